@@ -1,0 +1,2 @@
+//! The `brisk` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Samples, statistics, timelines and reports of brisk.

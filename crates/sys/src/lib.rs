@@ -1,0 +1,1 @@
+//! Kernel interfaces of brisk that need unsafe code, as safe functions.

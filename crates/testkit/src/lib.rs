@@ -1,0 +1,1 @@
+//! Guests and harness for the tests of brisk.

@@ -1,0 +1,1 @@
+//! The capabilities of brisk, one module each.

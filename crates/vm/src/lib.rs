@@ -1,0 +1,1 @@
+//! Virtual machines of brisk: kernel images, initramfs, QEMU, QMP.

@@ -1,0 +1,2 @@
+//! PID 1 of brisk's guests.
+#![no_std]
