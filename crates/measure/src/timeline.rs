@@ -23,11 +23,15 @@ pub enum Clock {
 impl Clock {
     /// `ticks` of this clock for people: a time or a number of instructions.
     pub fn format(self, ticks: i64) -> String {
+        let (unit, tick) = self.unit();
+        unit.format(ticks as f64 * tick)
+    }
+
+    /// The unit of the clock, and how much of it a tick is.
+    pub fn unit(self) -> (crate::Unit, f64) {
         match self {
-            Self::HostMonotonic | Self::GuestBoot => {
-                crate::Unit::Seconds.format(ticks as f64 / 1e9)
-            }
-            Self::Instructions => crate::Unit::Instructions.format(ticks as f64),
+            Self::HostMonotonic | Self::GuestBoot => (crate::Unit::Seconds, 1e-9),
+            Self::Instructions => (crate::Unit::Instructions, 1.0),
         }
     }
 

@@ -97,6 +97,11 @@ impl Unit {
         }
     }
 
+    /// The number that the multiple fitting `scale` stands for: 1048576 for mebibytes.
+    pub(crate) fn multiple_for(self, scale: f64) -> f64 {
+        self.multiple(scale).0
+    }
+
     fn multiple(self, scale: f64) -> (f64, &'static str, &'static str) {
         let (table, suffix): (&[(f64, &str)], &str) = match self {
             Self::Seconds => (&TIME, ""),

@@ -73,3 +73,40 @@ pub(crate) fn timeline() -> Timeline {
         .activity("power off", "shutdown", 158_000 * US, 163_000 * US, clock);
     timeline
 }
+
+/// A boot of two hundred initcalls, most of them tiny, counted in instructions.
+pub(crate) fn long() -> Report {
+    let clock = Clock::Instructions;
+    let mut random = crate::random::SplitMix64::new(5);
+    let mut timeline = Timeline::new(clock);
+    let mut at = 2_000_000;
+    for number in 0..200 {
+        let scale = 10u64.pow(random.below(4) as u32 + 3);
+        let took = random.next() % scale;
+        let name = format!(
+            "subsystem_{number}_{}_init",
+            ["pci", "acpi", "net"][number % 3]
+        );
+        timeline.activity(name, "initcall", at, at + took, clock);
+        at += took + random.next() % 20_000;
+    }
+    timeline
+        .activity("kernel", "kernel", 1_000_000, at + 500_000, clock)
+        .event("kernel entry", 1_000_000, clock)
+        .event(
+            "an event whose name nobody wanted to be as long as it is",
+            at,
+            clock,
+        )
+        .event("/init", at + 500_000, clock);
+    let mut report = Report::new("boot", "2025-01-01T12:00:00Z", Environment::default());
+    report.timeline = Some(timeline);
+    let noisy = |name: &str, level: f64, random: &mut crate::random::SplitMix64| {
+        let values = (0..60).map(|_| level * (1.0 + 0.1 * random.unit() * random.unit()));
+        Series::of_values(name, Unit::Seconds, values.collect::<Vec<_>>())
+    };
+    for (name, level) in [("q35", 0.0523), ("pc", 0.0541), ("microvm", 0.0498)] {
+        report.series.push(noisy(name, level, &mut random));
+    }
+    report
+}

@@ -37,6 +37,23 @@ fn the_example_looks_as_it_did() {
 }
 
 #[test]
+fn a_long_timeline_keeps_to_a_page() {
+    let picture = svg(&example::long());
+    if let Some(directory) = std::env::var_os("BRISK_RENDERED") {
+        std::fs::write(std::path::Path::new(&directory).join("long.svg"), &picture).unwrap();
+    }
+    assert!(picture.contains("shorter activities and gaps, in the strip above only"));
+    let parsed = roxmltree::Document::parse(&picture).unwrap();
+    let height: f64 = parsed
+        .root_element()
+        .attribute("height")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(height < 3200.0, "{height}");
+}
+
+#[test]
 fn an_empty_report_is_drawn() {
     let report = Report::new("", "", Environment::default());
     for (name, render) in ALL {

@@ -3,6 +3,7 @@
 use ::svg::node::element::Group;
 
 use super::{line, text};
+use crate::Unit;
 
 /// A stretch of values drawn on a stretch of the picture.
 pub(super) struct Axis {
@@ -49,10 +50,19 @@ impl Axis {
             .collect()
     }
 
-    /// Lines and numbers from `top` to `bottom`, the numbers above.
-    pub(super) fn draw(&self, top: f64, bottom: f64, name: impl Fn(f64) -> String) -> Group {
+    /// Lines and numbers from `top` to `bottom`, the numbers above, all in one multiple of `unit`
+    /// and round in it.
+    pub(super) fn draw(&self, top: f64, bottom: f64, unit: Unit) -> Group {
+        let scale = self.low.abs().max(self.high.abs());
+        let multiple = unit.multiple_for(scale);
+        let scaled = Self {
+            low: self.low / multiple,
+            high: self.high / multiple,
+            ..*self
+        };
+        let name = |tick: f64| trim(&unit.format_as(tick, scale));
         let mut group = Group::new();
-        for tick in self.ticks(8) {
+        for tick in scaled.ticks(8).into_iter().map(|tick| tick * multiple) {
             let x = self.x(tick);
             group = group.add(line(x, top, x, bottom, "grid")).add(text(
                 x,
@@ -63,6 +73,16 @@ impl Axis {
         }
         group
     }
+}
+
+/// A round number without its trailing zeros: `20 ms` for `20.00 ms`.
+fn trim(text: &str) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    format!("{number} {unit}").trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -77,6 +97,19 @@ mod tests {
         );
         assert_eq!(Axis::new(1.0, 1.0, 0.0, 1.0).ticks(2), [0.0, 0.5, 1.0]);
         assert!(Axis::new(1e9, 1e9 + 1e-7, 0.0, 1.0).ticks(8).len() <= 33);
+    }
+
+    #[test]
+    fn round_numbers_are_short() {
+        let cases = [
+            ("20.00 ms", "20 ms"),
+            ("0.000 s", "0 s"),
+            ("4.500 s", "4.5 s"),
+            ("100", "100"),
+        ];
+        for (long, short) in cases {
+            assert_eq!(trim(long), short);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The raw samples: a strip of dots for each series, with its median and interval.
 
-use ::svg::node::element::{Circle, Group};
+use ::svg::node::element::{Circle, Group, TSpan};
 
 use super::axis::Axis;
 use super::{Drawing, MARGIN, WIDTH, hint, line, rectangle, text};
@@ -61,7 +61,7 @@ fn panel(unit: Unit, series: &[(usize, &Series)]) -> (Group, f64) {
         let y = top + place as f64 * ROW;
         group = group.add(rectangle(MARGIN, y, WIDTH - 2.0 * MARGIN, ROW, "band"));
     }
-    group = group.add(axis.draw(top, bottom, |tick| unit.format_as(tick, high)));
+    group = group.add(axis.draw(top, bottom, unit));
     for (place, (index, one)) in series.iter().enumerate() {
         group = group.add(strip(one, index % 8, &axis, top + place as f64 * ROW));
     }
@@ -112,7 +112,7 @@ fn strip(series: &Series, colour: usize, axis: &Axis, top: f64) -> Group {
         ),
     ));
     let failed = summary.failed + summary.timed_out;
-    let mut about = match &summary.statistics {
+    let about = match &summary.statistics {
         None => "no run succeeded".to_owned(),
         Some(found) => format!("{} · n = {}", series.unit.format(found.median), summary.n),
     };
@@ -144,13 +144,11 @@ fn strip(series: &Series, colour: usize, axis: &Axis, top: f64) -> Group {
         };
         group = group.add(dot(series, sample, place, score, colour, axis, top));
     }
-    let y = top + 39.0;
+    let mut label = text(MARGIN + 4.0, top + 39.0, "faint", &about);
     if failed > 0 {
-        about.push_str(" · ");
-        let x = MARGIN + 4.0 + about.chars().count() as f64 * super::CHARACTER;
-        group = group.add(text(x, y, "failed", &format!("{failed} failed")));
+        label = label.add(TSpan::new(format!(" · {failed} failed")).set("class", "failed"));
     }
-    group.add(text(MARGIN + 4.0, y, "faint", &about))
+    group.add(label)
 }
 
 fn dot(

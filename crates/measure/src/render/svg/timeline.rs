@@ -48,6 +48,24 @@ struct Picture<'a> {
     kinds: BTreeMap<&'a str, usize>,
 }
 
+/// The line of the strip that each node is drawn on: below the one it lies in, and further down
+/// where activities overlap. What is too deep shares the last line.
+fn lanes(nodes: &[Node]) -> Vec<usize> {
+    let mut ends: Vec<i64> = Vec::new();
+    let mut lanes: Vec<usize> = Vec::new();
+    for node in nodes {
+        let first = node.parent.map_or(0, |parent| lanes[parent] + 1);
+        let free = |lane: &usize| ends.get(*lane).is_none_or(|end| *end <= node.span.start);
+        let lane = (first..DEEPEST).find(free).unwrap_or(DEEPEST);
+        if ends.len() <= lane {
+            ends.resize(lane + 1, i64::MIN);
+        }
+        ends[lane] = ends[lane].max(node.span.end);
+        lanes.push(lane);
+    }
+    lanes
+}
+
 /// The picture; none of an empty timeline.
 pub(super) fn draw(timeline: &Timeline) -> Option<Drawing> {
     let whole = timeline.span()?;
@@ -63,7 +81,12 @@ pub(super) fn draw(timeline: &Timeline) -> Option<Drawing> {
     let picture = Picture {
         timeline,
         whole,
-        axis: Axis::new(0.0, whole.duration() as f64, LEFT, RIGHT),
+        axis: Axis::new(
+            0.0,
+            whole.duration() as f64 * timeline.clock.unit().1,
+            LEFT,
+            RIGHT,
+        ),
         kinds,
     };
     let (rows, hidden) = picture.rows(&nodes, &gaps);
@@ -72,28 +95,23 @@ pub(super) fn draw(timeline: &Timeline) -> Option<Drawing> {
     body = body.add(legend);
     let (events, events_height) = picture.event_names(24.0 + legend_height);
     let strip_top = 24.0 + legend_height + events_height + 22.0;
-    let depth = nodes
-        .iter()
-        .map(|n| n.depth.min(DEEPEST))
-        .max()
-        .unwrap_or(0)
-        + 1;
+    let lanes = lanes(&nodes);
+    let depth = lanes.iter().copied().max().unwrap_or(0) + 1;
     let rows_top = strip_top + depth as f64 * ROW + 14.0;
     let bottom = rows_top + rows.len() as f64 * ROW;
     for place in (0..rows.len()).step_by(2) {
         let y = rows_top + place as f64 * ROW;
         body = body.add(rectangle(MARGIN, y, WIDTH - 2.0 * MARGIN, ROW, "band"));
     }
-    let clock = timeline.clock;
     body = body
         .add(
             picture
                 .axis
-                .draw(strip_top, bottom, |t| clock.format(t as i64)),
+                .draw(strip_top, bottom, timeline.clock.unit().0),
         )
         .add(events)
         .add(picture.event_lines(strip_top - 18.0, bottom))
-        .add(picture.strip(&nodes, &gaps, strip_top));
+        .add(picture.strip(&nodes, &lanes, &gaps, strip_top));
     for (place, row) in rows.iter().enumerate() {
         body = body.add(picture.row(row, rows_top + place as f64 * ROW));
     }
@@ -126,7 +144,8 @@ impl<'a> Picture<'a> {
     }
 
     fn x(&self, at: i64) -> f64 {
-        self.axis.x(at.saturating_sub(self.whole.start) as f64)
+        let since = at.saturating_sub(self.whole.start) as f64;
+        self.axis.x(since * self.timeline.clock.unit().1)
     }
 
     fn colour(&self, node: &Node) -> String {
@@ -220,10 +239,10 @@ impl<'a> Picture<'a> {
     }
 
     /// Everything at once, one level below the other.
-    fn strip(&self, nodes: &[Node], gaps: &[Gap], top: f64) -> Group {
+    fn strip(&self, nodes: &[Node], lanes: &[usize], gaps: &[Gap], top: f64) -> Group {
         let mut group = Group::new();
-        let bar = |span: Span, depth: usize, class: &str| {
-            let (x, y) = (self.x(span.start), top + depth.min(DEEPEST) as f64 * ROW);
+        let bar = |span: Span, lane: usize, class: &str| {
+            let (x, y) = (self.x(span.start), top + lane as f64 * ROW);
             let width = (self.x(span.end) - x).max(0.75);
             rectangle(x, y + 1.0, width, ROW - 2.0, class)
         };
@@ -231,17 +250,17 @@ impl<'a> Picture<'a> {
             let mark = bar(gap.span, 0, "gap");
             group = group.add(Group::new().add(hint(&self.gap_hint(gap))).add(mark));
         }
-        for node in nodes {
+        for (node, &lane) in nodes.iter().zip(lanes) {
             let activity = &self.timeline.activities[node.activity];
             let class = self.colour(node);
             let mut part = Group::new()
                 .set("class", "activity")
                 .add(hint(&self.hint(node)))
-                .add(bar(node.span, node.depth, &class).set("rx", 2));
+                .add(bar(node.span, lane, &class).set("rx", 2));
             let (left, right) = (self.x(node.span.start), self.x(node.span.end));
             let room = ((right - left - 8.0) / CHARACTER).max(0.0) as usize;
             if room >= 5 {
-                let y = top + node.depth.min(DEEPEST) as f64 * ROW + 14.0;
+                let y = top + lane as f64 * ROW + 14.0;
                 let class = if node.leaf { "inside" } else { "label" };
                 part = part.add(text(left + 5.0, y, class, &shorten(&activity.name, room)));
             }
