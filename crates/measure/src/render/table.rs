@@ -41,7 +41,7 @@ pub fn table(report: &Report) -> String {
 fn sheet<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> String {
     let mut table = Table::new();
     table
-        .load_style(presets::NOTHING)
+        .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(head);
     table.add_rows(rows);
