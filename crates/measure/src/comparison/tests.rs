@@ -1,0 +1,135 @@
+use super::*;
+use crate::{Phase, Sample};
+
+/// `n` times around `level` with noise of ± 1 %, drifting alike in every series.
+fn times(name: &str, level: f64, n: u32, seed: u64) -> Series {
+    let mut random = SplitMix64::new(seed);
+    let values = (0..n).map(|run| {
+        let drift = 1.0 + f64::from(run % 5) / 10.0;
+        level * drift * (0.99 + 0.02 * random.unit())
+    });
+    Series::of_values(name, Unit::Seconds, values)
+}
+
+fn compare(a: &Series, b: &Series, pairing: Pairing, noise_floor: Option<f64>) -> Comparison {
+    let options = CompareOptions {
+        statistic: Statistic::Mean,
+        pairing,
+        noise_floor,
+    };
+    Comparison::of(a, b, &options)
+}
+
+#[test]
+fn pairs_see_through_drift() {
+    let (a, b) = (times("a", 1.0, 12, 1), times("b", 0.95, 12, 2));
+    let paired = compare(&a, &b, Pairing::Interleaved, None);
+    assert_eq!(paired.verdict, Verdict::Faster);
+    assert!(paired.ratio_interval.unwrap().contains(0.95));
+    let apart = compare(&a, &b, Pairing::Independent, None);
+    assert_eq!(apart.verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn the_direction_of_the_series_decides() {
+    let (mut a, mut b) = (times("a", 1.0, 12, 1), times("b", 2.0, 12, 2));
+    assert_eq!(
+        compare(&a, &b, Pairing::Interleaved, None).verdict,
+        Verdict::Slower
+    );
+    assert_eq!(
+        compare(&b, &a, Pairing::Interleaved, None).verdict,
+        Verdict::Faster
+    );
+    (a.better, b.better) = (Better::Higher, Better::Higher);
+    assert_eq!(
+        compare(&a, &b, Pairing::Interleaved, None).verdict,
+        Verdict::Faster
+    );
+}
+
+#[test]
+fn the_noise_floor_outranks_significance() {
+    let (a, again) = (times("a", 1.0, 20, 1), times("a", 1.0, 20, 3));
+    let b = times("b", 0.985, 20, 2);
+    let options = CompareOptions {
+        statistic: Statistic::Mean,
+        ..CompareOptions::default()
+    };
+    let floor = noise_floor(&a, &again, &options).unwrap();
+    assert!((0.001..0.02).contains(&floor), "{floor}");
+    assert_eq!(
+        compare(&a, &b, Pairing::Interleaved, None).verdict,
+        Verdict::Faster
+    );
+    assert_eq!(
+        compare(&a, &b, Pairing::Interleaved, Some(0.05)).verdict,
+        Verdict::NoDifference
+    );
+    let plain = compare(&a, &b, Pairing::Interleaved, None);
+    let just_above = 1.0 / plain.ratio.unwrap() - 1.0 + 1e-6;
+    let barely = compare(&a, &b, Pairing::Interleaved, Some(just_above));
+    assert_eq!(
+        (barely.verdict, barely.within_noise()),
+        (Verdict::Inconclusive, true)
+    );
+}
+
+#[test]
+fn like_series_show_no_difference() {
+    let a = Series::of_values("a", Unit::Instructions, [500.0; 10]);
+    let same = compare(&a, &a, Pairing::Interleaved, None);
+    assert_eq!(same.verdict, Verdict::NoDifference);
+    assert_eq!((same.ratio, same.p_value.unwrap().value), (Some(1.0), 1.0));
+}
+
+#[test]
+fn few_or_no_runs_decide_nothing() {
+    let (a, b) = (times("a", 1.0, 3, 1), times("b", 2.0, 3, 2));
+    assert_eq!(
+        compare(&a, &b, Pairing::Independent, None).verdict,
+        Verdict::Inconclusive
+    );
+    let empty = Series::new("none", Unit::Seconds);
+    let none = compare(&a, &empty, Pairing::Independent, None);
+    assert_eq!(
+        (none.verdict, none.ratio, none.p_value),
+        (Verdict::Inconclusive, None, None)
+    );
+    let zero = Series::of_values("zero", Unit::Seconds, [0.0; 5]);
+    assert_eq!(compare(&zero, &a, Pairing::Independent, None).ratio, None);
+}
+
+#[test]
+fn failed_runs_take_their_partner_out() {
+    let (mut a, b) = (times("a", 1.0, 12, 1), times("b", 1.0, 12, 2));
+    a.samples[3] = Sample::failed(3, Phase::Measured, "panic");
+    let found = compare(&a, &b, Pairing::Interleaved, None);
+    assert_eq!((found.n_a, found.n_b), (11, 11));
+}
+
+#[test]
+fn different_units_are_not_compared() {
+    let a = Series::of_values("a", Unit::Seconds, [1.0; 10]);
+    let b = Series::of_values("b", Unit::Bytes, [2.0; 10]);
+    let found = compare(&a, &b, Pairing::Interleaved, None);
+    assert_eq!((found.ratio, found.verdict), (None, Verdict::Inconclusive));
+}
+
+/// 500 simulated pairs of skewed series whose true ratio of medians is 0.9.
+#[test]
+fn intervals_of_ratios_cover() {
+    let mut random = SplitMix64::new(7);
+    let held = (0..500)
+        .filter(|_| {
+            let a: Vec<f64> = (0..12).map(|_| 1.0 + random.unit().powi(2)).collect();
+            let b: Vec<f64> = (0..12)
+                .map(|_| 0.9 * (1.0 + random.unit().powi(2)))
+                .collect();
+            let draw = Draw::Independent(a, b);
+            let interval = draw.ratio_interval(Statistic::Median, 400);
+            interval.unwrap().contains(0.9)
+        })
+        .count();
+    assert!((465..=495).contains(&held), "{held} of 500");
+}

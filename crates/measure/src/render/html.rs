@@ -1,0 +1,219 @@
+//! The report as a page that needs nothing else.
+
+use std::fmt::Write as _;
+
+use super::text::html as escape;
+use super::{svg, table};
+use crate::{Outcome, Phase, Report, Series, Summary};
+
+const STYLE: &str = include_str!("html/page.css");
+const SCRIPT: &str = include_str!("html/page.js");
+
+/// The digest of the script, which is all that the page may run.
+const SCRIPT_DIGEST: &str = include_str!("html/page.js.sha256");
+
+/// The report as one HTML page: pictures, tables and every raw sample. The timeline zooms with
+/// the wheel and moves by dragging; without scripts it is still shown whole.
+///
+/// The page loads nothing. Its Content-Security-Policy allows its own styles and the one script
+/// whose digest it names, so that even text that escaped its quotes could not run or call home.
+pub fn html(report: &Report) -> String {
+    let mut page = String::new();
+    // Writing to a string does not fail.
+    let _ = write(report, &mut page);
+    page
+}
+
+fn write(report: &Report, page: &mut String) -> std::fmt::Result {
+    let kind = escape(&report.kind);
+    write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>brisk {kind}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>brisk {kind}</h1>\n<p class=\"faint\">{}</p>\n",
+        SCRIPT_DIGEST.trim(),
+        escape(&report.created),
+    )?;
+    for warning in &report.warnings {
+        writeln!(
+            page,
+            "<p class=\"warning\">{}</p>",
+            escape(&warning.to_string())
+        )?;
+    }
+    for note in &report.notes {
+        writeln!(page, "<p>{}</p>", escape(note))?;
+    }
+    if let Some(picture) = svg::timeline_only(report) {
+        write!(
+            page,
+            "<h2>Timeline</h2>\n<p class=\"faint\">Wheel: zoom. Drag: move. Double click: whole. \
+             Point at a bar for its details.</p>\n<div class=\"picture\" id=\"timeline\" \
+             tabindex=\"0\">{picture}</div>\n"
+        )?;
+    }
+    if let Some(picture) = svg::samples_only(report) {
+        write!(
+            page,
+            "<h2>Samples</h2>\n<div class=\"picture\">{picture}</div>\n"
+        )?;
+    }
+    series(&report.series, page)?;
+    comparisons(report, page)?;
+    environment(report, page)?;
+    raw(&report.series, page)?;
+    write!(page, "<script>{SCRIPT}</script>\n</body>\n</html>\n")
+}
+
+fn head(page: &mut String, names: &[&str]) -> std::fmt::Result {
+    page.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+    for name in names {
+        write!(page, "<th>{name}</th>")?;
+    }
+    page.push_str("</tr></thead>\n<tbody>\n");
+    Ok(())
+}
+
+fn row(page: &mut String, cells: &[String]) -> std::fmt::Result {
+    page.push_str("<tr>");
+    for cell in cells {
+        write!(page, "<td>{}</td>", escape(cell))?;
+    }
+    page.push_str("</tr>\n");
+    Ok(())
+}
+
+const END: &str = "</tbody>\n</table></div>\n";
+
+fn series(all: &[Series], page: &mut String) -> std::fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    page.push_str("<h2>Series</h2>\n");
+    head(
+        page,
+        &[
+            "series",
+            "runs",
+            "failed",
+            "median",
+            "95 % interval",
+            "mean",
+            "sd",
+            "min",
+            "max",
+        ],
+    )?;
+    for series in all {
+        let summary = Summary::of(series);
+        let mut cells = vec![
+            series.name.clone(),
+            summary.n.to_string(),
+            (summary.failed + summary.timed_out).to_string(),
+        ];
+        if let Some(found) = summary.statistics {
+            let show = |value: f64| series.unit.format_as(value, found.median);
+            cells.extend([
+                show(found.median),
+                table::interval(series.unit, found.median_interval, found.median),
+                show(found.mean),
+                found.deviation.map_or_else(|| "-".to_owned(), show),
+                show(found.min),
+                show(found.max),
+            ]);
+        }
+        cells.resize(9, "-".to_owned());
+        row(page, &cells)?;
+    }
+    page.push_str(END);
+    Ok(())
+}
+
+fn comparisons(report: &Report, page: &mut String) -> std::fmt::Result {
+    if report.comparisons.is_empty() {
+        return Ok(());
+    }
+    page.push_str("<h2>Comparisons</h2>\n");
+    head(
+        page,
+        &["base", "compared", "change", "95 % ratio", "p", "verdict"],
+    )?;
+    for comparison in &report.comparisons {
+        row(
+            page,
+            &[
+                comparison.a.clone(),
+                comparison.b.clone(),
+                table::change(comparison),
+                table::ratio(comparison),
+                table::p_value(comparison),
+                table::verdict(comparison).to_owned(),
+            ],
+        )?;
+    }
+    page.push_str(END);
+    Ok(())
+}
+
+fn environment(report: &Report, page: &mut String) -> std::fmt::Result {
+    let facts = report.environment.facts();
+    if facts.is_empty() {
+        return Ok(());
+    }
+    page.push_str("<h2>Environment</h2>\n<dl>\n");
+    for (name, value) in facts {
+        writeln!(
+            page,
+            "<dt>{}</dt><dd>{}</dd>",
+            escape(&name),
+            escape(&value)
+        )?;
+    }
+    page.push_str("</dl>\n");
+    Ok(())
+}
+
+fn raw(all: &[Series], page: &mut String) -> std::fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    page.push_str("<h2>Raw samples</h2>\n");
+    for series in all {
+        let name = escape(&series.name);
+        writeln!(
+            page,
+            "<details><summary>{name} ({})</summary>",
+            series.samples.len()
+        )?;
+        let unit = series.unit.symbol();
+        head(page, &["run", "phase", &format!("value {unit}"), "outcome"])?;
+        for sample in &series.samples {
+            let phase = match sample.phase {
+                Phase::Warmup => "warm-up",
+                Phase::Measured => "measured",
+            };
+            let outcome = match &sample.outcome {
+                Outcome::Ok { .. } => "ok".to_owned(),
+                Outcome::Failed { reason } => format!("failed: {reason}"),
+                Outcome::TimedOut => "timed out".to_owned(),
+            };
+            let value = sample.value().map(|value| value.to_string());
+            row(
+                page,
+                &[
+                    sample.iteration.to_string(),
+                    phase.to_owned(),
+                    value.unwrap_or_else(|| "-".to_owned()),
+                    outcome,
+                ],
+            )?;
+        }
+        page.push_str(END);
+        page.push_str("</details>\n");
+    }
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! Reports as text and pictures: pure functions from a [`Report`](crate::Report) to a string.
+//!
+//! Names in a report may come from a guest and are hostile until shown otherwise. Every renderer
+//! takes out control characters and escapes for its own format.
+
+mod csv;
+mod html;
+mod json;
+mod perfetto;
+mod svg;
+mod table;
+mod text;
+
+#[cfg(test)]
+pub(crate) mod example;
+#[cfg(test)]
+mod tests;
+
+pub use csv::csv;
+pub use html::html;
+pub use json::json;
+pub use perfetto::perfetto;
+pub use svg::svg;
+pub use table::table;

@@ -1,0 +1,199 @@
+//! Everything one measurement leaves behind.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Comparison, Environment, Series, Summary, Timeline, Warning};
+
+/// The schema of the reports this version writes. The number is raised when a reader of the old
+/// one would misread the new; additions leave it.
+pub const SCHEMA: &str = "brisk.report/1";
+
+/// The result of one measurement: raw samples, what follows from them, and where they were taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What kind of measurement, as `boot`, `suspend`, `crypto`.
+    pub kind: String,
+    /// When the measurement began (RFC 3339).
+    pub created: String,
+    /// What it was made on.
+    pub environment: Environment,
+    /// The raw samples.
+    #[serde(default)]
+    pub series: Vec<Series>,
+    /// Which series were compared, and what came of it.
+    #[serde(default)]
+    pub comparisons: Vec<Comparison>,
+    /// Where the time of one run went.
+    #[serde(default)]
+    pub timeline: Option<Timeline>,
+    /// What else to say, for people.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// What weakens the report.
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+}
+
+/// Why a report was not saved or loaded. The path is the one that was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The file could not be written. An older report at the path is untouched.
+    #[error("cannot save the report {}", path.display())]
+    Save {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file could not be read.
+    #[error("cannot read the report {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is no JSON, or lacks something a report has.
+    #[error("{} is not a brisk report", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// The file is a report of a schema this version does not know.
+    #[error(
+        "{} has the schema \"{found}\", and this version reads \"{SCHEMA}\": use the version of \
+         brisk that wrote it", path.display()
+    )]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// What its schema is, empty if it names none.
+        found: String,
+    },
+}
+
+impl Report {
+    /// A report without samples. `created` is the time in RFC 3339, as `2025-01-01T12:00:00Z`.
+    pub fn new(
+        kind: impl Into<String>,
+        created: impl Into<String>,
+        environment: Environment,
+    ) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            kind: kind.into(),
+            created: created.into(),
+            environment,
+            series: Vec::new(),
+            comparisons: Vec::new(),
+            timeline: None,
+            notes: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The series of a name.
+    pub fn series(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.name == name)
+    }
+
+    /// The series of a name, added at the end if there is none yet.
+    pub fn series_mut(&mut self, name: &str, unit: crate::Unit) -> &mut Series {
+        let place = self.series.iter().position(|series| series.name == name);
+        let place = place.unwrap_or_else(|| {
+            self.series.push(Series::new(name, unit));
+            self.series.len() - 1
+        });
+        &mut self.series[place]
+    }
+
+    /// Adds each warning that follows from the report and is not in it yet.
+    pub fn warn(&mut self) {
+        let mut found = Warning::of_environment(&self.environment);
+        for series in &self.series {
+            found.extend(Warning::of_series(series, &Summary::of(series)));
+        }
+        found.extend(self.comparisons.iter().filter_map(Warning::of_comparison));
+        found.extend(self.timeline.iter().filter_map(Warning::of_timeline));
+        for warning in found {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+
+    /// Writes the report to a file beside `path` and moves it there, so that whoever reads
+    /// `path`, even after a crash, finds the old report or the new one and never half of one.
+    /// Meant to be called after every run.
+    ///
+    /// # Errors
+    ///
+    /// [`ReportError::Save`].
+    pub fn save(&self, path: &Path) -> Result<(), ReportError> {
+        write_beside(path, &crate::render::json(self)).map_err(|source| ReportError::Save {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    ///
+    /// Any but [`ReportError::Save`]. A schema with another number is refused before anything else
+    /// of the file is looked at.
+    pub fn load(path: &Path) -> Result<Self, ReportError> {
+        let text = std::fs::read(path).map_err(|source| ReportError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let malformed = |source| ReportError::Malformed {
+            path: path.to_owned(),
+            source,
+        };
+        let tree: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
+        let found = tree.get("schema").and_then(serde_json::Value::as_str);
+        if found != Some(SCHEMA) {
+            return Err(ReportError::Schema {
+                path: path.to_owned(),
+                found: found.unwrap_or_default().to_owned(),
+            });
+        }
+        serde_json::from_value(tree).map_err(malformed)
+    }
+}
+
+/// The JSON Schema (draft 2020-12) of a report.
+pub fn json_schema() -> serde_json::Value {
+    schemars::schema_for!(Report).to_value()
+}
+
+fn write_beside(path: &Path, text: &str) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".brisk-report-");
+    // A report is to be read by whoever may read the directory; the umask takes away from this.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    // Measuring reboots and panics ends in machines that go down without syncing.
+    file.as_file().sync_data()?;
+    file.persist(path)?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use super::*;
+use crate::render::example;
+use crate::{Sample, Unit};
+
+#[test]
+fn a_saved_report_is_loaded_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("boot.json");
+    let mut report = example::report();
+    report.save(&path).unwrap();
+    assert_eq!(Report::load(&path).unwrap(), report);
+    report
+        .series_mut("more", Unit::Count)
+        .push(Sample::measured(0, 0.1 + 0.2));
+    report.save(&path).unwrap();
+    assert_eq!(Report::load(&path).unwrap(), report);
+    let files = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(files, 1, "nothing but the report stays behind");
+}
+
+#[test]
+fn a_report_that_cannot_be_saved_leaves_the_old_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("taken");
+    std::fs::create_dir(&path).unwrap();
+    let error = example::report().save(&path).unwrap_err();
+    assert!(error.to_string().starts_with("cannot save the report "));
+    assert!(path.is_dir());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    assert!(
+        example::report()
+            .save(&directory.path().join("no/such"))
+            .is_err()
+    );
+}
+
+#[track_caller]
+fn refused(text: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    std::fs::write(&path, text).unwrap();
+    let error = Report::load(&path).unwrap_err().to_string();
+    error.replace(&directory.path().display().to_string(), "DIR")
+}
+
+#[test]
+fn other_schemas_are_refused() {
+    insta::assert_snapshot!(
+        refused(r#"{"schema":"brisk.report/2","kind":7}"#),
+        @r#"DIR/report.json has the schema "brisk.report/2", and this version reads "brisk.report/1": use the version of brisk that wrote it"#
+    );
+    insta::assert_snapshot!(
+        refused("{}"),
+        @r#"DIR/report.json has the schema "", and this version reads "brisk.report/1": use the version of brisk that wrote it"#
+    );
+    insta::assert_snapshot!(refused("{"), @"DIR/report.json is not a brisk report");
+    insta::assert_snapshot!(
+        refused(r#"{"schema":"brisk.report/1"}"#),
+        @"DIR/report.json is not a brisk report"
+    );
+}
+
+#[test]
+fn additions_of_a_later_version_are_passed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let text = r#"{"schema":"brisk.report/1","kind":"boot","created":"","environment":{},"new":1}"#;
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(Report::load(&path).unwrap().kind, "boot");
+}
+
+#[test]
+fn warnings_are_added_once() {
+    let mut report = example::report();
+    report.warn();
+    let once = report.warnings.clone();
+    assert!(!once.is_empty());
+    report.warn();
+    assert_eq!(report.warnings, once);
+}
+
+#[test]
+fn the_schema_is_the_documented_one() {
+    insta::assert_snapshot!(
+        "report_schema",
+        serde_json::to_string_pretty(&json_schema()).unwrap()
+    );
+}

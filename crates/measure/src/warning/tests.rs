@@ -1,0 +1,81 @@
+use super::*;
+use crate::{CompareOptions, Phase, Sample, Unit};
+
+fn of(series: &Series) -> Vec<String> {
+    Warning::of_series(series, &Summary::of(series))
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+fn calm(n: u32) -> Vec<f64> {
+    (0..n).map(|run| 1.0 + f64::from(run % 4) / 100.0).collect()
+}
+
+#[test]
+fn calm_runs_need_no_warning() {
+    assert!(of(&Series::of_values("calm", Unit::Seconds, calm(12))).is_empty());
+}
+
+#[test]
+fn a_slow_first_run_is_no_mere_outlier() {
+    let mut values = calm(12);
+    values[0] = 4.0;
+    let series = Series::of_values("cold", Unit::Seconds, values.clone());
+    insta::assert_snapshot!(of(&series).join("\n"), @"cold: the first run took 3.9 times the median, so caches were cold. Add a warm-up run, or measure cold starts only.");
+    values[5] = 9.0;
+    assert_eq!(
+        of(&Series::of_values("cold", Unit::Seconds, values)).len(),
+        2
+    );
+}
+
+#[test]
+fn failures_outliers_and_few_runs_are_told() {
+    let mut series = Series::of_values("s", Unit::Seconds, [1.0, 1.01, 1.02, 0.99, 5.0]);
+    series.push(Sample::failed(5, Phase::Measured, "panic"));
+    series.push(Sample::timed_out(6, Phase::Measured));
+    insta::assert_snapshot!(of(&series).join("\n"), @r"
+    s: 2 of 7 runs failed (panic). Numbers are of the others only; find out why before trusting them.
+    s: 5 successful runs are few. Take at least 10.
+    s: 1 of 5 runs are far from the others. Close other programs, or look at the raw samples for what those runs have in common.
+    ");
+}
+
+#[test]
+fn a_difference_within_the_noise_is_told() {
+    let a = Series::of_values("a", Unit::Seconds, calm(12));
+    let b = Series::of_values("b", Unit::Seconds, calm(12).iter().map(|v| v * 1.01));
+    let options = CompareOptions {
+        noise_floor: Some(0.02),
+        ..CompareOptions::default()
+    };
+    let warning = Warning::of_comparison(&Comparison::of(&a, &b, &options)).unwrap();
+    insta::assert_snapshot!(warning, @"a and b differ by 1.0 %, but a thing measured twice differs by up to 2.0 % here. Take more runs, quieten the machine, or count instructions.");
+    let quiet = CompareOptions {
+        noise_floor: Some(0.001),
+        ..options
+    };
+    assert_eq!(
+        Warning::of_comparison(&Comparison::of(&a, &b, &quiet)),
+        None
+    );
+}
+
+#[test]
+fn a_restless_machine_is_told() {
+    let environment = Environment {
+        load: Some(1.5),
+        logical_cpus: Some(2),
+        governor: Some("schedutil".to_owned()),
+        ..Environment::default()
+    };
+    assert_eq!(Warning::of_environment(&environment).len(), 2);
+    assert!(Warning::of_environment(&Environment::default()).is_empty());
+}
+
+#[test]
+fn a_warning_of_a_later_version_can_be_read() {
+    let read: Warning = serde_json::from_str(r#"{"warning":"moon-phase","full":true}"#).unwrap();
+    assert_eq!(read, Warning::Unknown);
+}
