@@ -45,7 +45,7 @@ pub enum Code {
 
 /// One operation; text still has its final NUL.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[expect(missing_docs, reason = "the fields are described at Code")]
+#[allow(missing_docs, reason = "the fields are described at Code")]
 pub enum Op<'a> {
     MakeDirectory { path: &'a [u8] },
     Mount { source: &'a [u8], target: &'a [u8], kind: &'a [u8], data: &'a [u8], flags: u64 },

@@ -1,0 +1,119 @@
+//! PID 1 of brisk's guests: loads modules, asks the host what to do, does it, runs the
+//! command and carries its bytes.
+//!
+//! No standard library, no C library, no allocator: the whole program is a few pages, and
+//! under emulation every instruction of a boot is paid for. Compiled by the build script of
+//! `brisk-vm`.
+#![no_std]
+#![no_main]
+#![no_builtins]
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod memory;
+mod modules;
+mod network;
+mod port;
+#[expect(dead_code, reason = "the host's half of the protocol is used on the host")]
+mod protocol;
+mod relay;
+#[expect(dead_code, reason = "the list of codes is for the host, which writes scripts")]
+mod script;
+mod setup;
+mod spawn;
+mod sys;
+
+use port::Port;
+use protocol::{Kind, Stage, Stamp};
+use setup::Trouble;
+use sys::Text;
+
+core::arch::global_asm!(
+    ".globl _start",
+    "_start:",
+    "xor ebp, ebp",
+    "and rsp, -16",
+    "call {init}",
+    "ud2",
+    init = sym init,
+);
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    last_words(b"internal error", b"");
+}
+
+extern "C" fn init() -> ! {
+    let started = sys::now();
+    let _ = sys::mkdir(Text::new(b"/dev\0"), 0o755);
+    let _ = sys::mount(
+        Text::new(b"dev\0"),
+        Text::new(b"/dev\0"),
+        Text::new(b"devtmpfs\0"),
+        0,
+        Text::new(b"\0"),
+    );
+    let failed_module = modules::load_all();
+    let modules = sys::now();
+    let mut port = match Port::open() {
+        Ok(port) => port,
+        // A module that failed is then the likely reason.
+        Err(_) => match failed_module {
+            Some((path, _)) => last_words(b"cannot load module ", path),
+            None => last_words(b"no virtio-serial port appeared", b""),
+        },
+    };
+    let mut hello = [0u8; 4 + 3 * Stamp::SIZE];
+    hello[..4].copy_from_slice(&protocol::VERSION.to_le_bytes());
+    for (slot, (stamp, ns)) in hello[4..].chunks_exact_mut(Stamp::SIZE).zip([
+        (Stamp::Init, started),
+        (Stamp::Modules, modules),
+        (Stamp::Port, sys::now()),
+    ]) {
+        slot.copy_from_slice(&stamp.encode(ns));
+    }
+    port.send(Kind::Hello, &hello);
+    let result = match failed_module {
+        Some((path, errno)) => Err(Trouble { stage: Stage::Module, errno, subject: path }),
+        None => run(&mut port),
+    };
+    if let Err(trouble) = result {
+        port.fail(trouble);
+    }
+    port.wait_for_power_off();
+    sys::restart();
+}
+
+fn run(port: &mut Port) -> Result<(), Trouble<'static>> {
+    let script = port.receive_script()?;
+    let received = sys::now();
+    let mut job = setup::carry_out(script)?;
+    let ready = sys::now();
+    let child = spawn::spawn(&mut job)?;
+    let mut started = [0u8; 3 * Stamp::SIZE];
+    for (slot, (stamp, ns)) in started.chunks_exact_mut(Stamp::SIZE).zip([
+        (Stamp::Config, received),
+        (Stamp::Root, ready),
+        (Stamp::Start, child.started),
+    ]) {
+        slot.copy_from_slice(&stamp.encode(ns));
+    }
+    port.send(Kind::Started, &started);
+    relay::relay(port, &child, &job);
+    Ok(())
+}
+
+/// Says on the kernel's log, which reaches the console even with `quiet`, why there is no
+/// port to say it through, and ends the machine.
+fn last_words(what: &[u8], subject: &[u8]) -> ! {
+    let mut line = [0u8; 256];
+    let mut len = 0;
+    for part in [b"<0>brisk-init: ".as_slice(), what, subject, b"\n"] {
+        let room = part.len().min(line.len() - len);
+        line[len..len + room].copy_from_slice(&part[..room]);
+        len += room;
+    }
+    if let Ok(log) = sys::open(Text::new(b"/dev/kmsg\0"), sys::O_WRONLY, 0) {
+        let _ = sys::write(log, &line[..len]);
+    }
+    sys::restart();
+}

@@ -1,0 +1,43 @@
+//! Loading the modules that brisk put into the initramfs, in the order it worked out.
+
+use crate::sys::{self, Text};
+
+/// One path a line; written by the initramfs builder.
+const LIST: &[u8] = b"/modules\0";
+const MOST: usize = 64 * 1024;
+
+/// Loads all; the first that fails, with the error, ends it.
+///
+/// One after the other: with one virtual CPU there is nothing to gain from threads, and the
+/// few modules of a guest are mostly a chain of dependencies.
+pub(crate) fn load_all() -> Option<(&'static [u8], i32)> {
+    let list = sys::open(Text::new(LIST), sys::O_RDONLY, 0).ok()?;
+    let bytes = sys::pages(MOST).ok()?;
+    let mut len = 0;
+    while let Ok(count @ 1..) = sys::read(list, &mut bytes[len..MOST - 1]) {
+        len += count;
+    }
+    sys::close(list);
+    let mut start = 0;
+    for end in 0..len {
+        if bytes[end] != b'\n' {
+            continue;
+        }
+        bytes[end] = 0;
+        if let Err(errno) = load(&bytes[start..=end]) {
+            return Some((&bytes[start..end], errno));
+        }
+        start = end + 1;
+    }
+    None
+}
+
+fn load(path: &[u8]) -> sys::Result<()> {
+    let file = sys::open(Text::new(path), sys::O_RDONLY | sys::O_CLOEXEC, 0)?;
+    let result = sys::load_module(file);
+    sys::close(file);
+    match result {
+        Err(sys::EEXIST) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,201 @@
+//! The port to the host: frames out through a buffer, frames in one at a time.
+
+use crate::protocol::{
+    Exit, Failure, HEADER, Header, Kind, MAX_CONFIG, MAX_PAYLOAD, Stage, Stamp,
+};
+use crate::setup::Trouble;
+use crate::sys::{self, PollFd, Text};
+
+const PATH: &[u8] = b"/dev/vport0p1\0";
+/// How long the port may take to appear, nanoseconds.
+const PATIENCE: u64 = 20_000_000_000;
+/// How long the host may take to end the machine after the exit frame, milliseconds.
+const FAREWELL: i32 = 10_000;
+const OUT: usize = 4 * (HEADER + MAX_PAYLOAD);
+
+/// The opened port and its buffers.
+pub(crate) struct Port {
+    pub(crate) fd: i32,
+    out: &'static mut [u8],
+    start: usize,
+    end: usize,
+    inbox: &'static mut [u8],
+    filled: usize,
+}
+
+impl Port {
+    /// Waits for the device and opens it.
+    ///
+    /// The first waits are short: on the usual kernels the device is there or a moment away.
+    pub(crate) fn open() -> sys::Result<Self> {
+        let begun = sys::now();
+        let mut pause = 50_000;
+        let fd = loop {
+            let flags = sys::O_RDWR | sys::O_NONBLOCK | sys::O_CLOEXEC;
+            match sys::open(Text::new(PATH), flags, 0) {
+                Ok(fd) => break fd,
+                Err(errno) if sys::now() - begun > PATIENCE => return Err(errno),
+                Err(_) => {
+                    sys::sleep(pause);
+                    pause = (pause * 2).min(5_000_000);
+                }
+            }
+        };
+        let out = sys::pages(OUT)?;
+        let inbox = sys::pages(HEADER + MAX_PAYLOAD)?;
+        Ok(Self { fd, out, start: 0, end: 0, inbox, filled: 0 })
+    }
+
+    /// Bytes wait to be written.
+    pub(crate) fn pending(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// A whole frame fits.
+    pub(crate) fn has_room(&self) -> bool {
+        OUT - (self.end - self.start) >= HEADER + MAX_PAYLOAD
+    }
+
+    /// Lets `fill` write a payload into the buffer and queues the frame.
+    pub(crate) fn frame(
+        &mut self,
+        kind: Kind,
+        fill: impl FnOnce(&mut [u8]) -> sys::Result<usize>,
+    ) -> sys::Result<usize> {
+        if OUT - self.end < HEADER + MAX_PAYLOAD {
+            self.out.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let body = self.end + HEADER;
+        let len = fill(&mut self.out[body..body + MAX_PAYLOAD])?;
+        if len > 0 || !matches!(kind, Kind::Stdout | Kind::Stderr) {
+            self.out[self.end..body].copy_from_slice(&Header { kind, len }.encode());
+            self.end = body + len;
+        }
+        Ok(len)
+    }
+
+    /// Writes what the host takes now.
+    pub(crate) fn flush(&mut self) {
+        while self.pending() {
+            match sys::write(self.fd, &self.out[self.start..self.end]) {
+                Ok(count) => self.start += count,
+                Err(sys::EINTR) => {}
+                Err(_) => return,
+            }
+        }
+        self.start = 0;
+        self.end = 0;
+    }
+
+    /// Writes all, waiting where it must.
+    pub(crate) fn drain(&mut self) {
+        loop {
+            self.flush();
+            if !self.pending() {
+                return;
+            }
+            let mut fds = [PollFd { fd: self.fd, events: sys::POLLOUT, revents: 0 }];
+            let _ = sys::poll(&mut fds, -1);
+            if fds[0].revents & sys::POLLHUP != 0 {
+                sys::restart();
+            }
+        }
+    }
+
+    /// Queues a small frame and writes it.
+    pub(crate) fn send(&mut self, kind: Kind, payload: &[u8]) {
+        if !self.has_room() {
+            self.drain();
+        }
+        let _ = self.frame(kind, |buffer| {
+            buffer[..payload.len()].copy_from_slice(payload);
+            Ok(payload.len())
+        });
+        self.flush();
+    }
+
+    /// Tells the host how the command ended; blocks until that is under way.
+    pub(crate) fn send_exit(&mut self, exit: Exit, stamps: &[(Stamp, u64)]) {
+        let mut payload = [0u8; Exit::SIZE + 4 * Stamp::SIZE];
+        payload[..Exit::SIZE].copy_from_slice(&exit.encode());
+        let mut len = Exit::SIZE;
+        for (stamp, ns) in stamps {
+            payload[len..len + Stamp::SIZE].copy_from_slice(&stamp.encode(*ns));
+            len += Stamp::SIZE;
+        }
+        self.send(Kind::Exit, &payload[..len]);
+        self.drain();
+    }
+
+    /// Tells the host why there is nothing to run.
+    pub(crate) fn fail(&mut self, trouble: Trouble<'_>) {
+        let subject = &trouble.subject[..trouble.subject.len().min(4096)];
+        let failure = Failure { stage: trouble.stage, errno: trouble.errno, subject };
+        let _ = self.frame(Kind::Failure, |buffer| {
+            buffer[..Failure::FIXED].copy_from_slice(&failure.encode_fixed());
+            buffer[Failure::FIXED..Failure::FIXED + subject.len()].copy_from_slice(subject);
+            Ok(Failure::FIXED + subject.len())
+        });
+        self.drain();
+    }
+
+    /// The next whole frame, if it has arrived.
+    pub(crate) fn receive(&mut self) -> sys::Result<Option<(Kind, &[u8])>> {
+        loop {
+            let wanted = if self.filled < HEADER {
+                HEADER
+            } else {
+                let mut header = [0; HEADER];
+                header.copy_from_slice(&self.inbox[..HEADER]);
+                let header = Header::decode(header).map_err(|_| sys::EINVAL)?;
+                if self.filled == HEADER + header.len {
+                    self.filled = 0;
+                    return Ok(Some((header.kind, &self.inbox[HEADER..HEADER + header.len])));
+                }
+                HEADER + header.len
+            };
+            match sys::read(self.fd, &mut self.inbox[self.filled..wanted]) {
+                Ok(0) | Err(sys::EAGAIN | sys::EINTR) => return Ok(None),
+                Ok(count) => self.filled += count,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    fn wait_readable(&self, millis: i32) -> bool {
+        let mut fds = [PollFd { fd: self.fd, events: sys::POLLIN, revents: 0 }];
+        !matches!(sys::poll(&mut fds, millis), Ok(0))
+    }
+
+    /// The whole script.
+    pub(crate) fn receive_script(&mut self) -> Result<&'static [u8], Trouble<'static>> {
+        let trouble = |errno| Trouble { stage: Stage::Config, errno, subject: b"script" };
+        let script = sys::pages(MAX_CONFIG).map_err(trouble)?;
+        let mut len = 0;
+        loop {
+            match self.receive().map_err(trouble)? {
+                Some((Kind::Config, [])) => return Ok(&script[..len]),
+                Some((Kind::Config, part)) => {
+                    let end = len + part.len();
+                    script.get_mut(len..end).ok_or(trouble(sys::EINVAL))?.copy_from_slice(part);
+                    len = end;
+                }
+                Some(_) => return Err(trouble(sys::EINVAL)),
+                None => {
+                    self.wait_readable(-1);
+                }
+            }
+        }
+    }
+
+    /// Returns when the host has said so, or has not for long.
+    pub(crate) fn wait_for_power_off(&mut self) {
+        while self.wait_readable(FAREWELL) {
+            if let Ok(Some((Kind::PowerOff, _))) | Err(_) = self.receive() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Carrying out the script: mounts, network, environment.
+
+use crate::network;
+use crate::protocol::Stage;
+use crate::script::{Op, Script};
+use crate::sys::{self, Text};
+
+/// Most words of a command, and most variables.
+const WORDS: usize = 8192;
+/// Most file systems that are released at the end.
+const RELEASES: usize = 8;
+const MS_MOVE: usize = 8192;
+
+/// Why init cannot go on.
+#[derive(Clone, Copy)]
+pub(crate) struct Trouble<'a> {
+    pub(crate) stage: Stage,
+    pub(crate) errno: i32,
+    pub(crate) subject: &'a [u8],
+}
+
+/// What is to be run.
+pub(crate) struct Job<'a> {
+    /// Pointers to the words; slot 0 is free, for a shell, and a null ends it.
+    pub(crate) argv: &'static mut [usize],
+    pub(crate) argc: usize,
+    pub(crate) envp: &'static mut [usize],
+    envc: usize,
+    pub(crate) program: Text<'a>,
+    pub(crate) path: Text<'a>,
+    pub(crate) terminal: Option<(u16, u16)>,
+    pub(crate) user: Option<(usize, usize)>,
+    release: [Option<Text<'a>>; RELEASES],
+}
+
+/// Does what the script says, up to the command itself.
+pub(crate) fn carry_out(script: &'static [u8]) -> Result<Job<'static>, Trouble<'static>> {
+    let mut job = Job {
+        argv: pointers()?,
+        argc: 1,
+        envp: pointers()?,
+        envc: 0,
+        program: Text::new(b"\0"),
+        path: Text::new(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0"),
+        terminal: None,
+        user: None,
+        release: [None; RELEASES],
+    };
+    let mut script = Script::new(script);
+    loop {
+        match script.next_op() {
+            Ok(Some(op)) => job.step(op)?,
+            Ok(None) => return Ok(job),
+            Err(_) => return Err(malformed()),
+        }
+    }
+}
+
+fn malformed() -> Trouble<'static> {
+    Trouble { stage: Stage::Config, errno: sys::EINVAL, subject: b"script" }
+}
+
+fn pointers() -> Result<&'static mut [usize], Trouble<'static>> {
+    let bytes = sys::pages(WORDS * size_of::<usize>())
+        .map_err(|errno| Trouble { stage: Stage::Internal, errno, subject: b"memory" })?;
+    // SAFETY: mmap returns memory aligned to a page; all-zero bytes are valid numbers.
+    Ok(unsafe { bytes.align_to_mut::<usize>().1 })
+}
+
+impl<'a> Job<'a> {
+    fn step(&mut self, op: Op<'a>) -> Result<(), Trouble<'a>> {
+        match op {
+            Op::MakeDirectory { path } => make_directories(path),
+            Op::Mount { source, target, kind, data, flags } => sys::mount(
+                Text::new(source),
+                Text::new(target),
+                Text::new(kind),
+                flags as usize,
+                Text::new(data),
+            )
+            .map_err(trouble(Stage::Mount, target)),
+            Op::Link { target, path } => match sys::symlink(Text::new(target), Text::new(path)) {
+                Ok(()) | Err(sys::EEXIST) => Ok(()),
+                Err(errno) => Err(trouble(Stage::Prepare, path)(errno)),
+            },
+            Op::Wait { path, millis } => wait(path, millis),
+            Op::Root { path } => enter(path).map_err(trouble(Stage::Enter, path)),
+            Op::Loopback => network::up(b"lo").map_err(trouble(Stage::Network, b"lo\0")),
+            Op::Address { interface, address, netmask, gateway } => network::address(
+                Text::new(interface).bytes(),
+                address as u32,
+                netmask as u32,
+                gateway as u32,
+            )
+            .map_err(trouble(Stage::Network, interface)),
+            Op::Write { path, contents } => {
+                write_file(path, contents).map_err(trouble(Stage::Prepare, path))
+            }
+            Op::Argument { text } => self.argument(Text::new(text)),
+            Op::Variable { text } => self.variable(Text::new(text)),
+            Op::Directory { path } => {
+                sys::chdir(Text::new(path)).map_err(trouble(Stage::Enter, path))
+            }
+            Op::Terminal { rows, columns } => {
+                self.terminal = Some((rows as u16, columns as u16));
+                Ok(())
+            }
+            Op::User { user, group } => {
+                self.user = Some((user as usize, group as usize));
+                Ok(())
+            }
+            Op::HostName { name } => sys::set_host_name(Text::new(name).bytes())
+                .map_err(trouble(Stage::Prepare, name)),
+            Op::Release { path } => {
+                let free = self.release.iter_mut().find(|slot| slot.is_none());
+                *free.ok_or(malformed())? = Some(Text::new(path));
+                Ok(())
+            }
+            Op::Clock { nanos } => {
+                sys::set_clock(nanos);
+                Ok(())
+            }
+        }
+    }
+
+    fn argument(&mut self, text: Text<'a>) -> Result<(), Trouble<'a>> {
+        if self.argc + 1 >= WORDS {
+            return Err(malformed());
+        }
+        if self.argc == 1 {
+            self.program = text;
+        }
+        self.argv[self.argc] = text.ptr();
+        self.argc += 1;
+        Ok(())
+    }
+
+    fn variable(&mut self, text: Text<'a>) -> Result<(), Trouble<'a>> {
+        if self.envc + 1 >= WORDS {
+            return Err(malformed());
+        }
+        if text.bytes().starts_with(b"PATH=") {
+            self.path = Text::new(&text_with_nul(text)[5..]);
+        }
+        self.envp[self.envc] = text.ptr();
+        self.envc += 1;
+        Ok(())
+    }
+
+    /// Makes the file systems that outlive the guest whole.
+    pub(crate) fn release(&self) {
+        if self.release.iter().all(Option::is_none) {
+            return;
+        }
+        let _ = sys::kill(-1, sys::SIGKILL);
+        while sys::reap().is_some() {}
+        let _ = sys::chdir(Text::new(b"/\0"));
+        for path in self.release.iter().flatten() {
+            const MS_RDONLY_REMOUNT: usize = 1 | 32;
+            let none = Text::new(b"\0");
+            if sys::unmount(*path).is_err() {
+                let _ = sys::mount(none, *path, none, MS_RDONLY_REMOUNT, none);
+            }
+        }
+        sys::sync();
+    }
+}
+
+fn text_with_nul(text: Text<'_>) -> &[u8] {
+    let bytes = text.bytes();
+    // SAFETY: a Text is a slice that ends in NUL, one byte behind what bytes() shows.
+    unsafe { core::slice::from_raw_parts(bytes.as_ptr(), bytes.len() + 1) }
+}
+
+fn trouble<'a>(stage: Stage, subject: &'a [u8]) -> impl Fn(i32) -> Trouble<'a> {
+    let subject = subject.strip_suffix(b"\0").unwrap_or(subject);
+    move |errno| Trouble { stage, errno, subject }
+}
+
+/// `mkdir -p`; what is there stays.
+fn make_directories(path: &[u8]) -> Result<(), Trouble<'_>> {
+    let mut part = [0u8; 4096];
+    if path.len() > part.len() {
+        return Err(malformed());
+    }
+    for end in 1..path.len() {
+        if path[end] != b'/' && path[end] != 0 {
+            continue;
+        }
+        part[..end].copy_from_slice(&path[..end]);
+        part[end] = 0;
+        match sys::mkdir(Text::new(&part[..=end]), 0o755) {
+            Ok(()) | Err(sys::EEXIST) => {}
+            // A read-only file system says so even of what is there.
+            Err(_) if sys::exists(Text::new(&part[..=end])) => {}
+            Err(errno) => return Err(trouble(Stage::Prepare, path)(errno)),
+        }
+    }
+    Ok(())
+}
+
+fn wait(path: &[u8], millis: u64) -> Result<(), Trouble<'_>> {
+    let deadline = sys::now() + millis * 1_000_000;
+    let mut pause = 50_000;
+    while !sys::exists(Text::new(path)) {
+        if sys::now() > deadline {
+            return Err(trouble(Stage::Device, path)(sys::ENOENT));
+        }
+        sys::sleep(pause);
+        pause = (pause * 2).min(2_000_000);
+    }
+    Ok(())
+}
+
+/// The initramfs itself cannot be pivoted away; the new root is moved over it.
+fn enter(path: &[u8]) -> sys::Result<()> {
+    let (dot, root, none) = (Text::new(b".\0"), Text::new(b"/\0"), Text::new(b"\0"));
+    sys::chdir(Text::new(path))?;
+    sys::mount(dot, root, none, MS_MOVE, none)?;
+    sys::chroot(dot)?;
+    sys::chdir(root)
+}
+
+fn write_file(path: &[u8], contents: &[u8]) -> sys::Result<()> {
+    let flags = sys::O_WRONLY | sys::O_CREAT | sys::O_TRUNC;
+    let file = sys::open(Text::new(path), flags, 0o644)?;
+    let mut rest = contents;
+    while !rest.is_empty() {
+        match sys::write(file, rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(sys::EINTR) => {}
+            Err(errno) => {
+                sys::close(file);
+                return Err(errno);
+            }
+        }
+    }
+    sys::close(file);
+    Ok(())
+}

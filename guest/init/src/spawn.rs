@@ -1,0 +1,163 @@
+//! Starting the command, on pipes or on a terminal.
+
+use crate::protocol::Stage;
+use crate::setup::{Job, Trouble};
+use crate::sys::{self, Text};
+
+const TIOCSPTLCK: usize = 0x4004_5431;
+const TIOCGPTPEER: usize = 0x5441;
+const TIOCSCTTY: usize = 0x540e;
+const TIOCSWINSZ: usize = 0x5414;
+
+/// A running command.
+pub(crate) struct Child {
+    pub(crate) pid: i32,
+    /// When it was about to be executed.
+    pub(crate) started: u64,
+    /// Where its standard input is written.
+    pub(crate) stdin: i32,
+    /// Where its standard output, or its terminal, is read.
+    pub(crate) stdout: i32,
+    /// Where its standard error is read; none on a terminal.
+    pub(crate) stderr: Option<i32>,
+}
+
+/// `struct winsize`.
+#[repr(C)]
+struct WindowSize {
+    rows: u16,
+    columns: u16,
+    pixels: [u16; 2],
+}
+
+/// Tells a terminal its size.
+pub(crate) fn resize(terminal: i32, rows: u16, columns: u16) {
+    let mut size = WindowSize { rows, columns, pixels: [0; 2] };
+    let _ = sys::ioctl_with(terminal, TIOCSWINSZ, &mut size);
+}
+
+/// Starts the command of `job`.
+pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
+    let internal = |errno| Trouble { stage: Stage::Internal, errno, subject: b"pipes" };
+    let (ours, theirs) = match job.terminal {
+        Some((rows, columns)) => terminal(rows, columns)?,
+        None => pipes().map_err(internal)?,
+    };
+    let (told, tell) = sys::pipe(sys::O_CLOEXEC).map_err(internal)?;
+    let started = sys::now();
+    let pid = sys::fork().map_err(internal)?;
+    if pid == 0 {
+        let errno = execute(job, theirs);
+        let _ = sys::write(tell, &errno.to_le_bytes());
+        sys::exit(127);
+    }
+    sys::close(tell);
+    for fd in theirs {
+        sys::close(fd);
+    }
+    let mut errno = [0u8; 4];
+    // Ends without a byte when the command has taken over.
+    let failed = loop {
+        match sys::read(told, &mut errno) {
+            Err(sys::EINTR) => {}
+            other => break other == Ok(4),
+        }
+    };
+    sys::close(told);
+    if failed {
+        let errno = i32::from_le_bytes(errno);
+        let stage = match errno {
+            sys::ENOENT | sys::ENOTDIR => Stage::NotFound,
+            _ => Stage::Execute,
+        };
+        return Err(Trouble { stage, errno, subject: job.program.bytes() });
+    }
+    let [stdin, stdout, stderr] = ours;
+    let stderr = job.terminal.is_none().then_some(stderr);
+    Ok(Child { pid, started, stdin, stdout, stderr })
+}
+
+type Ends = [i32; 3];
+
+fn pipes() -> sys::Result<(Ends, Ends)> {
+    let stdin = sys::pipe(sys::O_CLOEXEC)?;
+    let stdout = sys::pipe(sys::O_CLOEXEC)?;
+    let stderr = sys::pipe(sys::O_CLOEXEC)?;
+    let ours = [stdin.1, stdout.0, stderr.0];
+    for fd in ours {
+        sys::set_nonblocking(fd);
+    }
+    Ok((ours, [stdin.0, stdout.1, stderr.1]))
+}
+
+fn terminal(rows: u16, columns: u16) -> Result<(Ends, Ends), Trouble<'static>> {
+    let trouble = |errno| Trouble { stage: Stage::Prepare, errno, subject: b"/dev/ptmx" };
+    let flags = sys::O_RDWR | sys::O_NOCTTY | sys::O_CLOEXEC;
+    let master = sys::open(Text::new(b"/dev/ptmx\0"), flags, 0).map_err(trouble)?;
+    let mut unlock = 0i32;
+    sys::ioctl_with(master, TIOCSPTLCK, &mut unlock).map_err(trouble)?;
+    let slave = sys::ioctl(master, TIOCGPTPEER, flags).map_err(trouble)? as i32;
+    resize(master, rows, columns);
+    sys::set_nonblocking(master);
+    Ok(([master; 3], [slave; 3]))
+}
+
+/// In the child; returns only on failure, the error.
+fn execute(job: &mut Job<'_>, ends: Ends) -> i32 {
+    sys::setsid();
+    sys::unblock_signals();
+    for (target, end) in ends.into_iter().enumerate() {
+        if let Err(errno) = sys::dup2(end, target as i32) {
+            return errno;
+        }
+    }
+    if job.terminal.is_some() {
+        let _ = sys::ioctl(0, TIOCSCTTY, 0);
+    }
+    if let Some((user, group)) = job.user
+        && let Err(errno) = sys::set_user(user, group)
+    {
+        return errno;
+    }
+    let program = job.program;
+    if program.bytes().contains(&b'/') {
+        return attempt(job, program);
+    }
+    let mut worst = sys::ENOENT;
+    for directory in job.path.bytes().split(|byte| *byte == b':') {
+        let mut candidate = [0u8; 4096];
+        let Some(path) = join(&mut candidate, directory, program.bytes()) else { continue };
+        match attempt(job, path) {
+            sys::ENOENT | sys::ENOTDIR => {}
+            sys::EACCES => worst = sys::EACCES,
+            other => return other,
+        }
+    }
+    // An initramfs has no links to busybox's applets: it looks at the name it was called by.
+    let busybox = Text::new(b"/bin/busybox\0");
+    if worst == sys::ENOENT && sys::exists(busybox) {
+        return attempt(job, busybox);
+    }
+    worst
+}
+
+fn attempt(job: &mut Job<'_>, path: Text<'_>) -> i32 {
+    let errno = sys::execve(path, &job.argv[1..], job.envp);
+    if errno != sys::ENOEXEC {
+        return errno;
+    }
+    // A script without `#!`, as execvp(3) treats it.
+    let shell = Text::new(b"/bin/sh\0");
+    job.argv[0] = shell.ptr();
+    job.argv[1] = path.ptr();
+    sys::execve(shell, job.argv, job.envp)
+}
+
+fn join<'b>(buffer: &'b mut [u8; 4096], directory: &[u8], name: &[u8]) -> Option<Text<'b>> {
+    let len = directory.len() + 1 + name.len();
+    buffer.get_mut(..directory.len())?.copy_from_slice(directory);
+    *buffer.get_mut(directory.len())? = b'/';
+    buffer.get_mut(directory.len() + 1..len)?.copy_from_slice(name);
+    *buffer.get_mut(len)? = 0;
+    Some(Text::new(&buffer[..=len]))
+}
