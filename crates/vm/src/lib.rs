@@ -1,1 +1,4 @@
 //! Virtual machines of brisk: kernel images, initramfs, QEMU, QMP.
+
+pub mod cache;
+pub mod kernel;
