@@ -90,8 +90,23 @@ fn of_many_builders_one_builds() {
     assert_eq!(builds.into_inner(), 1);
 }
 
-/// Sets the time of last modification, and with it the kernel the time of change, which cannot be
-/// set; so the file is made to look settled by moving the clock that `settled` compares with.
+#[test]
+fn whoever_builds_holds_the_lock_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::new(dir.path());
+    let path = cache.dir().join("test/key.lock");
+    let try_lock = || {
+        flock(
+            File::open(&path).unwrap(),
+            FlockOperation::NonBlockingLockShared,
+        )
+    };
+    let build = |_: &mut File| Ok::<_, Never>(try_lock() == Err(rustix::io::Errno::WOULDBLOCK));
+    assert!(cache.get_or_build("test", "key", build).unwrap().meta);
+    try_lock().unwrap();
+}
+
+/// The time of change cannot be set, so the clock it is compared with is moved.
 #[test]
 fn a_file_changed_just_now_is_not_settled() {
     let dir = tempfile::tempdir().unwrap();
