@@ -1,1 +1,4 @@
 //! What this machine is: kernels, modules, programs.
+
+pub mod kernel;
+pub mod program;

@@ -1,0 +1,390 @@
+//! The cache of what is derived from files: extracted kernels, initramfs archives.
+//!
+//! Layout below the directory, whose `v1` changes whenever a format does:
+//!
+//! ```text
+//! v1/index/HASH-OF-PATH.json   identity of a file (inode, size, times) and the hash of its content
+//! v1/KIND/KEY                  a result
+//! v1/KIND/KEY.json             its size and its description, written last
+//! v1/KIND/KEY.lock             held by whoever builds it
+//! ```
+//!
+//! Nothing is synced to disk: after a crash a short result is noticed by its size and built again.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+const VERSION: &str = "v1";
+/// Names the directory of the cache, before all defaults.
+pub const DIR_VARIABLE: &str = "BRISK_CACHE_DIR";
+/// A file changed this recently may change again without its times showing it: they move with the
+/// kernel's tick, of up to 10 ms.
+const SETTLED: Duration = Duration::from_millis(20);
+
+/// Why the cache failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No directory can be derived from the environment.
+    #[error("no directory for the cache: neither {DIR_VARIABLE}, XDG_CACHE_HOME nor HOME is set")]
+    NoDirectory,
+    /// The cache cannot be written.
+    #[error("cannot write the cache {}", path.display())]
+    Write {
+        /// File or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that something is derived from cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// What the user can try, if anything is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoDirectory | Self::Write { .. } => Some(format!(
+                "set {DIR_VARIABLE} to a directory that you can write"
+            )),
+            Self::Read { .. } => None,
+        }
+    }
+}
+
+/// What tells one state of a file from another without reading it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    path: PathBuf,
+    dev: u64,
+    ino: u64,
+    size: u64,
+    mtime: (i64, i64),
+    ctime: (i64, i64),
+}
+
+impl Identity {
+    /// The present identity of a file.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be examined.
+    pub fn of(path: &Path) -> Result<Self, Error> {
+        let read = |source| Error::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let path = std::path::absolute(path).map_err(read)?;
+        let meta = fs::metadata(&path).map_err(read)?;
+        Ok(Self::from_metadata(path, &meta))
+    }
+
+    fn from_metadata(path: PathBuf, meta: &Metadata) -> Self {
+        Self {
+            path,
+            dev: meta.dev(),
+            ino: meta.ino(),
+            size: meta.size(),
+            mtime: (meta.mtime(), meta.mtime_nsec()),
+            ctime: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    /// Whether the file is still as it was.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        fs::metadata(&self.path)
+            .is_ok_and(|meta| Self::from_metadata(self.path.clone(), &meta) == *self)
+    }
+
+    fn settled(&self, now: Duration) -> bool {
+        let (seconds, nanos) = self.ctime;
+        let changed = u64::try_from(seconds).unwrap_or(0);
+        let changed = Duration::new(changed, u32::try_from(nanos).unwrap_or(0));
+        now.checked_sub(changed).is_some_and(|age| age >= SETTLED)
+    }
+}
+
+/// A directory of derived files.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    dir: PathBuf,
+}
+
+/// A result in the cache.
+#[derive(Debug, Clone)]
+pub struct Entry<M> {
+    /// The file.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size: u64,
+    /// What its builder said about it.
+    pub meta: M,
+    /// Whether this call built it.
+    pub fresh: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Indexed {
+    identity: Identity,
+    hash: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Described<M> {
+    size: u64,
+    meta: M,
+}
+
+impl Cache {
+    /// A cache in the given directory, which is created when something is stored.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into().join(VERSION),
+        }
+    }
+
+    /// The cache of this user: see [`default_dir`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDirectory`] if the environment names none.
+    pub fn open() -> Result<Self, Error> {
+        let root = rustix::process::geteuid().is_root();
+        default_dir(root, |name| std::env::var_os(name).map(PathBuf::from)).map(Self::new)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The BLAKE3 hash of a file's content, from the index if the file has not changed.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or the index cannot be written.
+    pub fn content_hash(&self, path: &Path) -> Result<String, Error> {
+        let identity = Identity::of(path)?;
+        let name = blake3::hash(identity.path.as_os_str().as_encoded_bytes()).to_hex();
+        let index = self.dir.join("index");
+        let file = index.join(format!("{name}.json"));
+        if let Some(known) = read_json::<Indexed>(&file).filter(|known| known.identity == identity)
+        {
+            return Ok(known.hash);
+        }
+        let hash = hash_file(path).map_err(|source| Error::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        if identity.settled(now) && identity.holds() {
+            make_dir(&index)?;
+            write_json(
+                &file,
+                &Indexed {
+                    identity,
+                    hash: hash.clone(),
+                },
+            )?;
+        }
+        Ok(hash)
+    }
+
+    /// A result, if it is there and whole.
+    #[must_use]
+    pub fn get<M: DeserializeOwned>(&self, kind: &str, key: &str) -> Option<Entry<M>> {
+        let path = self.dir.join(kind).join(key);
+        let described: Described<M> = read_json(&path.with_extension("json"))?;
+        let meta = fs::metadata(&path).ok()?;
+        (meta.is_file() && meta.len() == described.size).then_some(Entry {
+            path,
+            size: described.size,
+            meta: described.meta,
+            fresh: false,
+        })
+    }
+
+    /// A result, built unless it is there and whole. The key must have no dot or slash in it.
+    ///
+    /// Of several processes that want the same result one builds it and the others wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of the builder, or if the cache cannot be written.
+    pub fn get_or_build<M, E>(
+        &self,
+        kind: &str,
+        key: &str,
+        build: impl FnOnce(&mut File) -> Result<M, E>,
+    ) -> Result<Entry<M>, E>
+    where
+        M: Serialize + DeserializeOwned,
+        E: From<Error>,
+    {
+        self.get_valid_or_build(kind, key, |_| true, build)
+    }
+
+    /// As [`Self::get_or_build`]; a result that is not `valid` any more is built again.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::get_or_build`].
+    pub fn get_valid_or_build<M, E>(
+        &self,
+        kind: &str,
+        key: &str,
+        valid: impl Fn(&M) -> bool,
+        build: impl FnOnce(&mut File) -> Result<M, E>,
+    ) -> Result<Entry<M>, E>
+    where
+        M: Serialize + DeserializeOwned,
+        E: From<Error>,
+    {
+        let present = || self.get::<M>(kind, key).filter(|entry| valid(&entry.meta));
+        if let Some(entry) = present() {
+            return Ok(entry);
+        }
+        let path = self.dir.join(kind).join(key);
+        make_dir(&self.dir.join(kind))?;
+        let _lock = lock(&path.with_extension("lock"))?;
+        if let Some(entry) = present() {
+            return Ok(entry);
+        }
+        let (temporary, mut file) = create(&path)?;
+        let meta = build(&mut file).inspect_err(|_| discard(&temporary))?;
+        let size = file
+            .metadata()
+            .map_err(|source| write_error(&temporary, source))?
+            .len();
+        rename(&temporary, &path)?;
+        let described = Described { size, meta };
+        write_json(&path.with_extension("json"), &described)?;
+        Ok(Entry {
+            path,
+            size,
+            meta: described.meta,
+            fresh: true,
+        })
+    }
+}
+
+/// The directory of the cache: `BRISK_CACHE_DIR`, else `/var/cache/brisk` for root, else
+/// `brisk` in `XDG_CACHE_HOME` or `~/.cache` (XDG Base Directory Specification: relative paths
+/// are ignored).
+///
+/// # Errors
+///
+/// [`Error::NoDirectory`] if the environment names none.
+pub fn default_dir(
+    root: bool,
+    variable: impl Fn(&str) -> Option<PathBuf>,
+) -> Result<PathBuf, Error> {
+    let set = |name| variable(name).filter(|value| !value.as_os_str().is_empty());
+    let absolute = |name| set(name).filter(|value| value.is_absolute());
+    set(DIR_VARIABLE)
+        .or_else(|| root.then(|| PathBuf::from("/var/cache/brisk")))
+        .or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("brisk")))
+        .or_else(|| absolute("HOME").map(|dir| dir.join(".cache/brisk")))
+        .ok_or(Error::NoDirectory)
+}
+
+fn hash_file(path: &Path) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Error> {
+    let (temporary, file) = create(path)?;
+    serde_json::to_writer(io::BufWriter::new(file), value)
+        .map_err(|error| write_error(path, error.into()))
+        .inspect_err(|_| discard(&temporary))?;
+    rename(&temporary, path)
+}
+
+/// A new file beside `path` that no one else writes.
+fn create(path: &Path) -> Result<(PathBuf, File), Error> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
+    // A crashed process with our id may have left one.
+    discard(&temporary);
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)
+        .map_err(|source| write_error(&temporary, source))
+        .map(|file| (temporary, file))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::rename(from, to)
+        .map_err(|source| write_error(to, source))
+        .inspect_err(|_| discard(from))
+}
+
+fn discard(path: &Path) {
+    let _ = fs::remove_file(path);
+}
+
+/// Only the user may read it: an initramfs may hold files that no one else may see.
+fn make_dir(path: &Path) -> Result<(), Error> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| write_error(path, source))
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let failed = |source| write_error(path, source);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
+    let file = file.map_err(failed)?;
+    loop {
+        match flock(&file, FlockOperation::LockExclusive) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return result.map(|()| file).map_err(|errno| failed(errno.into())),
+        }
+    }
+}
+
+fn write_error(path: &Path, source: io::Error) -> Error {
+    Error::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+#[path = "cache/tests.rs"]
+mod tests;

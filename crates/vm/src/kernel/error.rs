@@ -1,0 +1,197 @@
+//! What can be wrong with a kernel image.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::payload::Compression;
+use crate::cache;
+
+/// Why no vmlinux could be had from a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It cannot be read.
+    #[error("cannot read the kernel image {}", path.display())]
+    Read {
+        /// The image.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is a directory.
+    #[error("{} is a directory, not a kernel image", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Its content is not a kernel this machine can start.
+    #[error("cannot use {} as a kernel", path.display())]
+    Image {
+        /// The image.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Reason,
+    },
+    /// The extracted kernel cannot be written.
+    #[error("cannot write the extracted kernel")]
+    Write {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The cache failed.
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
+}
+
+/// What is wrong with the content of an image.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No bytes at all.
+    #[error("the file is empty")]
+    Empty,
+    /// It ends too early.
+    #[error("the file is truncated: {what} ends at byte {expected}, the file at byte {found}")]
+    Truncated {
+        /// The part that is cut off.
+        what: &'static str,
+        /// Where that part should end.
+        expected: u64,
+        /// The size found.
+        found: u64,
+    },
+    /// A kernel for another architecture.
+    #[error("it is a kernel for {0}, not for x86-64")]
+    Foreign(&'static str),
+    /// A 32-bit x86 kernel.
+    #[error("it is a 32-bit x86 kernel; only 64-bit ones are supported")]
+    ThirtyTwoBit,
+    /// Something else altogether.
+    #[error("it is not a kernel but {0}")]
+    NotKernel(&'static str),
+    /// Something else altogether, compressed.
+    #[error("it is not a kernel but {1}, compressed with {0}")]
+    NotKernelInside(Compression, &'static str),
+    /// Older than payload fields in the setup header (2.6.26).
+    #[error("its boot protocol {}.{:02} is older than 2.08, which tells where the kernel lies", .0 >> 8, .0 & 0xff)]
+    OldProtocol(u16),
+    /// The payload's compression is unknown.
+    #[error("its payload is compressed in an unknown way (it starts with {0:02x?})")]
+    UnknownCompression(Vec<u8>),
+    /// The decompressor failed.
+    #[error("its {compression} data is corrupt or truncated")]
+    Decompress {
+        /// The format.
+        compression: Compression,
+        /// What the decompressor said.
+        source: io::Error,
+    },
+    /// The decompressed size is not the stated one.
+    #[error(
+        "its {compression} data is corrupt: {expected} bytes are announced and {found} came out"
+    )]
+    Size {
+        /// The format.
+        compression: Compression,
+        /// Size in the trailer.
+        expected: u64,
+        /// Size decompressed.
+        found: u64,
+    },
+    /// It would not fit the limit.
+    #[error("it is larger than {} MiB", super::MAX_SIZE >> 20)]
+    TooLarge,
+    /// A malformed ELF or PE structure.
+    #[error("its {0} is malformed")]
+    Malformed(&'static str),
+}
+
+impl Error {
+    /// What the user can try, if anything is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Read { path, source } => match source.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    let image = path.to_owned();
+                    Some(
+                        brisk_host::kernel::Error::Image {
+                            path: image,
+                            source: io::ErrorKind::PermissionDenied.into(),
+                        }
+                        .hint(),
+                    )
+                }
+                io::ErrorKind::NotFound => {
+                    Some("check the path, or name an installed release".to_owned())
+                }
+                _ => None,
+            },
+            Self::Directory { path } => Some(format!(
+                "name the image itself, such as {}",
+                path.join("vmlinuz").display()
+            )),
+            Self::Image { source, .. } => source.hint().map(str::to_owned),
+            Self::Write { .. } => Some("is the disk of the cache full?".to_owned()),
+            Self::Cache(error) => error.hint(),
+        }
+    }
+
+    pub(super) fn from_hashing(image: &Path, error: cache::Error) -> Self {
+        match error {
+            cache::Error::Read { source, .. } => Self::Read {
+                path: image.to_owned(),
+                source,
+            },
+            error => Self::Cache(error),
+        }
+    }
+}
+
+impl Reason {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Empty | Self::Truncated { .. } | Self::Decompress { .. } | Self::Size { .. } => {
+                Some("copy or install it again; was the disk full?")
+            }
+            Self::Foreign(_) | Self::ThirtyTwoBit => Some("install an amd64 (x86_64) kernel"),
+            Self::NotKernel(_) | Self::NotKernelInside(..) => {
+                Some("kernels are named vmlinuz-*, bzImage, vmlinux or *.efi")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Says what a file that is no kernel seems to be.
+pub(super) fn looks_like(bytes: &[u8]) -> &'static str {
+    let kinds: [(&[u8], &str); 10] = [
+        (b"#!", "a script"),
+        (b"070701", "a cpio archive (an initramfs?)"),
+        (b"070702", "a cpio archive (an initramfs?)"),
+        (b"QFI\xfb", "a qcow2 disk image"),
+        (b"hsqs", "a squashfs image"),
+        (b"PK\x03\x04", "a zip file"),
+        (b"!<arch>\n", "a Debian package or an ar archive"),
+        (b"\xed\xab\xee\xdb", "an RPM package"),
+        (b"\x27\x05\x19\x56", "a U-Boot image"),
+        (b"\xd0\x0d\xfe\xed", "a device tree"),
+    ];
+    if let Some((_, what)) = kinds.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return what;
+    }
+    if bytes.get(257..262) == Some(b"ustar") {
+        return "a tar archive";
+    }
+    if bytes.get(510..512) == Some(&[0x55, 0xaa]) {
+        return "a disk image or boot sector";
+    }
+    let start = &bytes[..bytes.len().min(512)];
+    if start
+        .iter()
+        .all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace())
+    {
+        return "a text file";
+    }
+    "data of an unknown kind"
+}

@@ -1,0 +1,39 @@
+//! LZ4's legacy frame, the one that `lz4 -l` and the kernel's build write.
+//!
+//! Source: "Legacy frame" in the LZ4 frame format description.
+
+use std::io;
+
+use super::corrupt;
+
+pub(super) const MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
+/// Every block but the last holds this many bytes.
+const BLOCK: usize = 8 << 20;
+
+/// Appends the content of a frame; `false` if it is larger than `max`.
+pub(super) fn decompress(mut data: &[u8], out: &mut Vec<u8>, max: usize) -> io::Result<bool> {
+    while let Some((word, rest)) = data.split_first_chunk::<4>() {
+        data = rest;
+        // Frames may be concatenated.
+        if *word == MAGIC {
+            continue;
+        }
+        let (block, rest) = data
+            .split_at_checked(u32::from_le_bytes(*word) as usize)
+            .ok_or_else(|| corrupt("a block reaches beyond the end"))?;
+        data = rest;
+        let start = out.len();
+        out.resize(start + BLOCK, 0);
+        let size = lz4_flex::block::decompress_into(block, &mut out[start..])
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        out.truncate(start + size);
+        if out.len() > max {
+            return Ok(false);
+        }
+    }
+    if data.is_empty() {
+        Ok(true)
+    } else {
+        Err(corrupt("a block size is cut off"))
+    }
+}
