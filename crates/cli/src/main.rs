@@ -1,2 +1,7 @@
 //! The `brisk` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(brisk_cli::main())
+}

@@ -13,10 +13,16 @@ mod memory;
 mod modules;
 mod network;
 mod port;
-#[expect(dead_code, reason = "the host's half of the protocol is used on the host")]
+#[expect(
+    dead_code,
+    reason = "the host's half of the protocol is used on the host"
+)]
 mod protocol;
 mod relay;
-#[expect(dead_code, reason = "the list of codes is for the host, which writes scripts")]
+#[expect(
+    dead_code,
+    reason = "the list of codes is for the host, which writes scripts"
+)]
 mod script;
 mod setup;
 mod spawn;
@@ -72,12 +78,16 @@ extern "C" fn init() -> ! {
         slot.copy_from_slice(&stamp.encode(ns));
     }
     port.send(Kind::Hello, &hello);
-    let result = match failed_module {
-        Some((path, errno)) => Err(Trouble { stage: Stage::Module, errno, subject: path }),
-        None => run(&mut port),
-    };
-    if let Err(trouble) = result {
-        port.fail(trouble);
+    if let Err(trouble) = run(&mut port) {
+        // Where a device or a file system is missing, a module that failed is the reason.
+        port.fail(match (trouble.stage, failed_module) {
+            (Stage::Mount | Stage::Device | Stage::Network, Some((path, errno))) => Trouble {
+                stage: Stage::Module,
+                errno,
+                subject: path,
+            },
+            _ => trouble,
+        });
     }
     port.wait_for_power_off();
     sys::restart();

@@ -6,7 +6,10 @@ use crate::sys::{self, Text};
 const LIST: &[u8] = b"/modules\0";
 const MOST: usize = 64 * 1024;
 
-/// Loads all; the first that fails, with the error, ends it.
+/// Loads all; returns the first that failed, with the error.
+///
+/// One that says that its hardware is not there is no failure: soft dependencies such as
+/// `crc32c_intel` refuse processors that they are not for.
 ///
 /// One after the other: with one virtual CPU there is nothing to gain from threads, and the
 /// few modules of a guest are mostly a chain of dependencies.
@@ -19,17 +22,19 @@ pub(crate) fn load_all() -> Option<(&'static [u8], i32)> {
     }
     sys::close(list);
     let mut start = 0;
+    let mut failed = None;
     for end in 0..len {
         if bytes[end] != b'\n' {
             continue;
         }
         bytes[end] = 0;
         if let Err(errno) = load(&bytes[start..=end]) {
-            return Some((&bytes[start..end], errno));
+            failed = failed.or(Some((start..end, errno)));
         }
         start = end + 1;
     }
-    None
+    let bytes: &'static [u8] = bytes;
+    failed.map(|(name, errno)| (&bytes[name], errno))
 }
 
 fn load(path: &[u8]) -> sys::Result<()> {
@@ -37,7 +42,7 @@ fn load(path: &[u8]) -> sys::Result<()> {
     let result = sys::load_module(file);
     sys::close(file);
     match result {
-        Err(sys::EEXIST) => Ok(()),
+        Err(sys::EEXIST | sys::ENODEV) => Ok(()),
         other => other,
     }
 }

@@ -86,7 +86,10 @@ pub(crate) fn address(name: &[u8], address: u32, netmask: u32, gateway: u32) -> 
 }
 
 fn request(name: &[u8]) -> Request {
-    let mut request = Request { name: [0; 16], data: [0; 24] };
+    let mut request = Request {
+        name: [0; 16],
+        data: [0; 24],
+    };
     let len = name.len().min(15);
     request.name[..len].copy_from_slice(&name[..len]);
     request

@@ -1,8 +1,6 @@
 //! The port to the host: frames out through a buffer, frames in one at a time.
 
-use crate::protocol::{
-    Exit, Failure, HEADER, Header, Kind, MAX_CONFIG, MAX_PAYLOAD, Stage, Stamp,
-};
+use crate::protocol::{Exit, Failure, HEADER, Header, Kind, MAX_CONFIG, MAX_PAYLOAD, Stage, Stamp};
 use crate::setup::Trouble;
 use crate::sys::{self, PollFd, Text};
 
@@ -43,7 +41,14 @@ impl Port {
         };
         let out = sys::pages(OUT)?;
         let inbox = sys::pages(HEADER + MAX_PAYLOAD)?;
-        Ok(Self { fd, out, start: 0, end: 0, inbox, filled: 0 })
+        Ok(Self {
+            fd,
+            out,
+            start: 0,
+            end: 0,
+            inbox,
+            filled: 0,
+        })
     }
 
     /// Bytes wait to be written.
@@ -96,7 +101,11 @@ impl Port {
             if !self.pending() {
                 return;
             }
-            let mut fds = [PollFd { fd: self.fd, events: sys::POLLOUT, revents: 0 }];
+            let mut fds = [PollFd {
+                fd: self.fd,
+                events: sys::POLLOUT,
+                revents: 0,
+            }];
             let _ = sys::poll(&mut fds, -1);
             if fds[0].revents & sys::POLLHUP != 0 {
                 sys::restart();
@@ -132,7 +141,11 @@ impl Port {
     /// Tells the host why there is nothing to run.
     pub(crate) fn fail(&mut self, trouble: Trouble<'_>) {
         let subject = &trouble.subject[..trouble.subject.len().min(4096)];
-        let failure = Failure { stage: trouble.stage, errno: trouble.errno, subject };
+        let failure = Failure {
+            stage: trouble.stage,
+            errno: trouble.errno,
+            subject,
+        };
         let _ = self.frame(Kind::Failure, |buffer| {
             buffer[..Failure::FIXED].copy_from_slice(&failure.encode_fixed());
             buffer[Failure::FIXED..Failure::FIXED + subject.len()].copy_from_slice(subject);
@@ -152,7 +165,10 @@ impl Port {
                 let header = Header::decode(header).map_err(|_| sys::EINVAL)?;
                 if self.filled == HEADER + header.len {
                     self.filled = 0;
-                    return Ok(Some((header.kind, &self.inbox[HEADER..HEADER + header.len])));
+                    return Ok(Some((
+                        header.kind,
+                        &self.inbox[HEADER..HEADER + header.len],
+                    )));
                 }
                 HEADER + header.len
             };
@@ -165,13 +181,21 @@ impl Port {
     }
 
     fn wait_readable(&self, millis: i32) -> bool {
-        let mut fds = [PollFd { fd: self.fd, events: sys::POLLIN, revents: 0 }];
+        let mut fds = [PollFd {
+            fd: self.fd,
+            events: sys::POLLIN,
+            revents: 0,
+        }];
         !matches!(sys::poll(&mut fds, millis), Ok(0))
     }
 
     /// The whole script.
     pub(crate) fn receive_script(&mut self) -> Result<&'static [u8], Trouble<'static>> {
-        let trouble = |errno| Trouble { stage: Stage::Config, errno, subject: b"script" };
+        let trouble = |errno| Trouble {
+            stage: Stage::Config,
+            errno,
+            subject: b"script",
+        };
         let script = sys::pages(MAX_CONFIG).map_err(trouble)?;
         let mut len = 0;
         loop {
@@ -179,7 +203,10 @@ impl Port {
                 Some((Kind::Config, [])) => return Ok(&script[..len]),
                 Some((Kind::Config, part)) => {
                     let end = len + part.len();
-                    script.get_mut(len..end).ok_or(trouble(sys::EINVAL))?.copy_from_slice(part);
+                    script
+                        .get_mut(len..end)
+                        .ok_or(trouble(sys::EINVAL))?
+                        .copy_from_slice(part);
                     len = end;
                 }
                 Some(_) => return Err(trouble(sys::EINVAL)),

@@ -131,7 +131,10 @@ impl Header {
         if len as usize > MAX_PAYLOAD {
             return Err(HeaderError::Length(len));
         }
-        Ok(Self { kind, len: len as usize })
+        Ok(Self {
+            kind,
+            len: len as usize,
+        })
     }
 }
 
@@ -234,7 +237,11 @@ impl Exit {
     #[must_use]
     pub const fn from_wait(status: i32) -> Self {
         let signal = (status & 0x7f) as u8;
-        if signal == 0 { Self::Status(((status >> 8) & 0xff) as u8) } else { Self::Signal(signal) }
+        if signal == 0 {
+            Self::Status(((status >> 8) & 0xff) as u8)
+        } else {
+            Self::Signal(signal)
+        }
     }
 }
 
@@ -311,6 +318,10 @@ impl<'a> Failure<'a> {
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (head, subject) = bytes.split_at_checked(Self::FIXED)?;
         let errno = i32::from_le_bytes(head[1..].try_into().ok()?);
-        Some(Self { stage: Stage::from_byte(head[0])?, errno, subject })
+        Some(Self {
+            stage: Stage::from_byte(head[0])?,
+            errno,
+            subject,
+        })
     }
 }

@@ -85,10 +85,18 @@ impl Inbound {
 
 /// Relays until the command ends, then reports its exit.
 pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>) {
-    let Ok(buffer) = sys::pages(STDIN_WINDOW * 2) else { return };
+    let Ok(buffer) = sys::pages(STDIN_WINDOW * 2) else {
+        return;
+    };
     let terminal = job.terminal.is_some();
-    let mut inbound =
-        Inbound { fd: Some(child.stdin), ended: false, buffer, start: 0, end: 0, terminal };
+    let mut inbound = Inbound {
+        fd: Some(child.stdin),
+        ended: false,
+        buffer,
+        start: 0,
+        end: 0,
+        terminal,
+    };
     let mut outputs = [
         (Kind::Stdout, Some(child.stdout)),
         (Kind::Stderr, child.stderr),
@@ -102,8 +110,16 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>) {
         let room = port.has_room();
         let stdin_ready = if inbound.pending() { inbound.fd } else { None };
         let mut fds = [
-            PollFd { fd: children, events: sys::POLLIN, revents: 0 },
-            PollFd { fd: port.fd, events: sys::POLLIN, revents: 0 },
+            PollFd {
+                fd: children,
+                events: sys::POLLIN,
+                revents: 0,
+            },
+            PollFd {
+                fd: port.fd,
+                events: sys::POLLIN,
+                revents: 0,
+            },
             watch(stdin_ready, sys::POLLOUT),
             watch(outputs[0].1.filter(|_| room), sys::POLLIN),
             watch(outputs[1].1.filter(|_| room), sys::POLLIN),
@@ -147,14 +163,22 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>) {
         }
     }
     job.release();
-    let stamps = [(Stamp::End, ended), (Stamp::Exit, sys::now()), (Stamp::Output, first_output)];
+    let stamps = [
+        (Stamp::End, ended),
+        (Stamp::Exit, sys::now()),
+        (Stamp::Output, first_output),
+    ];
     let count = if first_output == 0 { 2 } else { 3 };
     port.send_exit(exit.unwrap_or(Exit::Status(0)), &stamps[..count]);
 }
 
 fn watch(fd: Option<i32>, events: i16) -> PollFd {
     // poll(2) passes over negative descriptors.
-    PollFd { fd: fd.unwrap_or(-1), events, revents: 0 }
+    PollFd {
+        fd: fd.unwrap_or(-1),
+        events,
+        revents: 0,
+    }
 }
 
 /// Reaps all that ended; the exit of `main` if it is among them.

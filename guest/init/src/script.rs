@@ -47,22 +47,64 @@ pub enum Code {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(missing_docs, reason = "the fields are described at Code")]
 pub enum Op<'a> {
-    MakeDirectory { path: &'a [u8] },
-    Mount { source: &'a [u8], target: &'a [u8], kind: &'a [u8], data: &'a [u8], flags: u64 },
-    Link { target: &'a [u8], path: &'a [u8] },
-    Wait { path: &'a [u8], millis: u64 },
-    Root { path: &'a [u8] },
+    MakeDirectory {
+        path: &'a [u8],
+    },
+    Mount {
+        source: &'a [u8],
+        target: &'a [u8],
+        kind: &'a [u8],
+        data: &'a [u8],
+        flags: u64,
+    },
+    Link {
+        target: &'a [u8],
+        path: &'a [u8],
+    },
+    Wait {
+        path: &'a [u8],
+        millis: u64,
+    },
+    Root {
+        path: &'a [u8],
+    },
     Loopback,
-    Address { interface: &'a [u8], address: u64, netmask: u64, gateway: u64 },
-    Write { path: &'a [u8], contents: &'a [u8] },
-    Argument { text: &'a [u8] },
-    Variable { text: &'a [u8] },
-    Directory { path: &'a [u8] },
-    Terminal { rows: u64, columns: u64 },
-    User { user: u64, group: u64 },
-    HostName { name: &'a [u8] },
-    Release { path: &'a [u8] },
-    Clock { nanos: u64 },
+    Address {
+        interface: &'a [u8],
+        address: u64,
+        netmask: u64,
+        gateway: u64,
+    },
+    Write {
+        path: &'a [u8],
+        contents: &'a [u8],
+    },
+    Argument {
+        text: &'a [u8],
+    },
+    Variable {
+        text: &'a [u8],
+    },
+    Directory {
+        path: &'a [u8],
+    },
+    Terminal {
+        rows: u64,
+        columns: u64,
+    },
+    User {
+        user: u64,
+        group: u64,
+    },
+    HostName {
+        name: &'a [u8],
+    },
+    Release {
+        path: &'a [u8],
+    },
+    Clock {
+        nanos: u64,
+    },
 }
 
 /// The script ends early, names an unknown operation or lacks a NUL.
@@ -88,7 +130,11 @@ impl<'a> Script<'a> {
     /// [`Malformed`]; nothing behind it can be read.
     pub fn next_op(&mut self) -> Result<Option<Op<'a>>, Malformed> {
         let Some((&[code, count], rest)) = self.rest.split_at_checked(2).map(two) else {
-            return if self.rest.is_empty() { Ok(None) } else { Err(Malformed) };
+            return if self.rest.is_empty() {
+                Ok(None)
+            } else {
+                Err(Malformed)
+            };
         };
         let mut fields: [&[u8]; 5] = [&[]; 5];
         if usize::from(count) > fields.len() {
@@ -132,8 +178,14 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
             data: text(d)?,
             flags: number(e)?,
         },
-        3 => Op::Link { target: text(a)?, path: text(b)? },
-        4 => Op::Wait { path: text(a)?, millis: number(b)? },
+        3 => Op::Link {
+            target: text(a)?,
+            path: text(b)?,
+        },
+        4 => Op::Wait {
+            path: text(a)?,
+            millis: number(b)?,
+        },
         5 => Op::Root { path: text(a)? },
         6 => Op::Loopback,
         7 => Op::Address {
@@ -142,12 +194,21 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
             netmask: number(c)?,
             gateway: number(d)?,
         },
-        8 => Op::Write { path: text(a)?, contents: b },
+        8 => Op::Write {
+            path: text(a)?,
+            contents: b,
+        },
         9 => Op::Argument { text: text(a)? },
         10 => Op::Variable { text: text(a)? },
         11 => Op::Directory { path: text(a)? },
-        12 => Op::Terminal { rows: number(a)?, columns: number(b)? },
-        13 => Op::User { user: number(a)?, group: number(b)? },
+        12 => Op::Terminal {
+            rows: number(a)?,
+            columns: number(b)?,
+        },
+        13 => Op::User {
+            user: number(a)?,
+            group: number(b)?,
+        },
         14 => Op::HostName { name: text(a)? },
         15 => Op::Release { path: text(a)? },
         _ => Op::Clock { nanos: number(a)? },
@@ -162,5 +223,8 @@ fn text(field: &[u8]) -> Result<&[u8], Malformed> {
 }
 
 fn number(field: &[u8]) -> Result<u64, Malformed> {
-    field.try_into().map(u64::from_le_bytes).map_err(|_| Malformed)
+    field
+        .try_into()
+        .map(u64::from_le_bytes)
+        .map_err(|_| Malformed)
 }

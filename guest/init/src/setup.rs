@@ -57,12 +57,19 @@ pub(crate) fn carry_out(script: &'static [u8]) -> Result<Job<'static>, Trouble<'
 }
 
 fn malformed() -> Trouble<'static> {
-    Trouble { stage: Stage::Config, errno: sys::EINVAL, subject: b"script" }
+    Trouble {
+        stage: Stage::Config,
+        errno: sys::EINVAL,
+        subject: b"script",
+    }
 }
 
 fn pointers() -> Result<&'static mut [usize], Trouble<'static>> {
-    let bytes = sys::pages(WORDS * size_of::<usize>())
-        .map_err(|errno| Trouble { stage: Stage::Internal, errno, subject: b"memory" })?;
+    let bytes = sys::pages(WORDS * size_of::<usize>()).map_err(|errno| Trouble {
+        stage: Stage::Internal,
+        errno,
+        subject: b"memory",
+    })?;
     // SAFETY: mmap returns memory aligned to a page; all-zero bytes are valid numbers.
     Ok(unsafe { bytes.align_to_mut::<usize>().1 })
 }
@@ -71,7 +78,13 @@ impl<'a> Job<'a> {
     fn step(&mut self, op: Op<'a>) -> Result<(), Trouble<'a>> {
         match op {
             Op::MakeDirectory { path } => make_directories(path),
-            Op::Mount { source, target, kind, data, flags } => sys::mount(
+            Op::Mount {
+                source,
+                target,
+                kind,
+                data,
+                flags,
+            } => sys::mount(
                 Text::new(source),
                 Text::new(target),
                 Text::new(kind),
@@ -86,7 +99,12 @@ impl<'a> Job<'a> {
             Op::Wait { path, millis } => wait(path, millis),
             Op::Root { path } => enter(path).map_err(trouble(Stage::Enter, path)),
             Op::Loopback => network::up(b"lo").map_err(trouble(Stage::Network, b"lo\0")),
-            Op::Address { interface, address, netmask, gateway } => network::address(
+            Op::Address {
+                interface,
+                address,
+                netmask,
+                gateway,
+            } => network::address(
                 Text::new(interface).bytes(),
                 address as u32,
                 netmask as u32,
@@ -109,8 +127,9 @@ impl<'a> Job<'a> {
                 self.user = Some((user as usize, group as usize));
                 Ok(())
             }
-            Op::HostName { name } => sys::set_host_name(Text::new(name).bytes())
-                .map_err(trouble(Stage::Prepare, name)),
+            Op::HostName { name } => {
+                sys::set_host_name(Text::new(name).bytes()).map_err(trouble(Stage::Prepare, name))
+            }
             Op::Release { path } => {
                 let free = self.release.iter_mut().find(|slot| slot.is_none());
                 *free.ok_or(malformed())? = Some(Text::new(path));
@@ -174,7 +193,11 @@ fn text_with_nul(text: Text<'_>) -> &[u8] {
 
 fn trouble<'a>(stage: Stage, subject: &'a [u8]) -> impl Fn(i32) -> Trouble<'a> {
     let subject = subject.strip_suffix(b"\0").unwrap_or(subject);
-    move |errno| Trouble { stage, errno, subject }
+    move |errno| Trouble {
+        stage,
+        errno,
+        subject,
+    }
 }
 
 /// `mkdir -p`; what is there stays.

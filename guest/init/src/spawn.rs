@@ -32,13 +32,21 @@ struct WindowSize {
 
 /// Tells a terminal its size.
 pub(crate) fn resize(terminal: i32, rows: u16, columns: u16) {
-    let mut size = WindowSize { rows, columns, pixels: [0; 2] };
+    let mut size = WindowSize {
+        rows,
+        columns,
+        pixels: [0; 2],
+    };
     let _ = sys::ioctl_with(terminal, TIOCSWINSZ, &mut size);
 }
 
 /// Starts the command of `job`.
 pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
-    let internal = |errno| Trouble { stage: Stage::Internal, errno, subject: b"pipes" };
+    let internal = |errno| Trouble {
+        stage: Stage::Internal,
+        errno,
+        subject: b"pipes",
+    };
     let (ours, theirs) = match job.terminal {
         Some((rows, columns)) => terminal(rows, columns)?,
         None => pipes().map_err(internal)?,
@@ -70,11 +78,21 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
             sys::ENOENT | sys::ENOTDIR => Stage::NotFound,
             _ => Stage::Execute,
         };
-        return Err(Trouble { stage, errno, subject: job.program.bytes() });
+        return Err(Trouble {
+            stage,
+            errno,
+            subject: job.program.bytes(),
+        });
     }
     let [stdin, stdout, stderr] = ours;
     let stderr = job.terminal.is_none().then_some(stderr);
-    Ok(Child { pid, started, stdin, stdout, stderr })
+    Ok(Child {
+        pid,
+        started,
+        stdin,
+        stdout,
+        stderr,
+    })
 }
 
 type Ends = [i32; 3];
@@ -91,7 +109,11 @@ fn pipes() -> sys::Result<(Ends, Ends)> {
 }
 
 fn terminal(rows: u16, columns: u16) -> Result<(Ends, Ends), Trouble<'static>> {
-    let trouble = |errno| Trouble { stage: Stage::Prepare, errno, subject: b"/dev/ptmx" };
+    let trouble = |errno| Trouble {
+        stage: Stage::Prepare,
+        errno,
+        subject: b"/dev/ptmx",
+    };
     let flags = sys::O_RDWR | sys::O_NOCTTY | sys::O_CLOEXEC;
     let master = sys::open(Text::new(b"/dev/ptmx\0"), flags, 0).map_err(trouble)?;
     let mut unlock = 0i32;
@@ -126,7 +148,9 @@ fn execute(job: &mut Job<'_>, ends: Ends) -> i32 {
     let mut worst = sys::ENOENT;
     for directory in job.path.bytes().split(|byte| *byte == b':') {
         let mut candidate = [0u8; 4096];
-        let Some(path) = join(&mut candidate, directory, program.bytes()) else { continue };
+        let Some(path) = join(&mut candidate, directory, program.bytes()) else {
+            continue;
+        };
         match attempt(job, path) {
             sys::ENOENT | sys::ENOTDIR => {}
             sys::EACCES => worst = sys::EACCES,
@@ -155,9 +179,13 @@ fn attempt(job: &mut Job<'_>, path: Text<'_>) -> i32 {
 
 fn join<'b>(buffer: &'b mut [u8; 4096], directory: &[u8], name: &[u8]) -> Option<Text<'b>> {
     let len = directory.len() + 1 + name.len();
-    buffer.get_mut(..directory.len())?.copy_from_slice(directory);
+    buffer
+        .get_mut(..directory.len())?
+        .copy_from_slice(directory);
     *buffer.get_mut(directory.len())? = b'/';
-    buffer.get_mut(directory.len() + 1..len)?.copy_from_slice(name);
+    buffer
+        .get_mut(directory.len() + 1..len)?
+        .copy_from_slice(name);
     *buffer.get_mut(len)? = 0;
     Some(Text::new(&buffer[..=len]))
 }

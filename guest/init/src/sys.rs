@@ -15,6 +15,7 @@ pub(crate) const ENOEXEC: i32 = 8;
 pub(crate) const EAGAIN: i32 = 11;
 pub(crate) const EACCES: i32 = 13;
 pub(crate) const EEXIST: i32 = 17;
+pub(crate) const ENODEV: i32 = 19;
 pub(crate) const ENOTDIR: i32 = 20;
 pub(crate) const EINVAL: i32 = 22;
 
@@ -72,7 +73,11 @@ unsafe fn call(number: usize, args: [usize; 5]) -> Result<usize> {
             options(nostack),
         );
     }
-    if (-4095..0).contains(&result) { Err(-result as i32) } else { Ok(result as usize) }
+    if (-4095..0).contains(&result) {
+        Err(-result as i32)
+    } else {
+        Ok(result as usize)
+    }
 }
 
 /// Text for the kernel: bytes that end in NUL.
@@ -82,7 +87,11 @@ pub(crate) struct Text<'a>(&'a [u8]);
 impl<'a> Text<'a> {
     /// `bytes` must end in NUL; anything else becomes the empty text.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        if bytes.last() == Some(&0) { Self(bytes) } else { Self(b"\0") }
+        if bytes.last() == Some(&0) {
+            Self(bytes)
+        } else {
+            Self(b"\0")
+        }
     }
 
     pub(crate) fn ptr(self) -> usize {
@@ -97,7 +106,18 @@ impl<'a> Text<'a> {
 
 pub(crate) fn read(fd: i32, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is writable for its length.
-    unsafe { call(0, [fd as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0]) }
+    unsafe {
+        call(
+            0,
+            [
+                fd as usize,
+                buffer.as_mut_ptr() as usize,
+                buffer.len(),
+                0,
+                0,
+            ],
+        )
+    }
 }
 
 pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
@@ -117,7 +137,12 @@ pub(crate) fn close(fd: i32) {
 
 pub(crate) fn poll(fds: &mut [PollFd], millis: i32) -> Result<usize> {
     // SAFETY: an array of pollfd of that length.
-    unsafe { call(7, [fds.as_mut_ptr() as usize, fds.len(), millis as usize, 0, 0]) }
+    unsafe {
+        call(
+            7,
+            [fds.as_mut_ptr() as usize, fds.len(), millis as usize, 0, 0],
+        )
+    }
 }
 
 /// Zeroed memory that is never given back.
@@ -148,8 +173,19 @@ pub(crate) fn unblock_signals() {
 pub(crate) fn signalfd(signal: i32) -> Result<i32> {
     let set = 1u64 << (signal - 1);
     // SAFETY: a signal set of eight bytes.
-    unsafe { call(289, [usize::MAX, (&raw const set) as usize, 8, O_CLOEXEC | O_NONBLOCK, 0]) }
-        .map(|fd| fd as i32)
+    unsafe {
+        call(
+            289,
+            [
+                usize::MAX,
+                (&raw const set) as usize,
+                8,
+                O_CLOEXEC | O_NONBLOCK,
+                0,
+            ],
+        )
+    }
+    .map(|fd| fd as i32)
 }
 
 /// `ioctl(2)` with a plain number.
@@ -161,7 +197,18 @@ pub(crate) fn ioctl(fd: i32, request: usize, argument: usize) -> Result<usize> {
 /// `ioctl(2)` with a structure.
 pub(crate) fn ioctl_with<T>(fd: i32, request: usize, argument: &mut T) -> Result<usize> {
     // SAFETY: callers pair requests with the structure the kernel's headers name.
-    unsafe { call(16, [fd as usize, request, core::ptr::from_mut(argument) as usize, 0, 0]) }
+    unsafe {
+        call(
+            16,
+            [
+                fd as usize,
+                request,
+                core::ptr::from_mut(argument) as usize,
+                0,
+                0,
+            ],
+        )
+    }
 }
 
 pub(crate) fn pipe(flags: usize) -> Result<(i32, i32)> {
@@ -204,9 +251,20 @@ pub(crate) fn fork() -> Result<i32> {
 /// Returns only on failure.
 pub(crate) fn execve(path: Text<'_>, argv: &[usize], envp: &[usize]) -> i32 {
     // SAFETY: both arrays hold pointers to NUL-terminated text and end in a null pointer.
-    unsafe { call(59, [path.ptr(), argv.as_ptr() as usize, envp.as_ptr() as usize, 0, 0]) }
-        .err()
-        .unwrap_or(EINVAL)
+    unsafe {
+        call(
+            59,
+            [
+                path.ptr(),
+                argv.as_ptr() as usize,
+                envp.as_ptr() as usize,
+                0,
+                0,
+            ],
+        )
+    }
+    .err()
+    .unwrap_or(EINVAL)
 }
 
 pub(crate) fn exit(status: i32) -> ! {
@@ -285,7 +343,13 @@ pub(crate) fn mount(
     data: Text<'_>,
 ) -> Result<()> {
     // SAFETY: four texts that end in NUL.
-    unsafe { call(165, [source.ptr(), target.ptr(), kind.ptr(), flags, data.ptr()]) }.map(drop)
+    unsafe {
+        call(
+            165,
+            [source.ptr(), target.ptr(), kind.ptr(), flags, data.ptr()],
+        )
+    }
+    .map(drop)
 }
 
 pub(crate) fn unmount(path: Text<'_>) -> Result<()> {
@@ -310,7 +374,10 @@ pub(crate) fn restart() -> ! {
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 pub(crate) fn now() -> u64 {
     const CLOCK_MONOTONIC: usize = 1;
-    let mut time = Timespec { seconds: 0, nanos: 0 };
+    let mut time = Timespec {
+        seconds: 0,
+        nanos: 0,
+    };
     // SAFETY: room for a timespec.
     let _ = unsafe { call(228, [CLOCK_MONOTONIC, (&raw mut time) as usize, 0, 0, 0]) };
     time.seconds as u64 * 1_000_000_000 + time.nanos as u64

@@ -1,0 +1,6 @@
+//! One file per command.
+
+pub mod completions;
+pub mod initramfs;
+pub mod kernel;
+pub mod run;

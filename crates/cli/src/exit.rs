@@ -1,0 +1,22 @@
+//! Exit statuses of brisk.
+//!
+//! `brisk run` exits with the status of the guest's command, or with 128 plus the number of
+//! the signal that ended it. What goes wrong around the command has a status that a shell
+//! would not give it.
+
+/// The command line is wrong.
+pub const USAGE: u8 = 2;
+/// QEMU ended by itself.
+pub const QEMU: u8 = 120;
+/// The guest's kernel panicked.
+pub const PANIC: u8 = 121;
+/// The guest could not prepare what was asked for: a module, a mount, a device.
+pub const GUEST: u8 = 122;
+/// The time limit passed, as with timeout(1).
+pub const TIMEOUT: u8 = 124;
+/// brisk failed before the guest ran.
+pub const BRISK: u8 = 125;
+/// The command is there but cannot be executed, as in a shell.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// There is no such command, as in a shell.
+pub const NOT_FOUND: u8 = 127;

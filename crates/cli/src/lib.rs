@@ -1,0 +1,69 @@
+//! The command line of brisk: arguments, messages and exit codes.
+//!
+//! Everything that does something is in `brisk-tools`; a command here parses, calls and
+//! prints. The doc comment of an `Args` type is its help, its manual page and its chapter of
+//! the reference.
+
+pub mod command;
+pub mod exit;
+pub mod ui;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use ui::Ui;
+
+/// Give a Linux machine back the time it loses.
+#[derive(Debug, Parser)]
+#[command(
+    name = "brisk",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    after_help = "Files: the cache is /var/cache/brisk for root and ~/.cache/brisk for others; \
+                  BRISK_CACHE_DIR moves it."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<command::run::Args>),
+    #[command(subcommand)]
+    Kernel(command::kernel::Command),
+    #[command(subcommand)]
+    Initramfs(command::initramfs::Command),
+    #[command(hide = true)]
+    Completions(command::completions::Args),
+}
+
+/// The whole command line, for manual pages, completions and the reference.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs the process's command line; the result is its exit status.
+#[must_use]
+pub fn main() -> u8 {
+    let started = std::time::Instant::now();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { exit::USAGE } else { 0 };
+        }
+    };
+    let ui = Ui::new();
+    let result = match cli.command {
+        Command::Run(args) => command::run::run(&args, &ui, started),
+        Command::Kernel(command) => command::kernel::run(&command, &ui),
+        Command::Initramfs(command) => command::initramfs::run(&command, &ui),
+        Command::Completions(args) => command::completions::run(&args, &ui),
+    };
+    result.unwrap_or_else(|error| {
+        ui.error(&error);
+        exit::BRISK
+    })
+}

@@ -1,0 +1,92 @@
+//! What the user sees: data on stdout, everything else on stderr.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Where messages go.
+#[derive(Debug)]
+pub struct Ui {
+    terminal: bool,
+}
+
+impl Ui {
+    /// For this process.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            terminal: io::stderr().is_terminal(),
+        }
+    }
+
+    /// Data. A reader that has gone away, as with `| head`, is no error.
+    ///
+    /// # Errors
+    /// If stdout cannot be written.
+    pub fn data(&self, text: &str) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(anyhow::Error::new(error).context("cannot write to standard output"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A message.
+    pub fn note(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "brisk: {text}");
+    }
+
+    /// Text for stderr as it is.
+    pub fn plain(&self, text: &str) {
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// An error with its causes, once.
+    pub fn error(&self, error: &anyhow::Error) {
+        let mut text = format!("brisk: error: {error}");
+        for cause in error.chain().skip(1) {
+            let cause = cause.to_string();
+            if !text.ends_with(&cause) {
+                text.push_str(": ");
+                text.push_str(&cause);
+            }
+        }
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// A sign of life for something that may take more than a second; nothing where stderr is
+    /// no terminal. It shows after a moment and is wiped when dropped.
+    #[must_use]
+    pub fn spinner(&self, text: &str) -> Spinner {
+        if !self.terminal {
+            return Spinner(None);
+        }
+        let bar = ProgressBar::new_spinner().with_message(text.to_owned());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(300));
+        Spinner(Some(bar))
+    }
+}
+
+impl Default for Ui {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// See [`Ui::spinner`].
+#[derive(Debug)]
+pub struct Spinner(Option<ProgressBar>);
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        if let Some(bar) = self.0.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
