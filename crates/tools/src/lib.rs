@@ -1,1 +1,3 @@
 //! The capabilities of brisk, one module each.
+
+pub mod run;

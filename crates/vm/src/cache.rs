@@ -288,6 +288,12 @@ impl Cache {
     }
 }
 
+/// A key made from any bytes that identify a result.
+#[must_use]
+pub fn key(identity: &[u8]) -> String {
+    blake3::hash(identity).to_hex().to_string()
+}
+
 /// The directory of the cache: `BRISK_CACHE_DIR`, else `/var/cache/brisk` for root, else
 /// `brisk` in `XDG_CACHE_HOME` or `~/.cache` (XDG Base Directory Specification: relative paths
 /// are ignored).
@@ -336,7 +342,9 @@ fn create(path: &Path) -> Result<(PathBuf, File), Error> {
     OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        // An unprivileged QEMU opens them again by descriptor; the directory, which only its owner
+        // may enter, still keeps others away.
+        .mode(0o644)
         .open(&temporary)
         .map_err(|source| write_error(&temporary, source))
         .map(|file| (temporary, file))

@@ -1,5 +1,11 @@
 //! Virtual machines of brisk: kernel images, initramfs, QEMU, QMP.
 
 pub mod cache;
+pub mod elf;
+pub mod guest;
 pub mod initramfs;
 pub mod kernel;
+pub mod launch;
+
+pub mod qemu;
+pub mod virtiofs;

@@ -4,3 +4,4 @@ pub mod completions;
 pub mod initramfs;
 pub mod kernel;
 pub mod run;
+mod run_output;

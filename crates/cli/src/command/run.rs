@@ -1,11 +1,17 @@
 //! `brisk run`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use anyhow::{Context, bail};
+use brisk_tools::run::{self as tool, Ending, Options, RootOption, Session, Terminal, Timing};
+use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
-use crate::ui::Ui;
+use super::run_output;
+use crate::exit;
+use crate::ui::{Spinner, Ui};
 
 /// Boot a distribution's kernel in a virtual machine and run a command in it.
 ///
@@ -155,7 +161,7 @@ pub struct Args {
 
     /// Command and its arguments.
     #[arg(last = true, value_name = "CMD")]
-    pub command: Vec<std::ffi::OsString>,
+    pub command: Vec<OsString>,
 }
 
 /// See [`Args::accel`].
@@ -260,6 +266,344 @@ A command may itself exit with any of these; brisk then says nothing on stderr."
 ///
 /// # Errors
 /// What kept the guest from running.
-pub fn run(_args: &Args, _ui: &Ui, _started: Instant) -> anyhow::Result<u8> {
-    anyhow::bail!("not yet")
+pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
+    let options = options(args)?;
+    let cache = Cache::open()?;
+    let mut spinner: Option<Spinner> = None;
+    let mut progress = |text: &str| {
+        spinner = (!text.is_empty()).then(|| ui.spinner(text));
+    };
+    let facts = tool::gather(&options, &cache, &mut progress).map_err(explain)?;
+    let plan = tool::plan(&options, &facts).map_err(explain)?;
+    progress("");
+    for note in &facts.notes {
+        ui.note(note);
+    }
+    if args.dry_run {
+        ui.data(&run_output::dry_run(&plan, &facts, args.format)?)?;
+        return Ok(0);
+    }
+    let environment = run_output::environment(&plan, &facts);
+    let timing = Timing::new(started);
+    let session = Session::start(plan, &facts, &cache, timing, &mut progress).map_err(explain)?;
+    drop(spinner);
+    let (ending, timing) = session
+        .run(options.timeout, options.console)
+        .map_err(explain)?;
+    if let Some(file) = &args.timing {
+        let text = run_output::timing(&timing, environment, args.format)?;
+        match file {
+            None => ui.plain(&text),
+            Some(path) => std::fs::write(path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?,
+        }
+    }
+    Ok(conclude(&ending, &options, ui))
+}
+
+/// With what to try as part of the message.
+fn explain(error: tool::Error) -> anyhow::Error {
+    let hint = error.hint();
+    let error = anyhow::Error::new(error);
+    match hint {
+        None => error,
+        Some(hint) => anyhow::anyhow!("{}; {hint}", chain(&error)),
+    }
+}
+
+fn chain(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+fn options(args: &Args) -> anyhow::Result<Options> {
+    let terminal = match args.tty {
+        When::No => None,
+        When::Auto => Terminal::size(),
+        When::Yes => match Terminal::size() {
+            Some(size) => Some(size),
+            None => bail!("--tty yes needs a terminal at standard input and output"),
+        },
+    };
+    Ok(Options {
+        kernel: args.kernel.clone(),
+        modules: args.modules.clone(),
+        root: match args.root.as_str() {
+            "none" => RootOption::None,
+            "host" => RootOption::Host,
+            path => RootOption::Path(path.to_owned()),
+        },
+        writable: args.rw,
+        cpus: args.cpus,
+        memory_mib: memory(&args.memory)?,
+        accel: match args.accel {
+            Accel::Auto => tool::Accel::Auto,
+            Accel::Kvm => tool::Accel::Kvm,
+            Accel::Tcg => tool::Accel::Tcg,
+        },
+        machine: match args.machine {
+            Machine::Auto => tool::Machine::Auto,
+            Machine::Microvm => tool::Machine::Microvm,
+            Machine::Q35 => tool::Machine::Q35,
+            Machine::Pc => tool::Machine::Pc,
+        },
+        firmware: match args.firmware {
+            Firmware::Auto => tool::Firmware::Auto,
+            Firmware::Qboot => tool::Firmware::Qboot,
+            Firmware::Seabios => tool::Firmware::Seabios,
+        },
+        cpu: args.cpu.clone(),
+        shares: args
+            .share
+            .iter()
+            .map(|text| share(text))
+            .collect::<anyhow::Result<_>>()?,
+        net: match args.net {
+            Net::None => tool::Net::None,
+            Net::User => tool::Net::User,
+        },
+        env: args.env.iter().filter_map(|text| variable(text)).collect(),
+        workdir: args.workdir.clone(),
+        user: args.user.as_deref().map(user),
+        append: args.append.clone(),
+        all_initcalls: args.all_initcalls,
+        extra_modules: args.extra_modules.clone(),
+        signed_modules: args.signed_modules,
+        ram: match args.ram {
+            Ram::Auto => tool::Ram::Auto,
+            Ram::Private => tool::Ram::Private,
+            Ram::Shared => tool::Ram::Shared,
+        },
+        terminal,
+        timeout: args.timeout.as_deref().map(duration).transpose()?,
+        console: args.console,
+        keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
+        qemu_args: args.qemu_args.clone(),
+        qemu: args.qemu.clone(),
+        command: args.command.clone(),
+    })
+}
+
+/// MiB.
+fn memory(text: &str) -> anyhow::Result<u64> {
+    let wrong =
+        || anyhow::anyhow!("--memory {text}: not a size; write for example 512M, 2G or 512 (MiB)");
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let mib = match text[digits.len()..]
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+    {
+        "" | "M" => Some(number),
+        "K" => Some(number / 1024),
+        "G" => number.checked_mul(1024),
+        "T" => number.checked_mul(1024 * 1024),
+        _ => None,
+    }
+    .ok_or_else(wrong)?;
+    if mib < 64 {
+        bail!("--memory {text}: a distribution's kernel does not boot in less than 64M");
+    }
+    Ok(mib)
+}
+
+fn share(text: &str) -> anyhow::Result<tool::Share> {
+    let (text_without_mode, writable) = match text.strip_suffix(":ro") {
+        Some(rest) => (rest, false),
+        None => (text, true),
+    };
+    let Some((host, guest)) = text_without_mode
+        .rsplit_once(':')
+        .filter(|(_, guest)| guest.starts_with('/'))
+    else {
+        bail!("--share {text}: write HOST:GUEST or HOST:GUEST:ro, GUEST an absolute path");
+    };
+    let host = std::fs::canonicalize(host)
+        .with_context(|| format!("--share {text}: cannot use {host}"))?;
+    if !host.is_dir() {
+        bail!("--share {text}: {} is not a directory", host.display());
+    }
+    Ok(tool::Share {
+        host,
+        guest: guest.to_owned(),
+        writable,
+    })
+}
+
+/// A bare name passes this machine's value on; one that is not set here is left out.
+fn variable(text: &str) -> Option<OsString> {
+    if text.contains('=') {
+        return Some(text.into());
+    }
+    let value = std::env::var_os(text)?;
+    let mut variable = OsString::from(text);
+    variable.push("=");
+    variable.push(value);
+    Some(variable)
+}
+
+fn user(text: &str) -> tool::User {
+    match text.split_once(':') {
+        Some((user, group)) => tool::User {
+            user: user.into(),
+            group: Some(group.into()),
+        },
+        None => tool::User {
+            user: text.into(),
+            group: None,
+        },
+    }
+}
+
+/// `90`, `1.5s`, `500ms`, `5m`, `1h`.
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => bail!("--timeout {text}: write for example 90, 90s, 500ms or 5m"),
+    };
+    digits
+        .parse::<f64>()
+        .ok()
+        .and_then(|number| Duration::try_from_secs_f64(number * unit).ok())
+        .filter(|duration| !duration.is_zero())
+        .with_context(|| format!("--timeout {text}: not a duration; write for example 90s or 5m"))
+}
+
+/// Says what went wrong, if anything, and gives the exit status.
+fn conclude(ending: &Ending, options: &Options, ui: &Ui) -> u8 {
+    match ending {
+        Ending::Command(exit) => match exit {
+            brisk_vm::guest::Exit::Status(code) => *code,
+            brisk_vm::guest::Exit::Signal(signal) => 128 + (signal & 0x7f),
+        },
+        Ending::Guest {
+            stage,
+            errno,
+            subject,
+            console,
+        } => {
+            use brisk_vm::guest::Stage;
+            let reason = std::io::Error::from_raw_os_error(*errno);
+            let reason = reason.to_string();
+            let reason = reason.split(" (os error").next().unwrap_or_default();
+            let doing = run_output::doing(*stage);
+            match stage {
+                Stage::NotFound => {
+                    ui.note(&format!("error: {subject}: command not found in the guest"));
+                    return exit::NOT_FOUND;
+                }
+                Stage::Execute => {
+                    ui.note(&format!(
+                        "error: cannot execute {subject} in the guest: {reason}"
+                    ));
+                    return exit::NOT_EXECUTABLE;
+                }
+                _ => ui.note(&format!(
+                    "error: the guest cannot {doing} {subject}: {reason}"
+                )),
+            }
+            show_console(console, ui);
+            exit::GUEST
+        }
+        Ending::Panic { console } => {
+            ui.note("error: the guest's kernel gave up; --console shows all that it says");
+            show_console(console, ui);
+            exit::PANIC
+        }
+        Ending::QemuEnded { stderr, console } => {
+            ui.note("error: QEMU ended before the command did");
+            if !stderr.trim().is_empty() {
+                ui.plain(&format!("it said:\n{}\n", stderr.trim()));
+            }
+            show_console(console, ui);
+            exit::QEMU
+        }
+        Ending::TimedOut { started, console } => {
+            let limit = options.timeout.unwrap_or_default().as_secs_f64();
+            let what = if *started {
+                "the command did not end"
+            } else {
+                "the guest did not boot"
+            };
+            ui.note(&format!("error: {what} within {limit} s"));
+            show_console(console, ui);
+            exit::TIMEOUT
+        }
+        Ending::Interrupted(signal) => 128 + (signal.0 & 0x7f) as u8,
+    }
+}
+
+fn show_console(console: &str, ui: &Ui) {
+    if !console.is_empty() {
+        ui.plain(&format!("last lines of its console:\n{console}\n"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_mib() {
+        for (text, mib) in [
+            ("512", 512),
+            ("512M", 512),
+            ("2G", 2048),
+            ("1GiB", 1024),
+            ("65536k", 64),
+        ] {
+            assert_eq!(memory(text).unwrap(), mib, "{text}");
+        }
+        for text in ["", "M", "-1G", "12Q", "63M", "99999999999999999T"] {
+            let error = memory(text).unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, millis) in [
+            ("90", 90_000),
+            ("1.5s", 1500),
+            ("500ms", 500),
+            ("5m", 300_000),
+        ] {
+            assert_eq!(
+                duration(text).unwrap(),
+                Duration::from_millis(millis),
+                "{text}"
+            );
+        }
+        for text in ["", "s", "0", "-3s", "5d", "infs"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_name_both_sides() {
+        let dir = std::env::temp_dir();
+        let dir = std::fs::canonicalize(dir).unwrap();
+        let text = |tail: &str| format!("{}{tail}", dir.display());
+        let parsed = share(&text(":/mnt:ro")).unwrap();
+        assert_eq!(
+            (parsed.host.clone(), &*parsed.guest, parsed.writable),
+            (dir.clone(), "/mnt", false)
+        );
+        assert!(share(&text(":/mnt")).unwrap().writable);
+        assert!(share(&text("")).is_err());
+        assert!(share(&text(":mnt")).is_err());
+        assert!(
+            share("/does/not/exist:/mnt")
+                .unwrap_err()
+                .to_string()
+                .contains("/does/not/exist")
+        );
+    }
 }

@@ -1,0 +1,87 @@
+//! Children that do not outlive us.
+#![expect(unsafe_code, reason = "runs code between fork and exec")]
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+/// Has the kernel kill the child when the thread that starts it ends, however it ends.
+pub fn die_with_parent(command: &mut Command) -> &mut Command {
+    let parent = rustix::process::getpid();
+    let prepare = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have died before the line above.
+        if getppid() != Some(parent) {
+            return Err(io::Error::from_raw_os_error(
+                rustix::io::Errno::SRCH.raw_os_error(),
+            ));
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only two system calls are made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) }
+}
+
+/// Gives the child a view of the whole file tree in which nothing can be written, for
+/// programs that have no such option. Needs the right to make a mount namespace.
+pub fn read_only_view(command: &mut Command) -> &mut Command {
+    let prepare = || {
+        use rustix::mount::{MountPropagationFlags, mount_change};
+        use rustix::thread::{UnshareFlags, unshare_unsafe};
+        // SAFETY: the child has one thread; only its mount namespace is new.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+        mount_change(
+            c"/",
+            MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+        )?;
+        let attributes = libc::mount_attr {
+            attr_set: libc::MOUNT_ATTR_RDONLY,
+            attr_clr: 0,
+            propagation: 0,
+            userns_fd: 0,
+        };
+        // SAFETY: a path that ends in NUL and a structure of the size that is given.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                libc::AT_FDCWD,
+                c"/".as_ptr(),
+                libc::AT_RECURSIVE,
+                &raw const attributes,
+                size_of::<libc::mount_attr>(),
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn the_child_dies_with_the_thread_that_started_it() {
+        let mut child = std::thread::spawn(|| {
+            let mut command = Command::new("sleep");
+            command.arg("600").stdin(Stdio::null());
+            die_with_parent(&mut command).spawn().unwrap()
+        })
+        .join()
+        .unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&status),
+            Some(9)
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! KVM or TCG, found out by a bounded real boot.
+//!
+//! That `/dev/kvm` opens says little: inside some virtual machines it does and yet runs a
+//! guest's kernel hundreds of times slower than TCG.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use brisk_vm::cache::Cache;
+use brisk_vm::guest::{Decoder, Event};
+use brisk_vm::initramfs;
+use brisk_vm::launch::Running;
+use brisk_vm::qemu::Accelerator;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::error::Error;
+use super::facts::{Facts, boot_id};
+use super::options::{Accel, Options};
+use super::plan::plan;
+use super::root::Root;
+
+/// A boot that has not reached init by then is slower than TCG.
+const LIMIT: Duration = Duration::from_millis(2500);
+
+/// Chooses, trying KVM where that is not known yet for this boot of the machine.
+pub(crate) fn choose(
+    options: &Options,
+    facts: &Facts,
+    cache: &Cache,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(Accelerator, String), Error> {
+    let forced = options.accel == Accel::Kvm;
+    // Permission can change at any time, so this is not cached.
+    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+        let reason = format!("/dev/kvm cannot be opened: {error}");
+        return if forced {
+            Err(Error::unfit(
+                reason,
+                "load kvm_intel or kvm_amd, add yourself to the group kvm, or use --accel tcg",
+            ))
+        } else {
+            Ok((Accelerator::Tcg, reason))
+        };
+    }
+    if forced {
+        return Ok((Accelerator::Kvm, "asked for with --accel kvm".into()));
+    }
+    let Some(boot) = boot_id() else {
+        return Ok((
+            Accelerator::Tcg,
+            "this machine does not tell its boot_id".into(),
+        ));
+    };
+    let identity = format!(
+        "{boot} {} {}",
+        facts.qemu.display(),
+        facts.capabilities.package
+    );
+    let key = format!("kvm-{}", brisk_vm::cache::key(identity.as_bytes()));
+    let entry = cache.get_or_build("host", &key, |_: &mut File| {
+        progress("trying KVM, once in a boot of this machine");
+        let begun = Instant::now();
+        let works = boots_within_limit(options, facts, cache)?;
+        Ok::<_, Error>(works.then(|| begun.elapsed().as_millis() as u64))
+    })?;
+    Ok(match entry.meta {
+        Some(millis) => (Accelerator::Kvm, format!("a trial boot took {millis} ms")),
+        None => (
+            Accelerator::Tcg,
+            format!(
+                "a trial boot with KVM did not reach init within {} ms",
+                LIMIT.as_millis()
+            ),
+        ),
+    })
+}
+
+/// Whether the kernel reaches our init with KVM in time.
+fn boots_within_limit(options: &Options, facts: &Facts, cache: &Cache) -> Result<bool, Error> {
+    let mut facts = facts.clone();
+    facts.accelerator = (Accelerator::Kvm, String::new());
+    facts.root = Root::None;
+    facts.busybox = facts.busybox.or(Some(facts.qemu.clone()));
+    let mut options = options.clone();
+    options.shares.clear();
+    options.terminal = None;
+    options.user = None;
+    options.qemu_args.clear();
+    let mut plan = plan(&options, &facts)?;
+    plan.initramfs.files.clear();
+    let built = initramfs::initramfs(
+        &plan.initramfs,
+        &plan.release,
+        plan.modules.as_deref(),
+        cache,
+    )?;
+    plan.machine.initramfs = built.path;
+    let deadline = Instant::now() + LIMIT;
+    let mut running = Running::start(&plan.machine, Vec::new(), plan.unprivileged)?;
+    let mut decoder = Decoder::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+            return Ok(false);
+        };
+        let left = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut fds = [PollFd::from_borrowed_fd(
+            running.guest.as_fd(),
+            PollFlags::IN,
+        )];
+        // An interrupted wait is begun again with what is left.
+        let _ = poll(&mut fds, Some(&left));
+        if fds[0].revents().is_empty() {
+            continue;
+        }
+        match running.guest.read(&mut buffer) {
+            Ok(count @ 1..) => decoder.push(&buffer[..count]),
+            _ => return Ok(false),
+        }
+        match decoder.next_event() {
+            Ok(Some(Event::Hello(_))) => return Ok(true),
+            Ok(None) => {}
+            _ => return Ok(false),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The guest's console: kept for its last words, shown on request. Hostile text.
+
+use std::collections::VecDeque;
+
+/// How much is kept, bytes.
+const KEPT: usize = 64 * 1024;
+/// How many lines an error shows.
+const LINES: usize = 25;
+/// What the kernel writes when it gives up (`kernel/panic.c`), and our init when it cannot
+/// reach brisk.
+const LAST_WORDS: [&str; 2] = ["Kernel panic - not syncing", "brisk-init: "];
+
+/// What came over the serial port.
+#[derive(Debug)]
+pub(crate) struct Console {
+    show: bool,
+    kept: VecDeque<u8>,
+}
+
+impl Console {
+    pub(crate) fn new(show: bool) -> Self {
+        Self {
+            show,
+            kept: VecDeque::new(),
+        }
+    }
+
+    /// Takes bytes; returns what to show of them.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
+        self.kept.extend(bytes);
+        let excess = self.kept.len().saturating_sub(KEPT);
+        self.kept.drain(..excess);
+        if self.show {
+            harmless(bytes)
+        } else {
+            String::new()
+        }
+    }
+
+    fn text(&self) -> String {
+        let (a, b) = self.kept.as_slices();
+        harmless(&[a, b].concat())
+    }
+
+    /// Whether it carries a kernel's or our init's last words.
+    pub(crate) fn panicked(&self) -> bool {
+        let text = self.text();
+        LAST_WORDS.iter().any(|words| text.contains(words))
+    }
+
+    /// Its last lines.
+    pub(crate) fn tail(&self) -> String {
+        let text = self.text();
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+/// Text that cannot drive a terminal.
+fn harmless(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_seen_across_pieces() {
+        let mut console = Console::new(false);
+        assert_eq!(console.push(b"[    1.0] Kernel panic - not "), "");
+        assert!(!console.panicked());
+        console.push(b"syncing: VFS\r\n---[ end ]---\r\n");
+        assert!(console.panicked());
+        assert_eq!(
+            console.tail(),
+            "[    1.0] Kernel panic - not syncing: VFS\n---[ end ]---"
+        );
+    }
+
+    #[test]
+    fn little_is_kept_of_much() {
+        let mut console = Console::new(false);
+        for _ in 0..100 {
+            console.push(&[b'x'; KEPT]);
+        }
+        console.push(b"\nthe end\n");
+        assert!(console.kept.len() <= KEPT);
+        assert!(console.tail().ends_with("the end"));
+    }
+
+    #[test]
+    fn escapes_do_not_reach_the_terminal() {
+        let mut console = Console::new(true);
+        assert_eq!(console.push(b"a\x1b[2J\x07b\tc\n"), "a[2Jb\tc\n");
+    }
+}

@@ -1,0 +1,59 @@
+//! Why nothing could be run.
+
+use std::io;
+use std::path::PathBuf;
+
+use brisk_vm::{cache, initramfs, kernel, launch, qemu, virtiofs};
+
+/// What kept the guest from being started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant passes a lower layer's error on")]
+pub enum Error {
+    #[error("no kernel to boot")]
+    FindKernel(#[source] brisk_host::kernel::Error),
+    #[error("cannot use this kernel")]
+    Kernel(#[from] kernel::Error),
+    #[error("cannot build the initramfs")]
+    Initramfs(#[from] initramfs::Error),
+    #[error("no QEMU; install qemu-system-x86 (Debian) or name one with --qemu")]
+    FindQemu(#[source] brisk_host::program::Error),
+    #[error("this QEMU cannot be used")]
+    Qemu(#[from] qemu::CapabilitiesError),
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
+    #[error("cannot share {}", path.display())]
+    Share { path: PathBuf, source: io::Error },
+    #[error("cannot serve {} to the guest", path.display())]
+    Serve {
+        path: PathBuf,
+        source: virtiofs::Error,
+    },
+    #[error("cannot start the machine")]
+    Launch(#[from] launch::Error),
+    #[error("the machine and brisk lost each other")]
+    Session(#[source] io::Error),
+    #[error("{what}; {hint}")]
+    Unfit { what: String, hint: String },
+}
+
+impl Error {
+    /// Something that does not go together, and what to try.
+    pub(crate) fn unfit(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Unfit {
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// What to try, where the layer that failed knows.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::FindKernel(error) => Some(error.hint()),
+            Self::Kernel(error) => error.hint(),
+            Self::Cache(error) => error.hint(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What there is: the only part of planning that looks at the machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brisk_host::kernel::{self as installed, Installed};
+use brisk_host::program::Program;
+use brisk_vm::cache::Cache;
+use brisk_vm::kernel::Extracted;
+use brisk_vm::qemu::{Accelerator, Capabilities};
+use brisk_vm::virtiofs::Virtiofsd;
+use brisk_vm::{elf, kernel};
+
+use super::accelerator;
+use super::error::Error;
+use super::options::{Accel, Options};
+use super::root::{self, Root};
+
+/// How long the time-stamp counter is measured, once in a boot of this machine.
+const TSC_SPAN: Duration = Duration::from_millis(20);
+
+/// Everything that the plan depends on besides the options.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The kernel and where its modules are.
+    pub kernel: Installed,
+    /// Its vmlinux.
+    pub image: Extracted,
+    /// Names of built-in modules, with `_` for `-`; none: nothing is known, all are taken to be.
+    pub builtin: Option<BTreeSet<String>>,
+    /// Names of the modules that can be loaded, looked up only where directories are shared.
+    pub loadable: BTreeSet<String>,
+    /// The QEMU binary.
+    pub qemu: PathBuf,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// What will execute the guest, and why that.
+    pub accelerator: (Accelerator, String),
+    /// Rate of the time-stamp counter, kHz.
+    pub tsc_khz: Option<u64>,
+    /// virtiofsd, if there is one.
+    pub virtiofsd: Option<Virtiofsd>,
+    /// The root.
+    pub root: Root,
+    /// A static busybox of the host.
+    pub busybox: Option<PathBuf>,
+    /// Current directory.
+    pub current_dir: PathBuf,
+    /// Whether brisk runs as root.
+    pub privileged: bool,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Looks at this machine.
+///
+/// # Errors
+/// If the kernel, QEMU or the root cannot be used.
+pub fn gather(
+    options: &Options,
+    cache: &Cache,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Facts, Error> {
+    let running = installed::running();
+    let mut kernel = installed::resolve(Path::new("/"), options.kernel.as_deref(), &running)
+        .map_err(Error::FindKernel)?;
+    if let Some(modules) = &options.modules {
+        kernel.modules = Some(modules.clone());
+    }
+    progress("extracting the kernel");
+    let image = kernel::vmlinux(&kernel.image, cache)?;
+    let builtin = kernel.modules.as_deref().and_then(builtin);
+    let qemu = Program::find(&options.qemu)
+        .map_err(Error::FindQemu)?
+        .path()
+        .to_owned();
+    progress("asking QEMU what it can do");
+    let capabilities = Capabilities::of(&qemu, cache)?;
+    let (root, notes) = root::find(options, cache, progress)?;
+    let serves = matches!(root, Root::Directory { .. }) || !options.shares.is_empty();
+    let modules = kernel.modules.as_deref().filter(|_| serves);
+    let mut facts = Facts {
+        loadable: modules.and_then(loadable).unwrap_or_default(),
+        builtin,
+        accelerator: (Accelerator::Tcg, "asked for with --accel tcg".into()),
+        tsc_khz: tsc_khz(cache),
+        virtiofsd: serves.then(|| Virtiofsd::find(cache).ok()).flatten(),
+        root,
+        busybox: busybox(),
+        current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
+        privileged: rustix::process::geteuid().is_root(),
+        notes,
+        kernel,
+        image,
+        qemu,
+        capabilities,
+    };
+    if options.accel != Accel::Tcg {
+        facts.accelerator = accelerator::choose(options, &facts, cache, progress)?;
+    }
+    Ok(facts)
+}
+
+fn busybox() -> Option<PathBuf> {
+    [
+        "/usr/bin/busybox",
+        "/bin/busybox",
+        "/usr/sbin/busybox",
+        "/sbin/busybox",
+    ]
+    .into_iter()
+    .map(PathBuf::from)
+    .find(|path| elf::is_static(path).unwrap_or(false))
+}
+
+/// The rate, measured once in a boot of this machine: it does not change before the next.
+fn tsc_khz(cache: &Cache) -> Option<u64> {
+    let boot = boot_id()?;
+    let key = format!("tsc-{boot}");
+    let build = |_: &mut fs::File| Ok::<_, brisk_vm::cache::Error>(brisk_sys::tsc_khz(TSC_SPAN));
+    cache
+        .get_or_build("host", &key, build)
+        .ok()
+        .map(|entry| entry.meta)
+}
+
+/// Identifies this boot of the machine.
+pub(crate) fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
+}
+
+/// Names in `modules.builtin`, whose lines are paths.
+fn builtin(modules: &Path) -> Option<BTreeSet<String>> {
+    let text = fs::read_to_string(modules.join("modules.builtin")).ok()?;
+    Some(text.lines().filter_map(module_name).collect())
+}
+
+/// Names in `modules.dep`, whose lines are a path, a colon and dependencies.
+fn loadable(modules: &Path) -> Option<BTreeSet<String>> {
+    let text = fs::read_to_string(modules.join("modules.dep")).ok()?;
+    let paths = text.lines().filter_map(|line| line.split_once(':'));
+    Some(paths.filter_map(|(path, _)| module_name(path)).collect())
+}
+
+/// `kernel/fs/9p/9p.ko.xz` → `9p`.
+fn module_name(path: &str) -> Option<String> {
+    let (name, _) = path.rsplit('/').next()?.split_once(".ko")?;
+    Some(name.replace('-', "_"))
+}

@@ -1,0 +1,29 @@
+//! Running a command in a virtual machine that was booted for it.
+//!
+//! [`facts`] finds out what there is (kernel, QEMU, virtiofsd, root), [`plan`] decides from
+//! that alone, and [`session`] carries the plan out: starts the machine, carries bytes and
+//! signals, and makes sure that nothing is left.
+
+mod accelerator;
+mod console;
+mod error;
+mod facts;
+mod options;
+mod parameters;
+mod plan;
+mod root;
+mod script;
+mod session;
+mod signals;
+mod streams;
+mod timing;
+mod user;
+
+pub use error::Error;
+pub use facts::{Facts, gather};
+pub use options::{Accel, Firmware, Machine, Net, Options, Ram, RootOption, Share, User};
+pub use plan::{Plan, plan};
+pub use root::Root;
+pub use session::{Ending, Interrupted, Session};
+pub use streams::Terminal;
+pub use timing::{Moment, Timing};

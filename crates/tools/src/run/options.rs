@@ -1,0 +1,154 @@
+//! What the user asks for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// See `brisk run --help`, whose options these are.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent switches"
+)]
+pub struct Options {
+    /// Release or path of the kernel.
+    pub kernel: Option<String>,
+    /// Modules of the kernel, where they are not in the usual place.
+    pub modules: Option<PathBuf>,
+    /// Root file system.
+    pub root: RootOption,
+    /// Whether the command may change the root.
+    pub writable: bool,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// Accelerator.
+    pub accel: Accel,
+    /// Machine type.
+    pub machine: Machine,
+    /// Firmware.
+    pub firmware: Firmware,
+    /// CPU model.
+    pub cpu: Option<String>,
+    /// Shared directories.
+    pub shares: Vec<Share>,
+    /// Network.
+    pub net: Net,
+    /// `NAME=VALUE` for the command.
+    pub env: Vec<OsString>,
+    /// Working directory.
+    pub workdir: Option<String>,
+    /// User of the command.
+    pub user: Option<User>,
+    /// More kernel parameters.
+    pub append: Vec<String>,
+    /// Whether no initcall is left out.
+    pub all_initcalls: bool,
+    /// More modules to load.
+    pub extra_modules: Vec<String>,
+    /// Whether modules keep their signatures.
+    pub signed_modules: bool,
+    /// Where memory lies.
+    pub ram: Ram,
+    /// Size of the terminal the command runs on, rows and columns; none: pipes.
+    pub terminal: Option<(u16, u16)>,
+    /// When to give up.
+    pub timeout: Option<Duration>,
+    /// Whether the console is shown.
+    pub console: bool,
+    /// Whether the guest is kept after a panic.
+    pub keep_going_on_panic: bool,
+    /// More words for QEMU.
+    pub qemu_args: Vec<String>,
+    /// QEMU.
+    pub qemu: String,
+    /// The command; empty: a shell.
+    pub command: Vec<OsString>,
+}
+
+/// What `--root` names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RootOption {
+    /// Only the initramfs.
+    None,
+    /// This machine's own.
+    Host,
+    /// A directory, an image, an archive.
+    Path(String),
+}
+
+/// `--accel`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accel {
+    /// By trial.
+    Auto,
+    /// KVM or nothing.
+    Kvm,
+    /// TCG.
+    Tcg,
+}
+
+/// `--machine`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// microvm if QEMU has it.
+    Auto,
+    /// microvm.
+    Microvm,
+    /// q35.
+    Q35,
+    /// pc.
+    Pc,
+}
+
+/// `--firmware`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Firmware {
+    /// qboot where it fits.
+    Auto,
+    /// qboot.
+    Qboot,
+    /// The machine's own.
+    Seabios,
+}
+
+/// `--net`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Net {
+    /// Loopback only.
+    None,
+    /// QEMU's user network.
+    User,
+}
+
+/// `--ram`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ram {
+    /// Shared where something needs it.
+    Auto,
+    /// Anonymous.
+    Private,
+    /// A named file.
+    Shared,
+}
+
+/// `--share`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// Directory of the host.
+    pub host: PathBuf,
+    /// Where the guest sees it.
+    pub guest: String,
+    /// Whether the guest may write.
+    pub writable: bool,
+}
+
+/// `--user`, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Name or number.
+    pub user: String,
+    /// Name or number of the group.
+    pub group: Option<String>,
+}

@@ -1,0 +1,231 @@
+//! The kernel's command line, each parameter with its reason. Pure.
+//!
+//! Sources: `Documentation/admin-guide/kernel-parameters.txt` for what they do; what they
+//! save is measured in `benchmarks/`.
+
+use brisk_vm::qemu::{Accelerator, Parameter};
+
+/// What decides about the command line.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting<'a> {
+    pub(crate) accelerator: Accelerator,
+    pub(crate) cpus: u32,
+    pub(crate) tsc_khz: Option<u64>,
+    pub(crate) console: bool,
+    pub(crate) keep_going_on_panic: bool,
+    pub(crate) all_initcalls: bool,
+    pub(crate) signed_modules: bool,
+    pub(crate) microvm: bool,
+    pub(crate) append: &'a [String],
+}
+
+/// An initcall that is left out, and what is lost with it.
+struct Dispensable {
+    name: &'static str,
+    why: &'static str,
+    needed_for_signatures: bool,
+}
+
+const fn dispensable(name: &'static str, why: &'static str) -> Dispensable {
+    Dispensable {
+        name,
+        why,
+        needed_for_signatures: false,
+    }
+}
+
+/// None of these is a mitigation, an access control or a source of `/dev/random`.
+const DISPENSABLE: [Dispensable; 7] = [
+    dispensable(
+        "jent_mod_init",
+        "self-test of a noise source that only the crypto API's own generator would add",
+    ),
+    dispensable("crypto_kdf108_init", "self-test of a key derivation"),
+    dispensable(
+        "trace_eval_init",
+        "names instead of numbers in the format files of trace events",
+    ),
+    dispensable(
+        "ftrace_check_for_weak_functions",
+        "tidies the list of traceable functions; without it unused weak ones stay listed",
+    ),
+    dispensable(
+        "bpf_tcp_ca_kfunc_init",
+        "kernel functions for TCP congestion control written in BPF",
+    ),
+    dispensable("bpf_dummy_struct_ops_init", "a BPF self-test"),
+    Dispensable {
+        name: "load_system_certificate_list",
+        why: "keys for signatures of modules, which are left out as well; modules count as unsigned",
+        needed_for_signatures: true,
+    },
+];
+
+/// The whole command line.
+pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
+    let mut list = Vec::new();
+    let mut add = |text: &str, why: &str| list.push(Parameter::new(text, why));
+    add(
+        "earlyprintk=ttyS0,keep",
+        "console without a driver to probe; shown when the kernel fails",
+    );
+    add(
+        "8250.nr_uarts=0",
+        "no serial driver: the console above does without",
+    );
+    if setting.console {
+        add("loglevel=7", "asked for with --console");
+    } else {
+        add("quiet", "each character on the console costs time");
+    }
+    add("reboot=t", "the shortest way down");
+    if setting.keep_going_on_panic {
+        add("panic=0", "asked for with --keep-going-on-panic");
+    } else {
+        add("panic=-1", "a panic ends the machine at once");
+    }
+    add("random.trust_cpu=on", "getrandom(2) works from the start");
+    add("cryptomgr.notests", "no self-tests of ciphers");
+    add(
+        "rcupdate.rcu_expedited=1",
+        "the boot does not wait for grace periods",
+    );
+    if setting.microvm {
+        add("i8042.noaux", "no mouse to look for");
+    }
+    if setting.accelerator == Accelerator::Tcg {
+        add("tsc=reliable", "no watchdog for a clock that is the host's");
+        if let Some(khz) = setting.tsc_khz {
+            let text = format!("tsc_early_khz={khz}");
+            add(
+                &text,
+                "the host's rate: measuring it in the guest takes time and fails under load",
+            );
+        }
+        add("no_timer_check", "no test of a timer that is emulated");
+        add(
+            "noreplace-smp",
+            "lock prefixes stay: taking them out costs more under emulation than it can save",
+        );
+        if setting.cpus == 1 {
+            add(
+                "nolapic_timer",
+                "the emulated PIT ticks: calibrating the local APIC takes 100 ms",
+            );
+        }
+    }
+    if !setting.all_initcalls {
+        let left_out: Vec<_> = DISPENSABLE
+            .iter()
+            .filter(|call| !(call.needed_for_signatures && setting.signed_modules))
+            .collect();
+        let names: Vec<_> = left_out.iter().map(|call| call.name).collect();
+        let why: Vec<_> = left_out
+            .iter()
+            .map(|call| format!("{} ({})", call.name, call.why))
+            .collect();
+        add(
+            &format!("initcall_blacklist={}", names.join(",")),
+            &format!("left out, --all-initcalls keeps them: {}", why.join("; ")),
+        );
+    }
+    for text in setting.append {
+        list.push(Parameter::new(text.as_str(), "asked for with --append"));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(append: &[String]) -> Setting<'_> {
+        Setting {
+            accelerator: Accelerator::Tcg,
+            cpus: 1,
+            tsc_khz: Some(2_500_000),
+            console: false,
+            keep_going_on_panic: false,
+            all_initcalls: false,
+            signed_modules: false,
+            microvm: true,
+            append,
+        }
+    }
+
+    fn texts(setting: &Setting<'_>) -> Vec<String> {
+        parameters(setting)
+            .into_iter()
+            .map(|parameter| parameter.text)
+            .collect()
+    }
+
+    #[test]
+    fn kvm_keeps_its_own_clocks() {
+        let kvm = texts(&Setting {
+            accelerator: Accelerator::Kvm,
+            ..setting(&[])
+        });
+        for text in kvm {
+            assert!(!text.contains("tsc") && !text.contains("timer"), "{text}");
+        }
+    }
+
+    #[test]
+    fn several_cpus_keep_the_local_timer() {
+        let has = |cpus| {
+            texts(&Setting {
+                cpus,
+                ..setting(&[])
+            })
+            .iter()
+            .any(|text| text == "nolapic_timer")
+        };
+        assert!(has(1));
+        assert!(!has(2));
+    }
+
+    #[test]
+    fn signed_modules_keep_the_keys() {
+        let with = |signed_modules| {
+            texts(&Setting {
+                signed_modules,
+                ..setting(&[])
+            })
+            .join(" ")
+        };
+        assert!(with(false).contains("load_system_certificate_list"));
+        assert!(!with(true).contains("load_system_certificate_list"));
+    }
+
+    #[test]
+    fn all_initcalls_means_all() {
+        let line = texts(&Setting {
+            all_initcalls: true,
+            ..setting(&[])
+        })
+        .join(" ");
+        assert!(!line.contains("initcall_blacklist"), "{line}");
+    }
+
+    #[test]
+    fn the_user_has_the_last_word() {
+        let append = ["loglevel=3".to_owned()];
+        assert_eq!(texts(&setting(&append)).last(), Some(&append[0]));
+    }
+
+    #[test]
+    fn nothing_that_protects_is_switched_off() {
+        let line = texts(&setting(&[])).join(" ");
+        for word in [
+            "mitigations",
+            "nokaslr",
+            "nopti",
+            "selinux=0",
+            "apparmor=0",
+            "init_on_alloc",
+        ] {
+            assert!(!line.contains(word), "{word} in {line}");
+        }
+    }
+}

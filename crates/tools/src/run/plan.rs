@@ -1,0 +1,446 @@
+//! Options and facts in, plan out. Pure.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use brisk_vm::guest::{INIT, Step};
+use brisk_vm::initramfs::{Content, Extra, Request, Signatures, Wanted};
+use brisk_vm::launch::Unprivileged;
+use brisk_vm::qemu::{
+    Accelerator, Filesystem, Firmware as QemuFirmware, Machine as QemuMachine, MachinePlan,
+    Network, Parameter, Ram as QemuRam, Transport,
+};
+
+use super::error::Error;
+use super::facts::Facts;
+use super::options::{Firmware, Machine, Net, Options, Ram};
+use super::parameters::{Setting, parameters};
+use super::root::{ImageDefaults, Root};
+use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
+use super::user;
+
+/// `nobody` and `nogroup` of the usual distributions.
+const NOBODY: Unprivileged = Unprivileged {
+    user: 65534,
+    group: 65534,
+};
+/// Graphics drivers and what they pull in are of no use to a guest without a display.
+const DENY: [&str; 3] = ["virtio_gpu", "drm*", "*_drm"];
+/// The search path of a command, as login(1) sets it for root.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// All that a session does.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The machine; its initramfs is named when it is built.
+    pub machine: MachinePlan,
+    /// Why this accelerator.
+    pub accelerator_why: String,
+    /// What goes into the initramfs.
+    pub initramfs: Request,
+    /// Release of the kernel.
+    pub release: String,
+    /// Directory of its modules.
+    pub modules: Option<PathBuf>,
+    /// What init does.
+    pub steps: Vec<Step>,
+    /// Directories for virtiofsd, and whether the guest may write there.
+    pub served: Vec<(PathBuf, bool)>,
+    /// Who QEMU is.
+    pub unprivileged: Option<Unprivileged>,
+    /// Whether init reports that file systems are whole before it exits.
+    pub terminal: bool,
+}
+
+/// Decides.
+///
+/// # Errors
+/// If options do not go together, or not with this machine.
+pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
+    let machine = machine(options, facts)?;
+    let transport = machine.transport();
+    let sharing = sharing(facts, transport)?;
+    let shares: Vec<_> = options
+        .shares
+        .iter()
+        .enumerate()
+        .map(|(index, share)| SharedDirectory {
+            tag: format!("share{index}"),
+            guest: share.guest.clone(),
+            writable: share.writable,
+        })
+        .collect();
+    let scene = Scene {
+        root: &facts.root,
+        writable: options.writable,
+        sharing,
+        shares: &shares,
+        terminal: options.terminal.is_some(),
+        network: options.net == Net::User,
+    };
+    let mut directories = Vec::new();
+    if let Root::Directory { path, .. } = &facts.root {
+        directories.push((ROOT_TAG.to_owned(), path.clone(), options.writable));
+    }
+    for (share, shared) in options.shares.iter().zip(&shares) {
+        directories.push((shared.tag.clone(), share.host.clone(), share.writable));
+    }
+    let filesystems: Vec<_> = directories
+        .iter()
+        .map(|(tag, path, writable)| match sharing {
+            Sharing::Virtiofs => Filesystem::Virtiofs { tag: tag.clone() },
+            Sharing::NineP => Filesystem::NineP {
+                tag: tag.clone(),
+                path: path.clone(),
+                writable: *writable,
+            },
+        })
+        .collect();
+    let serves = sharing == Sharing::Virtiofs && !directories.is_empty();
+    let ram = match (options.ram, serves) {
+        (Ram::Private, true) => {
+            return Err(Error::unfit(
+                "--ram private hides memory from virtiofsd",
+                "leave it out, or use a root that is an image or none",
+            ));
+        }
+        (Ram::Shared, _) | (Ram::Auto, true) => QemuRam::Shared,
+        (Ram::Private | Ram::Auto, false) => QemuRam::Private,
+    };
+    let mut all_steps = steps(&scene);
+    all_steps.extend(command(options, facts)?);
+    let (accelerator, accelerator_why) = facts.accelerator.clone();
+    Ok(Plan {
+        machine: MachinePlan {
+            program: facts.qemu.clone(),
+            version: facts.capabilities.version,
+            firmware: firmware(options, facts, machine)?,
+            machine,
+            accelerator,
+            cpu: cpu(options, accelerator),
+            cpus: options.cpus,
+            memory_mib: options.memory_mib,
+            ram,
+            kernel: if facts.image.pvh {
+                facts.image.path.clone()
+            } else {
+                facts.kernel.image.clone()
+            },
+            initramfs: PathBuf::new(),
+            parameters: kernel_parameters(options, facts, machine, accelerator),
+            disks: match &facts.root {
+                Root::Disk { disk, .. } => vec![disk.clone()],
+                _ => Vec::new(),
+            },
+            filesystems,
+            network: match options.net {
+                Net::None => Network::None,
+                Net::User => Network::User,
+            },
+            sandbox: true,
+            exit_on_reset: true,
+            extra: options.qemu_args.clone(),
+        },
+        accelerator_why,
+        initramfs: Request {
+            init: Content::Bytes(INIT.to_vec()),
+            modules: modules(options, facts, transport, sharing, !directories.is_empty()),
+            deny: DENY.iter().map(|&name| name.to_owned()).collect(),
+            files: files(facts),
+            signatures: if options.signed_modules {
+                Signatures::Keep
+            } else {
+                Signatures::Drop
+            },
+        },
+        release: facts.kernel.version.clone(),
+        modules: facts.kernel.modules.clone(),
+        steps: all_steps,
+        served: if serves {
+            directories
+                .into_iter()
+                .map(|(_, path, writable)| (path, writable))
+                .collect()
+        } else {
+            Vec::new()
+        },
+        // 9p is served by QEMU itself, which then needs the rights of whoever asked.
+        unprivileged: (facts.privileged
+            && (sharing == Sharing::Virtiofs || shares.is_empty() && !is_directory(&facts.root))
+            && accelerator == Accelerator::Tcg)
+            .then_some(NOBODY),
+        terminal: options.terminal.is_some(),
+    })
+}
+
+fn is_directory(root: &Root) -> bool {
+    matches!(root, Root::Directory { .. })
+}
+
+fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
+    let has_microvm = facts.capabilities.machines.contains("microvm") && facts.image.pvh;
+    let microvm = QemuMachine::Microvm {
+        pcie: is_builtin(facts, "virtio_pci"),
+    };
+    Ok(match options.machine {
+        Machine::Auto if has_microvm => microvm,
+        Machine::Microvm if has_microvm => microvm,
+        Machine::Microvm if !facts.image.pvh => {
+            return Err(Error::unfit(
+                format!("{} has no PVH entry point", facts.kernel.image.display()),
+                "use --machine q35",
+            ));
+        }
+        Machine::Microvm => {
+            return Err(Error::unfit(
+                format!("{} has no machine type microvm", facts.qemu.display()),
+                "use --machine q35",
+            ));
+        }
+        Machine::Auto | Machine::Q35 => QemuMachine::Q35,
+        Machine::Pc => QemuMachine::Pc,
+    })
+}
+
+fn is_builtin(facts: &Facts, module: &str) -> bool {
+    facts
+        .builtin
+        .as_ref()
+        .is_none_or(|names| names.contains(module))
+}
+
+fn firmware(options: &Options, facts: &Facts, machine: QemuMachine) -> Result<QemuFirmware, Error> {
+    let qboot = facts.capabilities.qboot.clone();
+    let microvm = matches!(machine, QemuMachine::Microvm { .. });
+    match (options.firmware, qboot) {
+        (Firmware::Auto, Some(path)) if microvm => Ok(QemuFirmware::Qboot(path)),
+        (Firmware::Auto | Firmware::Seabios, _) => Ok(QemuFirmware::Default),
+        (Firmware::Qboot, Some(path)) => Ok(QemuFirmware::Qboot(path)),
+        (Firmware::Qboot, None) => Err(Error::unfit(
+            "qboot.rom is in none of QEMU's firmware directories",
+            "install qemu-system-data (Debian), or leave out --firmware",
+        )),
+    }
+}
+
+fn cpu(options: &Options, accelerator: Accelerator) -> String {
+    options.cpu.clone().unwrap_or_else(|| {
+        match accelerator {
+            Accelerator::Kvm => "host",
+            Accelerator::Tcg => "max",
+        }
+        .to_owned()
+    })
+}
+
+fn kernel_parameters(
+    options: &Options,
+    facts: &Facts,
+    machine: QemuMachine,
+    accelerator: Accelerator,
+) -> Vec<Parameter> {
+    parameters(&Setting {
+        accelerator,
+        cpus: options.cpus,
+        tsc_khz: facts.tsc_khz,
+        console: options.console,
+        keep_going_on_panic: options.keep_going_on_panic,
+        all_initcalls: options.all_initcalls,
+        signed_modules: options.signed_modules,
+        microvm: matches!(machine, QemuMachine::Microvm { .. }),
+        append: &options.append,
+    })
+}
+
+/// virtiofs where it is possible, else 9p.
+fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
+    let suffix = transport.suffix();
+    let has = |device: &str| {
+        facts
+            .capabilities
+            .devices
+            .contains(&format!("{device}-{suffix}"))
+    };
+    let in_kernel = |module: &str| is_builtin(facts, module) || facts.loadable.contains(module);
+    let virtiofs = facts.virtiofsd.is_some() && has("vhost-user-fs") && in_kernel("virtiofs");
+    let nine_p = has("virtio-9p") && in_kernel("9p");
+    let needed = is_directory(&facts.root);
+    match (virtiofs, nine_p) {
+        (true, _) => Ok(Sharing::Virtiofs),
+        (false, true) => Ok(Sharing::NineP),
+        (false, false) if !needed => Ok(Sharing::Virtiofs),
+        (false, false) if facts.virtiofsd.is_none() => Err(Error::unfit(
+            "sharing directories needs virtiofsd, or 9p in the kernel, and there is neither",
+            "install virtiofsd (Debian 13: apt install virtiofsd; elsewhere: cargo install \
+             virtiofsd), boot a kernel with the module 9p, or use --root none or an image",
+        )),
+        (false, false) => Err(Error::unfit(
+            format!(
+                "kernel {} has neither virtiofs nor 9p",
+                facts.kernel.version
+            ),
+            "boot another with --kernel, or use --root none or an image",
+        )),
+    }
+}
+
+fn modules(
+    options: &Options,
+    facts: &Facts,
+    transport: Transport,
+    sharing: Sharing,
+    shares: bool,
+) -> Vec<Wanted> {
+    let mut list = Vec::new();
+    let mut want = |module: &str, reason: &str| {
+        list.push(Wanted {
+            module: module.to_owned(),
+            reason: reason.to_owned(),
+        });
+    };
+    match transport {
+        Transport::Pci => want("virtio_pci", "virtio devices on the PCI bus"),
+        Transport::Mmio => want("virtio_mmio", "memory-mapped virtio devices"),
+    }
+    want("virtio_console", "the channel to brisk");
+    if shares {
+        match sharing {
+            Sharing::Virtiofs => want("virtiofs", "directories of the host"),
+            Sharing::NineP => {
+                want("9pnet_virtio", "directories of the host");
+                want("9p", "directories of the host");
+            }
+        }
+    }
+    if let Root::Disk {
+        modules,
+        filesystem,
+        ..
+    } = &facts.root
+    {
+        want("virtio_blk", "the disk of the root");
+        for module in modules {
+            want(module, &format!("the root is {filesystem}"));
+        }
+    }
+    if facts.root != Root::None && !options.writable {
+        want(
+            "overlay",
+            "a layer of memory above a root that is not changed",
+        );
+    }
+    if options.net == Net::User {
+        want("virtio_net", "the network card");
+    }
+    for module in &options.extra_modules {
+        want(module, "asked for with --module");
+    }
+    list
+}
+
+fn files(facts: &Facts) -> Vec<Extra> {
+    match (&facts.root, &facts.busybox) {
+        (Root::None, Some(busybox)) => vec![
+            Extra::File {
+                path: "/bin/busybox".into(),
+                content: Content::File(busybox.clone()),
+                mode: 0o755,
+            },
+            Extra::Symlink {
+                path: "/bin/sh".into(),
+                target: "busybox".into(),
+            },
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// The command with its surroundings.
+fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
+    let defaults = match &facts.root {
+        Root::Disk { image, .. } => image.clone(),
+        _ => ImageDefaults::default(),
+    };
+    let mut steps = Vec::new();
+    if let Some((rows, columns)) = options.terminal {
+        steps.push(Step::Terminal { rows, columns });
+    }
+    let mut words: Vec<OsString> = defaults.entrypoint.iter().map(OsString::from).collect();
+    if options.command.is_empty() {
+        words.extend(defaults.cmd.iter().map(OsString::from));
+    } else {
+        words.extend(options.command.iter().cloned());
+    }
+    if words.is_empty() {
+        words.push("/bin/sh".into());
+    }
+    if facts.root == Root::None && facts.busybox.is_none() {
+        return Err(Error::unfit(
+            "--root none has no program to run: there is no static busybox on this machine",
+            "install busybox-static (Debian) or busybox (Fedora, Arch), or use another root",
+        ));
+    }
+    let who = options
+        .user
+        .clone()
+        .or_else(|| defaults.user.as_deref().map(user::parse));
+    let identity = who
+        .map(|who| user::resolve(&who, &facts.root))
+        .transpose()?;
+    let home = identity.as_ref().and_then(|identity| identity.home.clone());
+    let home = home.unwrap_or_else(|| if identity.is_some() { "/" } else { "/root" }.to_owned());
+    if let Some(identity) = &identity {
+        steps.push(Step::User {
+            user: identity.user,
+            group: identity.group,
+        });
+    }
+    let term = std::env::var_os("TERM").filter(|_| options.terminal.is_some());
+    let mut environment: Vec<OsString> = vec![PATH.into(), format!("HOME={home}").into()];
+    let mut variable = OsString::from("TERM=");
+    variable.push(term.unwrap_or_else(|| "linux".into()));
+    environment.push(variable);
+    environment.extend(defaults.env.iter().map(OsString::from));
+    environment.extend(options.env.iter().cloned());
+    for text in last_of_each(&environment) {
+        steps.push(Step::Variable {
+            text: text.into_vec(),
+        });
+    }
+    let directory = match (&options.workdir, &facts.root, defaults.workdir) {
+        (Some(dir), ..) => OsString::from(dir),
+        (None, Root::Directory { host: true, .. }, _) => facts.current_dir.clone().into(),
+        (None, _, Some(dir)) => dir.into(),
+        (None, ..) => "/".into(),
+    };
+    steps.push(Step::Directory {
+        path: directory.into_vec(),
+    });
+    steps.extend(words.into_iter().map(|word| Step::Argument {
+        text: word.into_vec(),
+    }));
+    Ok(steps)
+}
+
+/// Of variables that are set twice the later counts.
+fn last_of_each(environment: &[OsString]) -> Vec<OsString> {
+    let name = |text: &OsString| {
+        let bytes = text.as_bytes();
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == b'=')
+            .unwrap_or(bytes.len());
+        bytes[..end].to_vec()
+    };
+    environment
+        .iter()
+        .enumerate()
+        .filter(|(index, text)| {
+            !environment[index + 1..]
+                .iter()
+                .any(|later| name(later) == name(text))
+        })
+        .map(|(_, text)| text.clone())
+        .collect()
+}

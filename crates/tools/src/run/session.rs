@@ -1,0 +1,504 @@
+//! Carrying a plan out: one loop over the guest's channels and our own streams.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use brisk_vm::cache::Cache;
+use brisk_vm::guest::{
+    Decoder, Event, Exit, Kind, STDIN_WINDOW, Stage, config_frames, encode, frame,
+};
+use brisk_vm::initramfs;
+use brisk_vm::launch::Running;
+use brisk_vm::qemu::qmp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::console::Console;
+use super::error::Error;
+use super::facts::Facts;
+use super::plan::Plan;
+use super::signals::Signals;
+use super::streams::{Output, Terminal};
+use super::timing::{Moment, Timing};
+
+/// Most bytes of standard input in one frame.
+const STDIN_CHUNK: usize = 16 * 1024;
+/// `SIGPIPE`, for a command whose reader has gone away.
+const SIGPIPE: i32 = 13;
+const SIGWINCH: i32 = 28;
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The command ended.
+    Command(Exit),
+    /// Init could not do what it was told.
+    Guest {
+        /// What it was doing.
+        stage: Stage,
+        /// Number of the error.
+        errno: i32,
+        /// What it was working on.
+        subject: String,
+        /// Last lines of the console.
+        console: String,
+    },
+    /// The guest's kernel panicked, or init gave up before it could say so on its channel.
+    Panic {
+        /// Last lines of the console.
+        console: String,
+    },
+    /// QEMU ended by itself.
+    QemuEnded {
+        /// What it wrote to stderr.
+        stderr: String,
+        /// Last lines of the console.
+        console: String,
+    },
+    /// The time limit passed.
+    TimedOut {
+        /// Whether the command had been started.
+        started: bool,
+        /// Last lines of the console.
+        console: String,
+    },
+    /// A signal to brisk ended it.
+    Interrupted(Interrupted),
+}
+
+/// The signal that ended a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interrupted(pub i32);
+
+/// A running machine.
+#[derive(Debug)]
+pub struct Session {
+    running: Running,
+    timing: Timing,
+    terminal: Option<Terminal>,
+}
+
+impl Session {
+    /// Builds what is missing, starts what serves the guest, and the machine.
+    ///
+    /// # Errors
+    /// If any of that fails; nothing is left running then.
+    pub fn start(
+        mut plan: Plan,
+        facts: &Facts,
+        cache: &Cache,
+        mut timing: Timing,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self, Error> {
+        progress("building the initramfs");
+        let modules = plan.modules.as_deref();
+        let built = initramfs::initramfs(&plan.initramfs, &plan.release, modules, cache)?;
+        plan.machine.initramfs = built.path;
+        let script = encode(&plan.steps).map_err(|_| {
+            Error::unfit(
+                "an argument has a NUL byte in it",
+                "no program could receive it",
+            )
+        })?;
+        let mut served = Vec::new();
+        for (path, writable) in &plan.served {
+            let daemon = facts
+                .virtiofsd
+                .as_ref()
+                .ok_or_else(|| Error::unfit("there is no virtiofsd", "install virtiofsd"))?;
+            let serve = |source| Error::Serve {
+                path: path.clone(),
+                source,
+            };
+            served.push(daemon.serve(path, *writable).map_err(serve)?);
+        }
+        progress("");
+        timing.now(Moment::Exec);
+        let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
+        let prepared = (|| {
+            running.qmp.write_all(&qmp::command("qmp_capabilities"))?;
+            // It waits in the socket until init asks for it.
+            write_all(&mut running.guest, &config_frames(&script))
+        })();
+        prepared.map_err(Error::Session)?;
+        let terminal = plan
+            .terminal
+            .then(Terminal::raw)
+            .transpose()
+            .map_err(Error::Session)?;
+        Ok(Self {
+            running,
+            timing,
+            terminal,
+        })
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// If our own streams fail, or the guest breaks the protocol.
+    pub fn run(
+        self,
+        timeout: Option<Duration>,
+        show_console: bool,
+    ) -> Result<(Ending, Timing), Error> {
+        let signals = Signals::new().map_err(Error::Session)?;
+        let Self {
+            running,
+            timing,
+            terminal,
+        } = self;
+        let mut pump = Pump {
+            running,
+            timing,
+            raw: terminal.is_some(),
+            decoder: Decoder::new(),
+            qmp: qmp::Reader::default(),
+            console: Console::new(show_console),
+            stdout: Output::new(rustix::stdio::stdout()),
+            stderr: Output::new(rustix::stdio::stderr()),
+            outbox: Vec::new(),
+            credit: STDIN_WINDOW,
+            stdin_open: true,
+            started: false,
+            signals,
+            interrupted: 0,
+            panic_told: false,
+        };
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let ending = pump.run(deadline)?;
+        // The terminal is the user's again before anything is said on it.
+        drop(terminal);
+        pump.finish(ending)
+    }
+}
+
+/// The script fits into the socket or is taken up as soon as the guest reads: wait for it.
+fn write_all(stream: &mut UnixStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(
+                    &mut [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::OUT)],
+                    None,
+                )?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "they are independent states")]
+struct Pump {
+    running: Running,
+    timing: Timing,
+    raw: bool,
+    decoder: Decoder,
+    qmp: qmp::Reader,
+    console: Console,
+    stdout: Output,
+    stderr: Output,
+    /// Frames for the guest that its socket did not take yet.
+    outbox: Vec<u8>,
+    credit: usize,
+    stdin_open: bool,
+    started: bool,
+    signals: Signals,
+    interrupted: u32,
+    panic_told: bool,
+}
+
+/// What is waited for, in the order of the poll set.
+struct Ready {
+    guest: PollFlags,
+    qmp: PollFlags,
+    console: PollFlags,
+    signals: PollFlags,
+    stdin: PollFlags,
+    stdout: PollFlags,
+    stderr: PollFlags,
+}
+
+impl Pump {
+    fn run(&mut self, deadline: Option<Instant>) -> Result<Ending, Error> {
+        loop {
+            let Some(ready) = self.wait(deadline).map_err(Error::Session)? else {
+                let console = self.console.tail();
+                return Ok(Ending::TimedOut {
+                    started: self.started,
+                    console,
+                });
+            };
+            if let Some(ending) = self.step(&ready).map_err(Error::Session)? {
+                return Ok(ending);
+            }
+        }
+    }
+
+    /// `None`: the deadline has passed.
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<Option<Ready>> {
+        let stdin = rustix::stdio::stdin();
+        let want_stdin = self.started && self.stdin_open && self.credit > 0;
+        let when = |condition: bool, flags| if condition { flags } else { PollFlags::empty() };
+        let full = self.stdout.is_full() || self.stderr.is_full();
+        let mut interest = vec![
+            (
+                self.running.guest.as_fd(),
+                when(!full, PollFlags::IN) | when(!self.outbox.is_empty(), PollFlags::OUT),
+            ),
+            (self.running.qmp.as_fd(), PollFlags::IN),
+            (self.running.console.as_fd(), PollFlags::IN),
+            (self.signals.as_fd(), PollFlags::IN),
+        ];
+        // Descriptors that are not waited for are left out: a hang-up would wake us for nothing.
+        let optional: [(bool, BorrowedFd<'_>, PollFlags); 3] = [
+            (want_stdin, stdin, PollFlags::IN),
+            (!self.stdout.is_empty(), self.stdout.fd(), PollFlags::OUT),
+            (!self.stderr.is_empty(), self.stderr.fd(), PollFlags::OUT),
+        ];
+        interest.extend(
+            optional
+                .iter()
+                .filter(|(on, ..)| *on)
+                .map(|(_, fd, flags)| (*fd, *flags)),
+        );
+        let mut fds: Vec<_> = interest
+            .iter()
+            .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
+            .collect();
+        let left = match deadline {
+            None => None,
+            Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
+                None => return Ok(None),
+                Some(left) => Some(Timespec {
+                    tv_sec: left.as_secs() as i64,
+                    tv_nsec: left.subsec_nanos().into(),
+                }),
+            },
+        };
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut results = fds.iter().map(PollFd::revents);
+        let mut take = |on: bool| {
+            if on {
+                results.next().unwrap_or(PollFlags::empty())
+            } else {
+                PollFlags::empty()
+            }
+        };
+        Ok(Some(Ready {
+            guest: take(true),
+            qmp: take(true),
+            console: take(true),
+            signals: take(true),
+            stdin: take(optional[0].0),
+            stdout: take(optional[1].0),
+            stderr: take(optional[2].0),
+        }))
+    }
+
+    fn step(&mut self, ready: &Ready) -> io::Result<Option<Ending>> {
+        if !ready.signals.is_empty()
+            && let Some(ending) = self.take_signals()
+        {
+            return Ok(Some(ending));
+        }
+        if !ready.stdout.is_empty() && !self.stdout.write()? {
+            self.send(Kind::Signal, &SIGPIPE.to_le_bytes());
+        }
+        if !ready.stderr.is_empty() {
+            self.stderr.write()?;
+        }
+        if !ready.console.is_empty() {
+            self.read_console();
+        }
+        if !ready.qmp.is_empty() {
+            self.read_qmp()?;
+        }
+        if !ready.stdin.is_empty() {
+            self.read_stdin()?;
+        }
+        self.flush()?;
+        if ready
+            .guest
+            .intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+        {
+            return self.read_guest();
+        }
+        if !ready.qmp.is_empty() && self.running.try_wait()?.is_some() {
+            return self.qemu_ended().map(Some);
+        }
+        Ok(None)
+    }
+
+    fn read_guest(&mut self) -> io::Result<Option<Ending>> {
+        let mut buffer = [0; 64 * 1024];
+        match self.running.guest.read(&mut buffer) {
+            Ok(0) => return self.qemu_ended().map(Some),
+            Ok(count) => self.decoder.push(&buffer[..count]),
+            Err(error) if retry(&error) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                return self.qemu_ended().map(Some);
+            }
+            Err(error) => return Err(error),
+        }
+        while let Some(event) = self.decoder.next_event().map_err(io::Error::other)? {
+            if let Some(ending) = self.take_event(event) {
+                return Ok(Some(ending));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_event(&mut self, event: Event) -> Option<Ending> {
+        match event {
+            Event::Hello(stamps) => self.timing.stamps(&stamps),
+            Event::Started(stamps) => {
+                self.timing.stamps(&stamps);
+                self.started = true;
+            }
+            Event::Stdout(bytes) => self.stdout.push(&bytes),
+            Event::Stderr(bytes) => self.stderr.push(&bytes),
+            Event::Credit(count) => self.credit = (self.credit + count).min(STDIN_WINDOW),
+            Event::Exit(exit, stamps) => {
+                self.timing.stamps(&stamps);
+                self.timing.now(Moment::Exit);
+                return Some(Ending::Command(exit));
+            }
+            Event::Failure {
+                stage,
+                errno,
+                subject,
+            } => {
+                self.read_console();
+                let console = self.console.tail();
+                return Some(Ending::Guest {
+                    stage,
+                    errno,
+                    subject,
+                    console,
+                });
+            }
+        }
+        None
+    }
+
+    fn read_console(&mut self) {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(count @ 1..) = self.running.console.read(&mut buffer) {
+            let shown = self.console.push(&buffer[..count]);
+            self.stderr.push(shown.as_bytes());
+        }
+        if self.console.panicked() && !self.panic_told {
+            self.panic_told = true;
+        }
+    }
+
+    fn read_qmp(&mut self) -> io::Result<()> {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(count @ 1..) = self.running.qmp.read(&mut buffer) {
+            for message in self.qmp.push(&buffer[..count]).map_err(io::Error::other)? {
+                if message == qmp::Message::Greeting {
+                    self.timing.now(Moment::QemuUp);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_stdin(&mut self) -> io::Result<()> {
+        let mut buffer = [0; STDIN_CHUNK];
+        let limit = self.credit.min(STDIN_CHUNK);
+        match rustix::io::read(rustix::stdio::stdin(), &mut buffer[..limit]) {
+            Ok(0) | Err(Errno::BADF | Errno::IO) => {
+                self.stdin_open = false;
+                self.send(Kind::StdinEnd, &[]);
+            }
+            Ok(count) => {
+                self.credit -= count;
+                self.send(Kind::Stdin, &buffer[..count]);
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn take_signals(&mut self) -> Option<Ending> {
+        for signal in self.signals.pending() {
+            if signal == SIGWINCH {
+                if let Some((rows, columns)) = Terminal::window().filter(|_| self.raw) {
+                    let [a, b] = rows.to_le_bytes();
+                    let [c, d] = columns.to_le_bytes();
+                    self.send(Kind::WindowSize, &[a, b, c, d]);
+                }
+                continue;
+            }
+            self.interrupted += 1;
+            // The first goes to the command; whoever asks twice means the machine.
+            if !self.started || self.interrupted > 1 {
+                return Some(Ending::Interrupted(Interrupted(signal)));
+            }
+            self.send(Kind::Signal, &signal.to_le_bytes());
+        }
+        None
+    }
+
+    fn send(&mut self, kind: Kind, payload: &[u8]) {
+        self.outbox.extend(frame(kind, payload));
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.outbox.is_empty() {
+            match self.running.guest.write(&self.outbox) {
+                Ok(count) => drop(self.outbox.drain(..count)),
+                Err(error) if retry(&error) => return Ok(()),
+                // QEMU is gone; the other side of the socket tells how.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    self.outbox.clear();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// QEMU is gone or going without an exit frame.
+    fn qemu_ended(&mut self) -> io::Result<Ending> {
+        self.read_console();
+        let console = self.console.tail();
+        if self.console.panicked() {
+            return Ok(Ending::Panic { console });
+        }
+        Ok(Ending::QemuEnded {
+            stderr: String::new(),
+            console,
+        })
+    }
+
+    /// Ends the machine, writes what is left, and completes the ending.
+    fn finish(mut self, mut ending: Ending) -> Result<(Ending, Timing), Error> {
+        let said = self.running.kill();
+        self.timing.now(Moment::QemuGone);
+        if let Ending::QemuEnded { stderr, .. } = &mut ending {
+            *stderr = said;
+        }
+        let written = self.stdout.finish().and_then(|()| self.stderr.finish());
+        written.map_err(Error::Session)?;
+        Ok((ending, self.timing))
+    }
+}
+
+fn retry(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,134 @@
+//! brisk's own standard streams: carried without blocking, byte for byte.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal};
+use std::os::fd::BorrowedFd;
+
+use rustix::event::PollFlags;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+/// What a pipe takes at once after poll(2) called it writable (pipe(7)).
+const PIPE_CHUNK: usize = 4096;
+/// More than this and no more is taken from the guest, bytes.
+const HIGH_WATER: usize = 1 << 20;
+
+/// Standard output or error, and what is still to be written to it.
+#[derive(Debug)]
+pub(crate) struct Output {
+    fd: BorrowedFd<'static>,
+    pending: VecDeque<u8>,
+    chunk: usize,
+    closed: bool,
+}
+
+impl Output {
+    pub(crate) fn new(fd: BorrowedFd<'static>) -> Self {
+        let regular = rustix::fs::fstat(fd)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        let chunk = if regular { HIGH_WATER } else { PIPE_CHUNK };
+        Self {
+            fd,
+            pending: VecDeque::new(),
+            chunk,
+            closed: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if !self.closed {
+            self.pending.extend(bytes);
+        }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'static> {
+        self.fd
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() > HIGH_WATER
+    }
+
+    /// Writes once; call it when poll(2) says that it will not block. `false` when the reader
+    /// has gone away.
+    pub(crate) fn write(&mut self) -> io::Result<bool> {
+        let front = self.pending.as_slices().0;
+        let front = &front[..front.len().min(self.chunk)];
+        match rustix::io::write(self.fd, front) {
+            Ok(count) => {
+                self.pending.drain(..count);
+                Ok(true)
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(true),
+            Err(Errno::PIPE) => {
+                self.closed = true;
+                self.pending.clear();
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes all that is left, blocking.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        while !self.pending.is_empty() {
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+                self.fd,
+                PollFlags::OUT,
+            )];
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.write()?;
+        }
+        Ok(())
+    }
+}
+
+/// The user's terminal in raw mode; as it was again when dropped.
+#[derive(Debug)]
+pub struct Terminal {
+    before: Termios,
+}
+
+impl Terminal {
+    /// Size of the terminal at standard output, rows and columns, if both input and output are
+    /// one.
+    #[must_use]
+    pub fn size() -> Option<(u16, u16)> {
+        (io::stdin().is_terminal() && io::stdout().is_terminal())
+            .then(Self::window)
+            .flatten()
+    }
+
+    /// Its size now.
+    pub(crate) fn window() -> Option<(u16, u16)> {
+        let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;
+        Some((size.ws_row, size.ws_col))
+    }
+
+    /// Every key goes to the guest as it is.
+    ///
+    /// # Errors
+    /// If standard input is no terminal.
+    pub fn raw() -> io::Result<Self> {
+        let before = tcgetattr(rustix::stdio::stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &raw)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Where the terminal is gone there is nothing to put back.
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &self.before);
+    }
+}

@@ -1,0 +1,284 @@
+//! When what happened: moments on the host's clock and on the guest's.
+
+use std::time::Instant;
+
+use brisk_measure::{Clock, Environment, Report, Timeline};
+use brisk_vm::guest::Stamp;
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// brisk started.
+    Brisk,
+    /// QEMU was executed.
+    Exec,
+    /// QEMU's control channel greeted.
+    QemuUp,
+    /// The guest's clock began, early in the kernel.
+    Kernel,
+    /// Init's first instruction.
+    Init,
+    /// Modules were loaded.
+    Modules,
+    /// Init's port was open.
+    Port,
+    /// The root was ready.
+    Root,
+    /// The command was executed.
+    CommandStart,
+    /// The command's first output was read in the guest.
+    FirstOutput,
+    /// The command ended.
+    CommandEnd,
+    /// Its exit status arrived.
+    Exit,
+    /// QEMU was gone.
+    QemuGone,
+}
+
+impl Moment {
+    /// All of them, in the order of a run.
+    const ALL: [Self; 13] = [
+        Self::Brisk,
+        Self::Exec,
+        Self::QemuUp,
+        Self::Kernel,
+        Self::Init,
+        Self::Modules,
+        Self::Port,
+        Self::Root,
+        Self::CommandStart,
+        Self::FirstOutput,
+        Self::CommandEnd,
+        Self::Exit,
+        Self::QemuGone,
+    ];
+
+    /// Name in tables and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Brisk => "brisk started",
+            Self::Exec => "QEMU executed",
+            Self::QemuUp => "QEMU up",
+            Self::Kernel => "kernel entry",
+            Self::Init => "init started",
+            Self::Modules => "modules loaded",
+            Self::Port => "channel open",
+            Self::Root => "root ready",
+            Self::CommandStart => "command started",
+            Self::FirstOutput => "first output",
+            Self::CommandEnd => "command ended",
+            Self::Exit => "exit status received",
+            Self::QemuGone => "QEMU ended",
+        }
+    }
+
+    /// What the time since the moment before was spent on.
+    const fn phase(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Brisk => ("", ""),
+            Self::Exec => ("prepare", "brisk"),
+            Self::QemuUp => ("QEMU starts", "qemu"),
+            Self::Kernel => ("firmware and kernel entry", "firmware"),
+            Self::Init => ("kernel boots", "kernel"),
+            Self::Modules => ("modules", "userspace"),
+            Self::Port => ("channel", "userspace"),
+            Self::Root => ("script and root", "userspace"),
+            Self::CommandStart => ("execute", "userspace"),
+            Self::FirstOutput => ("command until first output", "command"),
+            Self::CommandEnd => ("command", "command"),
+            Self::Exit => ("sync and exit status", "shutdown"),
+            Self::QemuGone => ("QEMU ends", "shutdown"),
+        }
+    }
+
+    const fn of_stamp(stamp: Stamp) -> Option<Self> {
+        Some(match stamp {
+            Stamp::Init => Self::Init,
+            Stamp::Modules => Self::Modules,
+            Stamp::Port => Self::Port,
+            Stamp::Root => Self::Root,
+            Stamp::Start => Self::CommandStart,
+            Stamp::Output => Self::FirstOutput,
+            Stamp::End => Self::CommandEnd,
+            Stamp::Config | Stamp::Exit => return None,
+        })
+    }
+}
+
+/// A moment's time and the clock it was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reading {
+    nanos: u64,
+    clock: Clock,
+}
+
+/// The moments of one run.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    origin: Instant,
+    readings: Vec<(Moment, Reading)>,
+    /// What to add to the guest's clock to get the host's, nanoseconds.
+    offset: Option<i64>,
+}
+
+impl Timing {
+    /// With `origin` as the start of brisk.
+    #[must_use]
+    pub fn new(origin: Instant) -> Self {
+        let start = Reading {
+            nanos: 0,
+            clock: Clock::HostMonotonic,
+        };
+        Self {
+            origin,
+            readings: vec![(Moment::Brisk, start)],
+            offset: None,
+        }
+    }
+
+    /// Now, on the host; the first time counts.
+    pub(crate) fn now(&mut self, moment: Moment) {
+        let nanos = self.origin.elapsed().as_nanos() as u64;
+        self.put(
+            moment,
+            Reading {
+                nanos,
+                clock: Clock::HostMonotonic,
+            },
+        );
+    }
+
+    /// Stamps of the guest. Those of init's first frame were taken just before it was sent, so
+    /// that its arrival ties the two clocks together, to within the time of one frame.
+    pub(crate) fn stamps(&mut self, stamps: &[(Stamp, u64)]) {
+        for (stamp, nanos) in stamps {
+            if *stamp == Stamp::Port && self.offset.is_none() {
+                let here = self.origin.elapsed().as_nanos() as i64;
+                self.offset = Some(here.saturating_sub(*nanos as i64));
+                self.put(
+                    Moment::Kernel,
+                    Reading {
+                        nanos: 0,
+                        clock: Clock::GuestBoot,
+                    },
+                );
+            }
+            if let Some(moment) = Moment::of_stamp(*stamp) {
+                self.put(
+                    moment,
+                    Reading {
+                        nanos: *nanos,
+                        clock: Clock::GuestBoot,
+                    },
+                );
+            }
+        }
+    }
+
+    fn put(&mut self, moment: Moment, reading: Reading) {
+        if !self.readings.iter().any(|(known, _)| *known == moment) {
+            self.readings.push((moment, reading));
+        }
+    }
+
+    /// When `moment` was, on the host's clock, nanoseconds since brisk started.
+    #[must_use]
+    pub fn at(&self, moment: Moment) -> Option<i64> {
+        let reading = self.readings.iter().find(|(known, _)| *known == moment)?.1;
+        Some(match reading.clock {
+            Clock::GuestBoot => reading.nanos as i64 + self.offset?,
+            _ => reading.nanos as i64,
+        })
+    }
+
+    /// The time of brisk itself, before and after QEMU's life, nanoseconds.
+    #[must_use]
+    pub fn overhead(&self, total: u64) -> Option<u64> {
+        let life = self.at(Moment::QemuGone)? - self.at(Moment::Exec)?;
+        Some(total.saturating_sub(life.max(0) as u64))
+    }
+
+    /// As a report.
+    #[must_use]
+    pub fn report(&self, created: String, environment: Environment) -> Report {
+        let mut timeline = Timeline::new(Clock::HostMonotonic);
+        if let Some(offset) = self.offset {
+            timeline.offsets.insert(Clock::GuestBoot, offset);
+        }
+        let mut previous = None;
+        for moment in Moment::ALL {
+            let reading = self.readings.iter().find(|(known, _)| *known == moment);
+            let (Some((_, reading)), Some(at)) = (reading, self.at(moment)) else {
+                continue;
+            };
+            timeline.event(moment.name(), reading.nanos, reading.clock);
+            let at = at.max(0) as u64;
+            if let Some(before) = previous {
+                let (phase, kind) = moment.phase();
+                timeline.activity(phase, kind, before, at.max(before), Clock::HostMonotonic);
+            }
+            previous = Some(at.max(previous.unwrap_or(0)));
+        }
+        let mut report = Report::new("run", created, environment);
+        report.timeline = Some(timeline);
+        report
+    }
+
+    /// For people: each moment, when it was, how long since the one before, which clock.
+    #[must_use]
+    pub fn rows(&self) -> Vec<[String; 4]> {
+        let mut rows = Vec::new();
+        let mut previous = 0;
+        for moment in Moment::ALL {
+            let reading = self.readings.iter().find(|(known, _)| *known == moment);
+            let (Some((_, reading)), Some(at)) = (reading, self.at(moment)) else {
+                continue;
+            };
+            let millis = |nanos: i64| format!("{:.1}", nanos as f64 / 1e6);
+            let since = at - previous;
+            let clock = reading.clock.name().to_owned();
+            rows.push([moment.name().to_owned(), millis(at), millis(since), clock]);
+            previous = at;
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timing() -> Timing {
+        let mut timing = Timing::new(Instant::now());
+        timing.now(Moment::Exec);
+        timing.stamps(&[(Stamp::Init, 500_000_000), (Stamp::Port, 600_000_000)]);
+        timing.stamps(&[(Stamp::End, 700_000_000), (Stamp::Exit, 700_000_001)]);
+        timing
+    }
+
+    #[test]
+    fn guest_times_are_placed_by_the_first_frame() {
+        let timing = timing();
+        let between = |a, b| timing.at(b).unwrap() - timing.at(a).unwrap();
+        assert_eq!(between(Moment::Init, Moment::Port), 100_000_000);
+        assert_eq!(between(Moment::Kernel, Moment::CommandEnd), 700_000_000);
+        assert_eq!(timing.at(Moment::QemuGone), None);
+    }
+
+    #[test]
+    fn rows_name_the_clock() {
+        let rows = timing().rows();
+        let clock = |name: &str| rows.iter().find(|row| row[0] == name).unwrap()[3].clone();
+        assert_eq!(clock("QEMU executed"), Clock::HostMonotonic.name());
+        assert_eq!(clock("init started"), Clock::GuestBoot.name());
+    }
+
+    #[test]
+    fn the_report_leaves_nothing_unexplained_between_moments() {
+        let report = timing().report("2026-01-01T00:00:00Z".into(), Environment::default());
+        let timeline = report.timeline.unwrap();
+        assert!(timeline.gaps().is_empty(), "{:?}", timeline.gaps());
+    }
+}

@@ -1,0 +1,137 @@
+//! Users by name or number.
+
+use std::fs;
+use std::path::Path;
+
+use super::error::Error;
+use super::options::User;
+use super::root::Root;
+
+/// Numbers of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) home: Option<String>,
+}
+
+/// `USER[:GROUP]`.
+pub(crate) fn parse(text: &str) -> User {
+    match text.split_once(':') {
+        Some((user, group)) => User {
+            user: user.into(),
+            group: Some(group.into()),
+        },
+        None => User {
+            user: text.into(),
+            group: None,
+        },
+    }
+}
+
+/// Looks names up in the root's own `/etc/passwd` and `/etc/group` (passwd(5), group(5)).
+pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
+    let read = |file: &str| match root {
+        Root::Directory { path, .. } => {
+            fs::read_to_string(path.join(Path::new("etc").join(file))).unwrap_or_default()
+        }
+        _ => String::new(),
+    };
+    let unknown = |kind: &str, name: &str| {
+        Error::unfit(
+            format!("there is no {kind} {name:?} in the root's /etc"),
+            "give its number; names in an image cannot be looked up from outside",
+        )
+    };
+    let passwd = read("passwd");
+    let number = who.user.parse().ok();
+    let account = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let user: u32 = fields.nth(1)?.parse().ok()?;
+        let group: u32 = fields.next()?.parse().ok()?;
+        let home = fields.nth(1)?.to_owned();
+        (name == who.user || number == Some(user)).then_some((user, group, home))
+    });
+    let (user, own_group, home) = match (account, number) {
+        (Some((user, group, home)), _) => (user, group, Some(home)),
+        (None, Some(number)) => (number, number, None),
+        (None, None) => return Err(unknown("user", &who.user)),
+    };
+    let group = match &who.group {
+        None => own_group,
+        Some(name) => name
+            .parse()
+            .ok()
+            .or_else(|| {
+                read("group").lines().find_map(|line| {
+                    let mut fields = line.split(':');
+                    (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
+                })
+            })
+            .ok_or_else(|| unknown("group", name))?,
+    };
+    Ok(Identity { user, group, home })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("etc")).unwrap();
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1001:1002:,,,:/home/ada:/bin/sh\n";
+        fs::write(dir.path().join("etc/passwd"), passwd).unwrap();
+        fs::write(dir.path().join("etc/group"), "root:x:0:\nkvm:x:107:ada\n").unwrap();
+        dir
+    }
+
+    fn resolved(text: &str) -> Result<Identity, Error> {
+        let dir = tree();
+        resolve(
+            &parse(text),
+            &Root::Directory {
+                path: dir.path().into(),
+                host: false,
+            },
+        )
+    }
+
+    #[test]
+    fn names_and_numbers_mean_the_same() {
+        let ada = Identity {
+            user: 1001,
+            group: 1002,
+            home: Some("/home/ada".into()),
+        };
+        assert_eq!(resolved("ada").unwrap(), ada);
+        assert_eq!(resolved("1001").unwrap(), ada);
+        assert_eq!(resolved("ada:kvm").unwrap().group, 107);
+        assert_eq!(resolved("ada:5").unwrap().group, 5);
+    }
+
+    #[test]
+    fn a_number_needs_no_account() {
+        assert_eq!(
+            resolved("77").unwrap(),
+            Identity {
+                user: 77,
+                group: 77,
+                home: None
+            }
+        );
+    }
+
+    #[test]
+    fn unknown_names_are_told() {
+        assert!(resolved("bob").unwrap_err().to_string().contains("\"bob\""));
+        assert!(
+            resolved("ada:wheel")
+                .unwrap_err()
+                .to_string()
+                .contains("\"wheel\"")
+        );
+        assert!(resolve(&parse("ada"), &Root::None).is_err());
+    }
+}

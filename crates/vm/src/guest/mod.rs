@@ -1,0 +1,11 @@
+//! The guest's side: the init that is embedded here, the script it gets, the frames it sends.
+
+mod frames;
+mod script;
+
+pub use brisk_init::protocol::{Exit, Kind, STDIN_WINDOW, Stage, Stamp};
+pub use frames::{Decoder, Event, FrameError, config_frames, frame};
+pub use script::{MountFlags, Step, encode};
+
+/// PID 1 of every guest: a static program without a C library.
+pub const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));

@@ -1,0 +1,239 @@
+//! Starting QEMU with its channels, and making sure that it ends.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus, Stdio};
+
+use brisk_host::program::Program;
+use command_fds::{CommandFdExt, FdMapping};
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::qemu::{Fds, MachinePlan, Ram, argv};
+use crate::virtiofs::Served;
+
+/// Why QEMU was not started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Sockets, memory.
+    #[error("cannot prepare {what} for QEMU")]
+    Prepare {
+        /// What was being made.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kernel, the initramfs or a disk image.
+    #[error("cannot open {}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program.
+    #[error("cannot start {}", program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A user for QEMU to be, instead of root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unprivileged {
+    /// User number.
+    pub user: u32,
+    /// Group number.
+    pub group: u32,
+}
+
+/// A QEMU and what serves it. All end when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    /// QEMU.
+    qemu: Child,
+    daemons: Vec<Child>,
+    /// Control channel.
+    pub qmp: UnixStream,
+    /// Console.
+    pub console: UnixStream,
+    /// The port of our init.
+    pub guest: UnixStream,
+    ended: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts `plan`; `served` are its virtiofs directories in order.
+    ///
+    /// # Errors
+    /// If a channel, a disk or the program cannot be had.
+    pub fn start(
+        plan: &MachinePlan,
+        served: Vec<Served>,
+        unprivileged: Option<Unprivileged>,
+    ) -> Result<Self, Error> {
+        let (mut daemons, sockets): (Vec<_>, Vec<_>) = served
+            .into_iter()
+            .map(|served| (served.daemon, served.socket))
+            .unzip();
+        let started = Self::spawn(plan, sockets, unprivileged);
+        if started.is_err() {
+            daemons.iter_mut().for_each(end);
+        }
+        let (qemu, [qmp, console, guest]) = started?;
+        Ok(Self {
+            qemu,
+            daemons,
+            qmp,
+            console,
+            guest,
+            ended: None,
+        })
+    }
+
+    fn spawn(
+        plan: &MachinePlan,
+        sockets: Vec<OwnedFd>,
+        unprivileged: Option<Unprivileged>,
+    ) -> Result<(Child, [UnixStream; 3]), Error> {
+        let pair = || UnixStream::pair();
+        let prepare = |what| move |source| Error::Prepare { what, source };
+        let mut mappings = Vec::new();
+        let mut map = |parent_fd: OwnedFd, child_fd| {
+            mappings.push(FdMapping {
+                parent_fd,
+                child_fd,
+            })
+        };
+        let mut ends = Vec::new();
+        for fd in [Fds::QMP, Fds::CONSOLE, Fds::GUEST] {
+            let (ours, theirs) = pair().map_err(prepare("channels"))?;
+            ours.set_nonblocking(true).map_err(prepare("channels"))?;
+            map(theirs.into(), fd);
+            ends.push(ours);
+        }
+        if plan.ram == Ram::Shared {
+            let memory = memory(plan.memory_mib << 20).map_err(prepare("memory"))?;
+            map(memory, Fds::RAM);
+        }
+        for (fd, disk) in (Fds::DISKS..).zip(&plan.disks) {
+            let file = File::options()
+                .read(true)
+                .write(disk.writable)
+                .open(&disk.path)
+                .map_err(|source| Error::Open {
+                    path: disk.path.clone(),
+                    source,
+                })?;
+            map(file.into(), fd);
+        }
+        for (fd, socket) in (Fds::FILESYSTEMS..).zip(sockets) {
+            map(socket, fd);
+        }
+        // The cache may lie where only its owner can go; a descriptor needs no path.
+        let mut plan = plan.clone();
+        for (fd, path) in [
+            (Fds::KERNEL, &mut plan.kernel),
+            (Fds::INITRAMFS, &mut plan.initramfs),
+        ] {
+            let file = File::open(&*path).map_err(|source| Error::Open {
+                path: path.clone(),
+                source,
+            })?;
+            map(file.into(), fd);
+            *path = PathBuf::from(format!("/proc/self/fd/{fd}"));
+        }
+        let start = |source| Error::Start {
+            program: plan.program.clone(),
+            source,
+        };
+        let words = argv(&plan).into_iter().flat_map(|part| part.words);
+        let mut command = Program::at(&plan.program).args(words).command();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        // Ctrl-C on the terminal is for us to forward, not for QEMU.
+        command.process_group(0);
+        command
+            .fd_mappings(mappings)
+            .map_err(|error| start(io::Error::other(error)))?;
+        if let Some(Unprivileged { user, group }) = unprivileged {
+            command.uid(user).gid(group);
+        }
+        brisk_sys::die_with_parent(&mut command);
+        let qemu = command.spawn().map_err(start)?;
+        let ends: [UnixStream; 3] = match ends.try_into() {
+            Ok(ends) => ends,
+            Err(_) => unreachable!("three channels were made"),
+        };
+        Ok((qemu, ends))
+    }
+
+    /// Process number of QEMU.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.qemu.id()
+    }
+
+    /// How QEMU ended, if it has.
+    ///
+    /// # Errors
+    /// If the system cannot tell.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.ended.is_none() {
+            self.ended = self.qemu.try_wait()?;
+        }
+        Ok(self.ended)
+    }
+
+    /// Ends QEMU now and returns what it and its daemons wrote to stderr.
+    pub fn kill(mut self) -> String {
+        self.end_all();
+        let mut text = String::new();
+        let streams = std::iter::once(&mut self.qemu).chain(&mut self.daemons);
+        for stderr in streams.filter_map(|child| child.stderr.take()) {
+            let mut bytes = Vec::new();
+            // All writers have ended, so this does not block.
+            let _ = stderr.take(64 * 1024).read_to_end(&mut bytes);
+            text.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        text
+    }
+
+    fn end_all(&mut self) {
+        if self.ended.is_none() {
+            end(&mut self.qemu);
+        }
+        self.daemons.iter_mut().for_each(end);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+fn end(child: &mut Child) {
+    // Fails only for one that has ended and been reaped.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Memory that has a name in `/proc/self/fd` and nowhere else.
+fn memory(bytes: u64) -> io::Result<OwnedFd> {
+    let fd =
+        rustix::fs::memfd_create("brisk-ram", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, bytes)?;
+    // A guest whose memory shrinks under QEMU kills it.
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(fd)
+}

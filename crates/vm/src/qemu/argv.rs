@@ -1,0 +1,247 @@
+//! From a plan to QEMU's command line; pure.
+
+use serde::Serialize;
+
+use super::machine::{
+    Accelerator, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network, Ram,
+};
+
+/// Some words of the command line that belong together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// The words.
+    pub words: Vec<String>,
+    /// Why they are there.
+    pub why: String,
+}
+
+/// QEMU's command line without the program's name.
+#[must_use]
+pub fn argv(plan: &MachinePlan) -> Vec<Part> {
+    let mut parts = Parts(Vec::new());
+    parts.machine(plan);
+    parts.kernel(plan);
+    parts.channels(plan);
+    parts.devices(plan);
+    if !plan.extra.is_empty() {
+        parts.0.push(Part {
+            words: plan.extra.clone(),
+            why: "asked for with --qemu-arg".into(),
+        });
+    }
+    parts.0
+}
+
+struct Parts(Vec<Part>);
+
+impl Parts {
+    fn add<const N: usize>(&mut self, words: [&str; N], why: &str) {
+        let words = words.iter().map(|&word| word.to_owned()).collect();
+        self.0.push(Part {
+            words,
+            why: why.to_owned(),
+        });
+    }
+
+    fn machine(&mut self, plan: &MachinePlan) {
+        self.add(
+            ["-nodefaults", "-no-user-config"],
+            "only the devices that are named here",
+        );
+        self.add(["-display", "none"], "no window");
+        if plan.sandbox {
+            self.add(
+                [
+                    "-sandbox",
+                    "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+                ],
+                "the guest is not trusted: QEMU may neither start programs nor change its rights",
+            );
+        }
+        if plan.exit_on_reset {
+            self.add(
+                ["-no-reboot"],
+                "a reset ends QEMU: for a guest that runs once it is the end",
+            );
+        }
+        let backend = if plan.ram == Ram::Shared {
+            ",memory-backend=ram"
+        } else {
+            ""
+        };
+        let (options, why) = match plan.machine {
+            Machine::Microvm { pcie: true } => (
+                ",acpi=on,pcie=on,x-option-roms=off,auto-kernel-cmdline=off",
+                "few devices to emulate and probe; PCI Express because this kernel has virtio-pci \
+                 built in and needs no module",
+            ),
+            Machine::Microvm { pcie: false } => (
+                ",acpi=on,pcie=off,x-option-roms=off,auto-kernel-cmdline=off",
+                "few devices to emulate and probe; virtio over memory-mapped registers because \
+                 virtio-pci is a module in this kernel too, and a larger one",
+            ),
+            Machine::Q35 => (",usb=off,smbus=off,sata=off", "PCI Express chipset"),
+            Machine::Pc => (",usb=off", "i440FX chipset"),
+        };
+        let machine = format!("{}{options}{backend}", plan.machine.name());
+        self.add(["-M", &machine], why);
+        if let Firmware::Qboot(path) = &plan.firmware {
+            self.add(
+                ["-bios", &path.to_string_lossy()],
+                "qboot does only what starting a kernel needs",
+            );
+        }
+        let why = match plan.accelerator {
+            Accelerator::Kvm => "a trial run showed that KVM works here",
+            Accelerator::Tcg => "emulation",
+        };
+        self.add(["-accel", plan.accelerator.name()], why);
+        self.add(["-cpu", &plan.cpu], "CPU model");
+        let cpus = plan.cpus.to_string();
+        self.add(
+            ["-smp", &cpus],
+            "virtual CPUs; each further one costs boot time",
+        );
+        let memory = format!("{}M", plan.memory_mib);
+        self.add(["-m", &memory], "memory");
+        if plan.ram == Ram::Shared {
+            let object = format!(
+                "memory-backend-file,id=ram,size={memory},mem-path=/proc/self/fd/{},share=on",
+                Fds::RAM
+            );
+            self.add(
+                ["-object", &object],
+                "memory in a named shared file: virtiofsd maps it, snapshots can leave it out",
+            );
+        }
+    }
+
+    fn kernel(&mut self, plan: &MachinePlan) {
+        self.add(
+            ["-kernel", &plan.kernel.to_string_lossy()],
+            "the kernel, decompressed once on the host instead of at every boot in the guest",
+        );
+        self.add(
+            ["-initrd", &plan.initramfs.to_string_lossy()],
+            "our init and the modules it needs, uncompressed",
+        );
+        let line: Vec<_> = plan
+            .parameters
+            .iter()
+            .map(|parameter| &*parameter.text)
+            .collect();
+        let why: Vec<_> = plan
+            .parameters
+            .iter()
+            .map(|parameter| format!("{}: {}", parameter.text, parameter.why))
+            .collect();
+        self.add(["-append", &line.join(" ")], &why.join("\n"));
+    }
+
+    fn channels(&mut self, plan: &MachinePlan) {
+        let suffix = plan.machine.transport().suffix();
+        let socket = |id: &str, fd: i32| format!("socket,id={id},fd={fd}");
+        self.add(
+            [
+                "-chardev",
+                &socket("qmp", Fds::QMP),
+                "-mon",
+                "chardev=qmp,mode=control",
+            ],
+            "control channel, a socket without a name",
+        );
+        self.add(
+            [
+                "-chardev",
+                &socket("console", Fds::CONSOLE),
+                "-serial",
+                "chardev:console",
+            ],
+            "the kernel's console: its last words are shown when it fails",
+        );
+        self.add(
+            [
+                "-chardev",
+                &socket("guest", Fds::GUEST),
+                "-device",
+                &format!("virtio-serial-{suffix},max_ports=2"),
+                "-device",
+                "virtserialport,chardev=guest,name=brisk.0,nr=1",
+            ],
+            "the channel of our init: the command's input and output, signals, exit status",
+        );
+    }
+
+    fn devices(&mut self, plan: &MachinePlan) {
+        let suffix = plan.machine.transport().suffix();
+        let rom = if suffix == "pci" { ",romfile=" } else { "" };
+        for (index, disk) in plan.disks.iter().enumerate() {
+            let fd = Fds::DISKS + index as i32;
+            let driver = match disk.format {
+                DiskFormat::Raw => "raw",
+                DiskFormat::Qcow2 => "qcow2",
+            };
+            let read_only = if disk.writable { "off" } else { "on" };
+            let opaque = disk.path.to_string_lossy();
+            self.add(
+                [
+                    "-add-fd",
+                    &format!("fd={fd},set={fd}"),
+                    "-blockdev",
+                    &format!(
+                        "driver={driver},node-name=disk{index},read-only={read_only},\
+                         file.driver=file,file.filename=/dev/fdset/{fd}"
+                    ),
+                    "-device",
+                    &format!("virtio-blk-{suffix},drive=disk{index}"),
+                ],
+                &format!("disk {opaque}"),
+            );
+        }
+        for (index, filesystem) in plan.filesystems.iter().enumerate() {
+            match filesystem {
+                Filesystem::Virtiofs { tag } => self.add(
+                    [
+                        "-chardev",
+                        &socket_of(&format!("fs{index}"), Fds::FILESYSTEMS + index as i32),
+                        "-device",
+                        &format!("vhost-user-fs-{suffix},chardev=fs{index},tag={tag}"),
+                    ],
+                    "a directory of the host, served by virtiofsd",
+                ),
+                Filesystem::NineP {
+                    tag,
+                    path,
+                    writable,
+                } => self.add(
+                    [
+                        "-fsdev",
+                        &format!(
+                            "local,id=fs{index},path={},security_model=none,readonly={}",
+                            path.to_string_lossy().replace(',', ",,"),
+                            if *writable { "off" } else { "on" }
+                        ),
+                        "-device",
+                        &format!("virtio-9p-{suffix},fsdev=fs{index},mount_tag={tag}"),
+                    ],
+                    "a directory of the host, served by QEMU because there is no virtiofsd",
+                ),
+            }
+        }
+        if plan.network == Network::User {
+            self.add(
+                [
+                    "-netdev",
+                    "user,id=net0",
+                    "-device",
+                    &format!("virtio-net-{suffix},netdev=net0{rom}"),
+                ],
+                "QEMU's user network: outgoing connections only",
+            );
+        }
+    }
+}
+
+fn socket_of(id: &str, fd: i32) -> String {
+    format!("socket,id={id},fd={fd}")
+}

@@ -1,0 +1,164 @@
+//! What a QEMU binary can do, asked once and kept until the binary changes.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use brisk_host::program::Program;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::qmp::{self, Message};
+use crate::cache::{self, Cache, Identity};
+
+/// Static facts about a QEMU binary. Whether an accelerator works is none of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// Major and minor version.
+    pub version: (u32, u32),
+    /// Version in full with the distribution's name for it.
+    pub package: String,
+    /// Machine types.
+    pub machines: BTreeSet<String>,
+    /// Device types.
+    pub devices: BTreeSet<String>,
+    /// Where qboot is, if it is installed.
+    pub qboot: Option<PathBuf>,
+    identities: Vec<Identity>,
+}
+
+/// Why a QEMU binary did not tell.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It could not be run, or failed.
+    #[error("cannot ask {} what it can do", program.display())]
+    Run {
+        /// The binary.
+        program: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// It said something else.
+    #[error("{} did not answer as QEMU does: {answer}", program.display())]
+    Answer {
+        /// The binary.
+        program: PathBuf,
+        /// What it said, or its stderr.
+        answer: String,
+    },
+    /// The cache.
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
+}
+
+impl Capabilities {
+    /// Those of `program`, from the cache if it knows this very binary.
+    ///
+    /// # Errors
+    /// If the binary cannot be asked, or the cache cannot be written.
+    pub fn of(program: &Path, cache: &Cache) -> Result<Self, Error> {
+        let key = cache::key(program.as_os_str().as_encoded_bytes());
+        let valid = |meta: &Self| meta.identities.iter().all(Identity::holds);
+        let entry = cache.get_valid_or_build("qemu", &key, valid, |_| Self::ask(program))?;
+        Ok(entry.meta)
+    }
+
+    fn ask(program: &Path) -> Result<Self, Error> {
+        let run = |source| Error::Run {
+            program: program.to_owned(),
+            source,
+        };
+        let mut child = Program::at(program)
+            .args([
+                "-M",
+                "none",
+                "-nodefaults",
+                "-no-user-config",
+                "-display",
+                "none",
+            ])
+            .args(["-S", "-qmp", "stdio"])
+            .command()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(run)?;
+        let mut questions = qmp::command("qmp_capabilities");
+        questions.extend(qmp::command("query-version"));
+        questions.extend(qmp::command("query-machines"));
+        let devices = json!({"implements": "device", "abstract": false});
+        questions.extend(qmp::command_with("qom-list-types", &devices));
+        questions.extend(qmp::command("quit"));
+        if let Some(mut stdin) = child.stdin.take() {
+            // A binary that has died already is reported by its output.
+            let _ = stdin.write_all(&questions);
+        }
+        let output = child.wait_with_output().map_err(run)?;
+        let answer = |answer: String| Error::Answer {
+            program: program.to_owned(),
+            answer,
+        };
+        let messages = qmp::Reader::default()
+            .push(&output.stdout)
+            .map_err(|error| answer(error.to_string()))?;
+        let results: Vec<Value> = messages
+            .into_iter()
+            .filter_map(|message| match message {
+                Message::Return(value) => Some(value),
+                _ => None,
+            })
+            .collect();
+        let [_, version, machines, devices, ..] = results.as_slice() else {
+            return Err(answer(
+                String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            ));
+        };
+        let number = |name| version["qemu"][name].as_u64().unwrap_or(0) as u32;
+        let (qboot, mut identities) = find_qboot(program);
+        identities.insert(0, Identity::of(program)?);
+        Ok(Self {
+            version: (number("major"), number("minor")),
+            package: format!(
+                "{}.{}.{} {}",
+                number("major"),
+                number("minor"),
+                number("micro"),
+                version["package"].as_str().unwrap_or("")
+            )
+            .trim()
+            .to_owned(),
+            machines: names(machines, "name")
+                .chain(names(machines, "alias"))
+                .collect(),
+            devices: names(devices, "name").collect(),
+            qboot,
+            identities,
+        })
+    }
+}
+
+fn names(list: &Value, field: &'static str) -> impl Iterator<Item = String> {
+    let list = list.as_array().cloned().unwrap_or_default();
+    list.into_iter()
+        .filter_map(move |item| item[field].as_str().map(str::to_owned))
+}
+
+/// qboot in the directories that `-L help` lists.
+fn find_qboot(program: &Path) -> (Option<PathBuf>, Vec<Identity>) {
+    let listed = Program::at(program)
+        .args(["-L", "help"])
+        .run()
+        .unwrap_or_default();
+    let found = String::from_utf8_lossy(&listed)
+        .lines()
+        .map(|dir| Path::new(dir.trim()).join("qboot.rom"))
+        .find(|path| path.is_file());
+    let identities = found
+        .iter()
+        .filter_map(|path| Identity::of(path).ok())
+        .collect();
+    (found, identities)
+}

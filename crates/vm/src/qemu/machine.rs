@@ -1,0 +1,228 @@
+//! The plan of a machine: everything that its command line is written from.
+
+use std::path::PathBuf;
+
+/// What executes the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Accelerator {
+    /// The processor, through `/dev/kvm`.
+    Kvm,
+    /// QEMU's Tiny Code Generator.
+    Tcg,
+}
+
+impl Accelerator {
+    /// Name on QEMU's command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+}
+
+/// Machine type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// No chipset to emulate and few devices; PCI Express only if asked for.
+    Microvm {
+        /// With a PCI Express host bridge, for kernels with virtio-pci built in.
+        pcie: bool,
+    },
+    /// PCI Express chipset.
+    Q35,
+    /// The i440FX chipset of 1996.
+    Pc,
+}
+
+/// How virtio devices are attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// On the PCI bus.
+    Pci,
+    /// Memory-mapped.
+    Mmio,
+}
+
+impl Machine {
+    /// Name on QEMU's command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Microvm { .. } => "microvm",
+            Self::Q35 => "q35",
+            Self::Pc => "pc",
+        }
+    }
+
+    /// How its virtio devices are attached.
+    #[must_use]
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Microvm { pcie: false } => Transport::Mmio,
+            _ => Transport::Pci,
+        }
+    }
+}
+
+impl Transport {
+    /// Ending of the names of virtio devices.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Pci => "pci",
+            Self::Mmio => "device",
+        }
+    }
+}
+
+/// What starts the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Firmware {
+    /// qboot: sets up tables and jumps to the kernel.
+    Qboot(PathBuf),
+    /// The machine type's own, SeaBIOS.
+    Default,
+}
+
+/// Guest memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ram {
+    /// Anonymous memory of QEMU; the cheapest.
+    Private,
+    /// A named shared file, the descriptor [`Fds::RAM`]: virtiofs can map it, and migration
+    /// with `x-ignore-shared` can leave it out.
+    Shared,
+}
+
+/// Format of a disk image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskFormat {
+    /// Byte for byte.
+    Raw,
+    /// QEMU's own.
+    Qcow2,
+}
+
+/// A virtio disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The image.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: DiskFormat,
+    /// Whether the guest may write.
+    pub writable: bool,
+}
+
+/// A directory of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Filesystem {
+    /// Served by a virtiofsd at the other end of a socket.
+    Virtiofs {
+        /// Name the guest mounts it by.
+        tag: String,
+    },
+    /// Served by QEMU itself.
+    NineP {
+        /// Name the guest mounts it by.
+        tag: String,
+        /// Directory.
+        path: PathBuf,
+        /// Whether the guest may write.
+        writable: bool,
+    },
+}
+
+/// Network card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// None.
+    None,
+    /// QEMU's user network: outgoing connections only.
+    User,
+}
+
+/// A parameter of the kernel's command line.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Parameter {
+    /// As the kernel reads it.
+    pub text: String,
+    /// Why it is there.
+    pub why: String,
+}
+
+impl Parameter {
+    /// A parameter and its reason.
+    pub fn new(text: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            why: why.into(),
+        }
+    }
+}
+
+/// Descriptors that QEMU inherits. Sockets without a name cannot be left behind.
+#[derive(Debug, Clone, Copy)]
+pub struct Fds;
+
+impl Fds {
+    /// Control channel.
+    pub const QMP: i32 = 3;
+    /// First serial port.
+    pub const CONSOLE: i32 = 4;
+    /// The port of our init.
+    pub const GUEST: i32 = 5;
+    /// Guest memory.
+    pub const RAM: i32 = 6;
+    /// Kernel.
+    pub const KERNEL: i32 = 7;
+    /// initramfs.
+    pub const INITRAMFS: i32 = 8;
+    /// First disk; the others follow.
+    pub const DISKS: i32 = 16;
+    /// First virtiofs socket; the others follow.
+    pub const FILESYSTEMS: i32 = 32;
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachinePlan {
+    /// The QEMU binary.
+    pub program: PathBuf,
+    /// Its version, major and minor.
+    pub version: (u32, u32),
+    /// Machine type.
+    pub machine: Machine,
+    /// Firmware.
+    pub firmware: Firmware,
+    /// Accelerator.
+    pub accelerator: Accelerator,
+    /// CPU model with flags.
+    pub cpu: String,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Guest memory, MiB.
+    pub memory_mib: u64,
+    /// Where guest memory lies.
+    pub ram: Ram,
+    /// Kernel: a vmlinux with PVH entry, or a bzImage.
+    pub kernel: PathBuf,
+    /// initramfs.
+    pub initramfs: PathBuf,
+    /// Kernel command line.
+    pub parameters: Vec<Parameter>,
+    /// Disks, `/dev/vda` first.
+    pub disks: Vec<Disk>,
+    /// Directories.
+    pub filesystems: Vec<Filesystem>,
+    /// Network card.
+    pub network: Network,
+    /// Whether QEMU's seccomp filters are used.
+    pub sandbox: bool,
+    /// Whether a reset by a panicking kernel ends QEMU.
+    pub exit_on_reset: bool,
+    /// The user's own words for QEMU.
+    pub extra: Vec<String>,
+}

@@ -1,0 +1,13 @@
+//! QEMU: what a binary can do, the command line of a machine, and its control channel.
+
+mod argv;
+mod capabilities;
+mod machine;
+pub mod qmp;
+
+pub use argv::{Part, argv};
+pub use capabilities::{Capabilities, Error as CapabilitiesError};
+pub use machine::{
+    Accelerator, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network,
+    Parameter, Ram, Transport,
+};

@@ -1,0 +1,187 @@
+//! virtiofsd: serves a directory of the host to a guest over a socket.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use brisk_host::program::{self, Program};
+use command_fds::{CommandFdExt, FdMapping};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{self, Cache, Identity};
+
+/// A virtiofsd that is installed here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Virtiofsd {
+    /// The program.
+    pub path: PathBuf,
+    flavour: Flavour,
+    identity: Identity,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Flavour {
+    /// The one in Rust; whether it has `--readonly`.
+    Rust { readonly: bool },
+    /// The one in C that came with QEMU up to 7.2; needs root.
+    C,
+}
+
+/// Why a directory is not served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No virtiofsd.
+    #[error(transparent)]
+    Missing(#[from] program::Error),
+    /// The socket between it and QEMU.
+    #[error("cannot make a socket for virtiofsd")]
+    Socket {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It could not be started.
+    #[error("cannot start {}", program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The cache.
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
+}
+
+/// A daemon and the socket that is QEMU's end.
+#[derive(Debug)]
+pub struct Served {
+    /// The daemon; it ends when QEMU does.
+    pub daemon: Child,
+    /// For QEMU.
+    pub socket: OwnedFd,
+}
+
+impl Virtiofsd {
+    /// The installed one, from the cache if it is the same as last time.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be asked.
+    pub fn find(cache: &Cache) -> Result<Self, Error> {
+        let program = Program::find("virtiofsd")?;
+        let path = program.path().to_owned();
+        let key = cache::key(path.as_os_str().as_encoded_bytes());
+        let valid = |meta: &Self| meta.identity.holds();
+        let entry = cache.get_valid_or_build("virtiofsd", &key, valid, |_| {
+            let help = program.arg("--help").run()?;
+            let help = String::from_utf8_lossy(&help);
+            let flavour = if help.contains("--shared-dir") {
+                Flavour::Rust {
+                    readonly: help.contains("--readonly"),
+                }
+            } else {
+                Flavour::C
+            };
+            Ok::<_, Error>(Self {
+                identity: Identity::of(&path)?,
+                path: path.clone(),
+                flavour,
+            })
+        })?;
+        Ok(entry.meta)
+    }
+
+    /// The arguments that serve `dir`; the socket is descriptor 3.
+    #[must_use]
+    pub fn args(&self, dir: &Path, writable: bool, root: bool) -> Vec<String> {
+        let dir = dir.to_string_lossy();
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        match self.flavour {
+            Flavour::Rust { readonly } => {
+                let mut args: Vec<String> = words(&["--fd=3", "--shared-dir", &dir]);
+                args.extend(words(&[
+                    "--cache=always",
+                    "--thread-pool-size=0",
+                    "--log-level=error",
+                ]));
+                if !writable && readonly {
+                    args.push("--readonly".into());
+                }
+                // Ordinary users may not make namespaces everywhere; their rights confine it.
+                args.push(format!(
+                    "--sandbox={}",
+                    if root { "namespace" } else { "none" }
+                ));
+                args
+            }
+            Flavour::C => {
+                let source = format!("source={dir},cache=always,sandbox=chroot,log_level=err");
+                words(&["--fd=3", "-o", &source, "--thread-pool-size=0"])
+            }
+        }
+    }
+
+    /// Whether it serves read-only only in a read-only view of the file tree.
+    fn needs_view(&self) -> bool {
+        !matches!(self.flavour, Flavour::Rust { readonly: true })
+    }
+
+    /// Starts serving `dir`.
+    ///
+    /// # Errors
+    /// If the socket cannot be made or the daemon not started.
+    pub fn serve(&self, dir: &Path, writable: bool) -> Result<Served, Error> {
+        let root = rustix::process::geteuid().is_root();
+        let (listener, client) = sockets().map_err(|source| Error::Socket { source })?;
+        let start = |source| Error::Start {
+            program: self.path.clone(),
+            source,
+        };
+        let mut command = Program::at(&self.path)
+            .args(self.args(dir, writable, root))
+            .command();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+            .fd_mappings(vec![FdMapping {
+                parent_fd: listener,
+                child_fd: 3,
+            }])
+            .map_err(|error| start(io::Error::other(error)))?;
+        if !writable && self.needs_view() {
+            brisk_sys::read_only_view(&mut command);
+        }
+        brisk_sys::die_with_parent(&mut command);
+        let daemon = command.spawn().map_err(start)?;
+        Ok(Served {
+            daemon,
+            socket: client.into(),
+        })
+    }
+}
+
+/// A listening socket, which is what virtiofsd wants, and the one connection to it.
+///
+/// Its name is an abstract one that the kernel chooses (unix(7), autobind): there is nothing
+/// in the file system to leave behind, and nobody can connect after the backlog of zero is
+/// taken up.
+fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let socket = || {
+        net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+    };
+    let listener = socket()?;
+    net::bind(&listener, &SocketAddrUnix::new_unnamed())?;
+    net::listen(&listener, 0)?;
+    let client = socket()?;
+    net::connect(&client, &net::getsockname(&listener)?)?;
+    Ok((listener, client))
+}
