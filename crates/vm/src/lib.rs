@@ -1,1 +1,3 @@
 //! Virtual machines of brisk: kernel images, initramfs, QEMU, QMP.
+
+pub mod root;
