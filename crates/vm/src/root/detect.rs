@@ -122,6 +122,7 @@ fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> 
         format,
         filesystem: super::Filesystem::Ext4,
         partition: None,
+        sector_size: 512,
         partitions: Vec::new(),
         reason: None,
     };
@@ -130,10 +131,14 @@ fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> 
             disk.filesystem = filesystem;
             return Ok(Found::Disk(disk));
         }
-        Kind::Gpt => partition::gpt(&head).map_err(|what| Error::Damaged {
-            path: path.into(),
-            what,
-        })?,
+        Kind::Gpt => {
+            let (size, partitions) = partition::gpt(&head).map_err(|what| Error::Damaged {
+                path: path.into(),
+                what,
+            })?;
+            disk.sector_size = size;
+            partitions
+        }
         Kind::BootSector => mbr(&head, read)?,
         Kind::Other(what, hint) => return Err(not(path, what, hint)),
         Kind::Zeros => {

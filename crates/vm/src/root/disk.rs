@@ -85,6 +85,9 @@ pub struct Disk {
     pub filesystem: Filesystem,
     /// The number of the root's partition; `None` if the file system fills the disk.
     pub partition: Option<u32>,
+    /// Bytes in a sector as the partition table counts them, 512 or 4096: what QEMU must give the
+    /// disk as `logical_block_size`, or the guest finds no partitions.
+    pub sector_size: u32,
     /// All partitions.
     pub partitions: Vec<Partition>,
     /// Why this partition.

@@ -57,9 +57,9 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The partitions of a GPT, or what is wrong with it. `disk` is the start of the disk, of which
+/// The sector size of a disk with a GPT and its partitions, or what is wrong with it. `disk` is the start of the disk, of which
 /// [`TABLE`] bytes are enough.
-pub(super) fn gpt(disk: &[u8]) -> Result<Vec<Partition>, String> {
+pub(super) fn gpt(disk: &[u8]) -> Result<(u32, Vec<Partition>), String> {
     // Disks with 4 KiB sectors have it at 4096.
     let sector = [512, 4096]
         .into_iter()
@@ -95,8 +95,9 @@ pub(super) fn gpt(disk: &[u8]) -> Result<Vec<Partition>, String> {
         return Err("the checksum of the partition table is wrong".into());
     }
     let entries = (1..).zip(table.chunks(size as usize));
+    let size = sector as u32;
     let sector = sector as u64;
-    Ok(entries
+    let partitions = entries
         .filter(|(_, entry)| entry[..16] != [0; 16])
         .filter_map(|(number, entry)| {
             let (first, last) = (u64_at(entry, 32), u64_at(entry, 40));
@@ -110,7 +111,8 @@ pub(super) fn gpt(disk: &[u8]) -> Result<Vec<Partition>, String> {
                 filesystem: None,
             })
         })
-        .collect())
+        .collect();
+    Ok((size, partitions))
 }
 
 /// The primary partitions of an MBR, and the extended one if there is any. Empty if the sector

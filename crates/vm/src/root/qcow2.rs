@@ -209,6 +209,10 @@ pub(super) fn read(path: &Path, offset: u64, length: usize) -> Result<Vec<u8>, E
 
 /// Up to `length` bytes at `offset`; fewer where the file ends.
 pub(super) fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    // A partition table may point anywhere, pread(2) takes a signed offset.
+    if offset > i64::MAX as u64 - length as u64 {
+        return Ok(Vec::new());
+    }
     let mut bytes = vec![0; length];
     let mut filled = 0;
     while filled < length {

@@ -51,7 +51,6 @@ fn ext4() -> Vec<u8> {
 
 /// A disk of 512-byte sectors with these partitions: type, start and length in MiB, content.
 fn gpt_disk(size: usize, partitions: &[([u8; 16], usize, usize, &[u8])]) -> Vec<u8> {
-    let crc = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
     let mut disk = vec![0; size * MIB];
     for (at, (kind, start, length, content)) in partitions.iter().enumerate() {
         let entry = &mut disk[1024 + at * 128..][..128];
@@ -62,18 +61,25 @@ fn gpt_disk(size: usize, partitions: &[([u8; 16], usize, usize, &[u8])]) -> Vec<
         entry[40..48].copy_from_slice(&last.to_le_bytes());
         disk[start * MIB..][..content.len()].copy_from_slice(content);
     }
-    let sum = crc.checksum(&disk[1024..1024 + 128 * 128]);
     let header = &mut disk[512..604];
     header[..8].copy_from_slice(b"EFI PART");
     header[12..16].copy_from_slice(&92_u32.to_le_bytes());
     header[72..80].copy_from_slice(&2_u64.to_le_bytes());
     header[80..84].copy_from_slice(&128_u32.to_le_bytes());
     header[84..88].copy_from_slice(&128_u32.to_le_bytes());
-    header[88..92].copy_from_slice(&sum.to_le_bytes());
-    let sum = crc.checksum(header);
-    header[16..20].copy_from_slice(&sum.to_le_bytes());
+    repair(&mut disk);
     disk[510..512].copy_from_slice(&[0x55, 0xaa]);
     disk
+}
+
+/// Makes the checksums of a table right again.
+fn repair(disk: &mut [u8]) {
+    let crc = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+    let entries = crc.checksum(&disk[1024..1024 + 128 * 128]).to_le_bytes();
+    disk[600..604].copy_from_slice(&entries);
+    disk[528..532].fill(0);
+    let header = crc.checksum(&disk[512..604]).to_le_bytes();
+    disk[528..532].copy_from_slice(&header);
 }
 
 /// Linux data and root (x86-64), as `sfdisk` writes their types.
@@ -226,6 +232,13 @@ fn the_root_partition_of_a_gpt() {
         (found.partition, found.reason),
         (Some(2), Some(Reason::Largest))
     );
+    assert_eq!(found.sector_size, 512);
+    let beyond = [(LINUX, 9, 2, &ext4[..]), (LINUX, 1, 8, b"")];
+    let mut beyond = gpt_disk(16, &beyond);
+    let far = (u64::MAX / 512 - 1).to_le_bytes();
+    beyond[1152 + 32..1152 + 48].copy_from_slice(&[far, far].concat());
+    repair(&mut beyond);
+    assert_eq!(disk(&home.write("disk", &beyond)).partition, Some(1));
     let mut damaged = image;
     damaged[1100] ^= 1;
     let error = detect(&home.write("disk", &damaged)).unwrap_err();
@@ -235,6 +248,23 @@ fn the_root_partition_of_a_gpt() {
             .contains("checksum of the partition table"),
         "{error}"
     );
+}
+
+/// The same table on a disk with sectors of 4 KiB: header in the second, entries in the third.
+#[test]
+fn large_sectors_are_noticed() {
+    let mut small = gpt_disk(1, &[(ROOT, 0, 1, b"")]);
+    small[1024 + 32..1024 + 48].copy_from_slice(&[[7, 0, 0, 0, 0, 0, 0, 0]; 2].concat());
+    repair(&mut small);
+    let mut large = vec![0; MIB];
+    large[4096..4188].copy_from_slice(&small[512..604]);
+    large[8192..8192 + 128 * 128].copy_from_slice(&small[1024..1024 + 128 * 128]);
+    for (disk, size) in [(small, 512), (large, 4096)] {
+        let (sector, partitions) = partition::gpt(&disk).unwrap();
+        assert_eq!(sector, size);
+        assert_eq!(partitions[0].start, 7 * u64::from(size));
+        assert_eq!(partitions[0].length, u64::from(size));
+    }
 }
 
 #[test]

@@ -146,9 +146,12 @@ fn the_configuration_comes_along() {
 fn a_second_call_unpacks_nothing() {
     let (home, cache) = setup();
     let layers = [layer(&[file("a", "1")]), layer(&[file("a", "2")])];
+    let plain = home.path().join("root.tar");
+    fs::write(&plain, &layers[1]).unwrap();
     for found in [
         oci(home.path(), &layers),
         docker(home.path(), &layers, &layers),
+        tarball(&plain),
     ] {
         let first = take(&found, &cache).unwrap();
         assert_eq!(content(&first, "/a"), "2");

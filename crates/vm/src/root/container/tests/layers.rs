@@ -148,6 +148,16 @@ fn a_whiteout_spares_what_its_own_layer_brings() {
     assert_eq!(paths, ["", "/d", "/d/new", "/e", "/e/new"]);
 }
 
+/// The dot is no first name: punctuation and digits stand on both sides of it.
+#[test]
+fn directories_are_sorted_by_bytes() {
+    let names = ["!", "#", "+a", "-b", "...", ".a", "0", "a", "~", "\u{e9}"];
+    let files = files_of(&layer(&names.map(|name| file(name, name)))).unwrap();
+    for name in names {
+        assert_eq!(files[&format!("/{name}")].data, name.as_bytes());
+    }
+}
+
 #[test]
 fn an_absolute_path_is_inside_the_root() {
     let files = files_of(&layer(&[file("/etc/passwd", "guest")])).unwrap();
