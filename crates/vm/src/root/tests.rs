@@ -304,7 +304,12 @@ fn the_root_partition_of_an_mbr() {
 #[test]
 fn qcow2_is_read_as_a_guest_would() {
     let home = Home::new();
-    let raw = home.write("raw", &gpt_disk(16, &[(ROOT, 9, 2, &ext4())]));
+    let ext4 = ext4();
+    let mut image = gpt_disk(16, &[(ROOT, 9, 2, &ext4), (LINUX, 1, 1, b"")]);
+    let far = (u64::MAX / 512 - 1).to_le_bytes();
+    image[1152 + 32..1152 + 48].copy_from_slice(&[far, far].concat());
+    repair(&mut image);
+    let raw = home.write("raw", &image);
     let qcow2 = home.path("disk.qcow2");
     program("qemu-img", &["convert", "-O", "qcow2"], &[&raw, &qcow2]);
     let found = disk(&qcow2);
