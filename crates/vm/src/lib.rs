@@ -6,6 +6,6 @@ pub mod guest;
 pub mod initramfs;
 pub mod kernel;
 pub mod launch;
-
 pub mod qemu;
+pub mod root;
 pub mod virtiofs;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use brisk_vm::{cache, initramfs, kernel, launch, qemu, virtiofs};
+use brisk_vm::{cache, initramfs, kernel, launch, qemu, root, virtiofs};
 
 /// What kept the guest from being started.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +20,11 @@ pub enum Error {
     FindQemu(#[source] brisk_host::program::Error),
     #[error("this QEMU cannot be used")]
     Qemu(#[from] qemu::CapabilitiesError),
+    #[error("cannot use {argument} as root")]
+    Root {
+        argument: String,
+        source: Box<root::Error>,
+    },
     #[error(transparent)]
     Cache(#[from] cache::Error),
     #[error("cannot share {}", path.display())]

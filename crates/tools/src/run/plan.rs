@@ -8,8 +8,8 @@ use brisk_vm::guest::{INIT, Step};
 use brisk_vm::initramfs::{Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, Filesystem, Firmware as QemuFirmware, Machine as QemuMachine, MachinePlan,
-    Network, Parameter, Ram as QemuRam, Transport,
+    Accelerator, DiskFormat, Filesystem, Firmware as QemuFirmware, Machine as QemuMachine,
+    MachinePlan, Network, Parameter, Ram as QemuRam, Transport,
 };
 
 use super::error::Error;
@@ -165,13 +165,23 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         } else {
             Vec::new()
         },
-        // 9p is served by QEMU itself, which then needs the rights of whoever asked.
-        unprivileged: (facts.privileged
-            && (sharing == Sharing::Virtiofs || shares.is_empty() && !is_directory(&facts.root))
-            && accelerator == Accelerator::Tcg)
-            .then_some(NOBODY),
+        unprivileged: unprivileged(facts, sharing, !shares.is_empty(), accelerator),
         terminal: options.terminal.is_some(),
     })
+}
+
+/// Root gives its rights up, except where QEMU must open by itself what only root can: shared
+/// directories with 9p, images with backing files, `/dev/kvm`.
+fn unprivileged(
+    facts: &Facts,
+    sharing: Sharing,
+    shares: bool,
+    accelerator: Accelerator,
+) -> Option<Unprivileged> {
+    let serves = sharing == Sharing::NineP && (shares || is_directory(&facts.root));
+    let qcow2 = matches!(&facts.root, Root::Disk { disk, .. } if disk.format == DiskFormat::Qcow2);
+    let possible = facts.privileged && !serves && !qcow2 && accelerator == Accelerator::Tcg;
+    possible.then_some(NOBODY)
 }
 
 fn is_directory(root: &Root) -> bool {

@@ -1,9 +1,10 @@
 //! The root file system a guest gets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::qemu::Disk;
+use brisk_vm::qemu::{Disk, DiskFormat};
+use brisk_vm::root::{self, Found};
 
 use super::error::Error;
 use super::options::{Options, RootOption};
@@ -75,7 +76,95 @@ pub(crate) fn find(
         }
         RootOption::Path(argument) => argument,
     };
-    let _ = (cache, progress);
-    let path = PathBuf::from(argument);
-    Ok((Root::Directory { path, host: false }, Vec::new()))
+    let failed = |source| Error::Root {
+        argument: argument.clone(),
+        source: Box::new(source),
+    };
+    let found = root::detect(Path::new(argument)).map_err(failed)?;
+    let mut notes = Vec::new();
+    let root = match found {
+        Found::Directory(directory) => {
+            notes.extend(
+                directory
+                    .warning
+                    .map(|warning| format!("{argument}: {warning}")),
+            );
+            Root::Directory {
+                path: directory.path,
+                host: false,
+            }
+        }
+        Found::Container(container) => {
+            if options.writable {
+                return Err(Error::unfit(
+                    "--rw cannot change a container image",
+                    "unpack it into a directory and use that as root",
+                ));
+            }
+            let mut report = |done: u64, total: u64| {
+                if total > 0 {
+                    progress(&format!("unpacking {argument}: {} %", done * 100 / total));
+                }
+            };
+            let unpacked =
+                root::container(&container, &cache.dir().join("containers"), &mut report)
+                    .map_err(failed)?;
+            let config = unpacked.config;
+            Root::Disk {
+                disk: Disk {
+                    path: unpacked.image,
+                    format: DiskFormat::Raw,
+                    writable: false,
+                    sector_size: 512,
+                },
+                device: "/dev/vda".into(),
+                filesystem: unpacked.filesystem.name().into(),
+                modules: names(unpacked.filesystem.kernel_modules()),
+                image: ImageDefaults {
+                    env: config.env,
+                    entrypoint: config.entrypoint,
+                    cmd: config.cmd,
+                    workdir: Some(config.workdir).filter(|dir| !dir.is_empty()),
+                    user: Some(config.user).filter(|user| !user.is_empty()),
+                },
+            }
+        }
+        Found::Disk(disk) => {
+            if options.writable && disk.filesystem.is_read_only() {
+                return Err(Error::unfit(
+                    format!(
+                        "{argument} is {}, which cannot be written",
+                        disk.filesystem.name()
+                    ),
+                    "leave out --rw: writes then go to memory",
+                ));
+            }
+            Root::Disk {
+                device: disk.device(),
+                filesystem: disk.filesystem.name().into(),
+                modules: names(disk.kernel_modules()),
+                disk: Disk {
+                    path: disk.path,
+                    format: match disk.format {
+                        root::Format::Raw => DiskFormat::Raw,
+                        root::Format::Qcow2 => DiskFormat::Qcow2,
+                    },
+                    writable: options.writable,
+                    sector_size: disk.sector_size,
+                },
+                image: ImageDefaults::default(),
+            }
+        }
+        other => {
+            return Err(Error::unfit(
+                format!("{argument}: {}", other.explain()),
+                "use another root",
+            ));
+        }
+    };
+    Ok((root, notes))
+}
+
+fn names(modules: &[&str]) -> Vec<String> {
+    modules.iter().map(|&name| name.to_owned()).collect()
 }

@@ -165,7 +165,6 @@ impl Session {
             started: false,
             signals,
             interrupted: 0,
-            panic_told: false,
         };
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let ending = pump.run(deadline)?;
@@ -210,7 +209,6 @@ struct Pump {
     started: bool,
     signals: Signals,
     interrupted: u32,
-    panic_told: bool,
 }
 
 /// What is waited for, in the order of the poll set.
@@ -393,11 +391,9 @@ impl Pump {
     fn read_console(&mut self) {
         let mut buffer = [0; 16 * 1024];
         while let Ok(count @ 1..) = self.running.console.read(&mut buffer) {
+            self.timing.now(Moment::Kernel);
             let shown = self.console.push(&buffer[..count]);
             self.stderr.push(shown.as_bytes());
-        }
-        if self.console.panicked() && !self.panic_told {
-            self.panic_told = true;
         }
     }
 

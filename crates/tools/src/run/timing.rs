@@ -14,7 +14,8 @@ pub enum Moment {
     Exec,
     /// QEMU's control channel greeted.
     QemuUp,
-    /// The guest's clock began, early in the kernel.
+    /// The kernel's first line arrived from the console, which it opens a few milliseconds after
+    /// its entry.
     Kernel,
     /// Init's first instruction.
     Init,
@@ -150,21 +151,12 @@ impl Timing {
         );
     }
 
-    /// Stamps of the guest. Those of init's first frame were taken just before it was sent, so
-    /// that its arrival ties the two clocks together, to within the time of one frame.
+    /// Stamps of the guest. The last of a frame is taken just before the frame is sent, so its
+    /// arrival ties the two clocks together, to within the time the frame took: the quickest
+    /// one counts.
     pub(crate) fn stamps(&mut self, stamps: &[(Stamp, u64)]) {
+        let here = self.origin.elapsed().as_nanos() as i64;
         for (stamp, nanos) in stamps {
-            if *stamp == Stamp::Port && self.offset.is_none() {
-                let here = self.origin.elapsed().as_nanos() as i64;
-                self.offset = Some(here.saturating_sub(*nanos as i64));
-                self.put(
-                    Moment::Kernel,
-                    Reading {
-                        nanos: 0,
-                        clock: Clock::GuestBoot,
-                    },
-                );
-            }
             if let Some(moment) = Moment::of_stamp(*stamp) {
                 self.put(
                     moment,
@@ -174,6 +166,10 @@ impl Timing {
                     },
                 );
             }
+        }
+        if let Some(latest) = stamps.iter().map(|(_, nanos)| *nanos as i64).max() {
+            let offset = here.saturating_sub(latest);
+            self.offset = Some(self.offset.map_or(offset, |known| known.min(offset)));
         }
     }
 
@@ -263,8 +259,17 @@ mod tests {
         let timing = timing();
         let between = |a, b| timing.at(b).unwrap() - timing.at(a).unwrap();
         assert_eq!(between(Moment::Init, Moment::Port), 100_000_000);
-        assert_eq!(between(Moment::Kernel, Moment::CommandEnd), 700_000_000);
+        assert_eq!(between(Moment::Port, Moment::CommandEnd), 100_000_000);
         assert_eq!(timing.at(Moment::QemuGone), None);
+    }
+
+    #[test]
+    fn the_quickest_frame_ties_the_clocks() {
+        let mut timing = Timing::new(Instant::now());
+        timing.stamps(&[(Stamp::Port, 5)]);
+        let late = timing.at(Moment::Port).unwrap();
+        timing.stamps(&[(Stamp::End, 1_000_000_000_000)]);
+        assert!(timing.at(Moment::Port).unwrap() < late);
     }
 
     #[test]

@@ -176,26 +176,34 @@ impl Parts {
         let suffix = plan.machine.transport().suffix();
         let rom = if suffix == "pci" { ",romfile=" } else { "" };
         for (index, disk) in plan.disks.iter().enumerate() {
-            let fd = Fds::DISKS + index as i32;
-            let driver = match disk.format {
-                DiskFormat::Raw => "raw",
-                DiskFormat::Qcow2 => "qcow2",
-            };
             let read_only = if disk.writable { "off" } else { "on" };
-            let opaque = disk.path.to_string_lossy();
+            let path = disk.path.to_string_lossy();
+            let fd = Fds::DISKS + index as i32;
+            let (driver, filename) = match disk.format {
+                DiskFormat::Raw => {
+                    self.add(
+                        ["-add-fd", &format!("fd={fd},set={fd}")],
+                        "the disk's image",
+                    );
+                    ("raw", format!("/dev/fdset/{fd}"))
+                }
+                DiskFormat::Qcow2 => ("qcow2", path.replace(',', ",,")),
+            };
             self.add(
                 [
-                    "-add-fd",
-                    &format!("fd={fd},set={fd}"),
                     "-blockdev",
                     &format!(
                         "driver={driver},node-name=disk{index},read-only={read_only},\
-                         file.driver=file,file.filename=/dev/fdset/{fd}"
+                         file.driver=file,file.filename={filename}"
                     ),
                     "-device",
-                    &format!("virtio-blk-{suffix},drive=disk{index}"),
+                    &format!(
+                        "virtio-blk-{suffix},drive=disk{index},logical_block_size={0},\
+                         physical_block_size={0}",
+                        disk.sector_size
+                    ),
                 ],
-                &format!("disk {opaque}"),
+                &format!("disk {path}"),
             );
         }
         for (index, filesystem) in plan.filesystems.iter().enumerate() {

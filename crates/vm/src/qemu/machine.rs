@@ -99,9 +99,10 @@ pub enum Ram {
 /// Format of a disk image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFormat {
-    /// Byte for byte.
+    /// Byte for byte; handed to QEMU as a descriptor.
     Raw,
-    /// QEMU's own.
+    /// QEMU's own; handed to it as a path, because the names of backing files are relative to
+    /// it.
     Qcow2,
 }
 
@@ -114,6 +115,8 @@ pub struct Disk {
     pub format: DiskFormat,
     /// Whether the guest may write.
     pub writable: bool,
+    /// Bytes in a sector, 512 or 4096.
+    pub sector_size: u32,
 }
 
 /// A directory of the host.

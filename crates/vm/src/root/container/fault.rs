@@ -1,0 +1,97 @@
+use std::io;
+
+/// What is wrong with a container image.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Reading or writing failed.
+    #[error("reading or writing failed")]
+    Io(#[source] io::Error),
+    /// The end is missing.
+    #[error("the archive ends too early; fetch or write it again")]
+    Truncated,
+    /// The archive breaks its format.
+    #[error("{0}")]
+    Archive(String),
+    /// A name that no file can have or that leads out of the root.
+    #[error("the entry {path:?} {problem}; nobody packs that by accident")]
+    Path {
+        /// The name as it is in the archive.
+        path: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A hard link to nothing.
+    #[error("{path:?} is a hard link to {target:?}, which is not a file here")]
+    Link {
+        /// The link.
+        path: String,
+        /// Where it leads.
+        target: String,
+    },
+    /// A bound was passed.
+    #[error("more than {limit} {what}: refused")]
+    TooMuch {
+        /// What there is too much of.
+        what: &'static str,
+        /// The bound.
+        limit: u64,
+    },
+    /// The content is not what the manifest says.
+    #[error("{what} has the digest {found}, not {expected}; fetch the image again")]
+    Digest {
+        /// The blob.
+        what: String,
+        /// What the manifest says.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A digest that is not `sha256:` and 64 hexadecimal digits.
+    #[error("cannot check the digest {0:?}: only sha256 is supported")]
+    DigestForm(String),
+    /// Something the manifest speaks of is not there.
+    #[error("{0} is missing from the image")]
+    Missing(String),
+    /// JSON that does not say what it should.
+    #[error("cannot understand {what}")]
+    Json {
+        /// Which document.
+        what: String,
+        /// Where it breaks.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// There is no variant for this machine.
+    #[error("no image for linux/amd64 here, but for: {}", available.join(", "))]
+    Platform {
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// Several images and no choice, or a name that is not among them.
+    #[error("{}; append one of them to the path: {}", match name {
+        Some(name) => format!("no image is called {name:?}"),
+        None => "there are several images".into(),
+    }, available.iter().map(|name| format!("#{name}")).collect::<Vec<_>>().join(" "))]
+    Name {
+        /// What was asked for.
+        name: Option<String>,
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// The image was written to while it was read.
+    #[error("the image changed while it was read; try again")]
+    Changed,
+}
+
+impl From<io::Error> for Fault {
+    /// Decoders report a stream that stops early as `UnexpectedEof`, as `read_exact` does; a bound
+    /// that a reader found passed travels inside of the error.
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(fault) => fault,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Truncated,
+            Err(error) => Self::Io(error),
+        }
+    }
+}

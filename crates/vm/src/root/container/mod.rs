@@ -1,0 +1,210 @@
+//! Container images as roots: the layers of an image become one read-only erofs image.
+//!
+//! The layers are read twice. The first pass puts names and attributes into a [`Tree`] in memory,
+//! so paths never meet a file system of the host; then the place of everything in the image is
+//! known, and the second pass copies the content that won into it. So the memory used grows with
+//! the number of files, not with their size, and nothing that an upper layer replaced is written.
+
+mod archive;
+mod cache;
+mod erofs;
+mod fault;
+mod flatten;
+mod manifest;
+mod source;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+pub use fault::Fault;
+
+pub(super) use archive::{Reader, Skip};
+pub(super) use stream::decompress;
+
+use super::{Error, Filesystem};
+use cache::Cache;
+use source::Source;
+
+/// What form a container image has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A directory with an OCI image layout.
+    OciDirectory,
+    /// A tar archive of an OCI image layout.
+    OciArchive,
+    /// What `docker save` writes.
+    DockerArchive,
+    /// A root file system packed as tar.
+    Tarball,
+}
+
+impl std::fmt::Display for Form {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::OciDirectory => "OCI layout",
+            Self::OciArchive => "OCI archive",
+            Self::DockerArchive => "docker archive",
+            Self::Tarball => "root file system as tar archive",
+        })
+    }
+}
+
+/// A container image that was found, not yet unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What form it has.
+    pub form: Form,
+    /// Which of several images: what followed `#`.
+    pub name: Option<String>,
+}
+
+/// How the image wants its program to be run. Everything is empty for a plain tar archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerConfig {
+    /// `NAME=value`, in order.
+    pub env: Vec<String>,
+    /// Words before the command.
+    pub entrypoint: Vec<String>,
+    /// The command unless another is given.
+    pub cmd: Vec<String>,
+    /// The directory to start in; empty means `/`.
+    pub workdir: String,
+    /// `user`, `uid`, `user:group` or `uid:gid`; empty means root.
+    pub user: String,
+}
+
+/// A container image ready to be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerRoot {
+    /// The erofs image, in the cache.
+    pub image: PathBuf,
+    /// Always [`Filesystem::Erofs`].
+    pub filesystem: Filesystem,
+    /// How to run what is in it.
+    pub config: ContainerConfig,
+}
+
+/// Bounds on what an image may ask of us.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Entries in all layers together.
+    entries: u64,
+    /// Bytes of names, link targets and extended attributes.
+    metadata: u64,
+    /// Bytes of all layers unpacked, and of the files in the image.
+    content: u64,
+}
+
+impl Default for Limits {
+    /// A desktop has about half a million files; the rest keeps the memory below about 1 GiB.
+    fn default() -> Self {
+        Self {
+            entries: 4_000_000,
+            metadata: 512 << 20,
+            content: 256 << 30,
+        }
+    }
+}
+
+/// Makes the root file system of `found`, or finds it in `cache_dir` where an earlier call left
+/// it. `progress` is told bytes done and in all; it is not called when the image is in the cache.
+///
+/// # Errors
+///
+/// The image is damaged, has a wrong digest, is for another platform, holds several images of
+/// which none was chosen, passes a bound; or a file cannot be read or written.
+pub fn container(
+    found: &Container,
+    cache_dir: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<ContainerRoot, Error> {
+    unpack(found, cache_dir, Limits::default(), progress)
+}
+
+fn unpack(
+    found: &Container,
+    cache_dir: &Path,
+    limits: Limits,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<ContainerRoot, Error> {
+    let fault = |fault| Error::Container {
+        path: found.path.clone(),
+        fault,
+    };
+    let cache = Cache::open(cache_dir)?;
+    let identity = cache::identity(found).map_err(|error| fault(error.into()))?;
+    if let Some(root) = identity
+        .as_deref()
+        .and_then(|identity| cache.by_identity(identity))
+    {
+        return Ok(root);
+    }
+    let source = Source::open(found, cache_dir, limits).map_err(fault)?;
+    let mut image = manifest::select(&source, found).map_err(fault)?;
+    let mut root = image.key.as_deref().and_then(|key| cache.by_key(key));
+    if root.is_none() {
+        let total = 2 * source.length(&image.layers).map_err(fault)?;
+        let mut done = 0;
+        let mut tick = |bytes: u64| {
+            done += bytes;
+            progress(done.min(total), total);
+        };
+        let flattened = flatten::read(&source, &image.layers, limits, &mut tick).map_err(fault)?;
+        let key = image.key.take().unwrap_or(flattened.digest);
+        root = cache.by_key(&key);
+        if root.is_none() {
+            let layout = erofs::Layout::new(&flattened.tree).map_err(fault)?;
+            let mut file = cache.temporary()?;
+            write_metadata(&mut file, &layout).map_err(fault)?;
+            flatten::copy(&source, &image.layers, &layout, file.as_file(), &mut tick)
+                .map_err(fault)?;
+            write_superblock(file.as_file(), &layout, &key).map_err(|error| fault(error.into()))?;
+            root = Some(cache.store(file, &key, &image.config)?);
+        }
+        // What is read must be what was looked at when the identity was taken.
+        if cache::identity(found).map_err(|error| fault(error.into()))? != identity {
+            return Err(fault(Fault::Changed));
+        }
+        image.key = Some(key);
+    }
+    if let (Some(identity), Some(key)) = (&identity, &image.key) {
+        cache.remember(identity, key)?;
+    }
+    root.ok_or_else(|| fault(Fault::Changed))
+}
+
+fn write_metadata(file: &mut NamedTempFile, layout: &erofs::Layout<'_>) -> Result<(), Fault> {
+    let mut out = std::io::BufWriter::with_capacity(1 << 20, file.as_file_mut());
+    layout.write_metadata(&mut out)?;
+    out.flush()?;
+    drop(out);
+    Ok(file.as_file().set_len(layout.length())?)
+}
+
+/// Last, since its checksum covers the whole first block, and since without it nothing takes the
+/// file for an image.
+fn write_superblock(
+    file: &std::fs::File,
+    layout: &erofs::Layout<'_>,
+    key: &str,
+) -> std::io::Result<()> {
+    let mut uuid = [0; 16];
+    for (byte, pair) in uuid.iter_mut().zip(key.as_bytes().chunks(2)) {
+        let text = std::str::from_utf8(pair).unwrap_or_default();
+        *byte = u8::from_str_radix(text, 16).unwrap_or_default();
+    }
+    let mut first = [0; erofs::BLOCK];
+    file.read_exact_at(&mut first, 0)?;
+    layout.write_superblock(&mut first, uuid);
+    file.write_all_at(&first, 0)
+}

@@ -1,0 +1,289 @@
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use super::container::{Reader, Skip, decompress};
+use super::magic::{self, Kind};
+use super::partition::{self, Partition};
+use super::{Container, Directory, DirectoryWarning, Disk, Error, Form, Format, Found, qcow2};
+
+/// What [`detect_with`] may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Let a qcow2 image read from files outside of its own directory. Only for images whose
+    /// origin is trusted: they could name any file that the user can read.
+    pub allow_outside_backing: bool,
+}
+
+const SYSTEM: &str = "give a directory, a disk image or a container image";
+/// Logical partitions; the kernel stops at 256 minors, no one uses a tenth of it.
+const LOGICAL_MAX: u32 = 60;
+
+/// Says what `arg` is: see [`detect_with`].
+///
+/// # Errors
+///
+/// Those of [`detect_with`].
+pub fn detect(arg: &Path) -> Result<Found, Error> {
+    detect_with(arg, Options::default())
+}
+
+/// Says what `arg` is, by its type and its first bytes. `PATH#NAME` chooses one of several images
+/// in a container archive, unless a file is called so.
+///
+/// # Errors
+///
+/// It cannot be read, or it is nothing that could be a root.
+pub fn detect_with(arg: &Path, options: Options) -> Result<Found, Error> {
+    let (path, name) = split_name(arg);
+    let metadata = fs::metadata(&path).map_err(|error| access(&path, error))?;
+    let kind = metadata.file_type();
+    let found = if kind.is_dir() {
+        directory(&path, name.clone())
+    } else if kind.is_file() || kind.is_block_device() {
+        file(&path, name.clone(), options)?
+    } else {
+        return Err(not(&path, "neither a file nor a directory", SYSTEM));
+    };
+    match (&found, name) {
+        (Found::Container(container), _) if container.form != Form::Tarball => Ok(found),
+        (_, None) => Ok(found),
+        (_, Some(_)) => Err(not(
+            arg,
+            "a name in something that holds no named images",
+            "leave out `#` and what follows",
+        )),
+    }
+}
+
+/// A file called `a#b` is itself; otherwise `#` begins a name.
+fn split_name(arg: &Path) -> (PathBuf, Option<String>) {
+    let whole = (arg.to_path_buf(), None);
+    if arg.symlink_metadata().is_ok() {
+        return whole;
+    }
+    let Some((path, name)) = arg.to_str().and_then(|text| text.rsplit_once('#')) else {
+        return whole;
+    };
+    match Path::new(path).exists() && !name.is_empty() {
+        true => (path.into(), Some(name.into())),
+        false => whole,
+    }
+}
+
+fn directory(path: &Path, name: Option<String>) -> Found {
+    let has = |name: &str| path.join(name).symlink_metadata().is_ok();
+    if has("oci-layout") && has("index.json") {
+        return Found::Container(Container {
+            path: path.into(),
+            form: Form::OciDirectory,
+            name,
+        });
+    }
+    let system = ["usr/bin", "bin", "etc"].into_iter().any(has);
+    Found::Directory(Directory {
+        path: path.into(),
+        warning: (!system).then_some(DirectoryWarning::NoSystem),
+    })
+}
+
+fn file(path: &Path, name: Option<String>, options: Options) -> Result<Found, Error> {
+    let file = File::open(path).map_err(|error| access(path, error))?;
+    let head = qcow2::read_at(&file, 0, magic::HEAD).map_err(|error| access(path, error))?;
+    if head.is_empty() {
+        return Err(not(path, "an empty file", SYSTEM));
+    }
+    match magic::kind(&head) {
+        Kind::Tar => archive(path, &file, name).map(Found::Container),
+        Kind::Gzip => compressed(path, "gzip", name),
+        Kind::Zstd => compressed(path, "zstd", name),
+        Kind::Qcow2 => {
+            qcow2::check_references(path, options.allow_outside_backing)?;
+            let read = |offset, length| qcow2::read(path, offset, length);
+            disk(path, Format::Qcow2, &read)
+        }
+        Kind::Other(what, hint) => Err(not(path, what, hint)),
+        _ => {
+            let read = |offset, length| {
+                qcow2::read_at(&file, offset, length).map_err(|error| access(path, error))
+            };
+            disk(path, Format::Raw, &read)
+        }
+    }
+}
+
+type ReadAt<'a> = dyn Fn(u64, usize) -> Result<Vec<u8>, Error> + 'a;
+
+fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> {
+    let head = read(0, partition::TABLE.max(magic::HEAD))?;
+    let mut disk = Disk {
+        path: path.into(),
+        format,
+        filesystem: super::Filesystem::Ext4,
+        partition: None,
+        sector_size: 512,
+        partitions: Vec::new(),
+        reason: None,
+    };
+    let mut partitions = match magic::kind(&head) {
+        Kind::Filesystem(filesystem) => {
+            disk.filesystem = filesystem;
+            return Ok(Found::Disk(disk));
+        }
+        Kind::Gpt => {
+            let (size, partitions) = partition::gpt(&head).map_err(|what| Error::Damaged {
+                path: path.into(),
+                what,
+            })?;
+            disk.sector_size = size;
+            partitions
+        }
+        Kind::BootSector => mbr(&head, read)?,
+        Kind::Other(what, hint) => return Err(not(path, what, hint)),
+        Kind::Zeros => {
+            return Err(not(
+                path,
+                "all zeros at its start",
+                "there is no file system on it yet",
+            ));
+        }
+        _ => return Err(not(path, "nothing that brisk knows", SYSTEM)),
+    };
+    for partition in &mut partitions {
+        let head = read(partition.start, magic::HEAD)?;
+        partition.content = magic::content(&head);
+        partition.filesystem = match magic::kind(&head) {
+            Kind::Filesystem(filesystem) => Some(filesystem),
+            _ => None,
+        };
+    }
+    let Some((root, reason)) = partition::choose(&partitions) else {
+        return Err(Error::NoRootPartition {
+            path: path.into(),
+            partitions,
+        });
+    };
+    disk.partition = Some(root.number);
+    disk.filesystem = root.filesystem.unwrap_or(disk.filesystem);
+    disk.reason = Some(reason);
+    disk.partitions = partitions;
+    Ok(Found::Disk(disk))
+}
+
+fn mbr(head: &[u8], read: &ReadAt<'_>) -> Result<Vec<Partition>, Error> {
+    let (mut partitions, extended) = partition::mbr(head);
+    let Some(extended) = extended else {
+        return Ok(partitions);
+    };
+    let mut link = extended.start;
+    for number in 5..5 + LOGICAL_MAX {
+        let sector = read(link, 512)?;
+        let (data, next) = partition::logical(&sector);
+        if let Some((start, length)) = data {
+            partitions.push(Partition {
+                number,
+                start: link + start,
+                length,
+                ..extended.clone()
+            });
+        }
+        match next {
+            Some(next) if next != 0 => link = extended.start + next,
+            _ => break,
+        }
+    }
+    Ok(partitions)
+}
+
+fn compressed(path: &Path, compression: &str, name: Option<String>) -> Result<Found, Error> {
+    let open = || -> io::Result<Box<dyn Read>> { decompress(File::open(path)?) };
+    let mut head = Vec::new();
+    open()
+        .and_then(|stream| stream.take(magic::HEAD as u64).read_to_end(&mut head))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => access(path, error),
+            _ => Error::Damaged {
+                path: path.into(),
+                what: format!("cannot decompress it with {compression}: {error}"),
+            },
+        })?;
+    if magic::kind(&head) != Kind::Tar {
+        let (what, hint) = magic::inside(compression, &head);
+        return Err(not(path, &what, hint));
+    }
+    let stream = open().map_err(|error| access(path, error))?;
+    let form = form(Reader::new(stream)).map_err(|fault| Error::Container {
+        path: path.into(),
+        fault,
+    })?;
+    Ok(Found::Container(Container {
+        path: path.into(),
+        form,
+        name,
+    }))
+}
+
+fn archive(path: &Path, file: &File, name: Option<String>) -> Result<Container, Error> {
+    let file = file.try_clone().map_err(|error| access(path, error))?;
+    let form = form(Reader::new(file)).map_err(|fault| Error::Container {
+        path: path.into(),
+        fault,
+    })?;
+    Ok(Container {
+        path: path.into(),
+        form,
+        name,
+    })
+}
+
+/// Looks at names until one has no place in an archive of images, which for the root of a system
+/// is the first or second.
+fn form<R: Skip>(mut reader: Reader<R>) -> Result<Form, super::Fault> {
+    let (mut layout, mut index, mut manifest) = (false, false, false);
+    while let Some(entry) = reader.next_entry()? {
+        let name = String::from_utf8_lossy(&entry.path);
+        let name = name.trim_start_matches("./").trim_end_matches('/');
+        match name {
+            "oci-layout" => layout = true,
+            "index.json" => index = true,
+            "manifest.json" => manifest = true,
+            "" | "." | "repositories" | "blobs" => {}
+            _ if name.starts_with("blobs/") || is_docker_blob(name) => {}
+            _ => return Ok(Form::Tarball),
+        }
+    }
+    Ok(match (layout && index, manifest) {
+        (true, _) => Form::OciArchive,
+        (false, true) => Form::DockerArchive,
+        (false, false) => Form::Tarball,
+    })
+}
+
+/// `docker save` and podman call their members by digests: a directory, a layer in it, a
+/// configuration.
+fn is_docker_blob(name: &str) -> bool {
+    let first = name.split('/').next().unwrap_or_default();
+    let stem = first
+        .strip_suffix(".json")
+        .or_else(|| first.strip_suffix(".tar"))
+        .unwrap_or(first);
+    stem.len() == 64 && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn access(path: &Path, source: io::Error) -> Error {
+    let path = path.to_path_buf();
+    match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::Missing { path },
+        io::ErrorKind::PermissionDenied => Error::Permission { path },
+        _ => Error::Read { path, source },
+    }
+}
+
+fn not(path: &Path, what: &str, hint: &'static str) -> Error {
+    Error::NotARoot {
+        path: path.into(),
+        what: what.into(),
+        hint,
+    }
+}

@@ -1,0 +1,126 @@
+use std::io;
+use std::path::PathBuf;
+
+use super::Fault;
+use super::partition::Partition;
+
+/// Why a root cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nothing at the path.
+    #[error("{path} does not exist; check the spelling, or use `--root none` for no root", path = path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
+    /// We may not read it.
+    #[error("no permission to read {path}; change its mode, or use a copy you may read", path = path.display())]
+    Permission {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Reading failed.
+    #[error("cannot read {path}", path = path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Writing failed.
+    #[error("cannot write {path}; is there space, and may you write there?", path = path.display())]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// It is something, but not a root.
+    #[error("{path} is {what}, not a root; {hint}", path = path.display())]
+    NotARoot {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+        /// What to try.
+        hint: &'static str,
+    },
+    /// A disk without a partition that could be the root.
+    #[error(
+        "{path} has no partition with a file system of Linux, but {}; give the image of one \
+         partition or another disk",
+        listed(partitions), path = path.display()
+    )]
+    NoRootPartition {
+        /// The path.
+        path: PathBuf,
+        /// What there is.
+        partitions: Vec<Partition>,
+    },
+    /// A damaged qcow2 image or partition table.
+    #[error("{path} is damaged: {what}", path = path.display())]
+    Damaged {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A qcow2 image refers to another file.
+    #[error(
+        "{path} reads from {referred:?}, outside of its directory: an image from someone else \
+         could show the guest any file you can read; allow backing files if you trust it",
+        path = path.display()
+    )]
+    Backing {
+        /// The image.
+        path: PathBuf,
+        /// What it refers to.
+        referred: String,
+    },
+    /// An external program failed.
+    #[error("`{command}` failed: {stderr}")]
+    Program {
+        /// The command line, quoted for a shell.
+        command: String,
+        /// What it said.
+        stderr: String,
+    },
+    /// An external program could not be started.
+    #[error("cannot run {program}; install {package}")]
+    NoProgram {
+        /// Its name.
+        program: &'static str,
+        /// Debian's name of the package.
+        package: &'static str,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A container image that cannot be used.
+    #[error("cannot use the container image {path}", path = path.display())]
+    Container {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        fault: Fault,
+    },
+}
+
+fn listed(partitions: &[Partition]) -> String {
+    if partitions.is_empty() {
+        return "no partitions at all".into();
+    }
+    let each = partitions.iter().map(|partition| {
+        format!(
+            "{} ({} MiB, {})",
+            partition.number,
+            partition.length >> 20,
+            partition.content
+        )
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
