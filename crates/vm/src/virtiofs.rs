@@ -23,8 +23,8 @@ pub struct Virtiofsd {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Flavour {
-    /// The one in Rust; whether it has `--readonly`.
-    Rust { readonly: bool },
+    /// The one in Rust; whether it has `--readonly` and `--no-announce-submounts`.
+    Rust { readonly: bool, submounts: bool },
     /// The one in C that came with QEMU up to 7.2; needs root.
     C,
 }
@@ -80,6 +80,7 @@ impl Virtiofsd {
             let flavour = if help.contains("--shared-dir") {
                 Flavour::Rust {
                     readonly: help.contains("--readonly"),
+                    submounts: help.contains("--no-announce-submounts"),
                 }
             } else {
                 Flavour::C
@@ -99,13 +100,20 @@ impl Virtiofsd {
         let dir = dir.to_string_lossy();
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self.flavour {
-            Flavour::Rust { readonly } => {
+            Flavour::Rust {
+                readonly,
+                submounts,
+            } => {
                 let mut args: Vec<String> = words(&["--fd=3", "--shared-dir", &dir]);
                 args.extend(words(&[
                     "--cache=always",
                     "--thread-pool-size=0",
                     "--log-level=error",
                 ]));
+                // overlayfs takes no lower directory that may turn into another file system.
+                if submounts {
+                    args.push("--no-announce-submounts".into());
+                }
                 if !writable && readonly {
                     args.push("--readonly".into());
                 }
@@ -125,7 +133,7 @@ impl Virtiofsd {
 
     /// Whether it serves read-only only in a read-only view of the file tree.
     fn needs_view(&self) -> bool {
-        !matches!(self.flavour, Flavour::Rust { readonly: true })
+        !matches!(self.flavour, Flavour::Rust { readonly: true, .. })
     }
 
     /// Starts serving `dir`.
