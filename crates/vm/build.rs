@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest/init/src");
+    // Asked for when it runs: a build script compiled in one work tree may be run for another.
+    let home = env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let source = Path::new(&home).join("../../guest/init/src");
     println!("cargo::rerun-if-changed={}", source.display());
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     let rustc = env::var("RUSTC").expect("cargo sets RUSTC");
