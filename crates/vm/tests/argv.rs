@@ -1,0 +1,140 @@
+//! QEMU's command line for representative machines, word for word.
+
+use std::path::PathBuf;
+
+use brisk_vm::qemu::{
+    Accelerator, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan, Network, Parameter,
+    Ram, argv,
+};
+
+/// A machine without a root.
+fn plain(machine: Machine) -> MachinePlan {
+    let firmware = match machine {
+        Machine::Microvm { .. } => Firmware::Qboot("/usr/share/qemu/qboot.rom".into()),
+        Machine::Q35 | Machine::Pc => Firmware::Default,
+    };
+    MachinePlan {
+        program: "/usr/bin/qemu-system-x86_64".into(),
+        version: (10, 0),
+        machine,
+        firmware,
+        accelerator: Accelerator::Tcg,
+        cpu: "max".into(),
+        cpus: 1,
+        memory_mib: 512,
+        ram: Ram::Private,
+        kernel: "/cache/vmlinux".into(),
+        initramfs: "/cache/initramfs".into(),
+        parameters: vec![
+            Parameter::new("quiet", "no words"),
+            Parameter::new("panic=-1", "the end"),
+        ],
+        disks: Vec::new(),
+        filesystems: Vec::new(),
+        network: Network::None,
+        sandbox: true,
+        exit_on_reset: true,
+        extra: Vec::new(),
+    }
+}
+
+/// With a directory of the host as root.
+fn shared(machine: Machine) -> MachinePlan {
+    MachinePlan {
+        ram: Ram::Shared,
+        filesystems: vec![
+            Filesystem::Virtiofs { tag: "root".into() },
+            Filesystem::Virtiofs {
+                tag: "share0".into(),
+            },
+        ],
+        ..plain(machine)
+    }
+}
+
+/// With images as disks and a network card.
+fn disks(machine: Machine) -> MachinePlan {
+    let disk = |path: &str, format, writable, sector_size| Disk {
+        path: PathBuf::from(path),
+        format,
+        writable,
+        sector_size,
+    };
+    MachinePlan {
+        disks: vec![
+            disk("/images/root,raw", DiskFormat::Raw, false, 512),
+            disk("/images/other,qcow2", DiskFormat::Qcow2, true, 4096),
+        ],
+        network: Network::User,
+        ..plain(machine)
+    }
+}
+
+/// A part a line.
+fn lines(plan: &MachinePlan) -> String {
+    let parts = argv(plan);
+    for part in &parts {
+        assert!(!part.why.is_empty(), "no reason for {:?}", part.words);
+    }
+    parts
+        .iter()
+        .map(|part| part.words.join(" ") + "\n")
+        .collect()
+}
+
+macro_rules! golden {
+    ($($name:ident: $plan:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                insta::assert_snapshot!(lines(&$plan));
+            }
+        )*
+    };
+}
+
+golden! {
+    microvm_with_pcie: plain(Machine::Microvm { pcie: true });
+    microvm_with_pcie_and_directories: shared(Machine::Microvm { pcie: true });
+    microvm_with_pcie_and_disks: disks(Machine::Microvm { pcie: true });
+    microvm_with_mmio: plain(Machine::Microvm { pcie: false });
+    microvm_with_mmio_and_directories: shared(Machine::Microvm { pcie: false });
+    microvm_with_mmio_and_disks: disks(Machine::Microvm { pcie: false });
+    q35: plain(Machine::Q35);
+    q35_with_directories: shared(Machine::Q35);
+    q35_with_disks: disks(Machine::Q35);
+    pc: plain(Machine::Pc);
+    pc_with_directories: shared(Machine::Pc);
+    pc_with_disks: disks(Machine::Pc);
+}
+
+#[test]
+fn commas_in_paths_are_doubled_and_the_users_words_are_last() {
+    let plan = MachinePlan {
+        filesystems: vec![Filesystem::NineP {
+            tag: "root".into(),
+            path: "/a,b".into(),
+            writable: false,
+        }],
+        extra: vec!["-S".into()],
+        ..plain(Machine::Q35)
+    };
+    let text = lines(&plan);
+    assert!(
+        text.contains("path=/a,,b,security_model=none,readonly=on"),
+        "{text}"
+    );
+    assert!(text.ends_with("\n-S\n"), "{text}");
+}
+
+#[test]
+fn kvm_is_named_only_where_it_was_chosen() {
+    let kvm = MachinePlan {
+        accelerator: Accelerator::Kvm,
+        cpu: "host".into(),
+        ..plain(Machine::Q35)
+    };
+    let text = lines(&kvm);
+    assert!(text.contains("-accel kvm\n-cpu host\n"), "{text}");
+    assert!(!lines(&plain(Machine::Q35)).contains("kvm"));
+}
