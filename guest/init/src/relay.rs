@@ -151,14 +151,17 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>) {
         }
     }
     let ended = sys::now();
-    // What it wrote before it ended still lies in the pipes.
+    // What it wrote before it ended still lies in the pipes. What others go on to write there is
+    // not waited for: it might never end.
     for output in &mut outputs {
-        loop {
+        let mut left = output.1.map_or(0, |fd| unread(fd, terminal));
+        while left > 0 {
             if !port.has_room() {
                 port.drain();
             }
-            if !carry(port, output, &mut first_output) {
-                break;
+            match carry(port, output, &mut first_output) {
+                0 => break,
+                count => left = left.saturating_sub(count),
             }
         }
     }
@@ -192,25 +195,40 @@ fn reap(main: i32) -> Option<Exit> {
     exit
 }
 
-/// Moves one read's worth of output to the port; whether there may be more.
-fn carry(port: &mut Port, output: &mut (Kind, Option<i32>), first: &mut u64) -> bool {
-    let Some(fd) = output.1 else { return false };
+/// More than the kernel keeps of what was written to a terminal (`pty_common_install` in
+/// `drivers/tty/pty.c` and `N_TTY_BUF_SIZE`), bytes.
+const TERMINAL: usize = 64 * 1024;
+/// `ioctl_tty(2)`, `pipe(7)`.
+const FIONREAD: usize = 0x541b;
+
+/// Bytes that can be read now; of a terminal, which does not count all of them, at most.
+fn unread(fd: i32, terminal: bool) -> usize {
+    let mut count = 0i32;
+    match sys::ioctl_with(fd, FIONREAD, &mut count) {
+        Ok(_) if !terminal => count as usize,
+        _ => TERMINAL,
+    }
+}
+
+/// Moves one read's worth of output to the port; how many bytes those were.
+fn carry(port: &mut Port, output: &mut (Kind, Option<i32>), first: &mut u64) -> usize {
+    let Some(fd) = output.1 else { return 0 };
     if !port.has_room() {
-        return false;
+        return 0;
     }
     match port.frame(output.0, |buffer| sys::read(fd, buffer)) {
         Ok(0) => output.1 = None,
-        Ok(_) => {
+        Ok(count) => {
             if *first == 0 {
                 *first = sys::now();
             }
-            return true;
+            return count;
         }
         Err(sys::EAGAIN | sys::EINTR) => {}
         // A terminal whose last user is gone.
         Err(_) => output.1 = None,
     }
-    false
+    0
 }
 
 /// Takes the host's frames.

@@ -1,12 +1,13 @@
 //! Carrying out the script: mounts, network, environment.
 
 use crate::network;
-use crate::protocol::Stage;
+use crate::protocol::{MAX_CONFIG, Stage};
 use crate::script::{Op, Script};
 use crate::sys::{self, Text};
 
-/// Most words of a command, and most variables.
-const WORDS: usize = 8192;
+/// Most words of a command, and most variables: no script has more, as each takes seven bytes
+/// and its text there. Pages of it that are not used are not taken from memory.
+const WORDS: usize = MAX_CONFIG / 7;
 /// Most file systems that are released at the end.
 const RELEASES: usize = 8;
 const MS_MOVE: usize = 8192;
