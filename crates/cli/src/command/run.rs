@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     pub accel: Accel,
 
-    /// Machine type. `auto` is microvm where QEMU has it.
+    /// Machine type. `auto` is microvm where QEMU has it and qboot, and --firmware allows it.
     #[arg(long, value_enum, default_value_t = Machine::Auto)]
     pub machine: Machine,
 
@@ -178,7 +178,7 @@ pub enum Accel {
 /// See [`Args::machine`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Machine {
-    /// microvm if QEMU has it, else q35.
+    /// microvm if QEMU has it and qboot, else q35.
     Auto,
     /// Few devices, quick to boot.
     Microvm,

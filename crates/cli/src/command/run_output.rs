@@ -123,7 +123,9 @@ pub(crate) fn environment(plan: &Plan, facts: &Facts) -> Environment {
         accelerator: Some(plan.machine.accelerator.name().to_owned()),
         load: read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
         guest_kernel: Some(facts.kernel.version.clone()),
-        command: std::env::args().collect(),
+        command: std::env::args_os()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
         ..Environment::default()
     }
 }

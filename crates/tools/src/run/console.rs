@@ -48,14 +48,22 @@ impl Console {
         LAST_WORDS.iter().any(|words| text.contains(words))
     }
 
-    /// Its last lines.
+    /// Its last lines, and before them why the kernel gave up, which a long trace follows.
     pub(crate) fn tail(&self) -> String {
         let text = self.text();
         let lines: Vec<_> = text
             .lines()
             .filter(|line| !line.trim().is_empty())
             .collect();
-        lines[lines.len().saturating_sub(LINES)..].join("\n")
+        let (before, last) = lines.split_at(lines.len().saturating_sub(LINES));
+        let gave_up = |line: &&&str| line.contains(LAST_WORDS[0]);
+        let reason = before.iter().rfind(gave_up);
+        reason
+            .into_iter()
+            .chain(last)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
@@ -93,6 +101,18 @@ mod tests {
         console.push(b"\nthe end\n");
         assert!(console.kept.len() <= KEPT);
         assert!(console.tail().ends_with("the end"));
+    }
+
+    #[test]
+    fn the_reason_of_a_panic_survives_its_trace() {
+        let mut console = Console::new(false);
+        console.push(b"Booting\nKernel panic - not syncing: no memory\n");
+        for line in 0..2 * LINES {
+            console.push(format!(" frame {line}\n").as_bytes());
+        }
+        let tail = console.tail();
+        assert!(tail.starts_with("Kernel panic - not syncing: no memory\n frame 25\n"));
+        assert!(tail.ends_with(" frame 49"));
     }
 
     #[test]

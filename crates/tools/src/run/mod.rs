@@ -6,6 +6,7 @@
 
 mod accelerator;
 mod console;
+mod ending;
 mod error;
 mod facts;
 mod options;
@@ -19,11 +20,12 @@ mod streams;
 mod timing;
 mod user;
 
+pub use ending::{Ending, Interrupted};
 pub use error::Error;
 pub use facts::{Facts, gather};
 pub use options::{Accel, Firmware, Machine, Net, Options, Ram, RootOption, Share, User};
 pub use plan::{Plan, plan};
 pub use root::Root;
-pub use session::{Ending, Interrupted, Session};
+pub use session::Session;
 pub use streams::Terminal;
 pub use timing::{Moment, Timing};

@@ -188,8 +188,11 @@ fn is_directory(root: &Root) -> bool {
     matches!(root, Root::Directory { .. })
 }
 
+/// microvm goes with qboot only: SeaBIOS writes ACPI tables to the end of memory, where QEMU has
+/// put the initramfs of this machine type.
 fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
-    let has_microvm = facts.capabilities.machines.contains("microvm") && facts.image.pvh;
+    let qboot = facts.capabilities.qboot.is_some() && options.firmware != Firmware::Seabios;
+    let has_microvm = facts.capabilities.machines.contains("microvm") && facts.image.pvh && qboot;
     let microvm = QemuMachine::Microvm {
         pcie: is_builtin(facts, "virtio_pci"),
     };
@@ -200,6 +203,18 @@ fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
             return Err(Error::unfit(
                 format!("{} has no PVH entry point", facts.kernel.image.display()),
                 "use --machine q35",
+            ));
+        }
+        Machine::Microvm if options.firmware == Firmware::Seabios => {
+            return Err(Error::unfit(
+                "SeaBIOS cannot start a kernel with an initramfs on microvm",
+                "use --machine q35, or leave out --firmware",
+            ));
+        }
+        Machine::Microvm if !qboot => {
+            return Err(Error::unfit(
+                "microvm needs qboot.rom, which is in none of QEMU's firmware directories",
+                "install qemu-system-data (Debian), or use --machine q35",
             ));
         }
         Machine::Microvm => {

@@ -2,13 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::guest::{
-    Decoder, Event, Exit, Kind, STDIN_WINDOW, Stage, config_frames, encode, frame,
-};
+use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, config_frames, encode, frame};
 use brisk_vm::initramfs;
 use brisk_vm::launch::Running;
 use brisk_vm::qemu::qmp;
@@ -16,11 +13,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::console::Console;
+use super::ending::{Ending, Interrupted};
 use super::error::Error;
 use super::facts::Facts;
 use super::plan::Plan;
-use super::signals::Signals;
-use super::streams::{Output, Terminal};
+use super::signals::{Signals, asks_for_end};
+use super::streams::{self, Cut, Output, Terminal};
 use super::timing::{Moment, Timing};
 
 /// Most bytes of standard input in one frame.
@@ -29,55 +27,15 @@ const STDIN_CHUNK: usize = 16 * 1024;
 const SIGPIPE: i32 = 13;
 const SIGWINCH: i32 = 28;
 
-/// How a session ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
-    /// The command ended.
-    Command(Exit),
-    /// Init could not do what it was told.
-    Guest {
-        /// What it was doing.
-        stage: Stage,
-        /// Number of the error.
-        errno: i32,
-        /// What it was working on.
-        subject: String,
-        /// Last lines of the console.
-        console: String,
-    },
-    /// The guest's kernel panicked, or init gave up before it could say so on its channel.
-    Panic {
-        /// Last lines of the console.
-        console: String,
-    },
-    /// QEMU ended by itself.
-    QemuEnded {
-        /// What it wrote to stderr.
-        stderr: String,
-        /// Last lines of the console.
-        console: String,
-    },
-    /// The time limit passed.
-    TimedOut {
-        /// Whether the command had been started.
-        started: bool,
-        /// Last lines of the console.
-        console: String,
-    },
-    /// A signal to brisk ended it.
-    Interrupted(Interrupted),
-}
-
-/// The signal that ended a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interrupted(pub i32);
-
 /// A running machine.
 #[derive(Debug)]
 pub struct Session {
     running: Running,
     timing: Timing,
     terminal: Option<Terminal>,
+    signals: Signals,
+    /// It waits for init in the socket, as far as that takes it.
+    script: Vec<u8>,
 }
 
 impl Session {
@@ -102,6 +60,8 @@ impl Session {
                 "no program could receive it",
             )
         })?;
+        // From here on there is something to end and a terminal to put back.
+        let signals = Signals::new().map_err(Error::Session)?;
         let mut served = Vec::new();
         for (path, writable) in &plan.served {
             let daemon = facts
@@ -117,12 +77,11 @@ impl Session {
         progress("");
         timing.now(Moment::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
-        let prepared = (|| {
-            running.qmp.write_all(&qmp::command("qmp_capabilities"))?;
-            // It waits in the socket until init asks for it.
-            write_all(&mut running.guest, &config_frames(&script))
-        })();
-        prepared.map_err(Error::Session)?;
+        match running.qmp.write_all(&qmp::command("qmp_capabilities")) {
+            // QEMU is gone already; the loop finds out how.
+            Err(error) if !gone(&error) => return Err(Error::Session(error)),
+            _ => {}
+        }
         let terminal = plan
             .terminal
             .then(Terminal::raw)
@@ -132,6 +91,8 @@ impl Session {
             running,
             timing,
             terminal,
+            signals,
+            script: config_frames(&script),
         })
     }
 
@@ -144,11 +105,12 @@ impl Session {
         timeout: Option<Duration>,
         show_console: bool,
     ) -> Result<(Ending, Timing), Error> {
-        let signals = Signals::new().map_err(Error::Session)?;
         let Self {
             running,
             timing,
             terminal,
+            signals,
+            script,
         } = self;
         let mut pump = Pump {
             running,
@@ -159,7 +121,7 @@ impl Session {
             console: Console::new(show_console),
             stdout: Output::new(rustix::stdio::stdout()),
             stderr: Output::new(rustix::stdio::stderr()),
-            outbox: Vec::new(),
+            outbox: script,
             credit: STDIN_WINDOW,
             stdin_open: true,
             started: false,
@@ -170,26 +132,8 @@ impl Session {
         let ending = pump.run(deadline)?;
         // The terminal is the user's again before anything is said on it.
         drop(terminal);
-        pump.finish(ending)
+        pump.finish(ending, deadline)
     }
-}
-
-/// The script fits into the socket or is taken up as soon as the guest reads: wait for it.
-fn write_all(stream: &mut UnixStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match stream.write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll(
-                    &mut [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::OUT)],
-                    None,
-                )?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "they are independent states")]
@@ -342,9 +286,7 @@ impl Pump {
             Ok(0) => return self.qemu_ended().map(Some),
             Ok(count) => self.decoder.push(&buffer[..count]),
             Err(error) if retry(&error) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                return self.qemu_ended().map(Some);
-            }
+            Err(error) if gone(&error) => return self.qemu_ended().map(Some),
             Err(error) => return Err(error),
         }
         while let Some(event) = self.decoder.next_event().map_err(io::Error::other)? {
@@ -437,8 +379,8 @@ impl Pump {
                 }
                 continue;
             }
-            self.interrupted += 1;
-            // The first goes to the command; whoever asks twice means the machine.
+            // The first goes to the command; whoever asks twice for an end means the machine.
+            self.interrupted += u32::from(asks_for_end(signal));
             if !self.started || self.interrupted > 1 {
                 return Some(Ending::Interrupted(Interrupted(signal)));
             }
@@ -456,10 +398,8 @@ impl Pump {
             match self.running.guest.write(&self.outbox) {
                 Ok(count) => drop(self.outbox.drain(..count)),
                 Err(error) if retry(&error) => return Ok(()),
-                // QEMU is gone; the other side of the socket tells how.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    self.outbox.clear();
-                }
+                // The other direction of the socket tells how.
+                Err(error) if gone(&error) => self.outbox.clear(),
                 Err(error) => return Err(error),
             }
         }
@@ -480,16 +420,42 @@ impl Pump {
     }
 
     /// Ends the machine, writes what is left, and completes the ending.
-    fn finish(mut self, mut ending: Ending) -> Result<(Ending, Timing), Error> {
+    fn finish(
+        mut self,
+        mut ending: Ending,
+        deadline: Option<Instant>,
+    ) -> Result<(Ending, Timing), Error> {
         let said = self.running.kill();
         self.timing.now(Moment::QemuGone);
         if let Ending::QemuEnded { stderr, .. } = &mut ending {
             *stderr = said;
         }
-        let written = self.stdout.finish().and_then(|()| self.stderr.finish());
-        written.map_err(Error::Session)?;
+        let deadline = match ending {
+            // Whoever does not read was given time enough.
+            Ending::TimedOut { .. } | Ending::Interrupted(_) => Some(Instant::now()),
+            _ => deadline,
+        };
+        let outputs = [&mut self.stdout, &mut self.stderr];
+        let cut = streams::finish(outputs, &mut self.signals, deadline).map_err(Error::Session)?;
+        match (cut, &ending) {
+            (None, _) | (_, Ending::TimedOut { .. } | Ending::Interrupted(_)) => {}
+            (Some(Cut::Signal(signal)), _) => ending = Ending::Interrupted(Interrupted(signal)),
+            (Some(Cut::Deadline), _) => {
+                let console = String::new();
+                ending = Ending::TimedOut {
+                    started: true,
+                    console,
+                };
+            }
+        }
         Ok((ending, self.timing))
     }
+}
+
+/// QEMU has closed its end.
+fn gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 fn retry(error: &io::Error) -> bool {

@@ -10,6 +10,12 @@ use signal_hook::low_level::{pipe, unregister};
 
 const WATCHED: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
+/// Whether it is one by which a user asks a program to end. The others have meanings of the
+/// program's own and may come often.
+pub(crate) const fn asks_for_end(signal: i32) -> bool {
+    matches!(signal, SIGINT | SIGTERM | SIGQUIT)
+}
+
 /// The signals that a session handles, while this lives.
 #[derive(Debug)]
 pub(crate) struct Signals {

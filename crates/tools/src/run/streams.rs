@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use super::signals::{Signals, asks_for_end};
 
 /// What a pipe takes at once after poll(2) called it writable (pipe(7)).
 const PIPE_CHUNK: usize = 4096;
@@ -73,22 +76,53 @@ impl Output {
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    /// Writes all that is left, blocking.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
-        while !self.pending.is_empty() {
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(
-                self.fd,
-                PollFlags::OUT,
-            )];
-            match rustix::event::poll(&mut fds, None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+/// Why not all was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// A signal asked for the end.
+    Signal(i32),
+    /// There was no more time.
+    Deadline,
+}
+
+/// Writes all that is left as fast as it is read; after `deadline` only what is taken at once.
+pub(crate) fn finish(
+    mut outputs: [&mut Output; 2],
+    signals: &mut Signals,
+    deadline: Option<Instant>,
+) -> io::Result<Option<Cut>> {
+    while outputs.iter().any(|output| !output.is_empty()) {
+        let left = deadline.map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
             }
-            self.write()?;
+        });
+        let mut fds = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+        let waiting = outputs.iter().filter(|output| !output.is_empty());
+        fds.extend(waiting.map(|output| PollFd::from_borrowed_fd(output.fd, PollFlags::OUT)));
+        match poll(&mut fds, left.as_ref()) {
+            Ok(0) => return Ok(Some(Cut::Deadline)),
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
         }
-        Ok(())
+        let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if ready[0] {
+            let asked = signals.pending().into_iter().find(|one| asks_for_end(*one));
+            if let Some(signal) = asked {
+                return Ok(Some(Cut::Signal(signal)));
+            }
+        }
+        let waiting = outputs.iter_mut().filter(|output| !output.is_empty());
+        for (output, _) in waiting.zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            output.write()?;
+        }
     }
+    Ok(None)
 }
 
 /// The user's terminal in raw mode; as it was again when dropped.
