@@ -1,1 +1,39 @@
-//! Guests and harness for the tests of brisk.
+//! Guests and harness for the tests of brisk: never shipped.
+//!
+//! A test starts the built binary with [`brisk!`], waits for what it says or for its end, and
+//! asserts. Every run that ends is checked for what it leaves behind. There are no sleeps: what
+//! cannot be waited for in a read(2) is waited for in [`until`], which fails at its deadline.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a harness that cannot go on fails the test"
+)]
+
+mod brisk;
+mod container;
+mod image;
+mod leftovers;
+mod program;
+mod running;
+mod slot;
+mod terminal;
+mod wait;
+
+pub use brisk::{Brisk, Guest};
+pub use container::{Image, docker_archive, oci_layout};
+pub use image::{busybox, disk, ext4, partitioned, qcow2, tree};
+pub use leftovers::Process;
+pub use program::{capture, tool};
+pub use running::{Finished, Running};
+pub use rustix::process::Signal;
+pub use terminal::Window;
+pub use wait::{DEADLINE, until};
+
+/// The binary under test with `run` options, under TCG: `brisk!["--root", "none"]`.
+#[macro_export]
+macro_rules! brisk {
+    ($($word:expr),* $(,)?) => {
+        $crate::Brisk::new(env!("CARGO_BIN_EXE_brisk"), env!("CARGO_TARGET_TMPDIR"))
+            .args(["run", "--accel", "tcg"])
+            $(.arg($word))*
+    };
+}

@@ -1,0 +1,81 @@
+//! Nothing is left behind, however it ends. Every run in every test is looked at when it ends;
+//! here are the endings with most to leave: a machine and two servers.
+
+use std::path::Path;
+
+use brisk_testkit::{Running, Signal, brisk, tree};
+use tempfile::tempdir;
+
+/// A root and a share, each with its virtiofsd.
+fn start(home: &Path, script: &str) -> Running {
+    tree(home);
+    let share = format!("{}:/srv:ro", home.display());
+    let run = brisk!["--share", share, "--root"].arg(home).script(script);
+    let mut run = run.spawn();
+    run.shows("ready\n");
+    // One of them in a process of its own, where it is confined.
+    let names: Vec<_> = run.processes();
+    assert!(names.len() > 3, "{names:?}");
+    run
+}
+
+const WAIT: &str = "echo ready; exec busybox sleep 100000";
+
+#[test]
+fn after_the_commands_end() {
+    let home = tempdir().unwrap();
+    // A child that is not in the shell's group lives on.
+    let run = start(
+        home.path(),
+        "trap 'exit 3' TERM; busybox setsid busybox sleep 100000 & echo ready; wait",
+    );
+    run.signal(Signal::TERM);
+    let _ = run.wait().exited(3);
+}
+
+#[test]
+fn after_a_panic() {
+    let home = tempdir().unwrap();
+    let script = "echo ready; echo c > /proc/sysrq-trigger; busybox sleep 100000";
+    let _ = start(home.path(), script).wait().exited(121);
+}
+
+#[test]
+fn after_a_second_sigint() {
+    let home = tempdir().unwrap();
+    let script = "trap 'echo no' INT; echo ready; while :; do busybox sleep 100000 & wait; done";
+    let mut run = start(home.path(), script);
+    run.signal(Signal::INT);
+    run.shows("no\n");
+    run.signal(Signal::INT);
+    let _ = run.wait().exited(130);
+}
+
+#[test]
+fn after_sigkill() {
+    let home = tempdir().unwrap();
+    let run = start(home.path(), WAIT);
+    run.signal(Signal::KILL);
+    assert_eq!(run.wait().signal(), Some(9));
+}
+
+#[test]
+fn after_sigkill_while_the_guest_boots() {
+    // Nobody in the guest notices: its processor is never started.
+    let run = brisk!["--root", "none", "--qemu-arg=-S"].command(["true"]);
+    let run = run.spawn();
+    run.process("qemu-system");
+    run.signal(Signal::KILL);
+    assert_eq!(run.wait().signal(), Some(9));
+}
+
+#[test]
+fn after_the_death_of_a_server() {
+    let home = tempdir().unwrap();
+    let run = start(home.path(), WAIT);
+    run.process("virtiofsd").signal(Signal::KILL);
+    // The machine without its root goes on until it is ended.
+    run.signal(Signal::INT);
+    run.signal(Signal::TERM);
+    assert!(run.wait().status.code().is_some_and(|code| code >= 120));
+}

@@ -1,0 +1,171 @@
+//! What goes wrong has a status of its own, and a message that names the thing and what to try.
+
+use std::fs;
+
+use brisk_testkit::{Signal, brisk, tree};
+use tempfile::tempdir;
+
+#[test]
+fn a_panic_is_121_with_the_consoles_last_lines() {
+    brisk!["--root", "none"]
+        .script("echo before; echo c > /proc/sysrq-trigger; sleep 100000")
+        .exits(121)
+        .said(&[
+            "kernel gave up",
+            "Kernel panic - not syncing: sysrq triggered crash",
+        ]);
+}
+
+#[test]
+fn too_little_memory_is_a_panic_that_says_so() {
+    brisk!["--root", "none", "--memory", "64M"]
+        .command(["true"])
+        .exits(121)
+        .said(&["Kernel panic - not syncing: ", "memory"]);
+    brisk!["--root", "none", "--memory", "63M"]
+        .command(["true"])
+        .exits(125)
+        .said(&["--memory 63M", "64M"]);
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_124_and_leaves_no_server() {
+    let root = tempdir().unwrap();
+    tree(root.path());
+    let root = root.path().to_str().unwrap();
+    // The limit begins before the boot: long enough for that.
+    brisk!["--root", root, "--timeout", "20s"]
+        .script("echo ready; exec busybox sleep 100000")
+        .exits(124)
+        .said(&["the command did not end within 20 s"]);
+}
+
+#[test]
+fn a_guest_that_does_not_boot_in_time_is_124() {
+    brisk!["--root", "none", "--timeout", "300ms", "--qemu-arg=-S"]
+        .command(["true"])
+        .exits(124)
+        .said(&["the guest did not boot within 0.3 s"]);
+}
+
+#[test]
+fn the_time_limit_counts_though_nobody_reads_the_output() {
+    let run = brisk!["--root", "none", "--timeout", "10s"].command(["yes"]);
+    let run = run.spawn();
+    run.is_stuck();
+    let _ = run.wait().exited(124);
+}
+
+#[test]
+fn qemu_that_is_killed_is_120() {
+    let run = brisk!["--root", "none", "--qemu-arg=-S"].command(["true"]);
+    let run = run.spawn();
+    run.process("qemu-system").signal(Signal::KILL);
+    let _ = run
+        .wait()
+        .exited(120)
+        .said(&["QEMU ended before the command did"]);
+}
+
+#[test]
+fn qemu_that_refuses_its_options_is_120_with_its_own_words() {
+    brisk!["--root", "none", "--qemu-arg=-nosuch"]
+        .command(["true"])
+        .exits(120)
+        .said(&["QEMU ended", "-nosuch: invalid option"]);
+}
+
+#[test]
+fn what_is_no_qemu_is_named() {
+    brisk!["--root", "none", "--qemu", "/bin/false"]
+        .command(["true"])
+        .exits(125)
+        .said(&["/bin/false", "did not answer as QEMU does"]);
+    brisk!["--root", "none", "--qemu", "/no/such/qemu"]
+        .command(["true"])
+        .exits(125)
+        .said(&["/no/such/qemu", "install qemu-system-x86"]);
+}
+
+#[test]
+fn firmware_that_cannot_start_the_machine_is_refused() {
+    brisk![
+        "--root",
+        "none",
+        "--machine",
+        "microvm",
+        "--firmware",
+        "seabios"
+    ]
+    .command(["true"])
+    .exits(125)
+    .said(&["SeaBIOS cannot start", "use --machine q35"]);
+}
+
+#[test]
+fn a_module_that_is_not_there_is_named() {
+    brisk!["--root", "none", "--module", "nosuch"]
+        .command(["true"])
+        .exits(125)
+        .said(&["has no module `nosuch`", "asked for with --module"]);
+}
+
+#[test]
+fn what_is_no_kernel_is_named() {
+    let home = tempdir().unwrap();
+    let text = home.path().join("text");
+    fs::write(&text, "This is no kernel.\n").unwrap();
+    let installed = brisk_host::kernel::installed("/".as_ref());
+    let kernel = installed
+        .first()
+        .expect("no kernel is installed; run `make test`");
+    let cut = home.path().join("cut");
+    fs::write(&cut, &fs::read(&kernel.image).unwrap()[..1 << 20]).unwrap();
+    let missing = home.path().join("missing");
+    for (path, reason) in [
+        (&text, "not a kernel but a text file"),
+        (&cut, "truncated"),
+        (&missing, "No such file"),
+    ] {
+        let path = path.to_str().unwrap();
+        let run = brisk!["--root", "none", "--kernel", path].command(["true"]);
+        let _ = run.exits(125).said(&[path, reason]);
+    }
+    brisk!["--root", "none", "--kernel", "9.99-nosuch"]
+        .command(["true"])
+        .exits(125)
+        .said(&[
+            "`9.99-nosuch`",
+            "name one of the installed releases",
+            &kernel.version,
+        ]);
+}
+
+#[test]
+fn a_root_that_cannot_be_one_is_named() {
+    let home = tempdir().unwrap();
+    let text = home.path().join("text");
+    fs::write(&text, "This is no file system.\n".repeat(1000)).unwrap();
+    let text = text.to_str().unwrap();
+    brisk!["--root", "/no/such/root"]
+        .command(["true"])
+        .exits(125)
+        .said(&["/no/such/root does not exist", "check the spelling"]);
+    let _ = brisk!["--root", text]
+        .command(["true"])
+        .exits(125)
+        .said(&[text]);
+    brisk!["--root", "host", "--rw"]
+        .command(["true"])
+        .exits(125)
+        .said(&["this machine's own root", "--share"]);
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_named() {
+    brisk!["--root", "none"]
+        .env("BRISK_CACHE_DIR", "/proc/x")
+        .command(["true"])
+        .exits(125)
+        .said(&["cannot write the cache /proc/x", "set BRISK_CACHE_DIR"]);
+}

@@ -1,0 +1,119 @@
+//! Every installed kernel and every kind of machine runs commands; KVM where it works.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use brisk_host::kernel::{Installed, installed};
+use brisk_testkit::{Brisk, brisk, ext4, tree};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+use tempfile::tempdir;
+
+/// Environment, streams and status in one.
+const SCRIPT: &str = "uname -r; read line; echo \"$line\" >&2; exit 7";
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let kernels = installed("/".as_ref());
+    let mut trials = Vec::new();
+    if kernels.is_empty() {
+        trials.push(Trial::test("a_kernel_is_installed", || {
+            Err(Failed::from("none is: run `make test`"))
+        }));
+    }
+    for kernel in kernels {
+        trials.extend(of_kernel(&kernel));
+    }
+    for words in [
+        ["--machine", "microvm"],
+        ["--machine", "q35"],
+        ["--machine", "pc"],
+        ["--firmware", "seabios"],
+    ] {
+        let name = format!("runs_with_{}", words[1]);
+        trials.push(trial(name, move || runs(brisk!().args(words), None)));
+    }
+    trials.extend(kvm());
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A panic is a failure with its message in the test's output.
+fn trial(name: String, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
+
+fn of_kernel(kernel: &Installed) -> Vec<Trial> {
+    let name = |what: &str| format!("{}::{what}", kernel.version);
+    let release = || kernel.version.clone();
+    let [none, host, image] = [release(), release(), release()];
+    vec![
+        trial(name("runs_without_a_root"), move || {
+            runs(brisk!["--kernel", &none], Some(&none));
+        }),
+        trial(name("runs_on_the_hosts_root"), move || host_root(&host)),
+        trial(name("runs_on_an_image_with_a_network"), move || {
+            disk_root(&image)
+        }),
+    ]
+}
+
+fn runs(run: Brisk, release: Option<&str>) {
+    let run = run.args(["--root", "none"]).stdin("a line\n");
+    let run = run.script(SCRIPT).exits(7);
+    assert_eq!(run.stderr, "a line\n");
+    match release {
+        Some(release) => assert_eq!(run.text(), format!("{release}\n")),
+        None => assert!(!run.text().is_empty()),
+    }
+}
+
+fn host_root(release: &str) {
+    let home = tempdir().unwrap();
+    std::fs::write(home.path().join("mark"), "of the host\n").unwrap();
+    let script = "uname -r; cat mark; echo guest > mark; ls /lib/modules >/dev/null";
+    let run = brisk!["--kernel", release, "--root", "host"]
+        .current_dir(home.path())
+        .script(script)
+        .exits(0);
+    assert_eq!(run.text(), format!("{release}\nof the host\n"));
+    let mark = std::fs::read_to_string(home.path().join("mark")).unwrap();
+    assert_eq!(mark, "of the host\n");
+}
+
+fn disk_root(release: &str) {
+    let home = tempdir().unwrap();
+    tree(&home.path().join("tree"));
+    let image = home.path().join("image");
+    ext4(&home.path().join("tree"), &image);
+    let script = "uname -r; cat /etc/origin; ls /sys/class/net; touch /srv/new";
+    let run = brisk!["--kernel", release, "--net", "user", "--root"].arg(&image);
+    let run = run.script(script).exits(0);
+    assert_eq!(
+        run.text(),
+        format!("{release}\nthe test's tree\neth0\nlo\n")
+    );
+}
+
+/// The reason why KVM is not used stands where it would be said what a trial is.
+fn kvm() -> Vec<Trial> {
+    let brisk = || Brisk::new(env!("CARGO_BIN_EXE_brisk"), env!("CARGO_TARGET_TMPDIR"));
+    let dry = brisk().args([
+        "run",
+        "--root",
+        "none",
+        "--dry-run",
+        "--format",
+        "json",
+        "--",
+        "true",
+    ]);
+    let dry = dry.exits(0);
+    let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
+    let works = dry["parts"].to_string().contains("\"-accel\",\"kvm\"");
+    let why = dry["accelerator_why"].as_str().unwrap().to_owned();
+    let run = move || runs(brisk().args(["run", "--accel", "kvm"]), None);
+    let trial = trial("kvm::runs_without_a_root".into(), run);
+    let trial = trial.with_ignored_flag(!works);
+    vec![if works { trial } else { trial.with_kind(why) }]
+}

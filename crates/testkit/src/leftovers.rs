@@ -1,0 +1,135 @@
+//! What a run left behind.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Everything that a run starts inherits this variable with a value of its own.
+pub(crate) const MARKER: &str = "BRISK_TEST_RUN";
+/// Where programs leave files that nobody asked for.
+const SHARED: [&str; 5] = ["/tmp", "/var/tmp", "/dev/shm", "/run", "/run/user/0"];
+/// Parts of the names of what brisk, QEMU and virtiofsd might leave there.
+const OURS: [&str; 4] = ["brisk", "qemu", "virtiofs", "vhost"];
+
+/// A process that a run started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its command line.
+    pub words: Vec<String>,
+}
+
+impl Process {
+    /// Name of its program, without directories.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let program = self.words.first().map_or("", String::as_str);
+        program.rsplit('/').next().unwrap_or(program)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.try_signal(signal).unwrap();
+    }
+
+    pub(crate) fn try_signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        kill_process(Pid::from_raw(self.pid).unwrap(), signal)
+    }
+}
+
+/// What was there before a run.
+#[derive(Debug)]
+pub(crate) struct Before {
+    marker: String,
+    private: PathBuf,
+    cache: PathBuf,
+    shared: BTreeSet<PathBuf>,
+}
+
+impl Before {
+    pub(crate) fn new(marker: String, private: PathBuf, cache: PathBuf) -> Self {
+        Self {
+            marker,
+            private,
+            cache,
+            shared: shared(),
+        }
+    }
+
+    /// Processes of the run. One that has ended but was not waited for has no environment left
+    /// and does not count.
+    pub(crate) fn processes(&self) -> Vec<Process> {
+        let variable = format!("{MARKER}={}", self.marker);
+        let numbers = entries(Path::new("/proc"))
+            .into_iter()
+            .filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+        numbers
+            .filter(|pid| {
+                fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| {
+                    bytes
+                        .split(|byte| *byte == 0)
+                        .any(|one| one == variable.as_bytes())
+                })
+            })
+            .map(|pid: i32| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                let words = String::from_utf8_lossy(&line);
+                let words = words.split_terminator('\0').map(str::to_owned).collect();
+                Process { pid, words }
+            })
+            .collect()
+    }
+
+    /// Files of the run outside of the cache's results.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let mut found: Vec<_> = entries(&self.private);
+        found.extend(shared().difference(&self.shared).cloned());
+        found
+    }
+
+    /// Unfinished files in the cache. Another run may be writing one: ask until it has.
+    pub(crate) fn unfinished(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut directories = vec![self.cache.clone()];
+        while let Some(directory) = directories.pop() {
+            for path in entries(&directory) {
+                if path.is_dir() {
+                    directories.push(path);
+                } else if path.extension().is_some_and(|end| end == "tmp")
+                    || path
+                        .file_name()
+                        .is_some_and(|name| name.as_bytes()[0] == b'.')
+                {
+                    found.push(path);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn shared() -> BTreeSet<PathBuf> {
+    let name = |path: &PathBuf| path.file_name().map(OsString::from).unwrap_or_default();
+    SHARED
+        .iter()
+        .flat_map(|directory| entries(Path::new(directory)))
+        .filter(|path| {
+            let name = name(path).to_string_lossy().into_owned();
+            OURS.iter().any(|part| name.contains(part))
+        })
+        .collect()
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect()
+}
