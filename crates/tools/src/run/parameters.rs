@@ -65,19 +65,17 @@ const DISPENSABLE: [Dispensable; 7] = [
 pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     let mut list = Vec::new();
     let mut add = |text: &str, why: &str| list.push(Parameter::new(text, why));
-    add(
-        "earlyprintk=ttyS0,keep",
-        "console without a driver to probe; shown when the kernel fails",
-    );
-    add(
-        "8250.nr_uarts=0",
-        "no serial driver: the console above does without",
-    );
+    let opened = "console without a driver to probe; shown when the kernel fails";
     if setting.console {
+        add("earlyprintk=ttyS0,keep", opened);
         add("loglevel=7", "asked for with --console");
     } else {
-        add("quiet", "each character on the console costs time");
+        // The order matters: the console replays what is logged so far at this level.
+        add("loglevel=6", "lets out the kernel's first line, which marks its entry");
+        add("earlyprintk=ttyS0,keep", opened);
+        add("quiet", "from here on each character on the console costs time");
     }
+    add("8250.nr_uarts=0", "no serial driver: the console above does without");
     add("reboot=t", "the shortest way down");
     if setting.keep_going_on_panic {
         add("panic=0", "asked for with --keep-going-on-panic");
