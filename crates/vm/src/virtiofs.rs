@@ -167,7 +167,7 @@ impl Virtiofsd {
         let daemon = command.spawn().map_err(start)?;
         Ok(Served {
             daemon,
-            socket: client.into(),
+            socket: client,
         })
     }
 }

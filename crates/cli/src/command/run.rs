@@ -33,9 +33,10 @@ pub struct Args {
     #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub cpus: u32,
 
-    /// Memory: bytes with a suffix K, M, G (powers of 1024); a bare number is MiB.
-    #[arg(long, short, default_value = "512M", value_name = "SIZE")]
-    pub memory: String,
+    /// Memory: bytes with a suffix K, M, G (powers of 1024); a bare number is MiB. Default: 256M
+    /// with --root none, else 512M.
+    #[arg(long, short, value_name = "SIZE")]
+    pub memory: Option<String>,
 
     /// What executes the guest: KVM where a trial run shows that it works, else TCG.
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
@@ -45,7 +46,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Firmware::Auto)]
     pub firmware: Firmware,
 
-    /// CPU model of QEMU, with its flags.
+    /// CPU model of QEMU, with its flags. Default: `host` with KVM; with TCG a generic x86-64-v2,
+    /// which boots faster than `max`.
     #[arg(long, value_name = "MODEL")]
     pub cpu: Option<String>,
 
@@ -87,10 +89,6 @@ pub struct Args {
 
     /// Show when what happened, from the start of QEMU to its end, on stderr or in FILE.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    #[expect(
-        clippy::option_option,
-        reason = "absent, bare, and with a file are three things"
-    )]
     pub timing: Option<Option<PathBuf>>,
 
     /// Form of --timing and --dry-run.
@@ -338,7 +336,11 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     };
     Ok(Options {
         cpus: args.cpus,
-        memory_mib: memory(&args.memory)?,
+        memory_mib: match &args.memory {
+            Some(text) => memory(text)?,
+            None if args.guest.root == "none" => 256,
+            None => 512,
+        },
         accel: match args.accel {
             Accel::Auto => tool::Accel::Auto,
             Accel::Kvm => tool::Accel::Kvm,

@@ -6,10 +6,6 @@ use std::time::Duration;
 
 /// See `brisk run --help`, whose options these are.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "they are independent switches"
-)]
 pub struct Options {
     /// Release or path of the kernel.
     pub kernel: Option<String>,

@@ -192,7 +192,6 @@ fn write_all(stream: &mut UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "they are independent states")]
 struct Pump {
     running: Running,
     timing: Timing,
@@ -303,10 +302,10 @@ impl Pump {
     }
 
     fn step(&mut self, ready: &Ready) -> io::Result<Option<Ending>> {
-        if !ready.signals.is_empty()
-            && let Some(ending) = self.take_signals()
-        {
-            return Ok(Some(ending));
+        if !ready.signals.is_empty() {
+            if let Some(ending) = self.take_signals() {
+                return Ok(Some(ending));
+            }
         }
         if !ready.stdout.is_empty() && !self.stdout.write()? {
             self.send(Kind::Signal, &SIGPIPE.to_le_bytes());
