@@ -4,6 +4,7 @@
 //! `cargo xtask check` and the tests of this crate do the same, so that `cargo test` notices
 //! a reference that was not generated again and an example that does not parse any more.
 
+mod bench;
 mod check;
 mod examples;
 mod man;
@@ -41,6 +42,8 @@ enum Task {
     },
     /// Write the reference chapters of the book and their part of SUMMARY.md.
     Reference,
+    /// Measure brisk beside its peers, interleaved, and write the reports.
+    Bench(bench::Args),
     /// Compare the committed reference with the command line; try examples and links.
     Check,
 }
@@ -59,6 +62,7 @@ fn main() -> anyhow::Result<()> {
                 write(&file.path, &file.text)?;
             }
         }
+        Task::Bench(args) => bench::run(&args)?,
         Task::Check => {
             let problems = check::problems(&repository(), &command)?;
             let mut out = io::stdout().lock();

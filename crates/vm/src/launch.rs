@@ -121,7 +121,10 @@ impl Running {
         }
         if plan.ram == Ram::Shared {
             let memory = memory(plan.memory_mib << 20).map_err(prepare("memory"))?;
-            populate(memory.try_clone().map_err(prepare("memory"))?, plan.memory_mib << 20);
+            populate(
+                memory.try_clone().map_err(prepare("memory"))?,
+                plan.memory_mib << 20,
+            );
             map(memory, Fds::RAM);
         }
         for (fd, disk) in (Fds::DISKS..).zip(&plan.disks) {
@@ -249,7 +252,10 @@ const TOP_REGION: u64 = 48 << 20;
 fn populate(memory: OwnedFd, bytes: u64) {
     std::thread::spawn(move || {
         use rustix::fs::{FallocateFlags, fallocate};
-        let regions = [KERNEL_REGION, (bytes.saturating_sub(TOP_REGION), TOP_REGION)];
+        let regions = [
+            KERNEL_REGION,
+            (bytes.saturating_sub(TOP_REGION), TOP_REGION),
+        ];
         for (start, len) in regions {
             // It is a head start and no more: without it the guest takes the faults.
             let len = len.min(bytes.saturating_sub(start));
