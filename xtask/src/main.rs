@@ -1,2 +1,110 @@
-//! Tasks of this repository.
-fn main() {}
+//! Tasks of this repository: what is generated from the command line, and whether what is
+//! committed agrees with it.
+//!
+//! `cargo xtask check` and the tests of this crate do the same, so that `cargo test` notices
+//! a reference that was not generated again and an example that does not parse any more.
+
+mod bench;
+mod check;
+mod examples;
+mod man;
+mod reference;
+mod sections;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use clap_complete::Shell;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Tasks of this repository")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Write the manual pages.
+    Man {
+        /// Directory to write to.
+        #[arg(default_value = "target/man")]
+        out: PathBuf,
+    },
+    /// Write the completions of bash, zsh and fish.
+    Completions {
+        /// Directory to write to.
+        #[arg(default_value = "target/completions")]
+        out: PathBuf,
+    },
+    /// Write the reference chapters of the book and their part of SUMMARY.md.
+    Reference,
+    /// Measure brisk beside its peers, interleaved, and write the reports.
+    Bench(bench::Args),
+    /// Compare the committed reference with the command line; try examples and links.
+    Check,
+}
+
+fn main() -> anyhow::Result<()> {
+    let command = command();
+    match Cli::parse().task {
+        Task::Man { out } => {
+            for page in man::pages(&command)? {
+                write(&out.join(page.name), &page.text)?;
+            }
+        }
+        Task::Completions { out } => completions(&mut command.clone(), &out)?,
+        Task::Reference => {
+            for file in reference::files(&repository(), &command)? {
+                write(&file.path, &file.text)?;
+            }
+        }
+        Task::Bench(args) => bench::run(&args)?,
+        Task::Check => {
+            let problems = check::problems(&repository(), &command)?;
+            let mut out = io::stdout().lock();
+            for problem in &problems {
+                writeln!(out, "{problem}")?;
+            }
+            anyhow::ensure!(problems.is_empty(), "{} problems", problems.len());
+            writeln!(
+                out,
+                "reference, examples and links agree with the command line"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The command line of brisk, with the names that clap gives its subcommands.
+fn command() -> clap::Command {
+    let mut command = brisk_cli::command();
+    command.build();
+    command
+}
+
+/// The top of the work tree.
+fn repository() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().map_or_else(|| own.into(), Path::to_owned)
+}
+
+fn completions(command: &mut clap::Command, out: &Path) -> anyhow::Result<()> {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, command, "brisk", &mut text);
+        let name = clap_complete::Generator::file_name(&shell, "brisk");
+        write(&out.join(name), &String::from_utf8(text)?)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 /// Where distributions keep programs that are not in `PATH`, such as virtiofsd.
-const LIBEXEC: [&str; 5] = [
+const LIBEXEC: [&str; 6] = [
+    "/usr/local/libexec",
     "/usr/lib/qemu",
     "/usr/libexec",
     "/usr/libexec/qemu",
@@ -56,7 +57,8 @@ pub enum Error {
 }
 
 impl Program {
-    /// Finds a program by name in `PATH`, then in the libexec directories.
+    /// Finds a program by name in `PATH`, then in the libexec directories, then where `cargo
+    /// install` puts programs.
     ///
     /// # Errors
     ///
@@ -65,7 +67,9 @@ impl Program {
         let path = env::var_os("PATH").unwrap_or_default();
         Self::find_in(
             name,
-            env::split_paths(&path).chain(LIBEXEC.map(PathBuf::from)),
+            env::split_paths(&path)
+                .chain(LIBEXEC.map(PathBuf::from))
+                .chain(env::home_dir().map(|home| home.join(".cargo/bin"))),
         )
     }
 

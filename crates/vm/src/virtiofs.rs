@@ -29,6 +29,60 @@ enum Flavour {
     C,
 }
 
+/// How a virtiofsd is confined to the directory it serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sandbox {
+    /// In namespaces of its own. Needs CAP_SYS_ADMIN and a root that is a mount point.
+    Namespace,
+    /// In a changed root. Needs CAP_SYS_CHROOT.
+    Chroot,
+    /// By the rights of an ordinary user.
+    None,
+}
+
+impl Sandbox {
+    /// The best that this process may use.
+    #[must_use]
+    pub fn possible() -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let root = rustix::process::geteuid().is_root();
+        Self::from(
+            root,
+            &read("/proc/self/status"),
+            &read("/proc/self/mountinfo"),
+        )
+    }
+
+    /// From proc_pid_status(5) and proc_pid_mountinfo(5).
+    fn from(root: bool, status: &str, mountinfo: &str) -> Self {
+        const SYS_ADMIN: u64 = 1 << 21;
+        if !root {
+            return Self::None;
+        }
+        let effective = status
+            .lines()
+            .find_map(|line| line.strip_prefix("CapEff:"))
+            .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+            .unwrap_or(0);
+        let mounted = mountinfo
+            .lines()
+            .any(|line| line.split(' ').nth(4) == Some("/"));
+        if effective & SYS_ADMIN != 0 && mounted {
+            Self::Namespace
+        } else {
+            Self::Chroot
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::Chroot => "chroot",
+            Self::None => "none",
+        }
+    }
+}
+
 /// Why a directory is not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -96,7 +150,7 @@ impl Virtiofsd {
 
     /// The arguments that serve `dir`; the socket is descriptor 3.
     #[must_use]
-    pub fn args(&self, dir: &Path, writable: bool, root: bool) -> Vec<String> {
+    pub fn args(&self, dir: &Path, writable: bool, sandbox: Sandbox) -> Vec<String> {
         let dir = dir.to_string_lossy();
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self.flavour {
@@ -117,11 +171,7 @@ impl Virtiofsd {
                 if !writable && readonly {
                     args.push("--readonly".into());
                 }
-                // Ordinary users may not make namespaces everywhere; their rights confine it.
-                args.push(format!(
-                    "--sandbox={}",
-                    if root { "namespace" } else { "none" }
-                ));
+                args.push(format!("--sandbox={}", sandbox.name()));
                 args
             }
             Flavour::C => {
@@ -141,14 +191,14 @@ impl Virtiofsd {
     /// # Errors
     /// If the socket cannot be made or the daemon not started.
     pub fn serve(&self, dir: &Path, writable: bool) -> Result<Served, Error> {
-        let root = rustix::process::geteuid().is_root();
+        let sandbox = Sandbox::possible();
         let (listener, client) = sockets().map_err(|source| Error::Socket { source })?;
         let start = |source| Error::Start {
             program: self.path.clone(),
             source,
         };
         let mut command = Program::at(&self.path)
-            .args(self.args(dir, writable, root))
+            .args(self.args(dir, writable, sandbox))
             .command();
         command
             .stdin(Stdio::null())
@@ -167,7 +217,7 @@ impl Virtiofsd {
         let daemon = command.spawn().map_err(start)?;
         Ok(Served {
             daemon,
-            socket: client.into(),
+            socket: client,
         })
     }
 }
@@ -192,4 +242,23 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     let client = socket()?;
     net::connect(&client, &net::getsockname(&listener)?)?;
     Ok((listener, client))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &str = "Name:\tx\nCapEff:\t000001ffffffffff\n";
+    const CONTAINER: &str = "CapEff:\t00000000a80425fb\n";
+    const MOUNTED: &str = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n";
+    const CHROOT: &str = "30 22 0:5 / /proc rw - proc proc rw\n";
+
+    #[test]
+    fn the_best_sandbox_that_is_allowed_is_taken() {
+        assert_eq!(Sandbox::from(true, ALL, MOUNTED), Sandbox::Namespace);
+        assert_eq!(Sandbox::from(true, ALL, CHROOT), Sandbox::Chroot);
+        assert_eq!(Sandbox::from(true, CONTAINER, MOUNTED), Sandbox::Chroot);
+        assert_eq!(Sandbox::from(true, "", ""), Sandbox::Chroot);
+        assert_eq!(Sandbox::from(false, ALL, MOUNTED), Sandbox::None);
+    }
 }

@@ -68,9 +68,7 @@ impl Inbound {
 
     fn close(&mut self) {
         self.start = self.end;
-        if let Some(fd) = self.fd.take()
-            && !self.terminal
-        {
+        if let Some(fd) = self.fd.take().filter(|_| !self.terminal) {
             sys::close(fd);
         }
     }

@@ -136,9 +136,7 @@ fn execute(job: &mut Job<'_>, ends: Ends) -> i32 {
     if job.terminal.is_some() {
         let _ = sys::ioctl(0, TIOCSCTTY, 0);
     }
-    if let Some((user, group)) = job.user
-        && let Err(errno) = sys::set_user(user, group)
-    {
+    if let Some(Err(errno)) = job.user.map(|(user, group)| sys::set_user(user, group)) {
         return errno;
     }
     let program = job.program;

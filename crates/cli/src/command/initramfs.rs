@@ -1,18 +1,207 @@
 //! `brisk initramfs`.
 
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use brisk_tools::run as tool;
+use brisk_vm::cache::Cache;
+use brisk_vm::initramfs::{self, Built, cpio};
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::kernel::write_whole;
+use super::run::{Format, GuestArgs, explain};
 use crate::ui::Ui;
 
-/// TODO
+/// Build the initramfs of a guest, and show what is in one and why.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// List.
-    List,
+    /// Build the initramfs that `brisk run` would use with the same options.
+    Build {
+        /// Kernel, root and modules.
+        #[command(flatten)]
+        guest: GuestArgs,
+        /// File to write; without it the path in the cache is printed.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// List the entries of an uncompressed newc archive, or of the one that would be built.
+    List {
+        /// Archive to list.
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Kernel, root and modules.
+        #[command(flatten)]
+        guest: GuestArgs,
+        /// Form of the list.
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
+    /// Say why each module and file is in it, and what the kernel has built in.
+    Explain {
+        /// Kernel, root and modules.
+        #[command(flatten)]
+        guest: GuestArgs,
+        /// Form of the explanation.
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
 }
 
 /// Runs it.
 ///
 /// # Errors
-/// None yet.
-pub fn run(_command: &Command, _ui: &Ui) -> anyhow::Result<u8> {
-    anyhow::bail!("not yet")
+/// If the kernel lacks a module, or a file cannot be read or written.
+pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
+    match command {
+        Command::Build {
+            guest,
+            output: None,
+        } => {
+            ui.data(&format!("{}\n", build(guest, ui)?.path.display()))?;
+        }
+        Command::Build {
+            guest,
+            output: Some(output),
+        } => {
+            let built = build(guest, ui)?;
+            let bytes = fs::read(&built.path)
+                .with_context(|| format!("cannot read {}", built.path.display()))?;
+            write_whole(output, &bytes)?;
+            ui.note(&format!("{}: {} bytes", output.display(), bytes.len()));
+        }
+        Command::List {
+            file,
+            guest,
+            format,
+        } => {
+            let path = match file {
+                Some(path) => path.clone(),
+                None => build(guest, ui)?.path,
+            };
+            let read = || format!("cannot list {}", path.display());
+            let bytes = fs::read(&path).with_context(read)?;
+            let archive = cpio::read(&bytes).with_context(read)?;
+            ui.data(&list(&archive, *format)?)?;
+        }
+        Command::Explain { guest, format } => {
+            let built = build(guest, ui)?;
+            ui.data(&reasons(&built, *format)?)?;
+        }
+    }
+    Ok(0)
+}
+
+fn build(guest: &GuestArgs, ui: &Ui) -> anyhow::Result<Built> {
+    let cache = Cache::open()?;
+    let options = guest.options();
+    let spinner = ui.spinner("building the initramfs");
+    let facts = tool::gather(&options, &cache, &mut |_| {}).map_err(explain)?;
+    let plan = tool::plan(&options, &facts).map_err(explain)?;
+    let built = initramfs::initramfs(
+        &plan.initramfs,
+        &plan.release,
+        plan.modules.as_deref(),
+        &cache,
+    )?;
+    drop(spinner);
+    Ok(built)
+}
+
+fn list(archive: &cpio::Archive<'_>, format: Format) -> anyhow::Result<String> {
+    let rows = archive.entries.iter().map(|entry| {
+        [
+            format!("{:o}", entry.mode),
+            entry.data.len().to_string(),
+            entry.path.escape_debug().to_string(),
+        ]
+    });
+    Ok(match format {
+        Format::Json => {
+            let entries: Vec<_> = archive
+                .entries
+                .iter()
+                .map(|entry| {
+                    serde_json::json!({
+                        "path": entry.path, "mode": entry.mode, "size": entry.data.len(),
+                    })
+                })
+                .collect();
+            let json = serde_json::json!({ "schema": "brisk.archive/1", "entries": entries });
+            serde_json::to_string_pretty(&json)? + "\n"
+        }
+        Format::Csv => std::iter::once("mode,size,path\n".to_owned())
+            .chain(rows.map(|row| row.join(",") + "\n"))
+            .collect(),
+        Format::Table => sized_table(["mode", "size", "path"], rows, 1),
+    })
+}
+
+fn reasons(built: &Built, format: Format) -> anyhow::Result<String> {
+    let contents = &built.contents;
+    if format == Format::Json {
+        let json = serde_json::json!({ "schema": "brisk.initramfs/1", "contents": contents });
+        return Ok(serde_json::to_string_pretty(&json)? + "\n");
+    }
+    let mut rows: Vec<[String; 3]> = Vec::new();
+    for module in &contents.modules {
+        let needed = match module.needed_by.as_slice() {
+            [] => String::new(),
+            by => format!(" (needed by {})", by.join(", ")),
+        };
+        let reason = format!("{}{needed}", module.reason);
+        rows.push([module.path.clone(), module.size.to_string(), reason]);
+    }
+    for builtin in &contents.builtin {
+        let how = if builtin.assumed {
+            "taken to be built in"
+        } else {
+            "built in"
+        };
+        rows.push([
+            builtin.name.clone(),
+            "0".into(),
+            format!("{}: {how}", builtin.reason),
+        ]);
+    }
+    for skipped in &contents.skipped {
+        let reason = format!(
+            "left out: {} would like it, {} denies",
+            skipped.wanted_by, skipped.pattern
+        );
+        rows.push([skipped.name.clone(), "0".into(), reason]);
+    }
+    for file in contents.files.iter().filter(|file| file.size > 0) {
+        let reason = match file.path.as_str() {
+            "init" | "/init" => "the first program",
+            "modules" | "/modules" => "the order to load modules in",
+            _ => "for the command",
+        };
+        rows.push([file.path.clone(), file.size.to_string(), reason.into()]);
+    }
+    rows.push([
+        "total".into(),
+        contents.total.to_string(),
+        format!("for {}", contents.release),
+    ]);
+    Ok(match format {
+        Format::Csv => {
+            let quoted = |row: &[String; 3]| format!("{},{},\"{}\"\n", row[0], row[1], row[2]);
+            std::iter::once("what,size,why\n".to_owned())
+                .chain(rows.iter().map(quoted))
+                .collect()
+        }
+        _ => sized_table(["what", "size", "why"], rows.into_iter(), 1),
+    })
+}
+
+/// A table with its column of sizes to the right.
+fn sized_table(header: [&str; 3], rows: impl Iterator<Item = [String; 3]>, sizes: usize) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table.add_rows(rows);
+    if let Some(column) = table.column_mut(sizes) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\n")
 }

@@ -1,18 +1,186 @@
 //! `brisk kernel`.
 
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use brisk_host::kernel::{self as installed, Installed};
+use brisk_vm::cache::Cache;
+use brisk_vm::kernel;
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+use super::run::Format;
 use crate::ui::Ui;
 
-/// TODO
+/// Show the kernels that are installed, and take them apart.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// List.
-    List,
+    /// List the kernels that are installed, newest first.
+    List {
+        /// Form of the list.
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+        /// Look in another system's tree.
+        #[arg(long, value_name = "DIR", default_value = "/")]
+        sysroot: PathBuf,
+    },
+    /// Say what an image is: format, release, compression, PVH entry.
+    Info {
+        /// Release, or path of a bzImage, vmlinux or unified kernel image.
+        #[arg(value_name = "PATH|VERSION")]
+        kernel: Option<String>,
+        /// Form of the output.
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
+    /// Write the uncompressed vmlinux of an image.
+    Extract {
+        /// Release, or path of a bzImage, vmlinux or unified kernel image.
+        #[arg(value_name = "PATH|VERSION")]
+        kernel: Option<String>,
+        /// File to write. The whole ELF as the distribution linked it, but for what its own
+        /// build stripped.
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
 }
 
 /// Runs it.
 ///
 /// # Errors
-/// None yet.
-pub fn run(_command: &Command, _ui: &Ui) -> anyhow::Result<u8> {
-    anyhow::bail!("not yet")
+/// If there is no such kernel, or a file cannot be read or written.
+pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
+    match command {
+        Command::List { format, sysroot } => {
+            let kernels = installed::installed(sysroot);
+            if kernels.is_empty() {
+                ui.note(&format!(
+                    "no kernel is installed under {}",
+                    sysroot.display()
+                ));
+            }
+            ui.data(&list(&kernels, *format)?)?;
+        }
+        Command::Info { kernel, format } => {
+            let info = info(&find(kernel.as_deref())?)?;
+            ui.data(&info.render(*format)?)?;
+        }
+        Command::Extract { kernel, output } => {
+            let kernel = find(kernel.as_deref())?;
+            let spinner = ui.spinner("extracting");
+            let bytes = kernel::extract(&kernel.image).map_err(with_hint)?;
+            write_whole(output, &bytes)?;
+            drop(spinner);
+            ui.note(&format!("{}: {} bytes", output.display(), bytes.len()));
+        }
+    }
+    Ok(0)
+}
+
+/// Never leaves half a file: written beside and renamed.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(failed)?;
+    std::io::Write::write_all(&mut file, bytes).with_context(failed)?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.as_file().set_permissions(mode).with_context(failed)?;
+    file.persist(path).with_context(failed)?;
+    Ok(())
+}
+
+fn find(selector: Option<&str>) -> anyhow::Result<Installed> {
+    installed::resolve(Path::new("/"), selector, &installed::running()).map_err(|error| {
+        let hint = error.hint();
+        anyhow::Error::new(error).context(format!("no such kernel ({hint})"))
+    })
+}
+
+fn with_hint(error: kernel::Error) -> anyhow::Error {
+    match error.hint() {
+        Some(hint) => anyhow::Error::new(error).context(hint),
+        None => anyhow::Error::new(error),
+    }
+}
+
+fn list(kernels: &[Installed], format: Format) -> anyhow::Result<String> {
+    let path = |path: Option<&PathBuf>| path.map_or("-".into(), |path| path.display().to_string());
+    let rows = kernels.iter().map(|kernel| {
+        [
+            kernel.version.clone(),
+            kernel.image.display().to_string(),
+            path(kernel.modules.as_ref()),
+        ]
+    });
+    Ok(match format {
+        Format::Json => {
+            let json = serde_json::json!({ "schema": "brisk.kernels/1", "kernels": kernels });
+            serde_json::to_string_pretty(&json)? + "\n"
+        }
+        Format::Csv => std::iter::once("version,image,modules\n".to_owned())
+            .chain(rows.map(|row| row.join(",") + "\n"))
+            .collect(),
+        Format::Table => {
+            let mut table = Table::new();
+            table
+                .load_preset(presets::NOTHING)
+                .set_header(["version", "image", "modules"]);
+            table.add_rows(rows);
+            format!("{table}\n")
+        }
+    })
+}
+
+#[derive(Serialize)]
+struct Info {
+    schema: &'static str,
+    image: PathBuf,
+    version: String,
+    size: u64,
+    vmlinux_size: u64,
+    pvh: bool,
+    modules: Option<PathBuf>,
+}
+
+fn info(kernel: &Installed) -> anyhow::Result<Info> {
+    let cache = Cache::open()?;
+    let extracted = kernel::vmlinux(&kernel.image, &cache).map_err(with_hint)?;
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+    Ok(Info {
+        schema: "brisk.kernel/1",
+        version: extracted.version.clone(),
+        size: size(&kernel.image),
+        vmlinux_size: size(&extracted.path),
+        pvh: extracted.pvh,
+        image: kernel.image.clone(),
+        modules: kernel.modules.clone(),
+    })
+}
+
+impl Info {
+    fn render(&self, format: Format) -> anyhow::Result<String> {
+        if format == Format::Json {
+            return Ok(serde_json::to_string_pretty(self)? + "\n");
+        }
+        let modules = self
+            .modules
+            .as_ref()
+            .map_or("none".into(), |dir| dir.display().to_string());
+        let rows = [
+            ("image", self.image.display().to_string()),
+            ("version", self.version.clone()),
+            ("size", self.size.to_string()),
+            ("vmlinux", self.vmlinux_size.to_string()),
+            ("pvh", if self.pvh { "yes" } else { "no" }.to_owned()),
+            ("modules", modules),
+        ];
+        let separator = if format == Format::Csv { "," } else { "\t" };
+        Ok(rows
+            .iter()
+            .map(|(name, value)| format!("{name}{separator}{value}\n"))
+            .collect())
+    }
 }

@@ -25,58 +25,35 @@ use crate::ui::{Spinner, Ui};
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXIT_STATUS)]
 pub struct Args {
-    /// Kernel: a release (or an unambiguous part of one) that is installed, or the path of a
-    /// bzImage, vmlinux or unified kernel image. Default: the running release if it is
-    /// installed, else the newest.
-    #[arg(long, short, value_name = "PATH|VERSION")]
-    pub kernel: Option<String>,
-
-    /// Directory with the modules of the kernel, where it is not /lib/modules/VERSION.
-    #[arg(long, value_name = "DIR")]
-    pub modules: Option<PathBuf>,
-
-    /// Root file system: `none` (only an initramfs, with busybox if it is installed), `host`,
-    /// a directory, a disk image (raw, qcow2; ext4, erofs, xfs, btrfs, squashfs; partitioned or
-    /// not), an OCI layout, a docker archive or a tar of a root file system.
-    #[arg(long, short, value_name = "ROOT", default_value = "host")]
-    pub root: String,
-
-    /// Let the command change the root: the directory or the image itself instead of a layer
-    /// in memory.
-    #[arg(long)]
-    pub rw: bool,
+    /// Kernel, root and modules.
+    #[command(flatten)]
+    pub guest: GuestArgs,
 
     /// Virtual CPUs, 1 to 255.
     #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub cpus: u32,
 
-    /// Memory: bytes with a suffix K, M, G (powers of 1024); a bare number is MiB.
-    #[arg(long, short, default_value = "512M", value_name = "SIZE")]
-    pub memory: String,
+    /// Memory: bytes with a suffix K, M, G (powers of 1024); a bare number is MiB. Default: 256M
+    /// with --root none, else 512M.
+    #[arg(long, short, value_name = "SIZE")]
+    pub memory: Option<String>,
 
     /// What executes the guest: KVM where a trial run shows that it works, else TCG.
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     pub accel: Accel,
 
-    /// Machine type. `auto` is microvm where QEMU has it and qboot, and --firmware allows it.
-    #[arg(long, value_enum, default_value_t = Machine::Auto)]
-    pub machine: Machine,
-
     /// Firmware. `auto` is qboot where the machine type can use it and it is installed.
     #[arg(long, value_enum, default_value_t = Firmware::Auto)]
     pub firmware: Firmware,
 
-    /// CPU model of QEMU, with its flags.
+    /// CPU model of QEMU, with its flags. Default: `host` with KVM; with TCG a generic x86-64-v2,
+    /// which boots faster than `max`.
     #[arg(long, value_name = "MODEL")]
     pub cpu: Option<String>,
 
     /// Show a directory of this machine at a path of the guest; `:ro` forbids writing.
     #[arg(long, value_name = "HOST:GUEST[:ro]")]
     pub share: Vec<String>,
-
-    /// Network: none but loopback, or QEMU's user network (outgoing only).
-    #[arg(long, value_enum, default_value_t = Net::None)]
-    pub net: Net,
 
     /// Set a variable of the command's environment, or pass on this machine's value of it.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
@@ -101,14 +78,6 @@ pub struct Args {
     #[arg(long)]
     pub all_initcalls: bool,
 
-    /// Load further modules, in this order, before the command.
-    #[arg(long = "module", value_name = "NAME")]
-    pub extra_modules: Vec<String>,
-
-    /// Keep the signatures of modules, for kernels that refuse unsigned ones. Costs time.
-    #[arg(long)]
-    pub signed_modules: bool,
-
     /// Guest memory as a private mapping, or as a named shared file that other processes can
     /// map. `auto` shares where virtiofs needs it.
     #[arg(long, value_enum, default_value_t = Ram::Auto)]
@@ -120,10 +89,6 @@ pub struct Args {
 
     /// Show when what happened, from the start of QEMU to its end, on stderr or in FILE.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    #[expect(
-        clippy::option_option,
-        reason = "absent, bare, and with a file are three things"
-    )]
     pub timing: Option<Option<PathBuf>>,
 
     /// Form of --timing and --dry-run.
@@ -150,6 +115,51 @@ pub struct Args {
     #[arg(long = "qemu-arg", value_name = "WORD", allow_hyphen_values = true)]
     pub qemu_args: Vec<String>,
 
+    /// Command and its arguments.
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// What decides about the kernel and the modules of a guest.
+#[derive(Debug, clap::Args)]
+pub struct GuestArgs {
+    /// Kernel: a release (or an unambiguous part of one) that is installed, or the path of a
+    /// bzImage, vmlinux or unified kernel image. Default: the running release if it is
+    /// installed, else the newest.
+    #[arg(long, short, value_name = "PATH|VERSION")]
+    pub kernel: Option<String>,
+
+    /// Directory with the modules of the kernel, where it is not /lib/modules/VERSION.
+    #[arg(long, value_name = "DIR")]
+    pub modules: Option<PathBuf>,
+
+    /// Root file system: `none` (only an initramfs, with busybox if it is installed), `host`,
+    /// a directory, a disk image (raw, qcow2; ext4, erofs, xfs, btrfs, squashfs; partitioned or
+    /// not), an OCI layout, a docker archive or a tar of a root file system.
+    #[arg(long, short, value_name = "ROOT", default_value = "host")]
+    pub root: String,
+
+    /// Let the command change the root: the directory or the image itself instead of a layer
+    /// in memory.
+    #[arg(long)]
+    pub rw: bool,
+
+    /// Machine type. `auto` is microvm where QEMU has it and qboot, and --firmware allows it.
+    #[arg(long, value_enum, default_value_t = Machine::Auto)]
+    pub machine: Machine,
+
+    /// Network: none but loopback, or QEMU's user network (outgoing only).
+    #[arg(long, value_enum, default_value_t = Net::None)]
+    pub net: Net,
+
+    /// Load further modules, in this order, before the command.
+    #[arg(long = "module", value_name = "NAME")]
+    pub extra_modules: Vec<String>,
+
+    /// Keep the signatures of modules, for kernels that refuse unsigned ones. Costs time.
+    #[arg(long)]
+    pub signed_modules: bool,
+
     /// QEMU to use: a name in PATH or a path.
     #[arg(
         long,
@@ -158,10 +168,6 @@ pub struct Args {
         default_value = "qemu-system-x86_64"
     )]
     pub qemu: String,
-
-    /// Command and its arguments.
-    #[arg(last = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
 }
 
 /// See [`Args::accel`].
@@ -175,7 +181,7 @@ pub enum Accel {
     Tcg,
 }
 
-/// See [`Args::machine`].
+/// See [`GuestArgs::machine`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Machine {
     /// microvm if QEMU has it and qboot, else q35.
@@ -199,7 +205,7 @@ pub enum Firmware {
     Seabios,
 }
 
-/// See [`Args::net`].
+/// See [`GuestArgs::net`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Net {
     /// Loopback only.
@@ -302,7 +308,7 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
 }
 
 /// With what to try as part of the message.
-fn explain(error: tool::Error) -> anyhow::Error {
+pub(super) fn explain(error: tool::Error) -> anyhow::Error {
     let hint = error.hint();
     let error = anyhow::Error::new(error);
     match hint {
@@ -329,26 +335,16 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         },
     };
     Ok(Options {
-        kernel: args.kernel.clone(),
-        modules: args.modules.clone(),
-        root: match args.root.as_str() {
-            "none" => RootOption::None,
-            "host" => RootOption::Host,
-            path => RootOption::Path(path.to_owned()),
-        },
-        writable: args.rw,
         cpus: args.cpus,
-        memory_mib: memory(&args.memory)?,
+        memory_mib: match &args.memory {
+            Some(text) => memory(text)?,
+            None if args.guest.root == "none" => 256,
+            None => 512,
+        },
         accel: match args.accel {
             Accel::Auto => tool::Accel::Auto,
             Accel::Kvm => tool::Accel::Kvm,
             Accel::Tcg => tool::Accel::Tcg,
-        },
-        machine: match args.machine {
-            Machine::Auto => tool::Machine::Auto,
-            Machine::Microvm => tool::Machine::Microvm,
-            Machine::Q35 => tool::Machine::Q35,
-            Machine::Pc => tool::Machine::Pc,
         },
         firmware: match args.firmware {
             Firmware::Auto => tool::Firmware::Auto,
@@ -361,17 +357,11 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             .iter()
             .map(|text| share(text))
             .collect::<anyhow::Result<_>>()?,
-        net: match args.net {
-            Net::None => tool::Net::None,
-            Net::User => tool::Net::User,
-        },
         env: args.env.iter().filter_map(|text| variable(text)).collect(),
         workdir: args.workdir.clone(),
         user: args.user.as_deref().map(user),
         append: args.append.clone(),
         all_initcalls: args.all_initcalls,
-        extra_modules: args.extra_modules.clone(),
-        signed_modules: args.signed_modules,
         ram: match args.ram {
             Ram::Auto => tool::Ram::Auto,
             Ram::Private => tool::Ram::Private,
@@ -382,9 +372,39 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         console: args.console,
         keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
         qemu_args: args.qemu_args.clone(),
-        qemu: args.qemu.clone(),
         command: args.command.clone(),
+        ..args.guest.options()
     })
+}
+
+impl GuestArgs {
+    /// With everything else at its default.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            kernel: self.kernel.clone(),
+            modules: self.modules.clone(),
+            root: match self.root.as_str() {
+                "none" => RootOption::None,
+                "host" => RootOption::Host,
+                path => RootOption::Path(path.to_owned()),
+            },
+            writable: self.rw,
+            machine: match self.machine {
+                Machine::Auto => tool::Machine::Auto,
+                Machine::Microvm => tool::Machine::Microvm,
+                Machine::Q35 => tool::Machine::Q35,
+                Machine::Pc => tool::Machine::Pc,
+            },
+            net: match self.net {
+                Net::None => tool::Net::None,
+                Net::User => tool::Net::User,
+            },
+            extra_modules: self.extra_modules.clone(),
+            signed_modules: self.signed_modules,
+            qemu: self.qemu.clone(),
+            ..Options::default()
+        }
+    }
 }
 
 /// MiB.

@@ -138,7 +138,16 @@ pub(crate) fn timing(
 ) -> anyhow::Result<String> {
     let rows = timing.rows();
     Ok(match format {
-        Format::Json => render::json(&timing.report(now(), environment)),
+        Format::Json => {
+            let mut environment = environment;
+            if let Some(peak) = peak_memory() {
+                let text = format!("{peak} bytes");
+                environment
+                    .extra
+                    .insert("brisk peak memory".to_owned(), text);
+            }
+            render::json(&timing.report(now(), environment))
+        }
         Format::Csv => std::iter::once("moment,at_ms,since_previous_ms,clock\n".to_owned())
             .chain(rows.iter().map(|row| row.join(",") + "\n"))
             .collect(),
@@ -167,4 +176,13 @@ fn now() -> String {
     jiff::Timestamp::from_second(seconds as i64)
         .unwrap_or_default()
         .to_string()
+}
+
+/// The most memory this process ever had, bytes (proc_pid_status(5), VmHWM).
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }

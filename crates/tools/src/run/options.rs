@@ -6,10 +6,6 @@ use std::time::Duration;
 
 /// See `brisk run --help`, whose options these are.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "they are independent switches"
-)]
 pub struct Options {
     /// Release or path of the kernel.
     pub kernel: Option<String>,
@@ -65,6 +61,41 @@ pub struct Options {
     pub qemu: String,
     /// The command; empty: a shell.
     pub command: Vec<OsString>,
+}
+
+impl Default for Options {
+    /// A shell on the host's root with TCG.
+    fn default() -> Self {
+        Self {
+            kernel: None,
+            modules: None,
+            root: RootOption::Host,
+            writable: false,
+            cpus: 1,
+            memory_mib: 512,
+            accel: Accel::Tcg,
+            machine: Machine::Auto,
+            firmware: Firmware::Auto,
+            cpu: None,
+            shares: Vec::new(),
+            net: Net::None,
+            env: Vec::new(),
+            workdir: None,
+            user: None,
+            append: Vec::new(),
+            all_initcalls: false,
+            extra_modules: Vec::new(),
+            signed_modules: false,
+            ram: Ram::Auto,
+            terminal: None,
+            timeout: None,
+            console: false,
+            keep_going_on_panic: false,
+            qemu_args: Vec::new(),
+            qemu: "qemu-system-x86_64".to_owned(),
+            command: Vec::new(),
+        }
+    }
 }
 
 /// What `--root` names.

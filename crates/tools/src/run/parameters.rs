@@ -23,61 +23,104 @@ pub(crate) struct Setting<'a> {
 struct Dispensable {
     name: &'static str,
     why: &'static str,
-    needed_for_signatures: bool,
+    when: When,
 }
 
-const fn dispensable(name: &'static str, why: &'static str) -> Dispensable {
-    Dispensable {
-        name,
-        why,
-        needed_for_signatures: false,
-    }
+/// Where an initcall can be done without.
+#[derive(PartialEq)]
+enum When {
+    Always,
+    /// The machine has no such hardware.
+    Microvm,
+    /// Modules are loaded without signatures anyway.
+    Unsigned,
+}
+
+const fn dispensable(name: &'static str, when: When, why: &'static str) -> Dispensable {
+    Dispensable { name, why, when }
 }
 
 /// None of these is a mitigation, an access control or a source of `/dev/random`.
-const DISPENSABLE: [Dispensable; 7] = [
+const DISPENSABLE: [Dispensable; 13] = [
     dispensable(
         "jent_mod_init",
+        When::Always,
         "self-test of a noise source that only the crypto API's own generator would add",
     ),
-    dispensable("crypto_kdf108_init", "self-test of a key derivation"),
+    dispensable(
+        "crypto_kdf108_init",
+        When::Always,
+        "self-test of a key derivation",
+    ),
+    dispensable("blake2s_mod_init", When::Always, "self-test of a hash"),
+    dispensable(
+        "init_encrypted",
+        When::Always,
+        "keys of type encrypted, for eCryptfs and sealed keys",
+    ),
+    dispensable(
+        "snapshot_device_init",
+        When::Always,
+        "/dev/snapshot, for hibernation",
+    ),
     dispensable(
         "trace_eval_init",
+        When::Always,
         "names instead of numbers in the format files of trace events",
     ),
     dispensable(
         "ftrace_check_for_weak_functions",
+        When::Always,
         "tidies the list of traceable functions; without it unused weak ones stay listed",
     ),
     dispensable(
         "bpf_tcp_ca_kfunc_init",
+        When::Always,
         "kernel functions for TCP congestion control written in BPF",
     ),
-    dispensable("bpf_dummy_struct_ops_init", "a BPF self-test"),
-    Dispensable {
-        name: "load_system_certificate_list",
-        why: "keys for signatures of modules, which are left out as well; modules count as unsigned",
-        needed_for_signatures: true,
-    },
+    dispensable("bpf_dummy_struct_ops_init", When::Always, "a BPF self-test"),
+    dispensable(
+        "i8042_init",
+        When::Microvm,
+        "no keyboard or mouse to look for",
+    ),
+    dispensable("hpet_init", When::Microvm, "no HPET to offer as /dev/hpet"),
+    dispensable(
+        "cmos_init",
+        When::Microvm,
+        "/dev/rtc; the kernel has read the time before",
+    ),
+    dispensable(
+        "load_system_certificate_list",
+        When::Unsigned,
+        "keys for signatures of modules, which are left out as well; modules count as unsigned",
+    ),
 ];
 
 /// The whole command line.
 pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     let mut list = Vec::new();
     let mut add = |text: &str, why: &str| list.push(Parameter::new(text, why));
-    add(
-        "earlyprintk=ttyS0,keep",
-        "console without a driver to probe; shown when the kernel fails",
-    );
+    let opened = "console without a driver to probe; shown when the kernel fails";
+    if setting.console {
+        add("earlyprintk=ttyS0,keep", opened);
+        add("loglevel=7", "asked for with --console");
+    } else {
+        // The order matters: the console replays what is logged so far at this level.
+        add(
+            "loglevel=6",
+            "lets out the kernel's first line, which marks its entry",
+        );
+        add("earlyprintk=ttyS0,keep", opened);
+        add(
+            "quiet",
+            "from here on each character on the console costs time",
+        );
+    }
     add(
         "8250.nr_uarts=0",
         "no serial driver: the console above does without",
     );
-    if setting.console {
-        add("loglevel=7", "asked for with --console");
-    } else {
-        add("quiet", "each character on the console costs time");
-    }
     add("reboot=t", "the shortest way down");
     if setting.keep_going_on_panic {
         add("panic=0", "asked for with --keep-going-on-panic");
@@ -90,9 +133,6 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
         "rcupdate.rcu_expedited=1",
         "the boot does not wait for grace periods",
     );
-    if setting.microvm {
-        add("i8042.noaux", "no mouse to look for");
-    }
     if setting.accelerator == Accelerator::Tcg {
         add("tsc=reliable", "no watchdog for a clock that is the host's");
         if let Some(khz) = setting.tsc_khz {
@@ -117,7 +157,11 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     if !setting.all_initcalls {
         let left_out: Vec<_> = DISPENSABLE
             .iter()
-            .filter(|call| !(call.needed_for_signatures && setting.signed_modules))
+            .filter(|call| match call.when {
+                When::Always => true,
+                When::Microvm => setting.microvm,
+                When::Unsigned => !setting.signed_modules,
+            })
             .collect();
         let names: Vec<_> = left_out.iter().map(|call| call.name).collect();
         let why: Vec<_> = left_out
@@ -196,6 +240,19 @@ mod tests {
         };
         assert!(with(false).contains("load_system_certificate_list"));
         assert!(!with(true).contains("load_system_certificate_list"));
+    }
+
+    #[test]
+    fn only_microvm_is_known_to_have_no_keyboard() {
+        let with = |microvm| {
+            texts(&Setting {
+                microvm,
+                ..setting(&[])
+            })
+            .join(" ")
+        };
+        assert!(with(true).contains("i8042_init"));
+        assert!(!with(false).contains("i8042_init"));
     }
 
     #[test]

@@ -102,8 +102,8 @@ pub(crate) fn find(
                 ));
             }
             let mut report = |done: u64, total: u64| {
-                if total > 0 {
-                    progress(&format!("unpacking {argument}: {} %", done * 100 / total));
+                if let Some(percent) = (done * 100).checked_div(total) {
+                    progress(&format!("unpacking {argument}: {percent} %"));
                 }
             };
             let unpacked =

@@ -136,7 +136,6 @@ impl Session {
     }
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "they are independent states")]
 struct Pump {
     running: Running,
     timing: Timing,
@@ -247,10 +246,10 @@ impl Pump {
     }
 
     fn step(&mut self, ready: &Ready) -> io::Result<Option<Ending>> {
-        if !ready.signals.is_empty()
-            && let Some(ending) = self.take_signals()
-        {
-            return Ok(Some(ending));
+        if !ready.signals.is_empty() {
+            if let Some(ending) = self.take_signals() {
+                return Ok(Some(ending));
+            }
         }
         if !ready.stdout.is_empty() && !self.stdout.write()? {
             self.send(Kind::Signal, &SIGPIPE.to_le_bytes());

@@ -244,11 +244,21 @@ impl Timing {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn timing() -> Timing {
-        let mut timing = Timing::new(Instant::now());
-        timing.now(Moment::Exec);
+        let two_seconds_ago = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
+        let mut timing = Timing::new(two_seconds_ago);
+        let nanos = 1_000_000;
+        timing.put(
+            Moment::Exec,
+            Reading {
+                nanos,
+                clock: Clock::HostMonotonic,
+            },
+        );
         timing.stamps(&[(Stamp::Init, 500_000_000), (Stamp::Port, 600_000_000)]);
         timing.stamps(&[(Stamp::End, 700_000_000), (Stamp::Exit, 700_000_001)]);
         timing

@@ -1,0 +1,100 @@
+# make demo, make test: each sets up what it needs, see setup/install.
+#
+# GNU make. CARGO_TARGET_DIR is respected.
+
+# rustup's cargo goes before the distribution's, which may be too old, as in setup/install.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+CARGO     ?= cargo
+TARGET    := $(or $(CARGO_TARGET_DIR),target)
+BRISK     := $(TARGET)/release/brisk
+
+PREFIX    ?= /usr/local
+DESTDIR   ?=
+BINDIR    ?= $(PREFIX)/bin
+MANDIR    ?= $(PREFIX)/share/man
+DOCDIR    ?= $(PREFIX)/share/doc/brisk
+BASHDIR   ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR    ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR   ?= $(PREFIX)/share/fish/vendor_completions.d
+
+.PHONY: help build demo test check bench pages install uninstall deb book clean
+
+help:
+	@echo 'make demo      set up, build, and run a kernel in a second'
+	@echo 'make test      set up, and run all tests'
+	@echo 'make build     only build $(BRISK)'
+	@echo 'make check     formatting, lints, licences, generated files'
+	@echo 'make bench     measure; see benchmarks/'
+	@echo 'make install   to PREFIX=$(PREFIX), below DESTDIR'
+	@echo 'make deb       a Debian package'
+	@echo 'make book      the manual as HTML, with mdbook'
+	@echo 'make clean     remove what was built'
+
+build:
+	$(CARGO) build --release --locked
+
+demo:
+	setup/install demo
+	$(CARGO) build --release --locked
+	BRISK='$(BRISK)' examples/demo
+
+test:
+	setup/install test
+	$(CARGO) test --workspace --locked
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) xtask check
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		set -x; $(CARGO) deny --offline check licenses bans sources; \
+	else echo 'cargo-deny is not installed: licences are not checked'; fi
+	@if command -v shellcheck >/dev/null; then \
+		set -x; shellcheck .ci/run setup/install packaging/build-deb examples/demo; \
+	else echo 'shellcheck is not installed: scripts are not checked'; fi
+	@if command -v typos >/dev/null; then set -x; typos; \
+	else echo 'typos is not installed: spelling is not checked'; fi
+
+bench: build
+	@if [ -x benchmarks/run ]; then BRISK='$(BRISK)' benchmarks/run; \
+	else echo 'there is no benchmarks/run yet' >&2; exit 1; fi
+
+# Manual pages and completions, from the command line itself. Not `cargo xtask`: the release
+# profile shares what `build` has compiled.
+XTASK := $(CARGO) run --quiet --release --locked --package xtask --
+
+pages:
+	rm -rf '$(TARGET)/man' '$(TARGET)/completions'
+	$(XTASK) man '$(TARGET)/man'
+	$(XTASK) completions '$(TARGET)/completions'
+
+# One after the other: cargo would only wait for itself.
+install: build
+	$(MAKE) --no-print-directory pages
+	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(DOCDIR)' \
+		'$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)'
+	install -m 0755 '$(BRISK)' '$(DESTDIR)$(BINDIR)/brisk'
+	install -m 0644 '$(TARGET)'/man/*.1 '$(DESTDIR)$(MANDIR)/man1/'
+	install -m 0644 README.md CHANGELOG.md '$(DESTDIR)$(DOCDIR)/'
+	install -m 0644 '$(TARGET)/completions/brisk.bash' '$(DESTDIR)$(BASHDIR)/brisk'
+	install -m 0644 '$(TARGET)/completions/_brisk' '$(DESTDIR)$(ZSHDIR)/_brisk'
+	install -m 0644 '$(TARGET)/completions/brisk.fish' '$(DESTDIR)$(FISHDIR)/brisk.fish'
+
+uninstall:
+	rm -f '$(DESTDIR)$(BINDIR)/brisk' '$(DESTDIR)$(MANDIR)'/man1/brisk.1 \
+		'$(DESTDIR)$(MANDIR)'/man1/brisk-*.1 '$(DESTDIR)$(DOCDIR)/README.md' \
+		'$(DESTDIR)$(DOCDIR)/CHANGELOG.md' '$(DESTDIR)$(BASHDIR)/brisk' \
+		'$(DESTDIR)$(ZSHDIR)/_brisk' '$(DESTDIR)$(FISHDIR)/brisk.fish'
+
+deb:
+	MAKE='$(MAKE)' packaging/build-deb '$(TARGET)/debian'
+
+book:
+	@if command -v mdbook >/dev/null; then set -x; mdbook build docs; \
+	else echo 'mdbook is not installed; the chapters in docs/src can be read as they are' >&2; \
+		exit 1; fi
+
+clean:
+	$(CARGO) clean
+	rm -rf docs/book

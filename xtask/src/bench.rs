@@ -1,0 +1,374 @@
+//! `cargo xtask bench`: brisk beside its peers, interleaved in one run.
+//!
+//! Every round starts each command once, so that a machine that slows down slows all of them.
+//! The report is saved after every round. A peer that is not installed is left out with a note.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use brisk_measure::{
+    CompareOptions, Comparison, Environment, Phase, Report, Sample, Series, Unit, render,
+};
+use brisk_vm::initramfs::{Content, Extra, Request, Signatures};
+
+/// What is measured, and where it goes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The brisk to measure.
+    #[arg(long, default_value = "target/release/brisk")]
+    brisk: PathBuf,
+    /// Rounds that count.
+    #[arg(long, default_value_t = 12)]
+    runs: u32,
+    /// Rounds before them.
+    #[arg(long, default_value_t = 2)]
+    warmup: u32,
+    /// Kernel of the guests without a root.
+    #[arg(long, default_value = "cloud-amd64")]
+    kernel: String,
+    /// Kernel of the guests with the host's root; virtme-ng needs 9p in it.
+    #[arg(long)]
+    generic: Option<String>,
+    /// Directory of the reports.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// A command that is timed.
+struct Case {
+    name: &'static str,
+    words: Vec<String>,
+    environment: Vec<(&'static str, &'static str)>,
+    /// Where brisk leaves its own timing.
+    timing: Option<PathBuf>,
+}
+
+/// How much of the first case's time the second may take, and where that is said.
+struct Goal {
+    subject: &'static str,
+    base: &'static str,
+    at_most: f64,
+}
+
+const NONE: &str = "brisk run --root none -- true";
+const PC: &str = "qemu -M pc, bzImage, busybox initramfs";
+const GUESTFISH: &str = "guestfish -a /dev/null run";
+const HOST: &str = "brisk run --root host -- uname -r";
+const VNG: &str = "vng --disable-kvm -- uname -r";
+const GOALS: [Goal; 3] = [
+    Goal {
+        subject: NONE,
+        base: PC,
+        at_most: 0.35,
+    },
+    Goal {
+        subject: NONE,
+        base: GUESTFISH,
+        at_most: 1.0 / 7.0,
+    },
+    Goal {
+        subject: HOST,
+        base: VNG,
+        at_most: 1.0 / 8.0,
+    },
+];
+/// No command here takes longer, even on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Measures.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
+    let (cases, missing) = cases(args, scratch.path())?;
+    let mut report = Report::new("bench", jiff::Timestamp::now().to_string(), environment());
+    for name in missing {
+        report
+            .environment
+            .extra
+            .insert(format!("left out: {name}"), "not installed".into());
+    }
+    let path = args.out.join("run.json");
+    for round in 0..args.warmup + args.runs {
+        let phase = if round < args.warmup {
+            Phase::Warmup
+        } else {
+            Phase::Measured
+        };
+        let iteration = round.saturating_sub(args.warmup);
+        for case in &cases {
+            let (seconds, failed) = time(case)?;
+            let sample = |value: f64| match (&failed, phase) {
+                (Some(reason), _) => Sample::failed(iteration, phase, reason.clone()),
+                (None, Phase::Warmup) => Sample::warmup(iteration, value),
+                (None, Phase::Measured) => Sample::measured(iteration, value),
+            };
+            report
+                .series_mut(case.name, Unit::Seconds)
+                .push(sample(seconds));
+            let own = case.timing.as_deref().filter(|_| failed.is_none());
+            if let Some((outside, peak)) = own.map(|file| own_cost(file, seconds)).transpose()? {
+                let name = format!("{}: outside QEMU's life", case.name);
+                report
+                    .series_mut(&name, Unit::Seconds)
+                    .push(sample(outside));
+                let name = format!("{}: peak memory of brisk", case.name);
+                report.series_mut(&name, Unit::Bytes).push(sample(peak));
+            }
+        }
+        report.save(&path)?;
+        progress(round + 1, args.warmup + args.runs);
+    }
+    compare(&mut report);
+    report.warn();
+    report.save(&path)?;
+    fs::write(args.out.join("run.svg"), render::svg(&report))?;
+    fs::write(args.out.join("run.html"), render::html(&report))?;
+    fs::write(args.out.join("run.csv"), render::csv(&report))?;
+    let text = format!("{}\n{}", render::table(&report), verdicts(&report));
+    fs::write(args.out.join("run.txt"), &text)?;
+    say(&text);
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the result of the task")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+#[expect(clippy::print_stderr, reason = "progress of a task")]
+fn progress(done: u32, of: u32) {
+    eprintln!("round {done} of {of}");
+}
+
+fn words(text: &[&str]) -> Vec<String> {
+    text.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static str>)> {
+    let brisk = fs::canonicalize(&args.brisk)
+        .with_context(|| format!("{} is not built", args.brisk.display()))?;
+    let brisk = brisk.to_string_lossy().into_owned();
+    let case = |name, words: Vec<String>| Case {
+        name,
+        words,
+        environment: Vec::new(),
+        timing: None,
+    };
+    let of_brisk = |name, file: &str, rest: &[&str]| {
+        let timing = scratch.join(file);
+        let flag = format!("--timing={}", timing.display());
+        let mut all = words(&[&brisk, "run", "--accel", "tcg", "--format", "json", &flag]);
+        all.extend(words(rest));
+        Case {
+            timing: Some(timing),
+            ..case(name, all)
+        }
+    };
+    let kernel = image(&args.kernel)?;
+    let mut list = vec![of_brisk(
+        NONE,
+        "none.json",
+        &["--kernel", &args.kernel, "--root", "none", "--", "true"],
+    )];
+    let initramfs = busybox_initramfs(scratch)?;
+    list.push(case(
+        PC,
+        words(&[
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg",
+            "-M",
+            "pc",
+            "-m",
+            "512",
+            "-nographic",
+            "-no-reboot",
+            "-kernel",
+            &kernel,
+            "-initrd",
+            &initramfs,
+            "-append",
+            "console=ttyS0 quiet",
+        ]),
+    ));
+    let mut missing = Vec::new();
+    if installed("guestfish") {
+        list.push(Case {
+            environment: vec![
+                ("LIBGUESTFS_BACKEND", "direct"),
+                ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg"),
+            ],
+            ..case(GUESTFISH, words(&["guestfish", "-a", "/dev/null", "run"]))
+        });
+    } else {
+        missing.push(GUESTFISH);
+    }
+    if let Some(generic) = &args.generic {
+        list.push(of_brisk(
+            HOST,
+            "host.json",
+            &["--kernel", generic, "--", "uname", "-r"],
+        ));
+        if installed("vng") {
+            let kernel = image(generic)?;
+            let command = ["vng", "--disable-kvm", "-r", &kernel, "--", "uname", "-r"];
+            list.push(case(VNG, words(&command)));
+        } else {
+            missing.push(VNG);
+        }
+    }
+    Ok((list, missing))
+}
+
+fn image(version: &str) -> anyhow::Result<String> {
+    let running = brisk_host::kernel::running();
+    let kernel = brisk_host::kernel::resolve(Path::new("/"), Some(version), &running)?;
+    Ok(kernel.image.to_string_lossy().into_owned())
+}
+
+fn installed(program: &str) -> bool {
+    brisk_host::program::Program::find(program).is_ok()
+}
+
+/// What a careful user of plain QEMU would write: busybox, a command, power off.
+fn busybox_initramfs(scratch: &Path) -> anyhow::Result<String> {
+    let script = "#!/bin/busybox sh\n/bin/busybox true\n/bin/busybox poweroff -f\n";
+    let request = Request {
+        init: Content::Bytes(script.into()),
+        modules: Vec::new(),
+        deny: Vec::new(),
+        files: vec![Extra::File {
+            path: "/bin/busybox".into(),
+            content: Content::File("/bin/busybox".into()),
+            mode: 0o755,
+        }],
+        signatures: Signatures::Keep,
+    };
+    let cache = brisk_vm::cache::Cache::new(scratch.join("cache"));
+    let built = brisk_vm::initramfs::initramfs(&request, "none", None, &cache)?;
+    Ok(built.path.to_string_lossy().into_owned())
+}
+
+/// Seconds from exec to exit, and why it failed if it did.
+fn time(case: &Case) -> anyhow::Result<(f64, Option<String>)> {
+    let started = Instant::now();
+    let mut child = Command::new(&case.words[0])
+        .args(&case.words[1..])
+        .envs(case.environment.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {}", case.words[0]))?;
+    let status = child.wait()?;
+    let took = started.elapsed();
+    let failed = if !status.success() {
+        Some(format!("{status}"))
+    } else if took > LIMIT {
+        Some(format!("took more than {} s", LIMIT.as_secs()))
+    } else {
+        None
+    };
+    Ok((took.as_secs_f64(), failed))
+}
+
+/// Seconds that brisk itself took before and after QEMU's life, and its peak memory in bytes.
+fn own_cost(timing: &Path, total: f64) -> anyhow::Result<(f64, f64)> {
+    let report = Report::load(timing)?;
+    let timeline = report.timeline.context("a timing report has a timeline")?;
+    let at = |name: &str| {
+        let event = timeline.events.iter().find(|event| event.name == name);
+        event
+            .map(|event| event.at as f64 / 1e9)
+            .with_context(|| format!("no event {name}"))
+    };
+    let life = at("QEMU ended")? - at("QEMU executed")?;
+    let peak = report.environment.extra.get("brisk peak memory");
+    let Some(peak) = peak.and_then(|text| text.split(' ').next()?.parse::<f64>().ok()) else {
+        bail!("the timing report does not tell brisk's peak memory");
+    };
+    Ok((total - life, peak))
+}
+
+fn compare(report: &mut Report) {
+    let of = |name: &str| report.series.iter().find(|series| series.name == name);
+    let pairs: Vec<(Series, Series)> = GOALS
+        .iter()
+        .filter_map(|goal| Some((of(goal.base)?.clone(), of(goal.subject)?.clone())))
+        .collect();
+    for (base, subject) in pairs {
+        report
+            .comparisons
+            .push(Comparison::of(&base, &subject, &CompareOptions::default()));
+    }
+}
+
+/// Each ratio beside what it must not exceed.
+fn verdicts(report: &Report) -> String {
+    let mut text = String::new();
+    for goal in &GOALS {
+        let found = report
+            .comparisons
+            .iter()
+            .find(|comparison| comparison.a == goal.base && comparison.b == goal.subject);
+        let Some(ratio) = found.and_then(|comparison| comparison.ratio) else {
+            continue;
+        };
+        let interval = found.and_then(|comparison| comparison.ratio_interval);
+        let interval =
+            interval.map_or(String::new(), |i| format!(" [{:.4}, {:.4}]", i.low, i.high));
+        let verdict = if ratio <= goal.at_most {
+            "reached"
+        } else {
+            "missed"
+        };
+        text += &format!(
+            "{} / {} = {ratio:.4}{interval}, at most {:.4}: {verdict}\n",
+            goal.subject, goal.base, goal.at_most
+        );
+    }
+    text
+}
+
+fn environment() -> Environment {
+    let read = |path| fs::read_to_string(path).ok();
+    let field = |file, name: &str| {
+        let text = read(file)?;
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let version = |program: &str, word: &str| {
+        let output = Command::new(program).arg(word).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Some(text.lines().next()?.to_owned())
+    };
+    let mut extra = BTreeMap::new();
+    for (name, program) in [("guestfish", "guestfish"), ("virtme-ng", "vng")] {
+        extra.extend(version(program, "--version").map(|text| (name.to_owned(), text)));
+    }
+    Environment {
+        cpu_model: field("/proc/cpuinfo", "model name"),
+        logical_cpus: std::thread::available_parallelism()
+            .ok()
+            .map(|count| count.get() as u32),
+        memory: field("/proc/meminfo", "MemTotal")
+            .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
+            .map(|kib| kib * 1024),
+        host_kernel: Some(brisk_host::kernel::running()),
+        qemu_version: version("qemu-system-x86_64", "--version"),
+        accelerator: Some("tcg".into()),
+        load: read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
+        command: std::env::args().collect(),
+        revision: Command::new("git")
+            .args(["rev-parse", "--short=12", "HEAD"])
+            .output()
+            .ok()
+            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        extra,
+        ..Environment::default()
+    }
+}

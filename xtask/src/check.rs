@@ -1,0 +1,157 @@
+//! Whether what is committed agrees with the command line.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Command;
+
+use crate::sections::Part;
+use crate::{examples, reference, sections};
+
+/// Everything that is wrong, one line each.
+pub(crate) fn problems(repository: &Path, command: &Command) -> anyhow::Result<Vec<String>> {
+    let mut problems = Vec::new();
+    stale(&mut problems, repository, command)?;
+    unplaced(&mut problems, command);
+    for path in documents(repository)? {
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let shown = path.strip_prefix(repository).unwrap_or(&path);
+        for example in examples::examples(&text) {
+            if let Err(error) = examples::accept(&example.text, command) {
+                let at = format!("{}:{}", shown.display(), example.line);
+                problems.push(format!("{at}: {}: {}", example.text, brief(&error)));
+            }
+        }
+        for target in links(&text) {
+            let base = path.parent().unwrap_or(repository);
+            if !base.join(&target).exists() {
+                problems.push(format!("{}: no file {target}", shown.display()));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+fn stale(problems: &mut Vec<String>, repository: &Path, command: &Command) -> anyhow::Result<()> {
+    let files = reference::files(repository, command)?;
+    for file in &files {
+        let shown = file.path.strip_prefix(repository).unwrap_or(&file.path);
+        match fs::read_to_string(&file.path) {
+            Ok(text) if text == file.text => {}
+            Ok(text) => {
+                let line = text
+                    .lines()
+                    .zip(file.text.lines())
+                    .position(|(a, b)| a != b);
+                let line = line.map_or_else(|| text.lines().count(), |line| line + 1);
+                problems.push(format!(
+                    "{}:{line}: not what the command line says; try: cargo xtask reference",
+                    shown.display()
+                ));
+            }
+            Err(error) => problems.push(format!(
+                "{}: {error}; try: cargo xtask reference",
+                shown.display()
+            )),
+        }
+    }
+    // A chapter whose command is gone.
+    for path in markdown(&repository.join("docs/src/reference"))? {
+        if !files.iter().any(|file| file.path == path) {
+            problems.push(format!("{}: no such command", path.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Help that pages would lose, and examples of pages that do not parse.
+fn unplaced(problems: &mut Vec<String>, command: &Command) {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let help = command
+        .get_after_long_help()
+        .or_else(|| command.get_after_help());
+    if !sections::is_in_sections(&help.map(ToString::to_string).unwrap_or_default()) {
+        problems.push(format!(
+            "{name}: the help after the options begins with no title"
+        ));
+    }
+    let root = crate::command();
+    for section in sections::sections(command) {
+        for part in section.parts {
+            let Part::Example(_, line) = part else {
+                continue;
+            };
+            if let Err(error) = examples::accept(&line, &root) {
+                problems.push(format!("example of {name}: {line}: {}", brief(&error)));
+            }
+        }
+    }
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        unplaced(problems, sub);
+    }
+}
+
+fn documents(repository: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut documents = markdown(repository)?;
+    documents.extend(markdown(&repository.join("docs/src"))?);
+    documents.extend(markdown(&repository.join("docs/src/reference"))?);
+    documents.extend(markdown(&repository.join("examples"))?);
+    Ok(documents)
+}
+
+fn markdown(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The first line of an error: clap goes on with usage and hints.
+fn brief(error: &anyhow::Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// Relative targets of inline links, without their fragment.
+fn links(document: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut code = false;
+    for line in document.lines() {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        }
+        for (start, _) in line.match_indices("](").filter(|_| !code) {
+            let target = &line[start + 2..];
+            let target = target.split([')', '#']).next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") {
+                found.push(target.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_agree_with_the_command_line() {
+        let problems = problems(&crate::repository(), &crate::command()).unwrap();
+        assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    }
+
+    #[test]
+    fn relative_links_are_found() {
+        let text = "[a](b.md#c) [d](https://e) [f](#g)\n```\n[h](i)\n```\n[j](../k)";
+        assert_eq!(links(text), ["b.md", "../k"]);
+    }
+}
