@@ -426,8 +426,13 @@ impl Pump {
     ) -> Result<(Ending, Timing), Error> {
         let said = self.running.kill();
         self.timing.now(Moment::QemuGone);
-        if let Ending::QemuEnded { stderr, .. } = &mut ending {
-            *stderr = said;
+        match &mut ending {
+            Ending::QemuEnded { stderr, .. } => *stderr = said,
+            // A virtiofsd that failed says here why the guest waits for it.
+            Ending::TimedOut { console, .. } | Ending::Guest { console, .. } => {
+                console.push_str(&format!("\n{}", said.trim()));
+            }
+            _ => {}
         }
         let deadline = match ending {
             // Whoever does not read was given time enough.
