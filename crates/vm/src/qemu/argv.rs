@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::machine::{
     Accelerator, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network, Ram,
+    Transport,
 };
 
 /// Some words of the command line that belong together.
@@ -85,6 +86,12 @@ impl Parts {
         };
         let machine = format!("{}{options}{backend}", plan.machine.name());
         self.add(["-M", &machine], why);
+        if plan.machine.transport() == Transport::Mmio {
+            self.add(
+                ["-global", "virtio-mmio.force-legacy=off"],
+                "virtio 1.0, which is what virtiofsd serves",
+            );
+        }
         if let Firmware::Qboot(path) = &plan.firmware {
             self.add(
                 ["-bios", &path.to_string_lossy()],
