@@ -22,6 +22,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) all_initcalls: bool,
     pub(crate) signed_modules: bool,
     pub(crate) microvm: bool,
+    /// Whether there is nothing in the guest that could load a security policy.
+    pub(crate) no_policy: bool,
     pub(crate) append: &'a [String],
 }
 
@@ -46,7 +48,7 @@ const fn dispensable(name: &'static str, when: When, why: &'static str) -> Dispe
     Dispensable { name, why, when }
 }
 
-/// None of these is a mitigation, an access control or a source of `/dev/random`.
+/// None of these is a mitigation or a source of `/dev/random`.
 const DISPENSABLE: [Dispensable; 13] = [
     dispensable(
         "jent_mod_init",
@@ -135,10 +137,13 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     }
     add("random.trust_cpu=on", "getrandom(2) works from the start");
     add("cryptomgr.notests", "no self-tests of ciphers");
-    add(
-        "rcupdate.rcu_expedited=1",
-        "the boot does not wait for grace periods",
-    );
+    if setting.no_policy {
+        add(
+            "lsm=lockdown,yama,landlock,bpf",
+            "the other security modules (apparmor, tomoyo, ipe, ima, evm) do nothing without a \
+             policy, and an initramfs has nothing that could load one",
+        );
+    }
     if setting.accelerator == Accelerator::Tcg {
         add("tsc=reliable", "no watchdog for a clock that is the host's");
         if let Some(khz) = setting.tsc_khz {
@@ -200,6 +205,7 @@ mod tests {
             all_initcalls: false,
             signed_modules: false,
             microvm: true,
+            no_policy: false,
             append,
         }
     }
@@ -279,6 +285,20 @@ mod tests {
         })
         .join(" ");
         assert!(!line.contains("initcall_blacklist"), "{line}");
+    }
+
+    #[test]
+    fn security_modules_stay_where_a_policy_could_be_loaded() {
+        let has = |no_policy| {
+            texts(&Setting {
+                no_policy,
+                ..setting(&[])
+            })
+            .iter()
+            .any(|text| text.starts_with("lsm="))
+        };
+        assert!(has(true));
+        assert!(!has(false));
     }
 
     #[test]

@@ -283,6 +283,7 @@ fn kernel_parameters(
         all_initcalls: options.all_initcalls,
         signed_modules: options.signed_modules,
         microvm: matches!(machine, QemuMachine::Microvm { .. }),
+        no_policy: facts.root == Root::None && !options.all_initcalls,
         append: &options.append,
     })
 }
