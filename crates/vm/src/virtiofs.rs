@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -46,15 +47,18 @@ impl Sandbox {
     pub fn possible() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let root = rustix::process::geteuid().is_root();
-        Self::from(
-            root,
-            &read("/proc/self/status"),
-            &read("/proc/self/mountinfo"),
-        )
+        // pivot_root(2) does not work below a changed root.
+        let inode = |path| {
+            let meta = std::fs::metadata(path).ok()?;
+            Some((meta.dev(), meta.ino()))
+        };
+        let changed = inode("/proc/1/root/").is_some_and(|first| Some(first) != inode("/"));
+        let mountinfo = read("/proc/self/mountinfo");
+        Self::from(!changed, root, &read("/proc/self/status"), &mountinfo)
     }
 
     /// From proc_pid_status(5) and proc_pid_mountinfo(5).
-    fn from(root: bool, status: &str, mountinfo: &str) -> Self {
+    fn from(unchanged: bool, root: bool, status: &str, mountinfo: &str) -> Self {
         const SYS_ADMIN: u64 = 1 << 21;
         if !root {
             return Self::None;
@@ -67,7 +71,7 @@ impl Sandbox {
         let mounted = mountinfo
             .lines()
             .any(|line| line.split(' ').nth(4) == Some("/"));
-        if effective & SYS_ADMIN != 0 && mounted {
+        if unchanged && effective & SYS_ADMIN != 0 && mounted {
             Self::Namespace
         } else {
             Self::Chroot
@@ -255,10 +259,14 @@ mod tests {
 
     #[test]
     fn the_best_sandbox_that_is_allowed_is_taken() {
-        assert_eq!(Sandbox::from(true, ALL, MOUNTED), Sandbox::Namespace);
-        assert_eq!(Sandbox::from(true, ALL, CHROOT), Sandbox::Chroot);
-        assert_eq!(Sandbox::from(true, CONTAINER, MOUNTED), Sandbox::Chroot);
-        assert_eq!(Sandbox::from(true, "", ""), Sandbox::Chroot);
-        assert_eq!(Sandbox::from(false, ALL, MOUNTED), Sandbox::None);
+        assert_eq!(Sandbox::from(true, true, ALL, MOUNTED), Sandbox::Namespace);
+        assert_eq!(Sandbox::from(true, true, ALL, CHROOT), Sandbox::Chroot);
+        assert_eq!(
+            Sandbox::from(true, true, CONTAINER, MOUNTED),
+            Sandbox::Chroot
+        );
+        assert_eq!(Sandbox::from(true, true, "", ""), Sandbox::Chroot);
+        assert_eq!(Sandbox::from(true, false, ALL, MOUNTED), Sandbox::None);
+        assert_eq!(Sandbox::from(false, true, ALL, MOUNTED), Sandbox::Chroot);
     }
 }
