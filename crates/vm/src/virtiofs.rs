@@ -78,6 +78,16 @@ impl Sandbox {
         }
     }
 
+    /// Where the whole tree is served there is nothing to hide, and pivot_root(2) refuses a new
+    /// root that is the old one, depending on how that was mounted.
+    fn for_directory(self, dir: &Path) -> Self {
+        if self == Self::Namespace && dir == Path::new("/") {
+            Self::Chroot
+        } else {
+            self
+        }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Namespace => "namespace",
@@ -195,7 +205,7 @@ impl Virtiofsd {
     /// # Errors
     /// If the socket cannot be made or the daemon not started.
     pub fn serve(&self, dir: &Path, writable: bool) -> Result<Served, Error> {
-        let sandbox = Sandbox::possible();
+        let sandbox = Sandbox::possible().for_directory(dir);
         let (listener, client) = sockets().map_err(|source| Error::Socket { source })?;
         let start = |source| Error::Start {
             program: self.path.clone(),
@@ -268,5 +278,13 @@ mod tests {
         assert_eq!(Sandbox::from(true, true, "", ""), Sandbox::Chroot);
         assert_eq!(Sandbox::from(true, false, ALL, MOUNTED), Sandbox::None);
         assert_eq!(Sandbox::from(false, true, ALL, MOUNTED), Sandbox::Chroot);
+    }
+
+    #[test]
+    fn the_whole_tree_is_served_without_pivoting() {
+        let sandbox = |dir| Sandbox::Namespace.for_directory(Path::new(dir));
+        assert_eq!(sandbox("/"), Sandbox::Chroot);
+        assert_eq!(sandbox("/srv"), Sandbox::Namespace);
+        assert_eq!(Sandbox::None.for_directory(Path::new("/")), Sandbox::None);
     }
 }
