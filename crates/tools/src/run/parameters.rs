@@ -5,17 +5,10 @@
 
 use brisk_vm::qemu::{Accelerator, Parameter};
 
-/// With QEMU 7.2 one boot in four on the PIT alone waits for ever for an interrupt; with 10.0 none
-/// of a thousand did. What lies between was not tried.
-const PIT_WORKS_SINCE: (u32, u32) = (10, 0);
-
 /// What decides about the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting<'a> {
     pub(crate) accelerator: Accelerator,
-    pub(crate) cpus: u32,
-    /// Version of QEMU.
-    pub(crate) qemu: (u32, u32),
     pub(crate) tsc_khz: Option<u64>,
     pub(crate) console: bool,
     pub(crate) keep_going_on_panic: bool,
@@ -158,12 +151,6 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
             "noreplace-smp",
             "lock prefixes stay: taking them out costs more under emulation than it can save",
         );
-        if setting.cpus == 1 && setting.qemu >= PIT_WORKS_SINCE {
-            add(
-                "nolapic_timer",
-                "the emulated PIT ticks: calibrating the local APIC takes 100 ms",
-            );
-        }
     }
     if !setting.all_initcalls {
         let left_out: Vec<_> = DISPENSABLE
@@ -197,8 +184,6 @@ mod tests {
     fn setting(append: &[String]) -> Setting<'_> {
         Setting {
             accelerator: Accelerator::Tcg,
-            cpus: 1,
-            qemu: (10, 0),
             tsc_khz: Some(2_500_000),
             console: false,
             keep_going_on_panic: false,
@@ -229,26 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn several_cpus_keep_the_local_timer() {
-        let has = |cpus| {
-            texts(&Setting {
-                cpus,
-                ..setting(&[])
-            })
-            .iter()
-            .any(|text| text == "nolapic_timer")
-        };
-        assert!(has(1));
-        assert!(!has(2));
-    }
-
-    #[test]
-    fn an_older_qemu_keeps_the_local_timer() {
-        let old = texts(&Setting {
-            qemu: (7, 2),
-            ..setting(&[])
-        });
-        assert!(!old.iter().any(|text| text == "nolapic_timer"));
+    fn the_local_timer_stays() {
+        assert!(
+            !texts(&setting(&[]))
+                .iter()
+                .any(|text| text == "nolapic_timer")
+        );
     }
 
     #[test]

@@ -275,8 +275,6 @@ fn kernel_parameters(
 ) -> Vec<Parameter> {
     parameters(&Setting {
         accelerator,
-        cpus: options.cpus,
-        qemu: facts.capabilities.version,
         tsc_khz: facts.tsc_khz,
         console: options.console,
         keep_going_on_panic: options.keep_going_on_panic,
