@@ -49,7 +49,7 @@ pub struct Plan {
     pub served: Vec<(PathBuf, bool)>,
     /// Who QEMU is.
     pub unprivileged: Option<Unprivileged>,
-    /// Whether init reports that file systems are whole before it exits.
+    /// Whether the command runs on a terminal.
     pub terminal: bool,
 }
 

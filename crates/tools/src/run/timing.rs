@@ -189,13 +189,6 @@ impl Timing {
         })
     }
 
-    /// The time of brisk itself, before and after QEMU's life, nanoseconds.
-    #[must_use]
-    pub fn overhead(&self, total: u64) -> Option<u64> {
-        let life = self.at(Moment::QemuGone)? - self.at(Moment::Exec)?;
-        Some(total.saturating_sub(life.max(0) as u64))
-    }
-
     /// As a report.
     #[must_use]
     pub fn report(&self, created: String, environment: Environment) -> Report {

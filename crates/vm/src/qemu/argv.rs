@@ -147,7 +147,6 @@ impl Parts {
 
     fn channels(&mut self, plan: &MachinePlan) {
         let suffix = plan.machine.transport().suffix();
-        let socket = |id: &str, fd: i32| format!("socket,id={id},fd={fd}");
         self.add(
             [
                 "-chardev",
@@ -218,7 +217,7 @@ impl Parts {
                 Filesystem::Virtiofs { tag } => self.add(
                     [
                         "-chardev",
-                        &socket_of(&format!("fs{index}"), Fds::FILESYSTEMS + index as i32),
+                        &socket(&format!("fs{index}"), Fds::FILESYSTEMS + index as i32),
                         "-device",
                         &format!("vhost-user-fs-{suffix},chardev=fs{index},tag={tag}"),
                     ],
@@ -257,6 +256,6 @@ impl Parts {
     }
 }
 
-fn socket_of(id: &str, fd: i32) -> String {
+fn socket(id: &str, fd: i32) -> String {
     format!("socket,id={id},fd={fd}")
 }
