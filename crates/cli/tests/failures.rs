@@ -18,7 +18,7 @@ fn a_panic_is_121_with_the_consoles_last_lines() {
 
 #[test]
 fn too_little_memory_is_a_panic_that_says_so() {
-    brisk!["--root", "none", "--memory", "64M"]
+    brisk!["--root", "none", "--append", "mem=48M"]
         .command(["true"])
         .exits(121)
         .said(&["Kernel panic - not syncing: ", "memory"]);

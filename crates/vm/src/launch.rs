@@ -1,5 +1,7 @@
 //! Starting QEMU with its channels, and making sure that it ends.
 
+mod memory;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -10,7 +12,6 @@ use std::process::{Child, ExitStatus, Stdio};
 
 use brisk_host::program::Program;
 use command_fds::{CommandFdExt, FdMapping};
-use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::qemu::{Fds, MachinePlan, Ram, argv};
 use crate::virtiofs::Served;
@@ -120,12 +121,9 @@ impl Running {
             ends.push(ours);
         }
         if plan.ram == Ram::Shared {
-            let memory = memory(plan.memory_mib << 20).map_err(prepare("memory"))?;
-            populate(
-                memory.try_clone().map_err(prepare("memory"))?,
-                plan.memory_mib << 20,
-            );
-            map(memory, Fds::RAM);
+            let bytes = plan.memory_mib << 20;
+            let file = memory::file(bytes).map_err(prepare("memory"))?;
+            map(file, Fds::RAM);
         }
         for (fd, disk) in (Fds::DISKS..).zip(&plan.disks) {
             let file = File::options()
@@ -236,36 +234,4 @@ fn end(child: &mut Child) {
     // Fails only for one that has ended and been reaped.
     let _ = child.kill();
     let _ = child.wait();
-}
-
-/// Memory that has a name in `/proc/self/fd` and nowhere else.
-fn memory(bytes: u64) -> io::Result<OwnedFd> {
-    let fd =
-        rustix::fs::memfd_create("brisk-ram", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&fd, bytes)?;
-    // A guest whose memory shrinks under QEMU kills it.
-    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
-    Ok(fd)
-}
-
-/// Where a PVH kernel and its early data lie in guest memory, and how much at the top the kernel
-/// uses first, bytes.
-const KERNEL_REGION: (u64, u64) = (16 << 20, 48 << 20);
-const TOP_REGION: u64 = 48 << 20;
-
-/// Has another thread allocate the memory that every boot touches, while QEMU starts: shared
-/// memory comes in small pages, and taking them one fault at a time costs the guest more.
-fn populate(memory: OwnedFd, bytes: u64) {
-    std::thread::spawn(move || {
-        use rustix::fs::{FallocateFlags, fallocate};
-        let regions = [
-            KERNEL_REGION,
-            (bytes.saturating_sub(TOP_REGION), TOP_REGION),
-        ];
-        for (start, len) in regions {
-            // It is a head start and no more: without it the guest takes the faults.
-            let len = len.min(bytes.saturating_sub(start));
-            let _ = fallocate(&memory, FallocateFlags::KEEP_SIZE, start, len);
-        }
-    });
 }

@@ -11,7 +11,7 @@ use brisk_vm::qemu::{
 fn plain(machine: Machine) -> MachinePlan {
     let firmware = match machine {
         Machine::Microvm { .. } => Firmware::Qboot("/usr/share/qemu/qboot.rom".into()),
-        Machine::Q35 | Machine::Pc => Firmware::Default,
+        Machine::Q35 | Machine::Pc { .. } => Firmware::Default,
     };
     MachinePlan {
         program: "/usr/bin/qemu-system-x86_64".into(),
@@ -103,9 +103,10 @@ golden! {
     q35: plain(Machine::Q35);
     q35_with_directories: shared(Machine::Q35);
     q35_with_disks: disks(Machine::Q35);
-    pc: plain(Machine::Pc);
-    pc_with_directories: shared(Machine::Pc);
-    pc_with_disks: disks(Machine::Pc);
+    pc: plain(Machine::Pc { acpi: true });
+    pc_with_directories: shared(Machine::Pc { acpi: true });
+    pc_with_disks: disks(Machine::Pc { acpi: true });
+    pc_without_acpi: plain(Machine::Pc { acpi: false });
 }
 
 #[test]

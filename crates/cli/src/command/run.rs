@@ -144,7 +144,7 @@ pub struct GuestArgs {
     #[arg(long)]
     pub rw: bool,
 
-    /// Machine type. `auto` is microvm where QEMU has it and qboot, and --firmware allows it.
+    /// Machine type. `auto` is the quickest for the accelerator, --cpus and --firmware.
     #[arg(long, value_enum, default_value_t = Machine::Auto)]
     pub machine: Machine,
 
@@ -184,7 +184,7 @@ pub enum Accel {
 /// See [`GuestArgs::machine`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Machine {
-    /// microvm if QEMU has it and qboot, else q35.
+    /// With TCG and one CPU a pc without ACPI; else microvm if QEMU has it and qboot; else q35.
     Auto,
     /// Few devices, quick to boot.
     Microvm,

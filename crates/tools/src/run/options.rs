@@ -123,7 +123,7 @@ pub enum Accel {
 /// `--machine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
-    /// microvm if QEMU has it.
+    /// The quickest for accelerator, processors and firmware.
     Auto,
     /// microvm.
     Microvm,

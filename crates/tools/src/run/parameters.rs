@@ -3,7 +3,7 @@
 //! Sources: `Documentation/admin-guide/kernel-parameters.txt` for what they do; what they
 //! save is measured in `benchmarks/`.
 
-use brisk_vm::qemu::{Accelerator, Parameter};
+use brisk_vm::qemu::{Accelerator, Machine, Parameter};
 
 /// What decides about the command line.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) keep_going_on_panic: bool,
     pub(crate) all_initcalls: bool,
     pub(crate) signed_modules: bool,
-    pub(crate) microvm: bool,
+    pub(crate) machine: Machine,
     /// Whether there is nothing in the guest that could load a security policy.
     pub(crate) no_policy: bool,
     pub(crate) append: &'a [String],
@@ -31,8 +31,8 @@ struct Dispensable {
 #[derive(PartialEq)]
 enum When {
     Always,
-    /// The machine has no such hardware.
-    Microvm,
+    /// The machine has no such hardware, or hides it.
+    Bare,
     /// Modules are loaded without signatures anyway.
     Unsigned,
 }
@@ -42,7 +42,7 @@ const fn dispensable(name: &'static str, when: When, why: &'static str) -> Dispe
 }
 
 /// None of these is a mitigation or a source of `/dev/random`.
-const DISPENSABLE: [Dispensable; 13] = [
+const DISPENSABLE: [Dispensable; 14] = [
     dispensable(
         "jent_mod_init",
         When::Always,
@@ -80,23 +80,27 @@ const DISPENSABLE: [Dispensable; 13] = [
         "kernel functions for TCP congestion control written in BPF",
     ),
     dispensable("bpf_dummy_struct_ops_init", When::Always, "a BPF self-test"),
-    dispensable(
-        "i8042_init",
-        When::Microvm,
-        "no keyboard or mouse to look for",
-    ),
-    dispensable("hpet_init", When::Microvm, "no HPET to offer as /dev/hpet"),
+    dispensable("i8042_init", When::Bare, "no keyboard or mouse to look for"),
+    dispensable("hpet_init", When::Bare, "no HPET to offer as /dev/hpet"),
     dispensable(
         "cmos_init",
-        When::Microvm,
+        When::Bare,
         "/dev/rtc; the kernel has read the time before",
     ),
+    dispensable("add_rtc_cmos", When::Bare, "the same"),
     dispensable(
         "load_system_certificate_list",
         When::Unsigned,
         "keys for signatures of modules, which are left out as well; modules count as unsigned",
     ),
 ];
+
+const fn bare(machine: Machine) -> bool {
+    matches!(
+        machine,
+        Machine::Microvm { .. } | Machine::Pc { acpi: false }
+    )
+}
 
 /// The whole command line.
 pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
@@ -137,6 +141,20 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
              policy, and an initramfs has nothing that could load one",
         );
     }
+    if setting.machine == (Machine::Pc { acpi: false }) {
+        add(
+            "acpi=off",
+            "the machine is a plain PC: interval timer and interrupt controller need no tables",
+        );
+        add(
+            "nolapic",
+            "no local APIC, even if the firmware's table speaks of one",
+        );
+        add(
+            "pci=conf1,lastbus=0",
+            "one PCI bus, and how to reach it: nothing to probe",
+        );
+    }
     if setting.accelerator == Accelerator::Tcg {
         add("tsc=reliable", "no watchdog for a clock that is the host's");
         if let Some(khz) = setting.tsc_khz {
@@ -157,7 +175,7 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
             .iter()
             .filter(|call| match call.when {
                 When::Always => true,
-                When::Microvm => setting.microvm,
+                When::Bare => bare(setting.machine),
                 When::Unsigned => !setting.signed_modules,
             })
             .collect();
@@ -189,7 +207,7 @@ mod tests {
             keep_going_on_panic: false,
             all_initcalls: false,
             signed_modules: false,
-            microvm: true,
+            machine: Machine::Microvm { pcie: true },
             no_policy: false,
             append,
         }
@@ -236,16 +254,43 @@ mod tests {
     }
 
     #[test]
-    fn only_microvm_is_known_to_have_no_keyboard() {
-        let with = |microvm| {
+    fn only_bare_machines_are_known_to_have_no_keyboard() {
+        let with = |machine| {
             texts(&Setting {
-                microvm,
+                machine,
                 ..setting(&[])
             })
             .join(" ")
         };
-        assert!(with(true).contains("i8042_init"));
-        assert!(!with(false).contains("i8042_init"));
+        for bare in [
+            Machine::Microvm { pcie: true },
+            Machine::Microvm { pcie: false },
+            Machine::Pc { acpi: false },
+        ] {
+            assert!(with(bare).contains("i8042_init"), "{bare:?}");
+        }
+        for full in [Machine::Q35, Machine::Pc { acpi: true }] {
+            assert!(!with(full).contains("i8042_init"), "{full:?}");
+        }
+    }
+
+    #[test]
+    fn acpi_is_off_only_where_the_machine_has_none() {
+        let with = |machine| {
+            texts(&Setting {
+                machine,
+                ..setting(&[])
+            })
+            .contains(&"acpi=off".to_owned())
+        };
+        assert!(with(Machine::Pc { acpi: false }));
+        for machine in [
+            Machine::Pc { acpi: true },
+            Machine::Q35,
+            Machine::Microvm { pcie: true },
+        ] {
+            assert!(!with(machine), "{machine:?}");
+        }
     }
 
     #[test]

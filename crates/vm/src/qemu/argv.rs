@@ -82,7 +82,12 @@ impl Parts {
                  virtio-pci is a module in this kernel too, and a larger one",
             ),
             Machine::Q35 => (",usb=off,smbus=off,sata=off", "PCI Express chipset"),
-            Machine::Pc => (",usb=off", "i440FX chipset"),
+            Machine::Pc { acpi: true } => (",usb=off", "i440FX chipset"),
+            Machine::Pc { acpi: false } => (
+                ",usb=off,acpi=off,smm=off,hpet=off,smbus=off,i8042=off,vmport=off",
+                "i440FX chipset and nothing but it: no ACPI tables to interpret, no local APIC's \
+                 timer to calibrate",
+            ),
         };
         let machine = format!("{}{options}{backend}", plan.machine.name());
         self.add(["-M", &machine], why);
@@ -113,7 +118,7 @@ impl Parts {
         self.add(["-m", &memory], "memory");
         if plan.ram == Ram::Shared {
             let object = format!(
-                "memory-backend-file,id=ram,size={memory},mem-path=/proc/self/fd/{},share=on",
+                "memory-backend-file,id=ram,size={memory},mem-path=/proc/self/fd/{},align=2M,share=on",
                 Fds::RAM
             );
             self.add(

@@ -33,7 +33,11 @@ pub enum Machine {
     /// PCI Express chipset.
     Q35,
     /// The i440FX chipset of 1996.
-    Pc,
+    Pc {
+        /// With ACPI. Without it a kernel finds one processor, uses the interval timer and the
+        /// interrupt controller of 1981, and has no local APIC to calibrate.
+        acpi: bool,
+    },
 }
 
 /// How virtio devices are attached.
@@ -52,7 +56,7 @@ impl Machine {
         match self {
             Self::Microvm { .. } => "microvm",
             Self::Q35 => "q35",
-            Self::Pc => "pc",
+            Self::Pc { .. } => "pc",
         }
     }
 

@@ -1,0 +1,100 @@
+//! Guest memory that is a file: shared with virtiofsd, or kept for a snapshot.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
+};
+
+/// Memory of `bytes` that has a name in `/proc/self/fd` and nowhere else.
+///
+/// Of huge pages where that is allowed, which is to root: by default the kernel gives shared
+/// memory in pages of 4 KiB, and taking and returning those costs a guest a tenth of a second.
+pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
+    if let Ok(file) = huge(bytes) {
+        return Ok(file);
+    }
+    let file = small(bytes)?;
+    populate(file.try_clone()?, bytes);
+    Ok(file)
+}
+
+/// A file in a file system that is mounted nowhere and goes with its last descriptor.
+fn huge(bytes: u64) -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(context.as_fd(), "huge", "always")?;
+    fsconfig_set_string(context.as_fd(), "size", &*bytes.to_string())?;
+    fsconfig_create(context.as_fd())?;
+    let mount = fsmount(
+        context.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NOSUID,
+    )?;
+    // For everyone, because QEMU opens it again as another user; only who has the descriptor can.
+    let mode = Mode::from_raw_mode(0o666);
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(&mount, ".", flags, mode)?;
+    rustix::fs::fchmod(&fd, mode)?;
+    rustix::fs::ftruncate(&fd, bytes)?;
+    Ok(fd)
+}
+
+fn small(bytes: u64) -> io::Result<OwnedFd> {
+    let fd =
+        rustix::fs::memfd_create("brisk-ram", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, bytes)?;
+    // A guest whose memory shrinks under QEMU kills it.
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(fd)
+}
+
+/// Where a PVH kernel and its early data lie in guest memory, and how much at the top the kernel
+/// uses first, bytes.
+const KERNEL_REGION: (u64, u64) = (16 << 20, 48 << 20);
+const TOP_REGION: u64 = 48 << 20;
+
+/// Has another thread allocate the small pages that every boot touches, while QEMU starts: taking
+/// them one fault at a time costs the guest more.
+fn populate(memory: OwnedFd, bytes: u64) {
+    std::thread::spawn(move || {
+        let regions = [
+            KERNEL_REGION,
+            (bytes.saturating_sub(TOP_REGION), TOP_REGION),
+        ];
+        for (start, len) in regions {
+            // It is a head start and no more: without it the guest takes the faults.
+            let len = len.min(bytes.saturating_sub(start));
+            let _ = fallocate(&memory, FallocateFlags::KEEP_SIZE, start, len);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(fd: &OwnedFd, bytes: u64) {
+        let stat = rustix::fs::fstat(fd).expect("stat");
+        assert_eq!(u64::try_from(stat.st_size), Ok(bytes));
+        rustix::io::pwrite(fd, b"end", bytes - 3).expect("the last bytes can be written");
+    }
+
+    #[test]
+    fn memory_is_all_there() {
+        let bytes = 8 << 20;
+        check(&file(bytes).expect("a file"), bytes);
+        check(&small(bytes).expect("a memfd"), bytes);
+    }
+
+    #[test]
+    fn huge_pages_are_there_or_forbidden() {
+        let bytes = 8 << 20;
+        match huge(bytes) {
+            Ok(fd) => check(&fd, bytes),
+            Err(error) => assert_eq!(error, rustix::io::Errno::PERM),
+        }
+    }
+}
