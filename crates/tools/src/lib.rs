@@ -1,3 +1,4 @@
 //! The capabilities of brisk, one module each.
 
+pub mod boot;
 pub mod run;

@@ -42,7 +42,7 @@ const fn dispensable(name: &'static str, when: When, why: &'static str) -> Dispe
 }
 
 /// None of these is a mitigation or a source of `/dev/random`.
-const DISPENSABLE: [Dispensable; 14] = [
+const DISPENSABLE: [Dispensable; 16] = [
     dispensable(
         "jent_mod_init",
         When::Always,
@@ -63,6 +63,16 @@ const DISPENSABLE: [Dispensable; 14] = [
         "snapshot_device_init",
         When::Always,
         "/dev/snapshot, for hibernation",
+    ),
+    dispensable(
+        "slab_sysfs_init",
+        When::Always,
+        "/sys/kernel/slab, for debugging the allocator",
+    ),
+    dispensable(
+        "vga_arb_device_init",
+        When::Bare,
+        "no graphics cards to arbitrate",
     ),
     dispensable(
         "trace_eval_init",

@@ -1,0 +1,7 @@
+//! Boots measured, explained and tuned.
+//!
+//! An [`observation`] is one boot as it was seen. Everything else is made from observations.
+
+pub mod observation;
+
+pub use observation::{Happening, Observation, Piece};
