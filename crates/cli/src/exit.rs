@@ -4,6 +4,8 @@
 //! the signal that ended it. What goes wrong around the command has a status that a shell
 //! would not give it.
 
+/// All is well.
+pub const OK: u8 = 0;
 /// The command line is wrong.
 pub const USAGE: u8 = 2;
 /// QEMU ended by itself.

@@ -31,6 +31,8 @@ pub struct Cli {
 enum Command {
     Run(Box<command::run::Args>),
     #[command(subcommand)]
+    Boot(command::boot::Command),
+    #[command(subcommand)]
     Kernel(command::kernel::Command),
     #[command(subcommand)]
     Initramfs(command::initramfs::Command),
@@ -58,6 +60,7 @@ pub fn main() -> u8 {
     let ui = Ui::new();
     let result = match cli.command {
         Command::Run(args) => command::run::run(&args, &ui, started),
+        Command::Boot(command) => command::boot::run(&command, &ui),
         Command::Kernel(command) => command::kernel::run(&command, &ui),
         Command::Initramfs(command) => command::initramfs::run(&command, &ui),
         Command::Completions(args) => command::completions::run(&args, &ui),

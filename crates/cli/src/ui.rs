@@ -71,6 +71,43 @@ impl Ui {
         bar.enable_steady_tick(Duration::from_millis(300));
         Spinner(Some(bar))
     }
+
+    /// Progress of something with a known number of steps; nothing where stderr is no terminal.
+    /// It is wiped when dropped.
+    #[must_use]
+    pub fn bar(&self, steps: u64, text: &str) -> Bar {
+        if !self.terminal {
+            return Bar(None);
+        }
+        let bar = ProgressBar::new(steps).with_message(text.to_owned());
+        let template = "{msg} {wide_bar} {pos}/{len}, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(300));
+        Bar(Some(bar))
+    }
+}
+
+/// See [`Ui::bar`].
+#[derive(Debug)]
+pub struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    /// So many steps are done.
+    pub fn at(&self, steps: u64) {
+        if let Some(bar) = &self.0 {
+            bar.set_position(steps);
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = self.0.take() {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 impl Default for Ui {

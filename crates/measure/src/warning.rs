@@ -196,7 +196,11 @@ impl Warning {
                 reason: reason.unwrap_or_default(),
             });
         }
-        if summary.n < RUNS_WANTED {
+        // Of a number that is the same at every run more runs would tell nothing.
+        let values = series.values();
+        let exact = series.unit == crate::Unit::Instructions
+            && values.iter().all(|value| Some(value) == values.first());
+        if summary.n < RUNS_WANTED && !(exact && summary.n > 1) {
             warnings.push(Self::FewRuns {
                 series: name(),
                 n: summary.n,

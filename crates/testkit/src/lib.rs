@@ -28,6 +28,15 @@ pub use rustix::process::Signal;
 pub use terminal::Window;
 pub use wait::{DEADLINE, until};
 
+/// The binary under test with any words: `brisk_of!["boot", "bench"]`.
+#[macro_export]
+macro_rules! brisk_of {
+    ($($word:expr),* $(,)?) => {
+        $crate::Brisk::new(env!("CARGO_BIN_EXE_brisk"), env!("CARGO_TARGET_TMPDIR"))
+            $(.arg($word))*
+    };
+}
+
 /// The binary under test with `run` options, under TCG: `brisk!["--root", "none"]`.
 #[macro_export]
 macro_rules! brisk {

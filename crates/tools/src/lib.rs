@@ -1,4 +1,5 @@
 //! The capabilities of brisk, one module each.
 
 pub mod boot;
+pub mod environment;
 pub mod run;

@@ -1,6 +1,9 @@
 //! Starting QEMU with its channels, and making sure that it ends.
 
+mod foreign;
 mod memory;
+
+pub use foreign::Foreign;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 
 use brisk_host::program::Program;
 use command_fds::{CommandFdExt, FdMapping};
@@ -199,15 +202,8 @@ impl Running {
     /// Ends QEMU now and returns what it and its daemons wrote to stderr.
     pub fn kill(mut self) -> String {
         self.end_all();
-        let mut text = String::new();
         let streams = std::iter::once(&mut self.qemu).chain(&mut self.daemons);
-        for stderr in streams.filter_map(|child| child.stderr.take()) {
-            let mut bytes = Vec::new();
-            // All writers have ended, so this does not block.
-            let _ = stderr.take(64 * 1024).read_to_end(&mut bytes);
-            text.push_str(&String::from_utf8_lossy(&bytes));
-        }
-        text
+        said(streams.map(|child| child.stderr.take()))
     }
 
     /// All are told before any is waited for: they give their memory back side by side.
@@ -228,6 +224,18 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end_all();
     }
+}
+
+/// What processes that have ended wrote to stderr.
+fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> String {
+    let mut text = String::new();
+    for stderr in streams.into_iter().flatten() {
+        let mut bytes = Vec::new();
+        // All writers have ended, so this does not block.
+        let _ = stderr.take(64 * 1024).read_to_end(&mut bytes);
+        text.push_str(&String::from_utf8_lossy(&bytes));
+    }
+    text
 }
 
 fn end(child: &mut Child) {

@@ -31,6 +31,7 @@ fn plain(machine: Machine) -> MachinePlan {
         ],
         disks: Vec::new(),
         filesystems: Vec::new(),
+        instructions: false,
         network: Network::None,
         sandbox: true,
         exit_on_reset: true,

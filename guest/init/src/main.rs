@@ -27,11 +27,13 @@ mod script;
 mod setup;
 mod spawn;
 mod sys;
+mod trace;
 
 use port::Port;
 use protocol::{Kind, Stage, Stamp};
 use setup::Trouble;
 use sys::Text;
+use trace::Trace;
 
 core::arch::global_asm!(
     ".globl _start",
@@ -50,6 +52,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 
 extern "C" fn init() -> ! {
     let started = sys::now();
+    let cycles = sys::cycles();
     let _ = sys::mkdir(Text::new(b"/dev\0"), 0o755);
     let _ = sys::mount(
         Text::new(b"dev\0"),
@@ -58,7 +61,8 @@ extern "C" fn init() -> ! {
         0,
         Text::new(b"\0"),
     );
-    let failed_module = modules::load_all();
+    let trace = Trace::new();
+    let failed_module = modules::load_all(trace);
     let modules = sys::now();
     let mut port = match Port::open() {
         Ok(port) => port,
@@ -68,17 +72,18 @@ extern "C" fn init() -> ! {
             None => last_words(b"no virtio-serial port appeared", b""),
         },
     };
-    let mut hello = [0u8; 4 + 3 * Stamp::SIZE];
+    let mut hello = [0u8; 4 + 4 * Stamp::SIZE];
     hello[..4].copy_from_slice(&protocol::VERSION.to_le_bytes());
     for (slot, (stamp, ns)) in hello[4..].chunks_exact_mut(Stamp::SIZE).zip([
         (Stamp::Init, started),
+        (Stamp::Cycles, cycles),
         (Stamp::Modules, modules),
         (Stamp::Port, sys::now()),
     ]) {
         slot.copy_from_slice(&stamp.encode(ns));
     }
     port.send(Kind::Hello, &hello);
-    if let Err(trouble) = run(&mut port) {
+    if let Err(trouble) = run(&mut port, trace) {
         // Where a device or a file system is missing, a module that failed is the reason.
         port.fail(match (trouble.stage, failed_module) {
             (Stage::Mount | Stage::Device | Stage::Network, Some((path, errno))) => Trouble {
@@ -93,11 +98,15 @@ extern "C" fn init() -> ! {
     sys::restart();
 }
 
-fn run(port: &mut Port) -> Result<(), Trouble<'static>> {
-    let script = port.receive_script()?;
+fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
+    let script = match setup::packed_script()? {
+        Some(script) => script,
+        None => port.receive_script()?,
+    };
     let received = sys::now();
-    let mut job = setup::carry_out(script)?;
+    let mut job = setup::carry_out(script, trace)?;
     let ready = sys::now();
+    trace.begin(b"command", b"");
     let child = spawn::spawn(&mut job)?;
     let mut started = [0u8; 3 * Stamp::SIZE];
     for (slot, (stamp, ns)) in started.chunks_exact_mut(Stamp::SIZE).zip([
@@ -108,7 +117,7 @@ fn run(port: &mut Port) -> Result<(), Trouble<'static>> {
         slot.copy_from_slice(&stamp.encode(ns));
     }
     port.send(Kind::Started, &started);
-    relay::relay(port, &child, &job);
+    relay::relay(port, &child, &job, trace);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Loading the modules that brisk put into the initramfs, in the order it worked out.
 
 use crate::sys::{self, Text};
+use crate::trace::Trace;
 
 /// One path a line; written by the initramfs builder.
 const LIST: &[u8] = b"/modules\0";
@@ -13,7 +14,7 @@ const MOST: usize = 64 * 1024;
 ///
 /// One after the other: with one virtual CPU there is nothing to gain from threads, and the
 /// few modules of a guest are mostly a chain of dependencies.
-pub(crate) fn load_all() -> Option<(&'static [u8], i32)> {
+pub(crate) fn load_all(trace: Trace) -> Option<(&'static [u8], i32)> {
     let list = sys::open(Text::new(LIST), sys::O_RDONLY, 0).ok()?;
     let bytes = sys::pages(MOST).ok()?;
     let mut len = 0;
@@ -28,7 +29,11 @@ pub(crate) fn load_all() -> Option<(&'static [u8], i32)> {
             continue;
         }
         bytes[end] = 0;
-        if let Err(errno) = load(&bytes[start..=end]) {
+        let path = &bytes[start..=end];
+        trace.begin(b"module", path);
+        let result = load(path);
+        trace.end(b"module", path);
+        if let Err(errno) = result {
             failed = failed.or(Some((start..end, errno)));
         }
         start = end + 1;

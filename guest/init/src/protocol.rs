@@ -45,6 +45,8 @@ pub enum Kind {
     Failure = 6,
     /// Guest: so many more bytes of standard input may be sent (u32).
     Credit = 7,
+    /// Guest: records of the kernel's log, as `/dev/kmsg` gives them.
+    Log = 8,
     /// Host: a part of the script; an empty payload ends it.
     Config = 16,
     /// Host: bytes of standard input.
@@ -71,6 +73,7 @@ impl Kind {
             5 => Self::Exit,
             6 => Self::Failure,
             7 => Self::Credit,
+            8 => Self::Log,
             16 => Self::Config,
             17 => Self::Stdin,
             18 => Self::StdinEnd,
@@ -160,6 +163,8 @@ pub enum Stamp {
     End = 8,
     /// File systems are synced; the exit frame is about to be written.
     Exit = 9,
+    /// No time: the time stamp counter right after [`Stamp::Init`].
+    Cycles = 10,
 }
 
 impl Stamp {
@@ -176,6 +181,7 @@ impl Stamp {
             7 => Self::Output,
             8 => Self::End,
             9 => Self::Exit,
+            10 => Self::Cycles,
             _ => return None,
         })
     }

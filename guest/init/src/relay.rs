@@ -5,6 +5,7 @@ use crate::protocol::{Exit, Kind, STDIN_WINDOW, Stamp};
 use crate::setup::Job;
 use crate::spawn::{self, Child};
 use crate::sys::{self, PollFd};
+use crate::trace::Trace;
 
 /// Standard input under way to the command.
 struct Inbound {
@@ -82,7 +83,7 @@ impl Inbound {
 }
 
 /// Relays until the command ends, then reports its exit.
-pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>) {
+pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>, trace: Trace) {
     let Ok(buffer) = sys::pages(STDIN_WINDOW * 2) else {
         return;
     };
@@ -149,6 +150,7 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>) {
         }
     }
     let ended = sys::now();
+    trace.end(b"command", b"");
     // What it wrote before it ended still lies in the pipes. What others go on to write there is
     // not waited for: it might never end.
     for output in &mut outputs {
@@ -163,7 +165,10 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>) {
             }
         }
     }
+    trace.begin(b"release", b"");
     job.release();
+    trace.end(b"release", b"");
+    trace.send_log(port);
     let stamps = [
         (Stamp::End, ended),
         (Stamp::Exit, sys::now()),

@@ -4,6 +4,7 @@ use crate::network;
 use crate::protocol::{MAX_CONFIG, Stage};
 use crate::script::{Op, Script};
 use crate::sys::{self, Text};
+use crate::trace::Trace;
 
 /// Most words of a command, and most variables: no script has more, as each takes seven bytes
 /// and its text there. Pages of it that are not used are not taken from memory.
@@ -35,7 +36,10 @@ pub(crate) struct Job<'a> {
 }
 
 /// Does what the script says, up to the command itself.
-pub(crate) fn carry_out(script: &'static [u8]) -> Result<Job<'static>, Trouble<'static>> {
+pub(crate) fn carry_out(
+    script: &'static [u8],
+    trace: Trace,
+) -> Result<Job<'static>, Trouble<'static>> {
     let mut job = Job {
         argv: pointers()?,
         argc: 1,
@@ -50,11 +54,54 @@ pub(crate) fn carry_out(script: &'static [u8]) -> Result<Job<'static>, Trouble<'
     let mut script = Script::new(script);
     loop {
         match script.next_op() {
-            Ok(Some(op)) => job.step(op)?,
+            Ok(Some(op)) => match title(&op) {
+                Some((what, subject)) => {
+                    trace.begin(what, subject);
+                    job.step(op)?;
+                    trace.end(what, subject);
+                }
+                None => job.step(op)?,
+            },
             Ok(None) => return Ok(job),
             Err(_) => return Err(malformed()),
         }
     }
+}
+
+/// What an operation that may take time is called in a trace.
+fn title<'a>(op: &Op<'a>) -> Option<(&'static [u8], &'a [u8])> {
+    Some(match *op {
+        Op::Mount { target, .. } => (b"mount", target),
+        Op::Wait { path, .. } => (b"wait", path),
+        Op::Root { path } => (b"root", path),
+        Op::Loopback => (b"network", b"lo"),
+        Op::Address { interface, .. } => (b"network", interface),
+        _ => return None,
+    })
+}
+
+/// The script, if it is in the initramfs instead of coming from the host.
+pub(crate) fn packed_script() -> Result<Option<&'static [u8]>, Trouble<'static>> {
+    let Ok(file) = sys::open(Text::new(b"/script\0"), sys::O_RDONLY, 0) else {
+        return Ok(None);
+    };
+    let trouble = |errno| Trouble {
+        stage: Stage::Config,
+        errno,
+        subject: b"script",
+    };
+    let script = sys::pages(MAX_CONFIG).map_err(trouble)?;
+    let mut len = 0;
+    loop {
+        match sys::read(file, &mut script[len..]) {
+            Ok(0) => break,
+            Ok(count) => len += count,
+            Err(sys::EINTR) => {}
+            Err(errno) => return Err(trouble(errno)),
+        }
+    }
+    sys::close(file);
+    Ok(Some(&script[..len]))
 }
 
 fn malformed() -> Trouble<'static> {

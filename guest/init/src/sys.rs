@@ -18,6 +18,7 @@ pub(crate) const EEXIST: i32 = 17;
 pub(crate) const ENODEV: i32 = 19;
 pub(crate) const ENOTDIR: i32 = 20;
 pub(crate) const EINVAL: i32 = 22;
+pub(crate) const EPIPE: i32 = 32;
 
 pub(crate) const O_RDONLY: usize = 0;
 pub(crate) const O_WRONLY: usize = 1;
@@ -381,6 +382,13 @@ pub(crate) fn now() -> u64 {
     // SAFETY: room for a timespec.
     let _ = unsafe { call(228, [CLOCK_MONOTONIC, (&raw mut time) as usize, 0, 0, 0]) };
     time.seconds as u64 * 1_000_000_000 + time.nanos as u64
+}
+
+/// The processor's time stamp counter; under an instruction clock of one nanosecond and a counter
+/// of 1 GHz, the instructions since power-on.
+pub(crate) fn cycles() -> u64 {
+    // SAFETY: reads a register that every x86-64 processor has.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Sets `CLOCK_REALTIME`, nanoseconds since 1970.

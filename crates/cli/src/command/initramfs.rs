@@ -9,8 +9,9 @@ use brisk_vm::cache::Cache;
 use brisk_vm::initramfs::{self, Built, cpio};
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::guest::GuestArgs;
 use super::kernel::write_whole;
-use super::run::{Format, GuestArgs, explain};
+use super::run::{Format, explain};
 use crate::ui::Ui;
 
 /// Build the initramfs of a guest, and show what is in one and why.

@@ -1,6 +1,8 @@
 //! One file per command.
 
+pub mod boot;
 pub mod completions;
+pub mod guest;
 pub mod initramfs;
 pub mod kernel;
 pub mod run;

@@ -1,6 +1,7 @@
 //! What `brisk run` prints besides the command's own output.
 
 use brisk_measure::{Environment, render};
+use brisk_tools::environment;
 use brisk_tools::run::{Facts, Plan, Timing};
 use brisk_vm::guest::Stage;
 use brisk_vm::qemu::{self, Part};
@@ -108,25 +109,11 @@ fn quoted(words: &[String]) -> String {
 
 /// What the run was made on.
 pub(crate) fn environment(plan: &Plan, facts: &Facts) -> Environment {
-    let read = |path| std::fs::read_to_string(path).ok();
-    let cpu_model = read("/proc/cpuinfo").and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("model name"))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    });
     Environment {
-        cpu_model,
-        logical_cpus: std::thread::available_parallelism()
-            .ok()
-            .map(|count| count.get() as u32),
-        host_kernel: Some(brisk_host::kernel::running()),
         qemu_version: Some(facts.capabilities.package.clone()),
         accelerator: Some(plan.machine.accelerator.name().to_owned()),
-        load: read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
         guest_kernel: Some(facts.kernel.version.clone()),
-        command: std::env::args_os()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-        ..Environment::default()
+        ..environment::here()
     }
 }
 
@@ -169,7 +156,7 @@ pub(crate) fn timing(
 }
 
 /// Seconds since 1970 as RFC 3339, in UTC.
-fn now() -> String {
+pub(crate) fn now() -> String {
     let seconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());

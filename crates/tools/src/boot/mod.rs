@@ -2,6 +2,10 @@
 //!
 //! An [`observation`] is one boot as it was seen. Everything else is made from observations.
 
+pub mod bench;
+pub mod marker;
 pub mod observation;
+mod observe;
+pub mod subject;
 
 pub use observation::{Happening, Observation, Piece};

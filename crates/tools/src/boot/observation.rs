@@ -47,6 +47,10 @@ pub struct Observation {
     /// What to add to the guest's times to get those of [`Observation::clock`], if known.
     #[serde(default)]
     pub guest_offset: Option<i64>,
+    /// The time stamp counter at the stamp `init started`; with the clock of instructions, those
+    /// executed until then.
+    #[serde(default)]
+    pub cycles: Option<u64>,
     /// Records of `/dev/kmsg`, each a line `priority,sequence,microseconds,flags;text`, as init
     /// read them when the command had ended. Empty if it was not asked to. With `initcall_debug`
     /// the kernel's initcalls are among them; what init did is there as lines `brisk: begin WHAT`

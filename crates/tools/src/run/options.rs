@@ -55,6 +55,11 @@ pub struct Options {
     pub console: bool,
     /// Whether the guest is kept after a panic.
     pub keep_going_on_panic: bool,
+    /// Whether init tells the kernel's log what it does, the kernel its initcalls, and both are
+    /// sent to brisk at the end.
+    pub trace: bool,
+    /// Whether the guest's time is its count of instructions.
+    pub instructions: bool,
     /// More words for QEMU.
     pub qemu_args: Vec<String>,
     /// QEMU.
@@ -91,6 +96,8 @@ impl Default for Options {
             timeout: None,
             console: false,
             keep_going_on_panic: false,
+            trace: false,
+            instructions: false,
             qemu_args: Vec::new(),
             qemu: "qemu-system-x86_64".to_owned(),
             command: Vec::new(),

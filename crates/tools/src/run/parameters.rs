@@ -15,6 +15,10 @@ pub(crate) struct Setting<'a> {
     pub(crate) all_initcalls: bool,
     pub(crate) signed_modules: bool,
     pub(crate) machine: Machine,
+    /// Whether initcalls are logged.
+    pub(crate) trace: bool,
+    /// Whether nothing may be random.
+    pub(crate) instructions: bool,
     /// Whether there is nothing in the guest that could load a security policy.
     pub(crate) no_policy: bool,
     pub(crate) append: &'a [String],
@@ -142,7 +146,20 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     } else {
         add("panic=-1", "a panic ends the machine at once");
     }
-    add("random.trust_cpu=on", "getrandom(2) works from the start");
+    if setting.instructions {
+        add(
+            "nokaslr",
+            "the kernel lies at the same addresses at every boot",
+        );
+        add("random.trust_cpu=off", "nothing is random");
+    } else {
+        add("random.trust_cpu=on", "getrandom(2) works from the start");
+    }
+    if setting.trace {
+        add("initcall_debug", "the kernel logs its initcalls");
+        add("log_buf_len=8M", "all of them are kept");
+        add("printk.devkmsg=on", "init can log what it does");
+    }
     add("cryptomgr.notests", "no self-tests of ciphers");
     if setting.no_policy {
         add(
@@ -218,6 +235,8 @@ mod tests {
             all_initcalls: false,
             signed_modules: false,
             machine: Machine::Microvm { pcie: true },
+            trace: false,
+            instructions: false,
             no_policy: false,
             append,
         }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use brisk_vm::guest::{INIT, Step};
+use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
@@ -138,6 +138,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
                 Net::None => Network::None,
                 Net::User => Network::User,
             },
+            instructions: options.instructions,
             sandbox: true,
             exit_on_reset: true,
             extra: options.qemu_args.clone(),
@@ -147,7 +148,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             init: Content::Bytes(INIT.to_vec()),
             modules: modules(options, facts, transport, sharing, !directories.is_empty()),
             deny: DENY.iter().map(|&name| name.to_owned()).collect(),
-            files: files(facts),
+            files: files(options, facts, &all_steps)?,
             signatures: if options.signed_modules {
                 Signatures::Keep
             } else {
@@ -277,8 +278,14 @@ fn cpu(options: &Options, accelerator: Accelerator, machine: QemuMachine) -> Str
     if machine == (QemuMachine::Pc { acpi: false }) {
         model.push_str(",-apic");
     }
+    if options.instructions {
+        model.push_str(",-rdrand,-rdseed");
+    }
     model
 }
+
+/// The time stamp counter's rate under QEMU's instruction clock: one tick a nanosecond.
+const INSTRUCTION_CLOCK_KHZ: u64 = 1_000_000;
 
 fn kernel_parameters(
     options: &Options,
@@ -288,7 +295,13 @@ fn kernel_parameters(
 ) -> Vec<Parameter> {
     parameters(&Setting {
         accelerator,
-        tsc_khz: facts.tsc_khz,
+        tsc_khz: if options.instructions {
+            Some(INSTRUCTION_CLOCK_KHZ)
+        } else {
+            facts.tsc_khz
+        },
+        trace: options.trace,
+        instructions: options.instructions,
         console: options.console,
         keep_going_on_panic: options.keep_going_on_panic,
         all_initcalls: options.all_initcalls,
@@ -385,8 +398,13 @@ fn modules(
     list
 }
 
-fn files(facts: &Facts) -> Vec<Extra> {
-    match (&facts.root, &facts.busybox) {
+fn files(options: &Options, facts: &Facts, steps: &[Step]) -> Result<Vec<Extra>, Error> {
+    let file = |path: &str, bytes: Vec<u8>| Extra::File {
+        path: path.into(),
+        content: Content::Bytes(bytes),
+        mode: 0o444,
+    };
+    let mut files = match (&facts.root, &facts.busybox) {
         (Root::None, Some(busybox)) => vec![
             Extra::File {
                 path: "/bin/busybox".into(),
@@ -399,7 +417,28 @@ fn files(facts: &Facts) -> Vec<Extra> {
             },
         ],
         _ => Vec::new(),
+    };
+    if options.trace {
+        files.push(file("/trace", Vec::new()));
     }
+    if options.instructions {
+        // A script from the host would arrive after a number of instructions that depends on it.
+        files.push(file("/script", encoded(steps)?));
+    }
+    Ok(files)
+}
+
+/// The script for init.
+///
+/// # Errors
+/// If an argument has a NUL byte in it.
+pub(crate) fn encoded(steps: &[Step]) -> Result<Vec<u8>, Error> {
+    encode(steps).map_err(|_| {
+        Error::unfit(
+            "an argument has a NUL byte in it",
+            "no program could receive it",
+        )
+    })
 }
 
 /// The command with its surroundings.

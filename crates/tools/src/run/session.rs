@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, config_frames, encode, frame};
+use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, config_frames, frame};
 use brisk_vm::initramfs;
 use brisk_vm::launch::Running;
 use brisk_vm::qemu::qmp;
+use brisk_vm::virtiofs::Served;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -16,7 +17,7 @@ use super::console::Console;
 use super::ending::{Ending, Interrupted};
 use super::error::Error;
 use super::facts::Facts;
-use super::plan::Plan;
+use super::plan::{Plan, encoded};
 use super::signals::{Signals, asks_for_end};
 use super::streams::{self, Cut, Output, Terminal};
 use super::timing::{Moment, Timing};
@@ -54,26 +55,10 @@ impl Session {
         let modules = plan.modules.as_deref();
         let built = initramfs::initramfs(&plan.initramfs, &plan.release, modules, cache)?;
         plan.machine.initramfs = built.path;
-        let script = encode(&plan.steps).map_err(|_| {
-            Error::unfit(
-                "an argument has a NUL byte in it",
-                "no program could receive it",
-            )
-        })?;
+        let script = encoded(&plan.steps)?;
         // From here on there is something to end and a terminal to put back.
         let signals = Signals::new().map_err(Error::Session)?;
-        let mut served = Vec::new();
-        for (path, writable) in &plan.served {
-            let daemon = facts
-                .virtiofsd
-                .as_ref()
-                .ok_or_else(|| Error::unfit("there is no virtiofsd", "install virtiofsd"))?;
-            let serve = |source| Error::Serve {
-                path: path.clone(),
-                source,
-            };
-            served.push(daemon.serve(path, *writable).map_err(serve)?);
-        }
+        let served = serve(&plan, facts)?;
         progress("");
         timing.now(Moment::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
@@ -134,6 +119,23 @@ impl Session {
         drop(terminal);
         pump.finish(ending, deadline)
     }
+}
+
+/// Starts a virtiofsd for each directory that is served.
+pub(crate) fn serve(plan: &Plan, facts: &Facts) -> Result<Vec<Served>, Error> {
+    let mut served = Vec::new();
+    for (path, writable) in &plan.served {
+        let daemon = facts
+            .virtiofsd
+            .as_ref()
+            .ok_or_else(|| Error::unfit("there is no virtiofsd", "install virtiofsd"))?;
+        let serve = |source| Error::Serve {
+            path: path.clone(),
+            source,
+        };
+        served.push(daemon.serve(path, *writable).map_err(serve)?);
+    }
+    Ok(served)
 }
 
 struct Pump {
@@ -303,6 +305,8 @@ impl Pump {
                 self.timing.stamps(&stamps);
                 self.started = true;
             }
+            // Only brisk boot asks for it.
+            Event::Log(_) => {}
             Event::Stdout(bytes) => self.stdout.push(&bytes),
             Event::Stderr(bytes) => self.stderr.push(&bytes),
             Event::Credit(count) => self.credit = (self.credit + count).min(STDIN_WINDOW),

@@ -94,7 +94,7 @@ impl Moment {
         }
     }
 
-    const fn of_stamp(stamp: Stamp) -> Option<Self> {
+    pub(crate) const fn of_stamp(stamp: Stamp) -> Option<Self> {
         Some(match stamp {
             Stamp::Init => Self::Init,
             Stamp::Modules => Self::Modules,
@@ -103,7 +103,7 @@ impl Moment {
             Stamp::Start => Self::CommandStart,
             Stamp::Output => Self::FirstOutput,
             Stamp::End => Self::CommandEnd,
-            Stamp::Config | Stamp::Exit => return None,
+            Stamp::Config | Stamp::Exit | Stamp::Cycles => return None,
         })
     }
 }
@@ -167,7 +167,8 @@ impl Timing {
                 );
             }
         }
-        if let Some(latest) = stamps.iter().map(|(_, nanos)| *nanos as i64).max() {
+        let times = stamps.iter().filter(|(stamp, _)| *stamp != Stamp::Cycles);
+        if let Some(latest) = times.map(|(_, nanos)| *nanos as i64).max() {
             let offset = here.saturating_sub(latest);
             self.offset = Some(self.offset.map_or(offset, |known| known.min(offset)));
         }

@@ -27,6 +27,8 @@ pub enum Event {
         /// What it was working on.
         subject: String,
     },
+    /// Records of the kernel's log.
+    Log(Vec<u8>),
     /// This much more standard input may be sent, bytes.
     Credit(usize),
 }
@@ -120,6 +122,7 @@ fn event(kind: Kind, payload: &[u8]) -> Result<Event, FrameError> {
             let bytes: [u8; 4] = payload.try_into().map_err(|_| malformed())?;
             Event::Credit((u32::from_le_bytes(bytes) as usize).min(STDIN_WINDOW))
         }
+        Kind::Log => Event::Log(payload.to_vec()),
         Kind::Config
         | Kind::Stdin
         | Kind::StdinEnd

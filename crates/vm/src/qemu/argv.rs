@@ -108,6 +108,20 @@ impl Parts {
             Accelerator::Tcg => "emulation",
         };
         self.add(["-accel", plan.accelerator.name()], why);
+        if plan.instructions {
+            self.add(
+                ["-icount", "shift=0,sleep=off"],
+                "a nanosecond of guest time is one instruction, and waiting takes no time",
+            );
+            self.add(
+                ["-rtc", "base=2000-01-01T00:00:00,clock=vm"],
+                "the same date at every boot",
+            );
+            self.add(
+                ["-seed", "1"],
+                "what QEMU tells the guest at random is pinned",
+            );
+        }
         self.add(["-cpu", &plan.cpu], "CPU model");
         let cpus = plan.cpus.to_string();
         self.add(
@@ -152,6 +166,11 @@ impl Parts {
 
     fn channels(&mut self, plan: &MachinePlan) {
         let suffix = plan.machine.transport().suffix();
+        // Notified through an eventfd, QEMU's main loop would serve the channel when it gets to it.
+        let at_once = match plan.machine.transport() {
+            Transport::Pci if plan.instructions => ",ioeventfd=off",
+            _ => "",
+        };
         self.add(
             [
                 "-chardev",
@@ -175,7 +194,7 @@ impl Parts {
                 "-chardev",
                 &socket("guest", Fds::GUEST),
                 "-device",
-                &format!("virtio-serial-{suffix},max_ports=2"),
+                &format!("virtio-serial-{suffix},max_ports=2{at_once}"),
                 "-device",
                 "virtserialport,chardev=guest,name=brisk.0,nr=1",
             ],

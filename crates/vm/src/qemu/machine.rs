@@ -226,6 +226,9 @@ pub struct MachinePlan {
     pub filesystems: Vec<Filesystem>,
     /// Network card.
     pub network: Network,
+    /// Whether the guest's time is its count of instructions, a nanosecond each, and everything
+    /// random is pinned.
+    pub instructions: bool,
     /// Whether QEMU's seccomp filters are used.
     pub sandbox: bool,
     /// Whether a reset by a panicking kernel ends QEMU.

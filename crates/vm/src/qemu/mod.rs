@@ -4,6 +4,7 @@ mod argv;
 mod capabilities;
 mod machine;
 pub mod qmp;
+pub mod watch;
 
 pub use argv::{Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};

@@ -1,0 +1,80 @@
+//! `brisk boot bench`.
+
+use anyhow::bail;
+use brisk_measure::Report;
+use brisk_tools::boot::bench::{BenchError, Settings, bench, series_name};
+
+use super::super::run_output::now;
+use super::output::OutputArgs;
+use super::subject::SubjectArgs;
+use crate::exit;
+use crate::ui::Ui;
+
+/// Boot again and again, and tell how long it takes.
+///
+/// Each boot is timed from the execution of QEMU to --until; warm-ups are kept in the report and
+/// left out of every statistic. The report is saved after every boot.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What is booted.
+    #[command(flatten)]
+    pub subject: SubjectArgs,
+
+    /// Boots that count.
+    #[arg(long, short = 'n', default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub runs: u32,
+
+    /// Boots before them, to fill caches. Default: 3, and none with --clock instructions.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub warmup: Option<u32>,
+
+    /// Report.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Measures.
+///
+/// # Errors
+/// What kept it from measuring.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    let subject = args.subject.subject(ui)?;
+    let exact = subject.clock() == brisk_measure::Clock::Instructions;
+    let settings = Settings {
+        runs: args.runs,
+        warmups: args.warmup.unwrap_or(if exact { 0 } else { 3 }),
+        until: args.subject.until(),
+        timeout: args.subject.timeout()?,
+    };
+    let file = args.output.file("boot-bench")?;
+    let mut report = Report::new("boot-bench", now(), subject.environment());
+    let bar = ui.bar(u64::from(settings.runs + settings.warmups), "booting");
+    let result = bench(&subject, settings, &mut report, &mut |report, done| {
+        bar.at(u64::from(done));
+        report.save(&file).map_err(BenchError::Save)
+    });
+    drop(bar);
+    match result {
+        Ok(()) => {}
+        Err(BenchError::Interrupted(signal)) => {
+            ui.note(&format!(
+                "interrupted; what there is is in {}",
+                file.display()
+            ));
+            return Ok(128 + (signal & 0x7f) as u8);
+        }
+        Err(BenchError::Start(error)) => return Err(super::super::run::explain(error)),
+        Err(error) => return Err(error.into()),
+    }
+    report.save(&file)?;
+    args.output.show(&report, &file, ui)?;
+    let name = series_name(settings.until);
+    let values = report.series(&name).map(|series| series.values().len());
+    if values == Some(0) {
+        bail!(
+            "no boot came to its end; the reasons are in {}",
+            file.display()
+        );
+    }
+    Ok(exit::OK)
+}

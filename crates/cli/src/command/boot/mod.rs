@@ -1,0 +1,29 @@
+//! `brisk boot`.
+
+mod bench;
+mod output;
+mod subject;
+
+use clap::Subcommand;
+
+use crate::ui::Ui;
+
+/// Measure, explain and tune boots.
+///
+/// What is booted is a guest of brisk's, with the kernel and the machine of the options, or
+/// whatever a QEMU command line after `--` starts.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Bench(Box<bench::Args>),
+}
+
+/// Runs one of them.
+///
+/// # Errors
+/// What kept it from its end.
+pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
+    match command {
+        Command::Bench(args) => bench::run(args, ui),
+    }
+}

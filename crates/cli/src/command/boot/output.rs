@@ -1,0 +1,69 @@
+//! Reports on the screen and in files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use brisk_measure::{Report, render};
+use brisk_tools::environment;
+
+use super::super::run::Format;
+use crate::ui::Ui;
+
+/// Where the report goes.
+#[derive(Debug, clap::Args)]
+pub struct OutputArgs {
+    /// Form of the report on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// File for the report as JSON, saved after every boot. Default: a new one below
+    /// /var/lib/brisk/reports for root, ~/.local/state/brisk/reports for others.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// File for a picture.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
+    /// File for a page with picture, tables and samples; it needs nothing but itself.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// The file for the report; its directory is there.
+    pub(super) fn file(&self, kind: &str) -> anyhow::Result<PathBuf> {
+        if let Some(path) = &self.output {
+            return Ok(path.clone());
+        }
+        let directory = environment::state_directory().join("reports");
+        std::fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        // Colons are of no use in names of files.
+        let now = super::super::run_output::now().replace(':', "");
+        let process = std::process::id();
+        Ok(directory.join(format!("{now}-{process}-{kind}.json")))
+    }
+
+    /// Prints it and writes what else was asked for.
+    pub(super) fn show(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
+        let text = match self.format {
+            Format::Table => render::table(report),
+            Format::Json => render::json(report),
+            Format::Csv => render::csv(report),
+        };
+        ui.data(&text)?;
+        if let Some(path) = &self.svg {
+            write(path, &render::svg(report))?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &render::html(report))?;
+        }
+        ui.note(&format!("report in {}", saved.display()));
+        Ok(())
+    }
+}
+
+pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,157 @@
+//! What is booted, and how far.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::bail;
+use brisk_tools::boot::bench::check;
+use brisk_tools::boot::marker::{Marker, Until as ToolUntil};
+use brisk_tools::boot::subject::{Command, Guest, Subject};
+use brisk_tools::run::Options;
+use brisk_vm::cache::Cache;
+use clap::ValueEnum;
+
+use super::super::guest::{GuestArgs, MachineArgs, duration};
+use super::super::run::explain;
+use crate::ui::{Spinner, Ui};
+
+/// What is booted, and how far.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("root", |root| root.default_value("none")))]
+pub struct SubjectArgs {
+    /// Kernel, root and modules.
+    #[command(flatten)]
+    pub guest: GuestArgs,
+
+    /// Processors, memory, accelerator.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+
+    /// Where the measured time ends. It begins when QEMU is executed.
+    #[arg(long, value_enum, default_value_t = Until::Init)]
+    pub until: Until,
+
+    /// What time is: the host's clock, or the count of instructions that the guest executes,
+    /// which is the same number at every boot, on every machine (QEMU's -icount).
+    #[arg(long, value_enum, default_value_t = Clock::Wall)]
+    pub clock: Clock,
+
+    /// How a guest of a QEMU command line says that it is ready: console:REGEX (a line of the
+    /// console matches), port:NUMBER (a byte is written to this I/O port), qmp:EVENT, or agent
+    /// (the QEMU guest agent answers).
+    #[arg(long, value_name = "MARKER")]
+    pub ready: Option<Marker>,
+
+    /// Most time for one boot, for example 90, 90s or 5m.
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    pub timeout: String,
+
+    /// A command line that starts QEMU, to boot instead of a guest of brisk's. Devices for
+    /// watching it are added; its drives, ports and all else are as written.
+    #[arg(last = true, value_name = "QEMU")]
+    pub qemu_command: Vec<OsString>,
+}
+
+/// See [`SubjectArgs::until`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Until {
+    /// The kernel's first output on the console.
+    Kernel,
+    /// The first instruction of init.
+    Init,
+    /// Init executes the command; of a QEMU command line, the marker of --ready.
+    Ready,
+    /// QEMU has ended.
+    Exit,
+}
+
+/// See [`SubjectArgs::clock`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Clock {
+    /// The host's monotonic clock.
+    Wall,
+    /// Instructions of the guest.
+    Instructions,
+}
+
+impl Until {
+    pub(super) const fn tool(self) -> ToolUntil {
+        match self {
+            Self::Kernel => ToolUntil::Kernel,
+            Self::Init => ToolUntil::Init,
+            Self::Ready => ToolUntil::Ready,
+            Self::Exit => ToolUntil::Exit,
+        }
+    }
+}
+
+impl SubjectArgs {
+    pub(super) fn timeout(&self) -> anyhow::Result<Duration> {
+        duration("--timeout", &self.timeout)
+    }
+
+    /// With a marker the boot is to be watched until that.
+    pub(super) fn until(&self) -> ToolUntil {
+        match self.ready {
+            Some(_) => ToolUntil::Ready,
+            None => self.until.tool(),
+        }
+    }
+
+    pub(super) fn options(&self) -> anyhow::Result<Options> {
+        Ok(Options {
+            instructions: self.clock == Clock::Instructions,
+            command: vec!["true".into()],
+            ..self.machine.options(&self.guest)?
+        })
+    }
+
+    /// Makes it ready to boot.
+    pub(super) fn subject(&self, ui: &Ui) -> anyhow::Result<Subject> {
+        let instructions = self.clock == Clock::Instructions;
+        if !self.qemu_command.is_empty() {
+            let until = self.until();
+            if until == ToolUntil::Init {
+                bail!(
+                    "--until init needs a guest of brisk's: of a QEMU command line only its \
+                     console, its ports and its events are seen; use --ready, or --until kernel \
+                     or exit"
+                );
+            }
+            if until == ToolUntil::Ready && self.ready.is_none() {
+                bail!("--until ready needs --ready, for example --ready 'console:login: $'");
+            }
+            if instructions {
+                bail!(
+                    "--clock instructions needs a guest of brisk's, whose init counts them; give \
+                     no command line after --"
+                );
+            }
+            let command = Command::new(&self.qemu_command, self.ready.clone(), instructions);
+            return Ok(Subject::Command(command.map_err(explain)?));
+        }
+        if self.ready.is_some() {
+            bail!("--ready is for a QEMU command line after --; use --until with brisk's guest");
+        }
+        let options = self.options()?;
+        if instructions {
+            check(brisk_measure::Clock::Instructions, self.until())?;
+        }
+        guest(options, ui)
+    }
+}
+
+/// A guest that is ready to boot.
+pub(super) fn guest(options: Options, ui: &Ui) -> anyhow::Result<Subject> {
+    let cache = Cache::open()?;
+    let mut spinner: Option<Spinner> = None;
+    let mut progress = |text: &str| {
+        spinner = (!text.is_empty()).then(|| ui.spinner(text));
+    };
+    let guest = Guest::prepare(options, &cache, &mut progress).map_err(explain)?;
+    drop(spinner);
+    for note in guest.notes() {
+        ui.note(note);
+    }
+    Ok(Subject::Guest(Box::new(guest)))
+}

@@ -1,0 +1,306 @@
+//! What is common to all commands that boot guests.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use brisk_tools::run::{self as tool, Options, RootOption};
+use clap::ValueEnum;
+
+/// What decides about the kernel and the modules of a guest.
+#[derive(Debug, clap::Args)]
+pub struct GuestArgs {
+    /// Kernel: a release (or an unambiguous part of one) that is installed, or the path of a
+    /// bzImage, vmlinux or unified kernel image. Default: the running release if it is
+    /// installed, else the newest.
+    #[arg(long, short, value_name = "PATH|VERSION")]
+    pub kernel: Option<String>,
+
+    /// Directory with the modules of the kernel, where it is not /lib/modules/VERSION.
+    #[arg(long, value_name = "DIR")]
+    pub modules: Option<PathBuf>,
+
+    /// Root file system: `none` (only an initramfs, with busybox if it is installed), `host`,
+    /// a directory, a disk image (raw, qcow2; ext4, erofs, xfs, btrfs, squashfs; partitioned or
+    /// not), an OCI layout, a docker archive or a tar of a root file system.
+    #[arg(long, short, value_name = "ROOT", default_value = "host")]
+    pub root: String,
+
+    /// Let the command change the root: the directory or the image itself instead of a layer
+    /// in memory.
+    #[arg(long)]
+    pub rw: bool,
+
+    /// Machine type. `auto` is the quickest for the accelerator, --cpus and --firmware.
+    #[arg(long, value_enum, default_value_t = Machine::Auto)]
+    pub machine: Machine,
+
+    /// Network: none but loopback, or QEMU's user network (outgoing only).
+    #[arg(long, value_enum, default_value_t = Net::None)]
+    pub net: Net,
+
+    /// Load further modules, in this order, before the command.
+    #[arg(long = "module", value_name = "NAME")]
+    pub extra_modules: Vec<String>,
+
+    /// Keep the signatures of modules, for kernels that refuse unsigned ones. Costs time.
+    #[arg(long)]
+    pub signed_modules: bool,
+
+    /// QEMU to use: a name in PATH or a path.
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        env = "BRISK_QEMU",
+        default_value = "qemu-system-x86_64"
+    )]
+    pub qemu: String,
+}
+
+/// What decides about the machine that a guest runs on.
+#[derive(Debug, clap::Args)]
+pub struct MachineArgs {
+    /// Virtual CPUs, 1 to 255.
+    #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub cpus: u32,
+
+    /// Memory: bytes with a suffix K, M, G (powers of 1024); a bare number is MiB. Default: 256M
+    /// with --root none, else 512M.
+    #[arg(long, short, value_name = "SIZE")]
+    pub memory: Option<String>,
+
+    /// What executes the guest: KVM where a trial run shows that it works, else TCG.
+    #[arg(long, value_enum, default_value_t = Accel::Auto)]
+    pub accel: Accel,
+
+    /// Firmware. `auto` is qboot where the machine type can use it and it is installed.
+    #[arg(long, value_enum, default_value_t = Firmware::Auto)]
+    pub firmware: Firmware,
+
+    /// CPU model of QEMU, with its flags. Default: `host` with KVM; with TCG a generic x86-64-v2,
+    /// which boots faster than `max`.
+    #[arg(long, value_name = "MODEL")]
+    pub cpu: Option<String>,
+
+    /// Append to the kernel's command line; repeatable, and the last word on a parameter.
+    #[arg(long, short, value_name = "PARAMETERS")]
+    pub append: Vec<String>,
+
+    /// Keep every initcall of the kernel. By default some self-tests and tracing tables that
+    /// only cost time are left out; --dry-run names them with reasons.
+    #[arg(long)]
+    pub all_initcalls: bool,
+
+    /// Guest memory as a private mapping, or as a named shared file that other processes can
+    /// map. `auto` shares where virtiofs needs it.
+    #[arg(long, value_enum, default_value_t = Ram::Auto)]
+    pub ram: Ram,
+
+    /// More options for QEMU, one word each.
+    #[arg(long = "qemu-arg", value_name = "WORD", allow_hyphen_values = true)]
+    pub qemu_args: Vec<String>,
+}
+
+/// See [`MachineArgs::accel`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Accel {
+    /// KVM if it works here, else TCG.
+    Auto,
+    /// Hardware virtualisation.
+    Kvm,
+    /// Emulation.
+    Tcg,
+}
+
+/// See [`GuestArgs::machine`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Machine {
+    /// With TCG and one CPU a pc without ACPI; else microvm if QEMU has it and qboot; else q35.
+    Auto,
+    /// Few devices, quick to boot.
+    Microvm,
+    /// A PCI Express chipset.
+    Q35,
+    /// The i440FX chipset.
+    Pc,
+}
+
+/// See [`MachineArgs::firmware`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Firmware {
+    /// qboot for microvm, SeaBIOS otherwise.
+    Auto,
+    /// Small firmware that only starts kernels.
+    Qboot,
+    /// QEMU's default BIOS.
+    Seabios,
+}
+
+/// See [`GuestArgs::net`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Net {
+    /// Loopback only.
+    None,
+    /// QEMU's user network.
+    User,
+}
+
+/// See [`MachineArgs::ram`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Ram {
+    /// Shared where something needs it.
+    Auto,
+    /// Anonymous memory of QEMU.
+    Private,
+    /// A named file.
+    Shared,
+}
+
+impl GuestArgs {
+    /// With everything else at its default.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            kernel: self.kernel.clone(),
+            modules: self.modules.clone(),
+            root: match self.root.as_str() {
+                "none" => RootOption::None,
+                "host" => RootOption::Host,
+                path => RootOption::Path(path.to_owned()),
+            },
+            writable: self.rw,
+            machine: match self.machine {
+                Machine::Auto => tool::Machine::Auto,
+                Machine::Microvm => tool::Machine::Microvm,
+                Machine::Q35 => tool::Machine::Q35,
+                Machine::Pc => tool::Machine::Pc,
+            },
+            net: match self.net {
+                Net::None => tool::Net::None,
+                Net::User => tool::Net::User,
+            },
+            extra_modules: self.extra_modules.clone(),
+            signed_modules: self.signed_modules,
+            qemu: self.qemu.clone(),
+            ..Options::default()
+        }
+    }
+}
+
+impl MachineArgs {
+    /// With the guest's, and everything else at its default.
+    ///
+    /// # Errors
+    /// If a value cannot be read.
+    pub(crate) fn options(&self, guest: &GuestArgs) -> anyhow::Result<Options> {
+        Ok(Options {
+            cpus: self.cpus,
+            memory_mib: match &self.memory {
+                Some(text) => memory(text)?,
+                None if guest.root == "none" => 256,
+                None => 512,
+            },
+            accel: match self.accel {
+                Accel::Auto => tool::Accel::Auto,
+                Accel::Kvm => tool::Accel::Kvm,
+                Accel::Tcg => tool::Accel::Tcg,
+            },
+            firmware: match self.firmware {
+                Firmware::Auto => tool::Firmware::Auto,
+                Firmware::Qboot => tool::Firmware::Qboot,
+                Firmware::Seabios => tool::Firmware::Seabios,
+            },
+            cpu: self.cpu.clone(),
+            append: self.append.clone(),
+            all_initcalls: self.all_initcalls,
+            ram: match self.ram {
+                Ram::Auto => tool::Ram::Auto,
+                Ram::Private => tool::Ram::Private,
+                Ram::Shared => tool::Ram::Shared,
+            },
+            qemu_args: self.qemu_args.clone(),
+            ..guest.options()
+        })
+    }
+}
+
+/// MiB.
+fn memory(text: &str) -> anyhow::Result<u64> {
+    let wrong =
+        || anyhow::anyhow!("--memory {text}: not a size; write for example 512M, 2G or 512 (MiB)");
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let mib = match text[digits.len()..]
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+    {
+        "" | "M" => Some(number),
+        "K" => Some(number / 1024),
+        "G" => number.checked_mul(1024),
+        "T" => number.checked_mul(1024 * 1024),
+        _ => None,
+    }
+    .ok_or_else(wrong)?;
+    if mib < 64 {
+        bail!("--memory {text}: a distribution's kernel does not boot in less than 64M");
+    }
+    Ok(mib)
+}
+
+/// `90`, `1.5s`, `500ms`, `5m`, `1h`.
+pub(crate) fn duration(option: &str, text: &str) -> anyhow::Result<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => bail!("{option} {text}: write for example 90, 90s, 500ms or 5m"),
+    };
+    digits
+        .parse::<f64>()
+        .ok()
+        .and_then(|number| Duration::try_from_secs_f64(number * unit).ok())
+        .filter(|duration| !duration.is_zero())
+        .with_context(|| format!("{option} {text}: not a duration; write for example 90s or 5m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_mib() {
+        for (text, mib) in [
+            ("512", 512),
+            ("512M", 512),
+            ("2G", 2048),
+            ("1GiB", 1024),
+            ("65536k", 64),
+        ] {
+            assert_eq!(memory(text).unwrap(), mib, "{text}");
+        }
+        for text in ["", "M", "-1G", "12Q", "63M", "99999999999999999T"] {
+            let error = memory(text).unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, millis) in [
+            ("90", 90_000),
+            ("1.5s", 1500),
+            ("500ms", 500),
+            ("5m", 300_000),
+        ] {
+            assert_eq!(
+                duration("--timeout", text).unwrap(),
+                Duration::from_millis(millis),
+                "{text}"
+            );
+        }
+        for text in ["", "s", "0", "-3s", "5d", "infs"] {
+            assert!(duration("--timeout", text).is_err(), "{text}");
+        }
+    }
+}

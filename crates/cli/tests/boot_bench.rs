@@ -1,0 +1,169 @@
+//! Boots are measured, exactly where that is possible.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::path::Path;
+
+use brisk_testkit::{Brisk, Signal, brisk_of};
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+fn bench(words: &[&str], home: &TempDir) -> Brisk {
+    brisk_of!["boot", "bench", "--output", home.path().join("report.json")]
+        .args(["--accel", "tcg", "--warmup", "0"])
+        .args(words)
+}
+
+fn report(home: &TempDir) -> Value {
+    read(&home.path().join("report.json"))
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn values(report: &Value) -> Vec<f64> {
+    let samples = report["series"][0]["samples"].as_array().unwrap();
+    samples.iter().filter_map(|s| s["value"].as_f64()).collect()
+}
+
+/// One instruction more or less would be seen.
+#[test]
+fn instructions_are_the_same_at_every_boot_and_differ_with_the_command_line() {
+    let count = |words: &[&str]| {
+        let home = tempdir().unwrap();
+        let all = [&["--clock", "instructions", "--until", "exit"], words].concat();
+        let run = bench(&all, &home).exits(0);
+        assert!(
+            run.text().contains("boots, 1 distinct value"),
+            "{}",
+            run.text()
+        );
+        values(&report(&home))
+    };
+    let plain = count(&["--runs", "3"]);
+    assert_eq!(plain.len(), 3);
+    assert!(plain.windows(2).all(|pair| pair[0] == pair[1]), "{plain:?}");
+    let longer = count(&["--runs", "2", "--append", "brisk.unknown=1"]);
+    assert!(
+        longer[0] > plain[0] && longer[0] < plain[0] * 1.01,
+        "{longer:?}"
+    );
+}
+
+#[test]
+fn the_end_of_a_boot_can_be_chosen() {
+    let mut ends = Vec::new();
+    for until in ["kernel", "init", "ready", "exit"] {
+        let home = tempdir().unwrap();
+        let run = bench(&["--runs", "1", "--until", until], &home).exits(0);
+        assert!(
+            run.text().contains(&format!("exec to {until}")),
+            "{}",
+            run.text()
+        );
+        ends.push(values(&report(&home))[0]);
+    }
+    // Of different boots, but a kernel is not up before its first output.
+    assert!(ends[0] < ends[1], "{ends:?}");
+}
+
+#[test]
+fn what_has_no_count_of_instructions_says_so() {
+    let home = tempdir().unwrap();
+    bench(&["--clock", "instructions", "--until", "kernel"], &home)
+        .exits(125)
+        .said(&["--until init, ready or exit"]);
+}
+
+#[test]
+fn a_root_that_others_serve_is_not_called_deterministic() {
+    let home = tempdir().unwrap();
+    let root = tempdir().unwrap();
+    brisk_testkit::tree(root.path());
+    let root = root.path().to_str().unwrap();
+    let words = [
+        "--clock",
+        "instructions",
+        "--until",
+        "ready",
+        "--runs",
+        "4",
+        "--root",
+        root,
+    ];
+    let run = bench(&words, &home).exits(0);
+    let text = run.text();
+    assert!(
+        text.contains("served by another process") || text.contains("1 distinct value"),
+        "{text}"
+    );
+}
+
+/// SeaBIOS writes its messages to port 0x402 and, without graphics, its name to the serial port.
+#[test]
+fn any_qemu_can_be_measured_by_a_marker() {
+    // A kernel without a root gives up and resets.
+    let panic = [
+        "-no-reboot",
+        "-m",
+        "512",
+        "-kernel",
+        kernel(),
+        "-append",
+        "panic=-1",
+    ];
+    for (marker, options) in [
+        ("port:0x402", &["-nodefaults", "-display", "none"][..]),
+        ("console:SeaBIOS", &["-nographic", "-net", "none"][..]),
+        (
+            "qmp:SHUTDOWN",
+            &[&["-display", "none"][..], &panic].concat()[..],
+        ),
+    ] {
+        let home = tempdir().unwrap();
+        let qemu = [&["--", "qemu-system-x86_64"], options].concat();
+        let words = [&["--runs", "2", "--ready", marker][..], &qemu].concat();
+        let _ = bench(&words, &home).exits(0);
+        let report = report(&home);
+        assert_eq!(values(&report).len(), 2, "{marker}");
+        assert_eq!(report["environment"]["accelerator"], "tcg");
+    }
+}
+
+fn kernel() -> &'static str {
+    let mut kernels: Vec<_> = fs::read_dir("/boot")
+        .unwrap()
+        .map(|entry| entry.unwrap().path().display().to_string())
+        .filter(|path| path.contains("/vmlinuz-"))
+        .collect();
+    kernels.sort();
+    kernels.pop().unwrap().leak()
+}
+
+#[test]
+fn a_qemu_that_fails_is_not_a_number() {
+    let home = tempdir().unwrap();
+    let words = ["--runs", "5", "--until", "exit", "--ready", "console:x"];
+    let qemu = ["--", "qemu-system-x86_64", "-M", "nonsense"];
+    bench(&[&words[..], &qemu].concat(), &home)
+        .exits(125)
+        .said(&["no boot came to its end"]);
+    let report = report(&home);
+    assert!(values(&report).is_empty());
+    let samples = report["series"][0]["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 3, "hopeless after three");
+    let reason = samples[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("nonsense"), "{reason}");
+}
+
+#[test]
+fn an_interrupted_measurement_keeps_what_it_has_and_leaves_nothing() {
+    let home = tempdir().unwrap();
+    let file = home.path().join("report.json");
+    let run = bench(&["--runs", "1000"], &home).spawn();
+    brisk_testkit::until("a boot is in the report", || file.exists().then_some(()));
+    run.signal(Signal::INT);
+    let _ = run.wait().exited(130).said(&["interrupted"]);
+    assert!(!values(&report(&home)).is_empty());
+}

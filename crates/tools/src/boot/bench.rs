@@ -1,0 +1,221 @@
+//! Boots, again and again.
+
+use std::time::Duration;
+
+use brisk_measure::{Clock, Report, Sample, Series, Unit};
+use brisk_measure::{Outcome, Phase};
+
+use super::marker::Until;
+use super::observation::Observation;
+use super::observe::{Ended, Limits, Pass, READY, observe};
+use super::subject::Subject;
+use crate::run::signals::Signals;
+use crate::run::{Error, Moment};
+
+/// So many boots that all fail are enough to know that none will succeed.
+const HOPELESS: u32 = 3;
+
+/// How often, and how far.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Boots that count.
+    pub runs: u32,
+    /// Boots before them.
+    pub warmups: u32,
+    /// Where the measured time ends.
+    pub until: Until,
+    /// How long one may take.
+    pub timeout: Duration,
+}
+
+/// Why measuring stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// The machine could not be started.
+    #[error(transparent)]
+    Start(#[from] Error),
+    /// Its channels failed.
+    #[error("the machine and brisk lost each other")]
+    Watch(#[source] std::io::Error),
+    /// The report could not be saved.
+    #[error(transparent)]
+    Save(#[from] brisk_measure::ReportError),
+    /// The user does not want to go on.
+    #[error("interrupted by signal {0}")]
+    Interrupted(i32),
+    /// What was asked for cannot be measured.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+/// Checks that the clock can tell the end that was asked for.
+///
+/// # Errors
+/// If not; says which ends it can tell.
+pub fn check(clock: Clock, until: Until) -> Result<(), BenchError> {
+    if clock == Clock::Instructions && until == Until::Kernel {
+        return Err(BenchError::Unfit(
+            "--until kernel with --clock instructions: nothing in the guest tells how many \
+             instructions firmware took before the kernel; use --until init, ready or exit"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+/// The name of the series.
+#[must_use]
+pub fn series_name(until: Until) -> String {
+    format!("exec to {}", until.name())
+}
+
+/// Boots once; a failed boot is a sample, too.
+pub(crate) fn boot(
+    subject: &Subject,
+    limits: Limits,
+    signals: &mut Signals,
+) -> Result<Pass, BenchError> {
+    let (machine, executed) = subject.start()?;
+    observe(machine, executed, limits, signals).map_err(BenchError::Watch)
+}
+
+/// Boots `settings.warmups + settings.runs` times into the report's series; `after` is told of
+/// each, to save the report and to show progress.
+///
+/// # Errors
+/// If the machine cannot be started at all, the report not be saved, or the user interrupts.
+pub fn bench(
+    subject: &Subject,
+    settings: Settings,
+    report: &mut Report,
+    after: &mut dyn FnMut(&Report, u32) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    check(subject.clock(), settings.until)?;
+    let mut signals = Signals::new().map_err(BenchError::Watch)?;
+    let limits = Limits {
+        until: settings.until,
+        timeout: settings.timeout,
+        keep: false,
+    };
+    let unit = unit(subject.clock());
+    let name = series_name(settings.until);
+    for index in 0..settings.warmups + settings.runs {
+        let (phase, iteration) = match index.checked_sub(settings.warmups) {
+            None => (Phase::Warmup, index),
+            Some(iteration) => (Phase::Measured, iteration),
+        };
+        let pass = boot(subject, limits, &mut signals)?;
+        let sample = sample(&pass, subject.clock(), settings.until, iteration, phase)?;
+        report.series_mut(&name, unit).push(sample);
+        let failed = report.series_mut(&name, unit);
+        let hopeless = index + 1 == HOPELESS && failed.samples.iter().all(|s| s.value().is_none());
+        after(report, index + 1)?;
+        if hopeless {
+            break;
+        }
+    }
+    if subject.clock() == Clock::Instructions {
+        let proof = proof(report.series_mut(&name, unit), &subject.indeterminate());
+        report.notes.push(proof);
+    }
+    report.warn();
+    Ok(())
+}
+
+/// The unit of a clock's measurements.
+#[must_use]
+pub fn unit(clock: Clock) -> Unit {
+    clock.unit().0
+}
+
+/// One boot as a sample.
+pub(crate) fn sample(
+    pass: &Pass,
+    clock: Clock,
+    until: Until,
+    iteration: u32,
+    phase: Phase,
+) -> Result<Sample, BenchError> {
+    Ok(match &pass.ended {
+        Ended::Interrupted(signal) => return Err(BenchError::Interrupted(*signal)),
+        Ended::TimedOut => Sample::timed_out(iteration, phase),
+        Ended::Failed(reason) => Sample::failed(iteration, phase, reason.clone()),
+        Ended::Reached => match value(&pass.observation, clock, until) {
+            None => Sample::failed(iteration, phase, "the guest did not tell the time"),
+            Some(number) => match phase {
+                Phase::Warmup => Sample::warmup(iteration, number),
+                Phase::Measured => Sample::measured(iteration, number),
+            },
+        },
+    })
+}
+
+/// From the execution of QEMU (or, in instructions, power-on) to the end, in the clock's unit.
+#[must_use]
+pub fn value(observation: &Observation, clock: Clock, until: Until) -> Option<f64> {
+    if clock == Clock::Instructions {
+        return instructions(observation, until).map(|count| count as f64);
+    }
+    let guest = |moment: Moment| {
+        let stamp = observation.stamp(moment.name())? as i64;
+        u64::try_from(stamp + observation.guest_offset?).ok()
+    };
+    let nanos = match until {
+        Until::Kernel => observation.moment(Moment::Kernel.name()),
+        Until::Init => guest(Moment::Init),
+        Until::Ready => observation
+            .moment(READY)
+            .or_else(|| guest(Moment::CommandStart)),
+        Until::Exit => observation.moment(Moment::QemuGone.name()),
+    };
+    nanos.map(|nanos| nanos as f64 / 1e9)
+}
+
+/// The counter at init's start, and from there the guest's clock, which is the same one.
+fn instructions(observation: &Observation, until: Until) -> Option<u64> {
+    let cycles = observation.cycles?;
+    let init = observation.stamp(Moment::Init.name())?;
+    let moment = match until {
+        Until::Kernel => return None,
+        Until::Init => return Some(cycles),
+        Until::Ready => Moment::CommandStart,
+        Until::Exit => Moment::CommandEnd,
+    };
+    let later = observation.stamp(moment.name())?;
+    Some(cycles + later.checked_sub(init)?)
+}
+
+/// What the samples say about being the same every time.
+fn proof(series: &Series, indeterminate: &[String]) -> String {
+    let values: Vec<u64> = series
+        .samples
+        .iter()
+        .filter(|sample| matches!(sample.outcome, Outcome::Ok { .. }))
+        .filter_map(|sample| sample.value())
+        .map(|value| value as u64)
+        .collect();
+    let mut distinct = values.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    match distinct.as_slice() {
+        [] => "deterministic: unknown, no boot succeeded".into(),
+        [one] => format!(
+            "deterministic: {} boots, 1 distinct value: {one} instructions",
+            values.len()
+        ),
+        [first, .., last] => {
+            let why = if indeterminate.is_empty() {
+                "nothing in the configuration explains it".to_owned()
+            } else {
+                indeterminate.join("; ")
+            };
+            format!(
+                "not deterministic: {} boots, {} distinct values from {first} to {last} \
+                 instructions ({why})",
+                values.len(),
+                distinct.len()
+            )
+        }
+    }
+}

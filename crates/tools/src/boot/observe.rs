@@ -1,0 +1,458 @@
+//! Watching one boot from the execution of QEMU to where the measurement ends.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use brisk_measure::Clock;
+use brisk_vm::guest::{Decoder, Event, Exit, Stamp, config_frames};
+use brisk_vm::launch::{Foreign, Running};
+use brisk_vm::qemu::qmp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::marker::{Marker, Scanner, Until};
+use super::observation::{Happening, Observation, Piece};
+use crate::run::Moment;
+use crate::run::signals::{Signals, asks_for_end};
+
+/// Most bytes of console and log that are kept of one boot.
+const KEPT: usize = 32 * 1024 * 1024;
+/// Name of the ready marker among the moments.
+pub(crate) const READY: &str = "ready";
+
+/// What is watched.
+#[derive(Debug)]
+pub(crate) enum Machine {
+    /// brisk's guest, with the script for its init (empty if init has it already).
+    Guest(Box<Running>, Vec<u8>),
+    /// A QEMU of the user's, with its ready marker.
+    Foreign(Box<Foreign>, Option<Marker>),
+}
+
+/// How a boot ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It came as far as it was to.
+    Reached,
+    /// It failed; why.
+    Failed(String),
+    /// It took too long.
+    TimedOut,
+    /// The user does not want to go on.
+    Interrupted(i32),
+}
+
+/// One boot and its end.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) observation: Observation,
+    pub(crate) ended: Ended,
+}
+
+/// How far to watch, and how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) until: Until,
+    pub(crate) timeout: Duration,
+    /// Whether what the guest prints is kept.
+    pub(crate) keep: bool,
+}
+
+/// Watches; the machine is gone afterwards.
+pub(crate) fn observe(
+    machine: Machine,
+    executed: Instant,
+    limits: Limits,
+    signals: &mut Signals,
+) -> io::Result<Pass> {
+    let (scanner, qmp_event) = match &machine {
+        Machine::Foreign(_, Some(Marker::Console(regex))) => {
+            (Some(Scanner::new(regex.clone())), None)
+        }
+        Machine::Foreign(_, Some(Marker::Qmp(event))) => (None, Some(event.clone())),
+        _ => (None, None),
+    };
+    let mut watch = Watch {
+        machine,
+        executed,
+        limits,
+        scanner,
+        qmp_event,
+        decoder: Decoder::new(),
+        reader: qmp::Reader::default(),
+        kept: 0,
+        offset: None,
+        observation: Observation {
+            clock: Clock::HostMonotonic,
+            console: Vec::new(),
+            firmware: Vec::new(),
+            moments: Vec::new(),
+            qmp: Vec::new(),
+            stamps: Vec::new(),
+            guest_offset: None,
+            cycles: None,
+            log: String::new(),
+        },
+    };
+    watch.observation.moments.push(Happening {
+        at: 0,
+        name: Moment::Exec.name().to_owned(),
+    });
+    let ended = watch.run(signals)?;
+    Ok(watch.finish(ended))
+}
+
+struct Watch {
+    machine: Machine,
+    executed: Instant,
+    limits: Limits,
+    scanner: Option<Scanner>,
+    qmp_event: Option<String>,
+    decoder: Decoder,
+    reader: qmp::Reader,
+    kept: usize,
+    offset: Option<i64>,
+    observation: Observation,
+}
+
+/// A source of bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Qmp,
+    Console,
+    Guest,
+}
+
+impl Watch {
+    fn run(&mut self, signals: &mut Signals) -> io::Result<Ended> {
+        self.greet()?;
+        let deadline = self.executed.checked_add(self.limits.timeout);
+        let mut open = vec![Source::Qmp, Source::Console, Source::Guest];
+        loop {
+            let left =
+                match deadline.map(|deadline| deadline.checked_duration_since(Instant::now())) {
+                    Some(None) => return Ok(Ended::TimedOut),
+                    Some(Some(left)) => Some(left),
+                    None => None,
+                };
+            let (ready, signalled) = self.wait(&open, signals, left)?;
+            if signalled {
+                if let Some(signal) = signals.pending().into_iter().find(|s| asks_for_end(*s)) {
+                    return Ok(Ended::Interrupted(signal));
+                }
+            }
+            for source in ready {
+                let (more, ended) = self.read(source)?;
+                if let Some(ended) = ended {
+                    return Ok(ended);
+                }
+                if !more {
+                    open.retain(|known| *known != source);
+                }
+            }
+            // The control channel closes when QEMU goes.
+            if !open.contains(&Source::Qmp) {
+                return Ok(self.gone());
+            }
+        }
+    }
+
+    fn gone(&mut self) -> Ended {
+        if self.limits.until == Until::Exit {
+            return Ended::Reached;
+        }
+        Ended::Failed(format!("QEMU ended before {}", self.limits.until.name()))
+    }
+
+    /// Asks for events, and gives init its script.
+    fn greet(&mut self) -> io::Result<()> {
+        let ask = qmp::command("qmp_capabilities");
+        let (result, script) = match &mut self.machine {
+            Machine::Guest(running, script) => {
+                (running.qmp.write_all(&ask), std::mem::take(script))
+            }
+            Machine::Foreign(foreign, _) => (foreign.qmp.write_all(&ask), Vec::new()),
+        };
+        // One that is gone already is found to be so below.
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+            _ => {}
+        }
+        if let Machine::Guest(running, _) = &mut self.machine {
+            if !script.is_empty() {
+                running.guest.set_nonblocking(false)?;
+                let result = running.guest.write_all(&config_frames(&script));
+                running.guest.set_nonblocking(true)?;
+                match result {
+                    Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fd(&self, source: Source) -> Option<BorrowedFd<'_>> {
+        match (&self.machine, source) {
+            (Machine::Guest(running, _), Source::Qmp) => Some(running.qmp.as_fd()),
+            (Machine::Guest(running, _), Source::Console) => Some(running.console.as_fd()),
+            (Machine::Guest(running, _), Source::Guest) => Some(running.guest.as_fd()),
+            (Machine::Foreign(foreign, _), Source::Qmp) => Some(foreign.qmp.as_fd()),
+            (Machine::Foreign(foreign, _), Source::Console) => {
+                foreign.console.as_ref().map(AsFd::as_fd)
+            }
+            (Machine::Foreign(foreign, _), Source::Guest) => {
+                foreign.marker.as_ref().map(AsFd::as_fd)
+            }
+        }
+    }
+
+    fn wait(
+        &self,
+        open: &[Source],
+        signals: &Signals,
+        left: Option<Duration>,
+    ) -> io::Result<(Vec<Source>, bool)> {
+        let sources: Vec<_> = open
+            .iter()
+            .filter_map(|source| Some((*source, self.fd(*source)?)))
+            .collect();
+        let mut fds: Vec<_> = sources
+            .iter()
+            .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        fds.push(PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN));
+        let left = left.map(|left| Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let signalled = fds.pop().is_some_and(|fd| !fd.revents().is_empty());
+        let ready = sources
+            .iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|((source, _), _)| *source)
+            .collect();
+        Ok((ready, signalled))
+    }
+
+    /// Reads what there is. Whether there can be more, and whether the boot is over.
+    fn read(&mut self, source: Source) -> io::Result<(bool, Option<Ended>)> {
+        let mut buffer = [0; 64 * 1024];
+        let Some(fd) = self.fd(source) else {
+            return Ok((false, None));
+        };
+        let count = match rustix::io::read(fd, &mut buffer) {
+            Ok(0) | Err(Errno::CONNRESET | Errno::IO) => return Ok((false, None)),
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok((true, None)),
+            Err(error) => return Err(error.into()),
+        };
+        let at = self.now();
+        let bytes = &buffer[..count];
+        let ended = match (source, &self.machine) {
+            (Source::Qmp, _) => self.take_qmp(at, bytes)?,
+            (Source::Console, _) => self.take_console(at, bytes),
+            (Source::Guest, Machine::Guest(..)) => self.take_frames(bytes)?,
+            (Source::Guest, Machine::Foreign(_, Some(Marker::Agent))) => {
+                // Whatever it answers, it is there.
+                self.ready(at)
+            }
+            (Source::Guest, Machine::Foreign(..)) => self.ready(at),
+        };
+        Ok((true, ended))
+    }
+
+    fn now(&self) -> u64 {
+        self.executed.elapsed().as_nanos() as u64
+    }
+
+    fn moment(&mut self, at: u64, name: &str) {
+        if self.observation.moment(name).is_none() {
+            let name = name.to_owned();
+            self.observation.moments.push(Happening { at, name });
+        }
+    }
+
+    fn reached(&self, until: Until) -> Option<Ended> {
+        (self.limits.until == until).then_some(Ended::Reached)
+    }
+
+    fn ready(&mut self, at: u64) -> Option<Ended> {
+        self.moment(at, READY);
+        self.reached(Until::Ready)
+    }
+
+    fn take_qmp(&mut self, at: u64, bytes: &[u8]) -> io::Result<Option<Ended>> {
+        for message in self.reader.push(bytes).map_err(io::Error::other)? {
+            match message {
+                qmp::Message::Greeting => self.moment(at, Moment::QemuUp.name()),
+                qmp::Message::Event { name, data } => {
+                    let is_marker = self.qmp_event.as_deref() == Some(&name);
+                    if name == "VSERPORT_CHANGE" && data["open"] == true {
+                        if let Machine::Foreign(foreign, Some(Marker::Agent)) = &mut self.machine {
+                            if let Some(agent) = &mut foreign.marker {
+                                // Fails only when QEMU goes, which is seen.
+                                let _ = agent.write_all(b"{\"execute\":\"guest-ping\"}\n");
+                            }
+                        }
+                    }
+                    self.observation.qmp.push(Happening { at, name });
+                    if is_marker {
+                        if let Some(ended) = self.ready(at) {
+                            return Ok(Some(ended));
+                        }
+                    }
+                }
+                qmp::Message::Return(_) | qmp::Message::Error(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_console(&mut self, at: u64, bytes: &[u8]) -> Option<Ended> {
+        self.moment(at, Moment::Kernel.name());
+        // The last words of a failure are wanted even where nothing else is.
+        if self.kept + bytes.len() <= KEPT {
+            self.kept += bytes.len();
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            self.observation.console.push(Piece { at, text });
+        }
+        let found = self.scanner.as_mut().is_some_and(|s| s.push(bytes));
+        if found {
+            self.scanner = None;
+            if let Some(ended) = self.ready(at) {
+                return Some(ended);
+            }
+        }
+        self.reached(Until::Kernel)
+    }
+
+    fn take_frames(&mut self, bytes: &[u8]) -> io::Result<Option<Ended>> {
+        self.decoder.push(bytes);
+        while let Some(event) = self.decoder.next_event().map_err(io::Error::other)? {
+            let ended = match event {
+                Event::Hello(stamps) => {
+                    self.stamps(&stamps);
+                    self.reached(Until::Init)
+                }
+                Event::Started(stamps) => {
+                    self.stamps(&stamps);
+                    self.reached(Until::Ready)
+                }
+                Event::Log(bytes) => {
+                    if self.limits.keep && self.kept + bytes.len() <= KEPT {
+                        self.kept += bytes.len();
+                        self.observation
+                            .log
+                            .push_str(&String::from_utf8_lossy(&bytes));
+                    }
+                    None
+                }
+                Event::Exit(exit, stamps) => {
+                    self.stamps(&stamps);
+                    let at = self.now();
+                    self.moment(at, Moment::Exit.name());
+                    Some(self.command_ended(exit))
+                }
+                Event::Failure {
+                    stage,
+                    errno,
+                    subject,
+                } => {
+                    let reason = io::Error::from_raw_os_error(errno);
+                    Some(Ended::Failed(format!(
+                        "init failed at {stage:?} of {subject}: {reason}"
+                    )))
+                }
+                Event::Stdout(_) | Event::Stderr(_) | Event::Credit(_) => None,
+            };
+            if ended.is_some() {
+                return Ok(ended);
+            }
+        }
+        Ok(None)
+    }
+
+    fn command_ended(&self, exit: Exit) -> Ended {
+        match exit {
+            Exit::Status(0) => Ended::Reached,
+            Exit::Status(status) => Ended::Failed(format!("the command exited with {status}")),
+            Exit::Signal(signal) => Ended::Failed(format!("signal {signal} ended the command")),
+        }
+    }
+
+    /// The latest of a frame was taken as it was sent: see [`crate::run::Timing`].
+    fn stamps(&mut self, stamps: &[(Stamp, u64)]) {
+        let here = self.now() as i64;
+        let mut latest = None;
+        for (stamp, value) in stamps {
+            if *stamp == Stamp::Cycles {
+                self.observation.cycles = Some(*value);
+                continue;
+            }
+            latest = latest.max(Some(*value as i64));
+            if let Some(moment) = Moment::of_stamp(*stamp) {
+                let name = moment.name().to_owned();
+                let at = *value;
+                self.observation.stamps.push(Happening { at, name });
+            }
+        }
+        if let Some(latest) = latest {
+            let offset = here.saturating_sub(latest);
+            self.offset = Some(self.offset.map_or(offset, |known| known.min(offset)));
+        }
+    }
+
+    fn finish(self, ended: Ended) -> Pass {
+        let Self {
+            machine,
+            executed,
+            limits,
+            offset,
+            mut observation,
+            ..
+        } = self;
+        let said = match machine {
+            Machine::Guest(running, _) => running.kill(),
+            Machine::Foreign(foreign, _) => foreign.kill(),
+        };
+        observation.moments.push(Happening {
+            at: executed.elapsed().as_nanos() as u64,
+            name: Moment::QemuGone.name().to_owned(),
+        });
+        observation.guest_offset = offset;
+        let ended = match ended {
+            Ended::Failed(reason) => Ended::Failed(with_last_words(reason, &said, &observation)),
+            other => other,
+        };
+        if !limits.keep {
+            observation.console.clear();
+        }
+        Pass { observation, ended }
+    }
+}
+
+/// What QEMU said, or the last line of the console: why it failed.
+fn with_last_words(mut reason: String, said: &str, observation: &Observation) -> String {
+    let console: String = observation
+        .console
+        .iter()
+        .map(|piece| &*piece.text)
+        .collect();
+    let last = said
+        .lines()
+        .chain(console.lines().rev())
+        .find(|line| !line.trim().is_empty());
+    if let Some(last) = last {
+        let harmless: String = last.chars().filter(|c| !c.is_control()).collect();
+        reason.push_str(": ");
+        reason.push_str(harmless.trim());
+    }
+    reason
+}

@@ -1,0 +1,247 @@
+//! What is booted: brisk's own guest, or whatever a command line starts.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use brisk_host::program::Program;
+use brisk_measure::{Clock, Environment};
+use brisk_vm::cache::Cache;
+use brisk_vm::initramfs;
+use brisk_vm::launch::{Foreign, Running};
+use brisk_vm::qemu;
+
+use super::marker::Marker;
+use super::observe::Machine;
+use crate::environment;
+use crate::run::session::serve;
+use crate::run::{self, Error, Facts, Net, Options, Plan, Root};
+
+/// Something to boot again and again.
+#[derive(Debug)]
+pub enum Subject {
+    /// A guest of brisk's.
+    Guest(Box<Guest>),
+    /// A QEMU of the user's.
+    Command(Command),
+}
+
+/// A guest of brisk's, ready to be started.
+#[derive(Debug)]
+pub struct Guest {
+    /// What it was made from.
+    pub options: Options,
+    facts: Facts,
+    plan: Plan,
+    script: Vec<u8>,
+}
+
+/// A command line that starts QEMU.
+#[derive(Debug, Clone)]
+pub struct Command {
+    program: PathBuf,
+    words: Vec<OsString>,
+    marker: Option<Marker>,
+    instructions: bool,
+}
+
+impl Guest {
+    /// Builds what a boot needs.
+    ///
+    /// # Errors
+    /// As those of [`run::gather`] and [`run::plan`].
+    pub fn prepare(
+        options: Options,
+        cache: &Cache,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self, Error> {
+        let facts = run::gather(&options, cache, progress)?;
+        let mut plan = run::plan(&options, &facts)?;
+        progress("building the initramfs");
+        let modules = plan.modules.as_deref();
+        let built = initramfs::initramfs(&plan.initramfs, &plan.release, modules, cache)?;
+        plan.machine.initramfs = built.path;
+        progress("");
+        let script = if options.instructions {
+            Vec::new()
+        } else {
+            run::encoded(&plan.steps)?
+        };
+        Ok(Self {
+            options,
+            facts,
+            plan,
+            script,
+        })
+    }
+
+    /// The plan it is started by.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Notes of the facts for the user.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.facts.notes
+    }
+}
+
+impl Command {
+    /// From a program and its words.
+    ///
+    /// # Errors
+    /// If there is no such program.
+    pub fn new(
+        words: &[OsString],
+        marker: Option<Marker>,
+        instructions: bool,
+    ) -> Result<Self, Error> {
+        let (program, words) = words
+            .split_first()
+            .ok_or_else(|| Error::unfit("there is no command", "give one after --"))?;
+        let name = program.to_string_lossy();
+        let program = Program::find(&name).map_err(Error::FindQemu)?;
+        Ok(Self {
+            program: program.path().to_owned(),
+            words: words.to_vec(),
+            marker,
+            instructions,
+        })
+    }
+}
+
+impl Subject {
+    /// Starts it; the time is that of the execution of QEMU.
+    pub(crate) fn start(&self) -> Result<(Machine, Instant), Error> {
+        match self {
+            Self::Guest(guest) => {
+                // What serves the guest starts before QEMU and is not part of its boot.
+                let served = serve(&guest.plan, &guest.facts)?;
+                let executed = Instant::now();
+                let plan = &guest.plan;
+                let running = Running::start(&plan.machine, served, plan.unprivileged)?;
+                let script = guest.script.clone();
+                Ok((Machine::Guest(Box::new(running), script), executed))
+            }
+            Self::Command(command) => {
+                let executed = Instant::now();
+                let extra = command.marker.as_ref().and_then(Marker::extra);
+                let foreign = Foreign::start(
+                    &command.program,
+                    &command.words,
+                    extra,
+                    command.instructions,
+                )?;
+                let marker = command.marker.clone();
+                Ok((Machine::Foreign(Box::new(foreign), marker), executed))
+            }
+        }
+    }
+
+    /// The clock of its measurements.
+    #[must_use]
+    pub const fn clock(&self) -> Clock {
+        let instructions = match self {
+            Self::Guest(guest) => guest.options.instructions,
+            Self::Command(command) => command.instructions,
+        };
+        if instructions {
+            Clock::Instructions
+        } else {
+            Clock::HostMonotonic
+        }
+    }
+
+    /// Why its boots cannot all be the same, even by the clock of instructions.
+    #[must_use]
+    pub fn indeterminate(&self) -> Vec<String> {
+        let Self::Guest(guest) = self else {
+            return Vec::new();
+        };
+        let mut reasons = Vec::new();
+        let options = &guest.options;
+        match &guest.facts.root {
+            Root::None => {}
+            Root::Directory { .. } => {
+                reasons.push("the root is served by another process, which answers when it does");
+            }
+            Root::Disk { .. } => {
+                reasons.push("the disk is read by other threads, which are done when they are");
+            }
+        }
+        if options.cpus > 1 {
+            reasons.push("several processors take turns by the host's time");
+        }
+        if options.net != Net::None {
+            reasons.push("the network answers when it does");
+        }
+        if !options.shares.is_empty() {
+            reasons.push("shared directories are served by another process");
+        }
+        reasons.into_iter().map(str::to_owned).collect()
+    }
+
+    /// What its measurements are made on.
+    #[must_use]
+    pub fn environment(&self) -> Environment {
+        let mut environment = environment::here();
+        match self {
+            Self::Guest(guest) => {
+                let machine = &guest.plan.machine;
+                environment.qemu_version = Some(guest.facts.capabilities.package.clone());
+                environment.accelerator = Some(machine.accelerator.name().to_owned());
+                environment.guest_kernel = Some(guest.facts.kernel.version.clone());
+                let line: Vec<_> = machine.parameters.iter().map(|p| &*p.text).collect();
+                let firmware = match &machine.firmware {
+                    qemu::Firmware::Qboot(path) => path.display().to_string(),
+                    qemu::Firmware::Default => "SeaBIOS".to_owned(),
+                };
+                for (name, value) in [
+                    ("machine", machine.machine.name().to_owned()),
+                    ("firmware", firmware),
+                    ("CPU", machine.cpu.clone()),
+                    ("CPUs", machine.cpus.to_string()),
+                    ("guest memory", format!("{} MiB", machine.memory_mib)),
+                    ("kernel command line", line.join(" ")),
+                ] {
+                    environment.extra.insert(name.to_owned(), value);
+                }
+            }
+            Self::Command(command) => {
+                let version = Program::at(&command.program).arg("--version").run();
+                let version = version.ok().and_then(|text| {
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    let line = text.lines().next()?.to_owned();
+                    Some(line.trim_start_matches("QEMU emulator version ").to_owned())
+                });
+                environment.qemu_version = version;
+                let words: Vec<_> = command.words.iter().map(|w| w.to_string_lossy()).collect();
+                environment.accelerator = Some(accelerator(&words).to_owned());
+                let line = Program::at(&command.program)
+                    .args(command.words.iter().cloned())
+                    .shell_quoted();
+                environment.extra.insert("QEMU command".to_owned(), line);
+            }
+        }
+        environment
+    }
+}
+
+/// QEMU's default is TCG (`accel/accel-system.c`).
+fn accelerator(words: &[std::borrow::Cow<'_, str>]) -> &'static str {
+    let kvm = words
+        .iter()
+        .zip(words.iter().skip(1))
+        .any(|(option, value)| {
+            (option.ends_with("-accel") && value.starts_with("kvm"))
+                || (option.ends_with("-M") || option.ends_with("-machine"))
+                    && value.contains("accel=kvm")
+        });
+    if kvm || words.iter().any(|word| word.ends_with("-enable-kvm")) {
+        "kvm"
+    } else {
+        "tcg"
+    }
+}

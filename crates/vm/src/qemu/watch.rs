@@ -1,0 +1,150 @@
+//! Watching a QEMU that somebody else's command line starts; pure.
+
+use std::ffi::OsString;
+
+use super::machine::Fds;
+
+/// Where the guest's console can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Console {
+    /// The command line sends it to standard output.
+    Stdout,
+    /// A serial port was added for it: the command line has none.
+    Added,
+    /// The command line sends it elsewhere.
+    Elsewhere,
+}
+
+/// What is to be added to a command line besides the control channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extra {
+    /// A port of the ISA bus whose writes are seen.
+    Port(u16),
+    /// A port for the guest agent.
+    Agent,
+}
+
+/// A command line with what it takes to watch it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    /// The words behind the program's name.
+    pub words: Vec<OsString>,
+    /// Where the console can be read.
+    pub console: Console,
+}
+
+/// Adds a control channel, a console where there is none, the extra, and, for counting
+/// instructions, what makes a boot the same every time.
+#[must_use]
+pub fn watch(words: &[OsString], extra: Option<Extra>, instructions: bool) -> Watched {
+    let console = console(words);
+    let mut all = words.to_vec();
+    let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
+    let socket = |id: &str, fd: i32| format!("socket,id={id},fd={fd}");
+    let qmp = socket("brisk-qmp", Fds::QMP);
+    add(&["-chardev", &qmp, "-mon", "chardev=brisk-qmp,mode=control"]);
+    if console == Console::Added {
+        let socket = socket("brisk-console", Fds::CONSOLE);
+        add(&["-chardev", &socket, "-serial", "chardev:brisk-console"]);
+    }
+    let socket = socket("brisk-marker", Fds::GUEST);
+    match extra {
+        Some(Extra::Port(port)) => {
+            let device = format!("isa-debugcon,iobase={port:#x},chardev=brisk-marker");
+            add(&["-chardev", &socket, "-device", &device]);
+        }
+        Some(Extra::Agent) => add(&[
+            "-chardev",
+            &socket,
+            "-device",
+            "virtio-serial",
+            "-device",
+            "virtserialport,chardev=brisk-marker,name=org.qemu.guest_agent.0,id=brisk-agent",
+        ]),
+        None => {}
+    }
+    if instructions {
+        add(&["-icount", "shift=0,sleep=off"]);
+        add(&["-rtc", "base=2000-01-01T00:00:00,clock=vm", "-seed", "1"]);
+    }
+    Watched {
+        words: all,
+        console,
+    }
+}
+
+fn console(words: &[OsString]) -> Console {
+    let texts: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let option = |word: &str| {
+        word.strip_prefix('-')
+            .map(|rest| rest.trim_start_matches('-').to_owned())
+    };
+    let mut elsewhere = false;
+    for (index, word) in texts.iter().enumerate() {
+        let value = texts.get(index + 1).map_or("", |value| value);
+        match option(word).as_deref() {
+            Some("nographic") => return Console::Stdout,
+            Some("serial") if matches!(value, "stdio" | "mon:stdio") => return Console::Stdout,
+            Some("chardev") if value.starts_with("stdio,") => return Console::Stdout,
+            Some("serial") => elsewhere = true,
+            _ => {}
+        }
+    }
+    if elsewhere {
+        Console::Elsewhere
+    } else {
+        Console::Added
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    fn line(watched: &Watched) -> String {
+        let words: Vec<_> = watched.words.iter().map(|w| w.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn a_console_on_standard_output_stays_there() {
+        for start in [
+            "-nographic",
+            "-M pc -serial stdio",
+            "-serial mon:stdio",
+            "--nographic",
+        ] {
+            let watched = watch(&words(start), None, false);
+            assert_eq!(watched.console, Console::Stdout, "{start}");
+            assert!(!line(&watched).contains("brisk-console"), "{start}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_without_console_gets_one() {
+        let watched = watch(&words("-M pc -display none"), None, false);
+        assert_eq!(watched.console, Console::Added);
+        assert!(line(&watched).ends_with("-serial chardev:brisk-console"));
+    }
+
+    #[test]
+    fn a_console_elsewhere_is_left_there() {
+        let watched = watch(&words("-serial file:/tmp/x"), None, false);
+        assert_eq!(watched.console, Console::Elsewhere);
+        assert!(!line(&watched).contains("brisk-console"));
+    }
+
+    #[test]
+    fn what_was_asked_for_comes_first_and_unchanged() {
+        let own = words("-M q35 -nographic -kernel /boot/vmlinuz");
+        let watched = watch(&own, Some(Extra::Port(0xf4)), true);
+        assert_eq!(&watched.words[..own.len()], own);
+        let line = line(&watched);
+        assert!(line.contains("isa-debugcon,iobase=0xf4"), "{line}");
+        assert!(line.contains("-icount shift=0,sleep=off"), "{line}");
+    }
+}
