@@ -6,6 +6,8 @@
 
 /// All is well.
 pub const OK: u8 = 0;
+/// brisk doctor found something that is impossible.
+pub const FOUND: u8 = 1;
 /// The command line is wrong.
 pub const USAGE: u8 = 2;
 /// QEMU ended by itself.

@@ -32,6 +32,7 @@ enum Command {
     Run(Box<command::run::Args>),
     #[command(subcommand)]
     Boot(command::boot::Command),
+    Doctor(command::doctor::Args),
     #[command(subcommand)]
     Kernel(command::kernel::Command),
     #[command(subcommand)]
@@ -61,6 +62,7 @@ pub fn main() -> u8 {
     let result = match cli.command {
         Command::Run(args) => command::run::run(&args, &ui, started),
         Command::Boot(command) => command::boot::run(&command, &ui),
+        Command::Doctor(args) => command::doctor::run(&args, &ui),
         Command::Kernel(command) => command::kernel::run(&command, &ui),
         Command::Initramfs(command) => command::initramfs::run(&command, &ui),
         Command::Completions(args) => command::completions::run(&args, &ui),

@@ -100,6 +100,20 @@ impl Bar {
             bar.set_position(steps);
         }
     }
+
+    /// What is being done now.
+    pub fn say(&self, text: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(text.to_owned());
+        }
+    }
+
+    /// A line that stays above the bar.
+    pub fn above(&self, text: &str) {
+        if let Some(bar) = &self.0 {
+            bar.println(text);
+        }
+    }
 }
 
 impl Drop for Bar {

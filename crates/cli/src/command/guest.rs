@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use brisk_tools::run::{self as tool, Options, RootOption};
+use brisk_tools::run::{self as tool, Levers, Options, RootOption};
 use clap::ValueEnum;
 
 /// What decides about the kernel and the modules of a guest.
@@ -91,6 +91,13 @@ pub struct MachineArgs {
     #[arg(long)]
     pub all_initcalls: bool,
 
+    /// What is done to boot quickly and could be left: `all`, `none`, or names with commas, as
+    /// `brisk boot tune` lists them. The name of a kernel parameter, initcall:NAME for one that
+    /// is left out, vmlinux for the kernel decompressed on the host, cpu for a model that is
+    /// quick to emulate.
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub levers: String,
+
     /// Guest memory as a private mapping, or as a named shared file that other processes can
     /// map. `auto` shares where virtiofs needs it.
     #[arg(long, value_enum, default_value_t = Ram::Auto)]
@@ -119,6 +126,8 @@ pub enum Machine {
     Auto,
     /// Few devices, quick to boot.
     Microvm,
+    /// The i440FX chipset without ACPI; one processor.
+    PcNoAcpi,
     /// A PCI Express chipset.
     Q35,
     /// The i440FX chipset.
@@ -171,6 +180,7 @@ impl GuestArgs {
             machine: match self.machine {
                 Machine::Auto => tool::Machine::Auto,
                 Machine::Microvm => tool::Machine::Microvm,
+                Machine::PcNoAcpi => tool::Machine::PcNoAcpi,
                 Machine::Q35 => tool::Machine::Q35,
                 Machine::Pc => tool::Machine::Pc,
             },
@@ -211,6 +221,7 @@ impl MachineArgs {
             },
             cpu: self.cpu.clone(),
             append: self.append.clone(),
+            levers: Levers::parse(&self.levers),
             all_initcalls: self.all_initcalls,
             ram: match self.ram {
                 Ram::Auto => tool::Ram::Auto,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use brisk_tools::run::{self as tool, Ending, Options, Session, Terminal, Timing};
+use brisk_tools::run::{self as tool, Ending, Options, Profile, Session, Terminal, Timing};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
@@ -133,13 +133,17 @@ A command may itself exit with any of these; brisk then says nothing on stderr."
 /// # Errors
 /// What kept the guest from running.
 pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
-    let options = options(args)?;
+    let mut options = options(args)?;
     let cache = Cache::open()?;
     let mut spinner: Option<Spinner> = None;
     let mut progress = |text: &str| {
         spinner = (!text.is_empty()).then(|| ui.spinner(text));
     };
     let facts = tool::gather(&options, &cache, &mut progress).map_err(explain)?;
+    let profile = Profile::load(&Profile::path()).filter(|p| p.fits(&options, &facts));
+    if let Some(profile) = &profile {
+        profile.apply(&mut options);
+    }
     let plan = tool::plan(&options, &facts).map_err(explain)?;
     progress("");
     for note in &facts.notes {

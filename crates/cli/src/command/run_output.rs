@@ -34,6 +34,19 @@ struct DryRun<'a> {
     parts: Vec<Part>,
 }
 
+/// QEMU's command line for a shell, a word or option a line.
+pub(crate) fn command_line(plan: &Plan) -> String {
+    let mut machine = plan.machine.clone();
+    machine.initramfs = "INITRAMFS".into();
+    let parts = qemu::argv(&machine);
+    let lines: Vec<_> = parts.iter().map(|part| quoted(&part.words)).collect();
+    format!(
+        "{} \\\n  {}",
+        machine.program.display(),
+        lines.join(" \\\n  ")
+    )
+}
+
 /// The command line with reasons, and what happens in the guest.
 pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Result<String> {
     let mut machine = plan.machine.clone();
@@ -92,7 +105,7 @@ pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Res
     })
 }
 
-fn quoted(words: &[String]) -> String {
+pub(crate) fn quoted(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./:+@%".contains(c);
     words
         .iter()

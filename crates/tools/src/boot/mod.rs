@@ -7,5 +7,6 @@ pub mod marker;
 pub mod observation;
 mod observe;
 pub mod subject;
+pub mod tune;
 
 pub use observation::{Happening, Observation, Piece};

@@ -81,6 +81,12 @@ impl Guest {
         &self.plan
     }
 
+    /// The facts it was made from.
+    #[must_use]
+    pub const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
     /// Notes of the facts for the user.
     #[must_use]
     pub fn notes(&self) -> &[String] {

@@ -4,6 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use super::levers::Levers;
+
 /// See `brisk run --help`, whose options these are.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -39,6 +43,8 @@ pub struct Options {
     pub user: Option<User>,
     /// More kernel parameters.
     pub append: Vec<String>,
+    /// What is done to boot quickly.
+    pub levers: Levers,
     /// Whether no initcall is left out.
     pub all_initcalls: bool,
     /// More modules to load.
@@ -88,6 +94,7 @@ impl Default for Options {
             workdir: None,
             user: None,
             append: Vec::new(),
+            levers: Levers::All,
             all_initcalls: false,
             extra_modules: Vec::new(),
             signed_modules: false,
@@ -128,12 +135,15 @@ pub enum Accel {
 }
 
 /// `--machine`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Machine {
     /// The quickest for accelerator, processors and firmware.
     Auto,
     /// microvm.
     Microvm,
+    /// pc without ACPI.
+    PcNoAcpi,
     /// q35.
     Q35,
     /// pc.
@@ -141,7 +151,8 @@ pub enum Machine {
 }
 
 /// `--firmware`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Firmware {
     /// qboot where it fits.
     Auto,
@@ -189,4 +200,30 @@ pub struct User {
     pub user: String,
     /// Name or number of the group.
     pub group: Option<String>,
+}
+
+impl Machine {
+    /// As the option has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Microvm => "microvm",
+            Self::PcNoAcpi => "pc-no-acpi",
+            Self::Q35 => "q35",
+            Self::Pc => "pc",
+        }
+    }
+}
+
+impl Firmware {
+    /// As the option has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Qboot => "qboot",
+            Self::Seabios => "seabios",
+        }
+    }
 }

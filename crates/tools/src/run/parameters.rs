@@ -5,9 +5,12 @@
 
 use brisk_vm::qemu::{Accelerator, Machine, Parameter};
 
+use super::levers::{INITCALL, Levers};
+
 /// What decides about the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting<'a> {
+    pub(crate) levers: &'a Levers,
     pub(crate) accelerator: Accelerator,
     pub(crate) tsc_khz: Option<u64>,
     pub(crate) console: bool,
@@ -116,83 +119,106 @@ const fn bare(machine: Machine) -> bool {
     )
 }
 
+/// Names of the initcalls that can be left out.
+pub(crate) fn dispensable_initcalls() -> impl Iterator<Item = String> {
+    DISPENSABLE
+        .iter()
+        .map(|call| format!("{INITCALL}{}", call.name))
+}
+
 /// The whole command line.
 pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     let mut list = Vec::new();
-    let mut add = |text: &str, why: &str| list.push(Parameter::new(text, why));
+    let mut put = |text: &str, why: &str, lever: bool| {
+        let name = text.split_once('=').map_or(text, |(name, _)| name);
+        if !lever || setting.levers.has(name) {
+            list.push(Parameter::new(text, why));
+        }
+    };
+    // What a guest cannot do without is added, what only makes it quicker is a lever.
+    macro_rules! add {
+        ($text:expr, $why:expr $(,)?) => {
+            put($text, $why, false)
+        };
+    }
+    macro_rules! lever {
+        ($text:expr, $why:expr $(,)?) => {
+            put($text, $why, true)
+        };
+    }
     let opened = "console without a driver to probe; shown when the kernel fails";
     if setting.console {
-        add("earlyprintk=ttyS0,keep", opened);
-        add("loglevel=7", "asked for with --console");
+        add!("earlyprintk=ttyS0,keep", opened);
+        add!("loglevel=7", "asked for with --console");
     } else {
         // The order matters: the console replays what is logged so far at this level.
-        add(
+        add!(
             "loglevel=6",
             "lets out the kernel's first line, which marks its entry",
         );
-        add("earlyprintk=ttyS0,keep", opened);
-        add(
+        add!("earlyprintk=ttyS0,keep", opened);
+        lever!(
             "quiet",
             "from here on each character on the console costs time",
         );
     }
-    add(
+    lever!(
         "8250.nr_uarts=0",
         "no serial driver: the console above does without",
     );
-    add("reboot=t", "the shortest way down");
+    add!("reboot=t", "the shortest way down");
     if setting.keep_going_on_panic {
-        add("panic=0", "asked for with --keep-going-on-panic");
+        add!("panic=0", "asked for with --keep-going-on-panic");
     } else {
-        add("panic=-1", "a panic ends the machine at once");
+        add!("panic=-1", "a panic ends the machine at once");
     }
     if setting.instructions {
-        add(
+        add!(
             "nokaslr",
             "the kernel lies at the same addresses at every boot",
         );
-        add("random.trust_cpu=off", "nothing is random");
+        add!("random.trust_cpu=off", "nothing is random");
     } else {
-        add("random.trust_cpu=on", "getrandom(2) works from the start");
+        lever!("random.trust_cpu=on", "getrandom(2) works from the start");
     }
     if setting.trace {
-        add("initcall_debug", "the kernel logs its initcalls");
-        add("log_buf_len=8M", "all of them are kept");
-        add("printk.devkmsg=on", "init can log what it does");
+        add!("initcall_debug", "the kernel logs its initcalls");
+        add!("log_buf_len=8M", "all of them are kept");
+        add!("printk.devkmsg=on", "init can log what it does");
     }
-    add("cryptomgr.notests", "no self-tests of ciphers");
+    lever!("cryptomgr.notests", "no self-tests of ciphers");
     if setting.no_policy {
-        add(
+        lever!(
             "lsm=lockdown,yama,landlock,bpf",
             "the other security modules (apparmor, tomoyo, ipe, ima, evm) do nothing without a \
              policy, and an initramfs has nothing that could load one",
         );
     }
     if setting.machine == (Machine::Pc { acpi: false }) {
-        add(
+        add!(
             "acpi=off",
             "the machine is a plain PC: interval timer and interrupt controller need no tables",
         );
-        add(
+        add!(
             "nolapic",
             "no local APIC, even if the firmware's table speaks of one",
         );
-        add(
+        lever!(
             "pci=conf1,lastbus=0",
             "one PCI bus, and how to reach it: nothing to probe",
         );
     }
     if setting.accelerator == Accelerator::Tcg {
-        add("tsc=reliable", "no watchdog for a clock that is the host's");
+        lever!("tsc=reliable", "no watchdog for a clock that is the host's");
         if let Some(khz) = setting.tsc_khz {
             let text = format!("tsc_early_khz={khz}");
-            add(
+            lever!(
                 &text,
                 "the host's rate: measuring it in the guest takes time and fails under load",
             );
         }
-        add("no_timer_check", "no test of a timer that is emulated");
-        add(
+        lever!("no_timer_check", "no test of a timer that is emulated");
+        lever!(
             "noreplace-smp",
             "lock prefixes stay: taking them out costs more under emulation than it can save",
         );
@@ -200,6 +226,7 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     if !setting.all_initcalls {
         let left_out: Vec<_> = DISPENSABLE
             .iter()
+            .filter(|call| setting.levers.has(&format!("{INITCALL}{}", call.name)))
             .filter(|call| match call.when {
                 When::Always => true,
                 When::Bare => bare(setting.machine),
@@ -211,10 +238,12 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
             .iter()
             .map(|call| format!("{} ({})", call.name, call.why))
             .collect();
-        add(
-            &format!("initcall_blacklist={}", names.join(",")),
-            &format!("left out, --all-initcalls keeps them: {}", why.join("; ")),
-        );
+        if !names.is_empty() {
+            add!(
+                &format!("initcall_blacklist={}", names.join(",")),
+                &format!("left out, --all-initcalls keeps them: {}", why.join("; ")),
+            );
+        }
     }
     for text in setting.append {
         list.push(Parameter::new(text.as_str(), "asked for with --append"));
@@ -238,6 +267,7 @@ mod tests {
             trace: false,
             instructions: false,
             no_policy: false,
+            levers: &Levers::All,
             append,
         }
     }

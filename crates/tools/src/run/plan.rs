@@ -14,6 +14,7 @@ use brisk_vm::qemu::{
 
 use super::error::Error;
 use super::facts::Facts;
+use super::levers::{CPU, VMLINUX};
 use super::options::{Firmware, Machine, Net, Options, Ram};
 use super::parameters::{Setting, parameters};
 use super::root::{ImageDefaults, Root};
@@ -122,7 +123,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             cpus: options.cpus,
             memory_mib: options.memory_mib,
             ram,
-            kernel: if facts.image.pvh {
+            kernel: if vmlinux(options, facts) {
                 facts.image.path.clone()
             } else {
                 facts.kernel.image.clone()
@@ -201,7 +202,8 @@ fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
         && options.firmware != Firmware::Qboot
         && facts.capabilities.machines.contains("pc");
     let qboot = facts.capabilities.qboot.is_some() && options.firmware != Firmware::Seabios;
-    let has_microvm = facts.capabilities.machines.contains("microvm") && facts.image.pvh && qboot;
+    let has_microvm =
+        facts.capabilities.machines.contains("microvm") && vmlinux(options, facts) && qboot;
     let microvm = QemuMachine::Microvm {
         pcie: is_builtin(facts, "virtio_pci"),
     };
@@ -209,7 +211,7 @@ fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
         Machine::Auto if plain_pc => QemuMachine::Pc { acpi: false },
         Machine::Auto if has_microvm => microvm,
         Machine::Microvm if has_microvm => microvm,
-        Machine::Microvm if !facts.image.pvh => {
+        Machine::Microvm if !vmlinux(options, facts) => {
             return Err(Error::unfit(
                 format!("{} has no PVH entry point", facts.kernel.image.display()),
                 "use --machine q35",
@@ -234,8 +236,20 @@ fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
             ));
         }
         Machine::Auto | Machine::Q35 => QemuMachine::Q35,
+        Machine::PcNoAcpi if options.cpus == 1 => QemuMachine::Pc { acpi: false },
+        Machine::PcNoAcpi => {
+            return Err(Error::unfit(
+                format!("{} processors are found through ACPI only", options.cpus),
+                "use --cpus 1, or another --machine",
+            ));
+        }
         Machine::Pc => QemuMachine::Pc { acpi: true },
     })
+}
+
+/// Whether the kernel starts as a vmlinux, decompressed on the host.
+fn vmlinux(options: &Options, facts: &Facts) -> bool {
+    facts.image.pvh && options.levers.has(VMLINUX)
 }
 
 fn is_builtin(facts: &Facts, module: &str) -> bool {
@@ -271,7 +285,8 @@ fn cpu(options: &Options, accelerator: Accelerator, machine: QemuMachine) -> Str
     let mut model = options.cpu.clone().unwrap_or_else(|| {
         match accelerator {
             Accelerator::Kvm => "host",
-            Accelerator::Tcg => TCG_CPU,
+            Accelerator::Tcg if options.levers.has(CPU) => TCG_CPU,
+            Accelerator::Tcg => "max",
         }
         .to_owned()
     });
@@ -308,6 +323,7 @@ fn kernel_parameters(
         signed_modules: options.signed_modules,
         machine,
         no_policy: facts.root == Root::None && !options.all_initcalls,
+        levers: &options.levers,
         append: &options.append,
     })
 }

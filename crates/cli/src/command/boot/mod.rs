@@ -3,6 +3,7 @@
 mod bench;
 mod output;
 mod subject;
+mod tune;
 
 use clap::Subcommand;
 
@@ -16,6 +17,8 @@ use crate::ui::Ui;
 pub enum Command {
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Bench(Box<bench::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Tune(Box<tune::Args>),
 }
 
 /// Runs one of them.
@@ -25,5 +28,6 @@ pub enum Command {
 pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
     match command {
         Command::Bench(args) => bench::run(args, ui),
+        Command::Tune(args) => tune::run(args, ui),
     }
 }

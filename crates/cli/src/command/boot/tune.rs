@@ -1,0 +1,200 @@
+//! `brisk boot tune`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use brisk_tools::boot::bench::BenchError;
+use brisk_tools::boot::tune::{Entry, Settings, Tuned, Verdict, levers, plain, tune};
+use brisk_tools::run::Profile;
+use brisk_vm::cache::Cache;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::super::guest::{GuestArgs, MachineArgs, duration};
+use super::super::run::{Format, explain};
+use super::super::run_output;
+use super::output::write;
+use super::subject::Until;
+use crate::exit;
+use crate::ui::Ui;
+
+/// Find out what makes a guest boot quickest on this host.
+///
+/// Starting from QEMU's plain `-M pc` with the kernel as it is installed, each lever is tried on
+/// top of those that have helped, by turns with and without it, until the boots tell. What saves
+/// time is kept. What gives up security is refused unless it is allowed. What was found is kept
+/// as this host's profile, which `brisk run` uses with the same QEMU, kernel and accelerator.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("root", |root| root.default_value("none")))]
+pub struct Args {
+    /// Kernel, root and modules.
+    #[command(flatten)]
+    pub guest: GuestArgs,
+
+    /// Processors, memory, accelerator.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+
+    /// Where the measured time ends.
+    #[arg(long, value_enum, default_value_t = Until::Exit)]
+    pub until: Until,
+
+    /// Most time for one boot, for example 90, 90s or 5m.
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pub timeout: String,
+
+    /// Try also what gives up security of the guest, and use it if it helps.
+    #[arg(long)]
+    pub allow_insecure: bool,
+
+    /// What the guest must be able to do with each lever, for a shell in it.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "sleep 0.1 && test -r /proc/interrupts"
+    )]
+    pub check: String,
+
+    /// Show what was found and keep no profile.
+    #[arg(long)]
+    pub no_profile: bool,
+
+    /// Form of the ledger.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// File for the ledger as JSON.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Ledger<'a> {
+    schema: &'static str,
+    created: String,
+    environment: brisk_measure::Environment,
+    ledger: &'a [Entry],
+    run: Vec<String>,
+    qemu: String,
+}
+
+/// Tunes.
+///
+/// # Errors
+/// What kept it from that.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    let options = args.machine.options(&args.guest)?;
+    let cache = Cache::open()?;
+    let settings = Settings {
+        until: args.until.tool(),
+        timeout: duration("--timeout", &args.timeout)?,
+        allow_insecure: args.allow_insecure,
+        check: vec!["/bin/sh".into(), "-c".into(), args.check.clone()],
+    };
+    let mut start = plain(&options);
+    start.command = vec!["true".into()];
+    let bar = ui.bar(levers().len() as u64, "tuning");
+    let result = tune(start, &settings, &cache, &mut |done, name, entry| {
+        bar.say(name);
+        bar.at(done as u64);
+        if let Some(entry) = entry {
+            let verdict = entry.verdict.name();
+            bar.above(&format!(
+                "{name}: {verdict}{}",
+                saving(entry).map_or(String::new(), |s| format!(", {s}"))
+            ));
+        }
+    });
+    drop(bar);
+    let tuned = match result {
+        Ok(tuned) => tuned,
+        Err(BenchError::Interrupted(signal)) => {
+            ui.note("interrupted; the profile is as it was");
+            return Ok(128 + (signal & 0x7f) as u8);
+        }
+        Err(BenchError::Start(error)) => return Err(explain(error)),
+        Err(error) => return Err(error.into()),
+    };
+    let facts = tuned.best.facts();
+    let profile = Profile::of(&tuned.best.options, facts);
+    let ledger = Ledger {
+        schema: "brisk.tune/1",
+        created: run_output::now(),
+        environment: run_output::environment(tuned.best.plan(), facts),
+        ledger: &tuned.ledger,
+        run: profile.words(),
+        qemu: run_output::command_line(tuned.best.plan()),
+    };
+    let json = serde_json::to_string_pretty(&ledger)? + "\n";
+    match args.format {
+        Format::Json => ui.data(&json)?,
+        Format::Csv => ui.data(&csv(&tuned))?,
+        Format::Table => ui.data(&table(&ledger))?,
+    }
+    if let Some(path) = &args.output {
+        write(path, &json)?;
+    }
+    if !args.no_profile {
+        let path = Profile::path();
+        profile.save(&path).context("cannot keep the profile")?;
+        ui.note(&format!("profile in {}; brisk run uses it", path.display()));
+    }
+    Ok(exit::OK)
+}
+
+fn saving(entry: &Entry) -> Option<String> {
+    let saving = entry.saving?;
+    let interval = entry.interval?;
+    Some(format!(
+        "{:+.1} ms ({:+.1} to {:+.1} %)",
+        -saving * 1e3,
+        (interval.low - 1.0) * 100.0,
+        (interval.high - 1.0) * 100.0
+    ))
+}
+
+fn table(ledger: &Ledger<'_>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["lever", "verdict", "change (95 %)", "pairs", "what it does"]);
+    for entry in ledger.ledger {
+        let what = match (&entry.trades, entry.verdict) {
+            (Some(trades), Verdict::Kept) => format!("{}; INSECURE: {trades}", entry.what),
+            _ if entry.reason.is_empty() => entry.what.clone(),
+            _ => format!("{} ({})", entry.what, entry.reason),
+        };
+        table.add_row([
+            entry.lever.clone(),
+            entry.verdict.name().to_owned(),
+            saving(entry).unwrap_or_default(),
+            entry.pairs.len().to_string(),
+            what,
+        ]);
+    }
+    if let Some(column) = table.column_mut(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "{table}\n\nbrisk run {}\n\n{}\n",
+        run_output::quoted(&ledger.run),
+        ledger.qemu
+    )
+}
+
+fn csv(tuned: &Tuned) -> String {
+    let mut text = "lever,verdict,ratio,low,high,saving_s,pairs\n".to_owned();
+    let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
+    for entry in &tuned.ledger {
+        text.push_str(&format!(
+            "{},{},{},{},{},{},{}\n",
+            entry.lever,
+            entry.verdict.name(),
+            number(entry.ratio),
+            number(entry.interval.map(|interval| interval.low)),
+            number(entry.interval.map(|interval| interval.high)),
+            number(entry.saving),
+            entry.pairs.len()
+        ));
+    }
+    text
+}

@@ -1,0 +1,40 @@
+//! brisk doctor looks at this machine and at command lines.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use brisk_testkit::brisk_of;
+use serde_json::Value;
+
+#[test]
+fn a_command_line_is_looked_at_and_not_run() {
+    let words = [
+        "--",
+        "qemu-system-x86_64",
+        "-M",
+        "q35",
+        "-nodefaults",
+        "-kernel",
+        "/nowhere",
+    ];
+    let run = brisk_of!["doctor", "--format", "json"]
+        .args(words)
+        .args(["-append", "console=ttyS0"])
+        .exits(0);
+    let value: Value = serde_json::from_str(&run.text()).unwrap();
+    assert_eq!(value["schema"], "brisk.doctor/1");
+    let found: Vec<_> = value["findings"].as_array().unwrap().iter().collect();
+    let has = |text: &str| {
+        found
+            .iter()
+            .any(|f| f["what"].as_str().unwrap().contains(text))
+    };
+    assert!(has("does not have") && has("PS/2"), "{found:?}");
+    assert!(found.iter().all(|f| !f["fix"].as_str().unwrap().is_empty()));
+}
+
+#[test]
+fn without_qemu_nothing_boots_and_the_status_says_so() {
+    let run = brisk_of!["doctor", "--qemu", "/does/not/exist"].exits(1);
+    let text = run.text();
+    assert!(text.contains("impossible: QEMU cannot be used"), "{text}");
+    assert!(text.contains("fix: apt install qemu-system-x86"), "{text}");
+}

@@ -1,0 +1,124 @@
+//! When pairs of boots are enough to say whether a lever helps. Pure.
+
+use brisk_measure::{CompareOptions, Comparison, Series, Statistic, Unit};
+use serde::{Deserialize, Serialize};
+
+/// Looks after so many pairs.
+pub(crate) const LOOKS: [usize; 3] = [5, 8, 14];
+/// A saving below this is not worth a parameter, relative.
+const WORTH: f64 = 0.005;
+/// Chance of a difference like this without one, at each look. Three looks at this level make
+/// about one false verdict in thirty levers (Bonferroni).
+const LEVEL: f64 = 0.01;
+
+/// What became of a lever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It saves time and is used from then on.
+    Kept,
+    /// The boots do not show that it saves time.
+    NoGain,
+    /// It costs time.
+    Slower,
+    /// It gives up security, and that was not allowed.
+    Refused,
+    /// The guest does not boot, or the check fails.
+    Broken,
+    /// It does not fit this machine.
+    Unfit,
+}
+
+impl Verdict {
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::NoGain => "no gain",
+            Self::Slower => "slower",
+            Self::Refused => "refused",
+            Self::Broken => "broken",
+            Self::Unfit => "does not fit",
+        }
+    }
+}
+
+/// The comparison of `pairs` of seconds, without and with the lever.
+#[must_use]
+pub(crate) fn compare(pairs: &[(f64, f64)]) -> Comparison {
+    let (without, with): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+    let a = Series::of_values("without", Unit::Seconds, without);
+    let b = Series::of_values("with", Unit::Seconds, with);
+    Comparison::of(
+        &a,
+        &b,
+        &CompareOptions {
+            statistic: Statistic::Median,
+            ..CompareOptions::default()
+        },
+    )
+}
+
+/// The verdict if there is one by now; at the last look there always is.
+#[must_use]
+pub(crate) fn decide(pairs: &[(f64, f64)]) -> Option<Verdict> {
+    if !LOOKS.contains(&pairs.len()) {
+        return None;
+    }
+    let last = LOOKS[LOOKS.len() - 1] == pairs.len();
+    let comparison = compare(pairs);
+    let interval = comparison.ratio_interval?;
+    let all_one_way = pairs.iter().all(|(a, b)| b < a) || pairs.iter().all(|(a, b)| b > a);
+    // With five pairs no permutation test can be that sure; all one way and far off is.
+    let clear = comparison.p_value.is_some_and(|p| p.value <= LEVEL)
+        || (all_one_way && (interval.high < 0.95 || interval.low > 1.05));
+    if clear && interval.high < 1.0 - WORTH {
+        return Some(Verdict::Kept);
+    }
+    if clear && interval.low > 1.0 {
+        return Some(Verdict::Slower);
+    }
+    // Whatever the truth, it saves nothing worth having.
+    let hopeless = interval.low > 1.0 - WORTH;
+    (last || hopeless).then_some(Verdict::NoGain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(count: usize, ratio: f64, noise: f64) -> Vec<(f64, f64)> {
+        // A fixed pattern of noise with mean zero.
+        let pattern = [0.3, -1.0, 0.7, 1.0, -0.7, -0.3, 0.5, -0.5];
+        (0..count)
+            .map(|index| {
+                let a = 1.0 + noise * pattern[index % 8];
+                let b = ratio * (1.0 + noise * pattern[(index * 3 + 1) % 8]);
+                (a, b)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_large_saving_is_seen_at_once() {
+        assert_eq!(decide(&pairs(5, 0.7, 0.03)), Some(Verdict::Kept));
+        assert_eq!(decide(&pairs(5, 1.4, 0.03)), Some(Verdict::Slower));
+    }
+
+    #[test]
+    fn a_small_saving_takes_more_boots() {
+        assert_eq!(decide(&pairs(5, 0.96, 0.02)), None);
+        assert_eq!(decide(&pairs(14, 0.96, 0.01)), Some(Verdict::Kept));
+    }
+
+    #[test]
+    fn noise_is_no_saving() {
+        assert_eq!(decide(&pairs(14, 1.0, 0.03)), Some(Verdict::NoGain));
+    }
+
+    #[test]
+    fn between_looks_there_is_no_verdict() {
+        assert_eq!(decide(&pairs(6, 0.5, 0.01)), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! Trying what could make boots quicker, one thing at a time on top of what has helped.
+//!
+//! [`lever`] lists what is tried, [`decide`] says when it is known whether it helped, and
+//! [`tune`] boots.
+
+mod decide;
+mod lever;
+
+use std::time::Duration;
+
+use brisk_measure::{Clock, Interval};
+use brisk_vm::cache::Cache;
+use serde::{Deserialize, Serialize};
+
+pub use decide::Verdict;
+pub use lever::{Lever, levers, plain};
+
+use super::bench::{BenchError, boot, value};
+use super::marker::Until;
+use super::observe::{Ended, Limits};
+use super::subject::{Guest, Subject};
+use crate::run::signals::Signals;
+use crate::run::{Error, Options};
+use decide::{LOOKS, compare, decide};
+
+/// What the ledger says of one lever.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name.
+    pub lever: String,
+    /// What it does.
+    pub what: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Time with it over time without it.
+    pub ratio: Option<f64>,
+    /// 95 % interval of the ratio.
+    pub interval: Option<Interval>,
+    /// What it saves, seconds.
+    pub saving: Option<f64>,
+    /// Pairs of boots.
+    pub pairs: Vec<(f64, f64)>,
+    /// Why, where the numbers do not say it.
+    pub reason: String,
+    /// What of the guest's security it gives up.
+    pub trades: Option<String>,
+}
+
+/// How to tune.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the measured time ends.
+    pub until: Until,
+    /// How long one boot may take.
+    pub timeout: Duration,
+    /// Whether levers may be used that give up security.
+    pub allow_insecure: bool,
+    /// What a guest must be able to do with the lever, a command.
+    pub check: Vec<String>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Tuned {
+    /// What was tried.
+    pub ledger: Vec<Entry>,
+    /// The guest with all that helped.
+    pub best: Box<Guest>,
+}
+
+/// How far it is: levers done, and what is being done.
+pub type Progress<'a> = dyn FnMut(usize, &str, Option<&Entry>) + 'a;
+
+/// Tries all levers, starting from `start`.
+///
+/// # Errors
+/// If the start does not boot, or the user interrupts.
+pub fn tune(
+    start: Options,
+    settings: &Settings,
+    cache: &Cache,
+    progress: &mut Progress<'_>,
+) -> Result<Tuned, BenchError> {
+    let mut signals = Signals::new().map_err(BenchError::Watch)?;
+    let mut tuner = Tuner {
+        settings,
+        cache,
+        signals: &mut signals,
+    };
+    let mut best = tuner.prepare(start)?;
+    if let Err(reason) = tuner.works(&best)? {
+        return Err(BenchError::Unfit(format!(
+            "the guest does not work before anything is tuned: {reason}"
+        )));
+    }
+    let mut ledger = Vec::new();
+    for (done, lever) in levers().into_iter().enumerate() {
+        progress(done, &lever.name, None);
+        let Subject::Guest(current) = &best else {
+            break;
+        };
+        let options = lever.apply(&current.options);
+        let unchanged = format!("{options:?}") == format!("{:?}", current.options);
+        let (entry, better) = if unchanged {
+            continue;
+        } else if lever.trades.is_some() && !settings.allow_insecure {
+            (refused(&lever), None)
+        } else {
+            tuner.try_lever(&lever, &best, options)?
+        };
+        progress(done + 1, &lever.name, Some(&entry));
+        ledger.push(entry);
+        if let Some(better) = better {
+            best = better;
+        }
+    }
+    match best {
+        Subject::Guest(guest) => Ok(Tuned {
+            ledger,
+            best: guest,
+        }),
+        Subject::Command(_) => Err(BenchError::Unfit("only brisk's guests are tuned".into())),
+    }
+}
+
+struct Tuner<'a> {
+    settings: &'a Settings,
+    cache: &'a Cache,
+    signals: &'a mut Signals,
+}
+
+impl Tuner<'_> {
+    fn prepare(&self, options: Options) -> Result<Subject, Error> {
+        let guest = Guest::prepare(options, self.cache, &mut |_| {})?;
+        Ok(Subject::Guest(Box::new(guest)))
+    }
+
+    fn limits(&self, until: Until) -> Limits {
+        Limits {
+            until,
+            timeout: self.settings.timeout,
+            keep: false,
+        }
+    }
+
+    /// Seconds, or why there are none.
+    fn seconds(&mut self, subject: &Subject) -> Result<Result<f64, String>, BenchError> {
+        let until = self.settings.until;
+        let limits = self.limits(until);
+        let pass = boot(subject, limits, self.signals)?;
+        Ok(match pass.ended {
+            Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
+            Ended::TimedOut => Err("a boot took too long".into()),
+            Ended::Failed(reason) => Err(reason),
+            Ended::Reached => value(&pass.observation, Clock::HostMonotonic, until)
+                .ok_or_else(|| "the guest did not tell the time".into()),
+        })
+    }
+
+    /// Whether the check command succeeds in it; else why not.
+    fn works(&mut self, subject: &Subject) -> Result<Result<(), String>, BenchError> {
+        let Subject::Guest(guest) = subject else {
+            return Ok(Ok(()));
+        };
+        let mut options = guest.options.clone();
+        options.command = self.settings.check.iter().map(Into::into).collect();
+        let subject = self.prepare(options)?;
+        let limits = self.limits(Until::Exit);
+        let pass = boot(&subject, limits, self.signals)?;
+        Ok(match pass.ended {
+            Ended::Reached => Ok(()),
+            Ended::TimedOut => Err("the check took too long".into()),
+            Ended::Failed(reason) => Err(reason),
+            Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
+        })
+    }
+
+    /// Boots without and with it by turns until it is known whether it helps.
+    fn try_lever(
+        &mut self,
+        lever: &Lever,
+        best: &Subject,
+        options: Options,
+    ) -> Result<(Entry, Option<Subject>), BenchError> {
+        let candidate = match self.prepare(options) {
+            Ok(candidate) => candidate,
+            Err(error) => {
+                return Ok((
+                    without_pairs(lever, Verdict::Unfit, error.to_string()),
+                    None,
+                ));
+            }
+        };
+        if let Err(reason) = self.works(&candidate)? {
+            return Ok((without_pairs(lever, Verdict::Broken, reason), None));
+        }
+        let mut pairs = Vec::new();
+        let most = LOOKS[LOOKS.len() - 1];
+        let verdict = loop {
+            // The order changes, so that neither side is always the warmer one.
+            let candidate_first = pairs.len() % 2 == 1;
+            let (first, second) = if candidate_first {
+                (&candidate, best)
+            } else {
+                (best, &candidate)
+            };
+            let times = [self.seconds(first)?, self.seconds(second)?];
+            let [first, second] = match times {
+                [Ok(first), Ok(second)] => [first, second],
+                [Err(reason), _] | [_, Err(reason)] => {
+                    return Ok((without_pairs(lever, Verdict::Broken, reason), None));
+                }
+            };
+            pairs.push(if candidate_first {
+                (second, first)
+            } else {
+                (first, second)
+            });
+            if let Some(verdict) = decide(&pairs) {
+                break verdict;
+            }
+            if pairs.len() >= most {
+                break Verdict::NoGain;
+            }
+        };
+        let kept = (verdict == Verdict::Kept).then_some(candidate);
+        Ok((entry(lever, verdict, pairs), kept))
+    }
+}
+
+fn entry(lever: &Lever, verdict: Verdict, pairs: Vec<(f64, f64)>) -> Entry {
+    let comparison = compare(&pairs);
+    let saving = comparison.value_a.zip(comparison.value_b);
+    Entry {
+        ratio: comparison.ratio,
+        interval: comparison.ratio_interval,
+        saving: saving.map(|(without, with)| without - with),
+        pairs,
+        ..without_pairs(lever, verdict, String::new())
+    }
+}
+
+fn without_pairs(lever: &Lever, verdict: Verdict, reason: String) -> Entry {
+    Entry {
+        lever: lever.name.clone(),
+        what: lever.what.to_owned(),
+        verdict,
+        ratio: None,
+        interval: None,
+        saving: None,
+        pairs: Vec::new(),
+        reason,
+        trades: lever.trades.map(str::to_owned),
+    }
+}
+
+fn refused(lever: &Lever) -> Entry {
+    let trades = lever.trades.unwrap_or_default();
+    let reason = format!("{trades}; --allow-insecure tries it");
+    without_pairs(lever, Verdict::Refused, reason)
+}

@@ -1,0 +1,166 @@
+//! Looking at a machine. Files are read below a root that tests put elsewhere.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use brisk_host::kernel as installed;
+use brisk_host::program::Program;
+use brisk_vm::cache::Cache;
+use brisk_vm::elf;
+use brisk_vm::kernel;
+use brisk_vm::qemu::{Accelerator, Capabilities};
+use brisk_vm::virtiofs::Virtiofsd;
+
+use super::command::Line;
+use crate::run::{self, Accel, Options, RootOption};
+
+/// What became of KVM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kvm {
+    /// There is no `/dev/kvm`.
+    Absent,
+    /// It may not be opened.
+    Forbidden,
+    /// A guest does not boot with it in time; what the trial said.
+    Useless(String),
+    /// A guest boots with it.
+    Works,
+    /// Nothing could be tried: why.
+    Untried(String),
+}
+
+/// Everything that findings are made from.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// KVM.
+    pub kvm: Kvm,
+    /// Whether the processor has virtualisation (vmx or svm).
+    pub vmx: bool,
+    /// Whether this machine is itself virtual.
+    pub virtualised: bool,
+    /// QEMU, or why there is none.
+    pub qemu: Result<Capabilities, String>,
+    /// Release of the running kernel.
+    pub running: String,
+    /// Releases that are installed, newest first.
+    pub kernels: Vec<String>,
+    /// Those of them without modules.
+    pub without_modules: BTreeSet<String>,
+    /// Whether the kernel that would boot has a PVH entry, and its release; or why it cannot be
+    /// read.
+    pub kernel: Result<(String, bool), String>,
+    /// Whether there is a virtiofsd.
+    pub virtiofsd: bool,
+    /// Whether there is a static busybox.
+    pub busybox: bool,
+    /// Whether brisk runs as root.
+    pub privileged: bool,
+    /// Policy for huge pages of shared memory.
+    pub shmem_huge: Option<String>,
+    /// Frequency governor of the first processor.
+    pub governor: Option<String>,
+    /// Clock source of the kernel.
+    pub clocksource: Option<String>,
+    /// Load of the last minute, and processors.
+    pub load: Option<(f64, usize)>,
+    /// A QEMU command line to look at.
+    pub line: Option<Line>,
+}
+
+/// Looks at the machine below `root` (`/` but for tests).
+#[must_use]
+pub fn gather(root: &Path, qemu: &str, kernel: Option<&str>, line: Option<Line>) -> Facts {
+    let read = |path: &str| {
+        let text = fs::read_to_string(root.join(path)).ok()?;
+        Some(text.trim().to_owned())
+    };
+    let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
+    let flags: BTreeSet<&str> = cpuinfo
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .map(|line| line.split_whitespace().collect())
+        .unwrap_or_default();
+    let found = installed::installed(root);
+    let cache = Cache::open();
+    let capabilities = || -> Result<Capabilities, String> {
+        let program = Program::find(qemu).map_err(|error| error.to_string())?;
+        let cache = cache.as_ref().map_err(ToString::to_string)?;
+        Capabilities::of(program.path(), cache).map_err(|error| chain(&error))
+    };
+    let image = || -> Result<(String, bool), String> {
+        let running = installed::running();
+        let chosen = installed::resolve(root, kernel, &running).map_err(|e| chain(&e))?;
+        let cache = cache.as_ref().map_err(ToString::to_string)?;
+        let image = kernel::vmlinux(&chosen.image, cache).map_err(|e| chain(&e))?;
+        Ok((chosen.version, image.pvh))
+    };
+    let busybox = ["usr/bin/busybox", "bin/busybox", "usr/sbin/busybox"];
+    Facts {
+        kvm: kvm(root, qemu, kernel),
+        vmx: flags.contains("vmx") || flags.contains("svm"),
+        virtualised: flags.contains("hypervisor"),
+        qemu: capabilities(),
+        running: installed::running(),
+        without_modules: found
+            .iter()
+            .filter(|kernel| kernel.modules.is_none())
+            .map(|kernel| kernel.version.clone())
+            .collect(),
+        kernels: found.into_iter().map(|kernel| kernel.version).collect(),
+        kernel: image(),
+        virtiofsd: cache.as_ref().is_ok_and(|c| Virtiofsd::find(c).is_ok()),
+        busybox: busybox
+            .iter()
+            .any(|path| elf::is_static(&root.join(path)).unwrap_or(false)),
+        privileged: rustix::process::geteuid().is_root(),
+        shmem_huge: read("sys/kernel/mm/transparent_hugepage/shmem_enabled")
+            .and_then(|text| Some(text.split('[').nth(1)?.split(']').next()?.to_owned())),
+        governor: read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        clocksource: read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        load: read("proc/loadavg").and_then(|text| {
+            let load = text.split(' ').next()?.parse().ok()?;
+            let processors = std::thread::available_parallelism().ok()?.get();
+            Some((load, processors))
+        }),
+        line,
+    }
+}
+
+fn kvm(root: &Path, qemu: &str, kernel: Option<&str>) -> Kvm {
+    let device = root.join("dev/kvm");
+    match fs::OpenOptions::new().read(true).write(true).open(&device) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Kvm::Absent,
+        Err(_) => return Kvm::Forbidden,
+        Ok(_) => {}
+    }
+    let options = Options {
+        qemu: qemu.to_owned(),
+        kernel: kernel.map(str::to_owned),
+        root: RootOption::None,
+        accel: Accel::Auto,
+        ..Options::default()
+    };
+    let cache = match Cache::open() {
+        Ok(cache) => cache,
+        Err(error) => return Kvm::Untried(error.to_string()),
+    };
+    match run::gather(&options, &cache, &mut |_| {}) {
+        Err(error) => Kvm::Untried(chain(&error)),
+        Ok(facts) => match facts.accelerator {
+            (Accelerator::Kvm, _) => Kvm::Works,
+            (Accelerator::Tcg, why) => Kvm::Useless(why),
+        },
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

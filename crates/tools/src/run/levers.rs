@@ -1,0 +1,73 @@
+//! What makes a boot quicker and can be done without, by name: `brisk boot tune` tries them one
+//! by one.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// Starts the name of an initcall that is left out.
+pub(crate) const INITCALL: &str = "initcall:";
+/// The kernel as a vmlinux that was extracted on the host.
+pub(crate) const VMLINUX: &str = "vmlinux";
+/// A CPU model that is quick to emulate, instead of QEMU's `max`.
+pub(crate) const CPU: &str = "cpu";
+
+/// Which levers are used. A kernel parameter's lever has the name of the parameter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Levers {
+    /// All that fit the guest.
+    #[default]
+    All,
+    /// These only.
+    Only(BTreeSet<String>),
+}
+
+impl Levers {
+    /// From a list with commas; `all` and `none` mean that.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "all" => Self::All,
+            "none" => Self::Only(BTreeSet::new()),
+            list => Self::Only(list.split(',').map(|name| name.trim().to_owned()).collect()),
+        }
+    }
+
+    /// Whether this one is used.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.contains(name),
+        }
+    }
+}
+
+impl std::fmt::Display for Levers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => formatter.write_str("all"),
+            Self::Only(names) if names.is_empty() => formatter.write_str("none"),
+            Self::Only(names) => {
+                let names: Vec<_> = names.iter().map(String::as_str).collect();
+                formatter.write_str(&names.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levers_read_as_they_are_written() {
+        for text in ["all", "none", "initcall:hpet_init,quiet"] {
+            assert_eq!(Levers::parse(text).to_string(), text);
+        }
+        assert!(Levers::parse("all").has("anything"));
+        assert!(!Levers::parse("none").has("quiet"));
+        assert!(Levers::parse("quiet,tsc").has("tsc"));
+    }
+}

@@ -1,0 +1,191 @@
+//! What tuning found best on this host, for `brisk run` to use.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::Facts;
+use super::levers::Levers;
+use super::options::{Firmware, Machine, Options};
+use crate::environment::state_directory;
+
+/// Version of the file's form.
+const SCHEMA: &str = "brisk.profile/1";
+
+/// A configuration and what it holds for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    schema: String,
+    /// Version of QEMU, with the distribution's.
+    pub qemu: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Accelerator.
+    pub accelerator: String,
+    /// Machine type.
+    pub machine: Machine,
+    /// Firmware.
+    pub firmware: Firmware,
+    /// What is done to boot quickly.
+    pub levers: Levers,
+    /// Further kernel parameters.
+    pub append: Vec<String>,
+}
+
+/// A profile that cannot be used or kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// It cannot be written.
+    #[error("cannot write the profile {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Profile {
+    /// Of options that were found best with these facts.
+    #[must_use]
+    pub fn of(options: &Options, facts: &Facts) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            qemu: facts.capabilities.package.clone(),
+            kernel: facts.kernel.version.clone(),
+            accelerator: facts.accelerator.0.name().to_owned(),
+            machine: options.machine,
+            firmware: options.firmware,
+            levers: options.levers.clone(),
+            append: options.append.clone(),
+        }
+    }
+
+    /// Where it is kept.
+    #[must_use]
+    pub fn path() -> PathBuf {
+        state_directory().join("profile.json")
+    }
+
+    /// The one that is kept; none if there is none, or it is of another version of brisk.
+    #[must_use]
+    pub fn load(path: &Path) -> Option<Self> {
+        let text = std::fs::read(path).ok()?;
+        let profile: Self = serde_json::from_slice(&text).ok()?;
+        (profile.schema == SCHEMA).then_some(profile)
+    }
+
+    /// Keeps it; the file is whole or not there.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
+        let write = || -> std::io::Result<()> {
+            let directory = path.parent().unwrap_or(Path::new("."));
+            std::fs::create_dir_all(directory)?;
+            let mut file = tempfile::NamedTempFile::new_in(directory)?;
+            serde_json::to_writer_pretty(&mut file, self)?;
+            file.write_all(b"\n")?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(|source| ProfileError::Write {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Whether it was found with this QEMU, kernel and accelerator, for options that leave the
+    /// choice to brisk.
+    #[must_use]
+    pub fn fits(&self, options: &Options, facts: &Facts) -> bool {
+        options.machine == Machine::Auto
+            && options.firmware == Firmware::Auto
+            && options.levers == Levers::All
+            && options.cpu.is_none()
+            && options.cpus == 1
+            && !options.instructions
+            && !options.all_initcalls
+            && self.qemu == facts.capabilities.package
+            && self.kernel == facts.kernel.version
+            && self.accelerator == facts.accelerator.0.name()
+    }
+
+    /// The options with what was found best; what the user appends has the last word.
+    pub fn apply(&self, options: &mut Options) {
+        options.machine = self.machine;
+        options.firmware = self.firmware;
+        options.levers = self.levers.clone();
+        let own = std::mem::take(&mut options.append);
+        options.append = self.append.iter().cloned().chain(own).collect();
+    }
+
+    /// As options of `brisk run`.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec!["--machine".into(), self.machine.name().to_owned()];
+        if self.firmware != Firmware::Auto {
+            words.extend(["--firmware".into(), self.firmware.name().to_owned()]);
+        }
+        words.extend(["--levers".into(), self.levers.to_string()]);
+        for text in &self.append {
+            words.extend(["--append".into(), text.clone()]);
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_loaded_and_nothing_else() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("state/profile.json");
+        assert_eq!(Profile::load(&path), None);
+        let mut profile = Profile {
+            schema: SCHEMA.to_owned(),
+            qemu: "10.0".into(),
+            kernel: "6.12".into(),
+            accelerator: "tcg".into(),
+            machine: Machine::Microvm,
+            firmware: Firmware::Qboot,
+            levers: Levers::parse("quiet,tsc"),
+            append: vec!["nowatchdog".into()],
+        };
+        profile.save(&path).expect("it is saved");
+        assert_eq!(Profile::load(&path), Some(profile.clone()));
+        assert_eq!(
+            profile.words().join(" "),
+            "--machine microvm --firmware qboot --levers quiet,tsc --append nowatchdog"
+        );
+        profile.schema = "brisk.profile/2".into();
+        profile.save(&path).expect("it is saved");
+        assert_eq!(Profile::load(&path), None);
+    }
+
+    #[test]
+    fn the_user_has_the_last_word() {
+        let mut options = Options {
+            append: vec!["quiet".into()],
+            ..Options::default()
+        };
+        let profile = Profile {
+            schema: SCHEMA.to_owned(),
+            qemu: String::new(),
+            kernel: String::new(),
+            accelerator: String::new(),
+            machine: Machine::Q35,
+            firmware: Firmware::Auto,
+            levers: Levers::All,
+            append: vec!["loglevel=7".into()],
+        };
+        profile.apply(&mut options);
+        assert_eq!(options.append, ["loglevel=7", "quiet"]);
+        assert_eq!(options.machine, Machine::Q35);
+    }
+}
