@@ -1,5 +1,4 @@
 //! brisk doctor looks at this machine and at command lines.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use brisk_testkit::brisk_of;
 use serde_json::Value;
