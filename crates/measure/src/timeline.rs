@@ -70,6 +70,10 @@ pub struct Activity {
     pub duration: u64,
     /// The clock both were read from.
     pub clock: Clock,
+    /// Whether it explains all of its time, as a function does whatever it calls. A phase
+    /// explains only what the activities in it do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 /// A stretch of the timeline's own clock.
@@ -168,7 +172,24 @@ impl Timeline {
             start,
             duration: end.saturating_sub(start),
             clock,
+            whole: false,
         });
+        self
+    }
+
+    /// Adds something that explains all of its time, whatever lies in it.
+    pub fn whole_activity(
+        &mut self,
+        name: impl Into<String>,
+        kind: impl Into<String>,
+        start: u64,
+        end: u64,
+        clock: Clock,
+    ) -> &mut Self {
+        self.activity(name, kind, start, end, clock);
+        if let Some(activity) = self.activities.last_mut() {
+            activity.whole = true;
+        }
         self
     }
 
@@ -275,7 +296,7 @@ impl Timeline {
 
     /// The time that no activity explains. An activity with others in it explains only what they
     /// do, so that "kernel" does not explain what its initcalls leave open; one with nothing in it
-    /// explains itself.
+    /// explains itself, and so does one that is [whole](Activity::whole).
     pub fn gaps(&self) -> Vec<Gap> {
         let Some(whole) = self.span() else {
             return Vec::new();
@@ -283,7 +304,8 @@ impl Timeline {
         let nodes = self.nodes();
         let mut gaps = Vec::new();
         let mut reached = whole.start;
-        for leaf in nodes.iter().filter(|node| node.leaf) {
+        let explains = |node: &&Node| node.leaf || self.activities[node.activity].whole;
+        for leaf in nodes.iter().filter(explains) {
             if leaf.span.start > reached {
                 self.split(reached, leaf.span.start, &nodes, &mut gaps);
             }

@@ -70,6 +70,8 @@ pub struct Running {
     pub console: UnixStream,
     /// The port of our init.
     pub guest: UnixStream,
+    /// Debug console of the firmware, if the plan has one.
+    pub firmware: Option<UnixStream>,
     ended: Option<ExitStatus>,
 }
 
@@ -91,13 +93,14 @@ impl Running {
         if started.is_err() {
             daemons.iter_mut().for_each(end);
         }
-        let (qemu, [qmp, console, guest]) = started?;
+        let (qemu, [qmp, console, guest], firmware) = started?;
         Ok(Self {
             qemu,
             daemons,
             qmp,
             console,
             guest,
+            firmware,
             ended: None,
         })
     }
@@ -106,7 +109,7 @@ impl Running {
         plan: &MachinePlan,
         sockets: Vec<OwnedFd>,
         unprivileged: Option<Unprivileged>,
-    ) -> Result<(Child, [UnixStream; 3]), Error> {
+    ) -> Result<(Child, [UnixStream; 3], Option<UnixStream>), Error> {
         let pair = || UnixStream::pair();
         let prepare = |what| move |source| Error::Prepare { what, source };
         let mut mappings = Vec::new();
@@ -122,6 +125,13 @@ impl Running {
             ours.set_nonblocking(true).map_err(prepare("channels"))?;
             map(theirs.into(), fd);
             ends.push(ours);
+        }
+        let mut firmware = None;
+        if plan.firmware_log {
+            let (ours, theirs) = pair().map_err(prepare("channels"))?;
+            ours.set_nonblocking(true).map_err(prepare("channels"))?;
+            map(theirs.into(), Fds::FIRMWARE);
+            firmware = Some(ours);
         }
         if plan.ram == Ram::Shared {
             let bytes = plan.memory_mib << 20;
@@ -179,7 +189,7 @@ impl Running {
             Ok(ends) => ends,
             Err(_) => unreachable!("three channels were made"),
         };
-        Ok((qemu, ends))
+        Ok((qemu, ends, firmware))
     }
 
     /// Process number of QEMU.

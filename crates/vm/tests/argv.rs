@@ -31,6 +31,7 @@ fn plain(machine: Machine) -> MachinePlan {
         ],
         disks: Vec::new(),
         filesystems: Vec::new(),
+        firmware_log: false,
         instructions: false,
         network: Network::None,
         sandbox: true,

@@ -3,6 +3,7 @@
 //! Names in a report may come from a guest and are hostile until shown otherwise. Every renderer
 //! takes out control characters and escapes for its own format.
 
+mod bars;
 mod csv;
 mod html;
 mod json;
@@ -16,6 +17,7 @@ pub(crate) mod example;
 #[cfg(test)]
 mod tests;
 
+pub use bars::timeline_text;
 pub use csv::csv;
 pub use html::html;
 pub use json::json;

@@ -9,14 +9,30 @@ use crate::{Clock, Environment, Phase, Report, Sample, Series, Timeline, Unit};
 
 type Renderer = fn(&Report) -> String;
 
-const ALL: [(&str, Renderer); 6] = [
+const ALL: [(&str, Renderer); 7] = [
     ("txt", table),
+    ("bars.txt", bars),
     ("json", json),
     ("csv", csv),
     ("svg", svg),
     ("html", html),
     ("trace.json", perfetto),
 ];
+
+fn bars(report: &Report) -> String {
+    let timeline = report.timeline.as_ref();
+    timeline.map_or_else(String::new, |timeline| timeline_text(timeline, 100))
+}
+
+#[test]
+fn lines_keep_to_their_width() {
+    let timelines = [example::timeline(), example::long().timeline.unwrap()];
+    for (timeline, width) in timelines.iter().zip([80, 160]) {
+        for line in timeline_text(timeline, width).lines() {
+            assert!(line.chars().count() <= width, "{line}");
+        }
+    }
+}
 
 #[test]
 fn the_example_looks_as_it_did() {
@@ -58,7 +74,7 @@ fn an_empty_report_is_drawn() {
     let report = Report::new("", "", Environment::default());
     for (name, render) in ALL {
         let text = render(&report);
-        assert!(name == "txt" || !text.is_empty(), "{name}");
+        assert!(name.ends_with("txt") || !text.is_empty(), "{name}");
     }
 }
 

@@ -55,9 +55,32 @@ pub(crate) fn shorten(text: &str, limit: usize) -> String {
     format!("{head}…{tail}")
 }
 
+/// A round number without its trailing zeros: `20 ms` for `20.00 ms`.
+pub(super) fn round_number(text: &str) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    format!("{number} {unit}").trim_end().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn round_numbers_are_short() {
+        let cases = [
+            ("20.00 ms", "20 ms"),
+            ("0.000 s", "0 s"),
+            ("4.500 s", "4.5 s"),
+            ("100", "100"),
+        ];
+        for (long, short) in cases {
+            assert_eq!(round_number(long), short);
+        }
+    }
 
     #[test]
     fn what_moves_a_terminal_is_taken_out() {

@@ -188,3 +188,17 @@ proptest! {
         timeline.explained_fraction();
     }
 }
+
+#[test]
+fn a_whole_activity_explains_what_lies_around_its_parts() {
+    let clock = Clock::HostMonotonic;
+    let mut timeline = Timeline::new(clock);
+    timeline
+        .activity("kernel", "kernel", 0, 100, clock)
+        .whole_activity("pci_init", "initcall", 20, 80, clock)
+        .activity("probe", "initcall", 30, 40, clock);
+    let spans: Vec<Span> = timeline.gaps().iter().map(|gap| gap.span).collect();
+    let span = |start, end| Span { start, end };
+    assert_eq!(spans, [span(0, 20), span(80, 100)]);
+    assert_eq!(timeline.explained_fraction(), Some(0.6));
+}

@@ -1,11 +1,14 @@
 //! Boots measured, explained and tuned.
 //!
-//! An [`observation`] is one boot as it was seen. Everything else is made from observations.
+//! An [`observation`] is one boot as it was seen. Everything else is made from observations:
+//! [`analyze`] says where its time went.
 
+pub mod analyze;
 pub mod bench;
 pub mod marker;
 pub mod observation;
 mod observe;
+pub mod passes;
 pub mod subject;
 pub mod tune;
 

@@ -121,6 +121,7 @@ struct Watch {
 enum Source {
     Qmp,
     Console,
+    Firmware,
     Guest,
 }
 
@@ -128,7 +129,12 @@ impl Watch {
     fn run(&mut self, signals: &mut Signals) -> io::Result<Ended> {
         self.greet()?;
         let deadline = self.executed.checked_add(self.limits.timeout);
-        let mut open = vec![Source::Qmp, Source::Console, Source::Guest];
+        let mut open = vec![
+            Source::Qmp,
+            Source::Console,
+            Source::Firmware,
+            Source::Guest,
+        ];
         loop {
             let left =
                 match deadline.map(|deadline| deadline.checked_duration_since(Instant::now())) {
@@ -198,6 +204,10 @@ impl Watch {
             (Machine::Guest(running, _), Source::Qmp) => Some(running.qmp.as_fd()),
             (Machine::Guest(running, _), Source::Console) => Some(running.console.as_fd()),
             (Machine::Guest(running, _), Source::Guest) => Some(running.guest.as_fd()),
+            (Machine::Guest(running, _), Source::Firmware) => {
+                running.firmware.as_ref().map(AsFd::as_fd)
+            }
+            (Machine::Foreign(..), Source::Firmware) => None,
             (Machine::Foreign(foreign, _), Source::Qmp) => Some(foreign.qmp.as_fd()),
             (Machine::Foreign(foreign, _), Source::Console) => {
                 foreign.console.as_ref().map(AsFd::as_fd)
@@ -258,6 +268,14 @@ impl Watch {
         let ended = match (source, &self.machine) {
             (Source::Qmp, _) => self.take_qmp(at, bytes)?,
             (Source::Console, _) => self.take_console(at, bytes),
+            (Source::Firmware, _) => {
+                if self.kept + bytes.len() <= KEPT {
+                    self.kept += bytes.len();
+                    let text = String::from_utf8_lossy(bytes).into_owned();
+                    self.observation.firmware.push(Piece { at, text });
+                }
+                None
+            }
             (Source::Guest, Machine::Guest(..)) => self.take_frames(bytes)?,
             (Source::Guest, Machine::Foreign(_, Some(Marker::Agent))) => {
                 // Whatever it answers, it is there.

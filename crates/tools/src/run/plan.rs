@@ -111,12 +111,13 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     };
     let mut all_steps = steps(&scene);
     all_steps.extend(command(options, facts)?);
+    let firmware = firmware(options, facts, machine)?;
     let (accelerator, accelerator_why) = facts.accelerator.clone();
     Ok(Plan {
         machine: MachinePlan {
             program: facts.qemu.clone(),
             version: facts.capabilities.version,
-            firmware: firmware(options, facts, machine)?,
+            firmware: firmware.clone(),
             machine,
             accelerator,
             cpu: cpu(options, accelerator, machine),
@@ -139,6 +140,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
                 Net::None => Network::None,
                 Net::User => Network::User,
             },
+            firmware_log: options.trace && speaks(machine, &firmware),
             instructions: options.instructions,
             sandbox: true,
             exit_on_reset: true,
@@ -170,6 +172,11 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         unprivileged: unprivileged(facts, sharing, !shares.is_empty(), accelerator),
         terminal: options.terminal.is_some(),
     })
+}
+
+/// Whether the firmware is SeaBIOS, which says on a debug console what it does.
+fn speaks(machine: QemuMachine, firmware: &QemuFirmware) -> bool {
+    *firmware == QemuFirmware::Default && !matches!(machine, QemuMachine::Microvm { .. })
 }
 
 /// Root gives its rights up, except where QEMU must open by itself what only root can: shared

@@ -142,7 +142,7 @@ impl Terminal {
     }
 
     /// Its size now.
-    pub(crate) fn window() -> Option<(u16, u16)> {
+    pub fn window() -> Option<(u16, u16)> {
         let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;
         Some((size.ws_row, size.ws_col))
     }

@@ -189,6 +189,17 @@ impl Parts {
             ],
             "the kernel's console: its last words are shown when it fails",
         );
+        if plan.firmware_log {
+            self.add(
+                [
+                    "-chardev",
+                    &socket("firmware", Fds::FIRMWARE),
+                    "-device",
+                    "isa-debugcon,iobase=0x402,chardev=firmware",
+                ],
+                "SeaBIOS says here what it does",
+            );
+        }
         self.add(
             [
                 "-chardev",

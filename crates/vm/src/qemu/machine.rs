@@ -187,6 +187,8 @@ impl Fds {
     pub const KERNEL: i32 = 7;
     /// initramfs.
     pub const INITRAMFS: i32 = 8;
+    /// Debug console of the firmware.
+    pub const FIRMWARE: i32 = 9;
     /// First disk; the others follow.
     pub const DISKS: i32 = 16;
     /// First virtiofs socket; the others follow.
@@ -226,6 +228,8 @@ pub struct MachinePlan {
     pub filesystems: Vec<Filesystem>,
     /// Network card.
     pub network: Network,
+    /// Whether SeaBIOS's debug console is read.
+    pub firmware_log: bool,
     /// Whether the guest's time is its count of instructions, a nanosecond each, and everything
     /// random is pinned.
     pub instructions: bool,

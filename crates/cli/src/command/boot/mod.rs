@@ -1,5 +1,6 @@
 //! `brisk boot`.
 
+mod analyze;
 mod bench;
 mod output;
 mod subject;
@@ -18,6 +19,8 @@ pub enum Command {
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Bench(Box<bench::Args>),
     #[allow(missing_docs, reason = "its help is at its arguments")]
+    Analyze(Box<analyze::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
     Tune(Box<tune::Args>),
 }
 
@@ -28,6 +31,7 @@ pub enum Command {
 pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
     match command {
         Command::Bench(args) => bench::run(args, ui),
+        Command::Analyze(args) => analyze::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
     }
 }

@@ -53,6 +53,11 @@ impl OutputArgs {
             Format::Csv => render::csv(report),
         };
         ui.data(&text)?;
+        self.files(report, saved, ui)
+    }
+
+    /// Writes the pictures that were asked for.
+    pub(super) fn files(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
         if let Some(path) = &self.svg {
             write(path, &render::svg(report))?;
         }

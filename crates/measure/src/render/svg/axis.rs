@@ -4,6 +4,7 @@ use ::svg::node::element::Group;
 
 use super::{line, text};
 use crate::Unit;
+use crate::render::text::round_number;
 
 /// A stretch of values drawn on a stretch of the picture.
 pub(super) struct Axis {
@@ -60,7 +61,7 @@ impl Axis {
             high: self.high / multiple,
             ..*self
         };
-        let name = |tick: f64| trim(&unit.format_as(tick, scale));
+        let name = |tick: f64| round_number(&unit.format_as(tick, scale));
         let mut group = Group::new();
         for tick in scaled.ticks(8).into_iter().map(|tick| tick * multiple) {
             let x = self.x(tick);
@@ -75,16 +76,6 @@ impl Axis {
     }
 }
 
-/// A round number without its trailing zeros: `20 ms` for `20.00 ms`.
-fn trim(text: &str) -> String {
-    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
-    let number = match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.'),
-        false => number,
-    };
-    format!("{number} {unit}").trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,19 +88,6 @@ mod tests {
         );
         assert_eq!(Axis::new(1.0, 1.0, 0.0, 1.0).ticks(2), [0.0, 0.5, 1.0]);
         assert!(Axis::new(1e9, 1e9 + 1e-7, 0.0, 1.0).ticks(8).len() <= 33);
-    }
-
-    #[test]
-    fn round_numbers_are_short() {
-        let cases = [
-            ("20.00 ms", "20 ms"),
-            ("0.000 s", "0 s"),
-            ("4.500 s", "4.5 s"),
-            ("100", "100"),
-        ];
-        for (long, short) in cases {
-            assert_eq!(trim(long), short);
-        }
     }
 
     #[test]

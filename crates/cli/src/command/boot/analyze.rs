@@ -1,0 +1,135 @@
+//! `brisk boot analyze`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use brisk_measure::{Report, render};
+use brisk_tools::boot::analyze::{Markers, report};
+use brisk_tools::boot::bench::BenchError;
+use brisk_tools::boot::passes::{Pair, passes};
+use brisk_tools::boot::subject::Subject;
+use brisk_tools::run::{Options, Terminal};
+
+use super::super::run::Format;
+use super::super::run_output::now;
+use super::output::{OutputArgs, write};
+use super::subject::{Clock, SubjectArgs, guest};
+use crate::exit;
+use crate::ui::Ui;
+
+/// Tell where the time of a boot goes.
+///
+/// The guest is booted several times with its kernel and init logging what they do, and as often
+/// plain, to tell what that costs. The picture is that of the boot with the median time; times
+/// and shares are of all. Of a QEMU command line the console is read: with console=ttyS0,
+/// printk.time=1 and initcall_debug there is most to see.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("until", |until| until.default_value("exit")))]
+pub struct Args {
+    /// What is booted.
+    #[command(flatten)]
+    pub subject: SubjectArgs,
+
+    /// Boots, of each kind.
+    #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub passes: u32,
+
+    /// More markers: what lines of firmware and kernel mean, in the form that the book describes.
+    #[arg(long, value_name = "FILE")]
+    pub markers: Vec<PathBuf>,
+
+    /// File for a trace that ui.perfetto.dev and chrome://tracing show.
+    #[arg(long, value_name = "FILE")]
+    pub perfetto: Option<PathBuf>,
+
+    /// Columns of the picture on standard output. Default: the terminal's, or 100.
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    pub width: Option<u16>,
+
+    /// Report.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Boots and explains.
+///
+/// # Errors
+/// What kept it from that.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    if args.subject.clock == Clock::Instructions {
+        bail!("--clock instructions: what is analysed is timed on the host; leave it out");
+    }
+    let mut markers = Markers::own()?;
+    for path in &args.markers {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        markers.add(&path.display().to_string(), &text)?;
+    }
+    let timeout = args.subject.timeout()?;
+    let (traced, plain) = subjects(&args.subject, ui)?;
+    let pair = Pair {
+        traced: &traced,
+        plain: plain.as_ref(),
+    };
+    let file = args.output.file("boot-analysis")?;
+    let bar = ui.bar(u64::from(args.passes), "booting");
+    let limits = (args.subject.until(), timeout);
+    let result = passes(&pair, &markers, limits, args.passes, &mut |done| {
+        bar.at(u64::from(done));
+    });
+    drop(bar);
+    let passes = match result {
+        Ok(passes) => passes,
+        Err(BenchError::Interrupted(signal)) => return Ok(128 + (signal & 0x7f) as u8),
+        Err(BenchError::Start(error)) => return Err(super::super::run::explain(error)),
+        Err(error) => return Err(error.into()),
+    };
+    if passes.analyses.is_empty() {
+        let reason = passes.failures.first().map_or("", String::as_str);
+        bail!("no boot came to its end: {reason}");
+    }
+    let (mut report, summary) = report(&passes.analyses, now(), traced.environment());
+    report.notes.extend(passes.overhead());
+    for failure in &passes.failures {
+        report.notes.push(format!("a boot failed: {failure}"));
+    }
+    report.save(&file)?;
+    if args.output.format == Format::Table {
+        ui.data(&picture(&report, args.width))?;
+        ui.data(&format!("\n{}\n", summary.text()))?;
+        for note in &report.notes {
+            ui.data(&format!("Note: {note}\n"))?;
+        }
+        args.output.files(&report, &file, ui)?;
+    } else {
+        args.output.show(&report, &file, ui)?;
+    }
+    if let Some(path) = &args.perfetto {
+        write(path, &render::perfetto(&report))?;
+    }
+    Ok(exit::OK)
+}
+
+/// With the trace, and without.
+fn subjects(args: &SubjectArgs, ui: &Ui) -> anyhow::Result<(Subject, Option<Subject>)> {
+    if !args.qemu_command.is_empty() {
+        return Ok((args.subject(ui)?, None));
+    }
+    let plain = args.options()?;
+    let traced = Options {
+        trace: true,
+        ..plain.clone()
+    };
+    Ok((guest(traced, ui)?, Some(guest(plain, ui)?)))
+}
+
+fn picture(report: &Report, width: Option<u16>) -> String {
+    let width =
+        width.unwrap_or_else(|| Terminal::window().map_or(100, |(_, columns)| columns.max(40)));
+    report
+        .timeline
+        .as_ref()
+        .map_or_else(String::new, |timeline| {
+            render::timeline_text(timeline, usize::from(width))
+        })
+}
