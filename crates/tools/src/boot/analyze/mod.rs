@@ -1,0 +1,166 @@
+//! Where the time of a boot went: from what was seen of it to a timeline. Pure.
+//!
+//! The lines of firmware and kernel that mean something are [`Markers`], which are data. What is
+//! not found in a boot makes its phases larger and leaves a note; nothing aborts an analysis.
+
+mod calls;
+mod clock;
+mod lines;
+mod markers;
+mod phases;
+mod report;
+mod stretches;
+mod summary;
+
+#[cfg(test)]
+mod tests;
+
+use brisk_measure::{Clock, Timeline};
+
+pub use markers::{Markers, MarkersError};
+pub use report::report;
+pub use summary::{Row, Summary, summarize};
+
+use crate::boot::Observation;
+use clock::Placed;
+
+/// One boot, explained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Analysis {
+    /// From the execution of QEMU to its end, on the clock of the observation.
+    pub timeline: Timeline,
+    /// What weakens it, for people.
+    pub notes: Vec<String>,
+}
+
+/// No boot takes so many ticks: 36 years.
+const LATEST: u64 = 1 << 60;
+/// Events that show what the kernel said around its longest silences.
+const SILENCES: usize = 12;
+/// The share of the whole that a silence has to have.
+const SILENCE_SHARE: u64 = 100;
+/// Characters of a message in an event.
+const MESSAGE: usize = 60;
+
+/// Explains a boot.
+#[must_use]
+pub fn analyze(observation: &Observation, markers: &Markers) -> Analysis {
+    let observation = &bounded(observation);
+    let mut notes = Vec::new();
+    let mut timeline = Timeline::new(observation.clock);
+    let console = lines::lines(&observation.console);
+    let firmware = lines::lines(&observation.firmware);
+    let seen = clock::place(observation, &console, &mut notes);
+    if let (Some(offset), false) = (
+        observation.guest_offset,
+        observation.clock == Clock::GuestBoot,
+    ) {
+        timeline.offsets.insert(Clock::GuestBoot, offset);
+    }
+    let frame = phases::Frame::of(observation, &console, &firmware, &seen, &mut notes);
+    frame.draw(observation, &mut timeline);
+    let version = kernel_version(&seen.records, &console);
+    if let Some(span) = frame.firmware {
+        let kind = firmware_kind(&firmware);
+        let lines = firmware.iter().map(|line| (line.at, line.text.as_str()));
+        let found = markers.find(
+            kind,
+            version,
+            lines.filter(|(at, _)| *at < span.1),
+            &mut notes,
+        );
+        stretches::draw(&found, span, &mut timeline);
+        let lines = console.iter().map(|line| (line.at, line.text.as_str()));
+        let lines = lines.filter(|(at, _)| *at < span.1);
+        let found = markers.find(markers::Source::Console, version, lines, &mut Vec::new());
+        stretches::draw(&found, span, &mut timeline);
+    }
+    if let Some(span) = frame.kernel {
+        let lines = seen
+            .records
+            .iter()
+            .take_while(|record| !said_by_init(&record.text))
+            .map(|record| (record.at, record.text.as_str()));
+        let found = markers.find(markers::Source::Kernel, version, lines, &mut notes);
+        stretches::draw(&found, span, &mut timeline);
+    }
+    calls::draw(
+        &seen.records,
+        &frame,
+        observation.clock,
+        &mut timeline,
+        &mut notes,
+    );
+    silences(&seen.records, &mut timeline);
+    Analysis { timeline, notes }
+}
+
+/// With all times small enough to be added up. Those of the guest are hostile.
+fn bounded(observation: &Observation) -> Observation {
+    let mut bounded = observation.clone();
+    let console = bounded.console.iter_mut().chain(&mut bounded.firmware);
+    let moments = bounded.moments.iter_mut().chain(&mut bounded.qmp);
+    let times = console
+        .map(|piece| &mut piece.at)
+        .chain(moments.chain(&mut bounded.stamps).map(|it| &mut it.at));
+    for at in times {
+        *at = (*at).min(LATEST);
+    }
+    let latest = LATEST as i64;
+    bounded.guest_offset = bounded.guest_offset.map(|it| it.clamp(-latest, latest));
+    bounded
+}
+
+/// The log from here on is that of init, whatever it looks like.
+fn said_by_init(text: &str) -> bool {
+    text.starts_with(calls::INIT)
+}
+
+/// What the log or the console says is the kernel's version.
+fn kernel_version(records: &[Placed], console: &[lines::Line]) -> Option<markers::Version> {
+    let from_log = records.iter().map(|record| record.text.as_str());
+    let from_console = console.iter().map(|line| lines::message(&line.text));
+    from_log
+        .chain(from_console)
+        .find_map(|text| text.strip_prefix("Linux version "))
+        .and_then(markers::Version::of_release)
+}
+
+fn firmware_kind(lines: &[lines::Line]) -> markers::Source {
+    let qboot = lines.iter().any(|line| line.text.contains("qboot"));
+    if qboot {
+        markers::Source::Qboot
+    } else {
+        markers::Source::Seabios
+    }
+}
+
+/// Adds what the kernel said before and after it was silent for long where nothing is explained.
+fn silences(records: &[Placed], timeline: &mut Timeline) {
+    let Some(whole) = timeline.span() else { return };
+    let least = whole.duration() / SILENCE_SHARE as i64;
+    let mut found = Vec::new();
+    for gap in timeline.gaps() {
+        if gap.span.duration() < least {
+            continue;
+        }
+        let (start, end) = (gap.span.start, gap.span.end);
+        for pair in records.windows(2) {
+            let (from, to) = (pair[0].at as i64, pair[1].at as i64);
+            if to - from >= least && from < end && to > start {
+                found.push((to - from, pair[0].clone()));
+                found.push((to - from, pair[1].clone()));
+            }
+        }
+    }
+    found.sort_by_key(|(silence, _)| std::cmp::Reverse(*silence));
+    found.truncate(SILENCES);
+    let clock = timeline.clock;
+    let mut said: Vec<Placed> = found.into_iter().map(|(_, record)| record).collect();
+    said.sort_by(|a, b| (a.at, &a.text).cmp(&(b.at, &b.text)));
+    said.dedup();
+    for record in said {
+        let text: String = record.text.chars().take(MESSAGE).collect();
+        timeline.event(format!("“{text}”"), record.at, clock);
+    }
+}

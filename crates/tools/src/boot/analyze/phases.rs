@@ -1,0 +1,235 @@
+//! The frame of a boot: phases that follow each other from the execution of QEMU to its end, by
+//! what brisk and its init noted.
+
+use brisk_measure::Timeline;
+
+use super::clock::Seen;
+use super::lines::{self, Line};
+use crate::boot::Observation;
+
+/// A phase and when it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Phase {
+    at: u64,
+    name: &'static str,
+    kind: &'static str,
+    /// Whether it is a part of the phase before that is none.
+    part: bool,
+}
+
+/// The phases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Frame {
+    phases: Vec<(Phase, u64)>,
+    /// When the firmware's part was.
+    pub(super) firmware: Option<(u64, u64)>,
+    /// When the kernel's part was, to init's first instruction.
+    pub(super) kernel: Option<(u64, u64)>,
+    /// Whether it is known when the command ran.
+    pub(super) command: bool,
+}
+
+/// What begins a phase: where its time is from, its name and kind, and whether it is a part.
+struct Definition {
+    name: &'static str,
+    kind: &'static str,
+    part: bool,
+}
+
+const fn phase(name: &'static str, kind: &'static str) -> Definition {
+    Definition {
+        name,
+        kind,
+        part: false,
+    }
+}
+
+const fn part(name: &'static str, kind: &'static str) -> Definition {
+    Definition {
+        name,
+        kind,
+        part: true,
+    }
+}
+
+impl Frame {
+    pub(super) fn of(
+        observation: &Observation,
+        console: &[Line],
+        firmware: &[Line],
+        seen: &Seen,
+        notes: &mut Vec<String>,
+    ) -> Self {
+        let end = end(observation, console, seen);
+        let moment = |name: &str| observation.moment(name);
+        let stamp = |name: &str| {
+            let at = observation.stamp(name)? as i64;
+            u64::try_from(at.saturating_add(seen.stamp_offset?)).ok()
+        };
+        let spoken = firmware.first().map(|line| line.at);
+        let entry = moment("kernel entry");
+        let kernel = console
+            .iter()
+            .find(|line| lines::printk(&line.text).is_some())
+            .map(|line| line.at)
+            .or(entry)
+            .or_else(|| seen.records.first().map(|record| record.at));
+        let after_qemu = if spoken.is_some() {
+            phase("QEMU sets up the machine", "qemu")
+        } else {
+            phase("machine, firmware, kernel loaded", "firmware")
+        };
+        let steps = [
+            (Some(0), "QEMU executed", phase("QEMU starts", "qemu")),
+            (moment("QEMU up"), "QEMU up", after_qemu),
+            (spoken, "", phase("firmware", "firmware")),
+            (kernel, "kernel entry", phase("kernel", "kernel")),
+            (
+                stamp("init started"),
+                "init started",
+                phase("init", "userspace"),
+            ),
+            (stamp("init started"), "", part("modules", "userspace")),
+            (
+                stamp("modules loaded"),
+                "",
+                part("open the channel", "userspace"),
+            ),
+            (
+                stamp("channel open"),
+                "",
+                part("script and root", "userspace"),
+            ),
+            (
+                stamp("root ready"),
+                "",
+                part("execute the command", "userspace"),
+            ),
+            (
+                stamp("command started"),
+                "command started",
+                phase("command", "command"),
+            ),
+            (
+                stamp("command started"),
+                "",
+                part("until its first output", "command"),
+            ),
+            (
+                stamp("first output"),
+                "",
+                part("after its first output", "command"),
+            ),
+            (
+                stamp("command ended"),
+                "command ended",
+                phase("shutdown", "shutdown"),
+            ),
+            (
+                stamp("command ended"),
+                "",
+                part("sync and exit status", "shutdown"),
+            ),
+            (
+                moment("exit status received"),
+                "",
+                part("QEMU ends", "shutdown"),
+            ),
+        ];
+        let mut phases: Vec<(Phase, u64)> = Vec::new();
+        let mut missing = Vec::new();
+        let mut reached = 0;
+        for (at, name, definition) in steps {
+            let Some(at) = at else {
+                missing.extend(Some(name).filter(|name| !name.is_empty()));
+                continue;
+            };
+            reached = at.clamp(reached, end);
+            phases.push((
+                Phase {
+                    at: reached,
+                    name: definition.name,
+                    kind: definition.kind,
+                    part: definition.part,
+                },
+                end,
+            ));
+        }
+        if !missing.is_empty() {
+            notes.push(format!(
+                "Not seen, so that the phases before are larger: {}.",
+                missing.join(", ")
+            ));
+        }
+        close(&mut phases);
+        let find = |name: &str| {
+            let found = phases.iter().find(|(phase, _)| phase.name == name)?;
+            Some((found.0.at, found.1))
+        };
+        Self {
+            firmware: find("firmware").or_else(|| find("machine, firmware, kernel loaded")),
+            kernel: find("kernel"),
+            command: find("command").is_some(),
+            phases,
+        }
+    }
+
+    /// Adds the phases and what was noted to the timeline.
+    pub(super) fn draw(&self, observation: &Observation, timeline: &mut Timeline) {
+        let clock = timeline.clock;
+        for (phase, end) in &self.phases {
+            if !phase.part || *end > phase.at {
+                timeline.activity(phase.name, phase.kind, phase.at, *end, clock);
+            }
+        }
+        let last = self.phases.iter().map(|(_, end)| *end).max().unwrap_or(0);
+        for happening in observation.moments.iter().chain(&observation.qmp) {
+            timeline.event(happening.name.as_str(), happening.at.min(last), clock);
+        }
+        for (phase, _) in &self.phases {
+            let name = match (phase.name, phase.part) {
+                ("init", false) => "init started",
+                ("command", false) => "command started",
+                ("after its first output", true) => "first output",
+                ("shutdown", false) => "command ended",
+                _ => continue,
+            };
+            timeline.event(name, phase.at, clock);
+        }
+    }
+}
+
+/// The main phases that a report compares between passes, in order.
+pub(super) const MAIN: [&str; 8] = [
+    "QEMU starts",
+    "QEMU sets up the machine",
+    "machine, firmware, kernel loaded",
+    "firmware",
+    "kernel",
+    "init",
+    "command",
+    "shutdown",
+];
+
+/// When QEMU had ended; if nobody saw that, when the last thing happened.
+fn end(observation: &Observation, console: &[Line], seen: &Seen) -> u64 {
+    observation.moment("QEMU ended").unwrap_or_else(|| {
+        let moments = observation.moments.iter().map(|happening| happening.at);
+        let lines = console.iter().map(|line| line.at);
+        let records = seen.records.iter().map(|record| record.at);
+        moments.chain(lines).chain(records).max().unwrap_or(0)
+    })
+}
+
+/// Ends each phase where the next begins, and each part there or where its phase ends.
+fn close(phases: &mut [(Phase, u64)]) {
+    for place in 0..phases.len() {
+        let is_part = phases[place].0.part;
+        let next = phases[place + 1..]
+            .iter()
+            .find(|(next, _)| is_part || !next.part);
+        if let Some((next, _)) = next {
+            phases[place].1 = next.at;
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Boots that really were, explained. The fixtures are guests of brisk's on emulated machines;
+//! initcalls of less than some 200 µs were taken out to keep them small.
+
+use std::sync::LazyLock;
+
+use brisk_measure::render::timeline_text;
+use brisk_measure::{Environment, Unit};
+use proptest::prelude::*;
+
+use super::*;
+use crate::boot::{Happening, Piece};
+
+const BOOTS: [(&str, &str); 4] = [
+    ("6.1-pc", include_str!("fixtures/6.1-pc.json")),
+    (
+        "6.1-microvm-console",
+        include_str!("fixtures/6.1-microvm-console.json"),
+    ),
+    ("6.12-microvm", include_str!("fixtures/6.12-microvm.json")),
+    ("6.12-q35", include_str!("fixtures/6.12-q35.json")),
+];
+
+fn boot(name: &str) -> Observation {
+    let (_, text) = BOOTS.iter().find(|(known, _)| *known == name).unwrap();
+    serde_json::from_str(text).unwrap()
+}
+
+fn markers() -> &'static Markers {
+    static MARKERS: LazyLock<Markers> = LazyLock::new(|| Markers::own().unwrap());
+    &MARKERS
+}
+
+fn find<'a>(analysis: &'a Analysis, name: &str) -> &'a brisk_measure::Activity {
+    let mut activities = analysis.timeline.activities.iter();
+    activities
+        .find(|activity| activity.name == name)
+        .unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[test]
+fn nearly_all_of_a_boot_is_explained() {
+    for (name, _) in BOOTS {
+        let analysis = analyze(&boot(name), markers());
+        let explained = analysis.timeline.explained_fraction().unwrap();
+        assert!(explained >= 0.95, "{name}: {explained}");
+    }
+}
+
+#[test]
+fn phases_follow_each_other_from_start_to_end() {
+    for (name, _) in BOOTS {
+        let observation = boot(name);
+        let analysis = analyze(&observation, markers());
+        let mut reached = 0;
+        for phase in phases::MAIN {
+            let found = analysis
+                .timeline
+                .activities
+                .iter()
+                .find(|a| a.name == phase);
+            let Some(found) = found else { continue };
+            assert_eq!(found.start, reached, "{name}: {phase}");
+            reached = found.start + found.duration;
+        }
+        assert_eq!(Some(reached), observation.moment("QEMU ended"), "{name}");
+        let span = analysis.timeline.span().unwrap();
+        assert_eq!((span.start, span.end), (0, reached as i64), "{name}");
+    }
+}
+
+#[test]
+fn a_timeline_reads_well() {
+    let wide = analyze(&boot("6.1-microvm-console"), markers());
+    insta::assert_snapshot!("160 columns", timeline_text(&wide.timeline, 160));
+    let narrow = analyze(&boot("6.12-q35"), markers());
+    insta::assert_snapshot!("80 columns", timeline_text(&narrow.timeline, 80));
+}
+
+#[test]
+fn a_clock_that_stood_still_is_told_of() {
+    let analysis = analyze(&boot("6.12-microvm"), markers());
+    let told = analysis
+        .notes
+        .iter()
+        .any(|note| note.contains("stood still"));
+    assert!(told, "{:?}", analysis.notes);
+    let console = analyze(&boot("6.1-microvm-console"), markers());
+    let timed = find(&console, "first processor and its timer");
+    assert!(timed.duration > 50_000_000, "{timed:?}");
+}
+
+/// The same boot of a kernel that words everything differently, but for its initcalls.
+fn renamed(observation: &Observation) -> Observation {
+    let mut renamed = observation.clone();
+    let lines = observation.log.lines().map(|line| {
+        let (head, text) = line.split_once(';').unwrap();
+        let known = calls::Call::parse(text).is_some() || calls::Step::parse(text).is_some();
+        let text = if known {
+            text.to_owned()
+        } else {
+            format!("~{text}")
+        };
+        format!("{head};{text}\n")
+    });
+    renamed.log = lines.collect();
+    renamed.console = observation
+        .console
+        .iter()
+        .map(|piece| Piece {
+            at: piece.at,
+            text: piece.text.replace("] ", "] ~"),
+        })
+        .collect();
+    for piece in &mut renamed.firmware {
+        piece.text = piece.text.to_uppercase().replace("SEABIOS", "FIRMWARE");
+    }
+    renamed
+}
+
+#[test]
+fn other_messages_leave_phases_initcalls_and_gaps() {
+    for (name, _) in BOOTS {
+        let analysis = analyze(&renamed(&boot(name)), markers());
+        let kernel = find(&analysis, "kernel");
+        assert!(kernel.duration > 0, "{name}");
+        find(&analysis, "acpi_init");
+        find(&analysis, "command");
+        let told = analysis
+            .notes
+            .iter()
+            .any(|note| note.contains("memory zones"));
+        assert!(told, "{name}");
+        assert!(!analysis.timeline.gaps().is_empty(), "{name}");
+        let mut events = analysis.timeline.events.iter();
+        assert!(events.any(|event| event.name.starts_with("“~")), "{name}");
+    }
+}
+
+#[test]
+fn the_console_ties_clocks_that_nothing_else_does() {
+    let known = boot("6.1-microvm-console");
+    let mut unknown = known.clone();
+    unknown.guest_offset = None;
+    let (known, unknown) = (analyze(&known, markers()), analyze(&unknown, markers()));
+    let difference = find(&known, "init")
+        .start
+        .abs_diff(find(&unknown, "init").start);
+    assert!(difference < 20_000_000, "{difference} ns");
+}
+
+#[test]
+fn the_console_alone_is_a_log() {
+    let mut observation = boot("6.1-microvm-console");
+    observation.log.clear();
+    let analysis = analyze(&observation, markers());
+    find(&analysis, "patch alternatives into the kernel");
+    assert!(analysis.timeline.explained_fraction().unwrap() > 0.5);
+}
+
+#[test]
+fn a_machine_of_somebody_else_has_no_init_of_ours() {
+    let mut observation = boot("6.1-microvm-console");
+    observation.log.clear();
+    observation.stamps.clear();
+    observation.guest_offset = None;
+    let analysis = analyze(&observation, markers());
+    find(&analysis, "kernel");
+    let note = "Not seen, so that the phases before are larger: init started, command started, \
+                command ended.";
+    assert!(
+        analysis.notes.iter().any(|found| found == note),
+        "{:?}",
+        analysis.notes
+    );
+}
+
+#[test]
+fn nothing_seen_is_nothing_explained() {
+    let analysis = analyze(&empty(), markers());
+    assert_eq!(analysis.timeline.explained_fraction(), None);
+    assert_eq!(summarize(&[]).median, None);
+}
+
+fn empty() -> Observation {
+    serde_json::from_str(r#"{"clock":"host-monotonic"}"#).unwrap()
+}
+
+#[test]
+fn a_decompressor_has_a_phase() {
+    let mut observation = empty();
+    let happening = |at, name: &str| Happening {
+        at,
+        name: name.to_owned(),
+    };
+    observation.moments = vec![happening(10, "QEMU up"), happening(900, "QEMU ended")];
+    let piece = |at, text: &str| Piece {
+        at,
+        text: text.to_owned(),
+    };
+    observation.console = vec![
+        piece(100, "Decompressing Linux... Parsing ELF... done.\n"),
+        piece(300, "Booting the kernel.\n"),
+        piece(400, "[    0.000000] Linux version 6.1.0\n"),
+    ];
+    let analysis = analyze(&observation, markers());
+    let found = find(&analysis, "decompress the kernel");
+    assert_eq!((found.start, found.duration), (100, 200));
+}
+
+#[test]
+fn passes_are_summed_up() {
+    let first = analyze(&boot("6.12-q35"), markers());
+    let second = analyze(&boot("6.12-microvm"), markers());
+    let (report, summary) = report(
+        &[first, second],
+        "2026-01-01T00:00:00Z",
+        Environment::default(),
+    );
+    assert_eq!(summary.passes, 2);
+    let acpi = summary
+        .rows
+        .iter()
+        .find(|row| row.name == "acpi_init")
+        .unwrap();
+    assert_eq!((acpi.n, acpi.phase), (2, false));
+    assert!(acpi.mean > 0.0 && acpi.deviation.unwrap() > 0.0);
+    let firmware = summary
+        .rows
+        .iter()
+        .find(|row| row.name == "firmware")
+        .unwrap();
+    assert_eq!((firmware.n, firmware.phase), (1, true));
+    assert!(summary.longest(5).iter().all(|row| !row.phase));
+    assert!(summary.text().contains("acpi_init"), "{}", summary.text());
+    assert_eq!(report.kind, "boot-analysis");
+    assert_eq!(report.series[0].unit, Unit::Seconds);
+    let kernel = report.series("kernel").unwrap();
+    assert_eq!(kernel.values().len(), 2);
+    assert!(report.timeline.is_some());
+}
+
+fn error(text: &str) -> String {
+    let error = Markers::default().add("mine.toml", text).unwrap_err();
+    let source = std::error::Error::source(&error).map(ToString::to_string);
+    format!("{error}\n{}", source.unwrap_or_default())
+}
+
+#[test]
+fn a_bad_file_of_markers_says_where() {
+    let head = "source = \"kernel\"\nkind = \"kernel\"\n[[marker]]\n";
+    let pattern = error(&format!("{head}pattern = '('\nbegins = \"x\""));
+    assert!(
+        pattern.starts_with("mine.toml, entry 1 (x): the pattern '(' is not"),
+        "{pattern}"
+    );
+    let nameless = error(&format!("{head}pattern = 'a'"));
+    assert!(nameless.contains("entry 1 (marker): neither"), "{nameless}");
+    let version = error(&format!(
+        "{head}pattern = 'a'\nbegins = \"x\"\nmin = \"six\""
+    ));
+    assert!(
+        version.contains("'six' is not a kernel version"),
+        "{version}"
+    );
+    let key = error(&format!("{head}pattern = 'a'\nbegin = \"x\""));
+    assert!(
+        key.starts_with("mine.toml is not a file of boot markers"),
+        "{key}"
+    );
+    assert!(key.contains("unknown field `begin`"), "{key}");
+}
+
+#[test]
+fn markers_hold_for_their_versions() {
+    let text = "source = \"kernel\"\nkind = \"k\"\n\
+                [[marker]]\npattern = 'a'\nbegins = \"old\"\nmax = \"6.11\"\n\
+                [[marker]]\npattern = 'a'\nbegins = \"new\"\nmin = \"6.12\"\n";
+    let mut markers = Markers::default();
+    markers.add("mine.toml", text).unwrap();
+    let names = |release: &str| {
+        let version = markers::Version::of_release(release);
+        let lines = [(1, "a")].into_iter();
+        let found = markers.find(markers::Source::Kernel, version, lines, &mut Vec::new());
+        let names = found.points.into_iter().filter_map(|point| point.begins);
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names("6.11.10-amd64 (gcc)"), ["old"]);
+    assert_eq!(names("6.12.95+deb12-cloud-amd64"), ["new"]);
+    assert_eq!(names("7.0-rc1"), ["new"]);
+    assert_eq!(names("who knows"), ["old", "new"]);
+}
+
+prop_compose! {
+    fn observation()(
+        texts in prop::collection::vec(prop_oneof![
+            any::<String>(),
+            "\\[ {0,4}[0-9]{1,3}\\.[0-9]{6}\\] (calling  a\\+0 @ 1|Linux version 6.1|x)\n",
+            "SeaBIOS \\(version\n",
+        ], 0..12),
+        records in prop::collection::vec((any::<u64>(), prop_oneof![
+            Just("calling  a+0x0/0x1 @ 1".to_owned()),
+            Just("initcall a+0x0/0x1 returned 0 after 99999999999999999 usecs".to_owned()),
+            Just("probe of a returned 0 after 18446744073709551615 usecs".to_owned()),
+            Just("brisk: begin module x".to_owned()),
+            Just("brisk: end module x".to_owned()),
+            Just("brisk: end command".to_owned()),
+            Just("Run /init as init process".to_owned()),
+            Just("devtmpfs: initialized".to_owned()),
+        ]), 0..30),
+        times in prop::collection::vec(any::<u64>(), 12),
+        stamps in prop::collection::vec((any::<u64>(), prop::sample::select(vec![
+            "init started", "modules loaded", "root ready", "command started", "command ended",
+        ])), 0..6),
+        moments in prop::collection::vec((any::<u64>(), prop::sample::select(vec![
+            "QEMU up", "kernel entry", "exit status received", "QEMU ended",
+        ])), 0..5),
+        guest_offset in prop::option::of(any::<i64>()),
+    ) -> Observation {
+        let happenings = |list: Vec<(u64, &str)>| {
+            let happening = |(at, name): (u64, &str)| Happening { at, name: name.to_owned() };
+            list.into_iter().map(happening).collect::<Vec<_>>()
+        };
+        let pieces: Vec<Piece> = texts
+            .into_iter()
+            .zip(times)
+            .map(|(text, at)| Piece { at, text })
+            .collect();
+        let mut observation = empty();
+        observation.log = (0..)
+            .zip(records)
+            .map(|(number, (micros, text))| format!("6,{number},{micros},-;{text}\n"))
+            .collect();
+        observation.firmware = pieces.clone();
+        observation.console = pieces;
+        observation.stamps = happenings(stamps);
+        observation.moments = happenings(moments);
+        observation.guest_offset = guest_offset;
+        observation
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_boot_is_too_strange(observation in observation()) {
+        let analysis = analyze(&observation, markers());
+        let _ = timeline_text(&analysis.timeline, 80);
+        let _ = summarize(&[analysis]).text();
+    }
+}
+
+/// To look at: `BRISK_OBSERVATIONS` names files, `BRISK_RENDERED` a directory for pictures.
+#[test]
+#[ignore = "shows observations and checks nothing"]
+fn look() {
+    for file in std::env::var("BRISK_OBSERVATIONS").unwrap().split(' ') {
+        let text = std::fs::read_to_string(file).unwrap();
+        let analysis = analyze(&serde_json::from_str(&text).unwrap(), markers());
+        println!("== {file}\n{}", timeline_text(&analysis.timeline, 160));
+        for note in &analysis.notes {
+            println!("{note}");
+        }
+        let (report, summary) = report(&[analysis], "", Environment::default());
+        println!("{}", summary.text());
+        if let Ok(directory) = std::env::var("BRISK_RENDERED") {
+            let name = std::path::Path::new(file).file_name().unwrap();
+            let path = std::path::Path::new(&directory).join(name);
+            let write = |ending, text| std::fs::write(path.with_extension(ending), text).unwrap();
+            write("svg", brisk_measure::render::svg(&report));
+            write("html", brisk_measure::render::html(&report));
+        }
+    }
+}
