@@ -275,10 +275,7 @@ impl Timeline {
             let span = nodes[index].span;
             // An activity that has ended holds no later one; one that ends too early may still
             // hold the next.
-            open.retain(|&outer| {
-                let outer = nodes[outer].span;
-                outer.end > span.start || outer == span
-            });
+            open.retain(|&outer| nodes[outer].span.end > span.start);
             let parent = open
                 .iter()
                 .copied()

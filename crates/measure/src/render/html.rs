@@ -12,8 +12,8 @@ const SCRIPT: &str = include_str!("html/page.js");
 /// The digest of the script, which is all that the page may run.
 const SCRIPT_DIGEST: &str = include_str!("html/page.js.sha256");
 
-/// The report as one HTML page: pictures, tables and every raw sample. The timeline zooms with
-/// the wheel and moves by dragging; without scripts it is still shown whole.
+/// The report as one HTML page: pictures, tables and every raw sample. The timeline zooms along
+/// its axis and moves by dragging; without scripts it is still shown whole.
 ///
 /// The page loads nothing. Its Content-Security-Policy allows its own styles and the one script
 /// whose digest it names, so that even text that escaped its quotes could not run or call home.
@@ -51,8 +51,9 @@ fn write(report: &Report, page: &mut String) -> std::fmt::Result {
     if let Some(picture) = svg::timeline_only(report) {
         write!(
             page,
-            "<h2>Timeline</h2>\n<p class=\"faint\">Wheel: zoom. Drag: move. Double click: whole. \
-             Point at a bar for its details.</p>\n<div class=\"picture\" id=\"timeline\" \
+            "<h2>Timeline</h2>\n<p class=\"faint\">Wheel over the strip: zoom. Drag: move. \
+             Click on a bar: only that. Double click or Escape: all. Point at a bar for its \
+             details.</p>\n<div class=\"picture\" id=\"timeline\" \
              tabindex=\"0\">{picture}</div>\n"
         )?;
     }

@@ -138,7 +138,8 @@ fn line(x1: f64, y1: f64, x2: f64, y2: f64, class: &str) -> Element {
     line
 }
 
-/// What pointing at an element shows.
+/// What pointing at an element shows, in lines.
 fn hint(content: &str) -> Title {
-    Title::new(clean(content))
+    let lines: Vec<_> = content.split('\n').map(clean).collect();
+    Title::new(lines.join("\n"))
 }

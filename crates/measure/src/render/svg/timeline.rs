@@ -23,6 +23,8 @@ const DEEPEST: usize = 7;
 const ROWS: usize = 120;
 /// Gaps below this share of the whole get no line of their own.
 const GAP_SHARE: f64 = 0.01;
+/// Gaps below this share of the whole are not drawn.
+const DRAWN_SHARE: f64 = 2e-5;
 /// Narrower bars would not be seen.
 const THINNEST: f64 = 1.5;
 
@@ -103,11 +105,24 @@ pub(super) fn draw(timeline: &Timeline) -> Option<Drawing> {
         let y = rows_top + place as f64 * ROW;
         body = body.add(rectangle(MARGIN, y, WIDTH - 2.0 * MARGIN, ROW, "band"));
     }
-    body = body
+    let (unit, tick) = timeline.clock.unit();
+    // What a page needs to draw it anew, closer.
+    let body = body
+        .set("class", "timeline")
+        .set("data-left", LEFT)
+        .set("data-right", RIGHT)
+        .set("data-top", strip_top)
+        .set("data-rows", rows_top)
+        .set("data-bottom", bottom)
+        .set("data-span", whole.duration())
+        .set("data-tick", tick)
+        .set("data-unit", unit.symbol());
+    let mut body = body
         .add(
             picture
                 .axis
-                .draw(strip_top, bottom, timeline.clock.unit().0),
+                .draw(strip_top, bottom, unit)
+                .set("class", "axis"),
         )
         .add(events)
         .add(picture.event_lines(strip_top - 18.0, bottom))
@@ -151,7 +166,20 @@ impl<'a> Picture<'a> {
     fn colour(&self, node: &Node) -> String {
         let kind = self.timeline.activities[node.activity].kind.as_str();
         let colour = self.kinds.get(kind).copied().unwrap_or(0) % 8;
-        format!("k{colour}{}", if node.leaf { "" } else { " outer" })
+        format!("k{colour}{}", if self.solid(node) { "" } else { " outer" })
+    }
+
+    /// Whether the activity explains its own time.
+    fn solid(&self, node: &Node) -> bool {
+        node.leaf || self.timeline.activities[node.activity].whole
+    }
+
+    /// A part of the picture that lies on the axis, for the page to move.
+    fn placed(&self, span: Span, class: &str) -> Group {
+        Group::new()
+            .set("class", class)
+            .set("data-at", span.start.saturating_sub(self.whole.start))
+            .set("data-for", span.duration())
     }
 
     /// The longest activities and gaps, in order of time, and how many were left out.
@@ -189,7 +217,7 @@ impl<'a> Picture<'a> {
         let (mut x, mut y) = (MARGIN, 26.0);
         let mut group = Group::new();
         for (name, class) in entries {
-            let width = 30.0 + name.chars().count() as f64 * CHARACTER;
+            let width = 38.0 + name.chars().count() as f64 * CHARACTER;
             if x + width > WIDTH - MARGIN {
                 (x, y) = (MARGIN, y + ROW);
             }
@@ -221,7 +249,9 @@ impl<'a> Picture<'a> {
             };
             ends[row] = start + width;
             let y = top + row as f64 * 16.0 + 10.0;
-            group = group.add(text(start + 2.0, y, "faint", &name));
+            let name = text(start + 2.0, y, "faint", &name);
+            let moment = Span { start: at, end: at };
+            group = group.add(self.placed(moment, "moment").add(name));
         }
         (group, ends.len() as f64 * 16.0)
     }
@@ -231,7 +261,8 @@ impl<'a> Picture<'a> {
         events.fold(Group::new(), |group, (at, event)| {
             let x = self.x(at);
             let when = self.format(at.saturating_sub(self.whole.start));
-            let mark = Group::new()
+            let mark = self
+                .placed(Span { start: at, end: at }, "moment")
                 .add(hint(&format!("{}\nat {when}", shorten(&event.name, 300))))
                 .add(line(x, top, x, bottom, "event"));
             group.add(mark)
@@ -246,22 +277,27 @@ impl<'a> Picture<'a> {
             let width = (self.x(span.end) - x).max(0.75);
             rectangle(x, y + 1.0, width, ROW - 2.0, class)
         };
-        for gap in gaps.iter().filter(|gap| gap.within.is_none()) {
-            let mark = bar(gap.span, 0, "gap");
-            group = group.add(Group::new().add(hint(&self.gap_hint(gap))).add(mark));
+        let least = self.whole.duration() as f64 * DRAWN_SHARE;
+        let drawn = |gap: &&Gap| gap.span.duration() as f64 >= least;
+        for gap in gaps.iter().filter(drawn) {
+            let outer = nodes.iter().position(|n| Some(n.activity) == gap.within);
+            let lane = outer.map_or(0, |outer| lanes[outer] + 1).min(DEEPEST);
+            let part = self.placed(gap.span, "activity strip");
+            let mark = bar(gap.span, lane, "gap");
+            group = group.add(part.add(hint(&self.gap_hint(gap))).add(mark));
         }
         for (node, &lane) in nodes.iter().zip(lanes) {
             let activity = &self.timeline.activities[node.activity];
             let class = self.colour(node);
-            let mut part = Group::new()
-                .set("class", "activity")
+            let mut part = self
+                .placed(node.span, "activity strip")
                 .add(hint(&self.hint(node)))
                 .add(bar(node.span, lane, &class).set("rx", 2));
             let (left, right) = (self.x(node.span.start), self.x(node.span.end));
             let room = ((right - left - 8.0) / CHARACTER).max(0.0) as usize;
             if room >= 5 {
                 let y = top + lane as f64 * ROW + 14.0;
-                let class = if node.leaf { "inside" } else { "label" };
+                let class = if self.solid(node) { "inside" } else { "label" };
                 part = part.add(text(left + 5.0, y, class, &shorten(&activity.name, room)));
             }
             group = group.add(part);
@@ -286,8 +322,7 @@ impl<'a> Picture<'a> {
         };
         let indent = MARGIN + 4.0 + depth.min(DEEPEST) as f64 * INDENT;
         let room = ((LEFT - 12.0 - indent) / CHARACTER) as usize;
-        Group::new()
-            .set("class", "activity")
+        self.placed(span, "activity row")
             .add(hint(&about))
             .add(text(indent, y + 14.0, label, &shorten(name, room)))
             .add(rectangle(left, y + 3.0, width, ROW - 6.0, &class).set("rx", 2))
@@ -304,8 +339,12 @@ impl<'a> Picture<'a> {
         let took = node.span.duration();
         let share = took as f64 / self.whole.duration().max(1) as f64 * 100.0;
         format!(
-            "{}\n{} ({share:.1} %), from {} to {}",
+            "{}\n{}{} ({share:.1} %), from {} to {}",
             shorten(&activity.name, 300),
+            match activity.kind.as_str() {
+                "" => String::new(),
+                kind => format!("{}: ", shorten(kind, 40)),
+            },
             self.format(took),
             self.format(node.span.start.saturating_sub(self.whole.start)),
             self.format(node.span.end.saturating_sub(self.whole.start)),

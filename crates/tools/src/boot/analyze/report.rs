@@ -1,9 +1,12 @@
 //! The report of an analysis.
 
-use brisk_measure::{Environment, Phase, Report, Sample, Series};
+use brisk_measure::{Environment, Phase, Report, Sample, Series, Warning};
 
 use super::phases::MAIN;
 use super::{Analysis, Summary, summarize};
+
+/// The series of whole boots.
+const WHOLE: &str = "exec to exit";
 
 /// A report of kind `boot-analysis` with the timeline of the median boot, a series for each main
 /// phase, one for the whole, and the notes of all boots. The boots are in the order they were
@@ -18,7 +21,7 @@ pub fn report(
     let mut report = Report::new("boot-analysis", created, environment);
     let (unit, tick) = summary.clock.unit();
     let value = |ticks: i64| ticks as f64 * tick;
-    let mut whole = Series::new("exec to exit", unit);
+    let mut whole = Series::new(WHOLE, unit);
     for (iteration, total) in (0..).zip(&summary.totals) {
         whole.push(Sample::measured(iteration, value(*total)));
     }
@@ -46,5 +49,15 @@ pub fn report(
         .map(|pass| pass.timeline.clone());
     report.notes.clone_from(&summary.notes);
     report.warn();
+    // Once is enough: all series have as many boots.
+    report
+        .warnings
+        .retain(|warning| !matches!(warning, Warning::FewRuns { series, .. } if series != WHOLE));
+    let mut activities = passes.iter().flat_map(|pass| &pass.timeline.activities);
+    if activities.any(|activity| activity.kind == "initcall") {
+        report.warnings.push(Warning::Instrumented {
+            by: "initcall_debug".to_owned(),
+        });
+    }
     (report, summary)
 }
