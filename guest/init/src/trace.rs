@@ -37,11 +37,13 @@ impl Trace {
         let mut line = [0u8; LINE];
         let mut len = 0;
         for part in [b"<6>brisk: ".as_slice(), verb, what, b" ", subject] {
-            let room = part.len().min(LINE - len);
+            let room = part.len().min(LINE - 1 - len);
             line[len..len + room].copy_from_slice(&part[..room]);
             len += room;
         }
-        let _ = sys::write(log, &line[..len]);
+        // Without an end of line the kernel waits for more, and shows it to no reader.
+        line[len] = b'\n';
+        let _ = sys::write(log, &line[..=len]);
     }
 
     /// Sends all that the kernel has logged.

@@ -5,6 +5,8 @@
 
 pub mod analyze;
 pub mod bench;
+pub mod compare;
+pub mod difference;
 pub mod marker;
 pub mod observation;
 mod observe;

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod bench;
+mod compare;
 mod output;
 mod subject;
 mod tune;
@@ -21,6 +22,8 @@ pub enum Command {
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Analyze(Box<analyze::Args>),
     #[allow(missing_docs, reason = "its help is at its arguments")]
+    Compare(Box<compare::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
     Tune(Box<tune::Args>),
 }
 
@@ -32,6 +35,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
     match command {
         Command::Bench(args) => bench::run(args, ui),
         Command::Analyze(args) => analyze::run(args, ui),
+        Command::Compare(args) => compare::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
     }
 }

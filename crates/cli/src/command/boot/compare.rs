@@ -1,0 +1,242 @@
+//! `brisk boot compare`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use brisk_measure::{Environment, Report};
+use brisk_tools::boot::analyze::Markers;
+use brisk_tools::boot::bench::BenchError;
+use brisk_tools::boot::compare::{Settings, Side, compare, of_reports};
+use brisk_tools::boot::difference::Difference;
+use brisk_tools::boot::subject::Subject;
+use brisk_tools::run::Options;
+use clap::Parser;
+
+use super::super::guest::duration;
+use super::super::run_output::now;
+use super::output::OutputArgs;
+use super::subject::{Clock, SubjectArgs, Until, guest};
+use crate::exit;
+use crate::ui::Ui;
+
+/// Compare two reports, or two configurations booted by turns.
+///
+/// Of configurations the options of `brisk boot bench` are given as one word each:
+/// --a '--machine q35' --b '--machine microvm'. Which is quicker is told by a ratio with its
+/// interval and a permutation test; where the difference lies, by traced boots of both.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Two reports, as brisk boot saves them.
+    #[arg(value_name = "REPORT", num_args = 2, conflicts_with_all = ["a", "b"])]
+    pub reports: Vec<PathBuf>,
+
+    /// Options of the first configuration, in one word.
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        allow_hyphen_values = true,
+        requires = "b"
+    )]
+    pub a: Option<String>,
+
+    /// Options of the second configuration, in one word.
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        allow_hyphen_values = true,
+        requires = "a"
+    )]
+    pub b: Option<String>,
+
+    /// Pairs of boots that count.
+    #[arg(long, short = 'n', default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub runs: u32,
+
+    /// Pairs of boots before them, to fill caches.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub warmup: u32,
+
+    /// Traced boots of each configuration, to explain the difference; 0: no explanation.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub traces: u32,
+
+    /// Where the measured time ends.
+    #[arg(long, value_enum, default_value_t = Until::Exit)]
+    pub until: Until,
+
+    /// Most time for one boot, for example 90, 90s or 5m.
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    pub timeout: String,
+
+    /// Compare reports even if they were made on machines that cannot be compared; they are
+    /// marked then.
+    #[arg(long)]
+    pub force: bool,
+
+    /// Report.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// The options of one configuration.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true)]
+struct Configuration {
+    #[command(flatten)]
+    subject: SubjectArgs,
+}
+
+/// Compares.
+///
+/// # Errors
+/// What kept it from that.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    match (&*args.reports, &args.a, &args.b) {
+        ([a, b], ..) => reports(args, a, b, ui),
+        (_, Some(a), Some(b)) => configurations(args, [a, b], ui),
+        _ => bail!(
+            "nothing to compare; give two reports, or --a OPTIONS and --b OPTIONS, for example \
+             --a '--machine q35' --b '--machine microvm'"
+        ),
+    }
+}
+
+fn reports(args: &Args, a: &Path, b: &Path, ui: &Ui) -> anyhow::Result<u8> {
+    let (first, second) = (Report::load(a)?, Report::load(b)?);
+    let differences = Environment::comparable(&first.environment, &second.environment);
+    let mut report = Report::new("boot-comparison", now(), second.environment.clone());
+    if let Err(differences) = differences {
+        let list: Vec<_> = differences.iter().map(ToString::to_string).collect();
+        let list = list.join("; ");
+        if !args.force {
+            bail!("these reports cannot be compared ({list}); --force does it all the same");
+        }
+        report
+            .notes
+            .push(format!("the machines are not comparable: {list}"));
+    }
+    let Some((one, other, comparison)) = of_reports(&first, &second) else {
+        bail!("{} or {} has no series", a.display(), b.display());
+    };
+    report.series = vec![one, other];
+    report.comparisons.push(comparison);
+    if let (Some(before), Some(after)) = (&first.timeline, &second.timeline) {
+        explain_into(&mut report, Difference::of(before, after).ok());
+    }
+    report.warn();
+    let file = args.output.file("boot-comparison")?;
+    report.save(&file)?;
+    args.output.show(&report, &file, ui)?;
+    Ok(exit::OK)
+}
+
+fn configurations(args: &Args, words: [&String; 2], ui: &Ui) -> anyhow::Result<u8> {
+    let mut subjects = Vec::new();
+    for (name, text) in ["--a", "--b"].into_iter().zip(words) {
+        subjects.push(subject(name, text, args.traces > 0, ui)?);
+    }
+    let names = [format!("A: {}", words[0]), format!("B: {}", words[1])];
+    let [(a, a_traced), (b, b_traced)] = &*subjects else {
+        unreachable!("two configurations were read");
+    };
+    if a.clock() != b.clock() {
+        bail!("--a and --b have different clocks");
+    }
+    let sides = [
+        Side {
+            name: &names[0],
+            plain: a,
+            traced: a_traced.as_ref(),
+        },
+        Side {
+            name: &names[1],
+            plain: b,
+            traced: b_traced.as_ref(),
+        },
+    ];
+    let settings = Settings {
+        runs: args.runs,
+        warmups: args.warmup,
+        traces: args.traces,
+        until: args.until.tool(),
+        timeout: duration("--timeout", &args.timeout)?,
+    };
+    let file = args.output.file("boot-comparison")?;
+    let mut report = Report::new("boot-comparison", now(), b.environment());
+    let steps = u64::from(settings.runs + settings.warmups + settings.traces);
+    let bar = ui.bar(steps, "booting pairs");
+    let markers = Markers::own()?;
+    let result = compare(
+        &sides,
+        settings,
+        &markers,
+        &mut report,
+        &mut |report, done| {
+            bar.at(u64::from(done));
+            report.save(&file).map_err(BenchError::Save)
+        },
+    );
+    drop(bar);
+    let difference = match result {
+        Ok(difference) => difference,
+        Err(BenchError::Interrupted(signal)) => {
+            ui.note(&format!(
+                "interrupted; what there is is in {}",
+                file.display()
+            ));
+            return Ok(128 + (signal & 0x7f) as u8);
+        }
+        Err(BenchError::Start(error)) => return Err(super::super::run::explain(error)),
+        Err(error) => return Err(error.into()),
+    };
+    explain_into(&mut report, difference);
+    report.save(&file)?;
+    args.output.show(&report, &file, ui)?;
+    Ok(exit::OK)
+}
+
+fn subject(
+    name: &str,
+    text: &str,
+    trace: bool,
+    ui: &Ui,
+) -> anyhow::Result<(Subject, Option<Subject>)> {
+    let words = shlex::split(text)
+        .with_context(|| format!("{name} {text}: a quotation mark has no end"))?;
+    let parsed = Configuration::try_parse_from(words)
+        .map_err(|error| anyhow::anyhow!("{name} {text}: {}", first_line(&error)))?;
+    let args = parsed.subject;
+    if !args.qemu_command.is_empty() {
+        return Ok((args.subject(ui)?, None));
+    }
+    let plain = args.options()?;
+    let traced = (trace && args.clock == Clock::Wall)
+        .then(|| {
+            let options = Options {
+                trace: true,
+                ..plain.clone()
+            };
+            guest(options, ui)
+        })
+        .transpose()?;
+    Ok((guest(plain, ui)?, traced))
+}
+
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
+}
+
+/// Lines of an explanation.
+const LINES: usize = 12;
+
+fn explain_into(report: &mut Report, difference: Option<Difference>) {
+    let Some(difference) = difference else { return };
+    let lines = difference.lines(difference.noise());
+    let more = lines.len().saturating_sub(LINES);
+    report.notes.extend(lines.into_iter().take(LINES));
+    if more > 0 {
+        report.notes.push(format!("and {more} smaller differences"));
+    }
+}
