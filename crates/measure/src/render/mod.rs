@@ -4,6 +4,7 @@
 //! takes out control characters and escapes for its own format.
 
 mod csv;
+mod history;
 mod html;
 mod json;
 mod perfetto;
@@ -17,8 +18,10 @@ pub(crate) mod example;
 mod tests;
 
 pub use csv::csv;
+pub use history::{history_end, history_row};
 pub use html::html;
 pub use json::json;
 pub use perfetto::perfetto;
 pub use svg::svg;
 pub use table::table;
+pub use text::{clean, shorten};
