@@ -4,6 +4,7 @@
 
 pub mod difference;
 pub mod observation;
+pub mod range;
 
 pub use difference::{Difference, Incomparable};
 pub use observation::{Happening, Observation, Piece};
