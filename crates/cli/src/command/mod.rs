@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod boot;
 pub mod completions;
 pub mod initramfs;
 pub mod kernel;

@@ -368,7 +368,11 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             Ram::Shared => tool::Ram::Shared,
         },
         terminal,
-        timeout: args.timeout.as_deref().map(duration).transpose()?,
+        timeout: args
+            .timeout
+            .as_deref()
+            .map(|text| duration("--timeout", text))
+            .transpose()?,
         console: args.console,
         keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
         qemu_args: args.qemu_args.clone(),
@@ -479,21 +483,21 @@ fn user(text: &str) -> tool::User {
 }
 
 /// `90`, `1.5s`, `500ms`, `5m`, `1h`.
-fn duration(text: &str) -> anyhow::Result<Duration> {
+pub(crate) fn duration(option: &str, text: &str) -> anyhow::Result<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "" | "s" => 1.0,
         "ms" => 0.001,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => bail!("--timeout {text}: write for example 90, 90s, 500ms or 5m"),
+        _ => bail!("{option} {text}: write for example 90, 90s, 500ms or 5m"),
     };
     digits
         .parse::<f64>()
         .ok()
         .and_then(|number| Duration::try_from_secs_f64(number * unit).ok())
         .filter(|duration| !duration.is_zero())
-        .with_context(|| format!("--timeout {text}: not a duration; write for example 90s or 5m"))
+        .with_context(|| format!("{option} {text}: not a duration; write for example 90s or 5m"))
 }
 
 /// Says what went wrong, if anything, and gives the exit status.
@@ -596,13 +600,13 @@ mod tests {
             ("5m", 300_000),
         ] {
             assert_eq!(
-                duration(text).unwrap(),
+                duration("--timeout", text).unwrap(),
                 Duration::from_millis(millis),
                 "{text}"
             );
         }
         for text in ["", "s", "0", "-3s", "5d", "infs"] {
-            assert!(duration(text).is_err(), "{text}");
+            assert!(duration("--timeout", text).is_err(), "{text}");
         }
     }
 

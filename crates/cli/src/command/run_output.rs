@@ -169,7 +169,7 @@ pub(crate) fn timing(
 }
 
 /// Seconds since 1970 as RFC 3339, in UTC.
-fn now() -> String {
+pub(crate) fn now() -> String {
     let seconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());

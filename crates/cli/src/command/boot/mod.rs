@@ -1,0 +1,3 @@
+//! `brisk boot`.
+
+pub mod range;
