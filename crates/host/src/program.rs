@@ -24,6 +24,7 @@ const TAIL_LINES: usize = 10;
 pub struct Program {
     path: PathBuf,
     args: Vec<OsString>,
+    unset: Vec<OsString>,
 }
 
 /// Why an external program did not do its work.
@@ -94,6 +95,7 @@ impl Program {
         Self {
             path: path.into(),
             args: Vec::new(),
+            unset: Vec::new(),
         }
     }
 
@@ -117,11 +119,21 @@ impl Program {
         self
     }
 
+    /// Runs it without some variables of this process's environment.
+    #[must_use]
+    pub fn unset(mut self, variables: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.unset.extend(variables.into_iter().map(Into::into));
+        self
+    }
+
     /// The command, for callers that start it themselves.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.args);
+        for variable in &self.unset {
+            command.env_remove(variable);
+        }
         command
     }
 
@@ -196,6 +208,14 @@ mod tests {
             .run()
             .unwrap();
         assert_eq!(out, b"hello");
+    }
+
+    #[test]
+    fn a_variable_that_is_unset_is_not_passed_on() {
+        let shown = Program::at("/bin/sh").args(["-c", "echo ${PATH+set}${HOME+set}"]);
+        let shown = shown.unset(["HOME", "NO_SUCH_VARIABLE"]);
+        assert!(env::var_os("PATH").is_some());
+        assert_eq!(shown.run().unwrap(), b"set\n");
     }
 
     #[test]

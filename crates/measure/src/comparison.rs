@@ -139,6 +139,27 @@ impl Comparison {
         comparison
     }
 
+    /// Compares series without noise, as counted instructions: a difference of more than
+    /// `tolerance` (0.01 for 1 %) is one, a smaller one is none, and there is nothing to test.
+    pub fn exact(a: &Series, b: &Series, tolerance: f64) -> Self {
+        let mut comparison = Self::of(
+            a,
+            b,
+            &CompareOptions {
+                pairing: Pairing::Independent,
+                ..CompareOptions::default()
+            },
+        );
+        comparison.p_value = None;
+        comparison.ratio_interval = None;
+        comparison.verdict = match comparison.ratio {
+            None => Verdict::Inconclusive,
+            Some(ratio) if band(tolerance).contains(ratio) => Verdict::NoDifference,
+            Some(ratio) => comparison.direction(ratio),
+        };
+        comparison
+    }
+
     /// The relative change from A to B in percent, −20 where B is a fifth less.
     pub fn change_percent(&self) -> Option<f64> {
         Some((self.ratio? - 1.0) * 100.0)
@@ -172,6 +193,10 @@ impl Comparison {
         if !significant || self.within_noise() {
             return Verdict::Inconclusive;
         }
+        self.direction(ratio)
+    }
+
+    fn direction(&self, ratio: f64) -> Verdict {
         let improved = match self.better {
             Better::Lower => ratio < 1.0,
             Better::Higher => ratio > 1.0,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Comparison, Environment, Series, Summary, Timeline, Warning};
+use crate::{Comparison, Environment, History, Series, Summary, Timeline, Warning};
 
 /// The schema of the reports this version writes. The number is raised when a reader of the old
 /// one would misread the new; additions leave it.
@@ -33,6 +33,9 @@ pub struct Report {
     /// Where the time of one run went.
     #[serde(default)]
     pub timeline: Option<Timeline>,
+    /// How a quantity went over the commits of a repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
     /// What else to say, for people.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -96,6 +99,7 @@ impl Report {
             series: Vec::new(),
             comparisons: Vec::new(),
             timeline: None,
+            history: None,
             notes: Vec::new(),
             warnings: Vec::new(),
         }

@@ -78,7 +78,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
 }
 
 /// Never leaves half a file: written beside and renamed.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let dir = path
         .parent()

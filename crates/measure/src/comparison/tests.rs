@@ -133,3 +133,20 @@ fn intervals_of_ratios_cover() {
         .count();
     assert!((465..=495).contains(&held), "{held} of 500");
 }
+
+#[test]
+fn exact_values_need_no_test() {
+    let of = |value| Series::of_values("s", Unit::Instructions, [value]);
+    for (b, verdict) in [
+        (1000.0, Verdict::NoDifference),
+        (1009.0, Verdict::NoDifference),
+        (1011.0, Verdict::Slower),
+        (989.0, Verdict::Faster),
+    ] {
+        let found = Comparison::exact(&of(1000.0), &of(b), 0.01);
+        assert_eq!((found.verdict, found.p_value), (verdict, None), "{b}");
+    }
+    let none = Series::new("none", Unit::Instructions);
+    let found = Comparison::exact(&of(1000.0), &none, 0.01);
+    assert_eq!(found.verdict, Verdict::Inconclusive);
+}

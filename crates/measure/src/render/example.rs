@@ -1,7 +1,8 @@
 //! Reports that the tests draw.
 
 use crate::{
-    Clock, CompareOptions, Comparison, Environment, Phase, Report, Sample, Series, Timeline, Unit,
+    Change, Clock, CompareOptions, Comparison, Environment, History, Phase, Point, Reading, Report,
+    Sample, Series, Timeline, Unit,
 };
 
 const US: u64 = 1_000;
@@ -108,5 +109,74 @@ pub(crate) fn long() -> Report {
     for (name, level) in [("q35", 0.0523), ("pc", 0.0541), ("microvm", 0.0498)] {
         report.series.push(noisy(name, level, &mut random));
     }
+    report
+}
+
+/// Forty commits: one made it slower, one was no help, some could not be built.
+pub(crate) fn history() -> Report {
+    let mut random = crate::random::SplitMix64::new(9);
+    let mut report = Report::new("boot range", "2025-01-01T12:00:00Z", Environment::default());
+    let mut history = History::default();
+    for number in 0..40usize {
+        let subject = match number {
+            13 => "acpi: Wait for the <embedded> controller \x1b[31m & look again".to_owned(),
+            30 => "tty: Do not wait for a UART that is not there".to_owned(),
+            _ => format!("subsystem {number}: A change of no consequence"),
+        };
+        let id = format!("{:016x}{:016x}{number:08x}", random.next(), random.next());
+        let name = format!("{} {subject}", &id[..12]);
+        let level = match number {
+            0..13 => 1.75,
+            13..30 => 1.93,
+            _ => 1.82,
+        };
+        let noise = (0..10).map(|_| level * (1.0 + 0.06 * random.unit() * random.unit()));
+        let noise: Vec<f64> = noise.collect();
+        let reading = match number {
+            5 | 6 => Reading::NotBuilt {
+                reason: "exit status 2\nld: undefined <reference>".to_owned(),
+            },
+            21 => Reading::NotBooted {
+                reason: "no marker within 60 s".to_owned(),
+            },
+            33..37 => Reading::NotTried,
+            _ => {
+                let series = Series::of_values(name.clone(), Unit::Seconds, noise);
+                let before = report.series.last().cloned();
+                report.series.push(series.clone());
+                if let Some(before) = before {
+                    let options = CompareOptions::default();
+                    report
+                        .comparisons
+                        .push(Comparison::of(&before, &series, &options));
+                }
+                Reading::Measured { series: name }
+            }
+        };
+        history.points.push(Point {
+            id,
+            subject,
+            date: "2025-01-01T12:00:00Z".to_owned(),
+            reading,
+        });
+    }
+    for (before, after, ratio, line) in [
+        (
+            12,
+            13,
+            1.103,
+            "+181.0 ms in acpi_init (12.00 ms → 193.0 ms)",
+        ),
+        (29, 30, 0.943, "gone: serial8250_init, 110.0 ms"),
+    ] {
+        history.changes.push(Change {
+            before,
+            after,
+            ratio,
+            p_value: None,
+            explanation: vec![line.to_owned()],
+        });
+    }
+    report.history = Some(history);
     report
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::text::html as escape;
-use super::{svg, table};
+use super::{history, svg, table};
 use crate::{Outcome, Phase, Report, Series, Summary};
 
 const STYLE: &str = include_str!("html/page.css");
@@ -48,6 +48,7 @@ fn write(report: &Report, page: &mut String) -> std::fmt::Result {
     for note in &report.notes {
         writeln!(page, "<p>{}</p>", escape(note))?;
     }
+    history(report, page)?;
     if let Some(picture) = svg::timeline_only(report) {
         write!(
             page,
@@ -63,11 +64,41 @@ fn write(report: &Report, page: &mut String) -> std::fmt::Result {
             "<h2>Samples</h2>\n<div class=\"picture\">{picture}</div>\n"
         )?;
     }
-    series(&report.series, page)?;
+    if report.history.is_none() {
+        series(&report.series, page)?;
+    }
     comparisons(report, page)?;
     environment(report, page)?;
     raw(&report.series, page)?;
     write!(page, "<script>{SCRIPT}</script>\n</body>\n</html>\n")
+}
+
+/// The plot over commits and their table. Pointing at a dot shows its subject.
+fn history(report: &Report, page: &mut String) -> std::fmt::Result {
+    let (Some(history), Some(picture)) = (&report.history, svg::history_only(report)) else {
+        return Ok(());
+    };
+    write!(
+        page,
+        "<h2>Commits</h2>\n<div class=\"picture\">{picture}</div>\n"
+    )?;
+    head(page, &["commit", "subject", "date", "median", "change"])?;
+    for found in history::found(report, history) {
+        let measured = match found.series {
+            Some(_) => history::value(&found),
+            None => history::trouble(&found.point.reading),
+        };
+        let cells = [
+            found.point.short().to_owned(),
+            found.point.subject.clone(),
+            found.point.date.clone(),
+            measured,
+            found.comparison.map_or_else(String::new, history::change),
+        ];
+        row(page, &cells)?;
+    }
+    page.push_str(END);
+    Ok(())
 }
 
 fn head(page: &mut String, names: &[&str]) -> std::fmt::Result {

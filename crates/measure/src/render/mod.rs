@@ -5,6 +5,7 @@
 
 mod bars;
 mod csv;
+mod history;
 mod html;
 mod json;
 mod perfetto;
@@ -19,8 +20,10 @@ mod tests;
 
 pub use bars::timeline_text;
 pub use csv::csv;
+pub use history::{history_end, history_row};
 pub use html::html;
 pub use json::json;
 pub use perfetto::perfetto;
 pub use svg::svg;
 pub use table::table;
+pub use text::{clean, shorten};

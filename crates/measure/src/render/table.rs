@@ -13,17 +13,31 @@ const NAME: usize = 60;
 /// How many activities the list of the longest has.
 const LONGEST: usize = 15;
 
-/// The report as plain tables: series, comparisons, the longest activities and gaps of the
+/// The report as plain tables: series and comparisons, or the commits of a history; the longest activities and gaps of the
 /// timeline, notes and warnings.
 pub fn table(report: &Report) -> String {
     let mut parts = Vec::new();
-    if !report.series.is_empty() {
-        parts.push(series(&report.series));
-    }
-    if !report.comparisons.is_empty() {
-        parts.push(comparisons(&report.comparisons));
+    // The lines of a history say what its series and comparisons are.
+    if let Some(history) = &report.history {
+        parts.push(super::history::lines(report, history));
+    } else {
+        if !report.series.is_empty() {
+            parts.push(series(&report.series));
+        }
+        if !report.comparisons.is_empty() {
+            parts.push(comparisons(&report.comparisons));
+        }
     }
     parts.extend(report.timeline.as_ref().and_then(timeline));
+    let remarks = remarks(report);
+    if !remarks.is_empty() {
+        parts.push(remarks);
+    }
+    parts.join("\n")
+}
+
+/// Notes and warnings.
+pub(super) fn remarks(report: &Report) -> String {
     let mut remarks = String::new();
     for note in &report.notes {
         let _ = writeln!(remarks, "Note: {}", clean(note));
@@ -31,10 +45,7 @@ pub fn table(report: &Report) -> String {
     for warning in &report.warnings {
         let _ = writeln!(remarks, "Warning: {}", clean(&warning.to_string()));
     }
-    if !remarks.is_empty() {
-        parts.push(remarks);
-    }
-    parts.join("\n")
+    remarks
 }
 
 /// A table whose columns, but for the first, are numbers.

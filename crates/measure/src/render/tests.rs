@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use sha2::Digest as _;
 
 use super::*;
-use crate::{Clock, Environment, Phase, Report, Sample, Series, Timeline, Unit};
+use crate::{
+    Change, Clock, Environment, History, Phase, Point, Reading, Report, Sample, Series, Timeline,
+    Unit,
+};
 
 type Renderer = fn(&Report) -> String;
 
@@ -67,6 +70,21 @@ fn a_long_timeline_keeps_to_a_page() {
         .parse()
         .unwrap();
     assert!(height < 3200.0, "{height}");
+}
+
+#[test]
+fn a_history_looks_as_it_did() {
+    let report = example::history();
+    for (name, render) in [("txt", table as Renderer), ("svg", svg), ("html", html)] {
+        let text = render(&report);
+        if let Some(directory) = std::env::var_os("BRISK_RENDERED") {
+            let path = std::path::Path::new(&directory).join(format!("history.{name}"));
+            std::fs::write(path, &text).unwrap();
+        }
+        if name != "html" {
+            insta::assert_snapshot!(format!("history.{name}"), text);
+        }
+    }
 }
 
 #[test]
@@ -182,6 +200,40 @@ prop_compose! {
     }
 }
 
+/// Also one whose changes name commits that it does not have.
+fn history(
+    series: &[Series],
+    points: Vec<(String, String, usize)>,
+    (before, after, ratio, line): (usize, usize, f64, String),
+) -> History {
+    let point = |(id, subject, place): (String, String, usize)| Point {
+        id,
+        reading: match (series.get(place), place) {
+            (Some(series), _) => Reading::Measured {
+                series: series.name.clone(),
+            },
+            (None, 3) => Reading::NotBuilt {
+                reason: subject.clone(),
+            },
+            (None, _) => Reading::NotTried,
+        },
+        date: subject.clone(),
+        subject,
+    };
+    // JSON has no other numbers.
+    let ratio = if ratio.is_finite() { ratio } else { 0.0 };
+    History {
+        points: points.into_iter().map(point).collect(),
+        changes: vec![Change {
+            before,
+            after,
+            ratio,
+            p_value: None,
+            explanation: vec![line],
+        }],
+    }
+}
+
 prop_compose! {
     fn report()(
         kind in text(),
@@ -190,6 +242,8 @@ prop_compose! {
         series in prop::collection::vec(series(), 0..3),
         timeline in prop::option::of(timeline()),
         model in prop::option::of(text()),
+        points in prop::option::of(prop::collection::vec((text(), text(), 0..5usize), 0..5)),
+        change in (0..6usize, 0..6usize, any::<f64>(), text()),
     ) -> Report {
         let environment = Environment { cpu_model: model, ..Environment::default() };
         let mut report = Report::new(kind, created, environment);
@@ -198,6 +252,7 @@ prop_compose! {
             report.comparisons.push(crate::Comparison::of(a, b, &options));
         }
         (report.series, report.notes, report.timeline) = (series, notes, timeline);
+        report.history = points.map(|points| history(&report.series, points, change));
         report.warn();
         report
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// The text without what could move a terminal's cursor, hide or reorder other text, or is not
 /// allowed in XML 1.0: control characters, directional and other invisible formatting, and
 /// noncharacters are each replaced by U+FFFD.
-pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+pub fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().any(unsafe_to_show) {
         let shown = |c| if unsafe_to_show(c) { '\u{fffd}' } else { c };
         Cow::Owned(text.chars().map(shown).collect())
@@ -42,7 +42,7 @@ pub(crate) fn html(text: &str) -> String {
 
 /// Clean text of at most `limit` characters, the middle left out of a longer one: both ends of a
 /// path or of a command say more than its middle.
-pub(crate) fn shorten(text: &str, limit: usize) -> String {
+pub fn shorten(text: &str, limit: usize) -> String {
     let text = clean(text);
     let length = text.chars().count();
     if length <= limit {

@@ -11,7 +11,9 @@ pub mod marker;
 pub mod observation;
 mod observe;
 pub mod passes;
+pub mod range;
 pub mod subject;
 pub mod tune;
 
+pub use difference::{Difference, Incomparable};
 pub use observation::{Happening, Observation, Piece};

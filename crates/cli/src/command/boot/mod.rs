@@ -4,6 +4,7 @@ mod analyze;
 mod bench;
 mod compare;
 mod output;
+pub mod range;
 mod subject;
 mod tune;
 

@@ -54,6 +54,33 @@ impl Axis {
     /// Lines and numbers from `top` to `bottom`, the numbers above, all in one multiple of `unit`
     /// and round in it.
     pub(super) fn draw(&self, top: f64, bottom: f64, unit: Unit) -> Group {
+        let mut group = Group::new();
+        for (x, name) in self.marks(8, unit) {
+            group =
+                group
+                    .add(line(x, top, x, bottom, "grid"))
+                    .add(text(x, top - 6.0, "tick", &name));
+        }
+        group
+    }
+
+    /// For an axis that stands: its ends are heights. Lines from `left` to `right`, the numbers
+    /// before them.
+    pub(super) fn draw_rows(&self, left: f64, right: f64, unit: Unit) -> Group {
+        let mut group = Group::new();
+        for (y, name) in self.marks(6, unit) {
+            group = group.add(line(left, y, right, y, "grid")).add(text(
+                left - 8.0,
+                y + 4.0,
+                "faint end",
+                &name,
+            ));
+        }
+        group
+    }
+
+    /// Where round values are, and their names.
+    fn marks(&self, count: usize, unit: Unit) -> Vec<(f64, String)> {
         let scale = self.low.abs().max(self.high.abs());
         let multiple = unit.multiple_for(scale);
         let scaled = Self {
@@ -61,19 +88,27 @@ impl Axis {
             high: self.high / multiple,
             ..*self
         };
-        let name = |tick: f64| round_number(&unit.format_as(tick, scale));
-        let mut group = Group::new();
-        for tick in scaled.ticks(8).into_iter().map(|tick| tick * multiple) {
-            let x = self.x(tick);
-            group = group.add(line(x, top, x, bottom, "grid")).add(text(
-                x,
-                top - 6.0,
-                "tick",
-                &name(tick),
-            ));
-        }
-        group
+        let ticks = scaled.ticks(count);
+        let names = distinct(&ticks, |tick| unit.format_as(tick * multiple, scale));
+        let places = ticks.iter().map(|tick| self.x(tick * multiple));
+        places.zip(names).collect()
     }
+}
+
+/// The names of the ticks. A unit's own form has four digits; where that gives two ticks the same
+/// name, as on an axis of a few instructions out of billions, they get the digits they need.
+fn distinct(ticks: &[f64], name: impl Fn(f64) -> String) -> Vec<String> {
+    let mut names: Vec<String> = ticks.iter().map(|tick| round_number(&name(*tick))).collect();
+    if names.windows(2).all(|pair| pair[0] != pair[1]) {
+        return names;
+    }
+    let step = ticks.get(1).zip(ticks.first()).map_or(1.0, |(b, a)| b - a);
+    let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
+    for (text, tick) in names.iter_mut().zip(ticks) {
+        let unit = text.split_once(' ').map_or("", |(_, unit)| unit);
+        *text = format!("{tick:.decimals$} {unit}").trim_end().to_owned();
+    }
+    names
 }
 
 #[cfg(test)]
@@ -88,6 +123,26 @@ mod tests {
         );
         assert_eq!(Axis::new(1.0, 1.0, 0.0, 1.0).ticks(2), [0.0, 0.5, 1.0]);
         assert!(Axis::new(1e9, 1e9 + 1e-7, 0.0, 1.0).ticks(8).len() <= 33);
+    }
+
+    #[test]
+    fn close_ticks_have_different_names() {
+        let names = |low, high| {
+            let marks = Axis::new(low, high, 0.0, 1.0).marks(4, Unit::Instructions);
+            marks.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(1e9, 3e9),
+            [
+                "1 Ginstr",
+                "1.5 Ginstr",
+                "2 Ginstr",
+                "2.5 Ginstr",
+                "3 Ginstr"
+            ]
+        );
+        let close = names(1.000_012e9, 1.000_03e9);
+        assert_eq!(close[..2], ["1.000015 Ginstr", "1.000020 Ginstr"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! escapes it; attributes hold nothing but numbers and names of this module.
 
 mod axis;
+mod history;
 mod samples;
 mod timeline;
 
@@ -28,13 +29,14 @@ struct Drawing {
 }
 
 /// The report as one picture (SVG 1.1 with CSS): the timeline if there is one, then the samples
-/// of every series. It follows the reader's choice of a light or dark scheme, and each bar and
+/// of every series; with a history instead of the samples its plot over the commits. It follows the reader's choice of a light or dark scheme, and each bar and
 /// dot says what it is when pointed at.
 pub fn svg(report: &Report) -> String {
     let drawings = [
         heading(report),
+        history::draw(report),
         report.timeline.as_ref().and_then(timeline::draw),
-        samples::draw(&report.series),
+        samples(report),
     ];
     document(drawings.into_iter().flatten().collect())
 }
@@ -47,7 +49,20 @@ pub(super) fn timeline_only(report: &Report) -> Option<String> {
 
 /// Only the samples.
 pub(super) fn samples_only(report: &Report) -> Option<String> {
-    Some(document(vec![samples::draw(&report.series)?]))
+    Some(document(vec![samples(report)?]))
+}
+
+/// Only the plot over commits.
+pub(super) fn history_only(report: &Report) -> Option<String> {
+    Some(document(vec![history::draw(report)?]))
+}
+
+/// The samples, unless each series is a dot of the plot over commits.
+fn samples(report: &Report) -> Option<Drawing> {
+    match report.history {
+        Some(_) => None,
+        None => samples::draw(&report.series),
+    }
 }
 
 fn document(drawings: Vec<Drawing>) -> String {

@@ -72,7 +72,7 @@ fn panel(unit: Unit, series: &[(usize, &Series)]) -> (Group, f64) {
 }
 
 /// The axis reaches a little beyond the values, and down to 0 where that costs little room.
-fn reach(low: f64, high: f64) -> (f64, f64) {
+pub(super) fn reach(low: f64, high: f64) -> (f64, f64) {
     if low > high {
         return (0.0, 1.0);
     }
@@ -89,7 +89,7 @@ fn reach(low: f64, high: f64) -> (f64, f64) {
     (bottom, high + room)
 }
 
-fn title(unit: Unit) -> &'static str {
+pub(super) fn title(unit: Unit) -> &'static str {
     match unit {
         Unit::Seconds => "Time",
         Unit::Bytes => "Size",

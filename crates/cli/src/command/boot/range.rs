@@ -1,0 +1,251 @@
+//! `brisk boot range`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use brisk_measure::{Environment, render};
+use brisk_tools::boot::range::{
+    Answer, Engine, Event, Goal, Interrupt, Measure, Mode, Options, Wanted,
+};
+use brisk_vm::cache::Cache;
+
+use crate::command::kernel::write_whole;
+use crate::command::guest::duration;
+use crate::command::run::Format;
+use crate::command::run_output::now;
+use crate::ui::Ui;
+
+const EXIT_STATUS: &str = "Exit status: 0 if the range was measured, or the change found; \
+    1 if --bisect found no change; 125 if brisk failed or was interrupted.";
+
+/// Measure the boot over the commits of a repository, or find the commit that changed it.
+///
+/// Each commit of a kernel, of QEMU, of a firmware or of anything else that takes part in a boot
+/// is built in a worktree of brisk's own, so that REPO's checkout and branches stay as they are,
+/// and its artifacts are booted. The commits are those of the first-parent line of A..B; a merge
+/// counts as one. The commit before the first of them, which is A if A lies on that line, is
+/// measured too.
+///
+/// A line for each commit says its hash, its subject, the time with half of its 95 % interval and
+/// how it compares with the last commit that was measured: ↑ for more and ↓ for less where that is
+/// beyond chance. Commits that cannot be built or booted are recorded and left out.
+///
+/// By the clock, runs of commits that are compared are made in turns until they tell; the
+/// probability of any false alarm in a range is at most 1 in 500. With --deterministic
+/// instructions are counted instead, one run of a commit is all it takes, and noise of the
+/// machine does not matter.
+///
+/// Builds are kept by commit and command, and so is what was measured: the same command goes on
+/// where it was interrupted.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXIT_STATUS)]
+pub struct Args {
+    /// Directory of the repository.
+    #[arg(value_name = "REPO")]
+    pub repository: PathBuf,
+
+    /// The commits.
+    #[arg(value_name = "A..B")]
+    pub range: String,
+
+    /// Command that builds a commit, run by sh at the top of the worktree, as `make -j4 bzImage`.
+    /// It finds the commit's hash in BRISK_COMMIT, and the files that earlier builds left.
+    #[arg(long, value_name = "CMD")]
+    pub build: String,
+
+    /// What the build leaves behind, a file or a directory: kernel=PATH, initramfs=PATH,
+    /// qemu=PATH, firmware=PATH or file=PATH. Repeatable.
+    #[arg(long = "artifact", value_name = "ROLE=PATH", required = true)]
+    pub artifacts: Vec<Wanted>,
+
+    /// Find the commit of a change, in as many builds as halving takes, and explain the change.
+    #[arg(long, conflicts_with = "step")]
+    pub bisect: bool,
+
+    /// Measure every so-many-th commit, and the last.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub step: u32,
+
+    /// Count instructions instead of time.
+    #[arg(long)]
+    pub deterministic: bool,
+
+    /// Runs of each commit after which to take a first look.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub runs: u32,
+
+    /// The most runs of each commit in one comparison.
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub max_runs: u32,
+
+    /// Difference up to which commits count as alike, in percent. Default: 2, or 0.1 with
+    /// --deterministic.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub tolerance: Option<f64>,
+
+    /// Give up a build after this long, for example 90s or 30m.
+    #[arg(long, value_name = "DURATION", value_parser = limit)]
+    pub build_timeout: Option<Duration>,
+
+    /// Begin each build without the files of the one before.
+    #[arg(long)]
+    pub clean: bool,
+
+    /// Forget what was built and measured before.
+    #[arg(long)]
+    pub fresh: bool,
+
+    /// Form of the output.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Write a plot over the commits.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
+    /// Write a page with the plot, where pointing at a commit shows it, and all numbers.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+impl Args {
+    /// What is measured.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        if self.deterministic {
+            Mode::Deterministic
+        } else {
+            Mode::WallClock
+        }
+    }
+
+    fn options(&self, setting: &str) -> anyhow::Result<Options> {
+        Ok(Options {
+            repository: self.repository.clone(),
+            range: self.range.clone(),
+            build: self.build.clone(),
+            build_limit: self.build_timeout,
+            clean: self.clean,
+            artifacts: self.artifacts.clone(),
+            mode: self.mode(),
+            setting: setting.to_owned(),
+            goal: match self.bisect {
+                true => Goal::Bisect,
+                false => Goal::Walk {
+                    step: self.step as usize,
+                },
+            },
+            runs: self.runs,
+            max_runs: self.max_runs,
+            tolerance: self.tolerance,
+            fresh: self.fresh,
+            dir: Cache::open()?.dir().join("range"),
+        })
+    }
+}
+
+/// Runs it. `environment` is what boots are made on, and `setting` everything else that decides
+/// what `measure` gives: what is known of a commit is used again only for the same.
+///
+/// # Errors
+/// If the repository or the range cannot be used, a file cannot be written, or a signal came.
+pub fn run(
+    args: &Args,
+    ui: &Ui,
+    environment: Environment,
+    setting: &str,
+    measure: &mut dyn Measure,
+) -> anyhow::Result<u8> {
+    let options = args.options(setting)?;
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let started = now();
+    let mut engine = Engine::open(options, interrupt)?;
+    let mut spinner = None;
+    let mut written = Ok(());
+    let table = args.format == Format::Table;
+    let ended = engine.run(measure, &mut |event| match event {
+        Event::Doing(what) => spinner = Some(ui.spinner(what)),
+        Event::Note(text) => {
+            spinner = None;
+            ui.note(text);
+        }
+        Event::Row(row) => {
+            spinner = None;
+            if table && written.is_ok() {
+                written = ui.data(&format!("{row}\n"));
+            }
+        }
+    });
+    drop(spinner);
+    let report = engine.report(started, environment);
+    // An interrupted range is worth a look too.
+    for (path, text) in [
+        (&args.svg, render::svg as fn(&_) -> String),
+        (&args.html, render::html),
+    ] {
+        if let Some(path) = path {
+            write_whole(path, text(&report).as_bytes())?;
+        }
+    }
+    ended?;
+    written?;
+    match args.format {
+        Format::Table => ui.data(&render::history_end(&report))?,
+        Format::Json => ui.data(&render::json(&report))?,
+        Format::Csv => ui.data(&render::csv(&report))?,
+    }
+    let unchanged = matches!(
+        engine.answer(),
+        Some(Answer::Unchanged { .. } | Answer::Unmeasurable)
+    );
+    Ok(u8::from(args.bisect && unchanged))
+}
+
+/// A share of 1.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim_end().parse::<f64>();
+    match number {
+        Ok(number) if (0.0..1000.0).contains(&number) => Ok(number / 100.0),
+        _ => Err("not a percentage; write for example 0.5".to_owned()),
+    }
+}
+
+fn limit(text: &str) -> Result<Duration, String> {
+    duration("--build-timeout", text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(more: &[&str]) -> Result<Args, clap::Error> {
+        let line = ["range", "linux", "v6.1..", "--build", "make"];
+        let line = line.iter().chain(more);
+        <Line as clap::Parser>::try_parse_from(line).map(|line| line.args)
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        <Line as clap::CommandFactory>::command().debug_assert();
+        let args = parse(&["--artifact", "kernel=vmlinux", "--tolerance", "0.5 %"]).unwrap();
+        assert_eq!(args.tolerance, Some(0.005));
+        assert_eq!(args.mode(), Mode::WallClock);
+        let kernel = ["--artifact", "kernel=vmlinux"];
+        for wrong in [
+            &[][..],
+            &["--artifact", "vmlinux"],
+            &[kernel[0], kernel[1], "--tolerance", "-1"],
+            &[kernel[0], kernel[1], "--build-timeout", "soon"],
+            &[kernel[0], kernel[1], "--bisect", "--step", "2"],
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

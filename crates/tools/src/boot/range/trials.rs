@@ -1,0 +1,199 @@
+//! The boots of commits that are compared with one another.
+
+use brisk_measure::{Comparison, Phase, Sample, Series, Unit, Verdict, render};
+
+use super::build::Artifacts;
+use super::engine::{Engine, Error, Event, Observe};
+use super::judge::{self, Patience};
+use super::state::{self, Outcome};
+use super::{Measure, Unbootable};
+
+impl Engine {
+    /// One boot; its timeline is kept.
+    pub(super) fn boot(
+        &mut self,
+        place: usize,
+        artifacts: &Artifacts,
+        measure: &mut dyn Measure,
+        observe: Observe<'_>,
+    ) -> Result<Result<f64, Unbootable>, Error> {
+        self.go_on()?;
+        let name = render::shorten(&self.name(place), 70);
+        observe(Event::Doing(&format!("booting {name}")));
+        let mut progress = |text: &str| {
+            observe(Event::Doing(&format!("booting {name}: {text}")));
+        };
+        let measured = measure.measure(artifacts, 1, &mut progress);
+        // A boot that was ended because brisk is to end says nothing about the commit.
+        self.go_on()?;
+        let measured = match measured {
+            Ok(measured) => measured,
+            Err(unbootable) => return Ok(Err(unbootable)),
+        };
+        if let Some(timeline) = &measured.timeline {
+            let sha = &self.state.records[place].commit.sha;
+            state::keep_timeline(&self.dir, sha, timeline)?;
+        }
+        if measured.series.unit != self.unit() {
+            let (found, wanted) = (measured.series.unit, self.unit());
+            let reason = format!("measured in {found:?} instead of {wanted:?}");
+            return Ok(Err(Unbootable(reason)));
+        }
+        let value = measured.series.values().first().copied();
+        Ok(value.ok_or_else(|| Unbootable(why_none(&measured.series))))
+    }
+
+    /// Compares two commits that boot. None if one of the suspects turns out not to, most times.
+    pub(super) fn compare(
+        &mut self,
+        before: usize,
+        after: usize,
+        patience: Patience,
+        suspects: &[usize],
+        measure: &mut dyn Measure,
+        observe: Observe<'_>,
+    ) -> Result<Option<Comparison>, Error> {
+        let tolerance = self.options.tolerance();
+        let Some(schedule) = self.schedules.as_ref().map(|s| s.compare.clone()) else {
+            let empty = Series::new("", Unit::Instructions);
+            let of = |place: usize| self.state.records[place].series().unwrap_or(&empty);
+            let comparison = Comparison::exact(of(before), of(after), tolerance);
+            return Ok(Some(comparison));
+        };
+        let start = self.state.round;
+        for &look in schedule.looks() {
+            self.rounds(&[before, after], start + look, measure, observe)?;
+            if self.expose(suspects, start) {
+                return Ok(None);
+            }
+            let [a, b] = [before, after].map(|place| self.since(place, start));
+            let found = judge::compare(&a, &b, &schedule, tolerance, patience);
+            if found.verdict != Verdict::Inconclusive {
+                return Ok(Some(found));
+            }
+        }
+        let [a, b] = [before, after].map(|place| self.since(place, start));
+        let found = judge::compare(&a, &b, &schedule, tolerance, patience);
+        Ok(Some(found))
+    }
+
+    /// Whether a middle belongs to the newer of the ends. None if it turns out not to boot, most
+    /// times.
+    pub(super) fn side(
+        &mut self,
+        low: usize,
+        middle: usize,
+        high: usize,
+        measure: &mut dyn Measure,
+        observe: Observe<'_>,
+    ) -> Result<Option<bool>, Error> {
+        let Some(schedule) = self.schedules.as_ref().map(|s| s.side.clone()) else {
+            let value = |place: usize| {
+                let values = self.state.records[place].series().map(Series::values);
+                values
+                    .and_then(|values| values.first().copied())
+                    .unwrap_or(0.0)
+            };
+            let nearer = judge::exact_side(value(low), value(middle), value(high));
+            return Ok(Some(nearer));
+        };
+        let start = self.state.round;
+        let mut found = None;
+        for &look in schedule.looks() {
+            self.rounds(&[low, middle, high], start + look, measure, observe)?;
+            if self.expose(&[middle], start) {
+                return Ok(None);
+            }
+            let [l, m, h] = [low, middle, high].map(|place| self.since(place, start));
+            found = judge::side(&l, &m, &h, &schedule);
+            if found.is_some_and(|side| side.certain) {
+                break;
+            }
+        }
+        let Some(side) = found else {
+            // The ends boot no more: a middle is not to be judged by them.
+            let reason = "no round in which it and both ends booted".to_owned();
+            self.state.records[middle].outcome = Some(Outcome::NotBooted { reason });
+            return Ok(None);
+        };
+        if !side.certain {
+            let name = render::shorten(&self.name(middle), 70);
+            let text = format!("{name} lies between the ends; the larger step is followed");
+            observe(Event::Note(&text));
+        }
+        Ok(Some(side.high))
+    }
+
+    /// Boots each of some commits in turns, up to a round; every other round backwards, so that
+    /// none always comes first.
+    fn rounds(
+        &mut self,
+        places: &[usize],
+        until: u32,
+        measure: &mut dyn Measure,
+        observe: Observe<'_>,
+    ) -> Result<(), Error> {
+        let mut all = Vec::new();
+        for &place in places {
+            match self.artifacts(place, observe)? {
+                Ok(artifacts) => all.push((place, artifacts)),
+                // It was built before, but is lost, and cannot be built again.
+                Err(reason) => {
+                    self.state.records[place].outcome = Some(Outcome::NotBuilt { reason });
+                }
+            }
+        }
+        while self.state.round < until {
+            let round = self.state.round;
+            for (place, artifacts) in &all {
+                let sample = match self.boot(*place, artifacts, measure, observe)? {
+                    Ok(value) => Sample::measured(round, value),
+                    Err(Unbootable(reason)) => Sample::failed(round, Phase::Measured, reason),
+                };
+                let outcome = &mut self.state.records[*place].outcome;
+                if let Some(Outcome::Booted { series }) = outcome {
+                    series.push(sample);
+                }
+            }
+            all.reverse();
+            self.state.round += 1;
+        }
+        self.state.save(&self.dir)?;
+        Ok(())
+    }
+
+    /// Writes off those whose boots since a round failed more often than not. Whether there were
+    /// any.
+    fn expose(&mut self, places: &[usize], start: u32) -> bool {
+        let mut any = false;
+        for &place in places {
+            let series = self.since(place, start);
+            let (runs, good) = (series.samples.len(), series.values().len());
+            if good * 2 < runs || runs == 0 {
+                let bad = runs - good;
+                let why = why_none(&series);
+                let reason = format!("{bad} of {runs} boots failed: {why}");
+                self.state.records[place].outcome = Some(Outcome::NotBooted { reason });
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn since(&self, place: usize, round: u32) -> Series {
+        match self.state.records[place].series() {
+            Some(series) => judge::since(series, round),
+            None => Series::new(self.name(place), self.unit()),
+        }
+    }
+}
+
+/// Why a series has no value.
+fn why_none(series: &Series) -> String {
+    let reason = series.measured().find_map(|sample| match &sample.outcome {
+        brisk_measure::Outcome::Failed { reason } => Some(reason.clone()),
+        brisk_measure::Outcome::TimedOut => Some("time limit".to_owned()),
+        brisk_measure::Outcome::Ok { .. } => None,
+    });
+    reason.unwrap_or_else(|| "no run was made".to_owned())
+}
