@@ -1,7 +1,8 @@
 //! What is booted: brisk's own guest, or whatever a command line starts.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use brisk_host::program::Program;
@@ -34,6 +35,33 @@ pub struct Guest {
     facts: Facts,
     plan: Plan,
     script: Vec<u8>,
+    /// The initramfs, if it is more than brisk's own; gone when this is dropped.
+    _joined: Option<tempfile::NamedTempFile>,
+}
+
+/// One archive behind the other: the kernel unpacks both
+/// (`Documentation/driver-api/early-userspace/buffer-format.rst`), each at a multiple of 4 bytes.
+fn join(own: &Path, extra: &Path) -> Result<tempfile::NamedTempFile, Error> {
+    let unusable = |error: std::io::Error| {
+        Error::unfit(
+            format!("cannot add {} to the initramfs: {error}", extra.display()),
+            "give a cpio archive",
+        )
+    };
+    // QEMU opens it as another user.
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    let mut joined = tempfile::Builder::new()
+        .prefix("brisk-initramfs-")
+        .permissions(readable)
+        .tempfile()
+        .map_err(unusable)?;
+    for path in [own, extra] {
+        let mut bytes = std::fs::read(path).map_err(unusable)?;
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        joined.write_all(&bytes).map_err(unusable)?;
+    }
+    joined.flush().map_err(unusable)?;
+    Ok(joined)
 }
 
 /// A command line that starts QEMU.
@@ -61,6 +89,14 @@ impl Guest {
         let modules = plan.modules.as_deref();
         let built = initramfs::initramfs(&plan.initramfs, &plan.release, modules, cache)?;
         plan.machine.initramfs = built.path;
+        let joined = options
+            .extra_initramfs
+            .as_deref()
+            .map(|extra| join(&plan.machine.initramfs, extra))
+            .transpose()?;
+        if let Some(joined) = &joined {
+            plan.machine.initramfs = joined.path().to_owned();
+        }
         progress("");
         let script = if options.instructions {
             Vec::new()
@@ -72,6 +108,7 @@ impl Guest {
             facts,
             plan,
             script,
+            _joined: joined,
         })
     }
 

@@ -66,6 +66,8 @@ pub struct Options {
     pub trace: bool,
     /// Whether the guest's time is its count of instructions.
     pub instructions: bool,
+    /// An archive that is unpacked over the initramfs.
+    pub extra_initramfs: Option<PathBuf>,
     /// More words for QEMU.
     pub qemu_args: Vec<String>,
     /// QEMU.
@@ -105,6 +107,7 @@ impl Default for Options {
             keep_going_on_panic: false,
             trace: false,
             instructions: false,
+            extra_initramfs: None,
             qemu_args: Vec::new(),
             qemu: "qemu-system-x86_64".to_owned(),
             command: Vec::new(),

@@ -4,7 +4,7 @@ mod analyze;
 mod bench;
 mod compare;
 mod output;
-pub mod range;
+mod range;
 mod subject;
 mod tune;
 
@@ -25,6 +25,8 @@ pub enum Command {
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Compare(Box<compare::Args>),
     #[allow(missing_docs, reason = "its help is at its arguments")]
+    Range(Box<range::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
     Tune(Box<tune::Args>),
 }
 
@@ -37,6 +39,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
         Command::Bench(args) => bench::run(args, ui),
         Command::Analyze(args) => analyze::run(args, ui),
         Command::Compare(args) => compare::run(args, ui),
+        Command::Range(args) => range::live(args, ui),
         Command::Tune(args) => tune::run(args, ui),
     }
 }

@@ -3,18 +3,24 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use brisk_measure::{Environment, render};
+use brisk_tools::boot::analyze::Markers;
+use brisk_tools::boot::bench::check;
 use brisk_tools::boot::range::{
-    Answer, Engine, Event, Goal, Interrupt, Measure, Mode, Options, Wanted,
+    Answer, Engine, Event, Goal, Interrupt, Live, Measure, Mode, Options as RangeOptions, Template,
+    Wanted,
 };
+use brisk_tools::environment;
 use brisk_vm::cache::Cache;
 
-use crate::command::kernel::write_whole;
 use crate::command::guest::duration;
+use crate::command::kernel::write_whole;
 use crate::command::run::Format;
 use crate::command::run_output::now;
 use crate::ui::Ui;
+
+use super::subject::{Clock, SubjectArgs, guest};
 
 const EXIT_STATUS: &str = "Exit status: 0 if the range was measured, or the change found; \
     1 if --bisect found no change; 125 if brisk failed or was interrupted.";
@@ -32,9 +38,14 @@ const EXIT_STATUS: &str = "Exit status: 0 if the range was measured, or the chan
 /// beyond chance. Commits that cannot be built or booted are recorded and left out.
 ///
 /// By the clock, runs of commits that are compared are made in turns until they tell; the
-/// probability of any false alarm in a range is at most 1 in 500. With --deterministic
-/// instructions are counted instead, one run of a commit is all it takes, and noise of the
+/// probability of any false alarm in a range is at most 1 in 500. With --clock instructions
+/// those are counted instead, one run of a commit is all it takes, and noise of the
 /// machine does not matter.
+///
+/// A guest of brisk's boots with the artifacts: kernel, QEMU and firmware in the place of its own,
+/// an initramfs unpacked over its own, and the text of a file appended to the kernel's command
+/// line. A QEMU command line after `--` names them as {kernel}, {initramfs}, {qemu}, {firmware}
+/// and {file}.
 ///
 /// Builds are kept by commit and command, and so is what was measured: the same command goes on
 /// where it was interrupted.
@@ -67,10 +78,6 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub step: u32,
 
-    /// Count instructions instead of time.
-    #[arg(long)]
-    pub deterministic: bool,
-
     /// Runs of each commit after which to take a first look.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub runs: u32,
@@ -80,7 +87,7 @@ pub struct Args {
     pub max_runs: u32,
 
     /// Difference up to which commits count as alike, in percent. Default: 2, or 0.1 with
-    /// --deterministic.
+    /// --clock instructions.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub tolerance: Option<f64>,
 
@@ -95,6 +102,10 @@ pub struct Args {
     /// Forget what was built and measured before.
     #[arg(long)]
     pub fresh: bool,
+
+    /// What is booted.
+    #[command(flatten)]
+    pub subject: SubjectArgs,
 
     /// Form of the output.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -113,15 +124,15 @@ impl Args {
     /// What is measured.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        if self.deterministic {
+        if self.subject.clock == Clock::Instructions {
             Mode::Deterministic
         } else {
             Mode::WallClock
         }
     }
 
-    fn options(&self, setting: &str) -> anyhow::Result<Options> {
-        Ok(Options {
+    fn options(&self, setting: &str) -> anyhow::Result<RangeOptions> {
+        Ok(RangeOptions {
             repository: self.repository.clone(),
             range: self.range.clone(),
             build: self.build.clone(),
@@ -145,12 +156,44 @@ impl Args {
     }
 }
 
+/// Runs it with real boots.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    let subject = &args.subject;
+    let (template, environment) = if subject.qemu_command.is_empty() {
+        let options = subject.options()?;
+        // A kernel that is installed tells what all of them are booted with; there may be none.
+        let environment = guest(options.clone(), ui)
+            .map_or_else(|_| environment::here(), |guest| guest.environment());
+        (Template::Guest(Box::new(options)), environment)
+    } else {
+        if args.mode() == Mode::Deterministic {
+            bail!("--clock instructions needs a guest of brisk's; give no command line after --");
+        }
+        let words = subject.qemu_command.clone();
+        let template = Template::Command(words, subject.ready.clone());
+        (template, environment::here())
+    };
+    let until = subject.until();
+    if args.mode() == Mode::Deterministic {
+        check(brisk_measure::Clock::Instructions, until)?;
+    }
+    let setting = format!("{template:?} {until:?}");
+    let timeout = subject.timeout()?;
+    let cache = Cache::open()?;
+    let markers = Markers::own()?;
+    let mut measure = Live::new(template, until, timeout, args.bisect, cache, markers);
+    run(args, ui, environment, &setting, &mut measure)
+}
+
 /// Runs it. `environment` is what boots are made on, and `setting` everything else that decides
 /// what `measure` gives: what is known of a commit is used again only for the same.
 ///
 /// # Errors
 /// If the repository or the range cannot be used, a file cannot be written, or a signal came.
-pub fn run(
+fn run(
     args: &Args,
     ui: &Ui,
     environment: Environment,

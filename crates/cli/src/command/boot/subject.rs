@@ -7,7 +7,7 @@ use anyhow::bail;
 use brisk_tools::boot::bench::check;
 use brisk_tools::boot::marker::{Marker, Until as ToolUntil};
 use brisk_tools::boot::subject::{Command, Guest, Subject};
-use brisk_tools::run::Options;
+use brisk_tools::run::{Accel, Options};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
@@ -99,10 +99,18 @@ impl SubjectArgs {
     }
 
     pub(super) fn options(&self) -> anyhow::Result<Options> {
+        let instructions = self.clock == Clock::Instructions;
+        let mut options = self.machine.options(&self.guest)?;
+        if instructions && options.accel == Accel::Auto {
+            options.accel = Accel::Tcg;
+        }
+        if instructions && options.accel == Accel::Kvm {
+            bail!("--clock instructions with --accel kvm: a processor does not tell them exactly");
+        }
         Ok(Options {
-            instructions: self.clock == Clock::Instructions,
+            instructions,
             command: vec!["true".into()],
-            ..self.machine.options(&self.guest)?
+            ..options
         })
     }
 

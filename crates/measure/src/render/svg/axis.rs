@@ -98,7 +98,10 @@ impl Axis {
 /// The names of the ticks. A unit's own form has four digits; where that gives two ticks the same
 /// name, as on an axis of a few instructions out of billions, they get the digits they need.
 fn distinct(ticks: &[f64], name: impl Fn(f64) -> String) -> Vec<String> {
-    let mut names: Vec<String> = ticks.iter().map(|tick| round_number(&name(*tick))).collect();
+    let mut names: Vec<String> = ticks
+        .iter()
+        .map(|tick| round_number(&name(*tick)))
+        .collect();
     if names.windows(2).all(|pair| pair[0] != pair[1]) {
         return names;
     }

@@ -15,6 +15,7 @@ mod engine;
 mod git;
 mod interrupt;
 mod judge;
+mod live;
 mod plan;
 mod report;
 mod state;
@@ -30,6 +31,7 @@ pub use build::{Artifact, Artifacts, Role, Wanted, WantedError};
 pub use engine::{Engine, Error, Event};
 pub use git::{Commit, GitError};
 pub use interrupt::{Interrupt, Trigger};
+pub use live::{Live, Template};
 pub use plan::Answer;
 pub use state::{SCHEMA, StateError};
 

@@ -1,0 +1,232 @@
+//! Measuring what a commit's build left behind by booting it.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brisk_measure::{Clock, Series, Timeline};
+use brisk_vm::cache::Cache;
+
+use super::build::{Artifacts, Role};
+use super::{Measure, Measured, Unbootable};
+use crate::boot::Observation;
+use crate::boot::analyze::{Markers, analyze};
+use crate::boot::bench::{boot, sample, series_name, unit};
+use crate::boot::marker::{Marker, Until};
+use crate::boot::observe::{Ended, Limits};
+use crate::boot::subject::{Command, Guest, Subject};
+use crate::run::signals::Signals;
+use crate::run::{Moment, Options};
+
+/// What is booted with the artifacts.
+#[derive(Debug, Clone)]
+pub enum Template {
+    /// A guest of brisk's: kernel, QEMU and firmware of a commit take the place of its own, an
+    /// initramfs is unpacked over its own, and the text of a file is appended to the kernel's
+    /// command line.
+    Guest(Box<Options>),
+    /// A command line that starts QEMU, with `{kernel}`, `{initramfs}`, `{qemu}`, `{firmware}`
+    /// and `{file}` for the artifacts.
+    Command(Vec<OsString>, Option<Marker>),
+}
+
+/// Boots.
+#[derive(Debug)]
+pub struct Live {
+    template: Template,
+    until: Until,
+    timeout: Duration,
+    /// Whether boots are traced, to explain a change.
+    explain: bool,
+    cache: Cache,
+    markers: Markers,
+    traced: HashSet<PathBuf>,
+    iteration: u32,
+}
+
+/// Most bytes of a kernel's command line (`COMMAND_LINE_SIZE` of x86).
+const COMMAND_LINE: u64 = 2048;
+
+impl Live {
+    /// Boots `template` until then.
+    #[must_use]
+    pub fn new(
+        template: Template,
+        until: Until,
+        timeout: Duration,
+        explain: bool,
+        cache: Cache,
+        markers: Markers,
+    ) -> Self {
+        Self {
+            template,
+            until,
+            timeout,
+            explain,
+            cache,
+            markers,
+            traced: HashSet::new(),
+            iteration: 0,
+        }
+    }
+
+    fn limits(&self, until: Until, keep: bool) -> Limits {
+        Limits {
+            until,
+            timeout: self.timeout,
+            keep,
+        }
+    }
+
+    fn subject(&self, artifacts: &Artifacts, trace: bool) -> Result<Subject, Unbootable> {
+        match &self.template {
+            Template::Command(words, marker) => {
+                let words = words.iter().map(|word| filled(word, artifacts));
+                let words: Vec<_> = words.collect();
+                let command = Command::new(&words, marker.clone(), false).map_err(unbootable)?;
+                Ok(Subject::Command(command))
+            }
+            Template::Guest(options) => {
+                let mut options = Options {
+                    trace,
+                    ..(**options).clone()
+                };
+                if let Some(path) = artifacts.get(Role::Kernel) {
+                    options.kernel = Some(path.display().to_string());
+                }
+                if let Some(path) = artifacts.get(Role::Qemu) {
+                    options.qemu = path.display().to_string();
+                }
+                if let Some(path) = artifacts.get(Role::Firmware) {
+                    let path = path.display().to_string();
+                    options.qemu_args.extend(["-bios".to_owned(), path]);
+                }
+                if let Some(path) = artifacts.get(Role::File) {
+                    options.append.push(command_line(path)?);
+                }
+                options.extra_initramfs = artifacts.get(Role::Initramfs).map(Path::to_owned);
+                let guest = Guest::prepare(options, &self.cache, &mut |_| {});
+                Ok(Subject::Guest(Box::new(guest.map_err(unbootable)?)))
+            }
+        }
+    }
+
+    /// A traced boot, explained; none if it fails, which the plain ones will tell.
+    fn timeline(&mut self, artifacts: &Artifacts, signals: &mut Signals) -> Option<Timeline> {
+        let known = artifacts.files.first()?.path.clone();
+        if !self.explain || !self.traced.insert(known) {
+            return None;
+        }
+        let subject = self.subject(artifacts, true).ok()?;
+        let pass = boot(&subject, self.limits(Until::Exit, true), signals).ok()?;
+        let mut observation = pass.observation;
+        if subject.clock() == Clock::Instructions {
+            counted(&mut observation)?;
+        }
+        (pass.ended == Ended::Reached).then(|| analyze(&observation, &self.markers).timeline)
+    }
+}
+
+/// Leaves only what is counted in instructions: the guest's own times, which are, set off from
+/// power-on by the counter that init read.
+fn counted(observation: &mut Observation) -> Option<()> {
+    let cycles = i64::try_from(observation.cycles?).ok()?;
+    let init = i64::try_from(observation.stamp(Moment::Init.name())?).ok()?;
+    let end = i64::try_from(observation.stamp(Moment::CommandEnd.name())?).ok()?;
+    let offset = cycles.checked_sub(init)?;
+    let end = u64::try_from(end.checked_add(offset)?).ok()?;
+    observation.clock = Clock::Instructions;
+    observation.guest_offset = Some(offset);
+    observation.console.clear();
+    observation.firmware.clear();
+    observation.qmp.clear();
+    for (name, at) in [(Moment::Exec, 0), (Moment::QemuGone, end)] {
+        observation
+            .moments
+            .retain(|moment| moment.name != name.name());
+        observation.moments.push(crate::boot::Happening {
+            at,
+            name: name.name().to_owned(),
+        });
+    }
+    let kept = [Moment::Exec.name(), Moment::QemuGone.name()];
+    observation.moments.retain(|m| kept.contains(&&*m.name));
+    Some(())
+}
+
+fn unbootable(error: impl std::error::Error) -> Unbootable {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    Unbootable(text)
+}
+
+fn command_line(path: &Path) -> Result<String, Unbootable> {
+    let size = std::fs::metadata(path).map_err(unbootable)?.len();
+    if size > COMMAND_LINE {
+        return Err(Unbootable(format!(
+            "file artifact of {size} bytes: its text is appended to the kernel's command line, \
+             which has at most {COMMAND_LINE}"
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(unbootable)?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// A word with the paths of artifacts in it.
+fn filled(word: &OsString, artifacts: &Artifacts) -> OsString {
+    let Some(text) = word.to_str() else {
+        return word.clone();
+    };
+    let mut text = text.to_owned();
+    for (name, role) in [
+        ("{kernel}", Role::Kernel),
+        ("{initramfs}", Role::Initramfs),
+        ("{qemu}", Role::Qemu),
+        ("{firmware}", Role::Firmware),
+        ("{file}", Role::File),
+    ] {
+        if let Some(path) = artifacts.get(role) {
+            text = text.replace(name, &path.display().to_string());
+        }
+    }
+    text.into()
+}
+
+impl Measure for Live {
+    fn measure(
+        &mut self,
+        artifacts: &Artifacts,
+        runs: u32,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Measured, Unbootable> {
+        progress("booting");
+        let subject = self.subject(artifacts, false)?;
+        let mut signals = Signals::new().map_err(unbootable)?;
+        let clock = subject.clock();
+        let mut series = Series::new(series_name(self.until), unit(clock));
+        for _ in 0..runs {
+            let limits = self.limits(self.until, false);
+            let pass = boot(&subject, limits, &mut signals).map_err(unbootable)?;
+            match &pass.ended {
+                Ended::Reached => {}
+                Ended::Failed(reason) => return Err(Unbootable(reason.clone())),
+                Ended::TimedOut => return Err(Unbootable("the boot took too long".into())),
+                Ended::Interrupted(signal) => {
+                    return Err(Unbootable(format!("interrupted by signal {signal}")));
+                }
+            }
+            let phase = brisk_measure::Phase::Measured;
+            let sample = sample(&pass, clock, self.until, self.iteration, phase);
+            series.push(sample.map_err(unbootable)?);
+            self.iteration += 1;
+        }
+        let timeline = self.timeline(artifacts, &mut signals);
+        Ok(Measured { series, timeline })
+    }
+}
