@@ -108,10 +108,13 @@ impl Bar {
         }
     }
 
-    /// A line that stays above the bar.
+    /// A line that stays, above the bar where there is one.
     pub fn above(&self, text: &str) {
-        if let Some(bar) = &self.0 {
-            bar.println(text);
+        match &self.0 {
+            Some(bar) => bar.println(text),
+            None => {
+                let _ = writeln!(io::stderr().lock(), "{text}");
+            }
         }
     }
 }

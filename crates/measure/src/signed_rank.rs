@@ -105,6 +105,7 @@ mod tests {
         assert_close(p(&[0.0, 0.0]), 1.0);
     }
 
+    #[allow(clippy::approx_constant, reason = "a measured number")]
     #[test]
     fn known_values() {
         // Hollander and Wolfe, "Nonparametric Statistical Methods", 1973, page 29: the depression

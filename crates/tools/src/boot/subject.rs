@@ -1,7 +1,10 @@
 //! What is booted: brisk's own guest, or whatever a command line starts.
 
 use std::ffi::OsString;
+use std::fs::{File, Permissions};
 use std::io::Write as _;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -36,32 +39,30 @@ pub struct Guest {
     plan: Plan,
     script: Vec<u8>,
     /// The initramfs, if it is more than brisk's own; gone when this is dropped.
-    _joined: Option<tempfile::NamedTempFile>,
+    _joined: Option<File>,
 }
 
 /// One archive behind the other: the kernel unpacks both
 /// (`Documentation/driver-api/early-userspace/buffer-format.rst`), each at a multiple of 4 bytes.
-fn join(own: &Path, extra: &Path) -> Result<tempfile::NamedTempFile, Error> {
-    let unusable = |error: std::io::Error| {
+/// The file has no name that could be left behind.
+fn join(own: &Path, extra: &Path) -> Result<File, Error> {
+    let write = || -> std::io::Result<File> {
+        let mut joined = tempfile::tempfile()?;
+        // QEMU opens it as another user.
+        joined.set_permissions(Permissions::from_mode(0o644))?;
+        for path in [own, extra] {
+            let mut bytes = std::fs::read(path)?;
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            joined.write_all(&bytes)?;
+        }
+        Ok(joined)
+    };
+    write().map_err(|error| {
         Error::unfit(
             format!("cannot add {} to the initramfs: {error}", extra.display()),
             "give a cpio archive",
         )
-    };
-    // QEMU opens it as another user.
-    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    let mut joined = tempfile::Builder::new()
-        .prefix("brisk-initramfs-")
-        .permissions(readable)
-        .tempfile()
-        .map_err(unusable)?;
-    for path in [own, extra] {
-        let mut bytes = std::fs::read(path).map_err(unusable)?;
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        joined.write_all(&bytes).map_err(unusable)?;
-    }
-    joined.flush().map_err(unusable)?;
-    Ok(joined)
+    })
 }
 
 /// A command line that starts QEMU.
@@ -95,7 +96,7 @@ impl Guest {
             .map(|extra| join(&plan.machine.initramfs, extra))
             .transpose()?;
         if let Some(joined) = &joined {
-            plan.machine.initramfs = joined.path().to_owned();
+            plan.machine.initramfs = format!("/proc/self/fd/{}", joined.as_raw_fd()).into();
         }
         progress("");
         let script = if options.instructions {

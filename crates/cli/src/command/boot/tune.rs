@@ -68,6 +68,9 @@ pub struct Args {
     pub output: Option<PathBuf>,
 }
 
+/// Version of the ledger's form.
+const SCHEMA: &str = "brisk.tune/1";
+
 #[derive(Serialize)]
 struct Ledger<'a> {
     schema: &'static str,
@@ -94,18 +97,24 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let mut start = plain(&options);
     start.command = vec!["true".into()];
     let bar = ui.bar(levers().len() as u64, "tuning");
+    let mut so_far = Vec::new();
+    let mut written = Ok(());
     let result = tune(start, &settings, &cache, &mut |done, name, entry| {
         bar.say(name);
         bar.at(done as u64);
         if let Some(entry) = entry {
-            let verdict = entry.verdict.name();
-            bar.above(&format!(
-                "{name}: {verdict}{}",
-                saving(entry).map_or(String::new(), |s| format!(", {s}"))
-            ));
+            let change = saving(entry).map_or(String::new(), |s| format!(", {s}"));
+            bar.above(&format!("{name}: {}{change}", entry.verdict.name()));
+            so_far.push(entry.clone());
+            // An interrupted run loses nothing.
+            if let Some(path) = args.output.as_ref().filter(|_| written.is_ok()) {
+                let partial = serde_json::json!({ "schema": SCHEMA, "ledger": so_far });
+                written = write(path, &format!("{partial:#}\n"));
+            }
         }
     });
     drop(bar);
+    written?;
     let tuned = match result {
         Ok(tuned) => tuned,
         Err(BenchError::Interrupted(signal)) => {
@@ -118,7 +127,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let facts = tuned.best.facts();
     let profile = Profile::of(&tuned.best.options, facts);
     let ledger = Ledger {
-        schema: "brisk.tune/1",
+        schema: SCHEMA,
         created: run_output::now(),
         environment: run_output::environment(tuned.best.plan(), facts),
         ledger: &tuned.ledger,
