@@ -321,9 +321,7 @@ mod tests {
             .collect();
         values[0] = None;
         values[64] = None;
-        for place in 25..=35 {
-            values[place] = None;
-        }
+        values[25..=35].fill(None);
         let (answer, tries) = bisect(&values);
         assert_eq!(answer, changed(24, 36));
         assert!(tries < 25, "{tries}");

@@ -128,9 +128,7 @@ fn only_some_commits_can_be_walked() {
 fn commits_that_do_not_build_or_boot_are_recorded_and_stepped_around() {
     let mut costs = vec!["1000000"; 65];
     costs[40..].fill("1010000");
-    for place in 36..42 {
-        costs[place] = "broken";
-    }
+    costs[36..42].fill("broken");
     costs[64] = "broken";
     // The first middle, since the newest commit is of no use.
     costs[31] = "panic";
