@@ -93,7 +93,10 @@ fn any_qemu_is_explained_by_its_console() {
     ])
     .args(["-serial", "stdio", "-m", "512", "-kernel"])
     .arg(kernel)
-    .args(["-append", "console=ttyS0 panic=-1 initcall_debug"])
+    .args([
+        "-append",
+        "console=ttyS0 panic=-1 initcall_debug ignore_loglevel",
+    ])
     .exits(0);
     let text = run.text();
     assert!(

@@ -22,7 +22,7 @@ use crate::ui::Ui;
 /// The guest is booted several times with its kernel and init logging what they do, and as often
 /// plain, to tell what that costs. The picture is that of the boot with the median time; times
 /// and shares are of all. Of a QEMU command line the console is read: with console=ttyS0,
-/// printk.time=1 and initcall_debug there is most to see.
+/// initcall_debug and ignore_loglevel there is most to see.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("until", |until| until.default_value("exit")))]
 pub struct Args {
