@@ -165,7 +165,14 @@ fn saving(entry: &Entry) -> Option<String> {
 fn table(ledger: &Ledger<'_>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header(["lever", "verdict", "change (95 %)", "pairs", "what it does"]);
+    table.set_header([
+        "lever",
+        "verdict",
+        "change (95 %)",
+        "instructions",
+        "pairs",
+        "what it does",
+    ]);
     for entry in ledger.ledger {
         let what = match (&entry.trades, entry.verdict) {
             (Some(trades), Verdict::Kept) => format!("{}; INSECURE: {trades}", entry.what),
@@ -176,11 +183,14 @@ fn table(ledger: &Ledger<'_>) -> String {
             entry.lever.clone(),
             entry.verdict.name().to_owned(),
             saving(entry).unwrap_or_default(),
+            entry.instructions.map_or(String::new(), |ratio| {
+                format!("{:+.1} %", (ratio - 1.0) * 100.0)
+            }),
             entry.pairs.len().to_string(),
             what,
         ]);
     }
-    if let Some(column) = table.column_mut(3) {
+    if let Some(column) = table.column_mut(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     format!(
@@ -191,17 +201,18 @@ fn table(ledger: &Ledger<'_>) -> String {
 }
 
 fn csv(tuned: &Tuned) -> String {
-    let mut text = "lever,verdict,ratio,low,high,saving_s,pairs\n".to_owned();
+    let mut text = "lever,verdict,ratio,low,high,saving_s,instructions,pairs\n".to_owned();
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
     for entry in &tuned.ledger {
         text.push_str(&format!(
-            "{},{},{},{},{},{},{}\n",
+            "{},{},{},{},{},{},{},{}\n",
             entry.lever,
             entry.verdict.name(),
             number(entry.ratio),
             number(entry.interval.map(|interval| interval.low)),
             number(entry.interval.map(|interval| interval.high)),
             number(entry.saving),
+            number(entry.instructions),
             entry.pairs.len()
         ));
     }

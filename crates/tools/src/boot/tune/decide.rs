@@ -11,6 +11,11 @@ const WORTH: f64 = 0.005;
 /// about one false verdict in thirty levers (Bonferroni).
 const LEVEL: f64 = 0.01;
 
+/// Saved instructions that are worth a parameter, relative.
+const COUNTED: f64 = 0.01;
+/// Instructions that differ by less are as good as the same: longer command lines are read longer.
+const SAME: f64 = 0.003;
+
 /// What became of a lever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -61,14 +66,20 @@ pub(crate) fn compare(pairs: &[(f64, f64)]) -> Comparison {
 }
 
 /// The verdict if there is one by now; at the last look there always is.
+///
+/// `counted` is the ratio of instructions with and without the lever, where they can be counted.
+/// They are exact, so what the clock leaves open they decide: a lever that saves instructions and
+/// does not look slower is kept, and one that changes nearly none and looks alike is given up
+/// early.
 #[must_use]
-pub(crate) fn decide(pairs: &[(f64, f64)]) -> Option<Verdict> {
+pub(crate) fn decide(pairs: &[(f64, f64)], counted: Option<f64>) -> Option<Verdict> {
     if !LOOKS.contains(&pairs.len()) {
         return None;
     }
     let last = LOOKS[LOOKS.len() - 1] == pairs.len();
     let comparison = compare(pairs);
     let interval = comparison.ratio_interval?;
+    let ratio = comparison.ratio?;
     let all_one_way = pairs.iter().all(|(a, b)| b < a) || pairs.iter().all(|(a, b)| b > a);
     // With five pairs no permutation test can be that sure; all one way and far off is.
     let clear = comparison.p_value.is_some_and(|p| p.value <= LEVEL)
@@ -79,8 +90,13 @@ pub(crate) fn decide(pairs: &[(f64, f64)]) -> Option<Verdict> {
     if clear && interval.low > 1.0 {
         return Some(Verdict::Slower);
     }
+    let saves = counted.is_some_and(|counted| counted < 1.0 - COUNTED);
+    let same = counted.is_some_and(|counted| (counted - 1.0).abs() < SAME);
+    if (last || pairs.len() == LOOKS[1]) && saves && ratio <= 1.0 {
+        return Some(Verdict::Kept);
+    }
     // Whatever the truth, it saves nothing worth having.
-    let hopeless = interval.low > 1.0 - WORTH;
+    let hopeless = interval.low > 1.0 - WORTH || (same && (0.97..1.03).contains(&ratio));
     (last || hopeless).then_some(Verdict::NoGain)
 }
 
@@ -102,23 +118,40 @@ mod tests {
 
     #[test]
     fn a_large_saving_is_seen_at_once() {
-        assert_eq!(decide(&pairs(5, 0.7, 0.03)), Some(Verdict::Kept));
-        assert_eq!(decide(&pairs(5, 1.4, 0.03)), Some(Verdict::Slower));
+        assert_eq!(decide(&pairs(5, 0.7, 0.03), None), Some(Verdict::Kept));
+        assert_eq!(decide(&pairs(5, 1.4, 0.03), None), Some(Verdict::Slower));
     }
 
     #[test]
     fn a_small_saving_takes_more_boots() {
-        assert_eq!(decide(&pairs(5, 0.96, 0.02)), None);
-        assert_eq!(decide(&pairs(14, 0.96, 0.01)), Some(Verdict::Kept));
+        assert_eq!(decide(&pairs(5, 0.96, 0.02), None), None);
+        assert_eq!(decide(&pairs(14, 0.96, 0.01), None), Some(Verdict::Kept));
     }
 
     #[test]
     fn noise_is_no_saving() {
-        assert_eq!(decide(&pairs(14, 1.0, 0.03)), Some(Verdict::NoGain));
+        assert_eq!(decide(&pairs(14, 1.0, 0.03), None), Some(Verdict::NoGain));
     }
 
     #[test]
     fn between_looks_there_is_no_verdict() {
-        assert_eq!(decide(&pairs(6, 0.5, 0.01)), None);
+        assert_eq!(decide(&pairs(6, 0.5, 0.01), None), None);
+    }
+
+    #[test]
+    fn instructions_decide_what_the_clock_leaves_open() {
+        let close = pairs(8, 0.99, 0.03);
+        assert_eq!(decide(&close, None), None);
+        assert_eq!(decide(&close, Some(0.98)), Some(Verdict::Kept));
+        assert_eq!(decide(&close, Some(0.9999)), Some(Verdict::NoGain));
+        // Not against the clock.
+        assert_eq!(
+            decide(&pairs(14, 1.03, 0.05), Some(0.9)),
+            Some(Verdict::NoGain)
+        );
+        assert_eq!(
+            decide(&pairs(5, 1.4, 0.03), Some(0.9)),
+            Some(Verdict::Slower)
+        );
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use brisk_measure::{Clock, Interval};
 use brisk_vm::cache::Cache;
+use brisk_vm::qemu::Accelerator;
 use serde::{Deserialize, Serialize};
 
 pub use decide::Verdict;
@@ -36,6 +37,8 @@ pub struct Entry {
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio.
     pub interval: Option<Interval>,
+    /// Instructions with it over instructions without it, where they can be counted.
+    pub instructions: Option<f64>,
     /// What it saves, seconds.
     pub saving: Option<f64>,
     /// Pairs of boots.
@@ -86,6 +89,7 @@ pub fn tune(
         settings,
         cache,
         signals: &mut signals,
+        counted: None,
     };
     let mut best = tuner.prepare(start)?;
     if let Err(reason) = tuner.works(&best)? {
@@ -112,6 +116,7 @@ pub fn tune(
         ledger.push(entry);
         if let Some(better) = better {
             best = better;
+            tuner.counted = None;
         }
     }
     match best {
@@ -127,6 +132,8 @@ struct Tuner<'a> {
     settings: &'a Settings,
     cache: &'a Cache,
     signals: &'a mut Signals,
+    /// Instructions of a boot of the best so far.
+    counted: Option<f64>,
 }
 
 impl Tuner<'_> {
@@ -175,6 +182,31 @@ impl Tuner<'_> {
         })
     }
 
+    /// Instructions of a boot; none where they cannot be counted, or not exactly.
+    fn count(&mut self, subject: &Subject) -> Result<Option<f64>, BenchError> {
+        let Subject::Guest(guest) = subject else {
+            return Ok(None);
+        };
+        let emulated = guest.facts().accelerator.0 == Accelerator::Tcg;
+        if !emulated || !subject.indeterminate().is_empty() {
+            return Ok(None);
+        }
+        let mut options = guest.options.clone();
+        options.instructions = true;
+        let subject = self.prepare(options)?;
+        let until = match self.settings.until {
+            Until::Kernel => Until::Init,
+            until => until,
+        };
+        let limits = self.limits(until);
+        let pass = boot(&subject, limits, self.signals)?;
+        Ok(match pass.ended {
+            Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
+            Ended::Reached => value(&pass.observation, Clock::Instructions, until),
+            Ended::Failed(_) | Ended::TimedOut => None,
+        })
+    }
+
     /// Boots without and with it by turns until it is known whether it helps.
     fn try_lever(
         &mut self,
@@ -194,6 +226,11 @@ impl Tuner<'_> {
         if let Err(reason) = self.works(&candidate)? {
             return Ok((without_pairs(lever, Verdict::Broken, reason), None));
         }
+        if self.counted.is_none() {
+            self.counted = self.count(best)?;
+        }
+        let with = self.count(&candidate)?;
+        let counted = with.zip(self.counted).map(|(with, without)| with / without);
         let mut pairs = Vec::new();
         let most = LOOKS[LOOKS.len() - 1];
         let verdict = loop {
@@ -216,7 +253,7 @@ impl Tuner<'_> {
             } else {
                 (first, second)
             });
-            if let Some(verdict) = decide(&pairs) {
+            if let Some(verdict) = decide(&pairs, counted) {
                 break verdict;
             }
             if pairs.len() >= most {
@@ -224,16 +261,22 @@ impl Tuner<'_> {
             }
         };
         let kept = (verdict == Verdict::Kept).then_some(candidate);
-        Ok((entry(lever, verdict, pairs), kept))
+        Ok((entry(lever, verdict, pairs, counted), kept))
     }
 }
 
-fn entry(lever: &Lever, verdict: Verdict, pairs: Vec<(f64, f64)>) -> Entry {
+fn entry(
+    lever: &Lever,
+    verdict: Verdict,
+    pairs: Vec<(f64, f64)>,
+    instructions: Option<f64>,
+) -> Entry {
     let comparison = compare(&pairs);
     let saving = comparison.value_a.zip(comparison.value_b);
     Entry {
         ratio: comparison.ratio,
         interval: comparison.ratio_interval,
+        instructions,
         saving: saving.map(|(without, with)| without - with),
         pairs,
         ..without_pairs(lever, verdict, String::new())
@@ -247,6 +290,7 @@ fn without_pairs(lever: &Lever, verdict: Verdict, reason: String) -> Entry {
         verdict,
         ratio: None,
         interval: None,
+        instructions: None,
         saving: None,
         pairs: Vec::new(),
         reason,
