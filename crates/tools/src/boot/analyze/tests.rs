@@ -347,26 +347,3 @@ proptest! {
         let _ = summarize(&[analysis]).text();
     }
 }
-
-/// To look at: `BRISK_OBSERVATIONS` names files, `BRISK_RENDERED` a directory for pictures.
-#[test]
-#[ignore = "shows observations and checks nothing"]
-fn look() {
-    for file in std::env::var("BRISK_OBSERVATIONS").unwrap().split(' ') {
-        let text = std::fs::read_to_string(file).unwrap();
-        let analysis = analyze(&serde_json::from_str(&text).unwrap(), markers());
-        println!("== {file}\n{}", timeline_text(&analysis.timeline, 160));
-        for note in &analysis.notes {
-            println!("{note}");
-        }
-        let (report, summary) = report(&[analysis], "", Environment::default());
-        println!("{}", summary.text());
-        if let Ok(directory) = std::env::var("BRISK_RENDERED") {
-            let name = std::path::Path::new(file).file_name().unwrap();
-            let path = std::path::Path::new(&directory).join(name);
-            let write = |ending, text| std::fs::write(path.with_extension(ending), text).unwrap();
-            write("svg", brisk_measure::render::svg(&report));
-            write("html", brisk_measure::render::html(&report));
-        }
-    }
-}
