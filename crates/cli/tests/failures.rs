@@ -169,3 +169,22 @@ fn a_cache_that_cannot_be_written_is_named() {
         .exits(125)
         .said(&["cannot write the cache /proc/x", "set BRISK_CACHE_DIR"]);
 }
+
+#[test]
+fn machines_that_cannot_be_are_refused_with_a_way_out() {
+    brisk![
+        "--root",
+        "none",
+        "--machine",
+        "pc-no-acpi",
+        "--firmware",
+        "qboot"
+    ]
+    .command(["true"])
+    .exits(125)
+    .said(&["qboot routes no interrupts", "leave out --firmware"]);
+    brisk!["--root", "none", "--machine", "pc-no-acpi", "--cpus", "2"]
+        .command(["true"])
+        .exits(125)
+        .said(&["2 processors are found through ACPI only", "--cpus 1"]);
+}

@@ -272,6 +272,10 @@ fn firmware(options: &Options, facts: &Facts, machine: QemuMachine) -> Result<Qe
     match (options.firmware, qboot) {
         (Firmware::Auto, Some(path)) if microvm => Ok(QemuFirmware::Qboot(path)),
         (Firmware::Auto | Firmware::Seabios, _) => Ok(QemuFirmware::Default),
+        (Firmware::Qboot, _) if machine == (QemuMachine::Pc { acpi: false }) => Err(Error::unfit(
+            "qboot routes no interrupts of PCI devices, and without ACPI nobody else does",
+            "leave out --firmware, or use another --machine",
+        )),
         (Firmware::Qboot, Some(path)) => Ok(QemuFirmware::Qboot(path)),
         (Firmware::Qboot, None) => Err(Error::unfit(
             "qboot.rom is in none of QEMU's firmware directories",
