@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use brisk_measure::{
     CompareOptions, Comparison, Environment, Phase, Report, Sample, Series, Unit, render,
 };
+use brisk_tools::environment;
 use brisk_vm::initramfs::{Content, Extra, Request, Signatures};
 
 /// What is measured, and where it goes.
@@ -335,12 +336,6 @@ fn verdicts(report: &Report) -> String {
 }
 
 fn environment() -> Environment {
-    let read = |path| fs::read_to_string(path).ok();
-    let field = |file, name: &str| {
-        let text = read(file)?;
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
     let version = |program: &str, word: &str| {
         let output = Command::new(program).arg(word).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -351,24 +346,14 @@ fn environment() -> Environment {
         extra.extend(version(program, "--version").map(|text| (name.to_owned(), text)));
     }
     Environment {
-        cpu_model: field("/proc/cpuinfo", "model name"),
-        logical_cpus: std::thread::available_parallelism()
-            .ok()
-            .map(|count| count.get() as u32),
-        memory: field("/proc/meminfo", "MemTotal")
-            .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
-            .map(|kib| kib * 1024),
-        host_kernel: Some(brisk_host::kernel::running()),
         qemu_version: version("qemu-system-x86_64", "--version"),
         accelerator: Some("tcg".into()),
-        load: read("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
-        command: std::env::args().collect(),
         revision: Command::new("git")
             .args(["rev-parse", "--short=12", "HEAD"])
             .output()
             .ok()
             .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()),
         extra,
-        ..Environment::default()
+        ..environment::here()
     }
 }

@@ -4,3 +4,15 @@ pub mod boot;
 pub mod doctor;
 pub mod environment;
 pub mod run;
+
+/// An error with its causes, in a line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -6,6 +6,7 @@ use std::path::Path;
 use brisk_tools::doctor::{Line, Severity, findings, gather};
 
 use super::run::Format;
+use super::run_output::csv_field;
 use crate::exit;
 use crate::ui::Ui;
 
@@ -53,11 +54,10 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
         }
         Format::Csv => {
-            let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
             let mut text = "severity,what,effect,fix\n".to_owned();
             for finding in &list {
                 let fields = [&*finding.what, &finding.effect, &finding.fix];
-                let fields: Vec<_> = fields.into_iter().map(quote).collect();
+                let fields: Vec<_> = fields.into_iter().map(csv_field).collect();
                 text.push_str(&format!(
                     "{},{}\n",
                     finding.severity.name(),

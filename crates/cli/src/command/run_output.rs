@@ -68,10 +68,13 @@ pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Res
             serde_json::to_string_pretty(&dry)? + "\n"
         }
         Format::Csv => {
-            let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-            let rows = parts
-                .iter()
-                .map(|part| format!("{},{}\n", quote(&part.words.join(" ")), quote(&part.why)));
+            let rows = parts.iter().map(|part| {
+                format!(
+                    "{},{}\n",
+                    csv_field(&part.words.join(" ")),
+                    csv_field(&part.why)
+                )
+            });
             std::iter::once("words,why\n".to_owned())
                 .chain(rows)
                 .collect()
@@ -103,6 +106,11 @@ pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Res
             text
         }
     })
+}
+
+/// A field of CSV that may hold anything.
+pub(crate) fn csv_field(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
 }
 
 pub(crate) fn quoted(words: &[String]) -> String {

@@ -13,6 +13,7 @@ use brisk_vm::qemu::{Accelerator, Capabilities};
 use brisk_vm::virtiofs::Virtiofsd;
 
 use super::command::Line;
+use crate::chain;
 use crate::run::{self, Accel, Options, RootOption};
 
 /// What became of KVM.
@@ -152,15 +153,4 @@ fn kvm(root: &Path, qemu: &str, kernel: Option<&str>) -> Kvm {
             (Accelerator::Tcg, why) => Kvm::Useless(why),
         },
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

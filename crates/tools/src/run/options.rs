@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::levers::Levers;
 
 /// See `brisk run --help`, whose options these are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Release or path of the kernel.
     pub kernel: Option<String>,

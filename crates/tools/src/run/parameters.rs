@@ -126,99 +126,106 @@ pub(crate) fn dispensable_initcalls() -> impl Iterator<Item = String> {
         .map(|call| format!("{INITCALL}{}", call.name))
 }
 
+/// Parameters as they are collected.
+struct List<'a> {
+    levers: &'a Levers,
+    parameters: Vec<Parameter>,
+}
+
+impl List<'_> {
+    /// What a guest cannot do without.
+    fn add(&mut self, text: &str, why: &str) {
+        self.parameters.push(Parameter::new(text, why));
+    }
+
+    /// What only makes it quicker.
+    fn lever(&mut self, text: &str, why: &str) {
+        let name = text.split_once('=').map_or(text, |(name, _)| name);
+        if self.levers.has(name) {
+            self.add(text, why);
+        }
+    }
+}
+
 /// The whole command line.
 pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
-    let mut list = Vec::new();
-    let mut put = |text: &str, why: &str, lever: bool| {
-        let name = text.split_once('=').map_or(text, |(name, _)| name);
-        if !lever || setting.levers.has(name) {
-            list.push(Parameter::new(text, why));
-        }
+    let mut list = List {
+        levers: setting.levers,
+        parameters: Vec::new(),
     };
-    // What a guest cannot do without is added, what only makes it quicker is a lever.
-    macro_rules! add {
-        ($text:expr, $why:expr $(,)?) => {
-            put($text, $why, false)
-        };
-    }
-    macro_rules! lever {
-        ($text:expr, $why:expr $(,)?) => {
-            put($text, $why, true)
-        };
-    }
     let opened = "console without a driver to probe; shown when the kernel fails";
     if setting.console {
-        add!("earlyprintk=ttyS0,keep", opened);
-        add!("loglevel=7", "asked for with --console");
+        list.add("earlyprintk=ttyS0,keep", opened);
+        list.add("loglevel=7", "asked for with --console");
     } else {
         // The order matters: the console replays what is logged so far at this level.
-        add!(
+        list.add(
             "loglevel=6",
             "lets out the kernel's first line, which marks its entry",
         );
-        add!("earlyprintk=ttyS0,keep", opened);
-        lever!(
+        list.add("earlyprintk=ttyS0,keep", opened);
+        list.lever(
             "quiet",
             "from here on each character on the console costs time",
         );
     }
-    lever!(
+    list.lever(
         "8250.nr_uarts=0",
         "no serial driver: the console above does without",
     );
-    add!("reboot=t", "the shortest way down");
+    list.add("reboot=t", "the shortest way down");
     if setting.keep_going_on_panic {
-        add!("panic=0", "asked for with --keep-going-on-panic");
+        list.add("panic=0", "asked for with --keep-going-on-panic");
     } else {
-        add!("panic=-1", "a panic ends the machine at once");
+        list.add("panic=-1", "a panic ends the machine at once");
     }
     if setting.instructions {
-        add!(
+        list.add(
             "nokaslr",
             "the kernel lies at the same addresses at every boot",
         );
-        add!("random.trust_cpu=off", "nothing is random");
+        list.add("random.trust_cpu=off", "nothing is random");
     } else {
-        lever!("random.trust_cpu=on", "getrandom(2) works from the start");
+        list.lever("random.trust_cpu=on", "getrandom(2) works from the start");
     }
     if setting.trace {
-        add!("initcall_debug", "the kernel logs its initcalls");
-        add!("log_buf_len=8M", "all of them are kept");
-        add!("printk.devkmsg=on", "init can log what it does");
+        list.add("initcall_debug", "the kernel logs its initcalls");
+        list.add("log_buf_len=8M", "all of them are kept");
+        list.add("printk.devkmsg=on", "init can log what it does");
     }
-    lever!("cryptomgr.notests", "no self-tests of ciphers");
+    list.lever("cryptomgr.notests", "no self-tests of ciphers");
     if setting.no_policy {
-        lever!(
+        list.lever(
             "lsm=lockdown,yama,landlock,bpf",
             "the other security modules (apparmor, tomoyo, ipe, ima, evm) do nothing without a \
              policy, and an initramfs has nothing that could load one",
         );
     }
     if setting.machine == (Machine::Pc { acpi: false }) {
-        add!(
+        list.add(
             "acpi=off",
             "the machine is a plain PC: interval timer and interrupt controller need no tables",
         );
-        add!(
+        list.add(
             "nolapic",
             "no local APIC, even if the firmware's table speaks of one",
         );
-        lever!(
+        list.lever(
             "pci=conf1,lastbus=0",
             "one PCI bus, and how to reach it: nothing to probe",
         );
     }
     if setting.accelerator == Accelerator::Tcg {
-        lever!("tsc=reliable", "no watchdog for a clock that is the host's");
+        list.lever("tsc=reliable", "no watchdog for a clock that is the host's");
         if let Some(khz) = setting.tsc_khz {
             let text = format!("tsc_early_khz={khz}");
-            lever!(
+            list.lever(
                 &text,
                 "the host's rate: measuring it in the guest takes time and fails under load",
             );
         }
-        lever!("no_timer_check", "no test of a timer that is emulated");
-        lever!(
+        list.lever("no_timer_check", "no test of a timer that is emulated");
+        list.lever(
             "noreplace-smp",
             "lock prefixes stay: taking them out costs more under emulation than it can save",
         );
@@ -239,16 +246,16 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
             .map(|call| format!("{} ({})", call.name, call.why))
             .collect();
         if !names.is_empty() {
-            add!(
+            list.add(
                 &format!("initcall_blacklist={}", names.join(",")),
                 &format!("left out, --all-initcalls keeps them: {}", why.join("; ")),
             );
         }
     }
     for text in setting.append {
-        list.push(Parameter::new(text.as_str(), "asked for with --append"));
+        list.add(text, "asked for with --append");
     }
-    list
+    list.parameters
 }
 
 #[cfg(test)]

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use brisk_measure::{Report, render};
 use brisk_tools::boot::analyze::{Markers, report};
-use brisk_tools::boot::bench::BenchError;
 use brisk_tools::boot::passes::{Pair, passes};
-use brisk_tools::boot::subject::Subject;
-use brisk_tools::run::{Options, Terminal};
+use brisk_tools::run::Terminal;
 
 use super::super::run::Format;
 use super::super::run_output::now;
 use super::output::{OutputArgs, write};
-use super::subject::{Clock, SubjectArgs, guest};
+use super::stopped;
+use super::subject::{Clock, SubjectArgs};
 use crate::exit;
 use crate::ui::Ui;
 
@@ -66,7 +65,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         markers.add(&path.display().to_string(), &text)?;
     }
     let timeout = args.subject.timeout()?;
-    let (traced, plain) = subjects(&args.subject, ui)?;
+    let (plain, traced) = args.subject.with_trace(ui)?;
+    // Watching a QEMU of the user's adds nothing to it.
+    let (traced, plain) = match traced {
+        Some(traced) => (traced, Some(plain)),
+        None => (plain, None),
+    };
     let pair = Pair {
         traced: &traced,
         plain: plain.as_ref(),
@@ -80,9 +84,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     drop(bar);
     let passes = match result {
         Ok(passes) => passes,
-        Err(BenchError::Interrupted(signal)) => return Ok(128 + (signal & 0x7f) as u8),
-        Err(BenchError::Start(error)) => return Err(super::super::run::explain(error)),
-        Err(error) => return Err(error.into()),
+        Err(error) => return stopped(error, "there is no report", ui),
     };
     if passes.analyses.is_empty() {
         let reason = passes.failures.first().map_or("", String::as_str);
@@ -108,19 +110,6 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         write(path, &render::perfetto(&report))?;
     }
     Ok(exit::OK)
-}
-
-/// With the trace, and without.
-fn subjects(args: &SubjectArgs, ui: &Ui) -> anyhow::Result<(Subject, Option<Subject>)> {
-    if !args.qemu_command.is_empty() {
-        return Ok((args.subject(ui)?, None));
-    }
-    let plain = args.options()?;
-    let traced = Options {
-        trace: true,
-        ..plain.clone()
-    };
-    Ok((guest(traced, ui)?, Some(guest(plain, ui)?)))
 }
 
 fn picture(report: &Report, width: Option<u16>) -> String {

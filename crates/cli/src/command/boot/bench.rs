@@ -6,6 +6,7 @@ use brisk_tools::boot::bench::{BenchError, Settings, bench, series_name};
 
 use super::super::run_output::now;
 use super::output::OutputArgs;
+use super::stopped;
 use super::subject::SubjectArgs;
 use crate::exit;
 use crate::ui::Ui;
@@ -54,17 +55,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         report.save(&file).map_err(BenchError::Save)
     });
     drop(bar);
-    match result {
-        Ok(()) => {}
-        Err(BenchError::Interrupted(signal)) => {
-            ui.note(&format!(
-                "interrupted; what there is is in {}",
-                file.display()
-            ));
-            return Ok(128 + (signal & 0x7f) as u8);
-        }
-        Err(BenchError::Start(error)) => return Err(super::super::run::explain(error)),
-        Err(error) => return Err(error.into()),
+    if let Err(error) = result {
+        let left = format!("what there is is in {}", file.display());
+        return stopped(error, &left, ui);
     }
     report.save(&file)?;
     args.output.show(&report, &file, ui)?;

@@ -9,13 +9,13 @@ use brisk_tools::boot::bench::BenchError;
 use brisk_tools::boot::compare::{Settings, Side, compare, of_reports};
 use brisk_tools::boot::difference::Difference;
 use brisk_tools::boot::subject::Subject;
-use brisk_tools::run::Options;
 use clap::Parser;
 
 use super::super::guest::duration;
 use super::super::run_output::now;
 use super::output::OutputArgs;
-use super::subject::{Clock, SubjectArgs, Until, guest};
+use super::stopped;
+use super::subject::{Clock, SubjectArgs, Until};
 use crate::exit;
 use crate::ui::Ui;
 
@@ -179,15 +179,10 @@ fn configurations(args: &Args, words: [&String; 2], ui: &Ui) -> anyhow::Result<u
     drop(bar);
     let difference = match result {
         Ok(difference) => difference,
-        Err(BenchError::Interrupted(signal)) => {
-            ui.note(&format!(
-                "interrupted; what there is is in {}",
-                file.display()
-            ));
-            return Ok(128 + (signal & 0x7f) as u8);
+        Err(error) => {
+            let left = format!("what there is is in {}", file.display());
+            return stopped(error, &left, ui);
         }
-        Err(BenchError::Start(error)) => return Err(super::super::run::explain(error)),
-        Err(error) => return Err(error.into()),
     };
     explain_into(&mut report, difference);
     report.save(&file)?;
@@ -206,20 +201,10 @@ fn subject(
     let parsed = Configuration::try_parse_from(words)
         .map_err(|error| anyhow::anyhow!("{name} {text}: {}", first_line(&error)))?;
     let args = parsed.subject;
-    if !args.qemu_command.is_empty() {
-        return Ok((args.subject(ui)?, None));
+    if trace && args.clock == Clock::Wall {
+        return args.with_trace(ui);
     }
-    let plain = args.options()?;
-    let traced = (trace && args.clock == Clock::Wall)
-        .then(|| {
-            let options = Options {
-                trace: true,
-                ..plain.clone()
-            };
-            guest(options, ui)
-        })
-        .transpose()?;
-    Ok((guest(plain, ui)?, traced))
+    Ok((args.subject(ui)?, None))
 }
 
 fn first_line(error: &clap::Error) -> String {

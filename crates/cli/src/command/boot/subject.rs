@@ -147,6 +147,19 @@ impl SubjectArgs {
         }
         guest(options, ui)
     }
+
+    /// As it is measured, and with its trace on; a QEMU of the user's has none.
+    pub(super) fn with_trace(&self, ui: &Ui) -> anyhow::Result<(Subject, Option<Subject>)> {
+        let plain = self.subject(ui)?;
+        if !self.qemu_command.is_empty() {
+            return Ok((plain, None));
+        }
+        let options = Options {
+            trace: true,
+            ..self.options()?
+        };
+        Ok((plain, Some(guest(options, ui)?)))
+    }
 }
 
 /// A guest that is ready to boot.

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use brisk_tools::boot::bench::BenchError;
 use brisk_tools::boot::tune::{Entry, Settings, Tuned, Verdict, levers, plain, tune};
 use brisk_tools::run::Profile;
 use brisk_vm::cache::Cache;
@@ -11,9 +10,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::super::guest::{GuestArgs, MachineArgs, duration};
-use super::super::run::{Format, explain};
+use super::super::run::Format;
 use super::super::run_output;
 use super::output::write;
+use super::stopped;
 use super::subject::Until;
 use crate::exit;
 use crate::ui::Ui;
@@ -117,12 +117,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     written?;
     let tuned = match result {
         Ok(tuned) => tuned,
-        Err(BenchError::Interrupted(signal)) => {
-            ui.note("interrupted; the profile is as it was");
-            return Ok(128 + (signal & 0x7f) as u8);
-        }
-        Err(BenchError::Start(error)) => return Err(explain(error)),
-        Err(error) => return Err(error.into()),
+        Err(error) => return stopped(error, "the profile is as it was", ui),
     };
     let facts = tuned.best.facts();
     let profile = Profile::of(&tuned.best.options, facts);

@@ -16,6 +16,7 @@ use crate::boot::bench::{boot, sample, series_name, unit};
 use crate::boot::marker::{Marker, Until};
 use crate::boot::observe::{Ended, Limits};
 use crate::boot::subject::{Command, Guest, Subject};
+use crate::chain;
 use crate::run::signals::Signals;
 use crate::run::{Moment, Options};
 
@@ -156,14 +157,7 @@ fn counted(observation: &mut Observation) -> Option<()> {
 }
 
 fn unbootable(error: impl std::error::Error) -> Unbootable {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    Unbootable(text)
+    Unbootable(chain(&error))
 }
 
 fn command_line(path: &Path) -> Result<String, Unbootable> {

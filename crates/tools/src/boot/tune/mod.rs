@@ -104,10 +104,10 @@ pub fn tune(
             break;
         };
         let options = lever.apply(&current.options);
-        let unchanged = format!("{options:?}") == format!("{:?}", current.options);
-        let (entry, better) = if unchanged {
+        if options == current.options {
             continue;
-        } else if lever.trades.is_some() && !settings.allow_insecure {
+        }
+        let (entry, better) = if lever.trades.is_some() && !settings.allow_insecure {
             (refused(&lever), None)
         } else {
             tuner.try_lever(&lever, &best, options)?
