@@ -1,7 +1,9 @@
 //! Kernel interfaces of brisk that need unsafe code, as safe functions.
 
 mod clock;
+mod memory;
 mod process;
 
 pub use clock::tsc_khz;
+pub use memory::populate;
 pub use process::{die_with_parent, read_only_view};

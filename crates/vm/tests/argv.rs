@@ -141,3 +141,24 @@ fn kvm_is_named_only_where_it_was_chosen() {
     assert!(text.contains("-accel kvm\n-cpu host\n"), "{text}");
     assert!(!lines(&plain(Machine::Q35)).contains("kvm"));
 }
+
+#[test]
+fn without_acpi_qboot_gets_devices_in_odd_slots() {
+    let machine = Machine::Pc { acpi: false };
+    let mut plan = MachinePlan {
+        firmware: Firmware::Qboot("/usr/share/qemu/qboot.rom".into()),
+        filesystems: vec![Filesystem::Virtiofs { tag: "root".into() }],
+        ..disks(machine)
+    };
+    let slots = |plan: &MachinePlan| -> Vec<_> {
+        let words = argv(plan).into_iter().flat_map(|part| part.words);
+        let addresses = words.filter(|word| word.starts_with("virtio-") || word.contains("-fs-"));
+        addresses
+            .map(|word| word.rsplit_once(",addr=").map(|(_, slot)| slot.to_owned()))
+            .collect()
+    };
+    let odd = ["0x3", "0x5", "0x7", "0x9", "0xb"].map(|slot| Some(slot.to_owned()));
+    assert_eq!(slots(&plan), odd);
+    plan.firmware = Firmware::Default;
+    assert_eq!(slots(&plan), vec![None; 5]);
+}

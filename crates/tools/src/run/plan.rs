@@ -9,7 +9,7 @@ use brisk_vm::initramfs::{Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
     Accelerator, DiskFormat, Filesystem, Firmware as QemuFirmware, Machine as QemuMachine,
-    MachinePlan, Network, Parameter, Ram as QemuRam, Transport,
+    MachinePlan, Network, ODD_SLOTS, Parameter, Ram as QemuRam, Transport,
 };
 
 use super::error::Error;
@@ -111,7 +111,14 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     };
     let mut all_steps = steps(&scene);
     all_steps.extend(command(options, facts)?);
-    let firmware = firmware(options, facts, machine)?;
+
+    let disks = match &facts.root {
+        Root::Disk { disk, .. } => vec![disk.clone()],
+        _ => Vec::new(),
+    };
+    let cards = usize::from(options.net != Net::None);
+    let devices = 1 + disks.len() + filesystems.len() + cards;
+    let firmware = firmware(options, facts, machine, devices)?;
     let (accelerator, accelerator_why) = facts.accelerator.clone();
     Ok(Plan {
         machine: MachinePlan {
@@ -131,10 +138,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             },
             initramfs: PathBuf::new(),
             parameters: kernel_parameters(options, facts, machine, accelerator),
-            disks: match &facts.root {
-                Root::Disk { disk, .. } => vec![disk.clone()],
-                _ => Vec::new(),
-            },
+            disks,
             filesystems,
             network: match options.net {
                 Net::None => Network::None,
@@ -266,16 +270,33 @@ fn is_builtin(facts: &Facts, module: &str) -> bool {
         .is_none_or(|names| names.contains(module))
 }
 
-fn firmware(options: &Options, facts: &Facts, machine: QemuMachine) -> Result<QemuFirmware, Error> {
+fn firmware(
+    options: &Options,
+    facts: &Facts,
+    machine: QemuMachine,
+    devices: usize,
+) -> Result<QemuFirmware, Error> {
     let qboot = facts.capabilities.qboot.clone();
-    let microvm = matches!(machine, QemuMachine::Microvm { .. });
+    let fits = match machine {
+        QemuMachine::Microvm { .. } => true,
+        // Interrupts arrive where brisk puts a device, and perhaps not where the user does.
+        QemuMachine::Pc { acpi: false } => devices <= ODD_SLOTS && options.qemu_args.is_empty(),
+        _ => false,
+    };
     match (options.firmware, qboot) {
-        (Firmware::Auto, Some(path)) if microvm => Ok(QemuFirmware::Qboot(path)),
+        (Firmware::Auto, Some(path)) if fits => Ok(QemuFirmware::Qboot(path)),
         (Firmware::Auto | Firmware::Seabios, _) => Ok(QemuFirmware::Default),
-        (Firmware::Qboot, _) if machine == (QemuMachine::Pc { acpi: false }) => Err(Error::unfit(
-            "qboot routes no interrupts of PCI devices, and without ACPI nobody else does",
-            "leave out --firmware, or use another --machine",
-        )),
+        (Firmware::Qboot, _)
+            if machine == (QemuMachine::Pc { acpi: false }) && devices > ODD_SLOTS =>
+        {
+            Err(Error::unfit(
+                format!(
+                    "without ACPI qboot routes the interrupts of {ODD_SLOTS} devices, and this \
+                     guest has {devices}"
+                ),
+                "leave out --firmware, or use another --machine",
+            ))
+        }
         (Firmware::Qboot, Some(path)) => Ok(QemuFirmware::Qboot(path)),
         (Firmware::Qboot, None) => Err(Error::unfit(
             "qboot.rom is in none of QEMU's firmware directories",

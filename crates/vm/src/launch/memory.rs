@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
     fsopen,
@@ -14,10 +14,10 @@ use rustix::mount::{
 /// Of huge pages where that is allowed, which is to root: by default the kernel gives shared
 /// memory in pages of 4 KiB, and taking and returning those costs a guest a tenth of a second.
 pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
-    if let Ok(file) = huge(bytes) {
-        return Ok(file);
-    }
-    let file = small(bytes)?;
+    let file = match huge(bytes) {
+        Ok(file) => file,
+        Err(_) => small(bytes)?,
+    };
     populate(file.try_clone()?, bytes);
     Ok(file)
 }
@@ -51,23 +51,28 @@ fn small(bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Where a PVH kernel and its early data lie in guest memory, and how much at the top the kernel
-/// uses first, bytes.
-const KERNEL_REGION: (u64, u64) = (16 << 20, 48 << 20);
-const TOP_REGION: u64 = 48 << 20;
+/// What every boot touches, bytes from the start and how many: where a PVH kernel, its early data
+/// and the first memory after it lie, and the memory of the firmware.
+const START: [(u64, u64); 2] = [(16 << 20, 68 << 20), (0, 2 << 20)];
 
-/// Has another thread allocate the small pages that every boot touches, while QEMU starts: taking
-/// them one fault at a time costs the guest more.
+/// How much at the top holds the initramfs and what the kernel allocates first, bytes.
+const TOP: u64 = 18 << 20;
+
+/// How much is asked for at once, bytes.
+const STEP: u64 = 4 << 20;
+
+/// Has another thread allocate what every boot touches, while QEMU starts: one fault at a time
+/// costs the guest more, and much more where the host is a guest itself that has given its free
+/// memory back.
 fn populate(memory: OwnedFd, bytes: u64) {
     std::thread::spawn(move || {
-        let regions = [
-            KERNEL_REGION,
-            (bytes.saturating_sub(TOP_REGION), TOP_REGION),
-        ];
-        for (start, len) in regions {
-            // It is a head start and no more: without it the guest takes the faults.
-            let len = len.min(bytes.saturating_sub(start));
-            let _ = fallocate(&memory, FallocateFlags::KEEP_SIZE, start, len);
+        for (start, len) in START.into_iter().chain([(bytes.saturating_sub(TOP), TOP)]) {
+            let end = bytes.min(start + len);
+            for offset in (start..end).step_by(STEP as usize) {
+                // It is a head start and no more: without it the guest takes the faults.
+                let len = STEP.min(end - offset);
+                let _ = brisk_sys::populate(&memory, offset, len as usize);
+            }
         }
     });
 }

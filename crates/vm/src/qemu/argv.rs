@@ -19,26 +19,32 @@ pub struct Part {
 /// QEMU's command line without the program's name.
 #[must_use]
 pub fn argv(plan: &MachinePlan) -> Vec<Part> {
-    let mut parts = Parts(Vec::new());
+    let mut parts = Parts {
+        parts: Vec::new(),
+        slots: Slots::of(plan),
+    };
     parts.machine(plan);
     parts.kernel(plan);
     parts.channels(plan);
     parts.devices(plan);
     if !plan.extra.is_empty() {
-        parts.0.push(Part {
+        parts.parts.push(Part {
             words: plan.extra.clone(),
             why: "asked for with --qemu-arg".into(),
         });
     }
-    parts.0
+    parts.parts
 }
 
-struct Parts(Vec<Part>);
+struct Parts {
+    parts: Vec<Part>,
+    slots: Slots,
+}
 
 impl Parts {
     fn add<const N: usize>(&mut self, words: [&str; N], why: &str) {
         let words = words.iter().map(|&word| word.to_owned()).collect();
-        self.0.push(Part {
+        self.parts.push(Part {
             words,
             why: why.to_owned(),
         });
@@ -200,12 +206,13 @@ impl Parts {
                 "SeaBIOS says here what it does",
             );
         }
+        let slot = self.slots.next();
         self.add(
             [
                 "-chardev",
                 &socket("guest", Fds::GUEST),
                 "-device",
-                &format!("virtio-serial-{suffix},max_ports=2{at_once}"),
+                &format!("virtio-serial-{suffix},max_ports=2{at_once}{slot}"),
                 "-device",
                 "virtserialport,chardev=guest,name=brisk.0,nr=1",
             ],
@@ -217,6 +224,7 @@ impl Parts {
         let suffix = plan.machine.transport().suffix();
         let rom = if suffix == "pci" { ",romfile=" } else { "" };
         for (index, disk) in plan.disks.iter().enumerate() {
+            let slot = self.slots.next();
             let read_only = if disk.writable { "off" } else { "on" };
             let path = disk.path.to_string_lossy();
             let fd = Fds::DISKS + index as i32;
@@ -240,7 +248,7 @@ impl Parts {
                     "-device",
                     &format!(
                         "virtio-blk-{suffix},drive=disk{index},logical_block_size={0},\
-                         physical_block_size={0}",
+                         physical_block_size={0}{slot}",
                         disk.sector_size
                     ),
                 ],
@@ -248,13 +256,14 @@ impl Parts {
             );
         }
         for (index, filesystem) in plan.filesystems.iter().enumerate() {
+            let slot = self.slots.next();
             match filesystem {
                 Filesystem::Virtiofs { tag } => self.add(
                     [
                         "-chardev",
                         &socket(&format!("fs{index}"), Fds::FILESYSTEMS + index as i32),
                         "-device",
-                        &format!("vhost-user-fs-{suffix},chardev=fs{index},tag={tag}"),
+                        &format!("vhost-user-fs-{suffix},chardev=fs{index},tag={tag}{slot}"),
                     ],
                     "a directory of the host, served by virtiofsd",
                 ),
@@ -271,25 +280,64 @@ impl Parts {
                             if *writable { "off" } else { "on" }
                         ),
                         "-device",
-                        &format!("virtio-9p-{suffix},fsdev=fs{index},mount_tag={tag}"),
+                        &format!("virtio-9p-{suffix},fsdev=fs{index},mount_tag={tag}{slot}"),
                     ],
                     "a directory of the host, served by QEMU because there is no virtiofsd",
                 ),
             }
         }
         if plan.network == Network::User {
+            let slot = self.slots.next();
             self.add(
                 [
                     "-netdev",
                     "user,id=net0",
                     "-device",
-                    &format!("virtio-net-{suffix},netdev=net0{rom}"),
+                    &format!("virtio-net-{suffix},netdev=net0{rom}{slot}"),
                 ],
                 "QEMU's user network: outgoing connections only",
             );
         }
     }
 }
+
+/// Where the devices are on the PCI bus.
+enum Slots {
+    /// Where QEMU puts them.
+    Any,
+    /// In the next odd slot.
+    ///
+    /// On i440FX qboot (main.c, pci.c of its source) tells the system an interrupt that is right
+    /// only there: it counts pins from 1 and QEMU's `pci_slot_get_pirq` from 0. With ACPI that
+    /// does not matter, because nobody reads it.
+    Odd(u32),
+}
+
+impl Slots {
+    /// Slot 1 is the chipset's.
+    const FIRST: u32 = 3;
+
+    fn of(plan: &MachinePlan) -> Self {
+        match (&plan.firmware, plan.machine) {
+            (Firmware::Qboot(_), Machine::Pc { acpi: false }) => Self::Odd(Self::FIRST),
+            _ => Self::Any,
+        }
+    }
+
+    fn next(&mut self) -> String {
+        match self {
+            Self::Any => String::new(),
+            Self::Odd(next) => {
+                let slot = format!(",addr={next:#x}");
+                *next += 2;
+                slot
+            }
+        }
+    }
+}
+
+/// How many devices the odd slots of a PCI bus take, apart from the chipset.
+pub const ODD_SLOTS: usize = 15;
 
 fn socket(id: &str, fd: i32) -> String {
     format!("socket,id={id},fd={fd}")

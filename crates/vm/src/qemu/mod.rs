@@ -6,7 +6,7 @@ mod machine;
 pub mod qmp;
 pub mod watch;
 
-pub use argv::{Part, argv};
+pub use argv::{ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use machine::{
     Accelerator, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network,
