@@ -224,6 +224,24 @@ impl Cache {
         })
     }
 
+    /// Forgets a result; whoever has it open keeps it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be removed.
+    pub fn remove(&self, kind: &str, key: &str) -> Result<(), Error> {
+        let path = self.dir.join(kind).join(key);
+        for path in [path.with_extension("json"), path] {
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(write_error(&path, source));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// A result, built unless it is there and whole. The key must have no dot or slash in it.
     ///
     /// Of several processes that want the same result one builds it and the others wait.

@@ -5,12 +5,12 @@ mod memory;
 
 pub use foreign::Foreign;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 
 use brisk_host::program::Program;
@@ -133,20 +133,30 @@ impl Running {
             map(theirs.into(), Fds::FIRMWARE);
             firmware = Some(ours);
         }
-        if plan.ram == Ram::Shared {
-            let bytes = plan.memory_mib << 20;
-            let file = memory::file(bytes).map_err(prepare("memory"))?;
-            map(file, Fds::RAM);
+        let open = |path: &Path, options: &mut OpenOptions| {
+            let path = path.to_owned();
+            options
+                .open(&path)
+                .map_err(|source| Error::Open { path, source })
+        };
+        let bytes = plan.memory_mib << 20;
+        match &plan.ram {
+            Ram::Private => {}
+            Ram::Shared => map(memory::file(bytes).map_err(prepare("memory"))?, Fds::RAM),
+            Ram::Kept(path) => {
+                let file = open(path, File::options().read(true).write(true))?;
+                map(file.into(), Fds::RAM);
+            }
+            Ram::Template(path) => map(open(path, File::options().read(true))?.into(), Fds::RAM),
+        }
+        if let Some(state) = &plan.state {
+            map(
+                open(&state.path, File::options().read(true))?.into(),
+                Fds::STATE,
+            );
         }
         for (fd, disk) in (Fds::DISKS..).zip(&plan.disks) {
-            let file = File::options()
-                .read(true)
-                .write(disk.writable)
-                .open(&disk.path)
-                .map_err(|source| Error::Open {
-                    path: disk.path.clone(),
-                    source,
-                })?;
+            let file = open(&disk.path, File::options().read(true).write(disk.writable))?;
             map(file.into(), fd);
         }
         for (fd, socket) in (Fds::FILESYSTEMS..).zip(sockets) {
@@ -158,11 +168,7 @@ impl Running {
             (Fds::KERNEL, &mut plan.kernel),
             (Fds::INITRAMFS, &mut plan.initramfs),
         ] {
-            let file = File::open(&*path).map_err(|source| Error::Open {
-                path: path.clone(),
-                source,
-            })?;
-            map(file.into(), fd);
+            map(open(path, File::options().read(true))?.into(), fd);
             *path = PathBuf::from(format!("/proc/self/fd/{fd}"));
         }
         let start = |source| Error::Start {

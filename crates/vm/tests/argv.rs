@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use brisk_vm::qemu::{
     Accelerator, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan, Network, Parameter,
-    Ram, argv,
+    Ram, State, argv, load_state,
 };
 
 /// A machine without a root.
@@ -23,6 +23,7 @@ fn plain(machine: Machine) -> MachinePlan {
         cpus: 1,
         memory_mib: 512,
         ram: Ram::Private,
+        state: None,
         kernel: "/cache/vmlinux".into(),
         initramfs: "/cache/initramfs".into(),
         parameters: vec![
@@ -161,4 +162,30 @@ fn without_acpi_qboot_gets_devices_in_odd_slots() {
     assert_eq!(slots(&plan), odd);
     plan.firmware = Firmware::Default;
     assert_eq!(slots(&plan), vec![None; 5]);
+}
+
+#[test]
+fn memory_of_a_template_is_not_written() {
+    let mut plan = plain(Machine::Q35);
+    plan.ram = Ram::Template("/dev/shm/template".into());
+    plan.state = Some(State {
+        path: "/dev/shm/template".into(),
+        offset: 512 << 20,
+    });
+    let words: Vec<_> = argv(&plan)
+        .into_iter()
+        .flat_map(|part| part.words)
+        .collect();
+    let has = |pair: [&str; 2]| words.windows(2).any(|words| words == pair);
+    assert!(has([
+        "-object",
+        "memory-backend-file,id=ram,size=512M,mem-path=/proc/self/fd/6,share=off,readonly=on,rom=off"
+    ]));
+    assert!(has(["-incoming", "defer"]));
+    let commands = String::from_utf8(load_state(plan.state.as_ref().unwrap())).unwrap();
+    assert!(commands.contains("x-ignore-shared"), "{commands}");
+    assert!(
+        commands.contains("file:/proc/self/fd/10,offset=0x20000000"),
+        "{commands}"
+    );
 }

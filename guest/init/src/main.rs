@@ -18,6 +18,7 @@ mod port;
     reason = "the host's half of the protocol is used on the host"
 )]
 mod protocol;
+mod random;
 mod relay;
 #[expect(
     dead_code,
@@ -104,7 +105,7 @@ fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
         None => port.receive_script()?,
     };
     let received = sys::now();
-    let mut job = setup::carry_out(script, trace)?;
+    let mut job = setup::carry_out(script, port, trace)?;
     let ready = sys::now();
     trace.begin(b"command", b"");
     let child = spawn::spawn(&mut job)?;

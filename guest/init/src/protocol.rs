@@ -47,6 +47,8 @@ pub enum Kind {
     Credit = 7,
     /// Guest: records of the kernel's log, as `/dev/kmsg` gives them.
     Log = 8,
+    /// Guest: the script came to a pause; the next one is waited for.
+    Paused = 9,
     /// Host: a part of the script; an empty payload ends it.
     Config = 16,
     /// Host: bytes of standard input.
@@ -74,6 +76,7 @@ impl Kind {
             6 => Self::Failure,
             7 => Self::Credit,
             8 => Self::Log,
+            9 => Self::Paused,
             16 => Self::Config,
             17 => Self::Stdin,
             18 => Self::StdinEnd,

@@ -41,6 +41,11 @@ pub enum Code {
     Release = 15,
     /// Realtime clock: nanoseconds since 1970 (u64).
     Clock = 16,
+    /// Tell the host that all is done so far, and go on with the script it sends then. A guest
+    /// whose state is saved here can be continued many times.
+    Pause = 17,
+    /// Bytes nobody else has, at most 512, for the random number generator.
+    Entropy = 18,
 }
 
 /// One operation; text still has its final NUL.
@@ -105,6 +110,10 @@ pub enum Op<'a> {
     Clock {
         nanos: u64,
     },
+    Pause,
+    Entropy {
+        bytes: &'a [u8],
+    },
 }
 
 /// The script ends early, names an unknown operation or lacks a NUL.
@@ -158,8 +167,8 @@ fn two<'a>((head, rest): (&'a [u8], &'a [u8])) -> (&'a [u8; 2], &'a [u8]) {
 
 fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malformed> {
     let expected = match code {
-        6 => 0,
-        1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 => 1,
+        6 | 17 => 0,
+        1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 => 1,
         3 | 4 | 8 | 12 | 13 => 2,
         7 => 4,
         2 => 5,
@@ -211,7 +220,9 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
         },
         14 => Op::HostName { name: text(a)? },
         15 => Op::Release { path: text(a)? },
-        _ => Op::Clock { nanos: number(a)? },
+        16 => Op::Clock { nanos: number(a)? },
+        17 => Op::Pause,
+        _ => Op::Entropy { bytes: a },
     })
 }
 

@@ -1,7 +1,9 @@
 //! Carrying out the script: mounts, network, environment.
 
 use crate::network;
-use crate::protocol::{MAX_CONFIG, Stage};
+use crate::port::Port;
+use crate::protocol::{Kind, MAX_CONFIG, Stage};
+use crate::random;
 use crate::script::{Op, Script};
 use crate::sys::{self, Text};
 use crate::trace::Trace;
@@ -38,6 +40,7 @@ pub(crate) struct Job<'a> {
 /// Does what the script says, up to the command itself.
 pub(crate) fn carry_out(
     script: &'static [u8],
+    port: &mut Port,
     trace: Trace,
 ) -> Result<Job<'static>, Trouble<'static>> {
     let mut job = Job {
@@ -54,6 +57,10 @@ pub(crate) fn carry_out(
     let mut script = Script::new(script);
     loop {
         match script.next_op() {
+            Ok(Some(Op::Pause)) => {
+                port.send(Kind::Paused, &[]);
+                script = Script::new(port.receive_script()?);
+            }
             Ok(Some(op)) => match title(&op) {
                 Some((what, subject)) => {
                     trace.begin(what, subject);
@@ -187,6 +194,11 @@ impl<'a> Job<'a> {
                 sys::set_clock(nanos);
                 Ok(())
             }
+            Op::Entropy { bytes } => {
+                random::add(bytes).map_err(trouble(Stage::Prepare, b"/dev/urandom"))
+            }
+            // Taken care of where the script is read.
+            Op::Pause => Ok(()),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use brisk_tools::run::{self as tool, Ending, Options, Profile, Session, Terminal, Timing};
+use brisk_tools::run::{self as tool, Ending, Options, Profile, Session, Start, Terminal, Timing};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
@@ -51,6 +51,12 @@ pub struct Args {
     /// optional group.
     #[arg(long, short, value_name = "USER[:GROUP]")]
     pub user: Option<String>,
+
+    /// Go on from a guest that booted before and was kept in memory, instead of booting one. The
+    /// first run boots and keeps it, as does one with other options, another kernel or another
+    /// QEMU; `new` does so always.
+    #[arg(long, value_enum, default_value_t = Warm::No, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "yes", hide_possible_values = true)]
+    pub warm: Warm,
 
     /// Terminal for the command. `auto`: if standard input and output both are one.
     #[arg(long, value_enum, default_value_t = When::Auto)]
@@ -105,6 +111,17 @@ pub enum YesNo {
     No,
 }
 
+/// See [`Args::warm`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Warm {
+    /// Boot.
+    No,
+    /// Go on from a guest that was kept, if there is one.
+    Yes,
+    /// Boot, and keep.
+    New,
+}
+
 /// Form of what is printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Format {
@@ -153,6 +170,19 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
         ui.data(&run_output::dry_run(&plan, &facts, args.format)?)?;
         return Ok(0);
     }
+    let plan = if options.warm == tool::Warm::No {
+        plan
+    } else {
+        match tool::warm(plan, &options, &facts, &cache, &mut progress).map_err(explain)? {
+            Start::Plan(plan) => *plan,
+            Start::Cold(plan, reason) => {
+                ui.note(&format!("--warm boots this guest: {reason}"));
+                *plan
+            }
+            Start::Ended(ending) => return Ok(conclude(&ending, &options, ui)),
+        }
+    };
+    let resumes = plan.machine.state.is_some();
     let environment = run_output::environment(&plan, &facts);
     let timing = Timing::new(started);
     let session = Session::start(plan, &facts, &cache, timing, &mut progress).map_err(explain)?;
@@ -167,6 +197,9 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
             Some(path) => std::fs::write(path, text)
                 .with_context(|| format!("cannot write {}", path.display()))?,
         }
+    }
+    if resumes && matches!(ending, Ending::QemuEnded { .. }) {
+        ui.note("if the guest that was kept is at fault: --warm=new boots and keeps another");
     }
     Ok(conclude(&ending, &options, ui))
 }
@@ -214,6 +247,11 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             .map(|text| duration("--timeout", text))
             .transpose()?,
         console: args.console,
+        warm: match args.warm {
+            Warm::No => tool::Warm::No,
+            Warm::Yes => tool::Warm::Yes,
+            Warm::New => tool::Warm::New,
+        },
         keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
         command: args.command.clone(),
         ..args.machine.options(&args.guest)?

@@ -388,6 +388,9 @@ impl Watch {
                         "init failed at {stage:?} of {subject}: {reason}"
                     )))
                 }
+                Event::Paused => Some(Ended::Failed(
+                    "the guest came to a pause that nobody asked for".into(),
+                )),
                 Event::Stdout(_) | Event::Stderr(_) | Event::Credit(_) => None,
             };
             if ended.is_some() {

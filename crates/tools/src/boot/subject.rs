@@ -11,7 +11,6 @@ use std::time::Instant;
 use brisk_host::program::Program;
 use brisk_measure::{Clock, Environment};
 use brisk_vm::cache::Cache;
-use brisk_vm::initramfs;
 use brisk_vm::launch::{Foreign, Running};
 use brisk_vm::qemu;
 
@@ -86,10 +85,7 @@ impl Guest {
     ) -> Result<Self, Error> {
         let facts = run::gather(&options, cache, progress)?;
         let mut plan = run::plan(&options, &facts)?;
-        progress("building the initramfs");
-        let modules = plan.modules.as_deref();
-        let built = initramfs::initramfs(&plan.initramfs, &plan.release, modules, cache)?;
-        plan.machine.initramfs = built.path;
+        plan.pack(cache, progress)?;
         let joined = options
             .extra_initramfs
             .as_deref()
@@ -102,7 +98,7 @@ impl Guest {
         let script = if options.instructions {
             Vec::new()
         } else {
-            run::encoded(&plan.steps)?
+            run::encoded(&plan.steps())?
         };
         Ok(Self {
             options,

@@ -34,6 +34,8 @@ pub enum Error {
         path: PathBuf,
         source: virtiofs::Error,
     },
+    #[error("cannot keep the guest for later runs")]
+    Control(#[from] qemu::control::Error),
     #[error("cannot start the machine")]
     Launch(#[from] launch::Error),
     #[error("the machine and brisk lost each other")]

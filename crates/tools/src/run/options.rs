@@ -53,6 +53,8 @@ pub struct Options {
     pub signed_modules: bool,
     /// Where memory lies.
     pub ram: Ram,
+    /// Whether the guest is continued from one that booted before.
+    pub warm: Warm,
     /// Size of the terminal the command runs on, rows and columns; none: pipes.
     pub terminal: Option<(u16, u16)>,
     /// When to give up.
@@ -101,6 +103,7 @@ impl Default for Options {
             extra_modules: Vec::new(),
             signed_modules: false,
             ram: Ram::Auto,
+            warm: Warm::No,
             terminal: None,
             timeout: None,
             console: false,
@@ -113,6 +116,18 @@ impl Default for Options {
             command: Vec::new(),
         }
     }
+}
+
+/// Whether a guest boots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Warm {
+    /// Always.
+    #[default]
+    No,
+    /// Only if there is none to go on from, and then one is kept.
+    Yes,
+    /// Always, and it is kept.
+    New,
 }
 
 /// What `--root` names.

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use brisk_vm::cache::Cache;
 use brisk_vm::guest::{INIT, Step, encode};
-use brisk_vm::initramfs::{Content, Extra, Request, Signatures, Wanted};
+use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
     Accelerator, DiskFormat, Filesystem, Firmware as QemuFirmware, Machine as QemuMachine,
@@ -15,7 +16,7 @@ use brisk_vm::qemu::{
 use super::error::Error;
 use super::facts::Facts;
 use super::levers::{CPU, VMLINUX};
-use super::options::{Firmware, Machine, Net, Options, Ram};
+use super::options::{Firmware, Machine, Net, Options, Ram, Warm};
 use super::parameters::{Setting, parameters};
 use super::root::{ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
@@ -44,14 +45,57 @@ pub struct Plan {
     pub release: String,
     /// Directory of its modules.
     pub modules: Option<PathBuf>,
-    /// What init does.
-    pub steps: Vec<Step>,
+    /// What init does before it knows the command.
+    pub prepare: Vec<Step>,
+    /// The command with its surroundings.
+    pub command: Vec<Step>,
+    /// Which of them it is sent.
+    pub part: Part,
     /// Directories for virtiofsd, and whether the guest may write there.
     pub served: Vec<(PathBuf, bool)>,
     /// Who QEMU is.
     pub unprivileged: Option<Unprivileged>,
     /// Whether the command runs on a terminal.
     pub terminal: bool,
+}
+
+/// A part of what init does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All, one after the other.
+    Whole,
+    /// What is before the command, and then a pause.
+    Preparation,
+    /// The command, to a guest that paused.
+    Command,
+}
+
+impl Plan {
+    /// Builds the initramfs, or finds it in the cache.
+    ///
+    /// # Errors
+    /// If a module is missing, or the cache cannot be written.
+    pub(crate) fn pack(
+        &mut self,
+        cache: &Cache,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), Error> {
+        progress("building the initramfs");
+        let modules = self.modules.as_deref();
+        let built = initramfs::initramfs(&self.initramfs, &self.release, modules, cache)?;
+        self.machine.initramfs = built.path;
+        Ok(())
+    }
+
+    /// What init is sent.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step> {
+        match self.part {
+            Part::Whole => [&*self.prepare, &self.command].concat(),
+            Part::Preparation => [&*self.prepare, &[Step::Pause]].concat(),
+            Part::Command => self.command.clone(),
+        }
+    }
 }
 
 /// Decides.
@@ -77,7 +121,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         writable: options.writable,
         sharing,
         shares: &shares,
-        terminal: options.terminal.is_some(),
+        terminal: options.terminal.is_some() || options.warm != Warm::No,
         network: options.net == Net::User,
     };
     let mut directories = Vec::new();
@@ -109,8 +153,8 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         (Ram::Shared, _) | (Ram::Auto, true) => QemuRam::Shared,
         (Ram::Private | Ram::Auto, false) => QemuRam::Private,
     };
-    let mut all_steps = steps(&scene);
-    all_steps.extend(command(options, facts)?);
+    let prepare = steps(&scene);
+    let command = command(options, facts)?;
 
     let disks = match &facts.root {
         Root::Disk { disk, .. } => vec![disk.clone()],
@@ -131,6 +175,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             cpus: options.cpus,
             memory_mib: options.memory_mib,
             ram,
+            state: None,
             kernel: if vmlinux(options, facts) {
                 facts.image.path.clone()
             } else {
@@ -155,7 +200,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             init: Content::Bytes(INIT.to_vec()),
             modules: modules(options, facts, transport, sharing, !directories.is_empty()),
             deny: DENY.iter().map(|&name| name.to_owned()).collect(),
-            files: files(options, facts, &all_steps)?,
+            files: files(options, facts, &[&*prepare, &command].concat())?,
             signatures: if options.signed_modules {
                 Signatures::Keep
             } else {
@@ -164,7 +209,9 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         },
         release: facts.kernel.version.clone(),
         modules: facts.kernel.modules.clone(),
-        steps: all_steps,
+        prepare,
+        command,
+        part: Part::Whole,
         served: if serves {
             directories
                 .into_iter()

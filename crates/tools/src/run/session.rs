@@ -1,14 +1,14 @@
 //! Carrying a plan out: one loop over the guest's channels and our own streams.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, config_frames, frame};
-use brisk_vm::initramfs;
+use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, Step, config_frames, encode, frame};
 use brisk_vm::launch::Running;
-use brisk_vm::qemu::qmp;
+use brisk_vm::qemu::{load_state, qmp};
 use brisk_vm::virtiofs::Served;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -35,8 +35,34 @@ pub struct Session {
     timing: Timing,
     terminal: Option<Terminal>,
     signals: Signals,
-    /// It waits for init in the socket, as far as that takes it.
-    script: Vec<u8>,
+    script: Script,
+}
+
+/// What is sent to init, and when.
+#[derive(Debug)]
+enum Script {
+    /// At once: it waits for init in the socket, as far as that takes it.
+    Now(Vec<u8>),
+    /// When the guest goes on, with the time of then before it.
+    Resumed(Vec<Step>),
+}
+
+/// How far a session came.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The guest waits for the rest of its script.
+    Paused(Box<Paused>),
+    /// It is over.
+    Ended(Ending),
+}
+
+/// A guest that waits.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    /// The machine.
+    pub(crate) running: Running,
+    /// What was read from its control channel.
+    pub(crate) qmp: qmp::Reader,
 }
 
 impl Session {
@@ -51,18 +77,27 @@ impl Session {
         mut timing: Timing,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, Error> {
-        progress("building the initramfs");
-        let modules = plan.modules.as_deref();
-        let built = initramfs::initramfs(&plan.initramfs, &plan.release, modules, cache)?;
-        plan.machine.initramfs = built.path;
-        let script = encoded(&plan.steps)?;
+        plan.pack(cache, progress)?;
+        let script = if plan.machine.state.is_some() {
+            Script::Resumed(plan.steps())
+        } else {
+            Script::Now(config_frames(&encoded(&plan.steps())?))
+        };
         // From here on there is something to end and a terminal to put back.
         let signals = Signals::new().map_err(Error::Session)?;
         let served = serve(&plan, facts)?;
         progress("");
         timing.now(Moment::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
-        match running.qmp.write_all(&qmp::command("qmp_capabilities")) {
+        let mut commands = qmp::command("qmp_capabilities");
+        commands.extend(
+            plan.machine
+                .state
+                .as_ref()
+                .map(load_state)
+                .unwrap_or_default(),
+        );
+        match running.qmp.write_all(&commands) {
             // QEMU is gone already; the loop finds out how.
             Err(error) if !gone(&error) => return Err(Error::Session(error)),
             _ => {}
@@ -77,7 +112,7 @@ impl Session {
             timing,
             terminal,
             signals,
-            script: config_frames(&script),
+            script,
         })
     }
 
@@ -90,6 +125,34 @@ impl Session {
         timeout: Option<Duration>,
         show_console: bool,
     ) -> Result<(Ending, Timing), Error> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let (mut pump, terminal) = self.pump(show_console);
+        let Some(ending) = pump.run(deadline)? else {
+            return Err(Error::Session(io::Error::other(
+                "the guest came to a pause that nobody asked for",
+            )));
+        };
+        // The terminal is the user's again before anything is said on it.
+        drop(terminal);
+        pump.finish(ending, deadline)
+    }
+
+    /// Runs it until its script pauses.
+    pub(crate) fn run_to_pause(self, timeout: Duration) -> Result<Stop, Error> {
+        let deadline = Instant::now().checked_add(timeout);
+        let (mut pump, terminal) = self.pump(false);
+        let ending = pump.run(deadline)?;
+        drop(terminal);
+        Ok(match ending {
+            Some(ending) => Stop::Ended(pump.finish(ending, deadline)?.0),
+            None => Stop::Paused(Box::new(Paused {
+                running: pump.running,
+                qmp: pump.qmp,
+            })),
+        })
+    }
+
+    fn pump(self, show_console: bool) -> (Pump, Option<Terminal>) {
         let Self {
             running,
             timing,
@@ -97,7 +160,11 @@ impl Session {
             signals,
             script,
         } = self;
-        let mut pump = Pump {
+        let (outbox, on_resume) = match script {
+            Script::Now(frames) => (frames, None),
+            Script::Resumed(steps) => (Vec::new(), Some(steps)),
+        };
+        let pump = Pump {
             running,
             timing,
             raw: terminal.is_some(),
@@ -106,18 +173,16 @@ impl Session {
             console: Console::new(show_console),
             stdout: Output::new(rustix::stdio::stdout()),
             stderr: Output::new(rustix::stdio::stderr()),
-            outbox: script,
+            outbox,
+            on_resume,
             credit: STDIN_WINDOW,
             stdin_open: true,
             started: false,
+            paused: false,
             signals,
             interrupted: 0,
         };
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let ending = pump.run(deadline)?;
-        // The terminal is the user's again before anything is said on it.
-        drop(terminal);
-        pump.finish(ending, deadline)
+        (pump, terminal)
     }
 }
 
@@ -149,9 +214,11 @@ struct Pump {
     stderr: Output,
     /// Frames for the guest that its socket did not take yet.
     outbox: Vec<u8>,
+    on_resume: Option<Vec<Step>>,
     credit: usize,
     stdin_open: bool,
     started: bool,
+    paused: bool,
     signals: Signals,
     interrupted: u32,
 }
@@ -168,19 +235,21 @@ struct Ready {
 }
 
 impl Pump {
-    fn run(&mut self, deadline: Option<Instant>) -> Result<Ending, Error> {
-        loop {
+    /// `None`: the guest waits at a pause of its script.
+    fn run(&mut self, deadline: Option<Instant>) -> Result<Option<Ending>, Error> {
+        while !self.paused {
             let Some(ready) = self.wait(deadline).map_err(Error::Session)? else {
                 let console = self.console.tail();
-                return Ok(Ending::TimedOut {
+                return Ok(Some(Ending::TimedOut {
                     started: self.started,
                     console,
-                });
+                }));
             };
             if let Some(ending) = self.step(&ready).map_err(Error::Session)? {
-                return Ok(ending);
+                return Ok(Some(ending));
             }
         }
+        Ok(None)
     }
 
     /// `None`: the deadline has passed.
@@ -263,7 +332,9 @@ impl Pump {
             self.read_console();
         }
         if !ready.qmp.is_empty() {
-            self.read_qmp()?;
+            if let Some(ending) = self.read_qmp()? {
+                return Ok(Some(ending));
+            }
         }
         if !ready.stdin.is_empty() {
             self.read_stdin()?;
@@ -307,6 +378,7 @@ impl Pump {
             }
             // Only brisk boot asks for it.
             Event::Log(_) => {}
+            Event::Paused => self.paused = true,
             Event::Stdout(bytes) => self.stdout.push(&bytes),
             Event::Stderr(bytes) => self.stderr.push(&bytes),
             Event::Credit(count) => self.credit = (self.credit + count).min(STDIN_WINDOW),
@@ -342,16 +414,36 @@ impl Pump {
         }
     }
 
-    fn read_qmp(&mut self) -> io::Result<()> {
+    fn read_qmp(&mut self) -> io::Result<Option<Ending>> {
         let mut buffer = [0; 16 * 1024];
         while let Ok(count @ 1..) = self.running.qmp.read(&mut buffer) {
             for message in self.qmp.push(&buffer[..count]).map_err(io::Error::other)? {
-                if message == qmp::Message::Greeting {
-                    self.timing.now(Moment::QemuUp);
+                match message {
+                    qmp::Message::Greeting => self.timing.now(Moment::QemuUp),
+                    qmp::Message::Event { name, .. } if name == "RESUME" => self.resumed()?,
+                    qmp::Message::Error(stderr) => {
+                        let console = self.console.tail();
+                        return Ok(Some(Ending::QemuEnded { stderr, console }));
+                    }
+                    _ => {}
                 }
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// The guest goes on: it learns the time, what makes it differ from others that went on from
+    /// the same state, and its command.
+    fn resumed(&mut self) -> io::Result<()> {
+        let Some(command) = self.on_resume.take() else {
+            return Ok(());
+        };
+        self.timing.now(Moment::Resumed);
+        let mut steps = identity()?;
+        steps.extend(command);
+        let script = encode(&steps).map_err(io::Error::from)?;
+        self.outbox.extend(config_frames(&script));
+        self.flush()
     }
 
     fn read_stdin(&mut self) -> io::Result<()> {
@@ -431,7 +523,10 @@ impl Pump {
         let said = self.running.kill();
         self.timing.now(Moment::QemuGone);
         match &mut ending {
-            Ending::QemuEnded { stderr, .. } => *stderr = said,
+            Ending::QemuEnded { stderr, .. } => {
+                stderr.push('\n');
+                stderr.push_str(&said);
+            }
             // A virtiofsd that failed says here why the guest waits for it.
             Ending::TimedOut { console, .. } | Ending::Guest { console, .. } => {
                 console.push_str(&format!("\n{}", said.trim()));
@@ -458,6 +553,15 @@ impl Pump {
         }
         Ok((ending, self.timing))
     }
+}
+
+/// What a guest that goes on from a state that others have, too, must have of its own.
+fn identity() -> io::Result<Vec<Step>> {
+    let mut bytes = vec![0; 64];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanos = now.map_or(0, |now| now.as_nanos() as u64);
+    Ok(vec![Step::Clock { nanos }, Step::Entropy { bytes }])
 }
 
 /// QEMU has closed its end.

@@ -14,6 +14,8 @@ pub enum Moment {
     Exec,
     /// QEMU's control channel greeted.
     QemuUp,
+    /// A guest that was kept runs on.
+    Resumed,
     /// The kernel's first line arrived from the console, which it opens a few milliseconds after
     /// its entry.
     Kernel,
@@ -39,10 +41,11 @@ pub enum Moment {
 
 impl Moment {
     /// All of them, in the order of a run.
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Brisk,
         Self::Exec,
         Self::QemuUp,
+        Self::Resumed,
         Self::Kernel,
         Self::Init,
         Self::Modules,
@@ -62,6 +65,7 @@ impl Moment {
             Self::Brisk => "brisk started",
             Self::Exec => "QEMU executed",
             Self::QemuUp => "QEMU up",
+            Self::Resumed => "guest resumed",
             Self::Kernel => "kernel entry",
             Self::Init => "init started",
             Self::Modules => "modules loaded",
@@ -81,6 +85,7 @@ impl Moment {
             Self::Brisk => ("", ""),
             Self::Exec => ("prepare", "brisk"),
             Self::QemuUp => ("QEMU starts", "qemu"),
+            Self::Resumed => ("state loaded", "qemu"),
             Self::Kernel => ("firmware and kernel entry", "firmware"),
             Self::Init => ("kernel boots", "kernel"),
             Self::Modules => ("modules", "userspace"),

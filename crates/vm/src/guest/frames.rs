@@ -27,6 +27,8 @@ pub enum Event {
         /// What it was working on.
         subject: String,
     },
+    /// It came to a pause of the script and waits for the next one.
+    Paused,
     /// Records of the kernel's log.
     Log(Vec<u8>),
     /// This much more standard input may be sent, bytes.
@@ -123,6 +125,7 @@ fn event(kind: Kind, payload: &[u8]) -> Result<Event, FrameError> {
             Event::Credit((u32::from_le_bytes(bytes) as usize).min(STDIN_WINDOW))
         }
         Kind::Log => Event::Log(payload.to_vec()),
+        Kind::Paused => Event::Paused,
         Kind::Config
         | Kind::Stdin
         | Kind::StdinEnd

@@ -88,6 +88,10 @@ pub enum Step {
     Clock {
         nanos: u64,
     },
+    Pause,
+    Entropy {
+        bytes: Vec<u8>,
+    },
 }
 
 impl Step {
@@ -195,6 +199,8 @@ fn step_into(out: &mut Vec<u8>, step: &Step) -> Result<(), Errno> {
         Step::HostName { name } => put(out, Code::HostName, &[Text(&text(name))]),
         Step::Release { path } => put(out, Code::Release, &[Text(&text(path))]),
         Step::Clock { nanos } => put(out, Code::Clock, &[Number(*nanos)]),
+        Step::Pause => put(out, Code::Pause, &[]),
+        Step::Entropy { bytes } => put(out, Code::Entropy, &[Bytes(bytes)]),
     }
 }
 
@@ -283,6 +289,8 @@ mod tests {
             Step::HostName { name: s("g") },
             Step::Release { path: s("/r") },
             Step::Clock { nanos: 9 },
+            Step::Pause,
+            Step::Entropy { bytes: vec![7, 0] },
         ];
         let bytes = encode(&steps).unwrap();
         let expected = [
@@ -328,6 +336,8 @@ mod tests {
             Op::HostName { name: b"g\0" },
             Op::Release { path: b"/r\0" },
             Op::Clock { nanos: 9 },
+            Op::Pause,
+            Op::Entropy { bytes: &[7, 0] },
         ];
         assert_eq!(read(&bytes).unwrap(), expected);
     }

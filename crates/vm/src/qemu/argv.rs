@@ -71,10 +71,9 @@ impl Parts {
                 "a reset ends QEMU: for a guest that runs once it is the end",
             );
         }
-        let backend = if plan.ram == Ram::Shared {
-            ",memory-backend=ram"
-        } else {
-            ""
+        let backend = match plan.ram {
+            Ram::Private => "",
+            Ram::Shared | Ram::Kept(_) | Ram::Template(_) => ",memory-backend=ram",
         };
         let (options, why) = match plan.machine {
             Machine::Microvm { pcie: true } => (
@@ -136,19 +135,31 @@ impl Parts {
         );
         let memory = format!("{}M", plan.memory_mib);
         self.add(["-m", &memory], "memory");
-        if plan.ram == Ram::Shared {
-            let object = format!(
-                "memory-backend-file,id=ram,size={memory},mem-path=/proc/self/fd/{},align=2M,share=on",
-                Fds::RAM
-            );
-            self.add(
-                ["-object", &object],
+        let (sharing, why) = match plan.ram {
+            Ram::Private => return,
+            Ram::Shared | Ram::Kept(_) => (
+                "align=2M,share=on",
                 "memory in a named shared file: virtiofsd maps it, snapshots can leave it out",
-            );
-        }
+            ),
+            Ram::Template(_) => (
+                "share=off,readonly=on,rom=off",
+                "memory of a guest that booted before; what this one writes is its own",
+            ),
+        };
+        let object = format!(
+            "memory-backend-file,id=ram,size={memory},mem-path=/proc/self/fd/{},{sharing}",
+            Fds::RAM
+        );
+        self.add(["-object", &object], why);
     }
 
     fn kernel(&mut self, plan: &MachinePlan) {
+        if plan.state.is_some() {
+            self.add(
+                ["-incoming", "defer"],
+                "the guest goes on from where it was, instead of booting",
+            );
+        }
         self.add(
             ["-kernel", &plan.kernel.to_string_lossy()],
             "the kernel, decompressed once on the host instead of at every boot in the guest",

@@ -91,13 +91,26 @@ pub enum Firmware {
 }
 
 /// Guest memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ram {
     /// Anonymous memory of QEMU; the cheapest.
     Private,
     /// A named shared file, the descriptor [`Fds::RAM`]: virtiofs can map it, and migration
     /// with `x-ignore-shared` can leave it out.
     Shared,
+    /// The same, and the file is this one, of the right size; it stays when QEMU ends.
+    Kept(PathBuf),
+    /// What was kept, in pages that are shared until one of the guests writes.
+    Template(PathBuf),
+}
+
+/// State of devices, as QEMU's migration writes it, in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it, bytes.
+    pub offset: u64,
 }
 
 /// Format of a disk image.
@@ -189,6 +202,8 @@ impl Fds {
     pub const INITRAMFS: i32 = 8;
     /// Debug console of the firmware.
     pub const FIRMWARE: i32 = 9;
+    /// State of the devices to go on from.
+    pub const STATE: i32 = 10;
     /// First disk; the others follow.
     pub const DISKS: i32 = 16;
     /// First virtiofs socket; the others follow.
@@ -216,6 +231,9 @@ pub struct MachinePlan {
     pub memory_mib: u64,
     /// Where guest memory lies.
     pub ram: Ram,
+    /// The state of the devices that belongs to memory which was kept: the guest goes on instead
+    /// of booting.
+    pub state: Option<State>,
     /// Kernel: a vmlinux with PVH entry, or a bzImage.
     pub kernel: PathBuf,
     /// initramfs.

@@ -2,13 +2,16 @@
 
 mod argv;
 mod capabilities;
+pub mod control;
 mod machine;
 pub mod qmp;
+mod state;
 pub mod watch;
 
 pub use argv::{ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use machine::{
     Accelerator, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network,
-    Parameter, Ram, Transport,
+    Parameter, Ram, State, Transport,
 };
+pub use state::{STATE_LIMIT, load_state, save_state};

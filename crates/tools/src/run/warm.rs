@@ -1,0 +1,243 @@
+//! Going on from a guest that booted before, instead of booting.
+//!
+//! The first run boots a guest up to where it waits for its command, and keeps its memory and the
+//! state of its devices in one file in memory, the template. Later runs map that file, so that they
+//! share every page that none of them has written, and give their guest what must not be the same
+//! in two: the time and fresh randomness.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use brisk_vm::cache::{self, Cache, Identity};
+use brisk_vm::qemu::control::Control;
+use brisk_vm::qemu::{Ram, State, save_state};
+use rustix::fs::{FsWord, statfs};
+use serde::{Deserialize, Serialize};
+
+use super::ending::Ending;
+use super::error::Error;
+use super::facts::Facts;
+use super::options::{Options, Warm};
+use super::plan::{Part, Plan, encoded};
+use super::session::{Session, Stop};
+use super::timing::Timing;
+
+/// Names the directory of templates, before the default.
+const DIR_VARIABLE: &str = "BRISK_WARM_DIR";
+/// Kind of the entries in that directory.
+const KIND: &str = "warm";
+/// How long a boot may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long QEMU may take for a command.
+const ANSWER: Duration = Duration::from_secs(30);
+/// How many templates are kept; each takes what its guest had touched, some 100 MB.
+const KEPT: usize = 4;
+/// `TMPFS_MAGIC` of `linux/magic.h`.
+const TMPFS: FsWord = 0x0102_1994;
+
+/// How to run.
+#[derive(Debug)]
+pub enum Start {
+    /// By this plan.
+    Plan(Box<Plan>),
+    /// By this plan, which boots: what was asked for cannot go on from a template, for a reason.
+    Cold(Box<Plan>, String),
+    /// Not at all: the guest that was to be kept ended before it was ready.
+    Ended(Ending),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Template {
+    /// Where the devices' state starts, bytes.
+    offset: u64,
+}
+
+/// Turns a plan into one that goes on from a template, which is made if there is none.
+///
+/// # Errors
+/// If there is no place for templates, or the guest cannot be saved.
+pub fn warm(
+    mut plan: Plan,
+    options: &Options,
+    facts: &Facts,
+    cache: &Cache,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Start, Error> {
+    if let Some(reason) = unfit(&plan, options, facts) {
+        return Ok(Start::Cold(Box::new(plan), reason));
+    }
+    plan.pack(cache, progress)?;
+    let dir = directory()?;
+    let store = Cache::new(&dir);
+    let key = key(&plan, facts)?;
+    if options.warm == Warm::New {
+        store.remove(KIND, &key)?;
+    }
+    let mut ended = None;
+    let made = store.get_or_build(KIND, &key, |file| {
+        progress("booting the guest that later ones go on from, once");
+        prune(&store.dir().join(KIND));
+        make(plan.clone(), facts, cache, file).map_err(|stop| match stop {
+            Failed::Error(error) => error,
+            Failed::Ended(ending) => {
+                ended = Some(ending);
+                Error::Session(io::Error::other("the guest ended"))
+            }
+        })
+    });
+    let entry = match (made, ended) {
+        (_, Some(ending)) => return Ok(Start::Ended(ending)),
+        (made, None) => made?,
+    };
+    // What was used last is kept longest.
+    let now = fs::FileTimes::new().set_modified(std::time::SystemTime::now());
+    let _ = File::open(&entry.path).and_then(|file| file.set_times(now));
+    plan.machine.ram = Ram::Template(entry.path.clone());
+    plan.machine.state = Some(State {
+        path: entry.path,
+        offset: entry.meta.offset,
+    });
+    plan.part = Part::Command;
+    progress("");
+    Ok(Start::Plan(Box::new(plan)))
+}
+
+/// Why a guest like this cannot be kept, if it cannot.
+fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
+    let (major, minor) = facts.capabilities.version;
+    let reason = if !plan.machine.filesystems.is_empty() {
+        "directories of the host are served to it, and a server's state cannot be kept; use --root \
+         none or an image"
+    } else if options.writable {
+        "--rw: its root would be written to by more than one guest"
+    } else if options.instructions || options.trace {
+        "it is to be measured as it boots"
+    } else if (major, minor) < (8, 2) {
+        return Some(format!(
+            "QEMU {major}.{minor} cannot map memory that it must not write to, 8.2 can"
+        ));
+    } else {
+        return None;
+    };
+    Some(reason.to_owned())
+}
+
+/// In memory, because what a guest has in memory is nobody's business on a disk.
+fn directory() -> Result<PathBuf, Error> {
+    let given = std::env::var_os(DIR_VARIABLE).filter(|dir| !dir.is_empty());
+    let user = rustix::process::geteuid().as_raw();
+    let dir = given.map_or_else(
+        || PathBuf::from(format!("/dev/shm/brisk-{user}")),
+        PathBuf::from,
+    );
+    let unusable = |reason: &dyn std::fmt::Display| {
+        Error::unfit(
+            format!("cannot keep guests in {}: {reason}", dir.display()),
+            format!("set {DIR_VARIABLE} to a directory of your own in a tmpfs"),
+        )
+    };
+    match DirBuilder::new().mode(0o700).create(&dir) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(unusable(&error)),
+    }
+    let meta = fs::symlink_metadata(&dir).map_err(|error| unusable(&error))?;
+    if !meta.is_dir() || meta.uid() != user || meta.mode() & 0o077 != 0 {
+        return Err(unusable(&"others can reach it"));
+    }
+    let system = statfs(&dir).map_err(|error| unusable(&error))?;
+    if system.f_type != TMPFS {
+        return Err(unusable(&"it is not in memory (tmpfs)"));
+    }
+    Ok(dir)
+}
+
+/// All that a guest up to its command depends on.
+fn key(plan: &Plan, facts: &Facts) -> Result<String, Error> {
+    let mut identity = format!(
+        "{} {:?} {:?} {:?} {:?}",
+        env!("CARGO_PKG_VERSION"),
+        plan.machine,
+        plan.unprivileged,
+        facts.capabilities,
+        Identity::of(&plan.machine.program)?,
+    );
+    for disk in &plan.machine.disks {
+        identity.push_str(&format!("{:?}", Identity::of(&disk.path)?));
+    }
+    let mut identity = identity.into_bytes();
+    identity.extend(encoded(&plan.prepare)?);
+    Ok(cache::key(&identity))
+}
+
+enum Failed {
+    Error(Error),
+    Ended(Ending),
+}
+
+impl<E: Into<Error>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// Boots a guest, and fills `file` with its memory and its devices' state.
+fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result<Template, Failed> {
+    let session = |error: io::Error| Failed::Error(Error::Session(error));
+    let bytes = plan.machine.memory_mib << 20;
+    file.set_len(bytes).map_err(session)?;
+    // QEMU opens it again, as another user; nobody else gets into the directory.
+    let open = |mode| file.set_permissions(Permissions::from_mode(mode));
+    open(0o666).map_err(session)?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    plan.machine.ram = Ram::Kept(path.into());
+    plan.part = Part::Preparation;
+    plan.terminal = false;
+    let timing = Timing::new(Instant::now());
+    let started = Session::start(plan, facts, cache, timing, &mut |_| {})?;
+    let paused = match started.run_to_pause(PATIENCE)? {
+        Stop::Paused(paused) => *paused,
+        Stop::Ended(ending) => return Err(Failed::Ended(ending)),
+    };
+    let mut control = Control::new(&paused.running.qmp, paused.qmp, ANSWER);
+    let state = save_state(&mut control)?;
+    paused.running.kill();
+    file.write_all_at(&state, bytes).map_err(session)?;
+    open(0o444).map_err(session)?;
+    Ok(Template { offset: bytes })
+}
+
+/// Makes room for a new one, and removes what runs that were killed left behind.
+fn prune(dir: &Path) {
+    let files = || fs::read_dir(dir).into_iter().flatten().flatten();
+    for left in files() {
+        let name = left.file_name();
+        let maker = name.to_str().and_then(|name| {
+            let (pid, _) = name
+                .strip_suffix(".tmp")?
+                .rsplit_once('.')?
+                .1
+                .split_once('-')?;
+            pid.parse::<u32>().ok()
+        });
+        if maker.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_file(left.path());
+        }
+    }
+    let mut whole: Vec<_> = files()
+        .filter(|file| file.path().extension().is_none())
+        .filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file.path())))
+        .collect();
+    whole.sort();
+    let excess = (whole.len() + 1).saturating_sub(KEPT);
+    for (_, path) in whole.into_iter().take(excess) {
+        // A guest that runs on it keeps its pages.
+        for path in [path.with_extension("json"), path] {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
