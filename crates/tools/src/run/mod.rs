@@ -14,6 +14,7 @@ mod options;
 pub(crate) mod parameters;
 mod plan;
 mod profile;
+mod pump;
 mod root;
 mod script;
 pub(crate) mod session;

@@ -1,32 +1,22 @@
-//! Carrying a plan out: one loop over the guest's channels and our own streams.
+//! Carrying a plan out: starting what it names, and running it to its end.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, Step, config_frames, encode, frame};
+use brisk_vm::guest::config_frames;
 use brisk_vm::launch::Running;
 use brisk_vm::qemu::{load_state, qmp};
 use brisk_vm::virtiofs::Served;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
-use super::console::Console;
-use super::ending::{Ending, Interrupted};
+use super::ending::Ending;
 use super::error::Error;
 use super::facts::Facts;
 use super::plan::{Plan, encoded};
-use super::signals::{Signals, asks_for_end};
-use super::streams::{self, Cut, Output, Terminal};
+use super::pump::{Pump, Script, gone};
+use super::signals::Signals;
+use super::streams::Terminal;
 use super::timing::{Moment, Timing};
-
-/// Most bytes of standard input in one frame.
-const STDIN_CHUNK: usize = 16 * 1024;
-/// `SIGPIPE`, for a command whose reader has gone away.
-const SIGPIPE: i32 = 13;
-const SIGWINCH: i32 = 28;
 
 /// A running machine.
 #[derive(Debug)]
@@ -36,15 +26,6 @@ pub struct Session {
     terminal: Option<Terminal>,
     signals: Signals,
     script: Script,
-}
-
-/// What is sent to init, and when.
-#[derive(Debug)]
-enum Script {
-    /// At once: it waits for init in the socket, as far as that takes it.
-    Now(Vec<u8>),
-    /// When the guest goes on, with the time of then before it.
-    Resumed(Vec<Step>),
 }
 
 /// How far a session came.
@@ -153,36 +134,16 @@ impl Session {
     }
 
     fn pump(self, show_console: bool) -> (Pump, Option<Terminal>) {
-        let Self {
-            running,
-            timing,
-            terminal,
-            signals,
-            script,
-        } = self;
-        let (outbox, on_resume) = match script {
-            Script::Now(frames) => (frames, None),
-            Script::Resumed(steps) => (Vec::new(), Some(steps)),
-        };
-        let pump = Pump {
-            running,
-            timing,
-            raw: terminal.is_some(),
-            decoder: Decoder::new(),
-            qmp: qmp::Reader::default(),
-            console: Console::new(show_console),
-            stdout: Output::new(rustix::stdio::stdout()),
-            stderr: Output::new(rustix::stdio::stderr()),
-            outbox,
-            on_resume,
-            credit: STDIN_WINDOW,
-            stdin_open: true,
-            started: false,
-            paused: false,
-            signals,
-            interrupted: 0,
-        };
-        (pump, terminal)
+        let raw = self.terminal.is_some();
+        let pump = Pump::new(
+            self.running,
+            self.timing,
+            self.signals,
+            self.script,
+            raw,
+            show_console,
+        );
+        (pump, self.terminal)
     }
 }
 
@@ -201,378 +162,4 @@ pub(crate) fn serve(plan: &Plan, facts: &Facts) -> Result<Vec<Served>, Error> {
         served.push(daemon.serve(path, *writable).map_err(serve)?);
     }
     Ok(served)
-}
-
-struct Pump {
-    running: Running,
-    timing: Timing,
-    raw: bool,
-    decoder: Decoder,
-    qmp: qmp::Reader,
-    console: Console,
-    stdout: Output,
-    stderr: Output,
-    /// Frames for the guest that its socket did not take yet.
-    outbox: Vec<u8>,
-    on_resume: Option<Vec<Step>>,
-    credit: usize,
-    stdin_open: bool,
-    started: bool,
-    paused: bool,
-    signals: Signals,
-    interrupted: u32,
-}
-
-/// What is waited for, in the order of the poll set.
-struct Ready {
-    guest: PollFlags,
-    qmp: PollFlags,
-    console: PollFlags,
-    signals: PollFlags,
-    stdin: PollFlags,
-    stdout: PollFlags,
-    stderr: PollFlags,
-}
-
-impl Pump {
-    /// `None`: the guest waits at a pause of its script.
-    fn run(&mut self, deadline: Option<Instant>) -> Result<Option<Ending>, Error> {
-        while !self.paused {
-            let Some(ready) = self.wait(deadline).map_err(Error::Session)? else {
-                let console = self.console.tail();
-                return Ok(Some(Ending::TimedOut {
-                    started: self.started,
-                    console,
-                }));
-            };
-            if let Some(ending) = self.step(&ready).map_err(Error::Session)? {
-                return Ok(Some(ending));
-            }
-        }
-        Ok(None)
-    }
-
-    /// `None`: the deadline has passed.
-    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<Option<Ready>> {
-        let stdin = rustix::stdio::stdin();
-        let want_stdin = self.started && self.stdin_open && self.credit > 0;
-        let when = |condition: bool, flags| if condition { flags } else { PollFlags::empty() };
-        let full = self.stdout.is_full() || self.stderr.is_full();
-        let mut interest = vec![
-            (
-                self.running.guest.as_fd(),
-                when(!full, PollFlags::IN) | when(!self.outbox.is_empty(), PollFlags::OUT),
-            ),
-            (self.running.qmp.as_fd(), PollFlags::IN),
-            (self.running.console.as_fd(), PollFlags::IN),
-            (self.signals.as_fd(), PollFlags::IN),
-        ];
-        // Descriptors that are not waited for are left out: a hang-up would wake us for nothing.
-        let optional: [(bool, BorrowedFd<'_>, PollFlags); 3] = [
-            (want_stdin, stdin, PollFlags::IN),
-            (!self.stdout.is_empty(), self.stdout.fd(), PollFlags::OUT),
-            (!self.stderr.is_empty(), self.stderr.fd(), PollFlags::OUT),
-        ];
-        interest.extend(
-            optional
-                .iter()
-                .filter(|(on, ..)| *on)
-                .map(|(_, fd, flags)| (*fd, *flags)),
-        );
-        let mut fds: Vec<_> = interest
-            .iter()
-            .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
-            .collect();
-        let left = match deadline {
-            None => None,
-            Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
-                None => return Ok(None),
-                Some(left) => Some(Timespec {
-                    tv_sec: left.as_secs() as i64,
-                    tv_nsec: left.subsec_nanos().into(),
-                }),
-            },
-        };
-        match poll(&mut fds, left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut results = fds.iter().map(PollFd::revents);
-        let mut take = |on: bool| {
-            if on {
-                results.next().unwrap_or(PollFlags::empty())
-            } else {
-                PollFlags::empty()
-            }
-        };
-        Ok(Some(Ready {
-            guest: take(true),
-            qmp: take(true),
-            console: take(true),
-            signals: take(true),
-            stdin: take(optional[0].0),
-            stdout: take(optional[1].0),
-            stderr: take(optional[2].0),
-        }))
-    }
-
-    fn step(&mut self, ready: &Ready) -> io::Result<Option<Ending>> {
-        if !ready.signals.is_empty() {
-            if let Some(ending) = self.take_signals() {
-                return Ok(Some(ending));
-            }
-        }
-        if !ready.stdout.is_empty() && !self.stdout.write()? {
-            self.send(Kind::Signal, &SIGPIPE.to_le_bytes());
-        }
-        if !ready.stderr.is_empty() {
-            self.stderr.write()?;
-        }
-        if !ready.console.is_empty() {
-            self.read_console();
-        }
-        if !ready.qmp.is_empty() {
-            if let Some(ending) = self.read_qmp()? {
-                return Ok(Some(ending));
-            }
-        }
-        if !ready.stdin.is_empty() {
-            self.read_stdin()?;
-        }
-        self.flush()?;
-        if ready
-            .guest
-            .intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
-        {
-            return self.read_guest();
-        }
-        if !ready.qmp.is_empty() && self.running.try_wait()?.is_some() {
-            return self.qemu_ended().map(Some);
-        }
-        Ok(None)
-    }
-
-    fn read_guest(&mut self) -> io::Result<Option<Ending>> {
-        let mut buffer = [0; 64 * 1024];
-        match self.running.guest.read(&mut buffer) {
-            Ok(0) => return self.qemu_ended().map(Some),
-            Ok(count) => self.decoder.push(&buffer[..count]),
-            Err(error) if retry(&error) => return Ok(None),
-            Err(error) if gone(&error) => return self.qemu_ended().map(Some),
-            Err(error) => return Err(error),
-        }
-        while let Some(event) = self.decoder.next_event().map_err(io::Error::other)? {
-            if let Some(ending) = self.take_event(event) {
-                return Ok(Some(ending));
-            }
-        }
-        Ok(None)
-    }
-
-    fn take_event(&mut self, event: Event) -> Option<Ending> {
-        match event {
-            Event::Hello(stamps) => self.timing.stamps(&stamps),
-            Event::Started(stamps) => {
-                self.timing.stamps(&stamps);
-                self.started = true;
-            }
-            // Only brisk boot asks for it.
-            Event::Log(_) => {}
-            Event::Paused => self.paused = true,
-            Event::Stdout(bytes) => self.stdout.push(&bytes),
-            Event::Stderr(bytes) => self.stderr.push(&bytes),
-            Event::Credit(count) => self.credit = (self.credit + count).min(STDIN_WINDOW),
-            Event::Exit(exit, stamps) => {
-                self.timing.stamps(&stamps);
-                self.timing.now(Moment::Exit);
-                return Some(Ending::Command(exit));
-            }
-            Event::Failure {
-                stage,
-                errno,
-                subject,
-            } => {
-                self.read_console();
-                let console = self.console.tail();
-                return Some(Ending::Guest {
-                    stage,
-                    errno,
-                    subject,
-                    console,
-                });
-            }
-        }
-        None
-    }
-
-    fn read_console(&mut self) {
-        let mut buffer = [0; 16 * 1024];
-        while let Ok(count @ 1..) = self.running.console.read(&mut buffer) {
-            self.timing.now(Moment::Kernel);
-            let shown = self.console.push(&buffer[..count]);
-            self.stderr.push(shown.as_bytes());
-        }
-    }
-
-    fn read_qmp(&mut self) -> io::Result<Option<Ending>> {
-        let mut buffer = [0; 16 * 1024];
-        while let Ok(count @ 1..) = self.running.qmp.read(&mut buffer) {
-            for message in self.qmp.push(&buffer[..count]).map_err(io::Error::other)? {
-                match message {
-                    qmp::Message::Greeting => self.timing.now(Moment::QemuUp),
-                    qmp::Message::Event { name, .. } if name == "RESUME" => self.resumed()?,
-                    qmp::Message::Error(stderr) => {
-                        let console = self.console.tail();
-                        return Ok(Some(Ending::QemuEnded { stderr, console }));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// The guest goes on: it learns the time, what makes it differ from others that went on from
-    /// the same state, and its command.
-    fn resumed(&mut self) -> io::Result<()> {
-        let Some(command) = self.on_resume.take() else {
-            return Ok(());
-        };
-        self.timing.now(Moment::Resumed);
-        let mut steps = identity()?;
-        steps.extend(command);
-        let script = encode(&steps).map_err(io::Error::from)?;
-        self.outbox.extend(config_frames(&script));
-        self.flush()
-    }
-
-    fn read_stdin(&mut self) -> io::Result<()> {
-        let mut buffer = [0; STDIN_CHUNK];
-        let limit = self.credit.min(STDIN_CHUNK);
-        match rustix::io::read(rustix::stdio::stdin(), &mut buffer[..limit]) {
-            Ok(0) | Err(Errno::BADF | Errno::IO) => {
-                self.stdin_open = false;
-                self.send(Kind::StdinEnd, &[]);
-            }
-            Ok(count) => {
-                self.credit -= count;
-                self.send(Kind::Stdin, &buffer[..count]);
-            }
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-
-    fn take_signals(&mut self) -> Option<Ending> {
-        for signal in self.signals.pending() {
-            if signal == SIGWINCH {
-                if let Some((rows, columns)) = Terminal::window().filter(|_| self.raw) {
-                    let [a, b] = rows.to_le_bytes();
-                    let [c, d] = columns.to_le_bytes();
-                    self.send(Kind::WindowSize, &[a, b, c, d]);
-                }
-                continue;
-            }
-            // The first goes to the command; whoever asks twice for an end means the machine.
-            self.interrupted += u32::from(asks_for_end(signal));
-            if !self.started || self.interrupted > 1 {
-                return Some(Ending::Interrupted(Interrupted(signal)));
-            }
-            self.send(Kind::Signal, &signal.to_le_bytes());
-        }
-        None
-    }
-
-    fn send(&mut self, kind: Kind, payload: &[u8]) {
-        self.outbox.extend(frame(kind, payload));
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        while !self.outbox.is_empty() {
-            match self.running.guest.write(&self.outbox) {
-                Ok(count) => drop(self.outbox.drain(..count)),
-                Err(error) if retry(&error) => return Ok(()),
-                // The other direction of the socket tells how.
-                Err(error) if gone(&error) => self.outbox.clear(),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// QEMU is gone or going without an exit frame.
-    fn qemu_ended(&mut self) -> io::Result<Ending> {
-        self.read_console();
-        let console = self.console.tail();
-        if self.console.panicked() {
-            return Ok(Ending::Panic { console });
-        }
-        Ok(Ending::QemuEnded {
-            stderr: String::new(),
-            console,
-        })
-    }
-
-    /// Ends the machine, writes what is left, and completes the ending.
-    fn finish(
-        mut self,
-        mut ending: Ending,
-        deadline: Option<Instant>,
-    ) -> Result<(Ending, Timing), Error> {
-        let said = self.running.kill();
-        self.timing.now(Moment::QemuGone);
-        match &mut ending {
-            Ending::QemuEnded { stderr, .. } => {
-                stderr.push('\n');
-                stderr.push_str(&said);
-            }
-            // A virtiofsd that failed says here why the guest waits for it.
-            Ending::TimedOut { console, .. } | Ending::Guest { console, .. } => {
-                console.push_str(&format!("\n{}", said.trim()));
-            }
-            _ => {}
-        }
-        let deadline = match ending {
-            // Whoever does not read was given time enough.
-            Ending::TimedOut { .. } | Ending::Interrupted(_) => Some(Instant::now()),
-            _ => deadline,
-        };
-        let outputs = [&mut self.stdout, &mut self.stderr];
-        let cut = streams::finish(outputs, &mut self.signals, deadline).map_err(Error::Session)?;
-        match (cut, &ending) {
-            (None, _) | (_, Ending::TimedOut { .. } | Ending::Interrupted(_)) => {}
-            (Some(Cut::Signal(signal)), _) => ending = Ending::Interrupted(Interrupted(signal)),
-            (Some(Cut::Deadline), _) => {
-                let console = String::new();
-                ending = Ending::TimedOut {
-                    started: true,
-                    console,
-                };
-            }
-        }
-        Ok((ending, self.timing))
-    }
-}
-
-/// What a guest that goes on from a state that others have, too, must have of its own.
-fn identity() -> io::Result<Vec<Step>> {
-    let mut bytes = vec![0; 64];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let nanos = now.map_or(0, |now| now.as_nanos() as u64);
-    Ok(vec![Step::Clock { nanos }, Step::Entropy { bytes }])
-}
-
-/// QEMU has closed its end.
-fn gone(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset};
-    matches!(error.kind(), BrokenPipe | ConnectionReset)
-}
-
-fn retry(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
 }
