@@ -1,9 +1,11 @@
 //! Kernel interfaces of brisk that need unsafe code, as safe functions.
 
 mod clock;
+mod file;
 mod memory;
 mod process;
 
 pub use clock::tsc_khz;
+pub use file::start_writeback;
 pub use memory::populate;
 pub use process::{die_with_parent, read_only_view};

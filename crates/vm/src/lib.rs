@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod elf;
 pub mod guest;
+pub mod image;
 pub mod initramfs;
 pub mod kernel;
 pub mod launch;

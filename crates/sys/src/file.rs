@@ -1,0 +1,48 @@
+//! Files and the disks below them.
+#![expect(unsafe_code, reason = "a system call that rustix has not")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Has the kernel begin to write a range of a file to its disk, and does not wait for it
+/// (sync_file_range(2)). Nothing is durable by that.
+///
+/// # Errors
+/// If the file system or the range does not permit it.
+pub fn start_writeback(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let offset = libc::off64_t::try_from(offset).map_err(invalid)?;
+    let length = libc::off64_t::try_from(length).map_err(invalid)?;
+    // SAFETY: only numbers are passed, among them a descriptor that is open.
+    let result = unsafe {
+        libc::sync_file_range(
+            file.as_raw_fd(),
+            offset,
+            length,
+            libc::SYNC_FILE_RANGE_WRITE,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn of_a_file_but_not_of_a_pipe() {
+        let mut file = File::create(std::env::temp_dir().join("start-writeback")).unwrap();
+        file.write_all(b"text").unwrap();
+        start_writeback(&file, 0, 4).unwrap();
+        let _ = std::fs::remove_file(std::env::temp_dir().join("start-writeback"));
+        let (_reader, writer) = rustix::pipe::pipe().unwrap();
+        assert!(start_writeback(&File::from(writer), 0, 4).is_err());
+    }
+}

@@ -1,0 +1,249 @@
+//! An image is resumed once.
+//!
+//! Its name says how far that is:
+//!
+//! | Name | State | After a crash |
+//! |---|---|---|
+//! | `db1.brisk` | ready | can be resumed |
+//! | `db1.brisk.resuming` | claimed; the guest has not run an instruction | can be resumed |
+//! | `db1.brisk.resumed` | the guest may have run | refused: its disks may have changed |
+//! | none | the guest has all of its memory | |
+//!
+//! Each step is one rename(2) and an fsync(2) of the directory, so a crash leaves the state
+//! before or the one after. Before the guest's first instruction the name must be `.resumed`,
+//! durably; so no crash can make it run twice. The file is removed only when the guest does not
+//! need it any more; so no crash can lose it while it has not run. Who holds a claim holds an
+//! flock(2) on the file, which ends with the process: nobody else can claim it meanwhile, and a
+//! claim that was left behind can be taken over.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
+
+use super::durable::sync_dir_of;
+use super::error::{Error, io_error};
+
+const RESUMING: &str = ".resuming";
+const RESUMED: &str = ".resumed";
+
+/// How far the resume of an image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Nobody has claimed it.
+    Ready,
+    /// Claimed, and no guest has run from it; `held` if the one who claimed it lives.
+    Resuming {
+        /// Whether a process holds the claim.
+        held: bool,
+    },
+    /// A guest may have run from it; `held` if the one who resumed it still reads from it.
+    Resumed {
+        /// Whether a process holds the claim.
+        held: bool,
+    },
+    /// There is nothing of it.
+    Absent,
+}
+
+/// The right to resume an image, held by this process alone.
+#[derive(Debug)]
+pub struct Claim {
+    file: File,
+    image: PathBuf,
+    now: PathBuf,
+    started: bool,
+}
+
+/// How far the resume of an image is, by its usual name.
+///
+/// # Errors
+/// If its directory cannot be read.
+pub fn state(image: &Path) -> Result<State, Error> {
+    let held = |path: &Path| match File::open(path) {
+        Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(false)),
+            Err(Errno::WOULDBLOCK) => Ok(Some(true)),
+            Err(errno) => Err(io_error("lock", path)(errno)),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("read", path)(error)),
+    };
+    if image.symlink_metadata().is_ok() {
+        return Ok(State::Ready);
+    }
+    if let Some(held) = held(&with(image, RESUMING))? {
+        return Ok(State::Resuming { held });
+    }
+    Ok(match held(&with(image, RESUMED))? {
+        Some(held) => State::Resumed { held },
+        None => State::Absent,
+    })
+}
+
+impl Claim {
+    /// Claims an image by its usual name. A claim that a process left behind before its guest
+    /// ran is taken over.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if another process holds it, [`Error::Resumed`] if a guest has run from
+    /// it, or if it cannot be renamed.
+    pub fn take(image: &Path) -> Result<Self, Error> {
+        let resuming = with(image, RESUMING);
+        let file = match lock(image) {
+            Ok(file) => {
+                rename(image, &resuming, RenameFlags::NOREPLACE)?;
+                file
+            }
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Self::left_behind(image, &resuming)?
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            file,
+            image: image.to_owned(),
+            now: resuming,
+            started: false,
+        })
+    }
+
+    fn left_behind(image: &Path, resuming: &Path) -> Result<File, Error> {
+        match lock(resuming) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                let resumed = with(image, RESUMED);
+                Err(match resumed.symlink_metadata() {
+                    Ok(_) => Error::Resumed { path: resumed },
+                    Err(_) => io_error("read", image)(source),
+                })
+            }
+            result => result,
+        }
+    }
+
+    /// The image, for [`Image::from_file`](super::Image::from_file).
+    ///
+    /// # Errors
+    /// If no more files can be open.
+    pub fn file(&self) -> Result<File, Error> {
+        self.file.try_clone().map_err(io_error("open", &self.now))
+    }
+
+    /// Where the image is now.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.now
+    }
+
+    /// The guest is about to run: from here on nobody can resume the image again. Call this,
+    /// and wait for it, before the guest's first instruction.
+    ///
+    /// # Errors
+    /// If that cannot be made durable; the guest must not run then.
+    pub fn start(&mut self) -> Result<(), Error> {
+        let resumed = with(&self.image, RESUMED);
+        // One of an earlier resume may be left; what is to be kept has another name.
+        rename(&self.now, &resumed, RenameFlags::empty())?;
+        self.now = resumed;
+        self.started = true;
+        Ok(())
+    }
+
+    /// The guest has all of its memory, and no other image is based on this one: it is removed.
+    ///
+    /// # Errors
+    /// If it cannot be removed; it will not be resumed again all the same.
+    pub fn finish(mut self) -> Result<(), Error> {
+        if !self.started {
+            return Err(Error::invalid("a claim is finished before its guest ran"));
+        }
+        fs::remove_file(&self.now).map_err(io_error("remove", &self.now))?;
+        self.now = PathBuf::new();
+        sync_dir_of(&self.image)
+    }
+
+    /// As [`Self::finish`], but the image is kept under another name, which is not taken: the
+    /// next one will be based on it.
+    ///
+    /// # Errors
+    /// If there is such a file already, or the image cannot be renamed.
+    pub fn keep(mut self, base: &Path) -> Result<(), Error> {
+        if !self.started {
+            return Err(Error::invalid("a claim is finished before its guest ran"));
+        }
+        rename(&self.now, base, RenameFlags::NOREPLACE)?;
+        self.now = base.to_owned();
+        Ok(())
+    }
+
+    /// Gives the image back under its usual name. The guest has not run.
+    ///
+    /// # Errors
+    /// If the guest may have run, or the file cannot be renamed. It can be claimed even so.
+    pub fn release(mut self) -> Result<(), Error> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> Result<(), Error> {
+        if self.started {
+            return Err(Error::Resumed {
+                path: self.now.clone(),
+            });
+        }
+        rename(&self.now, &self.image, RenameFlags::NOREPLACE)?;
+        self.started = true;
+        Ok(())
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.started {
+            let _ = self.put_back();
+        }
+    }
+}
+
+/// Opens and locks the file that has this name now.
+pub(super) fn lock(path: &Path) -> Result<File, Error> {
+    let failed = || io_error("read", path);
+    let file = File::open(path).map_err(failed())?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            return Err(Error::InUse {
+                path: path.to_owned(),
+            });
+        }
+        Err(errno) => return Err(io_error("lock", path)(errno)),
+    }
+    // Its holder may have renamed or removed it before it let go of it.
+    let ours = file.metadata().map_err(failed())?;
+    let named = fs::metadata(path).map_err(failed())?;
+    if (ours.dev(), ours.ino()) != (named.dev(), named.ino()) {
+        return Err(Error::InUse {
+            path: path.to_owned(),
+        });
+    }
+    Ok(file)
+}
+
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Error> {
+    renameat_with(CWD, from, CWD, to, flags).map_err(|errno| match errno {
+        Errno::EXIST => Error::Exists {
+            path: to.to_owned(),
+        },
+        _ => io_error("rename", from)(errno),
+    })?;
+    sync_dir_of(to)
+}
+
+fn with(image: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(image);
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,192 @@
+//! What can be wrong with an image or with writing one.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A place in an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The public header.
+    Header,
+    /// The sealed description.
+    Head,
+    /// A piece of the sealed list of chunks.
+    Records(u64),
+    /// A chunk of guest memory.
+    Chunk(u64),
+    /// A piece of the device state.
+    State(u64),
+    /// A piece of the working set.
+    WorkingSet(u64),
+    /// The length of the file.
+    Length,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("header"),
+            Self::Head => f.write_str("description"),
+            Self::Records(piece) => write!(f, "chunk list, piece {piece}"),
+            Self::Chunk(index) => write!(f, "chunk {index} of the memory"),
+            Self::State(piece) => write!(f, "device state, piece {piece}"),
+            Self::WorkingSet(piece) => write!(f, "working set, piece {piece}"),
+            Self::Length => f.write_str("length"),
+        }
+    }
+}
+
+/// Why an image cannot be written, read or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system said no.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried: "write", "read".
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The image would not fit.
+    #[error(
+        "{} has {} MB free, and the image needs about {} MB: free some space, choose another \
+         directory, or compress more", path.display(), free / 1_000_000, needed / 1_000_000
+    )]
+    Space {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes that are estimated from samples.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// There is a file of that name already.
+    #[error("{} exists already: choose another name, or ask for it to be replaced", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Some other file.
+    #[error("{} is no suspend image of brisk", path.display())]
+    NotAnImage {
+        /// The file.
+        path: PathBuf,
+    },
+    /// From another version of brisk.
+    #[error(
+        "{} has version {version} of the format and this brisk reads version {}: use the brisk \
+         that wrote it", path.display(), super::VERSION
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        version: u32,
+    },
+    /// Bytes are missing or not those that were written.
+    #[error("{} is damaged ({place}): {what}; it cannot be used, take a copy of it if there is one", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        place: Place,
+        /// What is wrong.
+        what: String,
+    },
+    /// None of the keys at hand opens it.
+    #[error(
+        "none of the given keys opens {}, which is locked for {slots}: give --identity, \
+         --passphrase-file or --host-key", path.display()
+    )]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// What it is locked for.
+        slots: String,
+    },
+    /// A file of keys, a recipient or a passphrase that cannot be used.
+    #[error("{what}: {why}")]
+    Key {
+        /// Which.
+        what: String,
+        /// What is wrong and what to try.
+        why: String,
+    },
+    /// Of an incremental image the one it is based on is not there.
+    #[error(
+        "{} is based on the image {id}, which is not beside it: put it there, or name it", path.display()
+    )]
+    NoParent {
+        /// The incremental image.
+        path: PathBuf,
+        /// The other's identity.
+        id: String,
+    },
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// The caller said stop.
+    #[error("stopped before it was complete; nothing is left of it")]
+    Cancelled,
+    /// Another process has claimed the image.
+    #[error("{} is being resumed by another process: wait for it or end it", path.display())]
+    InUse {
+        /// The image.
+        path: PathBuf,
+    },
+    /// A guest has run from the image.
+    #[error(
+        "{} has been resumed before, and a guest may have written to its disks since: memory and \
+         disks would not agree; remove it, or make a clone with its own disks", path.display()
+    )]
+    Resumed {
+        /// Where it is now.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    pub(super) fn damaged(path: &Path, place: Place, what: impl Into<String>) -> Self {
+        let (path, what) = (path.to_owned(), what.into());
+        Self::Damaged { path, place, what }
+    }
+
+    pub(super) fn invalid(what: impl Into<String>) -> Self {
+        Self::Invalid(what.into())
+    }
+
+    /// What the user can try beyond what the message says.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        let Self::Io { source, .. } = self else {
+            return None;
+        };
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Some("free some space, choose another directory, or compress more")
+            }
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                Some("choose a directory that you can write")
+            }
+            io::ErrorKind::NotFound => Some("check that the file and its directory are there"),
+            _ => None,
+        }
+    }
+}
+
+/// For `map_err`: what was tried with which file.
+pub(super) fn io_error<E: Into<io::Error>>(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(E) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Io {
+        action,
+        path,
+        source: source.into(),
+    }
+}

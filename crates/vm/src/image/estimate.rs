@@ -1,0 +1,107 @@
+//! Whether an image will fit, from a sample of the memory.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::codec::{Compression, Encoder};
+use super::durable::split;
+use super::error::{Error, io_error};
+use super::header::{DEFAULT_CHUNK, PAGE};
+use super::memory::{self, Range};
+use super::pages::{self, Pages};
+use super::{chunk, head};
+
+/// Chunks that are looked at.
+const SAMPLES: u64 = 24;
+
+/// How large an image will be, and how much room there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Bytes that are likely, from samples.
+    pub likely: u64,
+    /// Bytes that it cannot exceed.
+    pub most: u64,
+    /// Bytes that are free for this user where it goes.
+    pub free: u64,
+}
+
+impl Estimate {
+    /// Whether it may become tight: worth a warning.
+    #[must_use]
+    pub fn is_tight(&self) -> bool {
+        self.likely + self.likely / 8 > self.free
+    }
+
+    /// Whether it would not even fit if samples were wrong by half.
+    #[must_use]
+    pub fn is_hopeless(&self) -> bool {
+        self.likely / 2 > self.free
+    }
+}
+
+/// Estimates the image of a memory at a path; takes some tens of milliseconds.
+///
+/// # Errors
+/// If the memory cannot be read, or the directory is not there.
+pub fn estimate(
+    path: &Path,
+    memory: &File,
+    size: u64,
+    leave_out: Option<&Pages>,
+    compression: Compression,
+) -> Result<Estimate, Error> {
+    let (dir, _) = split(path)?;
+    let stat = rustix::fs::statvfs(&dir).map_err(io_error("examine", &dir))?;
+    let failed = || io_error("read the memory for", path);
+    let data = memory::data_bytes(memory, size).map_err(failed())?;
+    let left_out = leave_out.map_or(0, Pages::len) * PAGE as u64;
+    let ratio = sample(memory, size, leave_out, compression).map_err(failed())?;
+    let overhead = size / 2048 + (1 << 20) + head::BLOB_PIECE;
+    Ok(Estimate {
+        likely: (data as f64 * ratio) as u64,
+        most: data.min(size.saturating_sub(left_out)) + data / 64 + overhead,
+        free: stat.f_bavail.saturating_mul(stat.f_frsize),
+    })
+}
+
+/// Compressed bytes for each byte of data, over chunks from all of it.
+fn sample(
+    memory: &File,
+    size: u64,
+    leave_out: Option<&Pages>,
+    compression: Compression,
+) -> std::io::Result<f64> {
+    let step = (size / SAMPLES)
+        .max(1)
+        .next_multiple_of(DEFAULT_CHUNK.into());
+    let mut encoder = Encoder::new(compression)?;
+    let mut chunk = vec![0; DEFAULT_CHUNK as usize];
+    let mut bitmap = vec![0; pages::bitmap_len(chunk.len())];
+    let mut out = vec![0; chunk::sealed_bound(chunk.len())];
+    let (mut before, mut after) = (0, 0);
+    for index in 0..SAMPLES {
+        // The first data behind each step.
+        let Some(start) = memory::next_data(memory, index * step)? else {
+            break;
+        };
+        if start >= size {
+            break;
+        }
+        let length = (size - start).min(DEFAULT_CHUNK.into()) as usize;
+        let chunk = &mut chunk[..length];
+        if let Range::Hole(_) = memory::read_chunk(memory, start, chunk)? {
+            continue;
+        }
+        let first = start / PAGE as u64;
+        let kept = pages::gather(chunk, &mut bitmap, |page| {
+            leave_out.is_some_and(|pages| pages.contains(first + page as u64))
+        });
+        before += length;
+        after += chunk::encode(&mut encoder, &bitmap, &chunk[..kept * PAGE], &mut out)?;
+    }
+    Ok(if before == 0 {
+        0.0
+    } else {
+        after as f64 / before as f64
+    })
+}

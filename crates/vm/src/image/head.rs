@@ -1,0 +1,80 @@
+//! The sealed head: the description, and where everything but the memory is.
+
+use serde::{Deserialize, Serialize};
+
+use super::description::{Description, MAX_DESCRIPTION};
+use super::header::Header;
+use super::seal::TAG;
+
+/// Most device state, and most of a working set, in bytes.
+pub(super) const MAX_BLOB: u64 = 256 << 20;
+/// Bytes of one piece of a blob before compression.
+pub(super) const BLOB_PIECE: u64 = 1 << 20;
+
+/// What an image says to who has a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The machine.
+    pub description: Description,
+    /// The image that this one is based on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    pub(super) state: Blob,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) working_set: Option<Blob>,
+}
+
+/// An image that another is based on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// Its identity.
+    pub id: [u8; 16],
+    /// The digest of its list of chunks, which wrapping it for other keys does not change.
+    pub digest: [u8; 32],
+}
+
+/// Bytes that are stored in pieces among the chunks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Blob {
+    /// Bytes.
+    pub(super) length: u64,
+    /// Offset among the sealed data and sealed length of each piece.
+    pub(super) pieces: Vec<(u64, u32)>,
+}
+
+impl Blob {
+    fn check(&self, data_len: u64) -> bool {
+        let inside = |(offset, length): &(u64, u32)| {
+            let end = offset.checked_add(u64::from(*length));
+            *length as usize > TAG && end.is_some_and(|end| end <= data_len)
+        };
+        self.length <= MAX_BLOB
+            && self.pieces.len() as u64 == self.length.div_ceil(BLOB_PIECE)
+            && self.pieces.iter().all(inside)
+    }
+}
+
+impl Head {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers, texts and lists are JSON")
+    }
+
+    /// Reads it and holds it against the header.
+    pub(super) fn decode(bytes: &[u8], header: &Header) -> Result<Self, String> {
+        if bytes.len() > MAX_DESCRIPTION * 2 {
+            return Err("it is too long".into());
+        }
+        let head: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        head.description.check(header.memory)?;
+        if head.parent.is_some() != header.incremental {
+            return Err("it does not agree with the header on a parent".into());
+        }
+        let working_set = head.working_set.as_ref();
+        if !head.state.check(header.data_len)
+            || working_set.is_some_and(|blob| !blob.check(header.data_len))
+        {
+            return Err("a piece that is outside of the image".into());
+        }
+        Ok(head)
+    }
+}

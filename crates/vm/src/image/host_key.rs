@@ -1,0 +1,96 @@
+//! The key file of this host, which is made when it is first needed.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use age::x25519;
+
+use super::durable::{Durable, split};
+use super::error::{Error, io_error};
+use super::keys::{identity_text, parse_identities};
+
+/// The variable that moves what brisk keeps.
+const DIR_VARIABLE: &str = "BRISK_STATE_DIR";
+
+/// Where brisk keeps what must last: `BRISK_STATE_DIR`, else `/var/lib/brisk` for root, else
+/// `brisk` in `XDG_STATE_HOME` or `~/.local/state` (XDG Base Directory Specification: relative
+/// paths are ignored).
+///
+/// # Errors
+/// If the environment names none.
+pub fn default_state_dir(
+    root: bool,
+    variable: impl Fn(&str) -> Option<PathBuf>,
+) -> Result<PathBuf, Error> {
+    let set = |name| variable(name).filter(|value| !value.as_os_str().is_empty());
+    let absolute = |name| set(name).filter(|value| value.is_absolute());
+    set(DIR_VARIABLE)
+        .or_else(|| root.then(|| PathBuf::from("/var/lib/brisk")))
+        .or_else(|| absolute("XDG_STATE_HOME").map(|dir| dir.join("brisk")))
+        .or_else(|| absolute("HOME").map(|dir| dir.join(".local/state/brisk")))
+        .ok_or_else(|| {
+            Error::invalid(format!(
+                "no place to keep keys: neither {DIR_VARIABLE} nor XDG_STATE_HOME nor HOME is set"
+            ))
+        })
+}
+
+/// The key file in a state directory.
+#[must_use]
+pub fn host_key_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("suspend.key")
+}
+
+/// The host's key from its file, which is made if it is not there and `create` is set.
+///
+/// # Errors
+/// If it cannot be read or made, or if others than its owner may read it.
+pub fn host_key(path: &Path, create: bool) -> Result<x25519::Identity, Error> {
+    match File::open(path) {
+        Ok(file) => read(path, file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && create => {
+            make(path)?;
+            read(path, File::open(path).map_err(io_error("read", path))?)
+        }
+        Err(error) => Err(io_error("read the host's key", path)(error)),
+    }
+}
+
+fn read(path: &Path, file: File) -> Result<x25519::Identity, Error> {
+    let mode = file.metadata().map_err(io_error("read", path))?.mode();
+    if mode & 0o077 != 0 {
+        return Err(Error::Key {
+            what: path.display().to_string(),
+            why: format!(
+                "others may read this secret key (mode {:o}); if no one has, run `chmod 600` on \
+                 it",
+                mode & 0o777
+            ),
+        });
+    }
+    let mut keys = parse_identities(path, file)?;
+    Ok(keys.swap_remove(0))
+}
+
+/// A whole file or none, so that no one reads half a key.
+fn make(path: &Path) -> Result<(), Error> {
+    let failed = || io_error("make the host's key", path);
+    let (dir, _) = split(path)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .map_err(failed())?;
+    let durable = Durable::create(path)?;
+    let mut file = &durable.file;
+    file.write_all(identity_text(&x25519::Identity::generate()).as_bytes())
+        .map_err(failed())?;
+    durable.sync()?;
+    match durable.publish(false) {
+        // Another process was quicker; the file that is there counts.
+        Err(Error::Exists { .. }) => Ok(()),
+        result => result,
+    }
+}

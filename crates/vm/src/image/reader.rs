@@ -1,0 +1,375 @@
+//! Reading an image.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::blob;
+use super::chunk;
+use super::codec::Decoder;
+use super::description::Description;
+use super::durable::split;
+use super::error::{Error, Place, io_error};
+use super::head::Head;
+use super::header::{Header, PAGE, RECORD};
+use super::keys::Keys;
+use super::open::{read_head, read_header, read_records};
+use super::pages;
+use super::seal::{self, DataKey, Kind, Owner, SealKey};
+use super::working_set;
+use super::writer::{INDEX, PIECES};
+
+/// Most images of a chain.
+pub(super) const MAX_CHAIN: usize = 16;
+
+/// Where a chunk of memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Record {
+    /// It is zero.
+    Zero,
+    /// In this image.
+    Here {
+        /// Offset among the sealed data.
+        offset: u64,
+        /// Sealed length.
+        length: u32,
+    },
+    /// As in the image that this one is based on.
+    Parent,
+}
+
+impl Record {
+    pub(super) fn encode(self) -> [u8; RECORD] {
+        let (tag, length, offset) = match self {
+            Self::Zero => (0_u32, 0, 0),
+            Self::Here { offset, length } => (1, length, offset),
+            Self::Parent => (2, 0, 0),
+        };
+        let mut bytes = [0; RECORD];
+        bytes[..4].copy_from_slice(&tag.to_le_bytes());
+        bytes[4..8].copy_from_slice(&length.to_le_bytes());
+        bytes[8..].copy_from_slice(&offset.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let word = |at| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let length = word(4)?;
+        let offset = u64::from_le_bytes(*bytes.get(8..)?.first_chunk()?);
+        match word(0)? {
+            0 if length == 0 && offset == 0 => Some(Self::Zero),
+            1 => Some(Self::Here { offset, length }),
+            2 if length == 0 && offset == 0 => Some(Self::Parent),
+            _ => None,
+        }
+    }
+}
+
+/// An image whose header, description and list of chunks are authentic. Chunks are
+/// authenticated when they are read. All of it can be used by several threads at once.
+pub struct Image {
+    pub(super) file: File,
+    path: PathBuf,
+    pub(super) header: Header,
+    pub(super) head: Head,
+    pub(super) records: Vec<Record>,
+    pub(super) data_key: DataKey,
+    pub(super) key: SealKey,
+    pub(super) owner: Owner,
+    pub(super) digest: [u8; 32],
+    pub(super) parent: Option<Box<Image>>,
+    scratch: Mutex<Vec<Scratch>>,
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Image({})", self.path.display())
+    }
+}
+
+/// What reading a chunk needs beside where it goes.
+pub(super) struct Scratch {
+    sealed: Vec<u8>,
+    bitmap: Vec<u8>,
+    decoder: Decoder,
+    /// Room for a chunk to compare with.
+    chunk: Vec<u8>,
+}
+
+impl Scratch {
+    pub(super) fn new(chunk: usize) -> Result<Self, Error> {
+        let decoder =
+            Decoder::new().map_err(|_| Error::invalid("no memory to take chunks apart"))?;
+        Ok(Self {
+            sealed: Vec::new(),
+            bitmap: vec![0; pages::bitmap_len(chunk)],
+            decoder,
+            chunk: Vec::new(),
+        })
+    }
+}
+
+impl Header {
+    /// What an image shows to everyone. Whether it is authentic is only known with a key.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no image, or damaged.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(io_error("read", path))?;
+        read_header(&file, path).map(|(header, _)| header)
+    }
+}
+
+impl Image {
+    /// Opens an image with one of the keys. An incremental one needs its parents before its
+    /// chunks can be read: see [`Self::with_parents`].
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or no key fits.
+    pub fn open(path: &Path, keys: &Keys) -> Result<Self, Error> {
+        let file = File::open(path).map_err(io_error("read", path))?;
+        Self::from_file(file, path, keys)
+    }
+
+    /// The same for a file that is open already; the path is for messages and for parents.
+    ///
+    /// # Errors
+    /// See [`Self::open`].
+    pub fn from_file(file: File, path: &Path, keys: &Keys) -> Result<Self, Error> {
+        let (header, encoded) = read_header(&file, path)?;
+        let data_key = keys.unwrap(path, &header.slots)?;
+        let index = data_key.derive(INDEX, &encoded);
+        let head = read_head(&file, path, &header, &index)?;
+        let owner = Owner {
+            vm: head.description.uuid,
+            image: header.id,
+        };
+        let (records, digest) = read_records(&file, path, &header, &index, &owner)?;
+        let key = data_key.derive(PIECES, &header.id);
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            header,
+            head,
+            records,
+            data_key,
+            key,
+            owner,
+            digest,
+            parent: None,
+            scratch: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Opens the images that this one is based on, each of which is one of `candidates` or in
+    /// the same directory. Does nothing for a full image.
+    ///
+    /// # Errors
+    /// If one is not there, is not what it was, or no key fits.
+    pub fn with_parents(self, keys: &Keys, candidates: &[PathBuf]) -> Result<Self, Error> {
+        self.with_parents_at(keys, candidates, 1)
+    }
+
+    fn with_parents_at(
+        mut self,
+        keys: &Keys,
+        candidates: &[PathBuf],
+        depth: usize,
+    ) -> Result<Self, Error> {
+        let Some(wanted) = self.head.parent else {
+            return Ok(self);
+        };
+        let missing = || Error::NoParent {
+            path: self.path.clone(),
+            id: hex(&wanted.id),
+        };
+        if depth >= MAX_CHAIN {
+            return Err(missing());
+        }
+        let (dir, _) = split(&self.path)?;
+        let beside = fs::read_dir(&dir).map_err(io_error("list", &dir))?;
+        let beside = beside.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+        let is_it =
+            |path: &PathBuf| path.is_file() && Header::read(path).is_ok_and(|h| h.id == wanted.id);
+        let path = candidates
+            .iter()
+            .cloned()
+            .chain(beside)
+            .find(is_it)
+            .ok_or_else(missing)?;
+        let parent = Self::open(&path, keys)?.with_parents_at(keys, candidates, depth + 1)?;
+        let fits = parent.digest == wanted.digest
+            && parent.owner.vm == self.owner.vm
+            && parent.header.memory == self.header.memory
+            && parent.header.chunk_size == self.header.chunk_size;
+        if !fits {
+            let what = format!("it is not what {} is based on", self.path.display());
+            return Err(Error::damaged(&path, Place::Header, what));
+        }
+        self.parent = Some(Box::new(parent));
+        Ok(self)
+    }
+
+    /// Where it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What everyone can see.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What only a key shows.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn description(&self) -> &Description {
+        &self.head.description
+    }
+
+    /// The image that this one is based on, if it is and that is open.
+    #[must_use]
+    pub fn parent(&self) -> Option<&Image> {
+        self.parent.as_deref()
+    }
+
+    /// Images of the chain that are open, this one included.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        1 + self.parent.as_ref().map_or(0, |parent| parent.depth())
+    }
+
+    /// Where each chunk of the memory is.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// What QEMU saved of everything but the memory.
+    ///
+    /// # Errors
+    /// If it cannot be read or was altered.
+    pub fn state(&self) -> Result<Vec<u8>, Error> {
+        blob::read(self, Kind::State, &self.head.state)
+    }
+
+    /// Ranges of pages in the order in which they were needed after the last resume.
+    ///
+    /// # Errors
+    /// If they cannot be read or were altered.
+    pub fn working_set(&self) -> Result<Option<Vec<std::ops::Range<u64>>>, Error> {
+        let Some(blob) = &self.head.working_set else {
+            return Ok(None);
+        };
+        let bytes = blob::read(self, Kind::WorkingSet, blob)?;
+        let ranges = working_set::decode(&bytes, self.header.memory / PAGE as u64);
+        ranges
+            .map(Some)
+            .ok_or_else(|| self.altered(Place::WorkingSet(0)))
+    }
+
+    /// Fills `out` with a chunk; it has [`Header::chunk_len`] bytes.
+    ///
+    /// # Errors
+    /// If it cannot be read or was altered; what is in `out` then means nothing.
+    ///
+    /// # Panics
+    /// If there is no such chunk or `out` has another length.
+    pub fn read_chunk(&self, index: u64, out: &mut [u8]) -> Result<(), Error> {
+        assert_eq!(out.len(), self.header.chunk_len(index), "length of a chunk");
+        let mut scratch = self.take_scratch()?;
+        let bitmap = self.gathered(index, out, &mut scratch)?;
+        pages::scatter(out, bitmap);
+        self.give_scratch(scratch);
+        Ok(())
+    }
+
+    /// The pages of a chunk that are not zero, one after the other in `out`, and which they are.
+    pub(super) fn gathered<'a>(
+        &self,
+        index: u64,
+        out: &mut [u8],
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], Error> {
+        let (offset, length) = match self.records[index as usize] {
+            Record::Here { offset, length } => (offset, length),
+            Record::Zero => {
+                scratch.bitmap.clear();
+                scratch
+                    .bitmap
+                    .resize(pages::bitmap_len(self.header.chunk_len(index)), 0);
+                return Ok(&scratch.bitmap);
+            }
+            Record::Parent => {
+                let parent = self.parent.as_ref().ok_or_else(|| Error::NoParent {
+                    path: self.path.clone(),
+                    id: self.head.parent.map_or_else(String::new, |p| hex(&p.id)),
+                })?;
+                return parent.gathered(index, out, scratch);
+            }
+        };
+        scratch.sealed.resize(length as usize, 0);
+        self.file
+            .read_exact_at(&mut scratch.sealed, self.header.len() + offset)
+            .map_err(|error| self.unreadable(error))?;
+        let kind = (Kind::Memory, index);
+        let associated = seal::associated(&self.owner, kind, self.header.chunks());
+        let plain = self
+            .key
+            .open(kind, &associated, &mut scratch.sealed)
+            .ok_or_else(|| self.altered(Place::Chunk(index)))?;
+        chunk::decode(&mut scratch.decoder, &self.header, index, plain, out)
+            .ok_or_else(|| self.altered(Place::Chunk(index)))
+    }
+
+    /// Whether a chunk has exactly these pages.
+    pub(super) fn same(
+        &self,
+        index: u64,
+        bitmap: &[u8],
+        plain: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<bool, Error> {
+        let mut chunk = std::mem::take(&mut scratch.chunk);
+        chunk.resize(self.header.chunk_len(index), 0);
+        let same = self
+            .gathered(index, &mut chunk, scratch)
+            .map(|theirs| theirs == bitmap && chunk[..plain.len()] == *plain);
+        scratch.chunk = chunk;
+        same
+    }
+
+    pub(super) fn take_scratch(&self) -> Result<Scratch, Error> {
+        let mut pool = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        match pool.pop() {
+            Some(scratch) => Ok(scratch),
+            None => Scratch::new(self.header.chunk_size as usize),
+        }
+    }
+
+    pub(super) fn give_scratch(&self, scratch: Scratch) {
+        let mut pool = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.push(scratch);
+    }
+
+    pub(super) fn altered(&self, place: Place) -> Error {
+        Error::damaged(&self.path, place, "it is not what was written")
+    }
+
+    fn unreadable(&self, error: io::Error) -> Error {
+        io_error("read", &self.path)(error)
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,87 @@
+//! Other keys for an image whose chunks stay as they are.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::copy_file_range;
+use rustix::io::Errno;
+
+use super::claim::lock;
+use super::durable::Durable;
+use super::error::{Error, io_error};
+use super::keys::{self, Keys, Recipient};
+use super::pipeline::{Control, Progress};
+use super::reader::Image;
+use super::writer::write_index;
+
+/// Bytes that are copied between two looks at whether to stop.
+const STEP: u64 = 64 << 20;
+
+/// Locks an image for other recipients than before. The new file is whole and durable before it
+/// takes the place of the old one; until then the old one is as it was.
+///
+/// The data key stays the same: who could open the image before and kept a copy of it, still
+/// can.
+///
+/// # Errors
+/// If no key fits, or the new file cannot be written.
+pub fn rekey(
+    path: &Path,
+    keys: &Keys,
+    recipients: &[Recipient],
+    control: Control<'_>,
+) -> Result<(), Error> {
+    let file = lock(path)?;
+    let image = Image::from_file(file, path, keys)?;
+    let durable = Durable::create(path)?;
+    let mut header = image.header.clone();
+    header.slots = keys::wrap(&image.data_key, recipients)?;
+    copy(
+        (&image.file, image.header.len()),
+        (&durable.file, header.len()),
+        header.data_len,
+        control,
+    )
+    .map_err(|error| error.unwrap_or_else(|errno| io_error("copy", path)(errno)))?;
+    write_index(
+        &durable.file,
+        path,
+        &image.data_key,
+        &image.owner,
+        &mut header,
+        &image.head,
+        &image.records,
+    )?;
+    durable.sync()?;
+    durable.publish(true)
+}
+
+/// Copies in the kernel, or only refers to the same blocks where the file system can.
+fn copy(
+    (from, mut from_at): (&File, u64),
+    (to, mut to_at): (&File, u64),
+    length: u64,
+    control: Control<'_>,
+) -> Result<(), Result<Error, Errno>> {
+    let mut left = length;
+    while left > 0 {
+        if control.cancelled() {
+            return Err(Ok(Error::Cancelled));
+        }
+        let step = left.min(STEP) as usize;
+        let copied = copy_file_range(from, Some(&mut from_at), to, Some(&mut to_at), step);
+        match copied {
+            Ok(0) => return Err(Err(Errno::IO)),
+            Ok(bytes) => left -= bytes as u64,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Err(errno)),
+        }
+        let done = length - left;
+        (control.progress)(Progress {
+            done,
+            total: length,
+            stored: done,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! AES-256-GCM over pieces of an image, under keys derived from its data key.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::Error;
+
+/// Length of the tag that ends each sealed piece.
+pub(super) const TAG: usize = 16;
+
+/// What a piece is: part of its nonce and of its associated data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Kind {
+    Memory = 1,
+    State = 2,
+    WorkingSet = 3,
+    Head = 4,
+    Records = 5,
+}
+
+/// Random bytes from the system.
+pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| Error::invalid("the system gives no random bytes"))?;
+    Ok(bytes)
+}
+
+/// The secret of one image, from which the keys that seal it are derived.
+pub(super) struct DataKey(Zeroizing<[u8; 32]>);
+
+impl DataKey {
+    pub(super) fn random() -> Result<Self, Error> {
+        Ok(Self(Zeroizing::new(random()?)))
+    }
+
+    pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
+        Some(Self(Zeroizing::new(bytes.try_into().ok()?)))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0[..]
+    }
+
+    /// The key for one purpose (BLAKE3's key derivation); another `material` is another key.
+    pub(super) fn derive(&self, purpose: &str, material: &[u8]) -> SealKey {
+        let mut hasher = blake3::Hasher::new_derive_key(purpose);
+        hasher.update(&self.0[..]).update(material);
+        let mut key = [0; 32];
+        hasher.finalize_xof().fill(&mut key);
+        hasher.zeroize();
+        let unbound = UnboundKey::new(&AES_256_GCM, &key).expect("the length is right");
+        key.zeroize();
+        SealKey(LessSafeKey::new(unbound))
+    }
+}
+
+/// Seals and opens pieces. Each (kind, index) must be sealed at most once under one key.
+pub(super) struct SealKey(LessSafeKey);
+
+impl SealKey {
+    /// Seals in place; the tag belongs behind the bytes.
+    pub(super) fn seal(
+        &self,
+        (kind, index): (Kind, u64),
+        associated: &[u8],
+        bytes: &mut [u8],
+    ) -> [u8; TAG] {
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(nonce(kind, index), Aad::from(associated), bytes)
+            .expect("a piece is far below the limit of GCM");
+        tag.as_ref().try_into().expect("tags of GCM have 16 bytes")
+    }
+
+    /// Opens in place, tag at the end; `None` if anything is not as it was sealed.
+    pub(super) fn open<'a>(
+        &self,
+        (kind, index): (Kind, u64),
+        associated: &[u8],
+        bytes: &'a mut [u8],
+    ) -> Option<&'a mut [u8]> {
+        self.0
+            .open_in_place(nonce(kind, index), Aad::from(associated), bytes)
+            .ok()
+    }
+}
+
+fn nonce(kind: Kind, index: u64) -> Nonce {
+    let mut nonce = [0; 12];
+    nonce[..4].copy_from_slice(&(kind as u32).to_le_bytes());
+    nonce[4..].copy_from_slice(&index.to_le_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
+
+/// Whose piece it is, and which of how many.
+pub(super) fn associated(
+    owner: &Owner,
+    (kind, index): (Kind, u64),
+    count: u64,
+) -> [u8; 12 + 32 + 20] {
+    let mut bytes = [0; 64];
+    bytes[..8].copy_from_slice(b"brisk im");
+    bytes[8..12].copy_from_slice(&super::VERSION.to_le_bytes());
+    bytes[12..28].copy_from_slice(&owner.vm);
+    bytes[28..44].copy_from_slice(&owner.image);
+    bytes[44..48].copy_from_slice(&(kind as u32).to_le_bytes());
+    bytes[48..56].copy_from_slice(&index.to_le_bytes());
+    bytes[56..].copy_from_slice(&count.to_le_bytes());
+    bytes
+}
+
+/// The machine and the image that a piece belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner {
+    pub(super) vm: [u8; 16],
+    pub(super) image: [u8; 16],
+}

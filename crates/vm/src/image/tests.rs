@@ -1,0 +1,7 @@
+mod claims;
+mod damage;
+mod durability;
+mod fixture;
+mod keys;
+mod parents;
+mod round_trip;

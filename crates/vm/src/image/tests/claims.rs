@@ -1,0 +1,101 @@
+//! An image is resumed once, whatever happens in between.
+
+use std::fs;
+use std::path::Path;
+
+use super::fixture::{Fixture, content};
+use crate::image::{Claim, Error, Image, State, state};
+
+#[test]
+fn from_claim_to_finish() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    assert_eq!(state(&path).unwrap(), State::Ready);
+    let mut claim = Claim::take(&path).unwrap();
+    assert_eq!(state(&path).unwrap(), State::Resuming { held: true });
+    let image = Image::from_file(claim.file().unwrap(), claim.path(), &fixture.keys()).unwrap();
+    claim.start().unwrap();
+    assert_eq!(state(&path).unwrap(), State::Resumed { held: true });
+    // Lazy loading goes on from the file by its descriptor.
+    assert!(content(&image).unwrap() == fixture.bytes);
+    claim.finish().unwrap();
+    assert_eq!(state(&path).unwrap(), State::Absent);
+    assert_eq!(fixture.left(), [""; 0]);
+}
+
+#[test]
+fn a_second_one_is_refused_at_every_step() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    let mut claim = Claim::take(&path).unwrap();
+    assert!(matches!(Claim::take(&path), Err(Error::InUse { .. })));
+    claim.start().unwrap();
+    assert!(matches!(Claim::take(&path), Err(Error::Resumed { .. })));
+    drop(claim);
+    assert!(matches!(Claim::take(&path), Err(Error::Resumed { .. })));
+    assert_eq!(state(&path).unwrap(), State::Resumed { held: false });
+}
+
+#[test]
+fn of_many_at_once_one_gets_it() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    for _ in 0..50 {
+        let claims: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| Claim::take(&path))).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert_eq!(claims.iter().filter(|claim| claim.is_ok()).count(), 1);
+        drop(claims);
+        assert_eq!(state(&path).unwrap(), State::Ready);
+    }
+}
+
+#[test]
+fn a_claim_whose_process_died_before_the_guest_ran_is_taken_over() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    // What is left by a process that died: the name, without the lock.
+    fs::rename(&path, fixture.path("db1.brisk.resuming")).unwrap();
+    assert_eq!(state(&path).unwrap(), State::Resuming { held: false });
+    let mut claim = Claim::take(&path).unwrap();
+    claim.start().unwrap();
+    claim.finish().unwrap();
+}
+
+#[test]
+fn given_back_or_dropped_it_is_ready_again() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    Claim::take(&path).unwrap().release().unwrap();
+    assert_eq!(state(&path).unwrap(), State::Ready);
+    drop(Claim::take(&path).unwrap());
+    assert_eq!(fixture.left(), ["db1.brisk"]);
+    let mut claim = Claim::take(&path).unwrap();
+    claim.start().unwrap();
+    assert!(claim.release().is_err(), "the guest may have run");
+    assert_eq!(fixture.left(), ["db1.brisk.resumed"]);
+}
+
+#[test]
+fn an_image_that_others_are_based_on_is_kept() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    let mut claim = Claim::take(&path).unwrap();
+    claim.start().unwrap();
+    claim.keep(&fixture.path("db1.base.brisk")).unwrap();
+    assert_eq!(fixture.left(), ["db1.base.brisk"]);
+    let unstarted = Claim::take(&fixture.image("db2.brisk")).unwrap();
+    assert!(unstarted.finish().is_err(), "its guest has not run");
+    assert_eq!(fixture.left(), ["db1.base.brisk", "db2.brisk"]);
+}
+
+#[test]
+fn what_is_not_there_cannot_be_claimed() {
+    let error = Claim::take(Path::new("/no/such.brisk")).unwrap_err();
+    assert!(error.to_string().contains("/no/such.brisk"), "{error}");
+    assert_eq!(state(Path::new("/no/such.brisk")).unwrap(), State::Absent);
+}
