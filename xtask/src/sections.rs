@@ -105,6 +105,8 @@ fn known(title: &str, name: &str, command: &clap::Command) -> Vec<Part> {
             item("/boot, /lib/modules", "kernels and their modules"),
             item("/var/cache/brisk", "what is derived from them, for root"),
             item("~/.cache/brisk", "the same for other users"),
+            item("/var/lib/brisk", "keys and reports, for root"),
+            item("~/.local/state/brisk", "the same for other users"),
         ],
         "Environment" => environment(command),
         _ => examples(name)
@@ -130,6 +132,7 @@ fn environment(command: &clap::Command) -> Vec<Part> {
         "XDG_CACHE_HOME",
         "for users other than root the cache is brisk in it, if it is an absolute path",
     ));
+    parts.push(item("BRISK_STATE_DIR", "directory of keys and reports"));
     parts
 }
 

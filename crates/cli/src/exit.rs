@@ -6,7 +6,7 @@
 
 /// All is well.
 pub const OK: u8 = 0;
-/// brisk doctor found something that is impossible.
+/// brisk doctor found something that is impossible, or brisk image verify found damage.
 pub const FOUND: u8 = 1;
 /// The command line is wrong.
 pub const USAGE: u8 = 2;

@@ -6,6 +6,7 @@
 
 pub mod command;
 pub mod exit;
+mod passphrase;
 pub mod ui;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -20,7 +21,8 @@ use ui::Ui;
     max_term_width = 100,
     disable_help_subcommand = true,
     after_help = "Files: the cache is /var/cache/brisk for root and ~/.cache/brisk for others; \
-                  BRISK_CACHE_DIR moves it."
+                  BRISK_CACHE_DIR moves it. Keys and reports are in /var/lib/brisk for root and \
+                  ~/.local/state/brisk for others; BRISK_STATE_DIR moves them."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -37,6 +39,8 @@ enum Command {
     Kernel(command::kernel::Command),
     #[command(subcommand)]
     Initramfs(command::initramfs::Command),
+    #[command(subcommand)]
+    Image(command::image::Command),
     #[command(hide = true)]
     Completions(command::completions::Args),
 }
@@ -65,6 +69,7 @@ pub fn main() -> u8 {
         Command::Doctor(args) => command::doctor::run(&args, &ui),
         Command::Kernel(command) => command::kernel::run(&command, &ui),
         Command::Initramfs(command) => command::initramfs::run(&command, &ui),
+        Command::Image(command) => command::image::run(&command, &ui),
         Command::Completions(args) => command::completions::run(&args, &ui),
     };
     result.unwrap_or_else(|error| {

@@ -101,6 +101,13 @@ impl Bar {
         }
     }
 
+    /// There are so many steps, where that was not known before.
+    pub fn of(&self, steps: u64) {
+        if let Some(bar) = &self.0 {
+            bar.set_length(steps);
+        }
+    }
+
     /// What is being done now.
     pub fn say(&self, text: &str) {
         if let Some(bar) = &self.0 {

@@ -40,16 +40,9 @@ pub fn here() -> Environment {
 /// the XDG base directories.
 #[must_use]
 pub fn state_directory() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return "/var/lib/brisk".into();
-    }
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    std::env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(home)
-        .unwrap_or_else(std::env::temp_dir)
-        .join("brisk")
+    let root = rustix::process::geteuid().is_root();
+    brisk_vm::state::default_dir(root, |name| std::env::var_os(name).map(PathBuf::from))
+        .unwrap_or_else(|| std::env::temp_dir().join("brisk"))
 }
 
 fn mitigations(directory: &Path) -> BTreeMap<String, String> {

@@ -9,4 +9,5 @@ pub mod kernel;
 pub mod launch;
 pub mod qemu;
 pub mod root;
+pub mod state;
 pub mod virtiofs;

@@ -26,7 +26,7 @@ const RWX: u32 = 7;
 ///
 /// # Errors
 /// See [`Image::load`].
-pub fn write_core(
+pub(super) fn write_core(
     image: &Image,
     into: &File,
     path: &Path,

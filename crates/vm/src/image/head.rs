@@ -55,6 +55,12 @@ impl Blob {
 }
 
 impl Head {
+    /// Bytes of the device state.
+    #[must_use]
+    pub fn state_len(&self) -> u64 {
+        self.state.length
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers, texts and lists are JSON")
     }

@@ -109,6 +109,12 @@ impl Header {
         left.min(u64::from(self.chunk_size)) as usize
     }
 
+    /// For whom the image is locked, in words.
+    #[must_use]
+    pub fn locked_for(&self) -> String {
+        slot::summary(&self.slots)
+    }
+
     /// Size of the whole file in bytes.
     #[must_use]
     pub fn file_len(&self) -> u64 {

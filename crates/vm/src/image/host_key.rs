@@ -11,33 +11,7 @@ use super::durable::{Durable, split};
 use super::error::{Error, io_error};
 use super::keys::{identity_text, parse_identities};
 
-/// The variable that moves what brisk keeps.
-const DIR_VARIABLE: &str = "BRISK_STATE_DIR";
-
-/// Where brisk keeps what must last: `BRISK_STATE_DIR`, else `/var/lib/brisk` for root, else
-/// `brisk` in `XDG_STATE_HOME` or `~/.local/state` (XDG Base Directory Specification: relative
-/// paths are ignored).
-///
-/// # Errors
-/// If the environment names none.
-pub fn default_state_dir(
-    root: bool,
-    variable: impl Fn(&str) -> Option<PathBuf>,
-) -> Result<PathBuf, Error> {
-    let set = |name| variable(name).filter(|value| !value.as_os_str().is_empty());
-    let absolute = |name| set(name).filter(|value| value.is_absolute());
-    set(DIR_VARIABLE)
-        .or_else(|| root.then(|| PathBuf::from("/var/lib/brisk")))
-        .or_else(|| absolute("XDG_STATE_HOME").map(|dir| dir.join("brisk")))
-        .or_else(|| absolute("HOME").map(|dir| dir.join(".local/state/brisk")))
-        .ok_or_else(|| {
-            Error::invalid(format!(
-                "no place to keep keys: neither {DIR_VARIABLE} nor XDG_STATE_HOME nor HOME is set"
-            ))
-        })
-}
-
-/// The key file in a state directory.
+/// The key file in a state directory, see [`default_dir`](crate::state::default_dir).
 #[must_use]
 pub fn host_key_path(state_dir: &Path) -> PathBuf {
     state_dir.join("suspend.key")

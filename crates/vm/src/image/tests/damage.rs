@@ -298,3 +298,32 @@ fn a_wrong_key_says_what_it_is_locked_for() {
         SlotKind::HostKey
     );
 }
+
+#[test]
+fn parsers_take_anything() {
+    let victim = Victim::new(8);
+    let image = victim
+        .fixture
+        .open(&victim.fixture.path("whole.brisk"))
+        .unwrap();
+    let header = &victim.whole[..PAGE];
+    let head = serde_json::to_vec(image.head()).unwrap();
+    let mut dice = Dice::new(11);
+    let chunk = {
+        let mut plain = vec![2, 1];
+        plain.extend(zstd::bulk::compress(&[7; PAGE], 1).unwrap());
+        plain
+    };
+    let record = [1, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+    for _ in 0..5000 {
+        for rest in [&head[..], &chunk, &record, &[1, 0xff, 0x1f, 0, 0, 9]] {
+            let mut bytes = [header, rest].concat();
+            for _ in 0..dice.below(0..4) {
+                let at = dice.below(PAGE as u64..bytes.len() as u64) as usize;
+                bytes[at] = dice.next() as u8;
+            }
+            bytes.truncate(dice.below(PAGE as u64..bytes.len() as u64 + 1) as usize);
+            crate::image::parse_anything(&bytes);
+        }
+    }
+}

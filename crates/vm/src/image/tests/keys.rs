@@ -7,8 +7,8 @@ use age::x25519;
 
 use super::fixture::{Fixture, content, small};
 use crate::image::{
-    Control, Error, Header, Image, Keys, Recipient, Secret, SlotKind, default_state_dir, host_key,
-    host_key_path, rekey, write,
+    Control, Error, Header, Image, Keys, Recipient, Secret, SlotKind, host_key, host_key_path,
+    rekey, write,
 };
 
 #[test]
@@ -120,22 +120,6 @@ fn the_hosts_key_is_made_once_and_kept_from_others() {
     fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
     let error = host_key(&path, true).map(drop).unwrap_err().to_string();
     assert!(error.contains("chmod 600"), "{error}");
-}
-
-#[test]
-fn the_state_directory_follows_user_and_environment() {
-    let dir = |root, names: &[&str]| {
-        let known = |name: &str| names.contains(&name).then(|| format!("/{name}").into());
-        default_state_dir(root, known).map(|dir| dir.display().to_string())
-    };
-    assert_eq!(dir(true, &["HOME"]).unwrap(), "/var/lib/brisk");
-    assert_eq!(dir(true, &["BRISK_STATE_DIR"]).unwrap(), "/BRISK_STATE_DIR");
-    assert_eq!(dir(false, &["HOME"]).unwrap(), "/HOME/.local/state/brisk");
-    assert_eq!(
-        dir(false, &["HOME", "XDG_STATE_HOME"]).unwrap(),
-        "/XDG_STATE_HOME/brisk"
-    );
-    assert!(dir(false, &[]).is_err());
 }
 
 #[test]

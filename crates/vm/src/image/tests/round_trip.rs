@@ -1,6 +1,5 @@
 //! What is written is what is read.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,8 +7,8 @@ use proptest::prelude::*;
 
 use super::fixture::{Dice, Fixture, MARK, content, memory, noise, small, text};
 use crate::image::{
-    Compression, Control, Error, Image, MIN_CHUNK, Options, PAGE, Pages, Progress, Range, Source,
-    write, write_core,
+    Compression, Control, Error, Form, Image, MIN_CHUNK, Options, PAGE, Pages, Progress, Range,
+    Source, extract, write,
 };
 
 fn compressions() -> impl Strategy<Value = Compression> {
@@ -270,8 +269,7 @@ fn a_core_file_has_the_memory_at_its_addresses() {
     ];
     let image = fixture.open(&fixture.image("a.brisk")).unwrap();
     let path = fixture.path("core");
-    let file = File::create_new(&path).unwrap();
-    write_core(&image, &file, &path, 2, Control::none()).unwrap();
+    extract(&image, Form::Core, &path, false, 2, Control::none()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let core = object::File::parse(&*bytes).unwrap();
     assert_eq!(core.kind(), object::ObjectKind::Core);
@@ -283,6 +281,27 @@ fn a_core_file_has_the_memory_at_its_addresses() {
     );
     let above = segments[1].data_range(4 << 30, half).unwrap().unwrap();
     assert_eq!(above, &fixture.bytes[half as usize..]);
+}
+
+#[test]
+fn an_extracted_memory_is_whole_or_not_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::new(64);
+    let image_path = fixture.image("a.brisk");
+    let image = fixture.open(&image_path).unwrap();
+    let path = fixture.path("memory");
+    let again = |replace| extract(&image, Form::Raw, &path, replace, 2, Control::none());
+    again(false).unwrap();
+    assert!(std::fs::read(&path).unwrap() == fixture.bytes);
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(matches!(again(false), Err(Error::Exists { .. })));
+    again(true).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut bytes = std::fs::read(&image_path).unwrap();
+    bytes[image.header().len() as usize + 5000] ^= 1;
+    std::fs::write(&image_path, bytes).unwrap();
+    assert!(matches!(again(false), Err(Error::Damaged { .. })));
+    assert_eq!(fixture.left(), ["a.brisk"]);
 }
 
 #[test]

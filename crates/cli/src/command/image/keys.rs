@@ -1,0 +1,124 @@
+//! Keys on the command line: never themselves, only where they are.
+
+use std::path::{Path, PathBuf};
+
+use brisk_vm::image::{
+    Error, Header, Image, Keys, Recipient, Secret, SlotKind, host_key, host_key_path,
+};
+
+use crate::passphrase;
+use crate::ui::Ui;
+
+/// What opens an image.
+#[derive(Debug, clap::Args)]
+pub struct KeyArgs {
+    /// File with a secret key of age-keygen. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub identity: Vec<PathBuf>,
+
+    /// File whose first line is the passphrase; /dev/fd/N for a descriptor. Without it, and
+    /// where no key fits, the terminal is asked.
+    #[arg(long, value_name = "FILE")]
+    pub passphrase_file: Option<PathBuf>,
+
+    /// The host's key. Default: suspend.key below /var/lib/brisk for root, ~/.local/state/brisk
+    /// for others, if it is there.
+    #[arg(long, value_name = "FILE")]
+    pub host_key: Option<PathBuf>,
+}
+
+/// Who shall open an image.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub struct NewKeyArgs {
+    /// A public key of age-keygen. May be given several times.
+    #[arg(long, value_name = "age1…")]
+    pub recipient: Vec<String>,
+
+    /// File whose first line is a passphrase; /dev/fd/N for a descriptor.
+    #[arg(long, value_name = "FILE")]
+    pub new_passphrase_file: Option<PathBuf>,
+
+    /// A passphrase that the terminal is asked for.
+    #[arg(long)]
+    pub new_passphrase: bool,
+
+    /// This host, by its key file, which is made if it is not there.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub for_host: Option<Option<PathBuf>>,
+}
+
+impl KeyArgs {
+    /// Whether any was given.
+    pub(super) fn is_given(&self) -> bool {
+        !self.identity.is_empty() || self.passphrase_file.is_some() || self.host_key.is_some()
+    }
+
+    /// Opens an image, asking for a passphrase where that is all that is missing.
+    pub(super) fn open(&self, path: &Path, ui: &Ui) -> Result<(Image, Keys), Error> {
+        // A file that is no image should not cost anyone a passphrase.
+        let header = Header::read(path)?;
+        let keys = self.keys()?;
+        let error = match Image::open(path, &keys) {
+            Ok(image) => return Ok((image, keys)),
+            Err(error) => error,
+        };
+        let takes = |slot: &brisk_vm::image::Slot| slot.kind() == SlotKind::Passphrase;
+        let missing = matches!(error, Error::NoKey { .. })
+            && self.passphrase_file.is_none()
+            && header.slots.iter().any(takes);
+        if !missing {
+            return Err(error);
+        }
+        let prompt = format!("Passphrase of {}: ", path.display());
+        let Some(secret) = passphrase::ask(&prompt)? else {
+            return Err(error);
+        };
+        let keys = keys.with_passphrase(secret);
+        let spinner = ui.spinner("unlocking");
+        let image = Image::open(path, &keys)?;
+        drop(spinner);
+        Ok((image, keys))
+    }
+
+    fn keys(&self) -> Result<Keys, Error> {
+        let mut keys = Keys::new();
+        for file in &self.identity {
+            keys = keys.with_identity_file(file)?;
+        }
+        if let Some(file) = &self.passphrase_file {
+            keys = keys.with_passphrase(Secret::read(file)?);
+        }
+        match &self.host_key {
+            Some(path) => Ok(keys.with_identity(host_key(path, false)?)),
+            None if usual_host_key().exists() => {
+                Ok(keys.with_identity(host_key(&usual_host_key(), false)?))
+            }
+            None => Ok(keys),
+        }
+    }
+}
+
+impl NewKeyArgs {
+    /// All of them.
+    pub(super) fn recipients(&self, ui: &Ui) -> Result<Vec<Recipient>, Error> {
+        let given = self.recipient.iter().map(|text| Recipient::parse(text));
+        let mut recipients = given.collect::<Result<Vec<_>, _>>()?;
+        if let Some(file) = &self.new_passphrase_file {
+            recipients.push(Recipient::Passphrase(Secret::read(file)?));
+        }
+        if self.new_passphrase {
+            let secret = passphrase::ask_twice("New passphrase: ", ui)?;
+            recipients.push(Recipient::Passphrase(secret));
+        }
+        if let Some(file) = &self.for_host {
+            let path = file.clone().unwrap_or_else(usual_host_key);
+            recipients.push(Recipient::Host(host_key(&path, true)?.to_public()));
+        }
+        Ok(recipients)
+    }
+}
+
+fn usual_host_key() -> PathBuf {
+    host_key_path(&brisk_tools::environment::state_directory())
+}

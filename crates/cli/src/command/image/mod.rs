@@ -1,0 +1,212 @@
+//! `brisk image`.
+
+mod info;
+mod keys;
+mod work;
+
+use std::path::PathBuf;
+
+use brisk_vm::image::{self, Error, Form, Header};
+use serde::Serialize;
+
+use self::keys::{KeyArgs, NewKeyArgs};
+use self::work::{Work, with_hint};
+use super::run::Format;
+use crate::exit;
+use crate::ui::Ui;
+
+/// Look into suspend images, check them, lock them for other keys, take the memory out.
+#[derive(Debug, clap::Subcommand)]
+#[command(after_long_help = "Exit status: 0; 1 if verify found damage; 125 if brisk failed.")]
+pub enum Command {
+    /// Say what an image is: without a key what is public, with one the machine as well.
+    Info {
+        /// The image.
+        #[arg(value_name = "IMAGE")]
+        image: PathBuf,
+        /// What opens it.
+        #[command(flatten)]
+        keys: KeyArgs,
+        /// Form of the output.
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
+    /// Read all of an image and check that nothing of it was altered. The first bad place is
+    /// named; the exit status is then 1.
+    Verify {
+        /// The image.
+        #[arg(value_name = "IMAGE")]
+        image: PathBuf,
+        /// What opens it.
+        #[command(flatten)]
+        keys: KeyArgs,
+        /// Images that it is based on, where they are not beside it.
+        #[arg(long, value_name = "IMAGE")]
+        parent: Vec<PathBuf>,
+        /// Threads. Default: one for each processor.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+        threads: Option<u16>,
+        /// Form of the output.
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
+    /// Lock an image for others than before. Its memory is not encrypted again: who could open
+    /// it before and kept a copy still can.
+    Rekey {
+        /// The image.
+        #[arg(value_name = "IMAGE")]
+        image: PathBuf,
+        /// What opens it.
+        #[command(flatten)]
+        keys: KeyArgs,
+        /// Who shall open it.
+        #[command(flatten)]
+        new: NewKeyArgs,
+    },
+    /// Write the guest's memory, in clear, for a debugger.
+    Extract {
+        /// The image.
+        #[arg(value_name = "IMAGE")]
+        image: PathBuf,
+        /// What opens it.
+        #[command(flatten)]
+        keys: KeyArgs,
+        /// Images that it is based on, where they are not beside it.
+        #[arg(long, value_name = "IMAGE")]
+        parent: Vec<PathBuf>,
+        /// Write the memory from its first byte to its last.
+        #[arg(long, value_name = "FILE", required_unless_present = "elf")]
+        raw: Option<PathBuf>,
+        /// Write an ELF core file with the guest's physical addresses, for gdb and crash.
+        #[arg(long, value_name = "FILE", conflicts_with = "raw")]
+        elf: Option<PathBuf>,
+        /// Replace the file if it is there.
+        #[arg(long)]
+        replace: bool,
+        /// Threads. Default: one for each processor.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+        threads: Option<u16>,
+    },
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If the image cannot be opened, or a file cannot be read or written.
+pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
+    match command {
+        Command::Info {
+            image,
+            keys,
+            format,
+        } => ui.data(&info::info(image, keys, *format, ui)?)?,
+        Command::Verify {
+            image,
+            keys,
+            parent,
+            threads,
+            format,
+        } => match verify(image, keys, parent, threads_of(*threads), ui) {
+            Ok(checked) => ui.data(&checked.render(*format)?)?,
+            Err(error @ Error::Damaged { .. }) => {
+                ui.error(&with_hint(error));
+                return Ok(exit::FOUND);
+            }
+            Err(error) => return Err(with_hint(error)),
+        },
+        Command::Rekey { image, keys, new } => {
+            let recipients = new.recipients(ui)?;
+            // Opened first, so that a passphrase is asked for where it is needed.
+            let (opened, keys) = keys.open(image, ui).map_err(with_hint)?;
+            drop(opened);
+            let work = Work::new("copying", ui)?;
+            image::rekey(image, &keys, &recipients, work.control()).map_err(with_hint)?;
+            drop(work);
+            let who = Header::read(image).map_err(with_hint)?.locked_for();
+            ui.note(&format!("{}: now locked for {who}", image.display()));
+        }
+        Command::Extract {
+            image,
+            keys,
+            parent,
+            raw,
+            elf,
+            replace,
+            threads,
+        } => {
+            let (form, path) = match (raw, elf) {
+                (Some(raw), _) => (Form::Raw, raw),
+                (None, Some(elf)) => (Form::Core, elf),
+                (None, None) => anyhow::bail!("give --raw FILE or --elf FILE"),
+            };
+            let (opened, keys) = keys.open(image, ui).map_err(with_hint)?;
+            let opened = opened.with_parents(&keys, parent).map_err(with_hint)?;
+            let work = Work::new("extracting", ui)?;
+            let threads = threads_of(*threads);
+            image::extract(&opened, form, path, *replace, threads, work.control())
+                .map_err(with_hint)?;
+            drop(work);
+            let bytes = opened.header().memory;
+            ui.note(&format!(
+                "{}: {bytes} bytes of memory, in clear",
+                path.display()
+            ));
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn threads_of(asked: Option<u16>) -> usize {
+    asked.map_or_else(
+        || std::thread::available_parallelism().map_or(1, usize::from),
+        usize::from,
+    )
+}
+
+fn verify(
+    path: &std::path::Path,
+    keys: &KeyArgs,
+    parents: &[PathBuf],
+    threads: usize,
+    ui: &Ui,
+) -> Result<Checked, Error> {
+    let (opened, keys) = keys.open(path, ui)?;
+    let opened = opened.with_parents(&keys, parents)?;
+    let work = Work::new("checking", ui).map_err(|error| Error::Invalid(error.to_string()))?;
+    let verified = opened.verify(threads, work.control())?;
+    Ok(Checked {
+        schema: "brisk.image-verified/1",
+        image: path.to_owned(),
+        size: opened.header().file_len(),
+        chunks: verified.chunks,
+        pages: verified.pages,
+        state: verified.state,
+    })
+}
+
+#[derive(Serialize)]
+struct Checked {
+    schema: &'static str,
+    image: PathBuf,
+    size: u64,
+    chunks: u64,
+    pages: u64,
+    state: u64,
+}
+
+impl Checked {
+    fn render(&self, format: Format) -> anyhow::Result<String> {
+        if format == Format::Json {
+            return Ok(serde_json::to_string_pretty(self)? + "\n");
+        }
+        let rows = [
+            ("image", self.image.display().to_string()),
+            ("whole", "yes".to_owned()),
+            ("size", self.size.to_string()),
+            ("chunks", self.chunks.to_string()),
+            ("pages", self.pages.to_string()),
+            ("device state", self.state.to_string()),
+        ];
+        Ok(info::rows(&rows, format))
+    }
+}
