@@ -10,6 +10,7 @@ mod ending;
 mod error;
 mod facts;
 pub(crate) mod levers;
+mod machine;
 mod options;
 pub(crate) mod parameters;
 mod plan;

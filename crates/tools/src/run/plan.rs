@@ -9,14 +9,14 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, DiskFormat, Filesystem, Firmware as QemuFirmware, Machine as QemuMachine,
-    MachinePlan, Network, ODD_SLOTS, Parameter, Ram as QemuRam, Transport,
+    Accelerator, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan, Network, Parameter,
+    Ram as QemuRam, Transport,
 };
 
 use super::error::Error;
 use super::facts::Facts;
-use super::levers::{CPU, VMLINUX};
-use super::options::{Firmware, Machine, Net, Options, Ram, Warm};
+use super::machine::{cpu, firmware, machine, speaks, vmlinux};
+use super::options::{Net, Options, Ram, Warm};
 use super::parameters::{Setting, parameters};
 use super::root::{ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
@@ -225,11 +225,6 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     })
 }
 
-/// Whether the firmware is SeaBIOS, which says on a debug console what it does.
-fn speaks(machine: QemuMachine, firmware: &QemuFirmware) -> bool {
-    *firmware == QemuFirmware::Default && !matches!(machine, QemuMachine::Microvm { .. })
-}
-
 /// Root gives its rights up, except where QEMU must open by itself what only root can: shared
 /// directories with 9p, images with backing files, `/dev/kvm`.
 fn unprivileged(
@@ -246,136 +241,6 @@ fn unprivileged(
 
 fn is_directory(root: &Root) -> bool {
     matches!(root, Root::Directory { .. })
-}
-
-/// Emulated, a single processor boots quickest on a PC of before ACPI: interpreting its tables
-/// and calibrating the local APIC's timer take 15 % of a boot on microvm, which has both. More
-/// processors than one are found through ACPI only, and qboot leaves interrupts to it.
-///
-/// microvm goes with qboot only: SeaBIOS writes ACPI tables to the end of memory, where QEMU has
-/// put the initramfs of this machine type.
-fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
-    let plain_pc = facts.accelerator.0 == Accelerator::Tcg
-        && options.cpus == 1
-        && options.firmware != Firmware::Qboot
-        && facts.capabilities.machines.contains("pc");
-    let qboot = facts.capabilities.qboot.is_some() && options.firmware != Firmware::Seabios;
-    let has_microvm =
-        facts.capabilities.machines.contains("microvm") && vmlinux(options, facts) && qboot;
-    let microvm = QemuMachine::Microvm {
-        pcie: is_builtin(facts, "virtio_pci"),
-    };
-    Ok(match options.machine {
-        Machine::Auto if plain_pc => QemuMachine::Pc { acpi: false },
-        Machine::Auto if has_microvm => microvm,
-        Machine::Microvm if has_microvm => microvm,
-        Machine::Microvm if !vmlinux(options, facts) => {
-            return Err(Error::unfit(
-                format!("{} has no PVH entry point", facts.kernel.image.display()),
-                "use --machine q35",
-            ));
-        }
-        Machine::Microvm if options.firmware == Firmware::Seabios => {
-            return Err(Error::unfit(
-                "SeaBIOS cannot start a kernel with an initramfs on microvm",
-                "use --machine q35, or leave out --firmware",
-            ));
-        }
-        Machine::Microvm if !qboot => {
-            return Err(Error::unfit(
-                "microvm needs qboot.rom, which is in none of QEMU's firmware directories",
-                "install qemu-system-data (Debian), or use --machine q35",
-            ));
-        }
-        Machine::Microvm => {
-            return Err(Error::unfit(
-                format!("{} has no machine type microvm", facts.qemu.display()),
-                "use --machine q35",
-            ));
-        }
-        Machine::Auto | Machine::Q35 => QemuMachine::Q35,
-        Machine::PcNoAcpi if options.cpus == 1 => QemuMachine::Pc { acpi: false },
-        Machine::PcNoAcpi => {
-            return Err(Error::unfit(
-                format!("{} processors are found through ACPI only", options.cpus),
-                "use --cpus 1, or another --machine",
-            ));
-        }
-        Machine::Pc => QemuMachine::Pc { acpi: true },
-    })
-}
-
-/// Whether the kernel starts as a vmlinux, decompressed on the host.
-fn vmlinux(options: &Options, facts: &Facts) -> bool {
-    facts.image.pvh && options.levers.has(VMLINUX)
-}
-
-fn is_builtin(facts: &Facts, module: &str) -> bool {
-    facts
-        .builtin
-        .as_ref()
-        .is_none_or(|names| names.contains(module))
-}
-
-fn firmware(
-    options: &Options,
-    facts: &Facts,
-    machine: QemuMachine,
-    devices: usize,
-) -> Result<QemuFirmware, Error> {
-    let qboot = facts.capabilities.qboot.clone();
-    let fits = match machine {
-        QemuMachine::Microvm { .. } => true,
-        // Interrupts arrive where brisk puts a device, and perhaps not where the user does.
-        QemuMachine::Pc { acpi: false } => devices <= ODD_SLOTS && options.qemu_args.is_empty(),
-        _ => false,
-    };
-    match (options.firmware, qboot) {
-        (Firmware::Auto, Some(path)) if fits => Ok(QemuFirmware::Qboot(path)),
-        (Firmware::Auto | Firmware::Seabios, _) => Ok(QemuFirmware::Default),
-        (Firmware::Qboot, _)
-            if machine == (QemuMachine::Pc { acpi: false }) && devices > ODD_SLOTS =>
-        {
-            Err(Error::unfit(
-                format!(
-                    "without ACPI qboot routes the interrupts of {ODD_SLOTS} devices, and this \
-                     guest has {devices}"
-                ),
-                "leave out --firmware, or use another --machine",
-            ))
-        }
-        (Firmware::Qboot, Some(path)) => Ok(QemuFirmware::Qboot(path)),
-        (Firmware::Qboot, None) => Err(Error::unfit(
-            "qboot.rom is in none of QEMU's firmware directories",
-            "install qemu-system-data (Debian), or leave out --firmware",
-        )),
-    }
-}
-
-/// What TCG emulates: the second microarchitecture level (x86-64-v2) of a generic AMD
-/// processor, with 1 GiB pages to map memory quickly and RDRAND to seed the random generator.
-///
-/// `max` boots 10 % slower: with ERMS and FSRM the kernel copies by `rep movsb`, which TCG
-/// executes byte by byte, and more features mean more instructions to patch.
-const TCG_CPU: &str =
-    "qemu64,+pdpe1gb,+rdrand,+rdseed,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf-lm";
-
-fn cpu(options: &Options, accelerator: Accelerator, machine: QemuMachine) -> String {
-    let mut model = options.cpu.clone().unwrap_or_else(|| {
-        match accelerator {
-            Accelerator::Kvm => "host",
-            Accelerator::Tcg if options.levers.has(CPU) => TCG_CPU,
-            Accelerator::Tcg => "max",
-        }
-        .to_owned()
-    });
-    if machine == (QemuMachine::Pc { acpi: false }) {
-        model.push_str(",-apic");
-    }
-    if options.instructions {
-        model.push_str(",-rdrand,-rdseed");
-    }
-    model
 }
 
 /// The time stamp counter's rate under QEMU's instruction clock: one tick a nanosecond.
@@ -405,6 +270,13 @@ fn kernel_parameters(
         levers: &options.levers,
         append: &options.append,
     })
+}
+
+pub(super) fn is_builtin(facts: &Facts, module: &str) -> bool {
+    facts
+        .builtin
+        .as_ref()
+        .is_none_or(|names| names.contains(module))
 }
 
 /// virtiofs where it is possible, else 9p.
