@@ -70,7 +70,6 @@ pub struct Command {
     program: PathBuf,
     words: Vec<OsString>,
     marker: Option<Marker>,
-    instructions: bool,
 }
 
 impl Guest {
@@ -133,11 +132,7 @@ impl Command {
     ///
     /// # Errors
     /// If there is no such program.
-    pub fn new(
-        words: &[OsString],
-        marker: Option<Marker>,
-        instructions: bool,
-    ) -> Result<Self, Error> {
+    pub fn new(words: &[OsString], marker: Option<Marker>) -> Result<Self, Error> {
         let (program, words) = words
             .split_first()
             .ok_or_else(|| Error::unfit("there is no command", "give one after --"))?;
@@ -147,7 +142,6 @@ impl Command {
             program: program.path().to_owned(),
             words: words.to_vec(),
             marker,
-            instructions,
         })
     }
 }
@@ -168,12 +162,7 @@ impl Subject {
             Self::Command(command) => {
                 let executed = Instant::now();
                 let extra = command.marker.as_ref().and_then(Marker::extra);
-                let foreign = Foreign::start(
-                    &command.program,
-                    &command.words,
-                    extra,
-                    command.instructions,
-                )?;
+                let foreign = Foreign::start(&command.program, &command.words, extra)?;
                 let marker = command.marker.clone();
                 Ok((Machine::Foreign(Box::new(foreign), marker), executed))
             }
@@ -183,14 +172,9 @@ impl Subject {
     /// The clock of its measurements.
     #[must_use]
     pub const fn clock(&self) -> Clock {
-        let instructions = match self {
-            Self::Guest(guest) => guest.options.instructions,
-            Self::Command(command) => command.instructions,
-        };
-        if instructions {
-            Clock::Instructions
-        } else {
-            Clock::HostMonotonic
+        match self {
+            Self::Guest(guest) if guest.options.instructions => Clock::Instructions,
+            Self::Guest(_) | Self::Command(_) => Clock::HostMonotonic,
         }
     }
 

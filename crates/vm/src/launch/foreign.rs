@@ -32,14 +32,9 @@ impl Foreign {
     ///
     /// # Errors
     /// If the program cannot be started, or the channels cannot be had.
-    pub fn start(
-        program: &Path,
-        words: &[OsString],
-        extra: Option<Extra>,
-        instructions: bool,
-    ) -> Result<Self, Error> {
+    pub fn start(program: &Path, words: &[OsString], extra: Option<Extra>) -> Result<Self, Error> {
         let prepare = |what| move |source| Error::Prepare { what, source };
-        let watched = watch(words, extra, instructions);
+        let watched = watch(words, extra);
         let mut mappings = Vec::new();
         let mut channel = |child_fd| -> Result<UnixStream, Error> {
             let (ours, theirs) = UnixStream::pair().map_err(prepare("channels"))?;

@@ -33,10 +33,9 @@ pub struct Watched {
     pub console: Console,
 }
 
-/// Adds a control channel, a console where there is none, the extra, and, for counting
-/// instructions, what makes a boot the same every time.
+/// Adds a control channel, a console where there is none, and the extra.
 #[must_use]
-pub fn watch(words: &[OsString], extra: Option<Extra>, instructions: bool) -> Watched {
+pub fn watch(words: &[OsString], extra: Option<Extra>) -> Watched {
     let console = console(words);
     let mut all = words.to_vec();
     let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
@@ -62,10 +61,6 @@ pub fn watch(words: &[OsString], extra: Option<Extra>, instructions: bool) -> Wa
             "virtserialport,chardev=brisk-marker,name=org.qemu.guest_agent.0,id=brisk-agent",
         ]),
         None => {}
-    }
-    if instructions {
-        add(&["-icount", "shift=0,sleep=off"]);
-        add(&["-rtc", "base=2000-01-01T00:00:00,clock=vm", "-seed", "1"]);
     }
     Watched {
         words: all,
@@ -118,7 +113,7 @@ mod tests {
             "-serial mon:stdio",
             "--nographic",
         ] {
-            let watched = watch(&words(start), None, false);
+            let watched = watch(&words(start), None);
             assert_eq!(watched.console, Console::Stdout, "{start}");
             assert!(!line(&watched).contains("brisk-console"), "{start}");
         }
@@ -126,14 +121,14 @@ mod tests {
 
     #[test]
     fn a_command_line_without_console_gets_one() {
-        let watched = watch(&words("-M pc -display none"), None, false);
+        let watched = watch(&words("-M pc -display none"), None);
         assert_eq!(watched.console, Console::Added);
         assert!(line(&watched).ends_with("-serial chardev:brisk-console"));
     }
 
     #[test]
     fn a_console_elsewhere_is_left_there() {
-        let watched = watch(&words("-serial file:/tmp/x"), None, false);
+        let watched = watch(&words("-serial file:/tmp/x"), None);
         assert_eq!(watched.console, Console::Elsewhere);
         assert!(!line(&watched).contains("brisk-console"));
     }
@@ -141,10 +136,9 @@ mod tests {
     #[test]
     fn what_was_asked_for_comes_first_and_unchanged() {
         let own = words("-M q35 -nographic -kernel /boot/vmlinuz");
-        let watched = watch(&own, Some(Extra::Port(0xf4)), true);
+        let watched = watch(&own, Some(Extra::Port(0xf4)));
         assert_eq!(&watched.words[..own.len()], own);
         let line = line(&watched);
         assert!(line.contains("isa-debugcon,iobase=0xf4"), "{line}");
-        assert!(line.contains("-icount shift=0,sleep=off"), "{line}");
     }
 }

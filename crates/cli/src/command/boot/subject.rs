@@ -135,7 +135,7 @@ impl SubjectArgs {
                      no command line after --"
                 );
             }
-            let command = Command::new(&self.qemu_command, self.ready.clone(), instructions);
+            let command = Command::new(&self.qemu_command, self.ready.clone());
             return Ok(Subject::Command(command.map_err(explain)?));
         }
         if self.ready.is_some() {

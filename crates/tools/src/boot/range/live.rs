@@ -85,7 +85,7 @@ impl Live {
             Template::Command(words, marker) => {
                 let words = words.iter().map(|word| filled(word, artifacts));
                 let words: Vec<_> = words.collect();
-                let command = Command::new(&words, marker.clone(), false).map_err(unbootable)?;
+                let command = Command::new(&words, marker.clone()).map_err(unbootable)?;
                 Ok(Subject::Command(command))
             }
             Template::Guest(options) => {
