@@ -24,6 +24,7 @@ const TAIL_LINES: usize = 10;
 pub struct Program {
     path: PathBuf,
     args: Vec<OsString>,
+    set: Vec<(OsString, OsString)>,
     unset: Vec<OsString>,
 }
 
@@ -95,6 +96,7 @@ impl Program {
         Self {
             path: path.into(),
             args: Vec::new(),
+            set: Vec::new(),
             unset: Vec::new(),
         }
     }
@@ -119,6 +121,13 @@ impl Program {
         self
     }
 
+    /// Runs it with a variable added to this process's environment.
+    #[must_use]
+    pub fn set(mut self, variable: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.set.push((variable.into(), value.into()));
+        self
+    }
+
     /// Runs it without some variables of this process's environment.
     #[must_use]
     pub fn unset(mut self, variables: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
@@ -131,6 +140,7 @@ impl Program {
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.args);
+        command.envs(self.set.iter().map(|(name, value)| (name, value)));
         for variable in &self.unset {
             command.env_remove(variable);
         }
@@ -216,6 +226,12 @@ mod tests {
         let shown = shown.unset(["HOME", "NO_SUCH_VARIABLE"]);
         assert!(env::var_os("PATH").is_some());
         assert_eq!(shown.run().unwrap(), b"set\n");
+    }
+
+    #[test]
+    fn a_variable_that_is_set_is_passed_on() {
+        let shown = Program::at("/bin/sh").args(["-c", "echo $BRISK_X"]);
+        assert_eq!(shown.set("BRISK_X", "y").run().unwrap(), b"y\n");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod image;
 pub mod initramfs;
 pub mod kernel;
 pub mod launch;
+pub mod libvirt;
 pub mod qemu;
 pub mod root;
 pub mod state;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use brisk_measure::{Clock, Report, Sample, Series, Unit};
 use brisk_measure::{Outcome, Phase};
 
+use super::machine::ASKED;
 use super::marker::Until;
 use super::observation::Observation;
 use super::observe::{Ended, Limits, Pass, READY, observe};
@@ -66,8 +67,8 @@ pub fn check(clock: Clock, until: Until) -> Result<(), BenchError> {
 
 /// The name of the series.
 #[must_use]
-pub fn series_name(until: Until) -> String {
-    format!("exec to {}", until.name())
+pub fn series_name(subject: &Subject, until: Until) -> String {
+    format!("{} to {}", subject.beginning(), until.name())
 }
 
 /// Boots once; a failed boot is a sample, too.
@@ -76,7 +77,15 @@ pub(crate) fn boot(
     limits: Limits,
     signals: &mut Signals,
 ) -> Result<Pass, BenchError> {
-    let (machine, executed) = subject.start()?;
+    let mut interrupted = None;
+    let started = subject.start(&mut || {
+        interrupted = interrupted.or_else(|| signals.end_asked());
+        interrupted.is_some()
+    });
+    if let Some(signal) = interrupted {
+        return Err(BenchError::Interrupted(signal));
+    }
+    let (machine, executed) = started?;
     observe(machine, executed, limits, signals).map_err(BenchError::Watch)
 }
 
@@ -99,7 +108,7 @@ pub fn bench(
         keep: false,
     };
     let unit = unit(subject.clock());
-    let name = series_name(settings.until);
+    let name = series_name(subject, settings.until);
     for index in 0..settings.warmups + settings.runs {
         let (phase, iteration) = match index.checked_sub(settings.warmups) {
             None => (Phase::Warmup, index),
@@ -107,7 +116,11 @@ pub fn bench(
         };
         let pass = boot(subject, limits, &mut signals)?;
         let sample = sample(&pass, subject.clock(), settings.until, iteration, phase)?;
+        let usable = sample.value().is_some();
         report.series_mut(&name, unit).push(sample);
+        if usable {
+            of_libvirt(&pass.observation, report, (iteration, phase));
+        }
         let failed = report.series_mut(&name, unit);
         let hopeless = index + 1 == HOPELESS && failed.samples.iter().all(|s| s.value().is_none());
         after(report, index + 1)?;
@@ -119,8 +132,30 @@ pub fn bench(
         let proof = proof(report.series_mut(&name, unit), &subject.indeterminate());
         report.notes.push(proof);
     }
+    report.notes.extend(subject.endpoints());
     report.warn();
     Ok(())
+}
+
+/// When QEMU's process began and when the guest ran, where libvirt had to start them first.
+fn of_libvirt(observation: &Observation, report: &mut Report, (iteration, phase): (u32, Phase)) {
+    if observation.moment(ASKED).is_none() {
+        return;
+    }
+    for (moment, name) in [
+        (Moment::Exec, "virsh start to QEMU's process"),
+        (Moment::QemuUp, "virsh start to the guest runs"),
+    ] {
+        let Some(nanos) = observation.moment(moment.name()) else {
+            continue;
+        };
+        let seconds = nanos as f64 / 1e9;
+        let series = report.series_mut(name, unit(Clock::HostMonotonic));
+        series.push(match phase {
+            Phase::Warmup => Sample::warmup(iteration, seconds),
+            Phase::Measured => Sample::measured(iteration, seconds),
+        });
+    }
 }
 
 /// The unit of a clock's measurements.

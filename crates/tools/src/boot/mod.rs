@@ -7,6 +7,8 @@ pub mod analyze;
 pub mod bench;
 pub mod compare;
 pub mod difference;
+pub mod domain;
+mod machine;
 pub mod marker;
 pub mod observation;
 mod observe;

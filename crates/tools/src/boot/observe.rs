@@ -1,34 +1,26 @@
 //! Watching one boot from the execution of QEMU to where the measurement ends.
 
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
 use std::time::{Duration, Instant};
 
 use brisk_measure::Clock;
-use brisk_vm::guest::{Decoder, Event, Exit, Stamp, config_frames};
-use brisk_vm::launch::{Foreign, Running};
+use brisk_vm::guest::{Decoder, Event, Exit, Stamp};
+use brisk_vm::libvirt;
 use brisk_vm::qemu::qmp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use serde_json::Value;
 
+use super::machine::{Machine, Source};
 use super::marker::{Marker, Scanner, Until};
 use super::observation::{Happening, Observation, Piece};
 use crate::run::Moment;
-use crate::run::signals::{Signals, asks_for_end};
+use crate::run::signals::Signals;
 
-/// Most bytes of console and log that are kept of one boot.
-const KEPT: usize = 32 * 1024 * 1024;
+/// Most bytes of consoles and log that are kept of one boot.
+const MOST: usize = 32 * 1024 * 1024;
 /// Name of the ready marker among the moments.
 pub(crate) const READY: &str = "ready";
-
-/// What is watched.
-#[derive(Debug)]
-pub(crate) enum Machine {
-    /// brisk's guest, with the script for its init (empty if init has it already).
-    Guest(Box<Running>, Vec<u8>),
-    /// A QEMU of the user's, with its ready marker.
-    Foreign(Box<Foreign>, Option<Marker>),
-}
 
 /// How a boot ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +51,24 @@ pub(crate) struct Limits {
     pub(crate) keep: bool,
 }
 
+/// How much is kept of what a guest says.
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: usize,
+}
+
+impl Kept {
+    /// As text, unless it is too much.
+    fn text(&mut self, bytes: &[u8]) -> Option<String> {
+        let sum = self.bytes + bytes.len();
+        if sum > MOST {
+            return None;
+        }
+        self.bytes = sum;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
 /// Watches; the machine is gone afterwards.
 pub(crate) fn observe(
     machine: Machine,
@@ -66,11 +76,10 @@ pub(crate) fn observe(
     limits: Limits,
     signals: &mut Signals,
 ) -> io::Result<Pass> {
-    let (scanner, qmp_event) = match &machine {
-        Machine::Foreign(_, Some(Marker::Console(regex))) => {
-            (Some(Scanner::new(regex.clone())), None)
-        }
-        Machine::Foreign(_, Some(Marker::Qmp(event))) => (None, Some(event.clone())),
+    let begun = machine.begun();
+    let (scanner, qmp_event) = match machine.marker() {
+        Some(Marker::Console(regex)) => (Some(Scanner::new(regex.clone())), None),
+        Some(Marker::Qmp(event)) => (None, Some(event.clone())),
         _ => (None, None),
     };
     let mut watch = Watch {
@@ -81,13 +90,13 @@ pub(crate) fn observe(
         qmp_event,
         decoder: Decoder::new(),
         reader: qmp::Reader::default(),
-        kept: 0,
+        kept: Kept::default(),
         offset: None,
         observation: Observation {
             clock: Clock::HostMonotonic,
             console: Vec::new(),
             firmware: Vec::new(),
-            moments: Vec::new(),
+            moments: begun,
             qmp: Vec::new(),
             stamps: Vec::new(),
             guest_offset: None,
@@ -95,12 +104,8 @@ pub(crate) fn observe(
             log: String::new(),
         },
     };
-    watch.observation.moments.push(Happening {
-        at: 0,
-        name: Moment::Exec.name().to_owned(),
-    });
     let ended = watch.run(signals)?;
-    Ok(watch.finish(ended))
+    Ok(watch.finish(ended, signals))
 }
 
 struct Watch {
@@ -111,30 +116,16 @@ struct Watch {
     qmp_event: Option<String>,
     decoder: Decoder,
     reader: qmp::Reader,
-    kept: usize,
+    kept: Kept,
     offset: Option<i64>,
     observation: Observation,
 }
 
-/// A source of bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Qmp,
-    Console,
-    Firmware,
-    Guest,
-}
-
 impl Watch {
     fn run(&mut self, signals: &mut Signals) -> io::Result<Ended> {
-        self.greet()?;
+        self.machine.greet()?;
         let deadline = self.executed.checked_add(self.limits.timeout);
-        let mut open = vec![
-            Source::Qmp,
-            Source::Console,
-            Source::Firmware,
-            Source::Guest,
-        ];
+        let mut open = Source::ALL.to_vec();
         loop {
             let left =
                 match deadline.map(|deadline| deadline.checked_duration_since(Instant::now())) {
@@ -144,7 +135,7 @@ impl Watch {
                 };
             let (ready, signalled) = self.wait(&open, signals, left)?;
             if signalled {
-                if let Some(signal) = signals.pending().into_iter().find(|s| asks_for_end(*s)) {
+                if let Some(signal) = signals.end_asked() {
                     return Ok(Ended::Interrupted(signal));
                 }
             }
@@ -157,8 +148,7 @@ impl Watch {
                     open.retain(|known| *known != source);
                 }
             }
-            // The control channel closes when QEMU goes.
-            if !open.contains(&Source::Qmp) {
+            if !open.contains(&self.machine.tells_the_end()) {
                 return Ok(self.gone());
             }
         }
@@ -171,53 +161,6 @@ impl Watch {
         Ended::Failed(format!("QEMU ended before {}", self.limits.until.name()))
     }
 
-    /// Asks for events, and gives init its script.
-    fn greet(&mut self) -> io::Result<()> {
-        let ask = qmp::command("qmp_capabilities");
-        let (result, script) = match &mut self.machine {
-            Machine::Guest(running, script) => {
-                (running.qmp.write_all(&ask), std::mem::take(script))
-            }
-            Machine::Foreign(foreign, _) => (foreign.qmp.write_all(&ask), Vec::new()),
-        };
-        // One that is gone already is found to be so below.
-        match result {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
-            _ => {}
-        }
-        if let Machine::Guest(running, _) = &mut self.machine {
-            if !script.is_empty() {
-                running.guest.set_nonblocking(false)?;
-                let result = running.guest.write_all(&config_frames(&script));
-                running.guest.set_nonblocking(true)?;
-                match result {
-                    Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn fd(&self, source: Source) -> Option<BorrowedFd<'_>> {
-        match (&self.machine, source) {
-            (Machine::Guest(running, _), Source::Qmp) => Some(running.qmp.as_fd()),
-            (Machine::Guest(running, _), Source::Console) => Some(running.console.as_fd()),
-            (Machine::Guest(running, _), Source::Guest) => Some(running.guest.as_fd()),
-            (Machine::Guest(running, _), Source::Firmware) => {
-                running.firmware.as_ref().map(AsFd::as_fd)
-            }
-            (Machine::Foreign(..), Source::Firmware) => None,
-            (Machine::Foreign(foreign, _), Source::Qmp) => Some(foreign.qmp.as_fd()),
-            (Machine::Foreign(foreign, _), Source::Console) => {
-                foreign.console.as_ref().map(AsFd::as_fd)
-            }
-            (Machine::Foreign(foreign, _), Source::Guest) => {
-                foreign.marker.as_ref().map(AsFd::as_fd)
-            }
-        }
-    }
-
     fn wait(
         &self,
         open: &[Source],
@@ -226,7 +169,7 @@ impl Watch {
     ) -> io::Result<(Vec<Source>, bool)> {
         let sources: Vec<_> = open
             .iter()
-            .filter_map(|source| Some((*source, self.fd(*source)?)))
+            .filter_map(|source| Some((*source, self.machine.fd(*source)?)))
             .collect();
         let mut fds: Vec<_> = sources
             .iter()
@@ -253,8 +196,26 @@ impl Watch {
 
     /// Reads what there is. Whether there can be more, and whether the boot is over.
     fn read(&mut self, source: Source) -> io::Result<(bool, Option<Ended>)> {
+        if let Machine::Domain(domain) = &mut self.machine {
+            match source {
+                Source::Qmp => {
+                    let Some(events) = domain.started.events()? else {
+                        let reason = "virsh qemu-monitor-event ended".to_owned();
+                        return Ok((false, Some(Ended::Failed(reason))));
+                    };
+                    return Ok((true, self.take_events(events)));
+                }
+                Source::Guest => {
+                    let answered = domain.started.agent_answered()?;
+                    let at = self.now();
+                    return Ok((!answered, answered.then(|| self.ready(at)).flatten()));
+                }
+                Source::Process => return Ok((false, None)),
+                Source::Console | Source::Firmware => {}
+            }
+        }
         let mut buffer = [0; 64 * 1024];
-        let Some(fd) = self.fd(source) else {
+        let Some(fd) = self.machine.fd(source) else {
             return Ok((false, None));
         };
         let count = match rustix::io::read(fd, &mut buffer) {
@@ -269,19 +230,17 @@ impl Watch {
             (Source::Qmp, _) => self.take_qmp(at, bytes)?,
             (Source::Console, _) => self.take_console(at, bytes),
             (Source::Firmware, _) => {
-                if self.kept + bytes.len() <= KEPT {
-                    self.kept += bytes.len();
-                    let text = String::from_utf8_lossy(bytes).into_owned();
-                    self.observation.firmware.push(Piece { at, text });
-                }
+                let text = self.kept.text(bytes);
+                let piece = text.map(|text| Piece { at, text });
+                self.observation.firmware.extend(piece);
                 None
             }
             (Source::Guest, Machine::Guest(..)) => self.take_frames(bytes)?,
-            (Source::Guest, Machine::Foreign(_, Some(Marker::Agent))) => {
-                // Whatever it answers, it is there.
-                self.ready(at)
+            (Source::Guest, _) => {
+                let ready = self.machine.is_ready(bytes);
+                ready.then(|| self.ready(at)).flatten()
             }
-            (Source::Guest, Machine::Foreign(..)) => self.ready(at),
+            (Source::Process, _) => None,
         };
         Ok((true, ended))
     }
@@ -311,20 +270,8 @@ impl Watch {
             match message {
                 qmp::Message::Greeting => self.moment(at, Moment::QemuUp.name()),
                 qmp::Message::Event { name, data } => {
-                    let is_marker = self.qmp_event.as_deref() == Some(&name);
-                    if name == "VSERPORT_CHANGE" && data["open"] == true {
-                        if let Machine::Foreign(foreign, Some(Marker::Agent)) = &mut self.machine {
-                            if let Some(agent) = &mut foreign.marker {
-                                // Fails only when QEMU goes, which is seen.
-                                let _ = agent.write_all(b"{\"execute\":\"guest-ping\"}\n");
-                            }
-                        }
-                    }
-                    self.observation.qmp.push(Happening { at, name });
-                    if is_marker {
-                        if let Some(ended) = self.ready(at) {
-                            return Ok(Some(ended));
-                        }
+                    if let Some(ended) = self.take_event(at, name, &data) {
+                        return Ok(Some(ended));
                     }
                 }
                 qmp::Message::Return(_) | qmp::Message::Error(_) => {}
@@ -333,14 +280,31 @@ impl Watch {
         Ok(None)
     }
 
+    fn take_event(&mut self, at: u64, name: String, data: &Value) -> Option<Ended> {
+        let is_marker = self.qmp_event.as_deref() == Some(&name);
+        if name == "VSERPORT_CHANGE" && data["open"] == true {
+            self.machine.ask_agent();
+        }
+        self.observation.qmp.push(Happening { at, name });
+        is_marker.then(|| self.ready(at)).flatten()
+    }
+
+    fn take_events(&mut self, events: Vec<(Duration, libvirt::Event)>) -> Option<Ended> {
+        for (at, event) in events {
+            let ended = self.take_event(at.as_nanos() as u64, event.name, &event.data);
+            if ended.is_some() {
+                return ended;
+            }
+        }
+        None
+    }
+
     fn take_console(&mut self, at: u64, bytes: &[u8]) -> Option<Ended> {
         self.moment(at, Moment::Kernel.name());
         // The last words of a failure are wanted even where nothing else is.
-        if self.kept + bytes.len() <= KEPT {
-            self.kept += bytes.len();
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            self.observation.console.push(Piece { at, text });
-        }
+        let text = self.kept.text(bytes);
+        let piece = text.map(|text| Piece { at, text });
+        self.observation.console.extend(piece);
         let found = self.scanner.as_mut().is_some_and(|s| s.push(bytes));
         if found {
             self.scanner = None;
@@ -364,11 +328,9 @@ impl Watch {
                     self.reached(Until::Ready)
                 }
                 Event::Log(bytes) => {
-                    if self.limits.keep && self.kept + bytes.len() <= KEPT {
-                        self.kept += bytes.len();
-                        self.observation
-                            .log
-                            .push_str(&String::from_utf8_lossy(&bytes));
+                    if self.limits.keep {
+                        let text = self.kept.text(&bytes);
+                        self.observation.log.extend(text);
                     }
                     None
                 }
@@ -430,7 +392,7 @@ impl Watch {
         }
     }
 
-    fn finish(self, ended: Ended) -> Pass {
+    fn finish(self, ended: Ended, signals: &mut Signals) -> Pass {
         let Self {
             machine,
             executed,
@@ -439,10 +401,12 @@ impl Watch {
             mut observation,
             ..
         } = self;
-        let said = match machine {
-            Machine::Guest(running, _) => running.kill(),
-            Machine::Foreign(foreign, _) => foreign.kill(),
-        };
+        let mut interrupted = None;
+        let said = machine.end(&ended, &mut || {
+            interrupted = interrupted.or_else(|| signals.end_asked());
+            interrupted.is_some()
+        });
+        let ended = interrupted.map_or(ended, Ended::Interrupted);
         observation.moments.push(Happening {
             at: executed.elapsed().as_nanos() as u64,
             name: Moment::QemuGone.name().to_owned(),

@@ -13,9 +13,11 @@ use brisk_measure::{Clock, Environment};
 use brisk_vm::cache::Cache;
 use brisk_vm::launch::{Foreign, Running};
 use brisk_vm::qemu;
+use brisk_vm::qemu::agent::Agent;
 
+use super::domain::Domain;
+use super::machine::Machine;
 use super::marker::Marker;
-use super::observe::Machine;
 use crate::environment;
 use crate::run::session::serve;
 use crate::run::{self, Error, Facts, Net, Options, Plan, Root};
@@ -27,6 +29,8 @@ pub enum Subject {
     Guest(Box<Guest>),
     /// A QEMU of the user's.
     Command(Command),
+    /// A domain of libvirt's.
+    Domain(Box<Domain>),
 }
 
 /// A guest of brisk's, ready to be started.
@@ -147,8 +151,11 @@ impl Command {
 }
 
 impl Subject {
-    /// Starts it; the time is that of the execution of QEMU.
-    pub(crate) fn start(&self) -> Result<(Machine, Instant), Error> {
+    /// Starts it; the time is that of the execution of QEMU, or of asking libvirt.
+    pub(crate) fn start(
+        &self,
+        stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<(Machine, Instant), Error> {
         match self {
             Self::Guest(guest) => {
                 // What serves the guest starts before QEMU and is not part of its boot.
@@ -164,7 +171,14 @@ impl Subject {
                 let extra = command.marker.as_ref().and_then(Marker::extra);
                 let foreign = Foreign::start(&command.program, &command.words, extra)?;
                 let marker = command.marker.clone();
-                Ok((Machine::Foreign(Box::new(foreign), marker), executed))
+                Ok((
+                    Machine::Foreign(Box::new(foreign), marker, Agent::default()),
+                    executed,
+                ))
+            }
+            Self::Domain(domain) => {
+                let (machine, asked) = domain.start(stopped)?;
+                Ok((Machine::Domain(Box::new(machine)), asked))
             }
         }
     }
@@ -174,8 +188,27 @@ impl Subject {
     pub const fn clock(&self) -> Clock {
         match self {
             Self::Guest(guest) if guest.options.instructions => Clock::Instructions,
-            Self::Guest(_) | Self::Command(_) => Clock::HostMonotonic,
+            Self::Guest(_) | Self::Command(_) | Self::Domain(_) => Clock::HostMonotonic,
         }
+    }
+
+    /// Where the time of its boots begins.
+    #[must_use]
+    pub const fn beginning(&self) -> &'static str {
+        match self {
+            Self::Guest(_) | Self::Command(_) => "exec",
+            Self::Domain(_) => "virsh start",
+        }
+    }
+
+    /// What has to be known of where its times begin and end.
+    #[must_use]
+    pub fn endpoints(&self) -> Option<String> {
+        matches!(self, Self::Domain(_)).then(|| {
+            "time begins when libvirt is asked to start the domain; the guest is held until its \
+             console is open, which is left out; the start of QEMU's process is known to 10 ms"
+                .to_owned()
+        })
     }
 
     /// Why its boots cannot all be the same, even by the clock of instructions.
@@ -234,13 +267,7 @@ impl Subject {
                 }
             }
             Self::Command(command) => {
-                let version = Program::at(&command.program).arg("--version").run();
-                let version = version.ok().and_then(|text| {
-                    let text = String::from_utf8_lossy(&text).into_owned();
-                    let line = text.lines().next()?.to_owned();
-                    Some(line.trim_start_matches("QEMU emulator version ").to_owned())
-                });
-                environment.qemu_version = version;
+                environment.qemu_version = qemu_version(&command.program);
                 let words: Vec<_> = command.words.iter().map(|w| w.to_string_lossy()).collect();
                 environment.accelerator = Some(accelerator(&words).to_owned());
                 let line = Program::at(&command.program)
@@ -248,9 +275,18 @@ impl Subject {
                     .shell_quoted();
                 environment.extra.insert("QEMU command".to_owned(), line);
             }
+            Self::Domain(domain) => domain.describe(&mut environment),
         }
         environment
     }
+}
+
+/// What a QEMU says of itself.
+pub(super) fn qemu_version(program: &Path) -> Option<String> {
+    let text = Program::at(program).arg("--version").run().ok()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let line = text.lines().next()?;
+    Some(line.trim_start_matches("QEMU emulator version ").to_owned())
 }
 
 /// QEMU's default is TCG (`accel/accel-system.c`).

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use brisk_vm::{cache, initramfs, kernel, launch, qemu, root, virtiofs};
+use brisk_vm::{cache, initramfs, kernel, launch, libvirt, qemu, root, virtiofs};
 
 /// What kept the guest from being started.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,8 @@ pub enum Error {
     Control(#[from] qemu::control::Error),
     #[error("cannot start the machine")]
     Launch(#[from] launch::Error),
+    #[error("cannot boot the domain")]
+    Libvirt(#[from] libvirt::Error),
     #[error("the machine and brisk lost each other")]
     Session(#[source] io::Error),
     #[error("{what}; {hint}")]

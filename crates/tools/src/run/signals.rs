@@ -51,6 +51,13 @@ impl Signals {
         self.wake.as_fd()
     }
 
+    /// The first since the last call that asks for the end.
+    pub(crate) fn end_asked(&mut self) -> Option<i32> {
+        self.pending()
+            .into_iter()
+            .find(|signal| asks_for_end(*signal))
+    }
+
     /// Those that came since the last call, each once.
     pub(crate) fn pending(&mut self) -> Vec<i32> {
         let mut buffer = [0; 64];

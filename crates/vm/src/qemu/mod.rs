@@ -1,5 +1,6 @@
 //! QEMU: what a binary can do, the command line of a machine, and its control channel.
 
+pub mod agent;
 mod argv;
 mod capabilities;
 pub mod control;

@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     report.save(&file)?;
     args.output.show(&report, &file, ui)?;
-    let name = series_name(settings.until);
+    let name = series_name(&subject, settings.until);
     let values = report.series(&name).map(|series| series.values().len());
     if values == Some(0) {
         bail!(

@@ -162,6 +162,12 @@ impl Args {
 /// As [`run`].
 pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let subject = &args.subject;
+    if subject.domain.is_some() {
+        bail!(
+            "--domain: a range boots what was built of each commit; give QEMU's command line \
+             after -- with {{kernel}} in it"
+        );
+    }
     let (template, environment) = if subject.qemu_command.is_empty() {
         let options = subject.options()?;
         // A kernel that is installed tells what all of them are booted with; there may be none.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 use brisk_tools::boot::bench::check;
+use brisk_tools::boot::domain::Domain;
 use brisk_tools::boot::marker::{Marker, Until as ToolUntil};
 use brisk_tools::boot::subject::{Command, Guest, Subject};
 use brisk_tools::run::{Accel, Options};
 use brisk_vm::cache::Cache;
+use brisk_vm::libvirt;
 use clap::ValueEnum;
 
 use super::super::guest::{GuestArgs, MachineArgs, duration};
@@ -36,15 +38,29 @@ pub struct SubjectArgs {
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     pub clock: Clock,
 
-    /// How a guest of a QEMU command line says that it is ready: console:REGEX (a line of the
-    /// console matches), port:NUMBER (a byte is written to this I/O port), qmp:EVENT, or agent
-    /// (the QEMU guest agent answers).
+    /// How a guest that is not brisk's says that it is ready: console:REGEX (a line of the
+    /// console matches), port:NUMBER (a byte is written to this I/O port; not of a domain),
+    /// qmp:EVENT, or agent (the QEMU guest agent answers).
     #[arg(long, value_name = "MARKER")]
     pub ready: Option<Marker>,
 
     /// Most time for one boot, for example 90, 90s or 5m.
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub timeout: String,
+
+    /// A domain of libvirt's to boot instead of a guest of brisk's. It must be shut off, and is so
+    /// again after each boot; the time begins when libvirt is asked to start it. Its definition is
+    /// left as it is, and its disks are written to as at any boot.
+    #[arg(long, value_name = "NAME", conflicts_with = "qemu_command")]
+    pub domain: Option<String>,
+
+    /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
+    #[arg(long, value_name = "URI", requires = "domain")]
+    pub connect: Option<String>,
+
+    /// How a domain ends that has come as far as it was to.
+    #[arg(long, value_enum, default_value_t = Stop::Shutdown, requires = "domain")]
+    pub stop: Stop,
 
     /// A command line that starts QEMU, to boot instead of a guest of brisk's. Devices for
     /// watching it are added; its drives, ports and all else are as written.
@@ -59,7 +75,7 @@ pub enum Until {
     Kernel,
     /// The first instruction of init.
     Init,
-    /// Init executes the command; of a QEMU command line, the marker of --ready.
+    /// Init executes the command; of a guest that is not brisk's, the marker of --ready.
     Ready,
     /// QEMU has ended.
     Exit,
@@ -72,6 +88,15 @@ pub enum Clock {
     Wall,
     /// Instructions of the guest.
     Instructions,
+}
+
+/// See [`SubjectArgs::stop`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Stop {
+    /// It is asked to shut down, and its power is cut when it has not after --timeout.
+    Shutdown,
+    /// Its power is cut: quick, and its file systems are as after a power failure.
+    Destroy,
 }
 
 impl Until {
@@ -117,29 +142,21 @@ impl SubjectArgs {
     /// Makes it ready to boot.
     pub(super) fn subject(&self, ui: &Ui) -> anyhow::Result<Subject> {
         let instructions = self.clock == Clock::Instructions;
+        if self.is_foreign() {
+            self.check_foreign()?;
+        }
+        if let Some(name) = &self.domain {
+            return self.domain(name, ui);
+        }
         if !self.qemu_command.is_empty() {
-            let until = self.until();
-            if until == ToolUntil::Init {
-                bail!(
-                    "--until init needs a guest of brisk's: of a QEMU command line only its \
-                     console, its ports and its events are seen; use --ready, or --until kernel \
-                     or exit"
-                );
-            }
-            if until == ToolUntil::Ready && self.ready.is_none() {
-                bail!("--until ready needs --ready, for example --ready 'console:login: $'");
-            }
-            if instructions {
-                bail!(
-                    "--clock instructions needs a guest of brisk's, whose init counts them; give \
-                     no command line after --"
-                );
-            }
             let command = Command::new(&self.qemu_command, self.ready.clone());
             return Ok(Subject::Command(command.map_err(explain)?));
         }
         if self.ready.is_some() {
-            bail!("--ready is for a QEMU command line after --; use --until with brisk's guest");
+            bail!(
+                "--ready is for a QEMU command line after --, or for --domain; use --until with \
+                 brisk's guest"
+            );
         }
         let options = self.options()?;
         if instructions {
@@ -148,10 +165,59 @@ impl SubjectArgs {
         guest(options, ui)
     }
 
-    /// As it is measured, and with its trace on; a QEMU of the user's has none.
+    /// Whether what is booted is not a guest of brisk's.
+    fn is_foreign(&self) -> bool {
+        self.domain.is_some() || !self.qemu_command.is_empty()
+    }
+
+    fn check_foreign(&self) -> anyhow::Result<()> {
+        let until = self.until();
+        if until == ToolUntil::Init {
+            bail!(
+                "--until init needs a guest of brisk's: of another only its console, its ports \
+                 and its events are seen; use --ready, or --until kernel or exit"
+            );
+        }
+        if until == ToolUntil::Ready && self.ready.is_none() {
+            bail!("--until ready needs --ready, for example --ready 'console:login: $'");
+        }
+        if self.clock == Clock::Instructions {
+            bail!(
+                "--clock instructions needs a guest of brisk's, whose init counts them; give \
+                 neither --domain nor a command line after --"
+            );
+        }
+        Ok(())
+    }
+
+    fn domain(&self, name: &str, ui: &Ui) -> anyhow::Result<Subject> {
+        let stop = match self.stop {
+            Stop::Shutdown => libvirt::Stop::Shutdown,
+            Stop::Destroy => libvirt::Stop::Destroy,
+        };
+        let spinner = ui.spinner("asking libvirt");
+        let found = Domain::find(
+            name,
+            self.connect.as_deref(),
+            self.ready.clone(),
+            stop,
+            self.timeout()?,
+        );
+        drop(spinner);
+        let domain = found.map_err(explain)?;
+        if self.until() == ToolUntil::Kernel && !domain.has_console() {
+            bail!(
+                "--until kernel: domain {name} has no console that could be read; virt-xml {name} \
+                 --add-device --console pty adds one"
+            );
+        }
+        Ok(Subject::Domain(Box::new(domain)))
+    }
+
+    /// As it is measured, and with its trace on; a guest that is not brisk's has none.
     pub(super) fn with_trace(&self, ui: &Ui) -> anyhow::Result<(Subject, Option<Subject>)> {
         let plain = self.subject(ui)?;
-        if !self.qemu_command.is_empty() {
+        if self.is_foreign() {
             return Ok((plain, None));
         }
         let options = Options {

@@ -6,6 +6,7 @@ use brisk_measure::Timeline;
 use super::clock::Seen;
 use super::lines::{self, Line};
 use crate::boot::Observation;
+use crate::boot::machine::ASKED;
 
 /// A phase and when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +81,12 @@ impl Frame {
             phase("machine, firmware, kernel loaded", "firmware")
         };
         let steps = [
-            (Some(0), "QEMU executed", phase("QEMU starts", "qemu")),
+            (moment(ASKED), "", phase("libvirt", "host")),
+            (
+                moment("QEMU executed").or(Some(0)),
+                "QEMU executed",
+                phase("QEMU starts", "qemu"),
+            ),
             (moment("QEMU up"), "QEMU up", after_qemu),
             (spoken, "", phase("firmware", "firmware")),
             (kernel, "kernel entry", phase("kernel", "kernel")),
@@ -200,7 +206,8 @@ impl Frame {
 }
 
 /// The main phases that a report compares between passes, in order.
-pub(super) const MAIN: [&str; 8] = [
+pub(super) const MAIN: [&str; 9] = [
+    "libvirt",
     "QEMU starts",
     "QEMU sets up the machine",
     "machine, firmware, kernel loaded",

@@ -203,7 +203,7 @@ impl Measure for Live {
         let subject = self.subject(artifacts, false)?;
         let mut signals = Signals::new().map_err(unbootable)?;
         let clock = subject.clock();
-        let mut series = Series::new(series_name(self.until), unit(clock));
+        let mut series = Series::new(series_name(&subject, self.until), unit(clock));
         for _ in 0..runs {
             let limits = self.limits(self.until, false);
             let pass = boot(&subject, limits, &mut signals).map_err(unbootable)?;

@@ -124,7 +124,9 @@ pub fn tune(
             ledger,
             best: guest,
         }),
-        Subject::Command(_) => Err(BenchError::Unfit("only brisk's guests are tuned".into())),
+        Subject::Command(_) | Subject::Domain(_) => {
+            Err(BenchError::Unfit("only brisk's guests are tuned".into()))
+        }
     }
 }
 

@@ -1,0 +1,176 @@
+//! A libvirt of the test's own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::program::tool;
+
+/// A session daemon with everything in a directory of its own. It and its domains end when this
+/// is dropped.
+#[derive(Debug)]
+pub struct Libvirt {
+    directory: TempDir,
+    daemon: Child,
+}
+
+impl Libvirt {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If it is not installed, or does not answer.
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        // Sockets have short paths, and there are directories in this one.
+        let directory = TempDir::with_prefix_in("lv-", "/tmp").unwrap();
+        // The daemon of a user needs no rights and no services, but it must not be root's. In a
+        // user namespace root has another number.
+        let mut command = if rustix::process::geteuid().is_root() {
+            let mut command = Command::new(tool("unshare"));
+            command.args(["--user", "--map-user=1000", "--map-group=1000"]);
+            command.arg(tool("libvirtd"));
+            command
+        } else {
+            Command::new(tool("libvirtd"))
+        };
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .env_remove("LIBVIRT_DEFAULT_URI");
+        for (variable, name) in [
+            ("HOME", "home"),
+            ("XDG_RUNTIME_DIR", "run"),
+            ("XDG_CONFIG_HOME", "config"),
+            ("XDG_CACHE_HOME", "cache"),
+            ("XDG_DATA_HOME", "data"),
+            ("XDG_STATE_HOME", "state"),
+        ] {
+            let path = directory.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            command.env(variable, path);
+        }
+        let mut libvirt = Self {
+            daemon: command.spawn().unwrap(),
+            directory,
+        };
+        crate::until("libvirt answers", || {
+            let ended = libvirt.daemon.try_wait().unwrap();
+            let log = libvirt.directory.path().join("log");
+            assert!(
+                ended.is_none(),
+                "libvirtd: {ended:?}\n{}",
+                std::fs::read_to_string(log).unwrap()
+            );
+            libvirt.try_virsh(&["uri"]).status.success().then_some(())
+        });
+        libvirt
+    }
+
+    /// What to connect to.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        let socket = self.directory.path().join("run/libvirt/libvirt-sock");
+        format!("qemu+unix:///session?socket={}", socket.display())
+    }
+
+    /// A directory for files of domains.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        self.directory.path().join("home")
+    }
+
+    /// Defines a domain by its XML.
+    #[track_caller]
+    pub fn define(&self, xml: &str) {
+        let path = self.directory().join("domain.xml");
+        std::fs::write(&path, xml).unwrap();
+        let _ = self.virsh(&["define", path.to_str().unwrap()]);
+    }
+
+    /// A command of virsh that must succeed, and what it printed.
+    #[track_caller]
+    pub fn virsh(&self, words: &[&str]) -> String {
+        let output = self.try_virsh(words);
+        assert!(output.status.success(), "virsh {words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn try_virsh(&self, words: &[&str]) -> Output {
+        Command::new(tool("virsh"))
+            .env("LC_ALL", "C")
+            .args(["-q", "-c", &self.uri()])
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+}
+
+impl Drop for Libvirt {
+    fn drop(&mut self) {
+        let names = self.try_virsh(&["list", "--name"]).stdout;
+        for name in String::from_utf8_lossy(&names).split_whitespace() {
+            let _ = self.try_virsh(&["destroy", name]);
+        }
+        if let Some(pid) = Pid::from_raw(self.daemon.id() as i32) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let _ = self.daemon.wait();
+    }
+}
+
+/// An initramfs whose init starts the QEMU guest agent of this machine, for a kernel with the
+/// modules of `base`, an initramfs of brisk's.
+///
+/// # Panics
+/// If the agent, busybox or cpio is not installed.
+#[track_caller]
+pub fn agent_initramfs(base: &Path, directory: &Path) -> PathBuf {
+    let script = r#"
+set -e
+mkdir tree
+cd tree
+mkdir -p proc sys dev run tmp var sbin etc
+for file in $AGENT $(ldd $AGENT | grep -o '/[^ ]*'); do
+    mkdir -p ".${file%/*}"
+    cp -L "$file" ".$file"
+done
+cat > init <<'END'
+#!/bin/busybox sh
+b=/bin/busybox
+$b mount -t proc proc /proc
+$b mount -t sysfs sysfs /sys
+$b mount -t devtmpfs dev /dev
+while read -r module; do $b insmod $module; done < /modules
+port=
+while [ -z "$port" ]; do
+    for name in /sys/class/virtio-ports/*/name; do
+        [ "$($b cat $name)" = org.qemu.guest_agent.0 ] || continue
+        port=${name%/name}
+    done
+done
+echo "the agent starts"
+exec AGENT --method virtio-serial --path /dev/${port##*/} --statedir /run
+END
+sed -i "s:AGENT:$AGENT:" init
+printf '#!/bin/busybox sh\nexec /bin/busybox poweroff -f\n' > sbin/shutdown
+chmod 755 init sbin/shutdown
+cp "$BASE" ../joined
+find . | busybox cpio -o -H newc >> ../joined 2>../cpio.log
+"#;
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(directory)
+        .env("AGENT", std::fs::canonicalize(tool("qemu-ga")).unwrap())
+        .env("BASE", base)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    directory.join("joined")
+}

@@ -1,0 +1,120 @@
+//! A domain of libvirt's, to boot again and again.
+
+use std::time::{Duration, Instant};
+
+use brisk_measure::Environment;
+use brisk_vm::libvirt::{self, Stop, Wanted};
+
+use super::machine::Domain as Machine;
+use super::marker::Marker;
+use super::subject::qemu_version;
+use crate::run::Error;
+
+/// A domain that is shut off, and is so again after each boot.
+#[derive(Debug)]
+pub struct Domain {
+    domain: libvirt::Domain,
+    marker: Option<Marker>,
+    stop: Stop,
+    patience: Duration,
+}
+
+impl Domain {
+    /// Finds it, and checks that it can be watched for the marker. `patience` is how long it may
+    /// take to shut down.
+    ///
+    /// # Errors
+    /// If there is none, or it is not shut off, or has nothing to be watched by.
+    pub fn find(
+        name: &str,
+        uri: Option<&str>,
+        marker: Option<Marker>,
+        stop: Stop,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let domain = libvirt::Domain::find(name, uri)?;
+        let definition = &domain.definition;
+        match &marker {
+            Some(Marker::Console(_)) if !definition.has_console() => {
+                return Err(Error::unfit(
+                    format!("domain {name} has no console that could be read"),
+                    format!("add one: virt-xml {name} --add-device --console pty"),
+                ));
+            }
+            Some(Marker::Agent) if !definition.has_agent() => {
+                return Err(Error::unfit(
+                    format!("domain {name} has no port for the guest agent"),
+                    format!(
+                        "add one: virt-xml {name} --add-device --channel \
+                         unix,target.type=virtio,target.name=org.qemu.guest_agent.0"
+                    ),
+                ));
+            }
+            Some(Marker::Port(_)) => {
+                return Err(Error::unfit(
+                    "a port would have to be added to the domain, which is left as it is",
+                    "use --ready console:REGEX, qmp:EVENT or agent",
+                ));
+            }
+            _ => {}
+        }
+        Ok(Self {
+            domain,
+            marker,
+            stop,
+            patience,
+        })
+    }
+
+    /// Whether its console can be read.
+    #[must_use]
+    pub fn has_console(&self) -> bool {
+        self.domain.definition.has_console()
+    }
+
+    pub(crate) fn start(
+        &self,
+        stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<(Machine, Instant), Error> {
+        let wanted = Wanted {
+            console: self.has_console(),
+            agent: matches!(self.marker, Some(Marker::Agent)),
+        };
+        let started = self.domain.start(wanted, stopped)?;
+        let asked = started.asked;
+        let machine = Machine {
+            started,
+            marker: self.marker.clone(),
+            stop: self.stop,
+            patience: self.patience,
+        };
+        Ok((machine, asked))
+    }
+
+    /// What its measurements are made on.
+    pub(super) fn describe(&self, environment: &mut Environment) {
+        let definition = &self.domain.definition;
+        environment.qemu_version = definition.emulator.as_deref().and_then(qemu_version);
+        let accelerator = match &*definition.hypervisor {
+            "qemu" => "tcg",
+            other => other,
+        };
+        environment.accelerator = Some(accelerator.to_owned());
+        let mut add = |name: &str, value: Option<String>| {
+            let value = value.filter(|value| !value.is_empty());
+            let entry = value.map(|value| (name.to_owned(), value));
+            environment.extra.extend(entry);
+        };
+        add("domain", Some(definition.name.clone()));
+        add("libvirt", Some(self.domain.uri().to_owned()));
+        add("machine", Some(definition.machine.clone()));
+        add("firmware", definition.firmware.clone());
+        let cpu = definition.cpu_model.clone();
+        add("CPU", cpu.or_else(|| definition.cpu_mode.clone()));
+        add("CPUs", definition.cpus.map(|cpus| cpus.to_string()));
+        let memory = definition.memory_mib.map(|mib| format!("{mib} MiB"));
+        add("guest memory", memory);
+        add("kernel", definition.kernel.clone());
+        add("kernel command line", Some(definition.cmdline.clone()));
+    }
+}

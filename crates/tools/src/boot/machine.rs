@@ -1,0 +1,185 @@
+//! The machine that boots: where its bytes come from, and how it ends.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use brisk_vm::guest::config_frames;
+use brisk_vm::launch::{Foreign, Running};
+use brisk_vm::libvirt::{Started, Stop};
+use brisk_vm::qemu::agent::Agent;
+use brisk_vm::qemu::qmp;
+
+use super::marker::Marker;
+use super::observation::Happening;
+use super::observe::Ended;
+use crate::run::Moment;
+
+/// When libvirt was asked to start a domain.
+pub(crate) const ASKED: &str = "libvirt asked";
+
+/// What is watched.
+#[derive(Debug)]
+pub(crate) enum Machine {
+    /// brisk's guest, with the script for its init (empty if init has it already).
+    Guest(Box<Running>, Vec<u8>),
+    /// A QEMU of the user's, with its ready marker.
+    Foreign(Box<Foreign>, Option<Marker>, Agent),
+    /// A domain of libvirt's.
+    Domain(Box<Domain>),
+}
+
+/// A domain, its ready marker, and what becomes of it.
+#[derive(Debug)]
+pub(crate) struct Domain {
+    pub(crate) started: Started,
+    pub(crate) marker: Option<Marker>,
+    pub(crate) stop: Stop,
+    /// How long it may take to shut down.
+    pub(crate) patience: Duration,
+}
+
+/// A source of bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Qmp,
+    Console,
+    Firmware,
+    Guest,
+    /// QEMU's process, where it is not our child.
+    Process,
+}
+
+impl Source {
+    /// In the order in which they are read.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Qmp,
+        Self::Console,
+        Self::Firmware,
+        Self::Guest,
+        Self::Process,
+    ];
+}
+
+impl Machine {
+    pub(crate) fn marker(&self) -> Option<&Marker> {
+        match self {
+            Self::Guest(..) => None,
+            Self::Foreign(_, marker, _) => marker.as_ref(),
+            Self::Domain(domain) => domain.marker.as_ref(),
+        }
+    }
+
+    /// What has happened before it is watched.
+    pub(crate) fn begun(&self) -> Vec<Happening> {
+        let happening = |name: &str, at: Duration| Happening {
+            at: at.as_nanos() as u64,
+            name: name.to_owned(),
+        };
+        match self {
+            Self::Guest(..) | Self::Foreign(..) => {
+                vec![happening(Moment::Exec.name(), Duration::ZERO)]
+            }
+            Self::Domain(domain) => vec![
+                happening(ASKED, Duration::ZERO),
+                happening(Moment::Exec.name(), domain.started.process_began),
+                happening(Moment::QemuUp.name(), domain.started.prepared),
+            ],
+        }
+    }
+
+    /// Asks for events, and gives init its script.
+    pub(crate) fn greet(&mut self) -> io::Result<()> {
+        let ask = qmp::command("qmp_capabilities");
+        // One that is gone already is found to be so when it is read.
+        let lenient = |result: io::Result<()>| match result {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(()),
+        };
+        match self {
+            Self::Guest(running, script) => {
+                lenient(running.qmp.write_all(&ask))?;
+                let script = std::mem::take(script);
+                if script.is_empty() {
+                    return Ok(());
+                }
+                running.guest.set_nonblocking(false)?;
+                let result = running.guest.write_all(&config_frames(&script));
+                running.guest.set_nonblocking(true)?;
+                lenient(result)
+            }
+            Self::Foreign(foreign, ..) => lenient(foreign.qmp.write_all(&ask)),
+            Self::Domain(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn fd(&self, source: Source) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Guest(running, _) => match source {
+                Source::Qmp => Some(running.qmp.as_fd()),
+                Source::Console => Some(running.console.as_fd()),
+                Source::Firmware => running.firmware.as_ref().map(AsFd::as_fd),
+                Source::Guest => Some(running.guest.as_fd()),
+                Source::Process => None,
+            },
+            Self::Foreign(foreign, ..) => match source {
+                Source::Qmp => Some(foreign.qmp.as_fd()),
+                Source::Console => foreign.console.as_ref().map(AsFd::as_fd),
+                Source::Guest => foreign.marker.as_ref().map(AsFd::as_fd),
+                Source::Firmware | Source::Process => None,
+            },
+            Self::Domain(domain) => match source {
+                Source::Qmp => domain.started.events_fd(),
+                Source::Console => domain.started.console_fd(),
+                Source::Guest => domain.started.agent_fd(),
+                Source::Process => domain.started.process_fd(),
+                Source::Firmware => None,
+            },
+        }
+    }
+
+    /// The source that closes when QEMU goes: the control channel, where it is ours.
+    pub(crate) const fn tells_the_end(&self) -> Source {
+        match self {
+            Self::Guest(..) | Self::Foreign(..) => Source::Qmp,
+            Self::Domain(_) => Source::Process,
+        }
+    }
+
+    /// Speaks to the guest agent, which has opened its port.
+    pub(crate) fn ask_agent(&mut self) {
+        if let Self::Foreign(foreign, Some(Marker::Agent), agent) = self {
+            if let Some(port) = &mut foreign.marker {
+                // Fails only when QEMU goes, which is seen.
+                let _ = port.write_all(&agent.hello());
+            }
+        }
+    }
+
+    /// Whether bytes from the port of the marker mean that the guest is ready.
+    pub(crate) fn is_ready(&mut self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Foreign(_, Some(Marker::Agent), agent) => agent.push(bytes),
+            _ => true,
+        }
+    }
+
+    /// Ends it; what it said of itself.
+    pub(crate) fn end(self, ended: &Ended, stopped: &mut dyn FnMut() -> bool) -> String {
+        match self {
+            Self::Guest(running, _) => running.kill(),
+            Self::Foreign(foreign, ..) => foreign.kill(),
+            Self::Domain(domain) => {
+                // One that does not do what it should is not asked.
+                let stop = match ended {
+                    Ended::Reached => domain.stop,
+                    _ => Stop::Destroy,
+                };
+                let result = domain.started.end(stop, domain.patience, stopped);
+                result
+                    .err()
+                    .map_or_else(String::new, |error| error.to_string())
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A domain that can be booted.
+
+use super::definition::Definition;
+use super::info::Info;
+use super::virsh::{Error, Virsh};
+
+/// A domain that is shut off, and the libvirt that has it.
+#[derive(Debug, Clone)]
+pub struct Domain {
+    pub(super) virsh: Virsh,
+    /// As `virsh` is told of it, whatever its name.
+    pub(super) uuid: String,
+    /// What it is, when it is started next.
+    pub definition: Definition,
+}
+
+impl Domain {
+    /// Looks for it by name, UUID or number.
+    ///
+    /// # Errors
+    /// If there is none, or it is not shut off, or would not boot when started.
+    pub fn find(name: &str, uri: Option<&str>) -> Result<Self, Error> {
+        let virsh = Virsh::connect(uri)?;
+        let info = virsh
+            .call(&["dominfo", "--domain", name])
+            .map_err(|error| {
+                let text = match &error {
+                    Error::Virsh(brisk_host::program::Error::Failed { stderr, .. }) => stderr,
+                    _ => return error,
+                };
+                if text.contains("failed to get domain") {
+                    Error::Unknown {
+                        name: name.to_owned(),
+                        uri: virsh.uri().to_owned(),
+                    }
+                } else {
+                    error
+                }
+            })?;
+        let info = Info::parse(&info);
+        check(name, &info)?;
+        let xml = virsh.call(&["dumpxml", "--inactive", "--domain", &info.uuid])?;
+        let definition = Definition::parse(&xml).map_err(|source| Error::Definition {
+            name: name.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            virsh,
+            uuid: info.uuid,
+            definition,
+        })
+    }
+
+    /// Where libvirt is.
+    #[must_use]
+    pub fn uri(&self) -> &str {
+        self.virsh.uri()
+    }
+
+    /// The XML by which it is started next.
+    ///
+    /// # Errors
+    /// If `virsh` fails.
+    pub fn xml(name: &str, uri: Option<&str>) -> Result<String, Error> {
+        let virsh = Virsh::connect(uri)?;
+        virsh.call(&["dumpxml", "--inactive", "--domain", name])
+    }
+}
+
+/// Whether it can be booted again and again and be left as it was.
+fn check(name: &str, info: &Info) -> Result<(), Error> {
+    let state = |what: String, hint: String| {
+        Err(Error::State {
+            name: name.to_owned(),
+            what,
+            hint,
+        })
+    };
+    if info.state != "shut off" {
+        return state(
+            format!(
+                "is {}, and boots can be measured only of one that is shut off",
+                info.state
+            ),
+            format!("shut it down: virsh shutdown {name}"),
+        );
+    }
+    if info.managed_save {
+        return state(
+            "has a saved state, which would be restored instead of booting".into(),
+            format!(
+                "discard it: virsh managedsave-remove {name}; or start it and shut it down: \
+                 virsh start {name}, virsh shutdown {name}"
+            ),
+        );
+    }
+    if !info.persistent {
+        return state(
+            "is not persistent and would be gone after a boot".into(),
+            "define it: virsh define".into(),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> Info {
+        Info {
+            uuid: "u".into(),
+            state: "shut off".into(),
+            persistent: true,
+            managed_save: false,
+        }
+    }
+
+    #[test]
+    fn only_what_is_shut_off_and_would_boot_is_booted() {
+        assert!(check("x", &info()).is_ok());
+        for (info, part) in [
+            (
+                Info {
+                    state: "running".into(),
+                    ..info()
+                },
+                "virsh shutdown x",
+            ),
+            (
+                Info {
+                    state: "paused".into(),
+                    ..info()
+                },
+                "is paused",
+            ),
+            (
+                Info {
+                    managed_save: true,
+                    ..info()
+                },
+                "virsh managedsave-remove x",
+            ),
+            (
+                Info {
+                    persistent: false,
+                    ..info()
+                },
+                "virsh define",
+            ),
+        ] {
+            let text = check("x", &info).unwrap_err().to_string();
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

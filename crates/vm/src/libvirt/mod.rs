@@ -1,0 +1,21 @@
+//! Domains of libvirt, driven through `virsh`: no part of libvirt is needed to build brisk.
+//!
+//! [`Definition`] is what a domain's XML says, [`Event`] what its events say; both are pure.
+//! [`Domain`] is a domain that is shut off and can be booted, [`Started`] one boot of it.
+
+mod console;
+mod definition;
+mod domain;
+mod event;
+mod info;
+mod process;
+mod shell;
+mod started;
+mod virsh;
+
+pub use definition::{Definition, DefinitionError, Device, console_path};
+pub use domain::Domain;
+pub use event::Event;
+pub use info::Info;
+pub use started::{Started, Stop, Wanted};
+pub use virsh::{Error, Virsh};

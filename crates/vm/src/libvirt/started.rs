@@ -1,0 +1,404 @@
+//! One boot of a domain.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::console::Console;
+use super::definition::console_path;
+use super::domain::Domain;
+use super::event::{Event, Lines, agent_connected};
+use super::process::{Process, since_boot};
+use super::shell::Shell;
+use super::virsh::Error;
+
+/// libvirt answers within milliseconds; starting and destroying take longer.
+const ANSWER: Duration = Duration::from_secs(60);
+/// How often is looked whether something has happened that tells nobody.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// How a boot ends that has come as far as it was to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The guest is asked to shut down; if it does not in time, its power is cut.
+    Shutdown,
+    /// Its power is cut.
+    Destroy,
+}
+
+/// What is watched besides the events of QEMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// The console; none where the domain has none.
+    pub console: bool,
+    /// Whether the guest agent answers.
+    pub agent: bool,
+}
+
+/// A domain that boots. It is shut off when this is dropped, whatever happened.
+#[derive(Debug)]
+pub struct Started {
+    domain: Domain,
+    shell: Shell,
+    events: Reporter,
+    agent: Option<Agent>,
+    console: Option<Console>,
+    /// None for the instants between libvirt's answer and our looking.
+    process: Option<Process>,
+    /// Events that came before anybody asked.
+    early: Vec<Event>,
+    /// When libvirt was asked to start it, later by the time that the guest waited for us, so
+    /// that the time since then is that of the boot.
+    pub asked: Instant,
+    /// When its QEMU's process began, since libvirt was asked; up to 10 ms too early.
+    pub process_began: Duration,
+    /// When libvirt had started it and it waited for us.
+    pub prepared: Duration,
+    /// How long it waited for us to open its console. Not part of any time.
+    pub waited: Duration,
+    /// Offset of the system's clock, by which QEMU times its events.
+    epoch: SystemTime,
+}
+
+/// A `virsh` that reports events.
+#[derive(Debug)]
+struct Reporter {
+    child: Child,
+    output: Option<ChildStdout>,
+    lines: Lines,
+}
+
+/// Waits for the guest agent, then asks it.
+#[derive(Debug)]
+struct Agent {
+    lifecycle: Reporter,
+    ping: Option<Reporter>,
+}
+
+impl Domain {
+    /// Starts it, with its processors stopped until its console is open.
+    ///
+    /// # Errors
+    /// If libvirt refuses, or what is to be watched cannot be.
+    pub fn start(
+        &self,
+        wanted: Wanted,
+        stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<Started, Error> {
+        let watch = |what| move |source| Error::Watch { what, source };
+        let mut shell = Shell::open(&self.virsh)?;
+        let report = |words: &[&str]| Reporter::start(self, words);
+        let uuid = &*self.uuid;
+        let events = report(&["qemu-monitor-event", "--loop", "--domain", uuid])
+            .map_err(watch("have virsh report events"))?;
+        let lifecycle = [
+            "event",
+            "--loop",
+            "--event",
+            "agent-lifecycle",
+            "--domain",
+            uuid,
+        ];
+        let agent = wanted.agent.then(|| report(&lifecycle)).transpose();
+        let agent = agent.map_err(watch("have virsh report events"))?;
+        let asked = Instant::now();
+        let asked_since_boot = since_boot();
+        // What libvirt has begun it does: an interruption takes effect when it is done.
+        shell.call(
+            &format!("start {uuid} --paused --autodestroy"),
+            ANSWER,
+            &mut || false,
+        )?;
+        let prepared = asked.elapsed();
+        let mut started = Started {
+            domain: self.clone(),
+            shell,
+            events,
+            agent: agent.map(|lifecycle| Agent {
+                lifecycle,
+                ping: None,
+            }),
+            console: None,
+            process: None,
+            early: Vec::new(),
+            asked,
+            process_began: Duration::ZERO,
+            prepared,
+            waited: Duration::ZERO,
+            epoch: SystemTime::now() - asked.elapsed(),
+        };
+        let process = Process::of_domain(uuid).map_err(watch("find its QEMU"))?;
+        started.process_began = process.started.saturating_sub(asked_since_boot);
+        started.process = Some(process);
+        if wanted.console {
+            let xml = self.virsh.call(&["dumpxml", "--domain", uuid])?;
+            let path = console_path(&xml).map_err(|source| Error::Definition {
+                name: self.definition.name.clone(),
+                source,
+            })?;
+            started.console = path
+                .map(|path| Console::open(&path, &self.virsh, uuid))
+                .transpose()
+                .map_err(watch("open its console"))?;
+        }
+        started.resume(stopped)?;
+        Ok(started)
+    }
+}
+
+impl Started {
+    /// Lets it run, and leaves out of all times how long it has waited for us.
+    fn resume(&mut self, stopped: &mut dyn FnMut() -> bool) -> Result<(), Error> {
+        let asked = self.asked.elapsed();
+        self.tell("resume")?;
+        let at = self.until_resumed(stopped)?;
+        // The clock may have been set meanwhile; then the time of our asking must do.
+        let possible = asked..=self.asked.elapsed();
+        let at = if possible.contains(&at) { at } else { asked };
+        self.waited = at.saturating_sub(self.prepared);
+        self.asked += self.waited;
+        self.epoch += self.waited;
+        Ok(())
+    }
+
+    /// Waits for the event that says that the guest runs.
+    fn until_resumed(&mut self, stopped: &mut dyn FnMut() -> bool) -> Result<Duration, Error> {
+        let watch = |source| Error::Watch {
+            what: "have virsh report events (virsh qemu-monitor-event)",
+            source,
+        };
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            let more = self.events.read(&mut self.early).map_err(watch)?;
+            if let Some(event) = self.early.iter().find(|event| event.name == "RESUME") {
+                return Ok(event.at(self.epoch));
+            }
+            if !more {
+                return Err(watch(io::ErrorKind::UnexpectedEof.into()));
+            }
+            if Instant::now() >= deadline {
+                return Err(watch(io::ErrorKind::TimedOut.into()));
+            }
+            if stopped() {
+                return Err(Error::Interrupted);
+            }
+            wait(self.events.fd(), GLANCE);
+        }
+    }
+
+    /// Readable when QEMU has reported events: see [`Started::events`].
+    #[must_use]
+    pub fn events_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.events.fd()
+    }
+
+    /// The console, not blocking.
+    #[must_use]
+    pub fn console_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.console.as_ref().map(Console::fd)
+    }
+
+    /// Readable when QEMU's process has ended.
+    #[must_use]
+    pub fn process_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.process.as_ref().map(|process| process.fd.as_fd())
+    }
+
+    /// Readable when there may be news of the agent: see [`Started::agent_answered`].
+    #[must_use]
+    pub fn agent_fd(&self) -> Option<BorrowedFd<'_>> {
+        let agent = self.agent.as_ref()?;
+        agent.ping.as_ref().unwrap_or(&agent.lifecycle).fd()
+    }
+
+    /// What QEMU has reported since the last call, with the times of QEMU itself, since libvirt
+    /// was asked. None if nothing will be reported any more.
+    ///
+    /// # Errors
+    /// If the pipe fails.
+    pub fn events(&mut self) -> io::Result<Option<Vec<(Duration, Event)>>> {
+        let mut events = std::mem::take(&mut self.early);
+        let more = self.events.read(&mut events)?;
+        let latest = self.asked.elapsed();
+        let events = events.into_iter().map(|event| {
+            let at = event.at(self.epoch).min(latest);
+            (at, event)
+        });
+        let events: Vec<_> = events.collect();
+        Ok((more || !events.is_empty()).then_some(events))
+    }
+
+    /// Whether the guest agent has answered. libvirt does the synchronisation that its protocol
+    /// asks for.
+    ///
+    /// # Errors
+    /// If the pipe fails.
+    pub fn agent_answered(&mut self) -> io::Result<bool> {
+        let Some(agent) = &mut self.agent else {
+            return Ok(false);
+        };
+        if let Some(ping) = &mut agent.ping {
+            let mut lines = Vec::new();
+            let more = ping.lines(&mut lines)?;
+            if lines.iter().any(|line| line.contains("\"return\"")) {
+                return Ok(true);
+            }
+            if !more {
+                // It did not answer this time; libvirt reports when it is there again.
+                agent.ping = None;
+            }
+            return Ok(false);
+        }
+        let mut lines = Vec::new();
+        agent.lifecycle.lines(&mut lines)?;
+        if lines.iter().any(|line| agent_connected(line)) {
+            let ping = r#"{"execute":"guest-ping"}"#;
+            let words = ["qemu-agent-command", "--domain", &*self.domain.uuid, ping];
+            agent.ping = Some(Reporter::start(&self.domain, &words)?);
+        }
+        Ok(false)
+    }
+
+    /// Ends the boot; the domain is shut off afterwards.
+    ///
+    /// # Errors
+    /// If libvirt does not shut it off; it is destroyed at the latest when brisk ends.
+    pub fn end(
+        mut self,
+        stop: Stop,
+        patience: Duration,
+        stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Error> {
+        if stop == Stop::Shutdown && !self.has_ended() {
+            // A guest that cannot is cut off below.
+            let _ = self.tell("shutdown");
+            let deadline = Instant::now() + patience;
+            while !self.has_ended() && !self.is_off() && Instant::now() < deadline && !stopped() {
+                wait(self.process_fd(), GLANCE);
+            }
+        }
+        self.off()
+    }
+
+    fn has_ended(&self) -> bool {
+        wait(self.process_fd(), Duration::ZERO)
+    }
+
+    fn tell(&mut self, command: &str) -> Result<String, Error> {
+        let line = format!("{command} {}", self.domain.uuid);
+        self.shell.call(&line, ANSWER, &mut || false)
+    }
+
+    fn is_off(&mut self) -> bool {
+        self.tell("domstate").is_ok_and(|state| state == "shut off")
+    }
+
+    /// Cuts its power and waits until libvirt has it as shut off.
+    fn off(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + ANSWER;
+        // One whose QEMU has ended needs only libvirt's own work.
+        let mut result = if self.has_ended() {
+            Ok(String::new())
+        } else {
+            self.tell("destroy")
+        };
+        while !self.is_off() {
+            if Instant::now() >= deadline {
+                return result.and(Err(Error::TimedOut("destroy".into())));
+            }
+            result = result.and_then(|_| self.tell("domstate"));
+            if result.is_err() {
+                break;
+            }
+            wait(None, GLANCE);
+        }
+        if self.is_off() {
+            Ok(())
+        } else {
+            result.map(|_| ())
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Nothing more can be done: libvirt destroys it when the shell is gone.
+        let _ = self.off();
+    }
+}
+
+impl Event {
+    fn at(&self, epoch: SystemTime) -> Duration {
+        let at = UNIX_EPOCH + Duration::from_micros(self.micros);
+        at.duration_since(epoch).unwrap_or_default()
+    }
+}
+
+impl Reporter {
+    fn start(domain: &Domain, words: &[&str]) -> io::Result<Self> {
+        let mut command = domain.virsh.command(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn()?;
+        let output = child.stdout.take();
+        let reporter = Self {
+            child,
+            output,
+            lines: Lines::default(),
+        };
+        if let Some(fd) = &reporter.output {
+            rustix::io::ioctl_fionbio(fd, true)?;
+        }
+        Ok(reporter)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.output.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Reads what there is; whether there can be more.
+    fn lines(&mut self, into: &mut Vec<String>) -> io::Result<bool> {
+        let Some(output) = &mut self.output else {
+            return Ok(false);
+        };
+        let mut bytes = Vec::new();
+        let more = match output.read_to_end(&mut bytes) {
+            Ok(_) => false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            Err(error) => return Err(error),
+        };
+        into.extend(self.lines.push(&bytes));
+        if !more {
+            self.output = None;
+        }
+        Ok(more)
+    }
+
+    fn read(&mut self, into: &mut Vec<Event>) -> io::Result<bool> {
+        let mut lines = Vec::new();
+        let more = self.lines(&mut lines)?;
+        into.extend(lines.iter().filter_map(|line| Event::parse(line)));
+        Ok(more)
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        super::process::end(&mut self.child);
+    }
+}
+
+/// Waits for something to read, or for the time to pass; whether there is something.
+fn wait(fd: Option<BorrowedFd<'_>>, patience: Duration) -> bool {
+    let mut fds: Vec<_> = fd
+        .into_iter()
+        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+        .collect();
+    let patience = Timespec {
+        tv_sec: patience.as_secs() as i64,
+        tv_nsec: patience.subsec_nanos().into(),
+    };
+    poll(&mut fds, Some(&patience)).is_ok_and(|count| count > 0)
+}

@@ -1,0 +1,179 @@
+//! The program `virsh`.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use brisk_host::program::{self, Program};
+
+/// Why a domain cannot be booted, or not be watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It is not installed.
+    #[error("libvirt is driven by virsh; apt install libvirt-clients (Debian)")]
+    NoVirsh(#[source] program::Error),
+    /// It failed.
+    #[error("virsh cannot do this")]
+    Virsh(#[source] program::Error),
+    /// The connection is not to this machine, or there is none.
+    #[error("{0}")]
+    Connect(String),
+    /// There is no such domain.
+    #[error(
+        "libvirt at {uri} has no domain {name}; virsh list --all shows what there is, and \
+         --connect qemu:///system or qemu:///session chooses another libvirt"
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Where.
+        uri: String,
+    },
+    /// It is not as it must be to be booted.
+    #[error("domain {name} {what}; {hint}")]
+    State {
+        /// The domain.
+        name: String,
+        /// What is in the way.
+        what: String,
+        /// What to try.
+        hint: String,
+    },
+    /// `virsh` refused a command.
+    #[error("virsh {command}: {reason}")]
+    Refused {
+        /// What it was told.
+        command: String,
+        /// What it said.
+        reason: String,
+    },
+    /// Its XML.
+    #[error("domain {name} has a definition that cannot be read")]
+    Definition {
+        /// The domain.
+        name: String,
+        /// What is wrong with it.
+        source: super::DefinitionError,
+    },
+    /// Pipes, terminals, processes.
+    #[error("cannot watch the domain: {what}")]
+    Watch {
+        /// What was being done.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It took too long.
+    #[error("virsh {0} took too long")]
+    TimedOut(String),
+    /// The user does not want to wait.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The program and the libvirt that it speaks to.
+#[derive(Debug, Clone)]
+pub struct Virsh {
+    program: Program,
+    uri: String,
+}
+
+impl Virsh {
+    /// Finds the program and connects; without `uri` to where `virsh` does by itself.
+    ///
+    /// # Errors
+    /// If there is no `virsh`, no connection, or one to another machine.
+    pub fn connect(uri: Option<&str>) -> Result<Self, Error> {
+        let program = Program::find("virsh").map_err(Error::NoVirsh)?;
+        here(uri.unwrap_or_default())?;
+        let mut virsh = Self {
+            program: program.set("LC_ALL", "C"),
+            uri: String::new(),
+        };
+        if let Some(uri) = uri {
+            virsh.program = virsh.program.args(["-c", uri]);
+        }
+        let said = virsh.call(&["uri"]).map_err(|error| match error {
+            Error::Virsh(program::Error::Failed { stderr, .. }) => Error::Connect(format!(
+                "no connection to libvirt{}: {}; is its daemon running, and may this user use it? \
+                 (systemctl start libvirtd, usermod -aG libvirt USER, or --connect \
+                 qemu:///session)",
+                uri.map_or_else(String::new, |uri| format!(" at {uri}")),
+                stderr.replace("error: ", "").replace('\n', ": "),
+            )),
+            error => error,
+        })?;
+        said.trim().clone_into(&mut virsh.uri);
+        here(&virsh.uri)?;
+        if uri.is_none() {
+            virsh.program = virsh.program.args(["-c", &virsh.uri]);
+        }
+        Ok(virsh)
+    }
+
+    /// Where it is connected to.
+    #[must_use]
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Runs one command to its end.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn call(&self, words: &[&str]) -> Result<String, Error> {
+        let output = self.program.clone().arg("-q").args(words).run();
+        let output = output.map_err(Error::Virsh)?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
+    }
+
+    /// For one that goes on while something is watched. It does not outlive us, and Ctrl-C is
+    /// ours to act on.
+    pub(super) fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.program.clone().args(words).command();
+        command.process_group(0);
+        brisk_sys::die_with_parent(&mut command);
+        command
+    }
+}
+
+fn here(uri: &str) -> Result<(), Error> {
+    if is_remote(uri) {
+        return Err(Error::Connect(format!(
+            "{uri} is another machine's: boots are timed where QEMU runs; run brisk there"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a URI has a host in it (<https://libvirt.org/uri.html>).
+fn is_remote(uri: &str) -> bool {
+    let host = uri
+        .split_once("://")
+        .map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
+    let name = host.unwrap_or_default();
+    let name = name.rsplit_once('@').map_or(name, |(_, name)| name);
+    let name = name.split(':').next().unwrap_or_default();
+    !matches!(name, "" | "localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_are_known_by_the_host_in_the_uri() {
+        for here in [
+            "qemu:///system",
+            "qemu:///session",
+            "qemu+unix:///session?socket=/run/x/y",
+            "qemu+ssh://root@localhost:22/system",
+        ] {
+            assert!(!is_remote(here), "{here}");
+        }
+        for there in ["qemu+ssh://me@host/system", "qemu://10.0.0.1:16514/system"] {
+            assert!(is_remote(there), "{there}");
+        }
+    }
+}
