@@ -1,9 +1,12 @@
 //! `brisk doctor`.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use brisk_tools::doctor::{Line, Severity, findings, gather};
+use anyhow::Context;
+use brisk_tools::doctor::{Facts, Line, Severity, findings, gather};
+
+use brisk_vm::libvirt::{Definition, Domain};
 
 use super::run::Format;
 use super::run_output::csv_field;
@@ -12,7 +15,8 @@ use crate::ui::Ui;
 
 /// Find what makes boots slow or impossible on this machine, with the fix for each.
 ///
-/// With a QEMU command line after `--`, that is looked at, too; it is not run.
+/// With a QEMU command line after `--`, or a domain of libvirt's, that is looked at, too; nothing
+/// is run.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Exit status: 0, or 1 if something is impossible as things are.")]
 pub struct Args {
@@ -33,6 +37,18 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
+    /// The definition of a domain of libvirt's to look at, as virsh dumpxml prints it.
+    #[arg(value_name = "XML", conflicts_with_all = ["domain", "qemu_command"])]
+    pub definition: Option<PathBuf>,
+
+    /// A domain of libvirt's to look at; it may run.
+    #[arg(long, value_name = "NAME", conflicts_with = "qemu_command")]
+    pub domain: Option<String>,
+
+    /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
+    #[arg(long, value_name = "URI", requires = "domain")]
+    pub connect: Option<String>,
+
     /// A QEMU command line to look at.
     #[arg(last = true, value_name = "QEMU")]
     pub qemu_command: Vec<OsString>,
@@ -41,11 +57,15 @@ pub struct Args {
 /// Looks.
 ///
 /// # Errors
-/// If nothing can be printed.
+/// If a domain cannot be read, or nothing can be printed.
 pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    let line = (!args.qemu_command.is_empty()).then(|| Line::parse(&args.qemu_command));
     let spinner = ui.spinner("looking");
-    let facts = gather(Path::new("/"), &args.qemu, args.kernel.as_deref(), line);
+    let domain = domain(args)?;
+    let facts = Facts {
+        line: (!args.qemu_command.is_empty()).then(|| Line::parse(&args.qemu_command)),
+        domain,
+        ..gather(Path::new("/"), &args.qemu, args.kernel.as_deref())
+    };
     drop(spinner);
     let list = findings(&facts);
     match args.format {
@@ -83,4 +103,23 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     let impossible = list.iter().any(|f| f.severity == Severity::Impossible);
     Ok(if impossible { exit::FOUND } else { exit::OK })
+}
+
+fn domain(args: &Args) -> anyhow::Result<Option<Definition>> {
+    let (name, xml) = match (&args.definition, &args.domain) {
+        (Some(path), _) => {
+            let name = path.display().to_string();
+            let xml = std::fs::read_to_string(path);
+            (
+                name.clone(),
+                xml.with_context(|| format!("cannot read {name}"))?,
+            )
+        }
+        (None, Some(name)) => (name.clone(), Domain::xml(name, args.connect.as_deref())?),
+        (None, None) => return Ok(None),
+    };
+    let definition = Definition::parse(&xml);
+    Ok(Some(
+        definition.with_context(|| format!("cannot read {name}"))?,
+    ))
 }

@@ -9,6 +9,7 @@ use brisk_host::program::Program;
 use brisk_vm::cache::Cache;
 use brisk_vm::elf;
 use brisk_vm::kernel;
+use brisk_vm::libvirt::Definition;
 use brisk_vm::qemu::{Accelerator, Capabilities};
 use brisk_vm::virtiofs::Virtiofsd;
 
@@ -67,11 +68,13 @@ pub struct Facts {
     pub load: Option<(f64, usize)>,
     /// A QEMU command line to look at.
     pub line: Option<Line>,
+    /// The definition of a domain to look at.
+    pub domain: Option<Definition>,
 }
 
 /// Looks at the machine below `root` (`/` but for tests).
 #[must_use]
-pub fn gather(root: &Path, qemu: &str, kernel: Option<&str>, line: Option<Line>) -> Facts {
+pub fn gather(root: &Path, qemu: &str, kernel: Option<&str>) -> Facts {
     let read = |path: &str| {
         let text = fs::read_to_string(root.join(path)).ok()?;
         Some(text.trim().to_owned())
@@ -124,7 +127,8 @@ pub fn gather(root: &Path, qemu: &str, kernel: Option<&str>, line: Option<Line>)
             let processors = std::thread::available_parallelism().ok()?.get();
             Some((load, processors))
         }),
-        line,
+        line: None,
+        domain: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::command::Line;
+use super::domain;
 use super::facts::{Facts, Kvm};
 
 /// How bad it is.
@@ -67,6 +68,9 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     list.extend(noise(facts));
     if let Some(line) = &facts.line {
         list.extend(command_line(line, facts));
+    }
+    if let Some(definition) = &facts.domain {
+        list.extend(domain::findings(definition, facts));
     }
     list.sort_by_key(|finding| finding.severity);
     list
@@ -342,12 +346,12 @@ fn command_line(line: &Line, facts: &Facts) -> Vec<Finding> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
 
-    fn good() -> Facts {
+    pub(in crate::doctor) fn good() -> Facts {
         Facts {
             kvm: Kvm::Works,
             vmx: true,
@@ -365,6 +369,7 @@ mod tests {
             clocksource: Some("tsc".into()),
             load: Some((0.1, 2)),
             line: None,
+            domain: None,
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`facts`] looks, [`findings`] judges.
 
 mod command;
+mod domain;
 mod facts;
 mod findings;
 

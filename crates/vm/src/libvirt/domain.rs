@@ -1,5 +1,7 @@
 //! A domain that can be booted.
 
+use brisk_host::program::Error::Failed;
+
 use super::definition::Definition;
 use super::info::Info;
 use super::virsh::{Error, Virsh};
@@ -21,22 +23,7 @@ impl Domain {
     /// If there is none, or it is not shut off, or would not boot when started.
     pub fn find(name: &str, uri: Option<&str>) -> Result<Self, Error> {
         let virsh = Virsh::connect(uri)?;
-        let info = virsh
-            .call(&["dominfo", "--domain", name])
-            .map_err(|error| {
-                let text = match &error {
-                    Error::Virsh(brisk_host::program::Error::Failed { stderr, .. }) => stderr,
-                    _ => return error,
-                };
-                if text.contains("failed to get domain") {
-                    Error::Unknown {
-                        name: name.to_owned(),
-                        uri: virsh.uri().to_owned(),
-                    }
-                } else {
-                    error
-                }
-            })?;
+        let info = of_domain(&virsh, &["dominfo"], name)?;
         let info = Info::parse(&info);
         check(name, &info)?;
         let xml = virsh.call(&["dumpxml", "--inactive", "--domain", &info.uuid])?;
@@ -63,8 +50,22 @@ impl Domain {
     /// If `virsh` fails.
     pub fn xml(name: &str, uri: Option<&str>) -> Result<String, Error> {
         let virsh = Virsh::connect(uri)?;
-        virsh.call(&["dumpxml", "--inactive", "--domain", name])
+        of_domain(&virsh, &["dumpxml", "--inactive"], name)
     }
+}
+
+/// A command about a domain that may not exist.
+fn of_domain(virsh: &Virsh, words: &[&str], name: &str) -> Result<String, Error> {
+    let words = [words, &["--domain", name]].concat();
+    virsh.call(&words).map_err(|error| match &error {
+        Error::Virsh(Failed { stderr, .. }) if stderr.contains("failed to get domain") => {
+            Error::Unknown {
+                name: name.to_owned(),
+                uri: virsh.uri().to_owned(),
+            }
+        }
+        _ => error,
+    })
 }
 
 /// Whether it can be booted again and again and be left as it was.
