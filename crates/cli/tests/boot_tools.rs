@@ -71,6 +71,45 @@ fn a_boot_is_explained_in_words_and_pictures() {
     assert!(trace["traceEvents"].as_array().unwrap().len() > 200);
 }
 
+/// Of two boots every part has the same count.
+#[test]
+fn a_boot_is_explained_in_instructions() {
+    let home = tempdir().unwrap();
+    let output = home.path().join("report.json");
+    let run = brisk_of![
+        "boot",
+        "analyze",
+        "--clock",
+        "instructions",
+        "--passes",
+        "2"
+    ]
+    .args(["--output"])
+    .arg(&output)
+    .exits(0);
+    let text = run.text();
+    for part in ["inet_init", "Minstr", "what the firmware executed"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let report = read(&output);
+    let series = report["series"].as_array().unwrap();
+    assert!(series.len() > 2, "{series:?}");
+    for one in series {
+        let samples = one["samples"].as_array().unwrap();
+        assert_eq!(samples[0]["value"], samples[1]["value"], "{}", one["name"]);
+    }
+    brisk_of![
+        "boot",
+        "analyze",
+        "--clock",
+        "instructions",
+        "--until",
+        "kernel"
+    ]
+    .exits(125)
+    .said(&["--until init, ready or exit"]);
+}
+
 #[test]
 fn any_qemu_is_explained_by_its_console() {
     let home = tempdir().unwrap();

@@ -1,10 +1,10 @@
 //! Boots that are watched in every detail, and plain ones beside them: what watching costs is
 //! part of what it shows.
 
-use brisk_measure::{Clock, Statistic};
+use brisk_measure::{Clock, Statistic, Unit};
 
-use super::analyze::{Analysis, Markers, analyze};
-use super::bench::{BenchError, boot, value};
+use super::analyze::{Analysis, Markers, analyze, counted};
+use super::bench::{BenchError, boot, check, unit, value};
 use super::marker::Until;
 use super::observe::{Ended, Limits, Pass};
 use super::subject::Subject;
@@ -24,10 +24,12 @@ pub struct Pair<'a> {
 pub struct Passes {
     /// Each traced boot, explained.
     pub analyses: Vec<Analysis>,
-    /// Seconds of the traced boots.
+    /// Time of the traced boots, in the unit of their clock.
     pub traced: Vec<f64>,
-    /// Seconds of the plain boots.
+    /// Time of the plain boots.
     pub plain: Vec<f64>,
+    /// That unit.
+    pub unit: Option<Unit>,
     /// Why boots failed.
     pub failures: Vec<String>,
 }
@@ -38,12 +40,14 @@ impl Passes {
     pub fn overhead(&self) -> Option<String> {
         let traced = Statistic::Median.of(&self.traced)?;
         let plain = Statistic::Median.of(&self.plain)?;
+        let unit = self.unit?;
+        let sign = if traced < plain { "−" } else { "+" };
         Some(format!(
-            "watching costs {:+.1} ms: a traced boot takes {:.1} ms, a plain one {:.1} ms \
-             (medians of {} and {}); the times of the parts are those of traced boots",
-            (traced - plain) * 1e3,
-            traced * 1e3,
-            plain * 1e3,
+            "watching costs {sign}{}: a traced boot takes {}, a plain one {} (medians of {} and \
+             {}); the times of the parts are those of traced boots",
+            unit.format((traced - plain).abs()),
+            unit.format(traced),
+            unit.format(plain),
             self.traced.len(),
             self.plain.len()
         ))
@@ -63,23 +67,33 @@ pub fn passes(
 ) -> Result<Passes, BenchError> {
     let mut signals = Signals::new().map_err(BenchError::Watch)?;
     let (until, timeout) = limits;
-    let mut all = Passes::default();
+    let clock = pair.traced.clock();
+    check(clock, until)?;
+    let mut all = Passes {
+        unit: Some(unit(clock)),
+        ..Passes::default()
+    };
     for index in 0..count {
         let limits = |keep| Limits {
             until,
             timeout,
             keep,
         };
-        let traced = boot(pair.traced, limits(true), &mut signals)?;
-        if let Some(seconds) = all.take(&traced, until)? {
-            all.traced.push(seconds);
+        let mut traced = boot(pair.traced, limits(true), &mut signals)?;
+        if let Some(time) = all.take(&traced, clock, until)? {
+            let exact = clock == Clock::Instructions;
+            if exact && counted(&mut traced.observation).is_none() {
+                all.failures.push("the guest did not count".into());
+                continue;
+            }
+            all.traced.push(time);
             all.analyses.push(analyze(&traced.observation, markers));
         }
         after(index + 1);
         if let Some(plain) = pair.plain {
             let plain = boot(plain, limits(false), &mut signals)?;
-            if let Some(seconds) = all.take(&plain, until)? {
-                all.plain.push(seconds);
+            if let Some(time) = all.take(&plain, clock, until)? {
+                all.plain.push(time);
             }
         }
         if all.analyses.is_empty() && index + 1 == count.min(3) {
@@ -90,9 +104,9 @@ pub fn passes(
 }
 
 impl Passes {
-    fn take(&mut self, pass: &Pass, until: Until) -> Result<Option<f64>, BenchError> {
+    fn take(&mut self, pass: &Pass, clock: Clock, until: Until) -> Result<Option<f64>, BenchError> {
         match &pass.ended {
-            Ended::Reached => Ok(value(&pass.observation, Clock::HostMonotonic, until)),
+            Ended::Reached => Ok(value(&pass.observation, clock, until)),
             Ended::Failed(reason) => {
                 self.failures.push(reason.clone());
                 Ok(None)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use brisk_measure::{Report, render};
 use brisk_tools::boot::analyze::{Markers, report};
+use brisk_tools::boot::bench::series_name;
 use brisk_tools::boot::passes::{Pair, passes};
 use brisk_tools::run::Terminal;
 
@@ -12,14 +13,15 @@ use super::super::run::Format;
 use super::super::run_output::now;
 use super::output::{OutputArgs, write};
 use super::stopped;
-use super::subject::{Clock, SubjectArgs};
+use super::subject::SubjectArgs;
 use crate::exit;
 use crate::ui::Ui;
 
 /// Tell where the time of a boot goes.
 ///
 /// The guest is booted several times with its kernel and init logging what they do, and as often
-/// plain, to tell what that costs. The picture is that of the boot with the median time; times
+/// plain, to tell what that costs. With --clock instructions the times are those of the guest in
+/// instructions, and firmware and kernel are one up to where the guest's clock starts. The picture is that of the boot with the median time; times
 /// and shares are of all. Of a QEMU command line the console is read: with console=ttyS0,
 /// initcall_debug and ignore_loglevel there is most to see.
 #[derive(Debug, clap::Args)]
@@ -55,9 +57,6 @@ pub struct Args {
 /// # Errors
 /// What kept it from that.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    if args.subject.clock == Clock::Instructions {
-        bail!("--clock instructions: what is analysed is timed on the host; leave it out");
-    }
     let mut markers = Markers::own()?;
     for path in &args.markers {
         let text = std::fs::read_to_string(path)
@@ -90,7 +89,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         let reason = passes.failures.first().map_or("", String::as_str);
         bail!("no boot came to its end: {reason}");
     }
-    let (mut report, summary) = report(&passes.analyses, now(), traced.environment());
+    let (mut report, summary) = report(
+        &passes.analyses,
+        now(),
+        traced.environment(),
+        &series_name(&traced, args.subject.until()),
+    );
     report.notes.extend(passes.overhead());
     for failure in &passes.failures {
         report.notes.push(format!("a boot failed: {failure}"));

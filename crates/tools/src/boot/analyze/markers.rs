@@ -5,7 +5,7 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 /// The files that brisk comes with.
-const OWN: [(&str, &str); 3] = [
+const OWN: [(&str, &str); 4] = [
     (
         "kernel.toml",
         include_str!("../../../data/markers/kernel.toml"),
@@ -17,6 +17,10 @@ const OWN: [(&str, &str); 3] = [
     (
         "seabios.toml",
         include_str!("../../../data/markers/seabios.toml"),
+    ),
+    (
+        "seabios-console.toml",
+        include_str!("../../../data/markers/seabios-console.toml"),
     ),
 ];
 

@@ -5,6 +5,7 @@
 
 mod calls;
 mod clock;
+mod counted;
 mod lines;
 mod markers;
 mod phases;
@@ -17,6 +18,7 @@ mod tests;
 
 use brisk_measure::{Clock, Timeline};
 
+pub(crate) use counted::counted;
 pub use markers::{Markers, MarkersError};
 pub use report::report;
 pub use summary::{Row, Summary, summarize};

@@ -1,7 +1,7 @@
 //! The frame of a boot: phases that follow each other from the execution of QEMU to its end, by
 //! what brisk and its init noted.
 
-use brisk_measure::Timeline;
+use brisk_measure::{Clock, Timeline};
 
 use super::clock::Seen;
 use super::lines::{self, Line};
@@ -75,6 +75,15 @@ impl Frame {
             .map(|line| line.at)
             .or(entry)
             .or_else(|| seen.records.first().map(|record| record.at));
+        let events = &observation.qmp;
+        let reported = |name: &str| Some(events.iter().find(|event| event.name == name)?.at);
+        // The guest is asked to power itself off, or has done so.
+        let down = reported("POWERDOWN").or_else(|| reported("SHUTDOWN"));
+        // Firmware may reset the machine as well; that is its own affair.
+        let again = events
+            .iter()
+            .find(|event| event.name == "RESET" && kernel.is_some_and(|kernel| event.at > kernel))
+            .map(|event| event.at);
         let after_qemu = if spoken.is_some() {
             phase("QEMU sets up the machine", "qemu")
         } else {
@@ -126,8 +135,9 @@ impl Frame {
                 "",
                 part("after its first output", "command"),
             ),
+            (again, "", phase("boot again", "firmware")),
             (
-                stamp("command ended"),
+                stamp("command ended").or(down),
                 "command ended",
                 phase("shutdown", "shutdown"),
             ),
@@ -137,7 +147,7 @@ impl Frame {
                 part("sync and exit status", "shutdown"),
             ),
             (
-                moment("exit status received"),
+                moment("exit status received").or(reported("SHUTDOWN")),
                 "",
                 part("QEMU ends", "shutdown"),
             ),
@@ -160,6 +170,15 @@ impl Frame {
                 },
                 end,
             ));
+        }
+        if observation.clock == Clock::Instructions {
+            // What others than the guest do takes no instructions.
+            missing.retain(|name| *name != "QEMU up");
+            notes.push(
+                "Nothing counts for us before the kernel has a clock: what the firmware executed \
+                 is in the kernel's first part."
+                    .to_owned(),
+            );
         }
         if !missing.is_empty() {
             notes.push(format!(
@@ -197,7 +216,7 @@ impl Frame {
                 ("init", false) => "init started",
                 ("command", false) => "command started",
                 ("after its first output", true) => "first output",
-                ("shutdown", false) => "command ended",
+                ("shutdown", false) if self.command => "command ended",
                 _ => continue,
             };
             timeline.event(name, phase.at, clock);
@@ -206,7 +225,7 @@ impl Frame {
 }
 
 /// The main phases that a report compares between passes, in order.
-pub(super) const MAIN: [&str; 9] = [
+pub(super) const MAIN: [&str; 10] = [
     "libvirt",
     "QEMU starts",
     "QEMU sets up the machine",
@@ -215,6 +234,7 @@ pub(super) const MAIN: [&str; 9] = [
     "kernel",
     "init",
     "command",
+    "boot again",
     "shutdown",
 ];
 

@@ -5,23 +5,21 @@ use brisk_measure::{Environment, Phase, Report, Sample, Series, Warning};
 use super::phases::MAIN;
 use super::{Analysis, Summary, summarize};
 
-/// The series of whole boots.
-const WHOLE: &str = "exec to exit";
-
 /// A report of kind `boot-analysis` with the timeline of the median boot, a series for each main
-/// phase, one for the whole, and the notes of all boots. The boots are in the order they were
+/// phase, one for the whole that has the name given, and the notes of all boots. The boots are in the order they were
 /// made.
 #[must_use]
 pub fn report(
     passes: &[Analysis],
     created: impl Into<String>,
     environment: Environment,
+    whole_name: &str,
 ) -> (Report, Summary) {
     let summary = summarize(passes);
     let mut report = Report::new("boot-analysis", created, environment);
     let (unit, tick) = summary.clock.unit();
     let value = |ticks: i64| ticks as f64 * tick;
-    let mut whole = Series::new(WHOLE, unit);
+    let mut whole = Series::new(whole_name, unit);
     for (iteration, total) in (0..).zip(&summary.totals) {
         whole.push(Sample::measured(iteration, value(*total)));
     }
@@ -50,9 +48,9 @@ pub fn report(
     report.notes.clone_from(&summary.notes);
     report.warn();
     // Once is enough: all series have as many boots.
-    report
-        .warnings
-        .retain(|warning| !matches!(warning, Warning::FewRuns { series, .. } if series != WHOLE));
+    report.warnings.retain(
+        |warning| !matches!(warning, Warning::FewRuns { series, .. } if series != whole_name),
+    );
     let mut activities = passes.iter().flat_map(|pass| &pass.timeline.activities);
     if activities.any(|activity| activity.kind == "initcall") {
         report.warnings.push(Warning::Instrumented {

@@ -185,13 +185,14 @@ fn empty() -> Observation {
     serde_json::from_str(r#"{"clock":"host-monotonic"}"#).unwrap()
 }
 
+fn happening(at: u64, name: &str) -> Happening {
+    let name = name.to_owned();
+    Happening { at, name }
+}
+
 #[test]
 fn a_decompressor_has_a_phase() {
     let mut observation = empty();
-    let happening = |at, name: &str| Happening {
-        at,
-        name: name.to_owned(),
-    };
     observation.moments = vec![happening(10, "QEMU up"), happening(900, "QEMU ended")];
     let piece = |at, text: &str| Piece {
         at,
@@ -215,6 +216,7 @@ fn passes_are_summed_up() {
         &[first, second],
         "2026-01-01T00:00:00Z",
         Environment::default(),
+        "exec to exit",
     );
     assert_eq!(summary.passes, 2);
     let acpi = summary
@@ -346,4 +348,66 @@ proptest! {
         let _ = timeline_text(&analysis.timeline, 80);
         let _ = summarize(&[analysis]).text();
     }
+}
+
+/// As a kernel without a root did on a QEMU of the user's: nobody but QEMU saw the end.
+#[test]
+fn what_qemu_reports_of_the_end_is_a_phase() {
+    let mut observation = empty();
+    observation.moments = vec![
+        happening(0, "libvirt asked"),
+        happening(5, "QEMU executed"),
+        happening(10, "QEMU up"),
+        happening(900, "QEMU ended"),
+    ];
+    observation.console = vec![Piece {
+        at: 100,
+        text: "[    0.000000] Linux version 6.1.0\n".to_owned(),
+    }];
+    // The firmware resets the machine before it starts a kernel, the kernel when it is done.
+    observation.qmp = vec![
+        happening(50, "RESET"),
+        happening(400, "RESET"),
+        happening(600, "POWERDOWN"),
+        happening(700, "SHUTDOWN"),
+    ];
+    let analysis = analyze(&observation, markers());
+    let span = |name| {
+        let found = find(&analysis, name);
+        (found.start, found.start + found.duration)
+    };
+    assert_eq!(span("libvirt"), (0, 5));
+    assert_eq!(span("QEMU starts"), (5, 10));
+    assert_eq!(span("kernel"), (100, 400));
+    assert_eq!(span("boot again"), (400, 600));
+    assert_eq!(span("shutdown"), (600, 900));
+    assert_eq!(span("QEMU ends"), (700, 900));
+    observation.qmp.remove(1);
+    let analysis = analyze(&observation, markers());
+    assert_eq!(find(&analysis, "kernel").duration, 500);
+}
+
+#[test]
+fn seabios_on_a_serial_console_ends_where_the_kernel_is_loaded() {
+    let mut observation = empty();
+    observation.moments = vec![happening(10, "QEMU up"), happening(900, "QEMU ended")];
+    let piece = |at, text: &str| Piece {
+        at,
+        text: text.to_owned(),
+    };
+    observation.console = vec![
+        piece(
+            100,
+            "\u{1b}[2J\u{1b}[1;1HSeaBIOS (version 1.16.3-debian-1.16.3-2)\r\n",
+        ),
+        piece(300, "Booting from ROM..\r\n"),
+        piece(400, "[    0.000000] Linux version 6.1.0\r\n"),
+    ];
+    let analysis = analyze(&observation, markers());
+    let span = |name| {
+        let found = find(&analysis, name);
+        (found.start, found.start + found.duration)
+    };
+    assert_eq!(span("SeaBIOS finds devices"), (100, 300));
+    assert_eq!(span("load and enter the kernel"), (300, 400));
 }

@@ -10,15 +10,14 @@ use brisk_vm::cache::Cache;
 
 use super::build::{Artifacts, Role};
 use super::{Measure, Measured, Unbootable};
-use crate::boot::Observation;
-use crate::boot::analyze::{Markers, analyze};
+use crate::boot::analyze::{Markers, analyze, counted};
 use crate::boot::bench::{boot, sample, series_name, unit};
 use crate::boot::marker::{Marker, Until};
 use crate::boot::observe::{Ended, Limits};
 use crate::boot::subject::{Command, Guest, Subject};
 use crate::chain;
+use crate::run::Options;
 use crate::run::signals::Signals;
-use crate::run::{Moment, Options};
 
 /// What is booted with the artifacts.
 #[derive(Debug, Clone)]
@@ -127,33 +126,6 @@ impl Live {
         }
         (pass.ended == Ended::Reached).then(|| analyze(&observation, &self.markers).timeline)
     }
-}
-
-/// Leaves only what is counted in instructions: the guest's own times, which are, set off from
-/// power-on by the counter that init read.
-fn counted(observation: &mut Observation) -> Option<()> {
-    let cycles = i64::try_from(observation.cycles?).ok()?;
-    let init = i64::try_from(observation.stamp(Moment::Init.name())?).ok()?;
-    let end = i64::try_from(observation.stamp(Moment::CommandEnd.name())?).ok()?;
-    let offset = cycles.checked_sub(init)?;
-    let end = u64::try_from(end.checked_add(offset)?).ok()?;
-    observation.clock = Clock::Instructions;
-    observation.guest_offset = Some(offset);
-    observation.console.clear();
-    observation.firmware.clear();
-    observation.qmp.clear();
-    for (name, at) in [(Moment::Exec, 0), (Moment::QemuGone, end)] {
-        observation
-            .moments
-            .retain(|moment| moment.name != name.name());
-        observation.moments.push(crate::boot::Happening {
-            at,
-            name: name.name().to_owned(),
-        });
-    }
-    let kept = [Moment::Exec.name(), Moment::QemuGone.name()];
-    observation.moments.retain(|m| kept.contains(&&*m.name));
-    Some(())
 }
 
 fn unbootable(error: impl std::error::Error) -> Unbootable {
