@@ -129,6 +129,10 @@ fn environment(command: &clap::Command) -> Vec<Part> {
         .collect();
     parts.push(item("BRISK_CACHE_DIR", "directory of the cache"));
     parts.push(item(
+        "BRISK_STATE_DIR",
+        "directory of reports and of the profile of this host",
+    ));
+    parts.push(item(
         "XDG_CACHE_HOME",
         "for users other than root the cache is brisk in it, if it is an absolute path",
     ));

@@ -142,6 +142,20 @@ fn kernel() -> &'static str {
 }
 
 #[test]
+fn reports_go_where_they_are_told_to() {
+    let home = tempdir().unwrap();
+    let _ = brisk_of![
+        "boot", "bench", "--accel", "tcg", "--warmup", "0", "--runs", "1"
+    ]
+    .env("BRISK_STATE_DIR", home.path())
+    .exits(0);
+    let reports = fs::read_dir(home.path().join("reports")).unwrap();
+    let files: Vec<_> = reports.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert_eq!(values(&read(&files[0])).len(), 1);
+}
+
+#[test]
 fn a_qemu_that_fails_is_not_a_number() {
     let home = tempdir().unwrap();
     let words = ["--runs", "5", "--until", "exit", "--ready", "console:x"];

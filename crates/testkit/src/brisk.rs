@@ -29,6 +29,8 @@ pub struct Guest {
     slot_directory: PathBuf,
     cache: PathBuf,
     private: TempDir,
+    /// Not that of the machine, whose profile would change guests.
+    _state: TempDir,
     pub(crate) before: Before,
 }
 
@@ -47,11 +49,13 @@ impl Brisk {
         let cache = target.join("cache");
         fs::create_dir_all(&cache).unwrap();
         let private = TempDir::with_prefix_in("run-", target).unwrap();
+        let state = TempDir::with_prefix_in("state-", target).unwrap();
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let marker = format!("{}-{run}", std::process::id());
         let mut command = Command::new(binary);
         command
             .env("BRISK_CACHE_DIR", &cache)
+            .env("BRISK_STATE_DIR", state.path())
             .env("TMPDIR", private.path())
             .env(MARKER, &marker)
             .env_remove("BRISK_QEMU")
@@ -63,6 +67,7 @@ impl Brisk {
                 before: Before::new(marker, private.path().to_owned(), cache.clone()),
                 cache,
                 private,
+                _state: state,
             },
             input: Input::None,
         }

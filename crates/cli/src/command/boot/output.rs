@@ -17,7 +17,7 @@ pub struct OutputArgs {
     pub format: Format,
 
     /// File for the report as JSON, saved after every boot. Default: a new one below
-    /// /var/lib/brisk/reports for root, ~/.local/state/brisk/reports for others.
+    /// /var/lib/brisk/reports for root, ~/.local/state/brisk/reports for others; BRISK_STATE_DIR moves it.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
