@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use brisk_measure::{Clock, Series, Timeline};
@@ -42,7 +43,29 @@ pub struct Live {
     cache: Cache,
     markers: Markers,
     traced: HashSet<PathBuf>,
+    prepared: Recent<Vec<PathBuf>, Subject>,
     iteration: u32,
+}
+
+/// What was made for the last two keys: commits are booted one by one, or two by turns.
+#[derive(Debug)]
+struct Recent<K, V>(Vec<(K, Rc<V>)>);
+
+impl<K: PartialEq, V> Recent<K, V> {
+    fn get_or_make<E>(&mut self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<Rc<V>, E> {
+        if let Some(at) = self.0.iter().position(|(known, _)| *known == key) {
+            let found = self.0.remove(at);
+            self.0.push(found);
+        } else {
+            let made = Rc::new(make()?);
+            if self.0.len() == 2 {
+                self.0.remove(0);
+            }
+            self.0.push((key, made));
+        }
+        let (_, value) = self.0.last().expect("one was put there");
+        Ok(Rc::clone(value))
+    }
 }
 
 /// Most bytes of a kernel's command line (`COMMAND_LINE_SIZE` of x86).
@@ -67,6 +90,7 @@ impl Live {
             cache,
             markers,
             traced: HashSet::new(),
+            prepared: Recent(Vec::new()),
             iteration: 0,
         }
     }
@@ -77,6 +101,15 @@ impl Live {
             timeout: self.timeout,
             keep,
         }
+    }
+
+    /// The guest of a commit as it is measured, made once for all its boots.
+    fn prepared(&mut self, artifacts: &Artifacts) -> Result<Rc<Subject>, Unbootable> {
+        let key = artifacts.files.iter().map(|file| file.path.clone());
+        let mut recent = std::mem::replace(&mut self.prepared, Recent(Vec::new()));
+        let result = recent.get_or_make(key.collect(), || self.subject(artifacts, false));
+        self.prepared = recent;
+        result
     }
 
     fn subject(&self, artifacts: &Artifacts, trace: bool) -> Result<Subject, Unbootable> {
@@ -172,7 +205,7 @@ impl Measure for Live {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Measured, Unbootable> {
         progress("booting");
-        let subject = self.subject(artifacts, false)?;
+        let subject = self.prepared(artifacts)?;
         let mut signals = Signals::new().map_err(unbootable)?;
         let clock = subject.clock();
         let mut series = Series::new(series_name(&subject, self.until), unit(clock));
@@ -194,5 +227,26 @@ impl Measure for Live {
         }
         let timeline = self.timeline(artifacts, &mut signals);
         Ok(Measured { series, timeline })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_by_turns_is_made_once() {
+        let mut recent = Recent(Vec::new());
+        let mut made = Vec::new();
+        for key in ["a", "b", "a", "b", "a", "c", "a", "b"] {
+            let value = recent.get_or_make(key, || {
+                made.push(key);
+                Ok::<_, ()>(key)
+            });
+            assert_eq!(*value.unwrap(), key);
+        }
+        assert_eq!(made, ["a", "b", "c", "b"]);
+        assert!(recent.get_or_make("d", || Err(())).is_err());
+        assert_eq!(recent.0.len(), 2);
     }
 }
