@@ -20,6 +20,8 @@ pub const GUEST: u8 = 122;
 pub const TIMEOUT: u8 = 124;
 /// brisk failed before the guest ran.
 pub const BRISK: u8 = 125;
+/// A signal ended it in good order: what 128 and the number of SIGINT are.
+pub const INTERRUPTED: u8 = 130;
 /// The command is there but cannot be executed, as in a shell.
 pub const NOT_EXECUTABLE: u8 = 126;
 /// There is no such command, as in a shell.

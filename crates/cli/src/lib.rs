@@ -41,6 +41,7 @@ enum Command {
     Initramfs(command::initramfs::Command),
     #[command(subcommand)]
     Image(command::image::Command),
+    Vm(command::vm::Args),
     #[command(hide = true)]
     Completions(command::completions::Args),
 }
@@ -70,6 +71,7 @@ pub fn main() -> u8 {
         Command::Kernel(command) => command::kernel::run(&command, &ui),
         Command::Initramfs(command) => command::initramfs::run(&command, &ui),
         Command::Image(command) => command::image::run(&command, &ui),
+        Command::Vm(args) => command::vm::run(&args, &ui),
         Command::Completions(args) => command::completions::run(&args, &ui),
     };
     result.unwrap_or_else(|error| {

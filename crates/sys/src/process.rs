@@ -24,6 +24,13 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// Starts the child in a session of its own: no terminal's end or signal reaches it.
+pub fn own_session(command: &mut Command) -> &mut Command {
+    let prepare = || Ok(rustix::process::setsid().map(drop)?);
+    // SAFETY: between fork and exec only one system call is made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) }
+}
+
 /// Gives the child a view of the whole file tree in which nothing can be written, for
 /// programs that have no such option. Needs the right to make a mount namespace.
 pub fn read_only_view(command: &mut Command) -> &mut Command {

@@ -4,6 +4,7 @@ pub mod boot;
 pub mod doctor;
 pub mod environment;
 pub mod run;
+pub mod vm;
 
 /// An error with its causes, in a line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {

@@ -1,23 +1,23 @@
 //! Starting QEMU with its channels, and making sure that it ends.
 
+mod detached;
 mod foreign;
 mod memory;
+mod wiring;
 
+pub use detached::{Places, start_detached};
 pub use foreign::Foreign;
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 
-use brisk_host::program::Program;
-use command_fds::{CommandFdExt, FdMapping};
-
-use crate::qemu::{Fds, MachinePlan, Ram, argv};
+use crate::qemu::{Fds, MachinePlan};
 use crate::virtiofs::Served;
+use wiring::Wiring;
 
 /// Why QEMU was not started.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub enum Error {
 }
 
 /// A user for QEMU to be, instead of root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Unprivileged {
     /// User number.
     pub user: u32,
@@ -110,87 +110,28 @@ impl Running {
         sockets: Vec<OwnedFd>,
         unprivileged: Option<Unprivileged>,
     ) -> Result<(Child, [UnixStream; 3], Option<UnixStream>), Error> {
-        let pair = || UnixStream::pair();
-        let prepare = |what| move |source| Error::Prepare { what, source };
-        let mut mappings = Vec::new();
-        let mut map = |parent_fd: OwnedFd, child_fd| {
-            mappings.push(FdMapping {
-                parent_fd,
-                child_fd,
-            })
-        };
+        let mut wiring = Wiring::new(plan);
         let mut ends = Vec::new();
         for fd in [Fds::QMP, Fds::CONSOLE, Fds::GUEST] {
-            let (ours, theirs) = pair().map_err(prepare("channels"))?;
-            ours.set_nonblocking(true).map_err(prepare("channels"))?;
-            map(theirs.into(), fd);
-            ends.push(ours);
+            ends.push(wiring.channel(fd)?);
         }
-        let mut firmware = None;
-        if plan.firmware_log {
-            let (ours, theirs) = pair().map_err(prepare("channels"))?;
-            ours.set_nonblocking(true).map_err(prepare("channels"))?;
-            map(theirs.into(), Fds::FIRMWARE);
-            firmware = Some(ours);
-        }
-        let open = |path: &Path, options: &mut OpenOptions| {
-            let path = path.to_owned();
-            options
-                .open(&path)
-                .map_err(|source| Error::Open { path, source })
-        };
-        let bytes = plan.memory_mib << 20;
-        match &plan.ram {
-            Ram::Private => {}
-            Ram::Shared => map(memory::file(bytes).map_err(prepare("memory"))?, Fds::RAM),
-            Ram::Kept(path) => {
-                let file = open(path, File::options().read(true).write(true))?;
-                map(file.into(), Fds::RAM);
-            }
-            Ram::Template(path) => map(open(path, File::options().read(true))?.into(), Fds::RAM),
-        }
-        if let Some(state) = &plan.state {
-            map(
-                open(&state.path, File::options().read(true))?.into(),
-                Fds::STATE,
-            );
-        }
-        for (fd, disk) in (Fds::DISKS..).zip(&plan.disks) {
-            let file = open(&disk.path, File::options().read(true).write(disk.writable))?;
-            map(file.into(), fd);
-        }
+        let firmware = plan
+            .firmware_log
+            .then(|| wiring.channel(Fds::FIRMWARE))
+            .transpose()?;
         for (fd, socket) in (Fds::FILESYSTEMS..).zip(sockets) {
-            map(socket, fd);
+            wiring.map(socket, fd);
         }
-        // The cache may lie where only its owner can go; a descriptor needs no path.
-        let mut plan = plan.clone();
-        for (fd, path) in [
-            (Fds::KERNEL, &mut plan.kernel),
-            (Fds::INITRAMFS, &mut plan.initramfs),
-        ] {
-            map(open(path, File::options().read(true))?.into(), fd);
-            *path = PathBuf::from(format!("/proc/self/fd/{fd}"));
-        }
-        let start = |source| Error::Start {
-            program: plan.program.clone(),
-            source,
-        };
-        let words = argv(&plan).into_iter().flat_map(|part| part.words);
-        let mut command = Program::at(&plan.program).args(words).command();
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        wiring.files()?;
+        let mut command = wiring.command(unprivileged)?;
+        command.stderr(Stdio::piped());
         // Ctrl-C on the terminal is for us to forward, not for QEMU.
         command.process_group(0);
-        command
-            .fd_mappings(mappings)
-            .map_err(|error| start(io::Error::other(error)))?;
-        if let Some(Unprivileged { user, group }) = unprivileged {
-            command.uid(user).gid(group);
-        }
         brisk_sys::die_with_parent(&mut command);
-        let qemu = command.spawn().map_err(start)?;
+        let qemu = command.spawn().map_err(|source| Error::Start {
+            program: plan.program.clone(),
+            source,
+        })?;
         let ends: [UnixStream; 3] = match ends.try_into() {
             Ok(ends) => ends,
             Err(_) => unreachable!("three channels were made"),

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use brisk_vm::qemu::{
-    Accelerator, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan, Network, Parameter,
-    Ram, State, argv, load_state,
+    Accelerator, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan, Network,
+    Parameter, Ram, State, argv, loading,
 };
 
 /// A machine without a root.
@@ -35,7 +35,9 @@ fn plain(machine: Machine) -> MachinePlan {
         firmware_log: false,
         instructions: false,
         network: Network::None,
+        channels: Channels::Connected,
         sandbox: true,
+        stopped: false,
         exit_on_reset: true,
         extra: Vec::new(),
     }
@@ -182,7 +184,7 @@ fn memory_of_a_template_is_not_written() {
         "memory-backend-file,id=ram,size=512M,mem-path=/proc/self/fd/6,share=off,readonly=on,rom=off"
     ]));
     assert!(has(["-incoming", "defer"]));
-    let commands = String::from_utf8(load_state(plan.state.as_ref().unwrap())).unwrap();
+    let commands = String::from_utf8(loading(plan.state.as_ref().unwrap())).unwrap();
     assert!(commands.contains("x-ignore-shared"), "{commands}");
     assert!(
         commands.contains("file:/proc/self/fd/10,offset=0x20000000"),

@@ -25,6 +25,7 @@ mod relay;
     reason = "the list of codes is for the host, which writes scripts"
 )]
 mod script;
+mod serve;
 mod setup;
 mod spawn;
 mod sys;
@@ -107,19 +108,31 @@ fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
     let received = sys::now();
     let mut job = setup::carry_out(script, port, trace)?;
     let ready = sys::now();
+    let prepared = [(Stamp::Config, received), (Stamp::Root, ready)];
+    if job.ports > 0 {
+        serve::start(&job).map_err(internal)?;
+        port.started(&prepared);
+        port.drain();
+        if job.init {
+            let errno = spawn::become_command(&mut job);
+            last_words(b"cannot execute init, error ", &[b'0' + (errno / 10) as u8 % 10, b'0' + (errno % 10) as u8]);
+        }
+        serve::supervise(&job);
+    }
     trace.begin(b"command", b"");
     let child = spawn::spawn(&mut job)?;
-    let mut started = [0u8; 3 * Stamp::SIZE];
-    for (slot, (stamp, ns)) in started.chunks_exact_mut(Stamp::SIZE).zip([
-        (Stamp::Config, received),
-        (Stamp::Root, ready),
-        (Stamp::Start, child.started),
-    ]) {
-        slot.copy_from_slice(&stamp.encode(ns));
-    }
-    port.send(Kind::Started, &started);
+    let [config, root] = prepared;
+    port.started(&[config, root, (Stamp::Start, child.started)]);
     relay::relay(port, &child, &job, trace);
     Ok(())
+}
+
+fn internal(errno: i32) -> Trouble<'static> {
+    Trouble {
+        stage: Stage::Internal,
+        errno,
+        subject: b"processes",
+    }
 }
 
 /// Says on the kernel's log, which reaches the console even with `quiet`, why there is no

@@ -4,7 +4,8 @@ use crate::protocol::{Exit, Failure, HEADER, Header, Kind, MAX_CONFIG, MAX_PAYLO
 use crate::setup::Trouble;
 use crate::sys::{self, PollFd, Text};
 
-const PATH: &[u8] = b"/dev/vport0p1\0";
+/// The digit is the port's number on the bus.
+const PATH: [u8; 14] = *b"/dev/vport0p1\0";
 /// How long the port may take to appear, nanoseconds.
 const PATIENCE: u64 = 20_000_000_000;
 /// How long the host may take to end the machine after the exit frame, milliseconds.
@@ -19,6 +20,8 @@ pub(crate) struct Port {
     end: usize,
     inbox: &'static mut [u8],
     filled: usize,
+    /// Whether the guest outlives the host's end.
+    serves: bool,
 }
 
 impl Port {
@@ -26,19 +29,34 @@ impl Port {
     ///
     /// The first waits are short: on the usual kernels the device is there or a moment away.
     pub(crate) fn open() -> sys::Result<Self> {
+        Self::over(Self::device(1)?, false)
+    }
+
+    /// The port with this number, whose host may come and go.
+    pub(crate) fn serving(fd: i32) -> sys::Result<Self> {
+        Self::over(fd, true)
+    }
+
+    /// Opens the device of a port, 1 to 9, waiting for it to appear.
+    pub(crate) fn device(number: usize) -> sys::Result<i32> {
+        let mut path = PATH;
+        path[12] = b'0' + number as u8;
         let begun = sys::now();
         let mut pause = 50_000;
-        let fd = loop {
+        loop {
             let flags = sys::O_RDWR | sys::O_NONBLOCK | sys::O_CLOEXEC;
-            match sys::open(Text::new(PATH), flags, 0) {
-                Ok(fd) => break fd,
+            match sys::open(Text::new(&path), flags, 0) {
+                Ok(fd) => return Ok(fd),
                 Err(errno) if sys::now() - begun > PATIENCE => return Err(errno),
                 Err(_) => {
                     sys::sleep(pause);
                     pause = (pause * 2).min(5_000_000);
                 }
             }
-        };
+        }
+    }
+
+    fn over(fd: i32, serves: bool) -> sys::Result<Self> {
         let out = sys::pages(OUT)?;
         let inbox = sys::pages(HEADER + MAX_PAYLOAD)?;
         Ok(Self {
@@ -48,7 +66,16 @@ impl Port {
             end: 0,
             inbox,
             filled: 0,
+            serves,
         })
+    }
+
+    /// The host is gone: so is the machine, or the process that serves this port.
+    pub(crate) fn lost(&self) -> ! {
+        if self.serves {
+            sys::exit(0);
+        }
+        sys::restart();
     }
 
     /// Bytes wait to be written.
@@ -108,7 +135,7 @@ impl Port {
             }];
             let _ = sys::poll(&mut fds, -1);
             if fds[0].revents & sys::POLLHUP != 0 {
-                sys::restart();
+                self.lost();
             }
         }
     }
@@ -123,6 +150,17 @@ impl Port {
             Ok(payload.len())
         });
         self.flush();
+    }
+
+    /// Tells the host that what the script asked for runs.
+    pub(crate) fn started(&mut self, stamps: &[(Stamp, u64)]) {
+        let mut payload = [0u8; 3 * Stamp::SIZE];
+        let mut len = 0;
+        for (stamp, ns) in stamps {
+            payload[len..len + Stamp::SIZE].copy_from_slice(&stamp.encode(*ns));
+            len += Stamp::SIZE;
+        }
+        self.send(Kind::Started, &payload[..len]);
     }
 
     /// Tells the host how the command ended; blocks until that is under way.
@@ -180,13 +218,18 @@ impl Port {
         }
     }
 
-    fn wait_readable(&self, millis: i32) -> bool {
+    /// What poll(2) tells of the port; nothing when the time has passed.
+    fn wait_readable(&self, millis: i32) -> i16 {
         let mut fds = [PollFd {
             fd: self.fd,
             events: sys::POLLIN,
             revents: 0,
         }];
-        !matches!(sys::poll(&mut fds, millis), Ok(0))
+        match sys::poll(&mut fds, millis) {
+            Ok(0) => 0,
+            Ok(_) => fds[0].revents,
+            Err(_) => sys::POLLIN,
+        }
     }
 
     /// The whole script.
@@ -197,9 +240,12 @@ impl Port {
             subject: b"script",
         };
         let script = sys::pages(MAX_CONFIG).map_err(trouble)?;
+        let serves = self.serves;
         let mut len = 0;
         loop {
             match self.receive().map_err(trouble)? {
+                // Whoever was there before did not stay for the greeting.
+                Some((Kind::Hail, _)) if serves && len == 0 => self.greet(),
                 Some((Kind::Config, [])) => return Ok(&script[..len]),
                 Some((Kind::Config, part)) => {
                     let end = len + part.len();
@@ -211,17 +257,33 @@ impl Port {
                 }
                 Some(_) => return Err(trouble(sys::EINVAL)),
                 None => {
-                    self.wait_readable(-1);
+                    let hung_up = self.wait_readable(-1) & sys::POLLHUP != 0;
+                    if hung_up && self.serves {
+                        self.lost();
+                    }
                 }
             }
         }
     }
 
-    /// Returns when the host has said so, or has not for long.
+    /// Says which protocol is spoken here.
+    pub(crate) fn greet(&mut self) {
+        self.send(Kind::Hello, &crate::protocol::VERSION.to_le_bytes());
+    }
+
+    /// Returns when the host has said so, is gone, or has said nothing for long.
     pub(crate) fn wait_for_power_off(&mut self) {
-        while self.wait_readable(FAREWELL) {
-            if let Ok(Some((Kind::PowerOff, _))) | Err(_) = self.receive() {
+        loop {
+            let told = self.wait_readable(FAREWELL);
+            let gone = self.serves && told & sys::POLLHUP != 0;
+            if told == 0 || gone {
                 return;
+            }
+            match self.receive() {
+                Ok(Some((Kind::PowerOff, _))) | Err(_) => return,
+                // The next host, which is greeted when the port is opened again.
+                Ok(Some((Kind::Hail, _))) => return,
+                _ => {}
             }
         }
     }

@@ -61,6 +61,8 @@ pub enum Kind {
     WindowSize = 20,
     /// Host: everything arrived; power off.
     PowerOff = 21,
+    /// Host: a new host is at this port and wants to be greeted.
+    Hail = 22,
 }
 
 impl Kind {
@@ -83,6 +85,7 @@ impl Kind {
             19 => Self::Signal,
             20 => Self::WindowSize,
             21 => Self::PowerOff,
+            22 => Self::Hail,
             _ => return None,
         })
     }

@@ -101,8 +101,8 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>, trace: Trace)
         (Kind::Stderr, child.stderr),
     ];
     let mut first_output = 0;
-    let _ = sys::block_signal(sys::SIGCHLD);
-    let children = sys::signalfd(sys::SIGCHLD).unwrap_or(-1);
+    let _ = sys::block_signals(&[sys::SIGCHLD]);
+    let children = sys::signalfd(&[sys::SIGCHLD]).unwrap_or(-1);
     // One may have ended before the signal was blocked.
     let mut exit = reap(child.pid);
     while exit.is_none() {
@@ -128,7 +128,9 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>, trace: Trace)
         }
         let _ = sys::poll(&mut fds, -1);
         if fds[1].revents & sys::POLLHUP != 0 {
-            sys::restart();
+            // As when a terminal is closed: a command that wants to stay can.
+            let _ = sys::kill(-child.pid, sys::SIGHUP);
+            port.lost();
         }
         for (output, fd) in outputs.iter_mut().zip(&fds[3..]) {
             if fd.revents != 0 {
@@ -250,10 +252,10 @@ fn obey(port: &mut Port, child: &Child, inbound: &mut Inbound) {
                 let (rows, columns) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
                 spawn::resize(child.stdout, rows, columns);
             }
-            Ok(Some((Kind::PowerOff, _))) => sys::restart(),
+            Ok(Some((Kind::PowerOff, _))) => port.lost(),
             Ok(Some(_)) => {}
             Ok(None) => return,
-            Err(_) => sys::restart(),
+            Err(_) => port.lost(),
         }
     }
 }

@@ -46,6 +46,13 @@ pub enum Code {
     Pause = 17,
     /// Bytes nobody else has, at most 512, for the random number generator.
     Entropy = 18,
+    /// Instead of one command, run those that are asked for at so many further ports (u64), each
+    /// time with a script of its own, until the machine stops.
+    Serve = 19,
+    /// The command becomes PID 1 in our place. Only with [`Code::Serve`], before it.
+    Init = 20,
+    /// Have PID 1 stop the machine: `SIGINT`, which our own understands as other inits do.
+    Stop = 21,
 }
 
 /// One operation; text still has its final NUL.
@@ -114,6 +121,11 @@ pub enum Op<'a> {
     Entropy {
         bytes: &'a [u8],
     },
+    Serve {
+        ports: u64,
+    },
+    Init,
+    Stop,
 }
 
 /// The script ends early, names an unknown operation or lacks a NUL.
@@ -167,8 +179,8 @@ fn two<'a>((head, rest): (&'a [u8], &'a [u8])) -> (&'a [u8; 2], &'a [u8]) {
 
 fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malformed> {
     let expected = match code {
-        6 | 17 => 0,
-        1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 => 1,
+        6 | 17 | 20 | 21 => 0,
+        1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 | 19 => 1,
         3 | 4 | 8 | 12 | 13 => 2,
         7 => 4,
         2 => 5,
@@ -222,7 +234,10 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
         15 => Op::Release { path: text(a)? },
         16 => Op::Clock { nanos: number(a)? },
         17 => Op::Pause,
-        _ => Op::Entropy { bytes: a },
+        18 => Op::Entropy { bytes: a },
+        19 => Op::Serve { ports: number(a)? },
+        20 => Op::Init,
+        _ => Op::Stop,
     })
 }
 

@@ -34,6 +34,10 @@ pub(crate) struct Job<'a> {
     pub(crate) path: Text<'a>,
     pub(crate) terminal: Option<(u16, u16)>,
     pub(crate) user: Option<(usize, usize)>,
+    /// At how many further ports commands are asked for.
+    pub(crate) ports: usize,
+    /// Whether the command becomes PID 1.
+    pub(crate) init: bool,
     release: [Option<Text<'a>>; RELEASES],
 }
 
@@ -52,6 +56,8 @@ pub(crate) fn carry_out(
         path: Text::new(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0"),
         terminal: None,
         user: None,
+        ports: 0,
+        init: false,
         release: [None; RELEASES],
     };
     let mut script = Script::new(script);
@@ -199,6 +205,15 @@ impl<'a> Job<'a> {
             }
             // Taken care of where the script is read.
             Op::Pause => Ok(()),
+            Op::Serve { ports } => {
+                self.ports = ports as usize;
+                Ok(())
+            }
+            Op::Init => {
+                self.init = true;
+                Ok(())
+            }
+            Op::Stop => sys::kill(1, sys::SIGINT).map_err(trouble(Stage::Internal, b"PID 1")),
         }
     }
 
@@ -231,6 +246,11 @@ impl<'a> Job<'a> {
         if self.release.iter().all(Option::is_none) {
             return;
         }
+        self.unmount();
+    }
+
+    /// The same, and nobody is left running, whether there are such file systems or not.
+    pub(crate) fn unmount(&self) {
         let _ = sys::kill(-1, sys::SIGKILL);
         while sys::reap().is_some() {}
         let _ = sys::chdir(Text::new(b"/\0"));

@@ -95,6 +95,18 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
     })
 }
 
+/// The command takes our place, with the console as its streams; returns only on failure, the
+/// error.
+pub(crate) fn become_command(job: &mut Job<'_>) -> i32 {
+    sys::unblock_signals();
+    if let Ok(console) = sys::open(Text::new(b"/dev/console\0"), sys::O_RDWR | sys::O_NOCTTY, 0) {
+        for target in 0..3 {
+            let _ = sys::dup2(console, target);
+        }
+    }
+    attempt(job, job.program)
+}
+
 type Ends = [i32; 3];
 
 fn pipes() -> sys::Result<(Ends, Ends)> {

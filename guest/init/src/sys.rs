@@ -33,8 +33,12 @@ pub(crate) const POLLIN: i16 = 1;
 pub(crate) const POLLOUT: i16 = 4;
 pub(crate) const POLLHUP: i16 = 16;
 
+pub(crate) const SIGHUP: i32 = 1;
+pub(crate) const SIGINT: i32 = 2;
 pub(crate) const SIGKILL: i32 = 9;
+pub(crate) const SIGTERM: i32 = 15;
 pub(crate) const SIGCHLD: i32 = 17;
+pub(crate) const SIGIO: i32 = 29;
 
 /// `struct pollfd`.
 #[derive(Clone, Copy)]
@@ -158,8 +162,17 @@ pub(crate) fn pages(len: usize) -> Result<&'static mut [u8]> {
     }
 }
 
-pub(crate) fn block_signal(signal: i32) -> Result<()> {
-    let set = 1u64 << (signal - 1);
+/// The kernel's signal set.
+fn set_of(signals: &[i32]) -> u64 {
+    let mut set = 0;
+    for signal in signals {
+        set |= 1 << (signal - 1);
+    }
+    set
+}
+
+pub(crate) fn block_signals(signals: &[i32]) -> Result<()> {
+    let set = set_of(signals);
     // SAFETY: a signal set of eight bytes; SIG_BLOCK is 0.
     unsafe { call(14, [0, (&raw const set) as usize, 0, 8, 0]) }.map(drop)
 }
@@ -170,9 +183,9 @@ pub(crate) fn unblock_signals() {
     let _ = unsafe { call(14, [2, (&raw const set) as usize, 0, 8, 0]) };
 }
 
-/// A descriptor that becomes readable when `signal` is pending.
-pub(crate) fn signalfd(signal: i32) -> Result<i32> {
-    let set = 1u64 << (signal - 1);
+/// A descriptor that becomes readable when one of `signals` is pending.
+pub(crate) fn signalfd(signals: &[i32]) -> Result<i32> {
+    let set = set_of(signals);
     // SAFETY: a signal set of eight bytes.
     unsafe {
         call(
@@ -228,6 +241,36 @@ pub(crate) fn set_nonblocking(fd: i32) {
     const F_SETFL: usize = 4;
     // SAFETY: no memory is involved. A pipe end takes the flag always.
     let _ = unsafe { call(72, [fd as usize, F_SETFL, O_NONBLOCK, 0, 0]) };
+}
+
+/// Has `SIGIO` sent to this process when something happens at `fd`, which stays non-blocking.
+pub(crate) fn signals_of(fd: i32) {
+    const F_SETFL: usize = 4;
+    const F_SETOWN: usize = 8;
+    const O_ASYNC: usize = 0o20000;
+    // SAFETY: no memory is involved; getpid has no arguments.
+    unsafe {
+        let pid = call(39, [0; 5]).unwrap_or(1);
+        let _ = call(72, [fd as usize, F_SETOWN, pid, 0, 0]);
+        let _ = call(72, [fd as usize, F_SETFL, O_NONBLOCK | O_ASYNC, 0, 0]);
+    }
+}
+
+/// Whether there is a child, dead or alive.
+pub(crate) fn has_children() -> bool {
+    const ECHILD: i32 = 10;
+    const WNOHANG_NOWAIT: usize = 0x0100_0001;
+    const EXITED: usize = 4;
+    const P_ALL: usize = 0;
+    // SAFETY: waitid takes null pointers for what is not asked for.
+    let found = unsafe { call(247, [P_ALL, 0, 0, WNOHANG_NOWAIT | EXITED, 0]) };
+    found != Err(ECHILD)
+}
+
+/// Waits for a child to end.
+pub(crate) fn wait(pid: i32) {
+    // SAFETY: no memory is involved: the status is not asked for.
+    while unsafe { call(61, [pid as usize, 0, 0, 0, 0]) } == Err(EINTR) {}
 }
 
 pub(crate) fn sleep(nanos: i64) {

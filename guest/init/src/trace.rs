@@ -23,6 +23,11 @@ impl Trace {
         Self(wanted.then(open).flatten())
     }
 
+    /// None.
+    pub(crate) const fn off() -> Self {
+        Self(None)
+    }
+
     pub(crate) fn begin(self, what: &[u8], subject: &[u8]) {
         self.line(b"begin ", what, subject);
     }

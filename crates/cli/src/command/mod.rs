@@ -9,3 +9,4 @@ pub mod initramfs;
 pub mod kernel;
 pub mod run;
 mod run_output;
+pub mod vm;

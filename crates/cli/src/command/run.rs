@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use brisk_tools::run::{self as tool, Ending, Options, Profile, Session, Start, Terminal, Timing};
@@ -179,7 +179,7 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
                 ui.note(&format!("--warm boots this guest: {reason}"));
                 *plan
             }
-            Start::Ended(ending) => return Ok(conclude(&ending, &options, ui)),
+            Start::Ended(ending) => return Ok(conclude(&ending, options.timeout, ui)),
         }
     };
     let resumes = plan.machine.state.is_some();
@@ -201,7 +201,7 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     if resumes && matches!(ending, Ending::QemuEnded { .. }) {
         ui.note("if the guest that was kept is at fault: --warm=new boots and keeps another");
     }
-    Ok(conclude(&ending, &options, ui))
+    Ok(conclude(&ending, options.timeout, ui))
 }
 
 /// With what to try as part of the message.
@@ -282,7 +282,7 @@ fn share(text: &str) -> anyhow::Result<tool::Share> {
 }
 
 /// A bare name passes this machine's value on; one that is not set here is left out.
-fn variable(text: &str) -> Option<OsString> {
+pub(super) fn variable(text: &str) -> Option<OsString> {
     if text.contains('=') {
         return Some(text.into());
     }
@@ -307,7 +307,7 @@ fn user(text: &str) -> tool::User {
 }
 
 /// Says what went wrong, if anything, and gives the exit status.
-fn conclude(ending: &Ending, options: &Options, ui: &Ui) -> u8 {
+pub(super) fn conclude(ending: &Ending, timeout: Option<Duration>, ui: &Ui) -> u8 {
     match ending {
         Ending::Command(exit) => match exit {
             brisk_vm::guest::Exit::Status(code) => *code,
@@ -356,7 +356,7 @@ fn conclude(ending: &Ending, options: &Options, ui: &Ui) -> u8 {
             exit::QEMU
         }
         Ending::TimedOut { started, console } => {
-            let limit = options.timeout.unwrap_or_default().as_secs_f64();
+            let limit = timeout.unwrap_or_default().as_secs_f64();
             let what = if *started {
                 "the command did not end"
             } else {

@@ -37,4 +37,5 @@ pub use root::Root;
 pub use session::Session;
 pub use streams::Terminal;
 pub use timing::{Moment, Timing};
+pub(crate) use warm::directory as memory_directory;
 pub use warm::{Start, warm};

@@ -9,8 +9,8 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan, Network, Parameter,
-    Ram as QemuRam, Transport,
+    Accelerator, Channels, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan, Network,
+    Parameter, Ram as QemuRam, Transport,
 };
 
 use super::error::Error;
@@ -189,9 +189,11 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
                 Net::None => Network::None,
                 Net::User => Network::User,
             },
+            channels: Channels::Connected,
             firmware_log: options.trace && speaks(machine, &firmware),
             instructions: options.instructions,
             sandbox: true,
+            stopped: false,
             exit_on_reset: true,
             extra: options.qemu_args.clone(),
         },

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, Step, config_frames, encode, frame};
@@ -31,11 +32,53 @@ pub(super) enum Script {
     Now(Vec<u8>),
     /// When the guest goes on, with the time of then before it.
     Resumed(Vec<Step>),
+    /// When init greets.
+    Greeted(Vec<u8>),
+}
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(super) enum Peer {
+    /// A machine of our own, which ends with us.
+    Machine(Box<Running>),
+    /// A port of a machine that stays.
+    Port(UnixStream),
+}
+
+impl Peer {
+    fn guest(&self) -> &UnixStream {
+        match self {
+            Self::Machine(machine) => &machine.guest,
+            Self::Port(port) => port,
+        }
+    }
+
+    fn machine(&self) -> Option<&Running> {
+        match self {
+            Self::Machine(machine) => Some(machine),
+            Self::Port(_) => None,
+        }
+    }
+
+    fn machine_mut(&mut self) -> Option<&mut Running> {
+        match self {
+            Self::Machine(machine) => Some(machine),
+            Self::Port(_) => None,
+        }
+    }
+
+    /// What a machine that ends with us wrote to stderr.
+    fn end(self) -> String {
+        match self {
+            Self::Machine(machine) => machine.kill(),
+            Self::Port(_) => String::new(),
+        }
+    }
 }
 
 /// A session that runs.
 pub(super) struct Pump {
-    pub(super) running: Running,
+    pub(super) peer: Peer,
     timing: Timing,
     raw: bool,
     decoder: Decoder,
@@ -46,6 +89,7 @@ pub(super) struct Pump {
     /// Frames for the guest that its socket did not take yet.
     outbox: Vec<u8>,
     on_resume: Option<Vec<Step>>,
+    greeted: Option<Vec<u8>>,
     credit: usize,
     stdin_open: bool,
     started: bool,
@@ -67,19 +111,24 @@ struct Ready {
 
 impl Pump {
     pub(super) fn new(
-        running: Running,
+        peer: Peer,
         timing: Timing,
         signals: Signals,
         script: Script,
         raw: bool,
         show_console: bool,
     ) -> Self {
+        let mut greeted = None;
         let (outbox, on_resume) = match script {
             Script::Now(frames) => (frames, None),
             Script::Resumed(steps) => (Vec::new(), Some(steps)),
+            Script::Greeted(frames) => {
+                greeted = Some(frames);
+                (frame(Kind::Hail, &[]), None)
+            }
         };
         Self {
-            running,
+            peer,
             timing,
             raw,
             decoder: Decoder::new(),
@@ -89,6 +138,7 @@ impl Pump {
             stderr: Output::new(rustix::stdio::stderr()),
             outbox,
             on_resume,
+            greeted,
             credit: STDIN_WINDOW,
             stdin_open: true,
             started: false,
@@ -121,15 +171,19 @@ impl Pump {
         let want_stdin = self.started && self.stdin_open && self.credit > 0;
         let when = |condition: bool, flags| if condition { flags } else { PollFlags::empty() };
         let full = self.stdout.is_full() || self.stderr.is_full();
+        let machine = self.peer.machine();
         let mut interest = vec![
             (
-                self.running.guest.as_fd(),
+                self.peer.guest().as_fd(),
                 when(!full, PollFlags::IN) | when(!self.outbox.is_empty(), PollFlags::OUT),
             ),
-            (self.running.qmp.as_fd(), PollFlags::IN),
-            (self.running.console.as_fd(), PollFlags::IN),
             (self.signals.as_fd(), PollFlags::IN),
         ];
+        if let Some(machine) = machine {
+            interest.push((machine.qmp.as_fd(), PollFlags::IN));
+            interest.push((machine.console.as_fd(), PollFlags::IN));
+        }
+        let own = machine.is_some();
         // Descriptors that are not waited for are left out: a hang-up would wake us for nothing.
         let optional: [(bool, BorrowedFd<'_>, PollFlags); 3] = [
             (want_stdin, stdin, PollFlags::IN),
@@ -170,9 +224,9 @@ impl Pump {
         };
         Ok(Some(Ready {
             guest: take(true),
-            qmp: take(true),
-            console: take(true),
             signals: take(true),
+            qmp: take(own),
+            console: take(own),
             stdin: take(optional[0].0),
             stdout: take(optional[1].0),
             stderr: take(optional[2].0),
@@ -209,15 +263,18 @@ impl Pump {
         {
             return self.read_guest();
         }
-        if !ready.qmp.is_empty() && self.running.try_wait()?.is_some() {
-            return self.qemu_ended().map(Some);
+        if !ready.qmp.is_empty() {
+            let ended = self.peer.machine_mut().map(Running::try_wait).transpose()?;
+            if ended.flatten().is_some() {
+                return self.qemu_ended().map(Some);
+            }
         }
         Ok(None)
     }
 
     fn read_guest(&mut self) -> io::Result<Option<Ending>> {
         let mut buffer = [0; 64 * 1024];
-        match self.running.guest.read(&mut buffer) {
+        match self.peer.guest().read(&mut buffer) {
             Ok(0) => return self.qemu_ended().map(Some),
             Ok(count) => self.decoder.push(&buffer[..count]),
             Err(error) if retry(&error) => return Ok(None),
@@ -234,7 +291,10 @@ impl Pump {
 
     fn take_event(&mut self, event: Event) -> Option<Ending> {
         match event {
-            Event::Hello(stamps) => self.timing.stamps(&stamps),
+            Event::Hello(stamps) => {
+                self.timing.stamps(&stamps);
+                self.outbox.extend(self.greeted.take().unwrap_or_default());
+            }
             Event::Started(stamps) => {
                 self.timing.stamps(&stamps);
                 self.started = true;
@@ -270,7 +330,10 @@ impl Pump {
 
     fn read_console(&mut self) {
         let mut buffer = [0; 16 * 1024];
-        while let Ok(count @ 1..) = self.running.console.read(&mut buffer) {
+        let Some(machine) = self.peer.machine_mut() else {
+            return;
+        };
+        while let Ok(count @ 1..) = machine.console.read(&mut buffer) {
             self.timing.now(Moment::Kernel);
             let shown = self.console.push(&buffer[..count]);
             self.stderr.push(shown.as_bytes());
@@ -279,7 +342,14 @@ impl Pump {
 
     fn read_qmp(&mut self) -> io::Result<Option<Ending>> {
         let mut buffer = [0; 16 * 1024];
-        while let Ok(count @ 1..) = self.running.qmp.read(&mut buffer) {
+        loop {
+            let read = self
+                .peer
+                .machine_mut()
+                .map(|machine| machine.qmp.read(&mut buffer));
+            let Some(Ok(count @ 1..)) = read else {
+                return Ok(None);
+            };
             for message in self.qmp.push(&buffer[..count]).map_err(io::Error::other)? {
                 match message {
                     qmp::Message::Greeting => self.timing.now(Moment::QemuUp),
@@ -292,7 +362,6 @@ impl Pump {
                 }
             }
         }
-        Ok(None)
     }
 
     /// The guest goes on: it learns the time, what makes it differ from others that went on from
@@ -353,7 +422,7 @@ impl Pump {
 
     fn flush(&mut self) -> io::Result<()> {
         while !self.outbox.is_empty() {
-            match self.running.guest.write(&self.outbox) {
+            match self.peer.guest().write(&self.outbox) {
                 Ok(count) => drop(self.outbox.drain(..count)),
                 Err(error) if retry(&error) => return Ok(()),
                 // The other direction of the socket tells how.
@@ -383,7 +452,7 @@ impl Pump {
         mut ending: Ending,
         deadline: Option<Instant>,
     ) -> Result<(Ending, Timing), Error> {
-        let said = self.running.kill();
+        let said = self.peer.end();
         self.timing.now(Moment::QemuGone);
         match &mut ending {
             Ending::QemuEnded { stderr, .. } => {

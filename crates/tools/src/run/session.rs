@@ -1,19 +1,20 @@
 //! Carrying a plan out: starting what it names, and running it to its end.
 
 use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::guest::config_frames;
+use brisk_vm::guest::{Step, config_frames};
 use brisk_vm::launch::Running;
-use brisk_vm::qemu::{load_state, qmp};
+use brisk_vm::qemu::{loading, qmp};
 use brisk_vm::virtiofs::Served;
 
 use super::ending::Ending;
 use super::error::Error;
 use super::facts::Facts;
 use super::plan::{Plan, encoded};
-use super::pump::{Pump, Script, gone};
+use super::pump::{Peer, Pump, Script, gone};
 use super::signals::Signals;
 use super::streams::Terminal;
 use super::timing::{Moment, Timing};
@@ -21,7 +22,7 @@ use super::timing::{Moment, Timing};
 /// A running machine.
 #[derive(Debug)]
 pub struct Session {
-    running: Running,
+    peer: Peer,
     timing: Timing,
     terminal: Option<Terminal>,
     signals: Signals,
@@ -71,13 +72,7 @@ impl Session {
         timing.now(Moment::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
         let mut commands = qmp::command("qmp_capabilities");
-        commands.extend(
-            plan.machine
-                .state
-                .as_ref()
-                .map(load_state)
-                .unwrap_or_default(),
-        );
+        commands.extend(plan.machine.state.as_ref().map(loading).unwrap_or_default());
         match running.qmp.write_all(&commands) {
             // QEMU is gone already; the loop finds out how.
             Err(error) if !gone(&error) => return Err(Error::Session(error)),
@@ -89,9 +84,27 @@ impl Session {
             .transpose()
             .map_err(Error::Session)?;
         Ok(Self {
-            running,
+            peer: Peer::Machine(Box::new(running)),
             timing,
             terminal,
+            signals,
+            script,
+        })
+    }
+
+    /// A command for init at a port of a machine that stays.
+    ///
+    /// # Errors
+    /// If a step cannot be written, or signals and terminal cannot be had.
+    pub fn at_port(port: UnixStream, steps: &[Step], on_terminal: bool) -> Result<Self, Error> {
+        port.set_nonblocking(true).map_err(Error::Session)?;
+        let script = Script::Greeted(config_frames(&encoded(steps)?));
+        let signals = Signals::new().map_err(Error::Session)?;
+        let terminal = on_terminal.then(Terminal::raw).transpose();
+        Ok(Self {
+            peer: Peer::Port(port),
+            timing: Timing::new(Instant::now()),
+            terminal: terminal.map_err(Error::Session)?,
             signals,
             script,
         })
@@ -126,17 +139,20 @@ impl Session {
         drop(terminal);
         Ok(match ending {
             Some(ending) => Stop::Ended(pump.finish(ending, deadline)?.0),
-            None => Stop::Paused(Box::new(Paused {
-                running: pump.running,
-                qmp: pump.qmp,
-            })),
+            None => match pump.peer {
+                Peer::Machine(running) => Stop::Paused(Box::new(Paused {
+                    running: *running,
+                    qmp: pump.qmp,
+                })),
+                Peer::Port(_) => unreachable!("a machine was started"),
+            },
         })
     }
 
     fn pump(self, show_console: bool) -> (Pump, Option<Terminal>) {
         let raw = self.terminal.is_some();
         let pump = Pump::new(
-            self.running,
+            self.peer,
             self.timing,
             self.signals,
             self.script,

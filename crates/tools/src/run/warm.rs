@@ -127,7 +127,7 @@ fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
 }
 
 /// In memory, because what a guest has in memory is nobody's business on a disk.
-fn directory() -> Result<PathBuf, Error> {
+pub(crate) fn directory() -> Result<PathBuf, Error> {
     let given = std::env::var_os(DIR_VARIABLE).filter(|dir| !dir.is_empty());
     let user = rustix::process::geteuid().as_raw();
     let dir = given.map_or_else(

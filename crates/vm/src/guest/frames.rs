@@ -131,7 +131,8 @@ fn event(kind: Kind, payload: &[u8]) -> Result<Event, FrameError> {
         | Kind::StdinEnd
         | Kind::Signal
         | Kind::WindowSize
-        | Kind::PowerOff => return Err(FrameError::Direction(kind)),
+        | Kind::PowerOff
+        | Kind::Hail => return Err(FrameError::Direction(kind)),
     })
 }
 

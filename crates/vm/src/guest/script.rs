@@ -92,6 +92,11 @@ pub enum Step {
     Entropy {
         bytes: Vec<u8>,
     },
+    Serve {
+        ports: u64,
+    },
+    Init,
+    Stop,
 }
 
 impl Step {
@@ -201,6 +206,9 @@ fn step_into(out: &mut Vec<u8>, step: &Step) -> Result<(), Errno> {
         Step::Clock { nanos } => put(out, Code::Clock, &[Number(*nanos)]),
         Step::Pause => put(out, Code::Pause, &[]),
         Step::Entropy { bytes } => put(out, Code::Entropy, &[Bytes(bytes)]),
+        Step::Serve { ports } => put(out, Code::Serve, &[Number(*ports)]),
+        Step::Init => put(out, Code::Init, &[]),
+        Step::Stop => put(out, Code::Stop, &[]),
     }
 }
 
@@ -291,6 +299,9 @@ mod tests {
             Step::Clock { nanos: 9 },
             Step::Pause,
             Step::Entropy { bytes: vec![7, 0] },
+            Step::Serve { ports: 4 },
+            Step::Init,
+            Step::Stop,
         ];
         let bytes = encode(&steps).unwrap();
         let expected = [
@@ -338,6 +349,9 @@ mod tests {
             Op::Clock { nanos: 9 },
             Op::Pause,
             Op::Entropy { bytes: &[7, 0] },
+            Op::Serve { ports: 4 },
+            Op::Init,
+            Op::Stop,
         ];
         assert_eq!(read(&bytes).unwrap(), expected);
     }

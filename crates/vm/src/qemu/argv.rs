@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::machine::{
-    Accelerator, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network, Ram,
-    Transport,
+    Accelerator, Channels, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network,
+    Ram, Transport,
 };
 
 /// Some words of the command line that belong together.
@@ -64,6 +64,9 @@ impl Parts {
                 ],
                 "the guest is not trusted: QEMU may neither start programs nor change its rights",
             );
+        }
+        if plan.stopped {
+            self.add(["-S"], "the processors wait to be told to run");
         }
         if plan.exit_on_reset {
             self.add(
@@ -191,21 +194,35 @@ impl Parts {
         self.add(
             [
                 "-chardev",
-                &socket("qmp", Fds::QMP),
+                &plan.socket("qmp", Fds::QMP),
                 "-mon",
                 "chardev=qmp,mode=control",
             ],
-            "control channel, a socket without a name",
+            "control channel",
         );
-        self.add(
-            [
-                "-chardev",
-                &socket("console", Fds::CONSOLE),
-                "-serial",
-                "chardev:console",
-            ],
-            "the kernel's console: its last words are shown when it fails",
-        );
+        let why = "the kernel's console: its last words are shown when it fails";
+        match plan.channels {
+            Channels::Connected => self.add(
+                [
+                    "-chardev",
+                    &socket("console", Fds::CONSOLE),
+                    "-serial",
+                    "chardev:console",
+                ],
+                why,
+            ),
+            Channels::Listening { .. } => self.add(
+                [
+                    "-add-fd",
+                    &format!("fd={0},set={0}", Fds::CONSOLE),
+                    "-chardev",
+                    &format!("file,id=console,path=/dev/fdset/{},append=on", Fds::CONSOLE),
+                    "-serial",
+                    "chardev:console",
+                ],
+                why,
+            ),
+        }
         if plan.firmware_log {
             self.add(
                 [
@@ -218,17 +235,38 @@ impl Parts {
             );
         }
         let slot = self.slots.next();
+        let ports = match plan.channels {
+            Channels::Connected => 0,
+            Channels::Listening { ports } => ports,
+        };
         self.add(
             [
                 "-chardev",
-                &socket("guest", Fds::GUEST),
+                &plan.socket("guest", Fds::GUEST),
                 "-device",
-                &format!("virtio-serial-{suffix},max_ports=2{at_once}{slot}"),
+                &format!(
+                    "virtio-serial-{suffix},max_ports={}{at_once}{slot}",
+                    2 + ports
+                ),
                 "-device",
                 "virtserialport,chardev=guest,name=brisk.0,nr=1",
             ],
             "the channel of our init: the command's input and output, signals, exit status",
         );
+        for port in 1..=ports {
+            self.add(
+                [
+                    "-chardev",
+                    &plan.socket(&format!("port{port}"), Fds::PORTS + port as i32 - 1),
+                    "-device",
+                    &format!(
+                        "virtserialport,chardev=port{port},name=brisk.{port},nr={}",
+                        port + 1
+                    ),
+                ],
+                "one command at a time is asked for here",
+            );
+        }
     }
 
     fn devices(&mut self, plan: &MachinePlan) {
@@ -352,4 +390,14 @@ pub const ODD_SLOTS: usize = 15;
 
 fn socket(id: &str, fd: i32) -> String {
     format!("socket,id={id},fd={fd}")
+}
+
+impl MachinePlan {
+    /// A channel that a brisk is connected to, or will be.
+    fn socket(&self, id: &str, fd: i32) -> String {
+        match self.channels {
+            Channels::Connected => socket(id, fd),
+            Channels::Listening { .. } => format!("{},server=on,wait=off", socket(id, fd)),
+        }
+    }
 }

@@ -23,7 +23,7 @@ impl Accelerator {
 }
 
 /// Machine type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Machine {
     /// No chipset to emulate and few devices; PCI Express only if asked for.
     Microvm {
@@ -41,7 +41,7 @@ pub enum Machine {
 }
 
 /// How virtio devices are attached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Transport {
     /// On the PCI bus.
     Pci,
@@ -82,7 +82,7 @@ impl Transport {
 }
 
 /// What starts the kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Firmware {
     /// qboot: sets up tables and jumps to the kernel.
     Qboot(PathBuf),
@@ -91,7 +91,7 @@ pub enum Firmware {
 }
 
 /// Guest memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ram {
     /// Anonymous memory of QEMU; the cheapest.
     Private,
@@ -105,7 +105,7 @@ pub enum Ram {
 }
 
 /// State of devices, as QEMU's migration writes it, in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct State {
     /// The file.
     pub path: PathBuf,
@@ -114,7 +114,7 @@ pub struct State {
 }
 
 /// Format of a disk image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum DiskFormat {
     /// Byte for byte; handed to QEMU as a descriptor.
     Raw,
@@ -124,7 +124,7 @@ pub enum DiskFormat {
 }
 
 /// A virtio disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Disk {
     /// The image.
     pub path: PathBuf,
@@ -137,7 +137,7 @@ pub struct Disk {
 }
 
 /// A directory of the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Filesystem {
     /// Served by a virtiofsd at the other end of a socket.
     Virtiofs {
@@ -156,7 +156,7 @@ pub enum Filesystem {
 }
 
 /// Network card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Network {
     /// None.
     None,
@@ -164,8 +164,20 @@ pub enum Network {
     User,
 }
 
+/// Who is at the other end of a machine's channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Channels {
+    /// A brisk that has connected them, and without which the machine ends.
+    Connected,
+    /// Whoever connects to a socket; the console goes to a file.
+    Listening {
+        /// How many ports there are at which init is asked for commands.
+        ports: u32,
+    },
+}
+
 /// A parameter of the kernel's command line.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Parameter {
     /// As the kernel reads it.
     pub text: String,
@@ -204,6 +216,8 @@ impl Fds {
     pub const FIRMWARE: i32 = 9;
     /// State of the devices to go on from.
     pub const STATE: i32 = 10;
+    /// First port at which commands are asked for; the others follow.
+    pub const PORTS: i32 = 64;
     /// First disk; the others follow.
     pub const DISKS: i32 = 16;
     /// First virtiofs socket; the others follow.
@@ -211,7 +225,7 @@ impl Fds {
 }
 
 /// A machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MachinePlan {
     /// The QEMU binary.
     pub program: PathBuf,
@@ -246,6 +260,8 @@ pub struct MachinePlan {
     pub filesystems: Vec<Filesystem>,
     /// Network card.
     pub network: Network,
+    /// Who is at the other end of console and control channels.
+    pub channels: Channels,
     /// Whether SeaBIOS's debug console is read.
     pub firmware_log: bool,
     /// Whether the guest's time is its count of instructions, a nanosecond each, and everything
@@ -253,6 +269,8 @@ pub struct MachinePlan {
     pub instructions: bool,
     /// Whether QEMU's seccomp filters are used.
     pub sandbox: bool,
+    /// Whether the processors wait to be told to run.
+    pub stopped: bool,
     /// Whether a reset by a panicking kernel ends QEMU.
     pub exit_on_reset: bool,
     /// The user's own words for QEMU.

@@ -12,7 +12,7 @@ pub mod watch;
 pub use argv::{ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use machine::{
-    Accelerator, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network,
-    Parameter, Ram, State, Transport,
+    Accelerator, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
+    Network, Parameter, Ram, State, Transport,
 };
-pub use state::{STATE_LIMIT, load_state, save_state};
+pub use state::{STATE_LIMIT, load_state, loading, save_state};

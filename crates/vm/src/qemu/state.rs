@@ -25,7 +25,7 @@ fn without_memory() -> Value {
 
 /// Commands for a QEMU that waits for the state in [`Fds::STATE`]; when it has it, the guest runs.
 #[must_use]
-pub fn load_state(state: &State) -> Vec<u8> {
+pub fn loading(state: &State) -> Vec<u8> {
     let uri = format!(
         "file:/proc/self/fd/{},offset={:#x}",
         Fds::STATE,
@@ -36,6 +36,22 @@ pub fn load_state(state: &State) -> Vec<u8> {
         qmp::command_with("migrate-incoming", &json!({ "uri": uri })),
     ]
     .concat()
+}
+
+/// Has a QEMU that waits for the state in [`Fds::STATE`] load it, and returns when it has it.
+///
+/// # Errors
+/// If QEMU cannot load it, or ends; it ends itself when the state does not fit the machine.
+pub fn load_state(control: &mut Control<'_>, state: &State) -> Result<(), Error> {
+    let commands = loading(state);
+    let mut lines = commands.split_inclusive(|byte| *byte == b'\n');
+    for (name, line) in ["migrate-set-capabilities", "migrate-incoming"]
+        .iter()
+        .zip(&mut lines)
+    {
+        control.execute_line(name, line)?;
+    }
+    completed(control)
 }
 
 /// Stops the guest and returns the state of its devices. Its memory must be a shared file: it is

@@ -10,7 +10,8 @@ use brisk_vm::image::{self, Error, Form, Header};
 use serde::Serialize;
 
 use self::keys::{KeyArgs, NewKeyArgs};
-use self::work::{Work, with_hint};
+pub(super) use self::work::Work;
+use self::work::with_hint;
 use super::run::Format;
 use crate::exit;
 use crate::ui::Ui;

@@ -13,14 +13,14 @@ use crate::ui::{Bar, Ui};
 type Show = Box<dyn Fn(Progress) + Sync>;
 
 /// While it lives, signals that would end the process only say stop.
-pub(super) struct Work {
+pub(in crate::command) struct Work {
     stop: Arc<AtomicBool>,
     signals: Vec<SigId>,
     show: Show,
 }
 
 impl Work {
-    pub(super) fn new(what: &str, ui: &Ui) -> anyhow::Result<Self> {
+    pub(in crate::command) fn new(what: &str, ui: &Ui) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let signals = [SIGINT, SIGTERM, SIGHUP].map(|signal| {
             signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -35,7 +35,7 @@ impl Work {
         })
     }
 
-    pub(super) fn control(&self) -> Control<'_> {
+    pub(in crate::command) fn control(&self) -> Control<'_> {
         Control {
             progress: &*self.show,
             cancel: &self.stop,

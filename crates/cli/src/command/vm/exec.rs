@@ -1,0 +1,59 @@
+//! Running a command in a machine.
+
+use std::ffi::OsString;
+
+use brisk_tools::run::Terminal;
+use brisk_tools::vm::{self as tool, Words};
+
+use super::super::guest::duration;
+use super::super::run::{conclude, variable};
+use super::{explain, home};
+use crate::ui::Ui;
+
+/// Run a command in a machine that runs, up to four at once.
+///
+/// Streams, signals and exit status are as with brisk run. When brisk ends first, the command gets
+/// SIGHUP.
+#[derive(Debug, clap::Args)]
+pub(super) struct ExecArgs {
+    /// The machine's name.
+    pub(super) name: String,
+
+    /// Set a variable of the command's environment, or pass on this machine's value of it.
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+
+    /// Working directory.
+    #[arg(long, short, value_name = "DIR")]
+    workdir: Option<String>,
+
+    /// Give up after this long.
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<String>,
+
+    /// No terminal, even where standard input and output are one.
+    #[arg(long)]
+    no_tty: bool,
+
+    /// Command and its arguments; without, a shell.
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn exec(args: &ExecArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    home.definition().map_err(explain)?;
+    let timeout = args
+        .timeout
+        .as_deref()
+        .map(|text| duration("--timeout", text))
+        .transpose()?;
+    let words = Words {
+        command: args.command.clone(),
+        env: args.env.iter().filter_map(|text| variable(text)).collect(),
+        workdir: args.workdir.clone(),
+        terminal: Terminal::size().filter(|_| !args.no_tty),
+    };
+    let ending = tool::exec(&home, &words, timeout).map_err(explain)?;
+    Ok(conclude(&ending, timeout, ui))
+}

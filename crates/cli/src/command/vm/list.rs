@@ -1,0 +1,200 @@
+//! Showing machines.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use brisk_tools::vm::{Dirs, condition};
+use comfy_table::{Table, presets};
+use serde_json::json;
+
+use super::super::run::Format;
+use super::super::run_output::csv_field;
+use super::{explain, home};
+use crate::exit;
+use crate::ui::Ui;
+
+/// List machines and what they are doing.
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Form of the output.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Show a machine's definition and where its files are.
+#[derive(Debug, clap::Args)]
+pub(super) struct InfoArgs {
+    /// Its name.
+    name: String,
+
+    /// Form of the output.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Show what a machine's kernel wrote to its console.
+#[derive(Debug, clap::Args)]
+pub(super) struct ConsoleArgs {
+    /// Its name.
+    name: String,
+
+    /// Go on showing what comes, until interrupted.
+    #[arg(long, short)]
+    follow: bool,
+}
+
+/// Show what was done to a machine.
+#[derive(Debug, clap::Args)]
+pub(super) struct LogArgs {
+    /// Its name.
+    name: String,
+
+    /// Go on showing what comes, until interrupted.
+    #[arg(long, short)]
+    follow: bool,
+}
+
+pub(super) fn list(args: &ListArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let dirs = Dirs::here().map_err(explain)?;
+    let mut rows = Vec::new();
+    for name in dirs.names() {
+        let Ok(home) = dirs.home(&name) else { continue };
+        let (now, memory, root) = match home.definition() {
+            Ok(definition) => {
+                let now = condition(&home).map_or("unknown", |now| now.name());
+                (now, definition.memory, definition.root)
+            }
+            Err(error) => {
+                ui.note(&format!("error: {:#}", explain(error)));
+                ("wrong", String::new(), String::new())
+            }
+        };
+        rows.push([name, now.to_owned(), memory, root]);
+    }
+    let text = match args.format {
+        Format::Json => {
+            let machines: Vec<_> = rows
+                .iter()
+                .map(|[name, state, memory, root]| {
+                    json!({ "name": name, "state": state, "memory": memory, "root": root })
+                })
+                .collect();
+            let value = json!({ "schema": "brisk.vm-list/1", "machines": machines });
+            serde_json::to_string_pretty(&value)? + "\n"
+        }
+        Format::Csv => {
+            let line = |row: &[String; 4]| row.each_ref().map(|field| csv_field(field)).join(",");
+            let lines: Vec<_> = rows.iter().map(|row| line(row) + "\n").collect();
+            format!("name,state,memory,root\n{}", lines.concat())
+        }
+        Format::Table => {
+            let mut table = Table::new();
+            table.load_preset(presets::NOTHING);
+            table.set_header(["name", "state", "memory", "root"]);
+            table.add_rows(rows);
+            format!("{}\n", table.trim_fmt())
+        }
+    };
+    ui.data(&text)?;
+    Ok(exit::OK)
+}
+
+pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let definition = home.definition().map_err(explain)?;
+    let now = condition(&home).map_err(explain)?.name();
+    let image = home.image(&definition);
+    let places = home.places();
+    let files = [
+        ("definition", home.file()),
+        ("image", image),
+        ("log", home.log()),
+        ("console", places.console),
+        ("QEMU's messages", places.errors),
+    ];
+    let text = match args.format {
+        Format::Json => {
+            let files: serde_json::Map<_, _> = files
+                .iter()
+                .map(|(what, path)| ((*what).to_owned(), json!(path)))
+                .collect();
+            let value = json!({
+                "schema": "brisk.vm-info/1",
+                "name": home.name,
+                "state": now,
+                "definition": definition,
+                "files": files,
+            });
+            serde_json::to_string_pretty(&value)? + "\n"
+        }
+        Format::Csv => {
+            let mut text = "what,value\n".to_owned();
+            text.push_str(&format!("state,{}\n", csv_field(now)));
+            for (what, path) in &files {
+                let path = csv_field(&path.display().to_string());
+                text.push_str(&format!("{},{path}\n", csv_field(what)));
+            }
+            text
+        }
+        Format::Table => {
+            let mut text = format!("# {} is {now}\n", home.name);
+            for (what, path) in &files {
+                text.push_str(&format!("# {what}: {}\n", path.display()));
+            }
+            text + "\n" + &definition.text()?
+        }
+    };
+    ui.data(&text)?;
+    Ok(exit::OK)
+}
+
+pub(super) fn console(args: &ConsoleArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    home.definition().map_err(explain)?;
+    show(&home.places().console, args.follow, ui)
+}
+
+pub(super) fn log(args: &LogArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    home.definition().map_err(explain)?;
+    show(&home.log(), args.follow, ui)
+}
+
+/// How often a file that is followed is looked at.
+const GLANCE: Duration = Duration::from_millis(200);
+
+fn show(path: &Path, follow: bool, ui: &Ui) -> anyhow::Result<u8> {
+    let mut at = 0;
+    loop {
+        let mut bytes = Vec::new();
+        match fs::File::open(path) {
+            Ok(mut file) => {
+                file.seek(SeekFrom::Start(at))?;
+                at += file
+                    .read_to_end(&mut bytes)
+                    .with_context(|| format!("cannot read {}", path.display()))?
+                    as u64;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        }
+        ui.data(&harmless(&bytes))?;
+        if !follow {
+            return Ok(exit::OK);
+        }
+        std::thread::sleep(GLANCE);
+    }
+}
+
+/// Text of a guest's that cannot drive a terminal.
+fn harmless(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .collect()
+}

@@ -1,0 +1,90 @@
+//! `brisk vm`.
+
+mod exec;
+mod list;
+mod power;
+mod settings;
+
+use brisk_tools::vm::{Dirs, Error, Home};
+use clap::Subcommand;
+
+use crate::exit;
+use crate::ui::Ui;
+
+/// Virtual machines with a name, which stay, suspend to an encrypted image and resume from it.
+///
+/// A machine is a file, NAME.toml in /etc/brisk/vm for root and in ~/.config/brisk/vm for others;
+/// `brisk vm set` or an editor changes it. There is no daemon.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Create(settings::CreateArgs),
+    Set(settings::SetArgs),
+    List(list::ListArgs),
+    Info(list::InfoArgs),
+    Start(power::StartArgs),
+    Stop(power::StopArgs),
+    Kill(power::KillArgs),
+    Suspend(power::SuspendArgs),
+    Resume(power::ResumeArgs),
+    Exec(exec::ExecArgs),
+    Console(list::ConsoleArgs),
+    Log(list::LogArgs),
+    Rm(settings::RmArgs),
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What kept it from being done.
+pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    match &args.command {
+        Command::Create(args) => settings::create(args, ui),
+        Command::Set(args) => settings::set(args),
+        Command::List(args) => list::list(args, ui),
+        Command::Info(args) => list::info(args, ui),
+        Command::Start(args) => power::start(args, ui),
+        Command::Stop(args) => power::stop(args, ui),
+        Command::Kill(args) => power::kill(args),
+        Command::Suspend(args) => power::suspend(args, ui),
+        Command::Resume(args) => power::resume(args, ui),
+        Command::Exec(args) => exec::exec(args, ui),
+        Command::Console(args) => list::console(args, ui),
+        Command::Log(args) => list::log(args, ui),
+        Command::Rm(args) => settings::rm(args),
+    }
+}
+
+fn home(name: &str) -> anyhow::Result<Home> {
+    Dirs::here()
+        .and_then(|dirs| dirs.home(name))
+        .map_err(explain)
+}
+
+/// With what to try as part of the message.
+fn explain(error: Error) -> anyhow::Error {
+    match error.hint() {
+        Some(hint) => {
+            let text = format!("{error} ({hint})");
+            anyhow::Error::new(error).context(text)
+        }
+        None => anyhow::Error::new(error),
+    }
+}
+
+/// The status of a command that a signal ended in good order; other errors go on.
+fn concluded(result: Result<(), Error>, left: &str, ui: &Ui) -> anyhow::Result<u8> {
+    match result {
+        Ok(()) => Ok(exit::OK),
+        Err(Error::Interrupted) => {
+            ui.note(&format!("interrupted; {left}"));
+            Ok(exit::INTERRUPTED)
+        }
+        Err(error) => Err(explain(error)),
+    }
+}

@@ -1,0 +1,120 @@
+//! Starting, stopping, suspending and resuming.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use brisk_tools::vm as tool;
+use brisk_vm::cache::Cache;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::super::guest::duration;
+use super::super::image::Work;
+use super::{concluded, explain, home};
+use crate::exit;
+use crate::ui::{Spinner, Ui};
+
+/// Boot a machine.
+#[derive(Debug, clap::Args)]
+pub(super) struct StartArgs {
+    /// Its name.
+    pub(super) name: String,
+}
+
+/// Ask a machine to stop, and wait until it has.
+#[derive(Debug, clap::Args)]
+pub(super) struct StopArgs {
+    /// Its name.
+    pub(super) name: String,
+
+    /// How long it may take.
+    #[arg(long, value_name = "DURATION", default_value = "90s")]
+    pub(super) timeout: String,
+}
+
+/// End a machine at once, as by a power cut; of a suspended one, throw the image away.
+#[derive(Debug, clap::Args)]
+pub(super) struct KillArgs {
+    /// Its name.
+    pub(super) name: String,
+}
+
+/// Write a running machine to its image, and end it when the image is durable.
+///
+/// If that fails, the machine goes on. Prints what was written and how quickly.
+#[derive(Debug, clap::Args)]
+pub(super) struct SuspendArgs {
+    /// Its name.
+    pub(super) name: String,
+}
+
+/// Go on from a machine's image.
+///
+/// The image is used up: once the guest has run, its disks are not what they were.
+#[derive(Debug, clap::Args)]
+pub(super) struct ResumeArgs {
+    /// Its name.
+    pub(super) name: String,
+}
+
+pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let cache = Cache::open()?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&cancel))?;
+    }
+    let mut spinner: Option<Spinner> = None;
+    let mut progress = |text: &str| {
+        spinner = (!text.is_empty()).then(|| ui.spinner(text));
+    };
+    let started = tool::start(&home, &cache, &cancel, &mut progress);
+    drop(spinner);
+    concluded(started, "the machine is off", ui)
+}
+
+pub(super) fn stop(args: &StopArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let limit: Duration = duration("--timeout", &args.timeout)?;
+    let spinner = ui.spinner("stopping");
+    let stopped = tool::stop(&home, limit);
+    drop(spinner);
+    stopped.map_err(explain)?;
+    Ok(exit::OK)
+}
+
+pub(super) fn kill(args: &KillArgs) -> anyhow::Result<u8> {
+    tool::kill(&home(&args.name)?).map_err(explain)?;
+    Ok(exit::OK)
+}
+
+pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let work = Work::new("suspending", ui)?;
+    let suspended = tool::suspend(&home, work.control());
+    drop(work);
+    let written = suspended.map(|report| {
+        for line in report.lines() {
+            ui.plain(&format!("{line}\n"));
+        }
+    });
+    concluded(written, "the machine goes on", ui)
+}
+
+pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let cache = Cache::open()?;
+    let work = Work::new("resuming", ui)?;
+    let resumed = tool::resume(&home, &cache, work.control());
+    drop(work);
+    let said = resumed.map(|resumed| {
+        ui.plain(&format!(
+            "{} runs again after {:.3} s: {:.0} MB of memory loaded in {:.3} s\n",
+            home.name,
+            resumed.running.as_secs_f64(),
+            resumed.memory as f64 / 1e6,
+            resumed.loading.as_secs_f64()
+        ));
+    });
+    concluded(said, "the image is as it was", ui)
+}

@@ -1,0 +1,180 @@
+//! Making, changing and removing machines.
+
+use anyhow::bail;
+use brisk_tools::vm::{Condition, Definition, Network, condition};
+use clap::ValueEnum;
+
+use super::{explain, home};
+use crate::exit;
+use crate::ui::Ui;
+
+/// Define a machine.
+#[derive(Debug, clap::Args)]
+pub(super) struct CreateArgs {
+    /// Its name: letters, digits, - _ and .
+    pub(super) name: String,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Change a machine; what runs goes on as it is until it is started again.
+#[derive(Debug, clap::Args)]
+pub(super) struct SetArgs {
+    /// Its name.
+    pub(super) name: String,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Remove a machine that is off, its log and its definition. Images of its root stay.
+#[derive(Debug, clap::Args)]
+pub(super) struct RmArgs {
+    /// Its name.
+    pub(super) name: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Settings {
+    /// Kernel: a release that is installed, or a path. Default: as brisk run chooses.
+    #[arg(long, value_name = "PATH|VERSION")]
+    kernel: Option<String>,
+
+    /// Root: `none`, or the path of a raw, qcow2, ext4, erofs, OCI or tar image.
+    #[arg(long, value_name = "none|IMAGE")]
+    root: Option<String>,
+
+    /// Write to the root, instead of to a layer in memory.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    rw: Option<bool>,
+
+    /// Virtual CPUs.
+    #[arg(long, value_name = "N")]
+    cpus: Option<u32>,
+
+    /// Memory, for example 512M or 2G.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+
+    /// Network.
+    #[arg(long, value_enum)]
+    net: Option<Net>,
+
+    /// Program of the root that becomes PID 1, for example /sbin/init. Without one only what is
+    /// executed with brisk vm exec runs there.
+    #[arg(long, value_name = "PATH")]
+    init: Option<String>,
+
+    /// One more kernel parameter.
+    #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
+    append: Vec<String>,
+
+    /// Image to suspend to; %{name} stands for the machine's name.
+    #[arg(long, value_name = "FILE")]
+    suspend_path: Option<String>,
+
+    /// Compression of the image: zstd[:LEVEL], lz4[:ACCELERATION] or none.
+    #[arg(long, value_name = "NAME")]
+    compression: Option<String>,
+
+    /// Public key of age that opens the image besides this host's. May be given several times.
+    #[arg(long, value_name = "age1…")]
+    recipient: Vec<String>,
+
+    /// Threads that compress and encrypt; 0: as many as there are processors.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// See [`Settings::net`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Net {
+    /// None.
+    None,
+    /// QEMU's user network: outgoing connections only.
+    User,
+}
+
+impl Settings {
+    fn apply(&self, definition: &mut Definition) -> anyhow::Result<()> {
+        fn put<T: Clone>(to: &mut T, from: &Option<T>) {
+            if let Some(value) = from {
+                to.clone_from(value);
+            }
+        }
+        if self.kernel.is_some() {
+            definition.kernel.clone_from(&self.kernel);
+        }
+        if let Some(root) = &self.root {
+            definition.root = match root.as_str() {
+                "none" => root.clone(),
+                path => match std::path::absolute(path)?.into_os_string().into_string() {
+                    Ok(path) => path,
+                    Err(_) => bail!("--root {path}: the path is not UTF-8"),
+                },
+            };
+        }
+        put(&mut definition.rw, &self.rw);
+        put(&mut definition.cpus, &self.cpus);
+        put(&mut definition.memory, &self.memory);
+        if let Some(net) = self.net {
+            definition.net = match net {
+                Net::None => Network::None,
+                Net::User => Network::User,
+            };
+        }
+        if self.init.is_some() {
+            definition.init.clone_from(&self.init);
+        }
+        definition.append.extend(self.append.iter().cloned());
+        if self.suspend_path.is_some() {
+            definition.suspend.path.clone_from(&self.suspend_path);
+        }
+        put(&mut definition.suspend.compression, &self.compression);
+        definition
+            .suspend
+            .recipients
+            .extend(self.recipient.iter().cloned());
+        put(&mut definition.suspend.threads, &self.threads);
+        Ok(())
+    }
+}
+
+pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let mut definition = Definition::default();
+    args.settings.apply(&mut definition)?;
+    home.define(&definition, true).map_err(explain)?;
+    ui.note(&format!(
+        "defined in {}; brisk vm start {} boots it",
+        home.file().display(),
+        home.name
+    ));
+    Ok(exit::OK)
+}
+
+pub(super) fn set(args: &SetArgs) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let mut definition = home.definition().map_err(explain)?;
+    let _lock = home.lock("set").map_err(explain)?;
+    args.settings.apply(&mut definition)?;
+    home.define(&definition, false).map_err(explain)?;
+    Ok(exit::OK)
+}
+
+pub(super) fn rm(args: &RmArgs) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let lock = home.lock("rm").map_err(explain)?;
+    let now = condition(&home).map_err(explain)?;
+    if now != Condition::Off {
+        bail!(
+            "{} is {}; brisk vm stop or brisk vm kill ends it first",
+            home.name,
+            now.name()
+        );
+    }
+    home.remove().map_err(explain)?;
+    drop(lock);
+    Ok(exit::OK)
+}

@@ -1,0 +1,141 @@
+//! Why something did not become of a machine.
+
+use std::io;
+use std::path::PathBuf;
+
+use brisk_vm::qemu::control;
+use brisk_vm::{image, launch};
+
+use super::definition::DefinitionError;
+use crate::run;
+
+/// What stood in the way.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such machine.
+    #[error("there is no machine {name}; brisk vm list shows those there are")]
+    Unknown {
+        /// Its name.
+        name: String,
+    },
+    /// There is one already.
+    #[error(
+        "there is a machine {name} already; choose another name, or remove it with brisk vm rm"
+    )]
+    Exists {
+        /// Its name.
+        name: String,
+    },
+    /// A name that cannot be.
+    #[error(
+        "{name:?} cannot name a machine: write letters, digits, - _ and ., up to 64, a letter or digit first"
+    )]
+    Name {
+        /// It.
+        name: String,
+    },
+    /// Its definition is wrong.
+    #[error("{}", path.display())]
+    Definition {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: DefinitionError,
+    },
+    /// Another command works on it.
+    #[error("another command works on {name}: {holder}; wait for it to end")]
+    Busy {
+        /// The machine.
+        name: String,
+        /// Who.
+        holder: String,
+    },
+    /// It is not in the state for that.
+    #[error("{name} {what}; {hint}")]
+    State {
+        /// The machine.
+        name: String,
+        /// What it is.
+        what: String,
+        /// What to try.
+        hint: String,
+    },
+    /// A file of the machine's.
+    #[error("cannot {doing} {}", path.display())]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The guest did not come up.
+    #[error("the guest did not come up: {reason}; its console is in {}", console.display())]
+    Guest {
+        /// What is known.
+        reason: String,
+        /// Where the rest is.
+        console: PathBuf,
+    },
+    /// What the image was made of is not what is here.
+    #[error("{} cannot be resumed here: {reason}", path.display())]
+    Unlike {
+        /// The image.
+        path: PathBuf,
+        /// What differs.
+        reason: String,
+    },
+    /// No directories.
+    #[error("{0}")]
+    Nowhere(String),
+    /// A signal.
+    #[error("interrupted")]
+    Interrupted,
+    /// Planning and packing.
+    #[error(transparent)]
+    Run(#[from] run::Error),
+    /// Starting QEMU.
+    #[error("cannot start the machine")]
+    Launch(#[from] launch::Error),
+    /// QEMU's answers.
+    #[error(transparent)]
+    Control(#[from] control::Error),
+    /// The image.
+    #[error(transparent)]
+    Image(#[from] image::Error),
+}
+
+impl Error {
+    pub(super) fn state(name: &str, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::State {
+            name: name.to_owned(),
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// What the user can try, where a lower layer knows.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Run(error) => error.hint(),
+            Self::Image(error) => error.hint().map(str::to_owned),
+            _ => None,
+        }
+    }
+}
+
+/// For `map_err`.
+pub(super) fn file(
+    doing: &'static str,
+    path: impl Into<PathBuf>,
+) -> impl FnOnce(io::Error) -> Error {
+    let path = path.into();
+    move |source| Error::File {
+        doing,
+        path,
+        source,
+    }
+}

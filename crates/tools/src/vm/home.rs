@@ -1,0 +1,309 @@
+//! Where machines are: definitions, what lasts, and what a running one has.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use brisk_vm::launch::Places;
+use rustix::fs::{FlockOperation, flock};
+
+use super::definition::Definition;
+use super::error::{Error, file};
+
+/// The directories of all machines of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dirs {
+    /// Definitions, `NAME.toml`.
+    pub config: PathBuf,
+    /// Logs and images, a directory a machine.
+    pub state: PathBuf,
+    /// Sockets, a directory a machine; gone with the boot of this host.
+    pub runtime: PathBuf,
+    /// Guests' memory.
+    pub memory: PathBuf,
+    /// Where the host's key for images is.
+    pub key: PathBuf,
+}
+
+impl Dirs {
+    /// As the environment says: `BRISK_CONFIG_DIR`, `BRISK_STATE_DIR` and `BRISK_RUNTIME_DIR`,
+    /// else `/etc/brisk`, `/var/lib/brisk` and `/run/brisk` for root and the XDG directories for
+    /// others. `memory` is where guests' memory may lie.
+    ///
+    /// # Errors
+    /// What is missing in the environment.
+    pub fn of_environment(
+        root: bool,
+        memory: PathBuf,
+        variable: impl Fn(&str) -> Option<PathBuf>,
+    ) -> Result<Self, String> {
+        let set = |name: &str| variable(name).filter(|value| !value.as_os_str().is_empty());
+        let xdg = |name: &str| set(name).filter(|value| value.is_absolute());
+        let config = set("BRISK_CONFIG_DIR")
+            .or_else(|| root.then(|| "/etc/brisk".into()))
+            .or_else(|| xdg("XDG_CONFIG_HOME").map(|dir| dir.join("brisk")))
+            .or_else(|| xdg("HOME").map(|dir| dir.join(".config/brisk")))
+            .ok_or("no directory for definitions: neither BRISK_CONFIG_DIR nor HOME is set")?;
+        let state = brisk_vm::state::default_dir(root, &variable)
+            .ok_or("no directory for machines: neither BRISK_STATE_DIR nor HOME is set")?;
+        let runtime = set("BRISK_RUNTIME_DIR")
+            .or_else(|| root.then(|| "/run/brisk".into()))
+            .or_else(|| xdg("XDG_RUNTIME_DIR").map(|dir| dir.join("brisk")))
+            .ok_or(
+                "no directory for sockets: neither BRISK_RUNTIME_DIR nor XDG_RUNTIME_DIR is set",
+            )?;
+        Ok(Self {
+            config: config.join("vm"),
+            key: brisk_vm::image::host_key_path(&state),
+            state: state.join("vm"),
+            runtime: runtime.join("vm"),
+            memory,
+        })
+    }
+
+    /// The directories of this user.
+    ///
+    /// # Errors
+    /// If there is no place for one of them.
+    pub fn here() -> Result<Self, Error> {
+        let root = rustix::process::geteuid().is_root();
+        let memory = crate::run::memory_directory()?;
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        Self::of_environment(root, memory, variable).map_err(Error::Nowhere)
+    }
+
+    /// The names of all machines, in order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let list = fs::read_dir(&self.config).into_iter().flatten().flatten();
+        let name = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some(name.strip_suffix(".toml")?.to_owned())
+        };
+        let mut names: Vec<_> = list.filter_map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// A machine's own, whether it exists or not.
+    ///
+    /// # Errors
+    /// If the name cannot be one.
+    pub fn home(&self, name: &str) -> Result<Home, Error> {
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let starts = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !starts || name.len() > 64 || !name.chars().all(good) {
+            return Err(Error::Name {
+                name: name.to_owned(),
+            });
+        }
+        Ok(Home {
+            name: name.to_owned(),
+            dirs: self.clone(),
+        })
+    }
+}
+
+/// The files of one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    /// Its name.
+    pub name: String,
+    dirs: Dirs,
+}
+
+impl Home {
+    /// Its definition.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.dirs.config.join(format!("{}.toml", self.name))
+    }
+
+    /// What lasts.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.dirs.state.join(&self.name)
+    }
+
+    /// What was done to it.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.state().join("log")
+    }
+
+    /// What a running one has.
+    #[must_use]
+    pub fn runtime(&self) -> PathBuf {
+        self.dirs.runtime.join(&self.name)
+    }
+
+    /// Its memory, while it runs.
+    #[must_use]
+    pub fn memory(&self) -> PathBuf {
+        self.dirs.memory.join(format!("vm-{}.ram", self.name))
+    }
+
+    /// The plan it was started by, while it runs.
+    #[must_use]
+    pub fn plan(&self) -> PathBuf {
+        self.runtime().join("plan.json")
+    }
+
+    /// QEMU's process number, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> PathBuf {
+        self.runtime().join("pid")
+    }
+
+    /// The host's key for images.
+    #[must_use]
+    pub fn key(&self) -> &Path {
+        &self.dirs.key
+    }
+
+    /// The image of the suspended machine.
+    #[must_use]
+    pub fn image(&self, definition: &Definition) -> PathBuf {
+        definition
+            .image(&self.name)
+            .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)))
+    }
+
+    /// Its channels.
+    #[must_use]
+    pub fn places(&self) -> Places {
+        Places {
+            dir: self.runtime(),
+            console: self.state().join("console.log"),
+            errors: self.state().join("qemu.log"),
+        }
+    }
+
+    /// Its definition, read and checked.
+    ///
+    /// # Errors
+    /// If there is none, or it is wrong.
+    pub fn definition(&self) -> Result<Definition, Error> {
+        let path = self.file();
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::Unknown {
+                    name: self.name.clone(),
+                });
+            }
+            other => other.map_err(file("read", &path))?,
+        };
+        Definition::parse(&text).map_err(|source| Error::Definition { path, source })
+    }
+
+    /// Writes a definition whole or not at all.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn define(&self, definition: &Definition, new: bool) -> Result<(), Error> {
+        let path = self.file();
+        if new && path.exists() {
+            return Err(Error::Exists {
+                name: self.name.clone(),
+            });
+        }
+        let text = definition.text().map_err(|source| Error::Definition {
+            path: path.clone(),
+            source,
+        })?;
+        // What is written must be what is read.
+        Definition::parse(&text).map_err(|source| Error::Definition {
+            path: path.clone(),
+            source,
+        })?;
+        make_dir(&self.dirs.config, 0o755)?;
+        let failed = |error| file("write", &path)(error);
+        let mut new = tempfile::NamedTempFile::new_in(&self.dirs.config).map_err(failed)?;
+        new.write_all(text.as_bytes())
+            .map_err(file("write", &path))?;
+        new.as_file().sync_all().map_err(file("write", &path))?;
+        new.persist(&path)
+            .map_err(|error| file("write", &path)(error.error))?;
+        Ok(())
+    }
+
+    /// Makes the directories of a machine that is to run.
+    pub(super) fn prepare(&self) -> Result<(), Error> {
+        make_dir(&self.state(), 0o700)?;
+        make_dir(&self.runtime(), 0o700)
+    }
+
+    /// Forgets what a machine had that runs no more.
+    pub(super) fn clear(&self) {
+        let _ = fs::remove_file(self.memory());
+        let _ = fs::remove_dir_all(self.runtime());
+    }
+
+    /// Keeps all other commands from this machine while the lock lives.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if one is at work.
+    pub fn lock(&self, command: &str) -> Result<Lock, Error> {
+        make_dir(&self.state(), 0o700)?;
+        let path = self.state().join("lock");
+        let mut opened = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(file("open", &path))?;
+        if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut holder = String::new();
+            let _ = opened.read_to_string(&mut holder);
+            return Err(Error::Busy {
+                name: self.name.clone(),
+                holder: holder.trim().to_owned(),
+            });
+        }
+        let line = format!("brisk vm {command}, process {}\n", std::process::id());
+        let written = opened
+            .set_len(0)
+            .and_then(|()| opened.rewind())
+            .and_then(|()| opened.write_all(line.as_bytes()));
+        written.map_err(file("write", &path))?;
+        Ok(Lock { _file: opened })
+    }
+
+    /// Adds a line to the machine's log.
+    pub fn note(&self, text: &str) {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        let opened = File::options()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(self.log());
+        // A log that cannot be written must not keep a machine from being saved.
+        let _ = opened.and_then(|mut log| log.write_all(format!("{now} {text}\n").as_bytes()));
+    }
+
+    /// Removes a machine that does not run.
+    ///
+    /// # Errors
+    /// If a file cannot be removed.
+    pub fn remove(&self) -> Result<(), Error> {
+        self.clear();
+        let path = self.file();
+        fs::remove_file(&path).map_err(file("remove", &path))?;
+        let state = self.state();
+        fs::remove_dir_all(&state).map_err(file("remove", &state))
+    }
+}
+
+/// Held by the command that works on a machine.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(file("make", path))
+}

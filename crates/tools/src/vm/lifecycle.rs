@@ -1,0 +1,234 @@
+//! Starting and stopping.
+
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use brisk_vm::cache::Cache;
+use brisk_vm::guest::Step;
+use brisk_vm::launch::{Unprivileged, start_detached};
+use brisk_vm::qemu::{Channels, MachinePlan, Ram};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Error, file};
+use super::home::Home;
+use super::live::{self, Condition, condition};
+use super::ports::{PORTS, connect, converse, tell};
+use crate::run;
+
+/// How long a guest may take to come up.
+const BOOT: Duration = Duration::from_secs(120);
+/// How long QEMU may take to end.
+const END: Duration = Duration::from_secs(10);
+
+/// What a machine runs by; enough to start its QEMU again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Running {
+    pub(super) machine: MachinePlan,
+    pub(super) unprivileged: Option<Unprivileged>,
+    /// Release of the kernel.
+    pub(super) kernel: String,
+    /// Version of QEMU, with its package.
+    pub(super) qemu: String,
+}
+
+impl Running {
+    pub(super) fn save(&self, home: &Home) -> Result<(), Error> {
+        let path = home.plan();
+        let text = serde_json::to_vec(self).map_err(std::io::Error::other);
+        let written = text.and_then(|text| fs::write(&path, text));
+        written.map_err(file("write", path))
+    }
+
+    pub(super) fn of(home: &Home) -> Result<Self, Error> {
+        let path = home.plan();
+        let text = fs::read(&path).map_err(file("read", &path))?;
+        serde_json::from_slice(&text).map_err(|error| file("read", path)(error.into()))
+    }
+}
+
+/// Boots a machine. `cancel` ends it again.
+///
+/// # Errors
+/// If it runs or is suspended, its definition is wrong, or the guest does not come up.
+pub fn start(
+    home: &Home,
+    cache: &Cache,
+    cancel: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let definition = home.definition()?;
+    let _lock = home.lock("start")?;
+    match condition(home)? {
+        Condition::Off => {}
+        Condition::Suspended => {
+            return Err(Error::state(
+                &home.name,
+                "is suspended",
+                "brisk vm resume goes on from there, brisk vm kill throws that away",
+            ));
+        }
+        _ => {
+            return Err(Error::state(
+                &home.name,
+                "runs already",
+                "brisk vm exec runs a command in it",
+            ));
+        }
+    }
+    let options = definition.options().map_err(|source| Error::Definition {
+        path: home.file(),
+        source,
+    })?;
+    let facts = run::gather(&options, cache, progress)?;
+    let mut plan = run::plan(&options, &facts)?;
+    plan.pack(cache, progress)?;
+    home.clear();
+    home.prepare()?;
+    home.note("Processing command start");
+    let memory = home.memory();
+    let bytes = plan.machine.memory_mib << 20;
+    let created = File::options()
+        .write(true)
+        .create_new(true)
+        // QEMU opens it as another user; its directory keeps everyone else away.
+        .mode(0o666)
+        .open(&memory)
+        .and_then(|ram| {
+            use std::os::unix::fs::PermissionsExt;
+            ram.set_permissions(fs::Permissions::from_mode(0o666))?;
+            ram.set_len(bytes)
+        });
+    created.map_err(file("make", &memory))?;
+    plan.machine.ram = Ram::Kept(memory);
+    plan.machine.channels = Channels::Listening { ports: PORTS };
+    let running = Running {
+        machine: plan.machine,
+        unprivileged: plan.unprivileged,
+        kernel: plan.release,
+        qemu: facts.capabilities.package.clone(),
+    };
+    let mut steps = plan.prepare;
+    steps.push(Step::HostName {
+        name: home.name.clone(),
+    });
+    if let Some(init) = &definition.init {
+        steps.push(Step::Init);
+        steps.push(Step::Argument {
+            text: init.clone().into_bytes(),
+        });
+    }
+    steps.push(Step::Serve {
+        ports: PORTS.into(),
+    });
+    progress("booting");
+    let booted = launch(home, &running).and_then(|()| {
+        let init = connect(&home.places().guest())?;
+        let still = || {
+            if cancel.load(Ordering::Relaxed) {
+                return Err("interrupted".to_owned());
+            }
+            match live::pid(home) {
+                Some(_) => Ok(()),
+                None => Err("QEMU ended".to_owned()),
+            }
+        };
+        let said = converse(&init, &steps, false, BOOT, &still);
+        said.map_err(|reason| Error::Guest {
+            reason,
+            console: home.places().console,
+        })
+    });
+    progress("");
+    match booted {
+        Ok(()) => {
+            home.note("VM running");
+            Ok(())
+        }
+        Err(error) => {
+            end(home);
+            home.note(&format!("VM did not start: {error}"));
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Starts QEMU and notes what runs.
+pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
+    let pid = start_detached(&running.machine, &home.places(), running.unprivileged)?;
+    live::set_pid(home, pid)?;
+    running.save(home)
+}
+
+/// Asks a machine to stop: its init ends what runs, unmounts and restarts, which ends QEMU.
+///
+/// # Errors
+/// If it does not run, or not stop in time.
+pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
+    home.definition()?;
+    let _lock = home.lock("stop")?;
+    if condition(home)? != Condition::Running {
+        return Err(Error::state(
+            &home.name,
+            "does not run",
+            "brisk vm list shows what does",
+        ));
+    }
+    home.note("Processing command stop");
+    // A machine that stops may do so before it has answered.
+    let told = tell(home, &[Step::Stop], limit);
+    if !live::wait_for_end(home, limit) {
+        told?;
+        return Err(Error::state(
+            &home.name,
+            format!("did not stop within {} s", limit.as_secs()),
+            "brisk vm kill ends it",
+        ));
+    }
+    home.clear();
+    home.note("VM halted");
+    Ok(())
+}
+
+/// Ends a machine as by a power cut, and throws its image away if it is suspended.
+///
+/// # Errors
+/// If there is nothing to end.
+pub fn kill(home: &Home) -> Result<(), Error> {
+    let definition = home.definition()?;
+    let _lock = home.lock("kill")?;
+    home.note("Processing command kill");
+    if live::pid(home).is_some() {
+        end(home);
+        home.note("VM killed");
+        return Ok(());
+    }
+    home.clear();
+    if condition(home)? != Condition::Suspended {
+        return Err(Error::state(
+            &home.name,
+            "does not run",
+            "brisk vm list shows what does",
+        ));
+    }
+    let image = home.image(&definition);
+    fs::remove_file(&image).map_err(file("remove", image))?;
+    home.note("Image removed");
+    Ok(())
+}
+
+/// Ends QEMU, and forgets what it had.
+pub(super) fn end(home: &Home) {
+    let pid = live::pid(home).and_then(|pid| Pid::from_raw(pid as i32));
+    if let Some(pid) = pid {
+        // Fails only if it has ended by itself meanwhile.
+        let _ = kill_process(pid, Signal::KILL);
+        live::wait_for_end(home, END);
+    }
+    home.clear();
+}

@@ -1,0 +1,145 @@
+//! What a machine is doing, asked of itself.
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use brisk_vm::image::{self, State};
+use brisk_vm::qemu::control::Control;
+use brisk_vm::qemu::qmp;
+use serde_json::json;
+
+use super::error::{Error, file};
+use super::home::Home;
+
+/// How long QEMU may take for an answer.
+const ANSWER: Duration = Duration::from_secs(30);
+/// How long it may take where an answer is only nice to have.
+const GLANCE: Duration = Duration::from_secs(2);
+
+/// What a machine is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    Off,
+    /// It is in an image.
+    Suspended,
+    /// Its processors run.
+    Running,
+    /// Its processors stand still: a command was ended in the middle, or works on it.
+    Paused,
+    /// It is there and says nothing: a command talks to it.
+    Busy,
+}
+
+impl Condition {
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Suspended => "suspended",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+/// What a machine is doing now.
+///
+/// # Errors
+/// If its definition is wrong.
+pub fn condition(home: &Home) -> Result<Condition, Error> {
+    if let Some(stream) = connect(home)? {
+        let mut control = Control::new(&stream, qmp::Reader::default(), GLANCE);
+        let status = control
+            .execute("qmp_capabilities", &json!(null))
+            .and_then(|_| control.execute("query-status", &json!(null)));
+        return Ok(match status {
+            Ok(status) if status["running"] == json!(true) => Condition::Running,
+            Ok(_) => Condition::Paused,
+            Err(_) if pid(home).is_some() => Condition::Busy,
+            Err(_) => Condition::Off,
+        });
+    }
+    let image = home.image(&home.definition()?);
+    Ok(match image::state(&image) {
+        Ok(State::Ready | State::Resuming { .. }) => Condition::Suspended,
+        _ => Condition::Off,
+    })
+}
+
+/// The control channel of a machine that is there.
+pub(super) fn connect(home: &Home) -> Result<Option<UnixStream>, Error> {
+    let path = home.places().qmp();
+    match UnixStream::connect(&path) {
+        Ok(stream) => {
+            stream.set_nonblocking(true).map_err(file("use", path))?;
+            Ok(Some(stream))
+        }
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(file("connect to", path)(error)),
+    }
+}
+
+/// The control channel, ready for commands.
+pub(super) fn control<'a>(stream: &'a UnixStream) -> Result<Control<'a>, Error> {
+    let mut control = Control::new(stream, qmp::Reader::default(), ANSWER);
+    control.execute("qmp_capabilities", &json!(null))?;
+    Ok(control)
+}
+
+/// QEMU's process, if it lives; another one that has its number by now is not it.
+pub(super) fn pid(home: &Home) -> Option<u32> {
+    let text = fs::read_to_string(home.pid()).ok()?;
+    let (pid, started) = text.trim().split_once(' ')?;
+    let pid = pid.parse().ok()?;
+    (start_time(pid)? == started).then_some(pid)
+}
+
+/// Notes QEMU's process.
+pub(super) fn set_pid(home: &Home, pid: u32) -> Result<(), Error> {
+    let started = start_time(pid).unwrap_or_default();
+    let path = home.pid();
+    fs::write(&path, format!("{pid} {started}\n")).map_err(file("write", path))
+}
+
+/// When a process began, in the kernel's ticks; none once it has ended, also before it is reaped.
+fn start_time(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    // The name, in brackets, may have spaces. See proc_pid_stat(5): fields 3 and 22.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    (state != "Z").then(|| fields.nth(18).map(str::to_owned))?
+}
+
+/// Waits until QEMU has ended.
+pub(super) fn wait_for_end(home: &Home, limit: Duration) -> bool {
+    let deadline = std::time::Instant::now() + limit;
+    let Some(pid) = pid(home).and_then(|pid| rustix::process::Pid::from_raw(pid as i32)) else {
+        return true;
+    };
+    let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+        return true;
+    };
+    let left = deadline.saturating_duration_since(std::time::Instant::now());
+    let timeout = rustix::event::Timespec {
+        tv_sec: left.as_secs() as i64,
+        tv_nsec: left.subsec_nanos().into(),
+    };
+    let mut fds = [rustix::event::PollFd::new(
+        &process,
+        rustix::event::PollFlags::IN,
+    )];
+    matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(1..))
+}

@@ -1,0 +1,21 @@
+//! Virtual machines that have a name and stay: defined in a file, started, suspended to an image
+//! and resumed from it.
+//!
+//! There is no daemon. A machine is a QEMU in a session of its own; whether it runs is asked of
+//! itself, over its control channel, so that a brisk that was killed leaves no wrong state.
+
+mod definition;
+mod error;
+mod home;
+mod lifecycle;
+mod live;
+mod ports;
+mod suspend;
+
+pub use definition::{Definition, DefinitionError, Network, Suspend};
+pub use error::Error;
+pub use home::{Dirs, Home, Lock};
+pub use lifecycle::{kill, start, stop};
+pub use live::{Condition, condition};
+pub use ports::{Words, exec};
+pub use suspend::{Resumed, resume, suspend};

@@ -1,0 +1,201 @@
+//! Asking init for things at the ports of a running machine.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use brisk_vm::guest::{Decoder, Event, Kind, Step, config_frames, encode, frame};
+use rustix::fs::{FlockOperation, flock};
+
+use super::error::{Error, file};
+use super::home::Home;
+use crate::run::{Ending, Session};
+
+/// How many commands can run in a machine at once.
+pub(super) const PORTS: u32 = 4;
+
+/// A command and its surroundings.
+#[derive(Debug, Clone, Default)]
+pub struct Words {
+    /// Program and arguments; empty: a shell.
+    pub command: Vec<OsString>,
+    /// `NAME=VALUE`, besides the usual ones.
+    pub env: Vec<OsString>,
+    /// Working directory.
+    pub workdir: Option<String>,
+    /// Rows and columns of the terminal it runs on; none: pipes.
+    pub terminal: Option<(u16, u16)>,
+}
+
+impl Words {
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if let Some((rows, columns)) = self.terminal {
+            steps.push(Step::Terminal { rows, columns });
+        }
+        let usual = [
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into(),
+            "HOME=/root".into(),
+        ];
+        let mut variables: Vec<OsString> = usual.into();
+        let term = std::env::var_os("TERM").filter(|_| self.terminal.is_some());
+        let mut variable = OsString::from("TERM=");
+        variable.push(term.unwrap_or_else(|| "linux".into()));
+        variables.push(variable);
+        variables.extend(self.env.iter().cloned());
+        steps.extend(variables.into_iter().map(|text| Step::Variable {
+            text: text.into_vec(),
+        }));
+        let directory = self.workdir.clone().unwrap_or_else(|| "/".into());
+        steps.push(Step::Directory {
+            path: directory.into_bytes(),
+        });
+        let shell = [OsString::from("/bin/sh")];
+        let words = if self.command.is_empty() {
+            &shell[..]
+        } else {
+            &self.command
+        };
+        steps.extend(words.iter().map(|word| Step::Argument {
+            text: word.clone().into_vec(),
+        }));
+        steps
+    }
+}
+
+/// Runs a command in a machine.
+///
+/// # Errors
+/// If the machine does not run, or all its ports are taken.
+pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<Ending, Error> {
+    let port = Port::free(home)?;
+    let session = Session::at_port(port.stream, &words.steps(), words.terminal.is_some())?;
+    Ok(session.run(timeout, false)?.0)
+}
+
+/// Has init do something that is no command.
+pub(super) fn tell(home: &Home, steps: &[Step], limit: Duration) -> Result<(), Error> {
+    let port = Port::free(home)?;
+    let said = converse(&port.stream, steps, true, limit, &|| Ok(()));
+    said.map_err(|reason| Error::Guest {
+        reason,
+        console: home.places().console,
+    })
+}
+
+/// A port nobody else uses.
+struct Port {
+    stream: UnixStream,
+    _lock: File,
+}
+
+impl Port {
+    fn free(home: &Home) -> Result<Self, Error> {
+        let off = || Error::state(&home.name, "does not run", "brisk vm start starts it");
+        for index in 0..PORTS {
+            let path = home.runtime().join(format!("port{index}.lock"));
+            let lock = File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path);
+            let lock = match lock {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(off()),
+                other => other.map_err(file("open", &path))?,
+            };
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+                continue;
+            }
+            let socket = home.places().port(index);
+            return match UnixStream::connect(&socket) {
+                Ok(stream) => Ok(Self {
+                    stream,
+                    _lock: lock,
+                }),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                    ) =>
+                {
+                    Err(off())
+                }
+                Err(error) => Err(file("connect to", socket)(error)),
+            };
+        }
+        Err(Error::state(
+            &home.name,
+            format!("runs {PORTS} commands already"),
+            "wait for one to end",
+        ))
+    }
+}
+
+/// Sends a script and waits until init says that it is carried out. `still` is asked from time to
+/// time whether that can still be.
+pub(super) fn converse(
+    mut stream: &UnixStream,
+    steps: &[Step],
+    hail: bool,
+    limit: Duration,
+    still: &dyn Fn() -> Result<(), String>,
+) -> Result<(), String> {
+    let script = encode(steps).map_err(|errno| format!("its script cannot be written: {errno}"))?;
+    let text = |error: io::Error| error.to_string();
+    stream.set_nonblocking(false).map_err(text)?;
+    let glance = Some(Duration::from_millis(100));
+    stream.set_read_timeout(glance).map_err(text)?;
+    if hail {
+        stream.write_all(&frame(Kind::Hail, &[])).map_err(text)?;
+    }
+    let mut script = Some(config_frames(&script));
+    let mut decoder = Decoder::new();
+    let mut buffer = [0; 4096];
+    let deadline = Instant::now() + limit;
+    loop {
+        while let Some(event) = decoder.next_event().map_err(|error| error.to_string())? {
+            match event {
+                Event::Hello(_) => {
+                    if let Some(script) = script.take() {
+                        stream.write_all(&script).map_err(text)?;
+                    }
+                }
+                Event::Started(_) => return Ok(()),
+                Event::Failure {
+                    stage,
+                    errno,
+                    subject,
+                } => {
+                    let reason = io::Error::from_raw_os_error(errno);
+                    return Err(format!("init failed at {stage:?} of {subject}: {reason}"));
+                }
+                _ => {}
+            }
+        }
+        still()?;
+        if Instant::now() > deadline {
+            return Err(format!("it said nothing for {} s", limit.as_secs()));
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err("QEMU ended".into()),
+            Ok(count) => decoder.push(&buffer[..count]),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Connects to a socket that a QEMU that was just started serves.
+pub(super) fn connect(path: &Path) -> Result<UnixStream, Error> {
+    UnixStream::connect(path).map_err(file("connect to", path))
+}

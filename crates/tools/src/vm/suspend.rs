@@ -1,0 +1,380 @@
+//! To an image and back.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use brisk_vm::cache::Cache;
+use brisk_vm::guest::Step;
+use brisk_vm::image::{
+    self, Claim, Description, Disk, Image, Kernel, Keys, Range, Recipient, Report, Source, host_key,
+};
+use brisk_vm::qemu::{Capabilities, Machine, MachinePlan, State, load_state, save_state};
+use serde_json::json;
+
+use super::error::{Error, file};
+use super::home::Home;
+use super::lifecycle::{Running, end, launch};
+use super::live::{self, Condition, condition};
+use super::ports::tell;
+
+/// How long QEMU may take to end.
+const END: Duration = Duration::from_secs(30);
+/// How long init may take to set the clock.
+const CLOCK: Duration = Duration::from_secs(10);
+
+/// What a resume did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resumed {
+    /// Until the guest ran.
+    pub running: Duration,
+    /// Bytes of the guest's memory.
+    pub memory: u64,
+    /// Time it took to read, decrypt and decompress.
+    pub loading: Duration,
+}
+
+/// Writes a running machine to its image and ends it. When this fails, the machine goes on.
+///
+/// # Errors
+/// If it does not run, QEMU cannot save it, or the image cannot be written.
+pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error> {
+    let definition = home.definition()?;
+    let wrong = |source| Error::Definition {
+        path: home.file(),
+        source,
+    };
+    let options = image::Options {
+        compression: definition.compression().map_err(wrong)?,
+        ..image::Options::default()
+    };
+    let options = match definition.suspend.threads {
+        0 => options,
+        threads => image::Options { threads, ..options },
+    };
+    let mut recipients = definition.recipients().map_err(wrong)?;
+    let _lock = home.lock("suspend")?;
+    if !matches!(condition(home)?, Condition::Running | Condition::Paused) {
+        return Err(Error::state(
+            &home.name,
+            "does not run",
+            "brisk vm list shows what does",
+        ));
+    }
+    recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
+    let running = Running::of(home)?;
+    let path = home.image(&definition);
+    home.note(&format!("Processing command suspend to {}", path.display()));
+    let off = || Error::state(&home.name, "has ended", "brisk vm start starts it");
+    let stream = live::connect(home)?.ok_or_else(off)?;
+    let mut qmp = live::control(&stream)?;
+    // An earlier suspend that was killed may have left it standing still.
+    qmp.execute("cont", &json!(null))?;
+    home.note("VM suspending");
+    let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
+        let memory = home.memory();
+        let ram = File::open(&memory).map_err(file("open", &memory))?;
+        let description = describe(home, &running, &definition.text().map_err(wrong)?)?;
+        let source = Source {
+            memory: &ram,
+            size: running.machine.memory_mib << 20,
+            leave_out: None,
+            state: &state,
+            description: &description,
+            base: None,
+            working_set: &[],
+        };
+        Ok(image::write(
+            &path,
+            &source,
+            &recipients,
+            &options,
+            control,
+        )?)
+    });
+    let report = match written {
+        Ok(report) => report,
+        Err(error) => {
+            // It goes on where it was.
+            let goes_on = qmp.execute("cont", &json!(null));
+            let how = match &goes_on {
+                Ok(_) => "it goes on",
+                Err(_) => "and it does not go on",
+            };
+            home.note(&format!("Suspend failed, {how}: {error}"));
+            return match error {
+                Error::Image(image::Error::Cancelled) => Err(Error::Interrupted),
+                error => Err(error),
+            };
+        }
+    };
+    // The image is durable: from here on it is the machine.
+    let _ = qmp.execute("quit", &json!(null));
+    if !live::wait_for_end(home, END) {
+        end(home);
+    }
+    home.clear();
+    for line in report.lines() {
+        home.note(&line);
+    }
+    home.note("VM halted");
+    Ok(report)
+}
+
+fn describe(home: &Home, running: &Running, definition: &str) -> Result<Description, Error> {
+    let plan = &running.machine;
+    let disks = plan
+        .disks
+        .iter()
+        .map(|disk| identify(&disk.path, disk.writable));
+    let machine = serde_json::to_string(running)
+        .map_err(|error| file("describe", home.plan())(error.into()))?;
+    Ok(Description {
+        name: home.name.clone(),
+        qemu: running.qemu.clone(),
+        machine: plan.machine.name().to_owned(),
+        cpu: plan.cpu.clone(),
+        kernel: Some(Kernel {
+            path: plan.kernel.clone(),
+            version: running.kernel.clone(),
+            hash: String::new(),
+        }),
+        disks: disks.collect::<Result<_, _>>()?,
+        definition: json!({ "definition": definition, "machine": machine }).to_string(),
+        ranges: ranges(plan),
+        ..Description::default()
+    })
+}
+
+/// Where QEMU puts memory: below the devices, and what does not fit there from 4 GiB on
+/// (`pc_init1` in `hw/i386/pc_piix.c`, `pc_q35_init`, `microvm_memory_init`).
+fn ranges(plan: &MachinePlan) -> Vec<Range> {
+    const GIB: u64 = 1 << 30;
+    let bytes = plan.memory_mib << 20;
+    let below = match plan.machine {
+        Machine::Q35 if bytes >= 0xb000_0000 => 2 * GIB,
+        Machine::Q35 => 0xb000_0000,
+        Machine::Pc { .. } | Machine::Microvm { .. } if bytes >= 0xe000_0000 => 3 * GIB,
+        Machine::Pc { .. } | Machine::Microvm { .. } => 0xe000_0000,
+    };
+    let low = bytes.min(below);
+    let mut ranges = vec![Range {
+        offset: 0,
+        address: 0,
+        length: low,
+    }];
+    if bytes > low {
+        ranges.push(Range {
+            offset: low,
+            address: 4 * GIB,
+            length: bytes - low,
+        });
+    }
+    ranges
+}
+
+fn identify(path: &Path, writable: bool) -> Result<Disk, Error> {
+    let meta = fs::metadata(path).map_err(file("look at", path))?;
+    Ok(Disk {
+        path: path.to_owned(),
+        size: meta.size(),
+        dev: meta.dev(),
+        ino: meta.ino(),
+        mtime: (meta.mtime(), meta.mtime_nsec()),
+        ctime: (meta.ctime(), meta.ctime_nsec()),
+        writable,
+    })
+}
+
+/// Goes on from a machine's image, which is used up by that.
+///
+/// # Errors
+/// If there is none, it is damaged, or what it needs is not here as it was. The image stays as it
+/// is until the guest runs.
+pub fn resume(home: &Home, cache: &Cache, control: image::Control<'_>) -> Result<Resumed, Error> {
+    let begun = Instant::now();
+    let definition = home.definition()?;
+    let _lock = home.lock("resume")?;
+    match condition(home)? {
+        Condition::Suspended => {}
+        Condition::Paused => return go_on(home, begun),
+        Condition::Off => {
+            return Err(Error::state(
+                &home.name,
+                "is not suspended",
+                "brisk vm start boots it",
+            ));
+        }
+        _ => {
+            return Err(Error::state(
+                &home.name,
+                "runs already",
+                "brisk vm exec runs a command in it",
+            ));
+        }
+    }
+    let path = home.image(&definition);
+    home.note(&format!(
+        "Processing command resume from {}",
+        path.display()
+    ));
+    let mut claim = Claim::take(&path)?;
+    let resumed = load(home, &path, &mut claim, cache, control, begun);
+    match resumed {
+        Ok(resumed) => {
+            claim.finish()?;
+            home.note("VM running");
+            Ok(resumed)
+        }
+        Err(error) => {
+            end(home);
+            // If the guest may have run, it stays used.
+            let _ = claim.release();
+            home.note(&format!("Resume failed: {error}"));
+            match error {
+                Error::Image(image::Error::Cancelled) => Err(Error::Interrupted),
+                error => Err(error),
+            }
+        }
+    }
+}
+
+/// A machine that a killed command left standing still.
+fn go_on(home: &Home, begun: Instant) -> Result<Resumed, Error> {
+    let off = || Error::state(&home.name, "has ended", "brisk vm start starts it");
+    let stream = live::connect(home)?.ok_or_else(off)?;
+    live::control(&stream)?.execute("cont", &json!(null))?;
+    home.note("VM goes on");
+    Ok(Resumed {
+        running: begun.elapsed(),
+        memory: 0,
+        loading: Duration::ZERO,
+    })
+}
+
+fn load(
+    home: &Home,
+    path: &Path,
+    claim: &mut Claim,
+    cache: &Cache,
+    control: image::Control<'_>,
+    begun: Instant,
+) -> Result<Resumed, Error> {
+    let keys = Keys::new().with_identity(host_key(home.key(), false)?);
+    let image = Image::from_file(claim.file()?, claim.path(), &keys)?;
+    let mut running = machine_of(&image, path)?;
+    check(&image, &running, path, cache)?;
+    home.clear();
+    home.prepare()?;
+    let memory = home.memory();
+    let mut ram = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&memory)
+        .map_err(file("make", &memory))?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let loading = Instant::now();
+    image.load(&ram, &memory, threads, control)?;
+    let loading = loading.elapsed();
+    // The devices' state lies behind the memory, where QEMU does not map the file.
+    let offset = image.header().memory;
+    let state = image.state()?;
+    let appended = std::io::Seek::seek(&mut ram, std::io::SeekFrom::Start(offset))
+        .and_then(|_| ram.write_all(&state))
+        .and_then(|()| ram.set_permissions(fs::Permissions::from_mode(0o666)));
+    appended.map_err(file("write", &memory))?;
+    let place = State {
+        path: memory,
+        offset,
+    };
+    running.machine.state = Some(place.clone());
+    running.machine.stopped = true;
+    launch(home, &running)?;
+    let off = || {
+        Error::state(
+            &home.name,
+            "ended while its state was loaded",
+            "its qemu.log says why",
+        )
+    };
+    let stream = live::connect(home)?.ok_or_else(off)?;
+    let mut qmp = live::control(&stream)?;
+    load_state(&mut qmp, &place)?;
+    // Nobody may resume it again once the guest has run an instruction.
+    claim.start()?;
+    qmp.execute("cont", &json!(null))?;
+    let done = begun.elapsed();
+    running.machine.state = None;
+    running.machine.stopped = false;
+    running.save(home)?;
+    let cut = ram.set_len(offset);
+    cut.map_err(file("cut", home.memory()))?;
+    set_clock(home);
+    Ok(Resumed {
+        running: done,
+        memory: offset,
+        loading,
+    })
+}
+
+/// A guest whose clock cannot be set still runs.
+fn set_clock(home: &Home) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanos = now.map_or(0, |now| now.as_nanos() as u64);
+    if let Err(error) = tell(home, &[Step::Clock { nanos }], CLOCK) {
+        home.note(&format!("The clock was not set: {error}"));
+    }
+}
+
+fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
+    let unlike = |reason: &str| Error::Unlike {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let text = &image.description().definition;
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|_| unlike("it does not say what machine it holds"))?;
+    let machine = value["machine"].as_str().unwrap_or_default();
+    serde_json::from_str(machine)
+        .map_err(|_| unlike("it was made by another version of brisk, whose machines are unknown"))
+}
+
+/// What must be as it was.
+fn check(image: &Image, running: &Running, path: &Path, cache: &Cache) -> Result<(), Error> {
+    let unlike = |reason: String| {
+        Err(Error::Unlike {
+            path: path.to_owned(),
+            reason,
+        })
+    };
+    let description = image.description();
+    let capabilities = Capabilities::of(&running.machine.program, cache);
+    let package = capabilities.map_err(crate::run::Error::from)?.package;
+    if package != description.qemu {
+        return unlike(format!(
+            "it was made by QEMU {}, and {} is {package}",
+            description.qemu,
+            running.machine.program.display()
+        ));
+    }
+    for file in [&running.machine.kernel, &running.machine.initramfs] {
+        if !file.exists() {
+            return unlike(format!("{} is not there any more", file.display()));
+        }
+    }
+    for disk in &description.disks {
+        let now = identify(&disk.path, disk.writable)?;
+        if (now.size, now.dev, now.ino, now.mtime) != (disk.size, disk.dev, disk.ino, disk.mtime) {
+            return unlike(format!(
+                "its disk {} has changed since, and what the guest has in memory of it is not \
+                 true any more",
+                disk.path.display()
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! A QEMU that outlives whoever starts it.
+
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use super::wiring::{Wiring, open, prepare};
+use super::{Error, Unprivileged};
+use crate::qemu::{Channels, Fds, MachinePlan};
+
+/// Where a detached machine is talked to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Directory of the sockets, which only its owner may enter.
+    pub dir: PathBuf,
+    /// What the kernel writes to its console is added to this file.
+    pub console: PathBuf,
+    /// What QEMU says is added to this one.
+    pub errors: PathBuf,
+}
+
+impl Places {
+    /// The control channel.
+    #[must_use]
+    pub fn qmp(&self) -> PathBuf {
+        self.dir.join("qmp.sock")
+    }
+
+    /// The port that the machine is set up through.
+    #[must_use]
+    pub fn guest(&self) -> PathBuf {
+        self.dir.join("init.sock")
+    }
+
+    /// A port for commands; the first is 0.
+    #[must_use]
+    pub fn port(&self, index: u32) -> PathBuf {
+        self.dir.join(format!("port{index}.sock"))
+    }
+}
+
+/// Starts `plan` with its channels at `places`; returns QEMU's process number.
+///
+/// # Errors
+/// If a socket, a file or the program cannot be had.
+pub fn start_detached(
+    plan: &MachinePlan,
+    places: &Places,
+    unprivileged: Option<Unprivileged>,
+) -> Result<u32, Error> {
+    let mut wiring = Wiring::new(plan);
+    let listen = |path: &Path| {
+        // One that an earlier machine left would be in the way.
+        let _ = std::fs::remove_file(path);
+        let listener = UnixListener::bind(path).map_err(prepare("a socket"))?;
+        let private = Permissions::from_mode(0o600);
+        std::fs::set_permissions(path, private).map_err(prepare("a socket"))?;
+        Ok::<_, Error>(listener.into())
+    };
+    wiring.map(listen(&places.qmp())?, Fds::QMP);
+    wiring.map(listen(&places.guest())?, Fds::GUEST);
+    if let Channels::Listening { ports } = plan.channels {
+        for (index, fd) in (0..ports).zip(Fds::PORTS..) {
+            wiring.map(listen(&places.port(index))?, fd);
+        }
+    }
+    let added = || {
+        File::options()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .clone()
+    };
+    wiring.map(open(&places.console, &mut added())?, Fds::CONSOLE);
+    wiring.files()?;
+    let errors = open(&places.errors, &mut added())?;
+    let mut command = wiring.command(unprivileged)?;
+    command.stderr(Stdio::from(errors));
+    brisk_sys::own_session(&mut command);
+    let child = command.spawn().map_err(|source| Error::Start {
+        program: plan.program.clone(),
+        source,
+    })?;
+    Ok(child.id())
+}

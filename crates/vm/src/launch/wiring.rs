@@ -1,0 +1,106 @@
+//! The descriptors that QEMU inherits, and its command.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use brisk_host::program::Program;
+use command_fds::{CommandFdExt, FdMapping};
+
+use super::{Error, Unprivileged, memory};
+use crate::qemu::{Fds, MachinePlan, Ram, argv};
+
+/// What is handed over so far.
+pub(super) struct Wiring {
+    plan: MachinePlan,
+    mappings: Vec<FdMapping>,
+}
+
+pub(super) fn prepare(what: &'static str) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Prepare { what, source }
+}
+
+pub(super) fn open(path: &Path, options: &mut OpenOptions) -> Result<OwnedFd, Error> {
+    let path = path.to_owned();
+    match options.open(&path) {
+        Ok(file) => Ok(file.into()),
+        Err(source) => Err(Error::Open { path, source }),
+    }
+}
+
+impl Wiring {
+    pub(super) fn new(plan: &MachinePlan) -> Self {
+        Self {
+            plan: plan.clone(),
+            mappings: Vec::new(),
+        }
+    }
+
+    /// Hands a descriptor over.
+    pub(super) fn map(&mut self, parent_fd: OwnedFd, child_fd: i32) {
+        self.mappings.push(FdMapping {
+            parent_fd,
+            child_fd,
+        });
+    }
+
+    /// Hands one end of a new socket over and returns the other.
+    pub(super) fn channel(&mut self, fd: i32) -> Result<UnixStream, Error> {
+        let (ours, theirs) = UnixStream::pair().map_err(prepare("channels"))?;
+        ours.set_nonblocking(true).map_err(prepare("channels"))?;
+        self.map(theirs.into(), fd);
+        Ok(ours)
+    }
+
+    /// Hands over what the plan names by path, and memory.
+    pub(super) fn files(&mut self) -> Result<(), Error> {
+        let reads = || File::options().read(true).clone();
+        let bytes = self.plan.memory_mib << 20;
+        let ram = match &self.plan.ram {
+            Ram::Private => None,
+            Ram::Shared => Some(memory::file(bytes).map_err(prepare("memory"))?),
+            Ram::Kept(path) => Some(open(path, reads().write(true))?),
+            Ram::Template(path) => Some(open(path, &mut reads())?),
+        };
+        if let Some(ram) = ram {
+            self.map(ram, Fds::RAM);
+        }
+        if let Some(state) = self.plan.state.clone() {
+            self.map(open(&state.path, &mut reads())?, Fds::STATE);
+        }
+        for (fd, disk) in (Fds::DISKS..).zip(self.plan.disks.clone()) {
+            let file = open(&disk.path, reads().write(disk.writable))?;
+            self.map(file, fd);
+        }
+        // The cache may lie where only its owner can go; a descriptor needs no path.
+        let name = |fd| PathBuf::from(format!("/proc/self/fd/{fd}"));
+        let kernel = open(&self.plan.kernel, &mut reads())?;
+        self.map(kernel, Fds::KERNEL);
+        self.plan.kernel = name(Fds::KERNEL);
+        let initramfs = open(&self.plan.initramfs, &mut reads())?;
+        self.map(initramfs, Fds::INITRAMFS);
+        self.plan.initramfs = name(Fds::INITRAMFS);
+        Ok(())
+    }
+
+    /// The command, without standard error.
+    pub(super) fn command(self, unprivileged: Option<Unprivileged>) -> Result<Command, Error> {
+        let words = argv(&self.plan).into_iter().flat_map(|part| part.words);
+        let mut command = Program::at(&self.plan.program).args(words).command();
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .fd_mappings(self.mappings)
+            .map_err(|error| Error::Start {
+                program: self.plan.program.clone(),
+                source: io::Error::other(error),
+            })?;
+        if let Some(Unprivileged { user, group }) = unprivileged {
+            command.uid(user).gid(group);
+        }
+        Ok(command)
+    }
+}

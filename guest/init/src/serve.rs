@@ -1,0 +1,133 @@
+//! A machine that stays: commands are asked for at ports of their own, by hosts that come and go.
+
+use crate::port::Port;
+use crate::relay;
+use crate::setup::{self, Job, Trouble};
+use crate::spawn;
+use crate::sys::{self, PollFd};
+use crate::trace::Trace;
+
+/// The first port is the one the machine was set up through.
+const FIRST: usize = 2;
+/// How long what runs may take to end when the machine stops, milliseconds.
+const PATIENCE: usize = 5_000;
+const STEP: usize = 20;
+
+/// Starts a process for each port.
+pub(crate) fn start(job: &Job<'_>) -> Result<(), i32> {
+    for number in FIRST..FIRST + job.ports.min(8) {
+        if sys::fork()? == 0 {
+            // Out of the reach of what a terminal does to a group.
+            sys::setsid();
+            serve(number);
+        }
+    }
+    Ok(())
+}
+
+/// What PID 1 does from then on: takes in who has lost its parent, and stops when it is told to.
+pub(crate) fn supervise(job: &Job<'_>) -> ! {
+    let _ = sys::block_signals(&[sys::SIGCHLD, sys::SIGINT]);
+    let signals = sys::signalfd(&[sys::SIGCHLD, sys::SIGINT]).unwrap_or(-1);
+    loop {
+        let mut fds = [PollFd {
+            fd: signals,
+            events: sys::POLLIN,
+            revents: 0,
+        }];
+        let _ = sys::poll(&mut fds, -1);
+        let mut information = [0u8; 128];
+        let _ = sys::read(signals, &mut information);
+        while sys::reap().is_some() {}
+        let number = i32::from_le_bytes([
+            information[0],
+            information[1],
+            information[2],
+            information[3],
+        ]);
+        if number == sys::SIGINT {
+            stop(job);
+        }
+    }
+}
+
+fn stop(job: &Job<'_>) -> ! {
+    let _ = sys::kill(-1, sys::SIGTERM);
+    let mut left = PATIENCE;
+    // Whoever lost its parent is our child: without children there is nobody but us.
+    while left > 0 && sys::has_children() {
+        sys::sleep(STEP as i64 * 1_000_000);
+        left -= STEP;
+        while sys::reap().is_some() {}
+    }
+    job.unmount();
+    sys::restart();
+}
+
+/// Serves one port, each host in a process of its own: what it used goes with it.
+fn serve(number: usize) -> ! {
+    let _ = sys::block_signals(&[sys::SIGIO]);
+    let signals = sys::signalfd(&[sys::SIGIO]).unwrap_or(-1);
+    loop {
+        // Opened anew each time: what an earlier host did not take back is thrown away with it.
+        let Ok(fd) = Port::device(number) else {
+            sys::exit(1);
+        };
+        sys::signals_of(fd);
+        wait_for_host(fd, signals);
+        match sys::fork() {
+            Ok(0) => session(fd),
+            Ok(worker) => sys::wait(worker),
+            Err(_) => sys::sleep(100_000_000),
+        }
+        sys::close(fd);
+    }
+}
+
+/// The driver sends `SIGIO` when a host comes or goes (`drivers/char/virtio_console.c`).
+fn wait_for_host(fd: i32, signals: i32) {
+    loop {
+        let mut port = [PollFd {
+            fd,
+            events: sys::POLLIN,
+            revents: 0,
+        }];
+        let _ = sys::poll(&mut port, 0);
+        if port[0].revents & sys::POLLHUP == 0 {
+            return;
+        }
+        let mut signal = [PollFd {
+            fd: signals,
+            events: sys::POLLIN,
+            revents: 0,
+        }];
+        let _ = sys::poll(&mut signal, -1);
+        let mut information = [0u8; 128];
+        let _ = sys::read(signals, &mut information);
+    }
+}
+
+fn session(fd: i32) -> ! {
+    let trace = Trace::off();
+    if let Ok(mut port) = Port::serving(fd) {
+        port.greet();
+        if let Err(trouble) = run(&mut port, trace) {
+            port.fail(trouble);
+        }
+        port.wait_for_power_off();
+    }
+    sys::exit(0);
+}
+
+fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
+    let script = port.receive_script()?;
+    let mut job = setup::carry_out(script, port, trace)?;
+    if job.argc == 1 {
+        port.started(&[]);
+        return Ok(());
+    }
+    let child = spawn::spawn(&mut job)?;
+    port.started(&[(crate::protocol::Stamp::Start, child.started)]);
+    relay::relay(port, &child, &job, trace);
+    Ok(())
+}
