@@ -5,8 +5,58 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use brisk_testkit::{Brisk, Libvirt, Signal, agent_initramfs, brisk_of, tool};
+use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let forbidden = Libvirt::forbidden();
+    let of_domains: [(&str, fn()); 5] = [
+        (
+            "a_domain_is_measured_by_each_marker_and_left_as_it_was",
+            a_domain_is_measured_by_each_marker_and_left_as_it_was,
+        ),
+        (
+            "a_domain_is_explained_by_its_console",
+            a_domain_is_explained_by_its_console,
+        ),
+        (
+            "however_brisk_ends_the_domain_is_shut_off",
+            however_brisk_ends_the_domain_is_shut_off,
+        ),
+        (
+            "what_cannot_be_booted_says_why_and_what_to_try",
+            what_cannot_be_booted_says_why_and_what_to_try,
+        ),
+        (
+            "a_domain_is_ready_when_its_agent_answers_and_shuts_down_when_asked",
+            a_domain_is_ready_when_its_agent_answers_and_shuts_down_when_asked,
+        ),
+    ];
+    let mut trials: Vec<_> = of_domains
+        .into_iter()
+        .map(|(name, test)| {
+            let trial = trial(name, test).with_ignored_flag(forbidden.is_some());
+            match &forbidden {
+                Some(reason) => trial.with_kind(reason),
+                None => trial,
+            }
+        })
+        .collect();
+    trials.push(trial(
+        "any_qemu_is_ready_when_its_agent_answers",
+        any_qemu_is_ready_when_its_agent_answers,
+    ));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(name: &str, test: fn()) -> Trial {
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
 
 fn kernel() -> PathBuf {
     let kernels = fs::read_dir("/boot").unwrap();
@@ -53,7 +103,6 @@ fn values(report: &Value, series: &str) -> Vec<f64> {
     samples.iter().filter_map(|s| s["value"].as_f64()).collect()
 }
 
-#[test]
 fn a_domain_is_measured_by_each_marker_and_left_as_it_was() {
     let libvirt = Libvirt::start();
     libvirt.define(&xml("it's 1 domain", "", CONSOLE));
@@ -85,7 +134,6 @@ fn a_domain_is_measured_by_each_marker_and_left_as_it_was() {
     assert_eq!(libvirt.virsh(&["dumpxml", "it's 1 domain"]), before);
 }
 
-#[test]
 fn a_domain_is_explained_by_its_console() {
     let libvirt = Libvirt::start();
     libvirt.define(&xml("plain", "", CONSOLE));
@@ -104,7 +152,6 @@ fn a_domain_is_explained_by_its_console() {
 }
 
 /// libvirt destroys what it has started for somebody who is gone.
-#[test]
 fn however_brisk_ends_the_domain_is_shut_off() {
     let libvirt = Libvirt::start();
     libvirt.define(&xml("plain", "", CONSOLE));
@@ -130,7 +177,6 @@ fn however_brisk_ends_the_domain_is_shut_off() {
     }
 }
 
-#[test]
 fn what_cannot_be_booted_says_why_and_what_to_try() {
     let libvirt = Libvirt::start();
     let home = tempdir().unwrap();
@@ -197,7 +243,6 @@ fn with_agent(directory: &Path) -> PathBuf {
 }
 
 /// The agent shuts the guest down, too: nothing else in it could.
-#[test]
 fn a_domain_is_ready_when_its_agent_answers_and_shuts_down_when_asked() {
     let libvirt = Libvirt::start();
     let initrd = with_agent(&libvirt.directory());
@@ -213,7 +258,6 @@ fn a_domain_is_ready_when_its_agent_answers_and_shuts_down_when_asked() {
     assert_eq!(state, "shut off (shutdown)", "not destroyed");
 }
 
-#[test]
 fn any_qemu_is_ready_when_its_agent_answers() {
     let home = tempdir().unwrap();
     let initrd = with_agent(home.path());

@@ -16,7 +16,29 @@ pub struct Libvirt {
     daemon: Child,
 }
 
+/// Runs a program as a user who is not root to itself.
+fn in_user_namespace() -> Command {
+    let mut command = Command::new(tool("unshare"));
+    command.args(["--user", "--map-user=1000", "--map-group=1000"]);
+    command
+}
+
 impl Libvirt {
+    /// Why no daemon can be started here, if none can.
+    ///
+    /// # Panics
+    /// If a program that this needs is not installed.
+    #[must_use]
+    pub fn forbidden() -> Option<String> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let mut command = in_user_namespace();
+        let output = command.arg("true").output().unwrap();
+        (!output.status.success())
+            .then(|| "no user namespaces here, and the daemon must not be root's".to_owned())
+    }
+
     /// Starts it.
     ///
     /// # Panics
@@ -29,8 +51,7 @@ impl Libvirt {
         // The daemon of a user needs no rights and no services, but it must not be root's. In a
         // user namespace root has another number.
         let mut command = if rustix::process::geteuid().is_root() {
-            let mut command = Command::new(tool("unshare"));
-            command.args(["--user", "--map-user=1000", "--map-group=1000"]);
+            let mut command = in_user_namespace();
             command.arg(tool("libvirtd"));
             command
         } else {
