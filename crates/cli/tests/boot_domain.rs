@@ -12,7 +12,11 @@ use tempfile::{TempDir, tempdir};
 fn main() {
     let arguments = Arguments::from_args();
     let forbidden = Libvirt::forbidden();
-    let of_domains: [(&str, fn()); 5] = [
+    let of_domains: [(&str, fn()); 6] = [
+        (
+            "the_doctor_looks_at_a_domain_by_its_name",
+            the_doctor_looks_at_a_domain_by_its_name,
+        ),
         (
             "a_domain_is_measured_by_each_marker_and_left_as_it_was",
             a_domain_is_measured_by_each_marker_and_left_as_it_was,
@@ -273,4 +277,20 @@ fn any_qemu_is_ready_when_its_agent_answers() {
         .exits(0);
     let report = read(&home.path().join("report.json"));
     assert_eq!(values(&report, "exec to ready").len(), 1);
+}
+
+fn the_doctor_looks_at_a_domain_by_its_name() {
+    let libvirt = Libvirt::start();
+    libvirt.define(
+        "<domain type='qemu'><name>old</name><memory>524288</memory>\
+         <os><type arch='x86_64' machine='pc'>hvm</type></os><devices>\
+         <interface type='user'><model type='e1000'/></interface></devices></domain>",
+    );
+    let text = brisk_of!["doctor", "--domain", "old", "--connect", libvirt.uri()]
+        .output()
+        .text();
+    assert!(text.contains("emulated hardware (e1000)"), "{text}");
+    brisk_of!["doctor", "--domain", "nobody", "--connect", libvirt.uri()]
+        .exits(125)
+        .said(&["no domain nobody"]);
 }

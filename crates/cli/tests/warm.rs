@@ -66,7 +66,8 @@ fn main() {
     let works = !version.contains("version 7.")
         && !version.contains("version 8.0")
         && !version.contains("version 8.1");
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 10] = [
+        ("places_that_are_not_private_memory_are_refused", places),
         ("streams_and_statuses_are_as_after_a_boot", streams),
         ("guests_at_once_have_an_identity_each", identities),
         ("the_clock_is_right", clock),
@@ -91,10 +92,6 @@ fn main() {
             }
         })
         .collect();
-    trials.push(trial(
-        "places_that_are_not_private_memory_are_refused",
-        places,
-    ));
     let boots: fn() = if works { served } else { old };
     trials.push(trial("what_cannot_go_on_boots_and_says_why", boots));
     libtest_mimic::run(&arguments, trials).exit();

@@ -65,6 +65,14 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
     }
     recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
     let running = Running::of(home)?;
+    let (major, minor) = running.machine.version;
+    if (major, minor) < (8, 2) {
+        return Err(Error::state(
+            &home.name,
+            format!("runs in QEMU {major}.{minor}, which cannot go on from a file"),
+            "stop it, and start it with QEMU 8.2 or later",
+        ));
+    }
     let path = home.image(&definition);
     home.note(&format!("Processing command suspend to {}", path.display()));
     let off = || Error::state(&home.name, "has ended", "brisk vm start starts it");
