@@ -220,9 +220,11 @@ impl Port {
 
     /// What poll(2) tells of the port; nothing when the time has passed.
     fn wait_readable(&self, millis: i32) -> i16 {
+        // What the driver did not take because it did not know of the host yet.
+        let unsent = if self.pending() { sys::POLLOUT } else { 0 };
         let mut fds = [PollFd {
             fd: self.fd,
-            events: sys::POLLIN,
+            events: sys::POLLIN | unsent,
             revents: 0,
         }];
         match sys::poll(&mut fds, millis) {
@@ -258,6 +260,7 @@ impl Port {
                 Some(_) => return Err(trouble(sys::EINVAL)),
                 None => {
                     let hung_up = self.wait_readable(-1) & sys::POLLHUP != 0;
+                    self.flush();
                     if hung_up && self.serves {
                         self.lost();
                     }
@@ -279,6 +282,7 @@ impl Port {
             if told == 0 || gone {
                 return;
             }
+            self.flush();
             match self.receive() {
                 Ok(Some((Kind::PowerOff, _))) | Err(_) => return,
                 // The next host, which is greeted when the port is opened again.
