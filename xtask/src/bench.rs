@@ -56,11 +56,18 @@ struct Goal {
 }
 
 const NONE: &str = "brisk run --root none -- true";
+const WARM: &str = "brisk run --warm --root none -- true";
 const PC: &str = "qemu -M pc, bzImage, busybox initramfs";
 const GUESTFISH: &str = "guestfish -a /dev/null run";
 const HOST: &str = "brisk run --root host -- uname -r";
 const VNG: &str = "vng --disable-kvm -- uname -r";
-const GOALS: [Goal; 3] = [
+const GOALS: [Goal; 4] = [
+    // 150 ms where a boot takes a second.
+    Goal {
+        subject: WARM,
+        base: NONE,
+        at_most: 0.15,
+    },
     Goal {
         subject: NONE,
         base: PC,
@@ -175,6 +182,19 @@ fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static
         "none.json",
         &["--kernel", &args.kernel, "--root", "none", "--", "true"],
     )];
+    list.push(of_brisk(
+        WARM,
+        "warm.json",
+        &[
+            "--warm",
+            "--kernel",
+            &args.kernel,
+            "--root",
+            "none",
+            "--",
+            "true",
+        ],
+    ));
     let initramfs = busybox_initramfs(scratch)?;
     list.push(case(
         PC,
