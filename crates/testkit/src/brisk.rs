@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
-use crate::leftovers::{Before, MARKER};
+use crate::leftovers::{Before, MARKER, Staying};
 use crate::running::{Finished, Running};
 use crate::slot::Slot;
 
@@ -21,6 +21,7 @@ pub struct Brisk {
     pub(crate) command: Command,
     pub(crate) guest: Guest,
     input: Input,
+    stays: bool,
 }
 
 /// What a run has for itself while it lasts.
@@ -70,7 +71,20 @@ impl Brisk {
                 _state: state,
             },
             input: Input::None,
+            stays: false,
         }
+    }
+
+    /// What it starts may outlive it, and it takes no turn at running a guest: it works on one
+    /// that does.
+    #[must_use]
+    pub fn leaving(mut self, staying: &Staying) -> Self {
+        self.stays = true;
+        self.env(MARKER, &staying.marker)
+    }
+
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        (!self.stays).then(|| Slot::take(self.guest.slots()))
     }
 
     /// Another word of the command line.
@@ -152,7 +166,7 @@ impl Brisk {
     /// Starts it, when there is room for another guest.
     #[must_use]
     pub fn spawn(mut self) -> Running {
-        let slot = Slot::take(self.guest.slots());
+        let slot = self.slot();
         self.command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -61,28 +62,9 @@ impl Before {
         }
     }
 
-    /// Processes of the run. One that has ended but was not waited for has no environment left
-    /// and does not count.
+    /// Processes of the run.
     pub(crate) fn processes(&self) -> Vec<Process> {
-        let variable = format!("{MARKER}={}", self.marker);
-        let numbers = entries(Path::new("/proc"))
-            .into_iter()
-            .filter_map(|path| path.file_name()?.to_str()?.parse().ok());
-        numbers
-            .filter(|pid| {
-                fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| {
-                    bytes
-                        .split(|byte| *byte == 0)
-                        .any(|one| one == variable.as_bytes())
-                })
-            })
-            .map(|pid: i32| {
-                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                let words = String::from_utf8_lossy(&line);
-                let words = words.split_terminator('\0').map(str::to_owned).collect();
-                Process { pid, words }
-            })
-            .collect()
+        processes_of(&self.marker)
     }
 
     /// Files of the run outside of the cache's results.
@@ -111,6 +93,68 @@ impl Before {
         }
         found
     }
+}
+
+/// What may outlive the runs that started it, see [`crate::Brisk::leaving`]. It is killed when this
+/// is dropped.
+#[derive(Debug)]
+pub struct Staying {
+    pub(crate) marker: String,
+}
+
+impl Staying {
+    /// Nothing yet.
+    #[expect(clippy::new_without_default, reason = "each is another one")]
+    #[must_use]
+    pub fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self {
+            marker: format!("{}-stays-{count}", std::process::id()),
+        }
+    }
+
+    /// What is there.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Process> {
+        processes_of(&self.marker)
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        for process in self.processes() {
+            // It may have ended by itself meanwhile.
+            let _ = process.try_signal(Signal::KILL);
+        }
+        crate::until("what stayed is gone", || {
+            self.processes().is_empty().then_some(())
+        });
+    }
+}
+
+/// Processes with this marker. One that has ended but was not waited for has no environment left
+/// and does not count.
+fn processes_of(marker: &str) -> Vec<Process> {
+    let variable = format!("{MARKER}={marker}");
+    let numbers = entries(Path::new("/proc"))
+        .into_iter()
+        .filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+    numbers
+        .filter(|pid| {
+            fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| {
+                bytes
+                    .split(|byte| *byte == 0)
+                    .any(|one| one == variable.as_bytes())
+            })
+        })
+        .map(|pid: i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words = String::from_utf8_lossy(&line);
+            let words = words.split_terminator('\0').map(str::to_owned).collect();
+            Process { pid, words }
+        })
+        .collect()
 }
 
 fn shared() -> BTreeSet<PathBuf> {

@@ -56,11 +56,16 @@ pub struct Running {
     stderr: Collected,
     stdin: Option<ChildStdin>,
     writer: Option<JoinHandle<()>>,
-    _slot: Slot,
+    _slot: Option<Slot>,
 }
 
 impl Running {
-    pub(crate) fn new(mut child: Child, guest: Guest, slot: Slot, input: Option<Vec<u8>>) -> Self {
+    pub(crate) fn new(
+        mut child: Child,
+        guest: Guest,
+        slot: Option<Slot>,
+        input: Option<Vec<u8>>,
+    ) -> Self {
         let mut stdin = child.stdin.take();
         let writer = input.map(|bytes| {
             let mut stdin = stdin.take().unwrap();

@@ -10,7 +10,6 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use crate::brisk::Brisk;
 use crate::program::tool;
 use crate::running::Running;
-use crate::slot::Slot;
 
 /// The user's side of a terminal.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ impl Brisk {
         .unwrap();
         let keys = File::from(master);
         let before = settings(&keys);
-        let slot = Slot::take(self.guest.slots());
+        let slot = self.slot();
         // setsid(1) replaces itself with brisk, so the process number stays.
         let mut command = Command::new(tool("setsid"));
         command

@@ -153,6 +153,12 @@ impl Definition {
         if self.root != "none" && !self.root.starts_with('/') {
             return wrong("root", &self.root, "write \"none\" or an absolute path");
         }
+        match &self.suspend.path {
+            Some(path) if !path.starts_with('/') => {
+                return wrong("suspend.path", path, "write an absolute path");
+            }
+            _ => {}
+        }
         match &self.init {
             Some(init) if !init.starts_with('/') => {
                 wrong("init", init, "write an absolute path in the machine's root")
@@ -275,6 +281,10 @@ mod tests {
             ("root = \"host\"", ["root = \"host\"", "none"]),
             ("root = \"disk\"", ["root = \"disk\"", "absolute"]),
             ("init = \"init\"", ["init = \"init\"", "absolute"]),
+            (
+                "[suspend]\npath = \"here\"",
+                ["suspend.path = \"here\"", "absolute"],
+            ),
             ("cpus = 0", ["cpus = \"0\"", "one"]),
             (
                 "[suspend]\ncompression = \"gzip\"",

@@ -7,6 +7,7 @@ use brisk_vm::qemu::control;
 use brisk_vm::{image, launch};
 
 use super::definition::DefinitionError;
+use super::live::Condition;
 use crate::run;
 
 /// What stood in the way.
@@ -114,6 +115,17 @@ impl Error {
             what: what.into(),
             hint: hint.into(),
         }
+    }
+
+    /// It should run, and does something else.
+    pub(super) fn not_running(name: &str, now: Condition) -> Self {
+        let (what, hint) = match now {
+            Condition::Suspended => ("is suspended", "brisk vm resume goes on from there"),
+            Condition::Paused => ("stands still", "brisk vm resume has it go on"),
+            Condition::Busy => ("does not answer", "brisk vm kill ends it"),
+            Condition::Off | Condition::Running => ("does not run", "brisk vm start starts it"),
+        };
+        Self::state(name, what, hint)
     }
 
     /// What the user can try, where a lower layer knows.

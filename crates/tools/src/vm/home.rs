@@ -138,10 +138,17 @@ impl Home {
         self.dirs.runtime.join(&self.name)
     }
 
-    /// Its memory, while it runs.
+    /// Its memory, while it runs. Machines of other directories may have the same name.
     #[must_use]
     pub fn memory(&self) -> PathBuf {
-        self.dirs.memory.join(format!("vm-{}.ram", self.name))
+        let runtime = self.dirs.runtime.as_os_str().as_encoded_bytes();
+        let hash = runtime
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        let file = format!("vm-{}-{hash:016x}.ram", self.name);
+        self.dirs.memory.join(file)
     }
 
     /// The plan it was started by, while it runs.
@@ -201,12 +208,10 @@ impl Home {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn define(&self, definition: &Definition, new: bool) -> Result<(), Error> {
+    pub fn define(&self, definition: &Definition, only_new: bool) -> Result<(), Error> {
         let path = self.file();
-        if new && path.exists() {
-            return Err(Error::Exists {
-                name: self.name.clone(),
-            });
+        if only_new && path.exists() {
+            return Err(self.exists());
         }
         let text = definition.text().map_err(|source| Error::Definition {
             path: path.clone(),
@@ -223,9 +228,24 @@ impl Home {
         new.write_all(text.as_bytes())
             .map_err(file("write", &path))?;
         new.as_file().sync_all().map_err(file("write", &path))?;
-        new.persist(&path)
-            .map_err(|error| file("write", &path)(error.error))?;
-        Ok(())
+        let named = if only_new {
+            new.persist_noclobber(&path)
+        } else {
+            new.persist(&path)
+        };
+        match named {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(self.exists())
+            }
+            Err(error) => Err(file("write", &path)(error.error)),
+        }
+    }
+
+    fn exists(&self) -> Error {
+        Error::Exists {
+            name: self.name.clone(),
+        }
     }
 
     /// Makes the directories of a machine that is to run.
@@ -245,6 +265,11 @@ impl Home {
     /// # Errors
     /// [`Error::Busy`] if one is at work.
     pub fn lock(&self, command: &str) -> Result<Lock, Error> {
+        if !self.file().exists() && !self.state().exists() {
+            return Err(Error::Unknown {
+                name: self.name.clone(),
+            });
+        }
         make_dir(&self.state(), 0o700)?;
         let path = self.state().join("lock");
         let mut opened = File::options()

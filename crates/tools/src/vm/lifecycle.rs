@@ -7,21 +7,19 @@ use std::time::Duration;
 
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
+use brisk_vm::image::Claim;
 use brisk_vm::launch::{Unprivileged, start_detached};
 use brisk_vm::qemu::{Channels, MachinePlan, Ram};
-use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, file};
 use super::home::Home;
 use super::live::{self, Condition, condition};
-use super::ports::{PORTS, connect, converse, tell};
+use super::ports::{ALL, connect, converse, tell};
 use crate::run;
 
 /// How long a guest may take to come up.
 const BOOT: Duration = Duration::from_secs(120);
-/// How long QEMU may take to end.
-const END: Duration = Duration::from_secs(10);
 
 /// What a machine runs by; enough to start its QEMU again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +35,11 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn save(&self, home: &Home) -> Result<(), Error> {
         let path = home.plan();
-        let text = serde_json::to_vec(self).map_err(std::io::Error::other);
+        // The state is there only until it is loaded.
+        let mut lasting = self.clone();
+        lasting.machine.state = None;
+        lasting.machine.stopped = false;
+        let text = serde_json::to_vec(&lasting).map_err(std::io::Error::other);
         let written = text.and_then(|text| fs::write(&path, text));
         written.map_err(file("write", path))
     }
@@ -61,7 +63,7 @@ pub fn start(
 ) -> Result<(), Error> {
     let definition = home.definition()?;
     let _lock = home.lock("start")?;
-    match condition(home)? {
+    match live::settle(home)? {
         Condition::Off => {}
         Condition::Suspended => {
             return Err(Error::state(
@@ -103,7 +105,7 @@ pub fn start(
         });
     created.map_err(file("make", &memory))?;
     plan.machine.ram = Ram::Kept(memory);
-    plan.machine.channels = Channels::Listening { ports: PORTS };
+    plan.machine.channels = Channels::Listening { ports: ALL };
     let running = Running {
         machine: plan.machine,
         unprivileged: plan.unprivileged,
@@ -120,9 +122,7 @@ pub fn start(
             text: init.clone().into_bytes(),
         });
     }
-    steps.push(Step::Serve {
-        ports: PORTS.into(),
-    });
+    steps.push(Step::Serve { ports: ALL.into() });
     progress("booting");
     let booted = launch(home, &running).and_then(|()| {
         let init = connect(&home.places().guest())?;
@@ -148,7 +148,8 @@ pub fn start(
             Ok(())
         }
         Err(error) => {
-            end(home);
+            // What went wrong first is what matters.
+            let _ = live::end(home);
             home.note(&format!("VM did not start: {error}"));
             if cancel.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
@@ -160,9 +161,10 @@ pub fn start(
 
 /// Starts QEMU and notes what runs.
 pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
+    // First, so that there is no machine without one, wherever we are killed.
+    running.save(home)?;
     let pid = start_detached(&running.machine, &home.places(), running.unprivileged)?;
-    live::set_pid(home, pid)?;
-    running.save(home)
+    live::set_pid(home, pid)
 }
 
 /// Asks a machine to stop: its init ends what runs, unmounts and restarts, which ends QEMU.
@@ -172,12 +174,9 @@ pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
 pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
     home.definition()?;
     let _lock = home.lock("stop")?;
-    if condition(home)? != Condition::Running {
-        return Err(Error::state(
-            &home.name,
-            "does not run",
-            "brisk vm list shows what does",
-        ));
+    let now = live::settle(home)?;
+    if now != Condition::Running {
+        return Err(Error::not_running(&home.name, now));
     }
     home.note("Processing command stop");
     // A machine that stops may do so before it has answered.
@@ -200,35 +199,25 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
 /// # Errors
 /// If there is nothing to end.
 pub fn kill(home: &Home) -> Result<(), Error> {
-    let definition = home.definition()?;
     let _lock = home.lock("kill")?;
+    let there = live::is_there(home)?;
+    let now = match condition(home) {
+        // It can be ended even if its definition is wrong by now.
+        Err(_) if there => Condition::Running,
+        other => other?,
+    };
+    if now == Condition::Off && !there {
+        return Err(Error::not_running(&home.name, now));
+    }
     home.note("Processing command kill");
-    if live::pid(home).is_some() {
-        end(home);
+    live::end(home)?;
+    if now == Condition::Suspended {
+        let mut claim = Claim::take(&home.image(&home.definition()?))?;
+        claim.start()?;
+        claim.finish()?;
+        home.note("Image removed");
+    } else {
         home.note("VM killed");
-        return Ok(());
     }
-    home.clear();
-    if condition(home)? != Condition::Suspended {
-        return Err(Error::state(
-            &home.name,
-            "does not run",
-            "brisk vm list shows what does",
-        ));
-    }
-    let image = home.image(&definition);
-    fs::remove_file(&image).map_err(file("remove", image))?;
-    home.note("Image removed");
     Ok(())
-}
-
-/// Ends QEMU, and forgets what it had.
-pub(super) fn end(home: &Home) {
-    let pid = live::pid(home).and_then(|pid| Pid::from_raw(pid as i32));
-    if let Some(pid) = pid {
-        // Fails only if it has ended by itself meanwhile.
-        let _ = kill_process(pid, Signal::KILL);
-        live::wait_for_end(home, END);
-    }
-    home.clear();
 }

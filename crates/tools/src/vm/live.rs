@@ -4,11 +4,14 @@ use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_vm::image::{self, State};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::qmp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::json;
 
 use super::error::{Error, file};
@@ -18,6 +21,8 @@ use super::home::Home;
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long it may take where an answer is only nice to have.
 const GLANCE: Duration = Duration::from_secs(2);
+/// How long QEMU may take to end.
+const END: Duration = Duration::from_secs(10);
 
 /// What a machine is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,16 +65,67 @@ pub fn condition(home: &Home) -> Result<Condition, Error> {
             .and_then(|_| control.execute("query-status", &json!(null)));
         return Ok(match status {
             Ok(status) if status["running"] == json!(true) => Condition::Running,
+            // A command was ended after the image was durable and before QEMU was, or before
+            // QEMU had all of it: what counts is in the image.
+            Ok(_) if in_image(home)? => Condition::Suspended,
             Ok(_) => Condition::Paused,
             Err(_) if pid(home).is_some() => Condition::Busy,
             Err(_) => Condition::Off,
         });
     }
-    let image = home.image(&home.definition()?);
-    Ok(match image::state(&image) {
-        Ok(State::Ready | State::Resuming { .. }) => Condition::Suspended,
-        _ => Condition::Off,
+    Ok(if in_image(home)? {
+        Condition::Suspended
+    } else {
+        Condition::Off
     })
+}
+
+/// Whether there is an image that no guest has run from.
+fn in_image(home: &Home) -> Result<bool, Error> {
+    let image = home.image(&home.definition()?);
+    let state = image::state(&image);
+    Ok(matches!(state, Ok(State::Ready | State::Resuming { .. })))
+}
+
+/// What a machine is doing, for the command that holds its lock: a QEMU that stands still beside
+/// its image is none that counts, and is ended.
+pub(super) fn settle(home: &Home) -> Result<Condition, Error> {
+    let now = condition(home)?;
+    if now == Condition::Suspended && is_there(home)? {
+        home.note("Ending what a command that was killed left standing still");
+        end(home)?;
+    }
+    Ok(now)
+}
+
+/// Whether there is a QEMU, whatever it is doing.
+pub(super) fn is_there(home: &Home) -> Result<bool, Error> {
+    Ok(pid(home).is_some() || connect(home)?.is_some())
+}
+
+/// Ends QEMU, and forgets what it had.
+///
+/// # Errors
+/// If it does not end.
+pub(super) fn end(home: &Home) -> Result<(), Error> {
+    if let Some(pid) = pid(home).and_then(|pid| Pid::from_raw(pid as i32)) {
+        // Fails only if it has ended by itself meanwhile.
+        let _ = kill_process(pid, Signal::KILL);
+        if !wait_for_end(home, END) {
+            return Err(Error::state(
+                &home.name,
+                format!("did not end within {} s", END.as_secs()),
+                "its process may wait for a disk that does not answer",
+            ));
+        }
+    } else if let Some(stream) = connect(home)? {
+        // Whoever started it was killed before it noted the number.
+        control(&stream)?.execute("quit", &json!(null))?;
+        let gone = [PollFd::new(&stream, PollFlags::HUP)];
+        wait_at(gone, END);
+    }
+    home.clear();
+    Ok(())
 }
 
 /// The control channel of a machine that is there.
@@ -125,21 +181,27 @@ fn start_time(pid: u32) -> Option<String> {
 
 /// Waits until QEMU has ended.
 pub(super) fn wait_for_end(home: &Home, limit: Duration) -> bool {
-    let deadline = std::time::Instant::now() + limit;
-    let Some(pid) = pid(home).and_then(|pid| rustix::process::Pid::from_raw(pid as i32)) else {
+    let Some(pid) = pid(home).and_then(|pid| Pid::from_raw(pid as i32)) else {
         return true;
     };
-    let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
         return true;
     };
-    let left = deadline.saturating_duration_since(std::time::Instant::now());
-    let timeout = rustix::event::Timespec {
-        tv_sec: left.as_secs() as i64,
-        tv_nsec: left.subsec_nanos().into(),
-    };
-    let mut fds = [rustix::event::PollFd::new(
-        &process,
-        rustix::event::PollFlags::IN,
-    )];
-    matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(1..))
+    wait_at([PollFd::new(&process, PollFlags::IN)], limit)
+}
+
+/// Waits, whatever signals come meanwhile.
+fn wait_at(mut fds: [PollFd<'_>; 1], limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Err(Errno::INTR) => {}
+            other => return matches!(other, Ok(1..)),
+        }
+    }
 }

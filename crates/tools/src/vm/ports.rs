@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -14,10 +15,13 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::error::{Error, file};
 use super::home::Home;
+use super::live::{Condition, condition};
 use crate::run::{Ending, Session};
 
 /// How many commands can run in a machine at once.
-pub(super) const PORTS: u32 = 4;
+const PORTS: u32 = 4;
+/// One more, for what brisk itself asks of init.
+pub(super) const ALL: u32 = PORTS + 1;
 
 /// A command and its surroundings.
 #[derive(Debug, Clone, Default)]
@@ -73,14 +77,18 @@ impl Words {
 /// # Errors
 /// If the machine does not run, or all its ports are taken.
 pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<Ending, Error> {
-    let port = Port::free(home)?;
+    let now = condition(home)?;
+    if !matches!(now, Condition::Running | Condition::Busy) {
+        return Err(Error::not_running(&home.name, now));
+    }
+    let port = Port::free(home, 0..PORTS)?;
     let session = Session::at_port(port.stream, &words.steps(), words.terminal.is_some())?;
     Ok(session.run(timeout, false)?.0)
 }
 
 /// Has init do something that is no command.
 pub(super) fn tell(home: &Home, steps: &[Step], limit: Duration) -> Result<(), Error> {
-    let port = Port::free(home)?;
+    let port = Port::free(home, PORTS..ALL)?;
     let said = converse(&port.stream, steps, true, limit, &|| Ok(()));
     said.map_err(|reason| Error::Guest {
         reason,
@@ -95,9 +103,9 @@ struct Port {
 }
 
 impl Port {
-    fn free(home: &Home) -> Result<Self, Error> {
+    fn free(home: &Home, range: Range<u32>) -> Result<Self, Error> {
         let off = || Error::state(&home.name, "does not run", "brisk vm start starts it");
-        for index in 0..PORTS {
+        for index in range {
             let path = home.runtime().join(format!("port{index}.lock"));
             let lock = File::options()
                 .write(true)

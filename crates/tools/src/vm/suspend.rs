@@ -11,13 +11,13 @@ use brisk_vm::guest::Step;
 use brisk_vm::image::{
     self, Claim, Description, Disk, Image, Kernel, Keys, Range, Recipient, Report, Source, host_key,
 };
-use brisk_vm::qemu::{Capabilities, Machine, MachinePlan, State, load_state, save_state};
+use brisk_vm::qemu::{Capabilities, Machine, MachinePlan, Ram, State, load_state, save_state};
 use serde_json::json;
 
 use super::error::{Error, file};
 use super::home::Home;
-use super::lifecycle::{Running, end, launch};
-use super::live::{self, Condition, condition};
+use super::lifecycle::{Running, launch};
+use super::live::{self, Condition};
 use super::ports::tell;
 
 /// How long QEMU may take to end.
@@ -56,12 +56,9 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
     };
     let mut recipients = definition.recipients().map_err(wrong)?;
     let _lock = home.lock("suspend")?;
-    if !matches!(condition(home)?, Condition::Running | Condition::Paused) {
-        return Err(Error::state(
-            &home.name,
-            "does not run",
-            "brisk vm list shows what does",
-        ));
+    let now = live::settle(home)?;
+    if !matches!(now, Condition::Running | Condition::Paused) {
+        return Err(Error::not_running(&home.name, now));
     }
     recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
     let running = Running::of(home)?;
@@ -82,7 +79,10 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
     qmp.execute("cont", &json!(null))?;
     home.note("VM suspending");
     let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
-        let memory = home.memory();
+        let memory = match &running.machine.ram {
+            Ram::Kept(path) => path.clone(),
+            _ => home.memory(),
+        };
         let ram = File::open(&memory).map_err(file("open", &memory))?;
         let description = describe(home, &running, &definition.text().map_err(wrong)?)?;
         let source = Source {
@@ -112,6 +112,7 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
                 Err(_) => "and it does not go on",
             };
             home.note(&format!("Suspend failed, {how}: {error}"));
+            set_clock(home);
             return match error {
                 Error::Image(image::Error::Cancelled) => Err(Error::Interrupted),
                 error => Err(error),
@@ -120,10 +121,8 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
     };
     // The image is durable: from here on it is the machine.
     let _ = qmp.execute("quit", &json!(null));
-    if !live::wait_for_end(home, END) {
-        end(home);
-    }
-    home.clear();
+    live::wait_for_end(home, END);
+    live::end(home)?;
     for line in report.lines() {
         home.note(&line);
     }
@@ -205,7 +204,7 @@ pub fn resume(home: &Home, cache: &Cache, control: image::Control<'_>) -> Result
     let begun = Instant::now();
     let definition = home.definition()?;
     let _lock = home.lock("resume")?;
-    match condition(home)? {
+    match live::settle(home)? {
         Condition::Suspended => {}
         Condition::Paused => return go_on(home, begun),
         Condition::Off => {
@@ -237,7 +236,8 @@ pub fn resume(home: &Home, cache: &Cache, control: image::Control<'_>) -> Result
             Ok(resumed)
         }
         Err(error) => {
-            end(home);
+            // What went wrong first is what matters.
+            let _ = live::end(home);
             // If the guest may have run, it stays used.
             let _ = claim.release();
             home.note(&format!("Resume failed: {error}"));
@@ -255,6 +255,7 @@ fn go_on(home: &Home, begun: Instant) -> Result<Resumed, Error> {
     let stream = live::connect(home)?.ok_or_else(off)?;
     live::control(&stream)?.execute("cont", &json!(null))?;
     home.note("VM goes on");
+    set_clock(home);
     Ok(Resumed {
         running: begun.elapsed(),
         memory: 0,
@@ -273,7 +274,7 @@ fn load(
     let keys = Keys::new().with_identity(host_key(home.key(), false)?);
     let image = Image::from_file(claim.file()?, claim.path(), &keys)?;
     let mut running = machine_of(&image, path)?;
-    check(&image, &running, path, cache)?;
+    check(home, &image, &running, path, cache)?;
     home.clear();
     home.prepare()?;
     let memory = home.memory();
@@ -296,9 +297,10 @@ fn load(
         .and_then(|()| ram.set_permissions(fs::Permissions::from_mode(0o666)));
     appended.map_err(file("write", &memory))?;
     let place = State {
-        path: memory,
+        path: memory.clone(),
         offset,
     };
+    running.machine.ram = Ram::Kept(memory);
     running.machine.state = Some(place.clone());
     running.machine.stopped = true;
     launch(home, &running)?;
@@ -316,9 +318,6 @@ fn load(
     claim.start()?;
     qmp.execute("cont", &json!(null))?;
     let done = begun.elapsed();
-    running.machine.state = None;
-    running.machine.stopped = false;
-    running.save(home)?;
     let cut = ram.set_len(offset);
     cut.map_err(file("cut", home.memory()))?;
     set_clock(home);
@@ -352,7 +351,13 @@ fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
 }
 
 /// What must be as it was.
-fn check(image: &Image, running: &Running, path: &Path, cache: &Cache) -> Result<(), Error> {
+fn check(
+    home: &Home,
+    image: &Image,
+    running: &Running,
+    path: &Path,
+    cache: &Cache,
+) -> Result<(), Error> {
     let unlike = |reason: String| {
         Err(Error::Unlike {
             path: path.to_owned(),
@@ -360,6 +365,9 @@ fn check(image: &Image, running: &Running, path: &Path, cache: &Cache) -> Result
         })
     };
     let description = image.description();
+    if description.name != home.name {
+        return unlike(format!("it holds the machine {}", description.name));
+    }
     let capabilities = Capabilities::of(&running.machine.program, cache);
     let package = capabilities.map_err(crate::run::Error::from)?.package;
     if package != description.qemu {

@@ -103,16 +103,17 @@ impl Settings {
                 to.clone_from(value);
             }
         }
-        if self.kernel.is_some() {
-            definition.kernel.clone_from(&self.kernel);
+        if let Some(kernel) = &self.kernel {
+            definition.kernel = Some(match kernel.contains('/') {
+                true => absolute("--kernel", kernel)?,
+                false => kernel.clone(),
+            });
         }
         if let Some(root) = &self.root {
             definition.root = match root.as_str() {
-                "none" => root.clone(),
-                path => match std::path::absolute(path)?.into_os_string().into_string() {
-                    Ok(path) => path,
-                    Err(_) => bail!("--root {path}: the path is not UTF-8"),
-                },
+                // The definition says why not "host".
+                "none" | "host" => root.clone(),
+                path => absolute("--root", path)?,
             };
         }
         put(&mut definition.rw, &self.rw);
@@ -128,8 +129,8 @@ impl Settings {
             definition.init.clone_from(&self.init);
         }
         definition.append.extend(self.append.iter().cloned());
-        if self.suspend_path.is_some() {
-            definition.suspend.path.clone_from(&self.suspend_path);
+        if let Some(path) = &self.suspend_path {
+            definition.suspend.path = Some(absolute("--suspend-path", path)?);
         }
         put(&mut definition.suspend.compression, &self.compression);
         definition
@@ -138,6 +139,14 @@ impl Settings {
             .extend(self.recipient.iter().cloned());
         put(&mut definition.suspend.threads, &self.threads);
         Ok(())
+    }
+}
+
+/// What is meant from here must be meant from everywhere.
+fn absolute(option: &str, path: &str) -> anyhow::Result<String> {
+    match std::path::absolute(path)?.into_os_string().into_string() {
+        Ok(path) => Ok(path),
+        Err(_) => bail!("{option} {path}: the path is not UTF-8"),
     }
 }
 
@@ -156,8 +165,8 @@ pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
 
 pub(super) fn set(args: &SetArgs) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
-    let mut definition = home.definition().map_err(explain)?;
     let _lock = home.lock("set").map_err(explain)?;
+    let mut definition = home.definition().map_err(explain)?;
     args.settings.apply(&mut definition)?;
     home.define(&definition, false).map_err(explain)?;
     Ok(exit::OK)

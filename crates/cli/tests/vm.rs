@@ -1,0 +1,272 @@
+//! Machines that stay: their life, and commands in them.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use brisk_testkit::{Machines, Signal, brisk_of, capture, ext4, tool, tree, until};
+
+fn machines() -> Machines {
+    Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"))
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let all = machines();
+    all.refuses(&["create", "../x"], &["\"../x\" cannot name a machine"]);
+    for command in [
+        "set", "info", "start", "stop", "kill", "suspend", "resume", "exec", "rm", "log", "console",
+    ] {
+        all.refuses(
+            &[command, "nosuch"],
+            &["there is no machine nosuch; brisk vm list"],
+        );
+    }
+    assert!(!all.state_dir("nosuch").exists());
+    all.refuses(&["create", "a", "--cpus", "0"], &["cpus = \"0\""]);
+    all.refuses(
+        &["create", "a", "--root", "host"],
+        &["root = \"host\"", "cannot be kept"],
+    );
+    assert!(!all.definition("a").exists());
+    let _ = all.does(&["create", "a", "--memory", "128M"]);
+    all.refuses(&["create", "a"], &["there is a machine a already"]);
+    for command in ["stop", "kill", "suspend", "exec"] {
+        all.refuses(
+            &[command, "a"],
+            &["a does not run; brisk vm start starts it"],
+        );
+    }
+    all.refuses(&["resume", "a"], &["a is not suspended"]);
+    assert_eq!(all.doing("a"), "off");
+    let _ = all.does(&["rm", "a"]);
+    assert!(!all.definition("a").exists() && !all.state_dir("a").exists());
+}
+
+#[test]
+fn a_definition_is_set_and_edited() {
+    let all = machines();
+    let _ = all.does(&["create", "a"]);
+    let relative = ["set", "a", "--suspend-path", "%{name}.image", "--cpus", "2"];
+    let _ = all.vm(&relative).current_dir(all.dir()).exits(0);
+    let info = all.does(&["info", "a", "--format", "json"]).text();
+    let image = all.dir().join("a.image");
+    assert!(info.contains(image.to_str().unwrap()), "{info}");
+    assert!(info.contains("\"cpus\": 2"), "{info}");
+    fs::write(all.definition("a"), "cpus = 1\nmemroy = \"1G\"\n").unwrap();
+    let path = all.definition("a").display().to_string();
+    for words in [&["info", "a"][..], &["start", "a"], &["set", "a"]] {
+        all.refuses(words, &[&path, "line 2, column 1", "memroy", "memory"]);
+    }
+    let list = all.does(&["list", "--format", "csv"]).said(&["line 2"]);
+    assert!(list.text().contains("\"a\",\"wrong\""), "{}", list.text());
+    fs::write(all.definition("a"), "cpus = 1\n").unwrap();
+    assert_eq!(all.doing("a"), "off");
+}
+
+#[test]
+fn a_machine_lives() {
+    let all = machines();
+    all.boot("a", &[]);
+    assert_eq!(all.doing("a"), "running");
+    all.refuses(&["start", "a"], &["a runs already"]);
+    all.refuses(&["resume", "a"], &["a runs already"]);
+    all.refuses(&["rm", "a"], &["a is running", "brisk vm stop"]);
+    streams(&all);
+    signals(&all);
+    lost(&all);
+    ports(&all);
+    terminal(&all);
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
+    let log = all.does(&["log", "a"]).text();
+    for line in [
+        "Processing command start",
+        "VM running",
+        "Processing command stop",
+        "VM halted",
+    ] {
+        assert!(log.contains(line), "{log}");
+    }
+    let console = all.does(&["console", "a"]).text();
+    assert!(console.contains("Linux version"), "{console}");
+    // Another life, and a power cut. A definition that became wrong is not in the way.
+    let _ = all.does(&["start", "a"]);
+    assert_eq!(all.tells("a", "ls /tmp"), "");
+    fs::write(all.definition("a"), "root = \"elsewhere\"").unwrap();
+    let _ = all.does(&["kill", "a"]);
+    assert_eq!(all.count(), 0);
+    let left: Vec<_> = fs::read_dir(all.memory()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+fn streams(all: &Machines) {
+    let input: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    let run = all.exec("a", "cat; echo error >&2; exit 7");
+    let run = run.stdin(input.clone()).exits(7).said(&["error\n"]);
+    assert_eq!(run.stdout, input);
+    let _ = all.exec("a", "kill -9 $$").exits(137);
+    let nosuch = all.vm(&["exec", "a"]).command(["/nosuch"]);
+    let _ = nosuch.exits(127).said(&["/nosuch: command not found"]);
+    let words = ["exec", "a", "--env", "A=b c", "--workdir", "/tmp"];
+    let run = all.vm(&words).script("echo $A; pwd; hostname").exits(0);
+    assert_eq!(run.text(), "b c\n/tmp\na\n");
+    for index in 0..10 {
+        assert_eq!(
+            all.tells("a", &format!("echo {index}")),
+            format!("{index}\n")
+        );
+    }
+    let late = all.vm(&["exec", "a", "--timeout", "500ms"]);
+    let _ = late.script("exec sleep 1000").exits(124);
+}
+
+fn signals(all: &Machines) {
+    for (signal, status) in [(Signal::INT, 3), (Signal::TERM, 4), (Signal::HUP, 5)] {
+        let script = "trap 'exit 3' INT; trap 'exit 4' TERM; trap 'exit 5' HUP; \
+                      sleep 1000 & echo up; wait";
+        let run = all.spawns("a", script);
+        run.signal(signal);
+        let _ = run.wait().exited(status);
+    }
+}
+
+fn lost(all: &Machines) {
+    let script = "trap 'echo hung up > /tmp/lost; exit' HUP; sleep 1000 & echo up; wait";
+    for _ in 0..5 {
+        let run = all.spawns("a", script);
+        run.signal(Signal::KILL);
+        assert_eq!(run.wait().signal(), Some(9));
+        let told = "until test -s /tmp/lost; do sleep 0.01; done; cat /tmp/lost; rm /tmp/lost";
+        assert_eq!(all.tells("a", told), "hung up\n");
+    }
+}
+
+fn ports(all: &Machines) {
+    let runs: Vec<_> = (0..4)
+        .map(|_| all.spawns("a", "echo up; exec sleep 1000"))
+        .collect();
+    all.refuses(
+        &["exec", "a", "--", "true"],
+        &["a runs 4 commands already; wait"],
+    );
+    for (index, run) in runs.into_iter().enumerate() {
+        // A port is free again at once, however its user ended.
+        let signal = [Signal::TERM, Signal::KILL][index % 2];
+        run.signal(signal);
+        let _ = run.wait();
+        assert_eq!(all.tells("a", "echo well"), "well\n");
+    }
+}
+
+fn terminal(all: &Machines) {
+    let run = all.exec("a", "tty; stty size; read line; echo got $line; exit 5");
+    let (mut run, mut window) = run.on_terminal(30, 90);
+    run.shows("/dev/pts/");
+    run.shows("30 90");
+    window.types("word\r");
+    run.shows("got word");
+    let _ = run.wait().exited(5);
+    assert!(!window.is_raw());
+}
+
+#[test]
+fn a_machine_stops_whatever_runs_in_it() {
+    let all = machines();
+    all.boot("a", &["--cpus", "2"]);
+    let runs: Vec<_> = (0..4)
+        .map(|_| all.spawns("a", "echo up; exec sleep 1000"))
+        .collect();
+    let _ = all.does(&["stop", "a"]);
+    for run in runs {
+        let finished = run.wait();
+        let code = finished.status.code();
+        assert!(matches!(code, Some(143 | 120)), "{code:?}");
+    }
+    assert_eq!(all.doing("a"), "off");
+}
+
+#[test]
+fn start_that_is_interrupted_leaves_nothing() {
+    let all = machines();
+    let _ = all.does(&["create", "a", "--memory", "128M"]);
+    let mut run = all.vm(&["start", "a"]).spawn();
+    until("QEMU runs", || (all.count() == 1).then_some(()));
+    run.signal(Signal::INT);
+    run.says("interrupted; the machine is off");
+    let _ = run.wait().exited(130);
+    assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
+    // One that is killed leaves a machine that can be ended.
+    let run = all.vm(&["start", "a"]).spawn();
+    until("QEMU runs", || (all.count() == 1).then_some(()));
+    run.signal(Signal::KILL);
+    let _ = run.wait();
+    let _ = all.does(&["kill", "a"]);
+    assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
+    let _ = all.does(&["start", "a"]);
+    assert_eq!(all.tells("a", "echo well"), "well\n");
+}
+
+/// A tree with an init, as an ext4 image.
+fn image(all: &Machines, init: impl Fn(&Path)) -> PathBuf {
+    let (dir, image) = (all.dir().join("tree"), all.dir().join("image"));
+    tree(&dir);
+    fs::create_dir(dir.join("sbin")).unwrap();
+    init(&dir);
+    ext4(&dir, &image);
+    image
+}
+
+/// A file of an ext4 image, which must be clean.
+fn content(image: &Path, file: &str) -> String {
+    let image = image.to_str().unwrap();
+    let _ = capture(&tool("e2fsck"), &["-f", "-n", image]);
+    capture(&tool("debugfs"), &["-R", &format!("cat {file}"), image])
+}
+
+#[test]
+fn what_is_written_to_an_image_is_there() {
+    let all = machines();
+    let image = image(&all, |_| ());
+    let root = image.to_str().unwrap();
+    all.boot("a", &["--root", root]);
+    let _ = all.tells("a", "echo lost > /srv/file");
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!(content(&image, "/srv/file"), "");
+    let _ = all.does(&["set", "a", "--rw"]);
+    let _ = all.does(&["start", "a"]);
+    assert_eq!(all.tells("a", "cat /etc/origin"), "the test's tree\n");
+    let _ = all.tells("a", "echo kept > /srv/file");
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!(content(&image, "/srv/file"), "kept\n");
+}
+
+#[test]
+fn an_init_of_the_image_is_pid_1() {
+    let all = machines();
+    let image = image(&all, |dir| {
+        symlink("../bin/busybox", dir.join("sbin/init")).unwrap();
+        let table = "::sysinit:/bin/busybox touch /srv/up\n\
+                     ::ctrlaltdel:/bin/busybox reboot\n\
+                     ::shutdown:/bin/touch /srv/down\n\
+                     ::shutdown:/bin/busybox umount -a -r\n";
+        fs::write(dir.join("etc/inittab"), table).unwrap();
+    });
+    let root = image.to_str().unwrap();
+    all.boot("a", &["--root", root, "--rw", "--init", "/sbin/init"]);
+    assert_eq!(
+        all.tells("a", "cat /proc/1/comm; echo kept > /srv/file"),
+        "init\n"
+    );
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!(content(&image, "/srv/file"), "kept\n");
+    let files = capture(
+        &tool("debugfs"),
+        &["-R", "ls -p /srv", image.to_str().unwrap()],
+    );
+    assert!(
+        files.contains("/up/") && files.contains("/down/"),
+        "{files}"
+    );
+}

@@ -1,0 +1,133 @@
+//! Machines that stay, in directories of their own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::brisk::Brisk;
+use crate::leftovers::Staying;
+use crate::running::{Finished, Running};
+
+/// The directories of `brisk vm`, and what runs in them. All of it is gone when this is dropped.
+#[derive(Debug)]
+pub struct Machines {
+    // First, so that it ends before its files are removed.
+    staying: Staying,
+    files: TempDir,
+    memory: TempDir,
+    brisk: fn() -> Brisk,
+}
+
+impl Machines {
+    /// None yet. `brisk` is the binary under test with `vm`, files are made in `target`.
+    #[must_use]
+    pub fn new(brisk: fn() -> Brisk, target: &str) -> Self {
+        // The path of a socket must be short, so they are beside the memory.
+        let memory = TempDir::with_prefix_in("vm-", "/dev/shm").unwrap();
+        fs::set_permissions(memory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        Self {
+            staying: Staying::new(),
+            files: TempDir::with_prefix_in("vm-", target).unwrap(),
+            memory,
+            brisk,
+        }
+    }
+
+    /// A place for files.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.files.path()
+    }
+
+    /// Where the memory of machines that run is.
+    #[must_use]
+    pub fn memory(&self) -> &Path {
+        self.memory.path()
+    }
+
+    /// What lasts of a machine.
+    #[must_use]
+    pub fn state_dir(&self, name: &str) -> PathBuf {
+        self.files.path().join("state/vm").join(name)
+    }
+
+    /// Its definition.
+    #[must_use]
+    pub fn definition(&self, name: &str) -> PathBuf {
+        let file = format!("{name}.toml");
+        self.files.path().join("config/vm").join(file)
+    }
+
+    /// `brisk vm` with these words.
+    #[must_use]
+    pub fn vm(&self, words: &[&str]) -> Brisk {
+        (self.brisk)()
+            .leaving(&self.staying)
+            .env("BRISK_CONFIG_DIR", self.files.path().join("config"))
+            .env("BRISK_STATE_DIR", self.files.path().join("state"))
+            .env("BRISK_RUNTIME_DIR", self.memory.path().join("run"))
+            .env("BRISK_WARM_DIR", self.memory.path())
+            .args(words)
+    }
+
+    /// Runs `brisk vm` with these words, which must succeed.
+    #[track_caller]
+    pub fn does(&self, words: &[&str]) -> Finished {
+        self.vm(words).exits(0)
+    }
+
+    /// Runs `brisk vm` with these words, which must be refused with these texts.
+    #[track_caller]
+    pub fn refuses(&self, words: &[&str], texts: &[&str]) {
+        let _ = self.vm(words).exits(125).said(texts);
+    }
+
+    /// Makes a small machine, and boots it.
+    #[track_caller]
+    pub fn boot(&self, name: &str, words: &[&str]) {
+        let _ = self.does(&[&["create", name, "--memory", "128M"], words].concat());
+        let _ = self.does(&["start", name]);
+    }
+
+    /// A script in a machine.
+    #[must_use]
+    pub fn exec(&self, name: &str, script: &str) -> Brisk {
+        self.vm(&["exec", name]).script(script)
+    }
+
+    /// What a script in a machine writes.
+    #[track_caller]
+    pub fn tells(&self, name: &str, script: &str) -> String {
+        self.exec(name, script).exits(0).text()
+    }
+
+    /// Starts a script in a machine and waits until it says `up`.
+    #[must_use]
+    #[track_caller]
+    pub fn spawns(&self, name: &str, script: &str) -> Running {
+        let mut running = self.exec(name, script).spawn();
+        running.shows("up\n");
+        running
+    }
+
+    /// What a machine is doing.
+    #[must_use]
+    #[track_caller]
+    pub fn doing(&self, name: &str) -> String {
+        let list = self.does(&["list", "--format", "csv"]).text();
+        let start = format!("\"{name}\",\"");
+        let line = list.lines().find_map(|line| line.strip_prefix(&start));
+        let state = line.and_then(|line| line.split('"').next());
+        state.unwrap_or_else(|| panic!("{name}: {list}")).to_owned()
+    }
+
+    /// How many QEMUs there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let all = self.staying.processes();
+        let qemu = all.iter().filter(|one| one.name().starts_with("qemu"));
+        qemu.count()
+    }
+}
