@@ -162,6 +162,12 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// brisk's process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// brisk and what it started.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {

@@ -254,6 +254,15 @@ impl Home {
         make_dir(&self.runtime(), 0o700)
     }
 
+    /// A file of its own with the content of another one, which may be removed.
+    pub(super) fn keep(&self, name: &str, from: &Path) -> Result<PathBuf, Error> {
+        let to = self.state().join(name);
+        let _ = fs::remove_file(&to);
+        let kept = fs::hard_link(from, &to).or_else(|_| fs::copy(from, &to).map(drop));
+        kept.map_err(file("keep a copy of", from))?;
+        Ok(to)
+    }
+
     /// Forgets what a machine had that runs no more.
     pub(super) fn clear(&self) {
         let _ = fs::remove_file(self.memory());

@@ -90,6 +90,9 @@ pub fn start(
     home.clear();
     home.prepare()?;
     home.note("Processing command start");
+    // A suspended machine needs them, and a cache may be emptied.
+    plan.machine.kernel = home.keep("kernel", &plan.machine.kernel)?;
+    plan.machine.initramfs = home.keep("initramfs", &plan.machine.initramfs)?;
     let memory = home.memory();
     let bytes = plan.machine.memory_mib << 20;
     let created = File::options()

@@ -1,0 +1,247 @@
+//! Machines that stay: to an image and back.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use brisk_testkit::{Machines, brisk_of, capture, ext4, tool, tree};
+use libtest_mimic::{Arguments, Trial};
+
+fn machines() -> Machines {
+    Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn main() {
+    let version = capture(&tool("qemu-system-x86_64"), &["--version"]);
+    let old = ["7.", "8.0", "8.1"]
+        .iter()
+        .any(|number| version.contains(&format!("version {number}")));
+    let tests: [(&str, fn()); 6] = [
+        ("a_guest_goes_on_where_it_was", goes_on),
+        ("nothing_of_a_guest_is_in_clear_on_disk", encrypted),
+        ("what_does_not_fit_is_refused_and_can_be_mended", refused),
+        ("a_disk_that_changed_is_refused", disk),
+        ("an_emptied_cache_is_not_missed", cache),
+        ("a_suspended_machine_can_be_thrown_away", thrown_away),
+    ];
+    let trials = tests.into_iter().map(|(name, test)| {
+        let trial = Trial::test(name, move || {
+            test();
+            Ok(())
+        });
+        let kind = if old { "QEMU before 8.2" } else { "" };
+        trial.with_ignored_flag(old).with_kind(kind)
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap().as_secs()
+}
+
+fn image(all: &Machines) -> String {
+    let (dir, image) = (all.dir().join("tree"), all.dir().join("image"));
+    tree(&dir);
+    ext4(&dir, &image);
+    image.into_os_string().into_string().unwrap()
+}
+
+fn goes_on() {
+    let all = machines();
+    let root = image(&all);
+    all.boot("a", &[]);
+    all.boot("b", &["--net", "user", "--root", &root, "--rw"]);
+    for (name, compression) in [("a", "zstd"), ("a", "lz4"), ("a", "none"), ("b", "lz4")] {
+        let _ = all.does(&["set", name, "--compression", compression]);
+        let counter = "cd /run; echo same > file; rm -f n; busybox setsid sh -c \
+             'n=0; while :; do n=$((n+1)); echo $n > n.new; busybox mv n.new n; done' \
+             < /dev/null > /dev/null 2>&1 & \
+             until test -s /run/n; do busybox sleep 0.01; done";
+        let _ = all.tells(name, counter);
+        let who = "cat /proc/sys/kernel/random/boot_id /run/file";
+        let (before, same) = (all.tells(name, "cat /run/n"), all.tells(name, who));
+        let said = all.does(&["suspend", name]);
+        let _ = said.said(&["raw: ", "compressed: "]);
+        assert_eq!(all.doing(name), "suspended");
+        let info = all.does(&["info", name]).text();
+        assert!(info.contains(&format!("{name} is suspended")), "{info}");
+        let memory = format!("vm-{name}-");
+        let left = fs::read_dir(all.memory()).unwrap();
+        let mut left = left.map(|file| file.unwrap().file_name().into_string().unwrap());
+        assert!(left.all(|file| !file.starts_with(&memory)));
+        for command in ["suspend", "stop", "exec"] {
+            let hint = "brisk vm resume goes on from there";
+            all.refuses(&[command, name], &["is suspended", hint]);
+        }
+        all.refuses(&["start", name], &["is suspended", "brisk vm resume"]);
+        all.refuses(&["rm", name], &["is suspended"]);
+        let earliest = now();
+        let _ = all.does(&["resume", name]).said(&["runs again after"]);
+        let told: u64 = all.tells(name, "busybox date +%s").trim().parse().unwrap();
+        assert!((earliest - 1..=now()).contains(&told), "{earliest} {told}");
+        assert_eq!(all.doing(name), "running");
+        assert_eq!(all.tells(name, who), same);
+        let before: u64 = before.trim().parse().unwrap();
+        let on = format!(
+            "until test $(cat /run/n) -gt {}; do busybox sleep 0.01; done; busybox pkill -f n.new; \
+             echo on",
+            before + 10
+        );
+        assert_eq!(all.tells(name, &on), "on\n", "{compression}");
+        assert!(!all.state_dir(name).join(format!("{name}.brisk")).exists());
+    }
+    let _ = all.tells("b", "echo kept > /srv/file");
+    let _ = all.does(&["stop", "b"]);
+    let _ = capture(&tool("e2fsck"), &["-f", "-n", &root]);
+    let kept = capture(&tool("debugfs"), &["-R", "cat /srv/file", &root]);
+    assert_eq!(kept, "kept\n");
+}
+
+/// Nowhere in the files below a directory.
+fn is_nowhere(dir: &Path, pattern: &[u8]) {
+    for file in fs::read_dir(dir).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_dir() {
+            is_nowhere(&path, pattern);
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap_or_default();
+        let found = bytes.windows(pattern.len()).any(|part| part == pattern);
+        assert!(!found, "in {}", path.display());
+    }
+}
+
+fn encrypted() {
+    let all = machines();
+    all.boot("a", &["--compression", "none"]);
+    let secret = b"0d9f-not-for-everybody-71c2";
+    let keep = all.exec("a", "cat > /run/secret").stdin(*secret);
+    let _ = keep.exits(0);
+    let _ = all.does(&["suspend", "a"]);
+    let image = all.state_dir("a").join("a.brisk");
+    assert!(fs::metadata(&image).unwrap().len() > 20 << 20);
+    is_nowhere(all.dir(), secret);
+    is_nowhere(all.memory(), secret);
+    let _ = all.does(&["resume", "a"]);
+    let told = all.tells("a", "cat /run/secret");
+    assert_eq!(told.as_bytes(), secret);
+}
+
+fn refused() {
+    let all = machines();
+    all.boot("a", &["--compression", "lz4"]);
+    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.does(&["suspend", "a"]);
+    let refused = |texts: &[&str]| {
+        all.refuses(&["resume", "a"], texts);
+        assert_eq!((all.doing("a").as_str(), all.count()), ("suspended", 0));
+    };
+    let image = all.state_dir("a").join("a.brisk");
+    let path = image.to_str().unwrap();
+    let bytes = fs::read(&image).unwrap();
+    for at in [9, 200, bytes.len() / 2, bytes.len() - 9] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        fs::write(&image, damaged).unwrap();
+        refused(&[path]);
+    }
+    fs::write(&image, &bytes[..bytes.len() / 2]).unwrap();
+    refused(&[path]);
+    fs::write(&image, &bytes).unwrap();
+    let key = all.dir().join("state/suspend.key");
+    let kept = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    refused(&["suspend.key"]);
+    let other = machines();
+    other.boot("a", &["--compression", "lz4"]);
+    let _ = other.does(&["suspend", "a"]);
+    fs::copy(other.dir().join("state/suspend.key"), &key).unwrap();
+    refused(&[path]);
+    fs::write(&key, kept).unwrap();
+    for file in ["kernel", "initramfs"] {
+        let file = all.state_dir("a").join(file);
+        let away = file.with_extension("away");
+        fs::rename(&file, &away).unwrap();
+        refused(&[file.to_str().unwrap(), "is not there any more"]);
+        fs::rename(&away, &file).unwrap();
+    }
+    // The image of another machine is none of this one.
+    let _ = all.does(&["create", "b", "--memory", "128M", "--suspend-path", path]);
+    all.refuses(&["resume", "b"], &[path, "it holds the machine a"]);
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    // A file that is in the way stays as it is, and so does the guest.
+    fs::write(&image, "precious").unwrap();
+    all.refuses(&["suspend", "a"], &[path]);
+    assert_eq!(fs::read(&image).unwrap(), b"precious");
+    assert_eq!(all.doing("a"), "running");
+    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+}
+
+fn disk() {
+    let all = machines();
+    let root = image(&all);
+    all.boot("a", &["--root", &root, "--rw", "--compression", "lz4"]);
+    let _ = all.tells("a", "echo one > /srv/file");
+    let _ = all.does(&["suspend", "a"]);
+    let image = all.state_dir("a").join("a.brisk");
+    fs::copy(&image, all.dir().join("copy")).unwrap();
+    let disk = fs::File::options().write(true).open(&root).unwrap();
+    let modified = disk.metadata().unwrap().modified().unwrap();
+    disk.set_modified(SystemTime::now()).unwrap();
+    all.refuses(&["resume", "a"], &[&root, "has changed since"]);
+    assert_eq!(all.doing("a"), "suspended");
+    disk.set_modified(modified).unwrap();
+    fs::rename(&root, all.dir().join("moved")).unwrap();
+    all.refuses(&["resume", "a"], &[&root]);
+    assert_eq!(all.doing("a"), "suspended");
+    fs::rename(all.dir().join("moved"), &root).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    let more = "cat /srv/file; echo two >> /srv/file; busybox sync";
+    assert_eq!(all.tells("a", more), "one\n");
+    let _ = all.does(&["stop", "a"]);
+    // A copy of an image that was used: its disk is not what it was.
+    fs::rename(all.dir().join("copy"), &image).unwrap();
+    all.refuses(&["resume", "a"], &[&root, "has changed since"]);
+    let _ = all.does(&["kill", "a"]);
+    let _ = capture(&tool("e2fsck"), &["-f", "-n", &root]);
+    let kept = capture(&tool("debugfs"), &["-R", "cat /srv/file", &root]);
+    assert_eq!(kept, "one\ntwo\n");
+}
+
+fn cache() {
+    let all = machines();
+    let cache = all.dir().join("cache");
+    let vm = |words: &[&str]| {
+        let run = all.vm(words).env("BRISK_CACHE_DIR", &cache);
+        let _ = run.exits(0);
+    };
+    vm(&["create", "a", "--memory", "128M", "--compression", "lz4"]);
+    vm(&["start", "a"]);
+    vm(&["suspend", "a"]);
+    fs::remove_dir_all(&cache).unwrap();
+    vm(&["resume", "a"]);
+    assert_eq!(all.tells("a", "echo well"), "well\n");
+}
+
+fn thrown_away() {
+    let all = machines();
+    all.boot("a", &["--compression", "lz4"]);
+    let image = all.state_dir("a").join("a.brisk");
+    for claimed in [false, true] {
+        let _ = all.does(&["suspend", "a"]);
+        if claimed {
+            // As a resume leaves it that is killed before the guest runs.
+            fs::rename(&image, image.with_extension("brisk.resuming")).unwrap();
+        }
+        assert_eq!(all.doing("a"), "suspended");
+        let _ = all.does(&["kill", "a"]);
+        assert_eq!(all.doing("a"), "off");
+        let _ = all.does(&["start", "a"]);
+    }
+    let _ = all.does(&["stop", "a"]);
+    let _ = all.does(&["rm", "a"]);
+    assert!(!all.state_dir("a").exists());
+}
