@@ -19,24 +19,36 @@ pub struct Libvirt {
 /// Runs a program as a user who is not root to itself.
 fn in_user_namespace() -> Command {
     let mut command = Command::new(tool("unshare"));
-    command.args(["--user", "--map-user=1000", "--map-group=1000"]);
+    command.args(["--user", "--map-user=65534", "--map-group=65534"]);
     command
 }
 
 impl Libvirt {
-    /// Why no daemon can be started here, if none can.
+    /// Why no domain can be started here, if none can: found out by starting one. Old versions of
+    /// libvirt need more of a system than a container has.
     ///
     /// # Panics
     /// If a program that this needs is not installed.
     #[must_use]
     pub fn forbidden() -> Option<String> {
-        if !rustix::process::geteuid().is_root() {
+        if rustix::process::geteuid().is_root() {
+            let output = in_user_namespace().arg("true").output().unwrap();
+            if !output.status.success() {
+                return Some("no user namespaces here, and the daemon must not be root's".into());
+            }
+        }
+        let libvirt = Self::start();
+        libvirt.define(
+            "<domain type='qemu'><name>probe</name><memory>65536</memory>\
+             <os><type arch='x86_64' machine='pc'>hvm</type></os></domain>",
+        );
+        let output = libvirt.try_virsh(&["start", "probe", "--paused"]);
+        if output.status.success() {
+            let _ = libvirt.virsh(&["destroy", "probe"]);
             return None;
         }
-        let mut command = in_user_namespace();
-        let output = command.arg("true").output().unwrap();
-        (!output.status.success())
-            .then(|| "no user namespaces here, and the daemon must not be root's".to_owned())
+        let said = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
+        Some(format!("libvirt starts no domain here: {}", said.trim()))
     }
 
     /// Starts it.
