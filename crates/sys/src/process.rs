@@ -1,8 +1,11 @@
 //! Children that do not outlive us.
 #![expect(unsafe_code, reason = "runs code between fork and exec")]
 
+use std::ffi::CString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
@@ -68,6 +71,49 @@ pub fn read_only_view(command: &mut Command) -> &mut Command {
     };
     // SAFETY: between fork and exec only system calls are made; nothing is allocated.
     unsafe { command.pre_exec(prepare) }
+}
+
+/// Makes the child another user to whom `/dev/userfaultfd` belongs, in a view of the file tree of
+/// its own. `devices` is a file system with a `userfaultfd` of that user's; it covers `cover`,
+/// which the child cannot see then. Needs root.
+///
+/// Descriptors must be handed to the child after this, for they may take the place of `devices`.
+pub fn with_userfaultfd(
+    command: &mut Command,
+    devices: OwnedFd,
+    cover: &Path,
+    (user, group): (u32, u32),
+) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let text = |path: &Path| Ok::<_, io::Error>(CString::new(path.as_os_str().as_bytes())?);
+    let device = text(&cover.join("userfaultfd"))?;
+    let cover = text(cover)?;
+    let prepare = move || {
+        use rustix::mount::{
+            MountPropagationFlags, MoveMountFlags, mount_bind, mount_change, move_mount,
+        };
+        use rustix::thread::{UnshareFlags, unshare_unsafe};
+        // SAFETY: the child has one thread; only its mount namespace is new.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+        let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+        mount_change(c"/", flags)?;
+        let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        move_mount(&devices, c"", rustix::fs::CWD, &*cover, empty)?;
+        mount_bind(&*device, c"/dev/userfaultfd")?;
+        let checked = |result| match result {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        // SAFETY: no groups are read; the child has one thread.
+        checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+        // SAFETY: numbers only.
+        checked(unsafe { libc::setgid(group) })?;
+        // SAFETY: numbers only.
+        checked(unsafe { libc::setuid(user) })
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) };
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Starting QEMU with its channels, and making sure that it ends.
 
 mod detached;
+mod faults;
 mod foreign;
 mod memory;
 mod wiring;
@@ -123,7 +124,7 @@ impl Running {
             wiring.map(socket, fd);
         }
         wiring.files()?;
-        let mut command = wiring.command(unprivileged)?;
+        let mut command = wiring.command(unprivileged, None)?;
         command.stderr(Stdio::piped());
         // Ctrl-C on the terminal is for us to forward, not for QEMU.
         command.process_group(0);

@@ -8,6 +8,7 @@ pub mod initramfs;
 pub mod kernel;
 pub mod launch;
 pub mod libvirt;
+pub mod migration;
 pub mod qemu;
 pub mod root;
 pub mod state;

@@ -91,6 +91,12 @@ pub enum Error {
     /// No directories.
     #[error("{0}")]
     Nowhere(String),
+    /// What the process that resumes said.
+    #[error("{0}")]
+    Told(String),
+    /// Memory that comes later.
+    #[error(transparent)]
+    Migration(#[from] brisk_vm::migration::Failure),
     /// A signal.
     #[error("interrupted")]
     Interrupted,

@@ -164,9 +164,15 @@ pub fn start(
 
 /// Starts QEMU and notes what runs.
 pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
+    launch_with(home, running, false)
+}
+
+/// The same; `late_memory` if its memory comes when it runs already.
+pub(super) fn launch_with(home: &Home, running: &Running, late_memory: bool) -> Result<(), Error> {
     // First, so that there is no machine without one, wherever we are killed.
     running.save(home)?;
-    let pid = start_detached(&running.machine, &home.places(), running.unprivileged)?;
+    let plan = &running.machine;
+    let pid = start_detached(plan, &home.places(), running.unprivileged, late_memory)?;
     live::set_pid(home, pid)
 }
 

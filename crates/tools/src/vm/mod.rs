@@ -6,7 +6,10 @@
 
 mod definition;
 mod error;
+mod filling;
 mod home;
+mod late;
+mod lazy;
 mod lifecycle;
 mod live;
 mod ports;
@@ -14,7 +17,9 @@ mod suspend;
 
 pub use definition::{Definition, DefinitionError, Network, Suspend};
 pub use error::Error;
+pub use filling::fill;
 pub use home::{Dirs, Home, Lock};
+pub use lazy::{Lazily, resume_lazily};
 pub use lifecycle::{kill, start, stop};
 pub use live::{Condition, condition};
 pub use ports::{Words, exec};

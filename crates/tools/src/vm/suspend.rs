@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::error::{Error, file};
 use super::home::Home;
+use super::lazy::wait_until_filled;
 use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
 use super::ports::tell;
@@ -60,6 +61,8 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
     if !matches!(now, Condition::Running | Condition::Paused) {
         return Err(Error::not_running(&home.name, now));
     }
+    let path = home.image(&definition);
+    wait_until_filled(home, &path, control)?;
     recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
     let running = Running::of(home)?;
     let (major, minor) = running.machine.version;
@@ -70,7 +73,6 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
             "stop it, and start it with QEMU 8.2 or later",
         ));
     }
-    let path = home.image(&definition);
     home.note(&format!("Processing command suspend to {}", path.display()));
     let off = || Error::state(&home.name, "has ended", "brisk vm start starts it");
     let stream = live::connect(home)?.ok_or_else(off)?;
@@ -329,7 +331,7 @@ fn load(
 }
 
 /// A guest whose clock cannot be set still runs.
-fn set_clock(home: &Home) {
+pub(super) fn set_clock(home: &Home) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanos = now.map_or(0, |now| now.as_nanos() as u64);
     if let Err(error) = tell(home, &[Step::Clock { nanos }], CLOCK) {
@@ -337,7 +339,7 @@ fn set_clock(home: &Home) {
     }
 }
 
-fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
+pub(super) fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
     let unlike = |reason: &str| Error::Unlike {
         path: path.to_owned(),
         reason: reason.to_owned(),
@@ -351,7 +353,7 @@ fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
 }
 
 /// What must be as it was.
-fn check(
+pub(super) fn check(
     home: &Home,
     image: &Image,
     running: &Running,

@@ -41,7 +41,8 @@ impl Places {
     }
 }
 
-/// Starts `plan` with its channels at `places`; returns QEMU's process number.
+/// Starts `plan` with its channels at `places`; returns QEMU's process number. `late_memory` if its
+/// memory comes when it runs already.
 ///
 /// # Errors
 /// If a socket, a file or the program cannot be had.
@@ -49,6 +50,7 @@ pub fn start_detached(
     plan: &MachinePlan,
     places: &Places,
     unprivileged: Option<Unprivileged>,
+    late_memory: bool,
 ) -> Result<u32, Error> {
     let mut wiring = Wiring::new(plan);
     let listen = |path: &Path| {
@@ -76,7 +78,7 @@ pub fn start_detached(
     wiring.map(open(&places.console, &mut added())?, Fds::CONSOLE);
     wiring.files()?;
     let errors = open(&places.errors, &mut added())?;
-    let mut command = wiring.command(unprivileged)?;
+    let mut command = wiring.command(unprivileged, late_memory.then_some(&*places.dir))?;
     command.stderr(Stdio::from(errors));
     brisk_sys::own_session(&mut command);
     let child = command.spawn().map_err(|source| Error::Start {

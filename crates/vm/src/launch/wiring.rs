@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use brisk_host::program::Program;
 use command_fds::{CommandFdExt, FdMapping};
 
-use super::{Error, Unprivileged, memory};
+use super::{Error, Unprivileged, faults, memory};
 use crate::qemu::{Fds, MachinePlan, Ram, argv};
 
 /// What is handed over so far.
@@ -88,17 +88,28 @@ impl Wiring {
     }
 
     /// The command, without standard error.
-    pub(super) fn command(self, unprivileged: Option<Unprivileged>) -> Result<Command, Error> {
+    ///
+    /// If memory comes later it has the right to be told of what is missing, if that can be;
+    /// `cover` is then a directory it cannot see.
+    pub(super) fn command(
+        self,
+        unprivileged: Option<Unprivileged>,
+        late_memory: Option<&Path>,
+    ) -> Result<Command, Error> {
         let words = argv(&self.plan).into_iter().flat_map(|part| part.words);
         let mut command = Program::at(&self.plan.program).args(words).command();
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        let granted = match (unprivileged, late_memory) {
+            (Some(user), Some(cover)) => faults::grant(&mut command, user, cover),
+            _ => false,
+        };
         command
             .fd_mappings(self.mappings)
             .map_err(|error| Error::Start {
                 program: self.plan.program.clone(),
                 source: io::Error::other(error),
             })?;
-        if let Some(Unprivileged { user, group }) = unprivileged {
+        if let Some(Unprivileged { user, group }) = unprivileged.filter(|_| !granted) {
             command.uid(user).gid(group);
         }
         Ok(command)

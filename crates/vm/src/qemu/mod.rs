@@ -15,4 +15,7 @@ pub use machine::{
     Accelerator, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
     Network, Parameter, Ram, State, Transport,
 };
-pub use state::{STATE_LIMIT, load_state, loading, save_state};
+pub use state::{
+    STATE_LIMIT, allow_late_memory, end_late_memory, load_state, loading, save_state,
+    take_late_memory,
+};

@@ -1,7 +1,7 @@
 //! The state of a machine without its memory, as QEMU's migration writes it.
 
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -51,7 +51,45 @@ pub fn load_state(control: &mut Control<'_>, state: &State) -> Result<(), Error>
     {
         control.execute_line(name, line)?;
     }
-    completed(control)
+    completed(control, "load its devices")
+}
+
+/// Whether a QEMU that waits for a state takes a guest whose memory comes later, page by page; if
+/// so, it is set to.
+///
+/// # Errors
+/// If it ends or does not answer. That it cannot is no error, but its reason.
+pub fn allow_late_memory(control: &mut Control<'_>) -> Result<Result<(), String>, Error> {
+    match control.execute("migrate-set-capabilities", &late_memory(true)) {
+        Ok(_) => Ok(Ok(())),
+        Err(Error::Refused { reason, .. }) => Ok(Err(reason)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Has it take the machine from `stream`.
+///
+/// # Errors
+/// If QEMU refuses or ends.
+pub fn take_late_memory(control: &mut Control<'_>, stream: BorrowedFd<'_>) -> Result<(), Error> {
+    control.give("memory", stream)?;
+    control.execute("migrate-incoming", &json!({ "uri": "fd:memory" }))?;
+    Ok(())
+}
+
+/// After the last page: as any other QEMU again, which can be saved.
+///
+/// # Errors
+/// If QEMU has failed or ends.
+pub fn end_late_memory(control: &mut Control<'_>) -> Result<(), Error> {
+    completed(control, "take the memory")?;
+    control.execute("migrate-set-capabilities", &late_memory(false))?;
+    Ok(())
+}
+
+fn late_memory(on: bool) -> Value {
+    let capability = json!({ "capability": "postcopy-ram", "state": on });
+    json!({ "capabilities": [capability] })
 }
 
 /// Stops the guest and returns the state of its devices. Its memory must be a shared file: it is
@@ -79,12 +117,12 @@ pub fn save_state(control: &mut Control<'_>) -> Result<Vec<u8>, Error> {
             reason: format!("they have more than {STATE_LIMIT} bytes of state"),
         });
     }
-    completed(control)?;
+    completed(control, "save its devices")?;
     Ok(state)
 }
 
 /// QEMU closes the stream before it says that all is well.
-fn completed(control: &mut Control<'_>) -> Result<(), Error> {
+fn completed(control: &mut Control<'_>, what: &'static str) -> Result<(), Error> {
     loop {
         let answer = control.execute("query-migrate", &json!(null))?;
         match answer["status"].as_str() {
@@ -92,7 +130,7 @@ fn completed(control: &mut Control<'_>) -> Result<(), Error> {
             Some("failed" | "cancelled") | None => {
                 let reason = answer["error-desc"].as_str().unwrap_or("no reason given");
                 return Err(Error::Failed {
-                    what: "save its devices",
+                    what,
                     reason: reason.to_owned(),
                 });
             }

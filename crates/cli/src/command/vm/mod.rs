@@ -32,6 +32,8 @@ enum Command {
     Kill(power::KillArgs),
     Suspend(power::SuspendArgs),
     Resume(power::ResumeArgs),
+    #[command(hide = true)]
+    Fill(power::FillArgs),
     Exec(exec::ExecArgs),
     Console(list::ConsoleArgs),
     Log(list::LogArgs),
@@ -53,6 +55,7 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Command::Kill(args) => power::kill(args),
         Command::Suspend(args) => power::suspend(args, ui),
         Command::Resume(args) => power::resume(args, ui),
+        Command::Fill(args) => power::fill(args),
         Command::Exec(args) => exec::exec(args, ui),
         Command::Console(args) => list::console(args, ui),
         Command::Log(args) => list::log(args, ui),

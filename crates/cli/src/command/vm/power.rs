@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use brisk_tools::vm as tool;
+use brisk_tools::vm::{self as tool, Lazily};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -50,9 +50,22 @@ pub(super) struct SuspendArgs {
 
 /// Go on from a machine's image.
 ///
-/// The image is used up: once the guest has run, its disks are not what they were.
+/// The guest runs at once, and its memory comes as it asks for it, the rest in the background; the
+/// machine's log says when all is there. The image is used up: once the guest has run, its disks
+/// are not what they were.
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArgs {
+    /// Its name.
+    pub(super) name: String,
+
+    /// Load all memory before the guest runs
+    #[arg(long)]
+    pub(super) eager: bool,
+}
+
+/// Resume a machine and serve its memory until all is there.
+#[derive(Debug, clap::Args)]
+pub(super) struct FillArgs {
     /// Its name.
     pub(super) name: String,
 }
@@ -105,6 +118,27 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let cache = Cache::open()?;
     let work = Work::new("resuming", ui)?;
+    if !args.eager {
+        match tool::resume_lazily(&home, work.control()) {
+            Ok(Lazily::Unable(reason)) if reason.is_empty() => {}
+            Ok(Lazily::Unable(reason)) => {
+                ui.note(&format!(
+                    "all memory is loaded before the guest runs: {reason}"
+                ));
+            }
+            Ok(Lazily::Runs(resumed)) => {
+                drop(work);
+                ui.plain(&format!(
+                    "{} runs again after {:.3} s: {:.0} MB of memory come as it needs them\n",
+                    home.name,
+                    resumed.running.as_secs_f64(),
+                    resumed.memory as f64 / 1e6,
+                ));
+                return Ok(exit::OK);
+            }
+            Err(error) => return concluded(Err(error), "the image is as it was", ui),
+        }
+    }
     let resumed = tool::resume(&home, &cache, work.control());
     drop(work);
     let said = resumed.map(|resumed| {
@@ -117,4 +151,13 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
         ));
     });
     concluded(said, "the image is as it was", ui)
+}
+
+pub(super) fn fill(args: &FillArgs) -> anyhow::Result<u8> {
+    let home = home(&args.name)?;
+    let cache = Cache::open()?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTERM, Arc::clone(&cancel))?;
+    tool::fill(&home, &cache, &cancel, &mut std::io::stdout()).map_err(explain)?;
+    Ok(exit::OK)
 }

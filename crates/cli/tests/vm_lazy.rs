@@ -1,0 +1,191 @@
+//! Machines that run before they have their memory.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use brisk_testkit::until;
+use tempfile::TempDir;
+
+/// A machine whose guest has a file of random bytes in memory.
+struct Machine {
+    name: &'static str,
+    directory: TempDir,
+    sum: String,
+}
+
+impl Machine {
+    /// The name is nobody else's: memory of all machines lies in one directory.
+    fn new(name: &'static str) -> Self {
+        let directory = TempDir::with_prefix_in("lazy-", env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let mut machine = Self {
+            name,
+            directory,
+            sum: String::new(),
+        };
+        machine.ok(&["create", name, "--memory", "256M"]);
+        machine.ok(&["start", name]);
+        let fill = "mkdir /m && mount -t tmpfs none /m && \
+                    dd if=/dev/urandom of=/m/x bs=1M count=100 2>/dev/null && sha256sum /m/x";
+        machine.sum = machine.ok(&["exec", name, "--", "sh", "-c", fill]);
+        assert!(machine.sum.ends_with("  /m/x\n"), "{}", machine.sum);
+        machine
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let path = |name: &str| self.directory.path().join(name);
+        let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache");
+        Command::new(env!("CARGO_BIN_EXE_brisk"))
+            .arg("vm")
+            .args(words)
+            .env("BRISK_CONFIG_DIR", path("config"))
+            .env("BRISK_STATE_DIR", path("state"))
+            .env("BRISK_RUNTIME_DIR", path("run"))
+            .env("BRISK_CACHE_DIR", cache)
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{words:?}: {error}\n{}",
+            self.log()
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The same, with what it said to people.
+    #[track_caller]
+    fn says(&self, words: &[&str], text: &str) {
+        let output = self.run(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(text), "{words:?}: {said}\n{}", self.log());
+    }
+
+    fn state(&self, name: &str) -> PathBuf {
+        self.directory
+            .path()
+            .join("state/vm")
+            .join(self.name)
+            .join(name)
+    }
+
+    fn image(&self, ending: &str) -> PathBuf {
+        self.state(&format!("{}.brisk{ending}", self.name))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.state("log")).unwrap_or_default()
+    }
+
+    /// Waits for a line of the log with these words and returns the last one.
+    fn logs(&self, words: &str) -> String {
+        until(words, || {
+            let log = self.log();
+            let line = log.lines().rfind(|line| line.contains(words));
+            line.map(str::to_owned)
+        })
+    }
+
+    /// Resumes it so that the guest runs at once.
+    #[track_caller]
+    fn runs_at_once(&self) {
+        self.says(&["resume", self.name], "come as it needs them");
+    }
+
+    #[track_caller]
+    fn is_whole(&self) {
+        assert_eq!(
+            self.ok(&["exec", self.name, "--", "sha256sum", "/m/x"]),
+            self.sum
+        );
+    }
+
+    /// Makes a stretch of the image something else, and returns what was there.
+    fn damage(&self) -> (u64, Vec<u8>) {
+        let image = File::options()
+            .read(true)
+            .write(true)
+            .open(self.image(""))
+            .unwrap();
+        // In the middle of it is the file, which is most of the memory.
+        let at = image.metadata().unwrap().len() / 2;
+        let mut bytes = vec![0; 1 << 20];
+        image.read_exact_at(&mut bytes, at).unwrap();
+        let other: Vec<u8> = bytes.iter().map(|byte| byte ^ 1).collect();
+        image.write_all_at(&other, at).unwrap();
+        (at, bytes)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.run(&["kill", self.name]);
+    }
+}
+
+#[test]
+fn memory_comes_as_the_guest_asks_for_it() {
+    let machine = Machine::new("lazy-asks");
+    for _ in 0..2 {
+        machine.ok(&["suspend", machine.name]);
+        machine.runs_at_once();
+        machine.is_whole();
+        let line = machine.logs("VM has all of its memory");
+        let asked = line.rsplit_once(" pages, ").unwrap().1;
+        assert!(!asked.starts_with("0 of them"), "{line}");
+        until("the image is used up", || {
+            (!machine.image(".resumed").exists()).then_some(())
+        });
+        // All of it, with nobody who serves pages.
+        machine.is_whole();
+    }
+    // And what came that way can be loaded at once the next time.
+    machine.ok(&["suspend", machine.name]);
+    machine.says(&["resume", "--eager", machine.name], "of memory loaded");
+    machine.is_whole();
+}
+
+#[test]
+fn a_guest_stands_still_while_its_image_cannot_be_read() {
+    let machine = Machine::new("lazy-stands");
+    machine.ok(&["suspend", machine.name]);
+    let (at, bytes) = machine.damage();
+    machine.runs_at_once();
+    machine.logs("VM stands still until its image can be read again");
+    until("the guest stands still", || {
+        let list = machine.ok(&["list"]);
+        (list.contains("paused") || list.contains("busy")).then_some(())
+    });
+    let image = File::options()
+        .write(true)
+        .open(machine.image(".resumed"))
+        .unwrap();
+    image.write_all_at(&bytes, at).unwrap();
+    machine.logs("VM has all of its memory");
+    until("the guest goes on", || {
+        machine.ok(&["list"]).contains("running").then_some(())
+    });
+    machine.is_whole();
+}
+
+#[test]
+fn a_machine_that_lacks_memory_can_be_ended() {
+    let machine = Machine::new("lazy-lacks");
+    machine.ok(&["suspend", machine.name]);
+    machine.damage();
+    machine.runs_at_once();
+    machine.logs("VM stands still until its image can be read again");
+    machine.ok(&["kill", machine.name]);
+    machine.logs("VM ended before it had all of its memory");
+    until("the image is used up", || {
+        (!machine.image(".resumed").exists()).then_some(())
+    });
+    assert!(machine.ok(&["list"]).contains("off"));
+}

@@ -1,0 +1,147 @@
+//! Resuming with memory that comes later: the command's side.
+//!
+//! All is done by a process of its own, `brisk vm fill`, because it stays when the command ends:
+//! it starts the machine, says that the guest runs, and serves memory until all is there.
+
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use brisk_vm::image::{self, State};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Error, file};
+use super::home::Home;
+use super::suspend::Resumed;
+
+/// How often it is looked whether the user wants no more.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// How a lazy resume went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lazily {
+    /// The guest runs.
+    Runs(Resumed),
+    /// It is not possible on this host, and nothing was done.
+    Unable(String),
+}
+
+/// What the process says, in one line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Word {
+    /// The guest runs: after how long, and its memory.
+    Runs { running: Duration, memory: u64 },
+    /// This host cannot.
+    Unable(String),
+    /// The user wanted no more.
+    Interrupted,
+    /// It failed.
+    Failed(String),
+}
+
+/// Goes on from a machine's image at once; its memory comes as the guest asks for it, and the
+/// rest in the background, after this has returned. The image is used up by that.
+///
+/// # Errors
+/// As of [`resume`](super::resume).
+pub fn resume_lazily(home: &Home, control: image::Control<'_>) -> Result<Lazily, Error> {
+    home.definition()?;
+    let program = std::env::current_exe().map_err(file("find", "this program"))?;
+    let mut command = Command::new(&program);
+    command.args(["vm", "fill", &home.name]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    // What is said after this command has ended is in the machine's log.
+    command.stderr(Stdio::null());
+    brisk_sys::own_session(&mut command);
+    let mut child = command.spawn().map_err(file("start", &program))?;
+    match listen(&mut child, control)? {
+        Word::Runs { running, memory } => Ok(Lazily::Runs(Resumed {
+            running,
+            memory,
+            loading: Duration::ZERO,
+        })),
+        Word::Unable(reason) => {
+            // It may still hold the lock.
+            let _ = child.wait();
+            Ok(Lazily::Unable(reason))
+        }
+        Word::Interrupted => Err(Error::Interrupted),
+        Word::Failed(text) => Err(Error::Told(text)),
+    }
+}
+
+/// Waits for its word; tells it when the user wants no more.
+fn listen(child: &mut Child, control: image::Control<'_>) -> Result<Word, Error> {
+    let said = |error| file("hear from", "the process that resumes")(error);
+    let Some(mut stdout) = child.stdout.take() else {
+        return Err(said(io::ErrorKind::BrokenPipe.into()));
+    };
+    let mut text = Vec::new();
+    let mut told = false;
+    loop {
+        if control.cancel.load(Ordering::Relaxed) && !told {
+            told = true;
+            if let Some(pid) = Pid::from_raw(child.id() as i32) {
+                // Fails only if it has ended.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        if !readable(&stdout).map_err(said)? {
+            continue;
+        }
+        let mut buffer = [0; 4096];
+        match stdout.read(&mut buffer).map_err(said)? {
+            0 => break,
+            count => text.extend(&buffer[..count]),
+        }
+        if text.ends_with(b"\n") {
+            break;
+        }
+    }
+    serde_json::from_slice(&text).or_else(|_| {
+        let status = child.wait().map_err(said)?;
+        let how = match status.signal() {
+            Some(signal) => format!("was ended by signal {signal}"),
+            None => "ended without a word".to_owned(),
+        };
+        Ok(Word::Failed(format!("the process that resumes {how}")))
+    })
+}
+
+fn readable(stdout: &ChildStdout) -> io::Result<bool> {
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: GLANCE.as_nanos() as i64,
+    };
+    let mut fds = [PollFd::new(stdout, PollFlags::IN)];
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A machine whose memory still comes cannot be saved.
+pub(super) fn wait_until_filled(
+    home: &Home,
+    image: &Path,
+    control: image::Control<'_>,
+) -> Result<(), Error> {
+    let mut said = false;
+    while image::state(image)? == (State::Resumed { held: true }) {
+        if !said {
+            said = true;
+            home.note("Waiting for the rest of its memory");
+        }
+        if control.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        std::thread::sleep(GLANCE);
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! The right to be told of memory that is missing: userfaultfd(2).
+//!
+//! Unless `vm.unprivileged_userfaultfd` is set, only root has it, or who may open
+//! `/dev/userfaultfd`. QEMU is not root; so it gets a device node of its own, in a file system that
+//! nobody else sees.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
+};
+
+use super::Unprivileged;
+
+const DEVICE: &str = "/dev/userfaultfd";
+
+/// Makes the command that user, with the right; false if that cannot be, and nothing was done.
+pub(super) fn grant(command: &mut Command, user: Unprivileged, cover: &Path) -> bool {
+    let granted = devices(user).and_then(|devices| {
+        brisk_sys::with_userfaultfd(command, devices, cover, (user.user, user.group))
+    });
+    granted.is_ok()
+}
+
+/// A file system, mounted nowhere, with the device in it.
+fn devices(user: Unprivileged) -> io::Result<OwnedFd> {
+    let number = std::fs::metadata(DEVICE)?.rdev();
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(context.as_fd(), "size", "4096")?;
+    fsconfig_set_string(context.as_fd(), "mode", "0755")?;
+    fsconfig_create(context.as_fd())?;
+    let mount = fsmount(
+        context.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NOSUID,
+    )?;
+    let name = "userfaultfd";
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(&mount, name, FileType::CharacterDevice, mode, number)?;
+    let (owner, group) = (Uid::from_raw(user.user), Gid::from_raw(user.group));
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    rustix::fs::chownat(&mount, name, Some(owner), Some(group), flags)?;
+    Ok(mount)
+}
