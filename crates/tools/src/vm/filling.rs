@@ -94,17 +94,28 @@ fn attempt(
     let begun = Instant::now();
     let definition = home.definition()?;
     let lock = home.lock("resume")?;
+    let served = image::state(&home.image(&definition))?;
     match condition(home)? {
         Condition::Suspended => {}
-        // A machine that stands still has its memory, and one that is off has an error to tell.
-        Condition::Off | Condition::Paused => return Ok(Some(String::new())),
-        _ if image::state(&home.image(&definition))? == (image::State::Resumed { held: false }) => {
-            return Err(Error::state(
-                &home.name,
-                "lacks memory, and the process that served it was ended",
-                "brisk vm kill ends it",
-            ));
+        now @ (Condition::Running | Condition::Paused | Condition::Busy)
+            if matches!(served, image::State::Resumed { .. })
+                // One that waits for a page in order to stop says nothing.
+                && (now == Condition::Busy || lacks_memory(home)?) =>
+        {
+            let (what, hint) = match served {
+                image::State::Resumed { held: true } => (
+                    "waits for memory from its image",
+                    "brisk vm log says whether that can be read",
+                ),
+                _ => (
+                    "lacks memory, and the process that served it was ended",
+                    "brisk vm kill ends it",
+                ),
+            };
+            return Err(Error::state(&home.name, what, hint));
         }
+        // What a killed command left, and errors, are the other resume's.
+        Condition::Off | Condition::Paused => return Ok(Some(String::new())),
         _ => {
             return Err(Error::state(
                 &home.name,
@@ -174,6 +185,14 @@ fn attempt(
         }
         Ok(Err(panic)) => std::panic::resume_unwind(panic),
     }
+}
+
+/// Whether QEMU has not got all of its memory.
+fn lacks_memory(home: &Home) -> Result<bool, Error> {
+    let stream = live::connect(home)?.ok_or_else(|| ended(home))?;
+    let answer = live::control(&stream)?.execute("query-migrate", &json!(null))?;
+    let status = answer["status"].as_str().unwrap_or_default();
+    Ok(status.starts_with("postcopy"))
 }
 
 /// Up to a QEMU that waits for the machine.
