@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use brisk_vm::cache::Cache;
 use brisk_vm::image::{self, Claim, Image, Keys, host_key};
 use brisk_vm::migration::{Ended, Failure, PAGE, Source};
-use brisk_vm::qemu::{State, allow_late_memory, end_late_memory, take_late_memory};
+use brisk_vm::qemu::{Ram, State, allow_late_memory, end_late_memory, take_late_memory};
 use serde_json::json;
 
 use super::error::{Error, file};
 use super::home::Home;
 use super::late::Late;
 use super::lazy::Word;
-use super::lifecycle::{end, launch_with};
-use super::live::{self, Condition, condition};
+use super::lifecycle::launch_with;
+use super::live::{self, Condition};
 use super::suspend::{check, machine_of, set_clock};
 
 /// The first QEMU whose stream is known.
@@ -95,7 +95,7 @@ fn attempt(
     let definition = home.definition()?;
     let lock = home.lock("resume")?;
     let served = image::state(&home.image(&definition))?;
-    match condition(home)? {
+    match live::settle(home)? {
         Condition::Suspended => {}
         now @ (Condition::Running | Condition::Paused | Condition::Busy)
             if matches!(served, image::State::Resumed { .. })
@@ -133,12 +133,14 @@ fn attempt(
     let filling = match begin(home, claim, cache, begun) {
         Ok(Begun::Yes(filling)) => *filling,
         Ok(Begun::Unable(reason)) => {
-            end(home);
+            // What went wrong first is what matters.
+            let _ = live::end(home);
             home.note(&format!("Lazy resume is not possible: {reason}"));
             return Ok(Some(reason));
         }
         Err(error) => {
-            end(home);
+            // What went wrong first is what matters.
+            let _ = live::end(home);
             home.note(&format!("Resume failed: {}", chain(&error)));
             return Err(error);
         }
@@ -165,7 +167,8 @@ fn attempt(
             }
             Err(error) => {
                 late.give_up();
-                end(home);
+                // What went wrong first is what matters.
+                let _ = live::end(home);
                 home.note(&format!("Resume failed: {}", chain(&error)));
                 let _ = serving.join();
                 return Err(error);
@@ -201,7 +204,7 @@ fn begin(home: &Home, claim: Claim, cache: &Cache, begun: Instant) -> Result<Beg
     let keys = Keys::new().with_identity(host_key(home.key(), false)?);
     let image = Image::from_file(claim.file()?, &path, &keys)?;
     let mut running = machine_of(&image, &path)?;
-    check(&image, &running, &path, cache)?;
+    check(home, &image, &running, &path, cache)?;
     let version = running.machine.version.0;
     if version < FIRST {
         return Ok(Begun::Unable(format!(
@@ -222,6 +225,7 @@ fn begin(home: &Home, claim: Claim, cache: &Cache, begun: Instant) -> Result<Beg
             ram.set_len(length)
         });
     made.map_err(file("make", &memory))?;
+    running.machine.ram = Ram::Kept(memory.clone());
     running.machine.state = Some(State {
         path: memory,
         offset: 0,

@@ -58,9 +58,10 @@ pub(super) struct ResumeArgs {
     /// Its name.
     pub(super) name: String,
 
-    /// Load all memory before the guest runs
+    /// Have the guest run at once: its memory comes as it asks for it, the rest in the background.
+    /// If the process that serves it is killed meanwhile, the machine is lost. Needs QEMU 10.
     #[arg(long)]
-    pub(super) eager: bool,
+    pub(super) lazy: bool,
 }
 
 /// Resume a machine and serve its memory until all is there.
@@ -118,7 +119,7 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let cache = Cache::open()?;
     let work = Work::new("resuming", ui)?;
-    if !args.eager {
+    if args.lazy {
         match tool::resume_lazily(&home, work.control()) {
             Ok(Lazily::Unable(reason)) if reason.is_empty() => {}
             Ok(Lazily::Unable(reason)) => {
