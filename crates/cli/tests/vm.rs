@@ -112,6 +112,12 @@ fn streams(all: &Machines) {
     let words = ["exec", "a", "--env", "A=b c", "--workdir", "/tmp"];
     let run = all.vm(&words).script("echo $A; pwd; hostname").exits(0);
     assert_eq!(run.text(), "b c\n/tmp\na\n");
+    // Not by a shell, which would hide that a variable is there twice.
+    let run = all.vm(&["exec", "a", "--env", "PATH=/bin", "--env", "A=1"]);
+    let text = run.command(["busybox", "env"]).exits(0).text();
+    let mut set: Vec<_> = text.lines().collect();
+    set.sort_unstable();
+    assert_eq!(set, ["A=1", "HOME=/root", "PATH=/bin", "TERM=linux"]);
     for index in 0..10 {
         assert_eq!(
             all.tells("a", &format!("echo {index}")),

@@ -23,6 +23,7 @@ pub(crate) mod signals;
 mod streams;
 mod timing;
 mod user;
+mod variables;
 mod warm;
 
 pub use ending::{Ending, Interrupted};
@@ -37,5 +38,6 @@ pub use root::Root;
 pub use session::Session;
 pub use streams::Terminal;
 pub use timing::{Moment, Timing};
+pub(crate) use variables::variables;
 pub(crate) use warm::directory as memory_directory;
 pub use warm::{Start, warm};

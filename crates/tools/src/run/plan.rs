@@ -1,7 +1,7 @@
 //! Options and facts in, plan out. Pure.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use brisk_vm::cache::Cache;
@@ -21,6 +21,7 @@ use super::parameters::{Setting, parameters};
 use super::root::{ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
 use super::user;
+use super::variables::variables;
 
 /// `nobody` and `nogroup` of the usual distributions.
 const NOBODY: Unprivileged = Unprivileged {
@@ -29,8 +30,6 @@ const NOBODY: Unprivileged = Unprivileged {
 };
 /// Graphics drivers and what they pull in are of no use to a guest without a display.
 const DENY: [&str; 3] = ["virtio_gpu", "drm*", "*_drm"];
-/// The search path of a command, as login(1) sets it for root.
-const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// All that a session does.
 #[derive(Debug, Clone)]
@@ -450,18 +449,9 @@ fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
             group: identity.group,
         });
     }
-    let term = std::env::var_os("TERM").filter(|_| options.terminal.is_some());
-    let mut environment: Vec<OsString> = vec![PATH.into(), format!("HOME={home}").into()];
-    let mut variable = OsString::from("TERM=");
-    variable.push(term.unwrap_or_else(|| "linux".into()));
-    environment.push(variable);
-    environment.extend(defaults.env.iter().map(OsString::from));
-    environment.extend(options.env.iter().cloned());
-    for text in last_of_each(&environment) {
-        steps.push(Step::Variable {
-            text: text.into_vec(),
-        });
-    }
+    let more = defaults.env.iter().map(OsString::from);
+    let more = more.chain(options.env.iter().cloned());
+    steps.extend(variables(&home, options.terminal.is_some(), more));
     let directory = match (&options.workdir, &facts.root, defaults.workdir) {
         (Some(dir), ..) => OsString::from(dir),
         (None, Root::Directory { host: true, .. }, _) => facts.current_dir.clone().into(),
@@ -475,26 +465,4 @@ fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
         text: word.into_vec(),
     }));
     Ok(steps)
-}
-
-/// Of variables that are set twice the later counts.
-fn last_of_each(environment: &[OsString]) -> Vec<OsString> {
-    let name = |text: &OsString| {
-        let bytes = text.as_bytes();
-        let end = bytes
-            .iter()
-            .position(|byte| *byte == b'=')
-            .unwrap_or(bytes.len());
-        bytes[..end].to_vec()
-    };
-    environment
-        .iter()
-        .enumerate()
-        .filter(|(index, text)| {
-            !environment[index + 1..]
-                .iter()
-                .any(|later| name(later) == name(text))
-        })
-        .map(|(_, text)| text.clone())
-        .collect()
 }

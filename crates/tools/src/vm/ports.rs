@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::error::{Error, file};
 use super::home::Home;
 use super::live::{Condition, condition};
-use crate::run::{Ending, Session};
+use crate::run::{Ending, Session, variables};
 
 /// How many commands can run in a machine at once.
 const PORTS: u32 = 4;
@@ -42,19 +42,8 @@ impl Words {
         if let Some((rows, columns)) = self.terminal {
             steps.push(Step::Terminal { rows, columns });
         }
-        let usual = [
-            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into(),
-            "HOME=/root".into(),
-        ];
-        let mut variables: Vec<OsString> = usual.into();
-        let term = std::env::var_os("TERM").filter(|_| self.terminal.is_some());
-        let mut variable = OsString::from("TERM=");
-        variable.push(term.unwrap_or_else(|| "linux".into()));
-        variables.push(variable);
-        variables.extend(self.env.iter().cloned());
-        steps.extend(variables.into_iter().map(|text| Step::Variable {
-            text: text.into_vec(),
-        }));
+        let more = self.env.iter().cloned();
+        steps.extend(variables("/root", self.terminal.is_some(), more));
         let directory = self.workdir.clone().unwrap_or_else(|| "/".into());
         steps.push(Step::Directory {
             path: directory.into_bytes(),
