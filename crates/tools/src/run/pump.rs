@@ -1,10 +1,8 @@
 //! One loop over the guest's channels and our own streams.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, Step, config_frames, encode, frame};
 use brisk_vm::launch::Running;
@@ -15,6 +13,8 @@ use rustix::io::Errno;
 use super::console::Console;
 use super::ending::{Ending, Interrupted};
 use super::error::Error;
+use super::identity::identity;
+use super::peer::{Peer, Script};
 use super::signals::{Signals, asks_for_end};
 use super::streams::{self, Cut, Output, Terminal};
 use super::timing::{Moment, Timing};
@@ -24,57 +24,6 @@ const STDIN_CHUNK: usize = 16 * 1024;
 /// `SIGPIPE`, for a command whose reader has gone away.
 const SIGPIPE: i32 = 13;
 const SIGWINCH: i32 = 28;
-
-/// What is sent to init, and when.
-#[derive(Debug)]
-pub(super) enum Script {
-    /// At once: it waits for init in the socket, as far as that takes it.
-    Now(Vec<u8>),
-    /// When the guest goes on, with the time of then before it.
-    Resumed(Vec<Step>),
-    /// When init greets.
-    Greeted(Vec<u8>),
-}
-
-/// Who is at the other end.
-#[derive(Debug)]
-pub(super) enum Peer {
-    /// A machine of our own, which ends with us.
-    Machine(Box<Running>),
-    /// A port of a machine that stays.
-    Port(UnixStream),
-}
-
-impl Peer {
-    fn guest(&self) -> &UnixStream {
-        match self {
-            Self::Machine(machine) => &machine.guest,
-            Self::Port(port) => port,
-        }
-    }
-
-    fn machine(&self) -> Option<&Running> {
-        match self {
-            Self::Machine(machine) => Some(machine),
-            Self::Port(_) => None,
-        }
-    }
-
-    fn machine_mut(&mut self) -> Option<&mut Running> {
-        match self {
-            Self::Machine(machine) => Some(machine),
-            Self::Port(_) => None,
-        }
-    }
-
-    /// What a machine that ends with us wrote to stderr.
-    fn end(self) -> String {
-        match self {
-            Self::Machine(machine) => machine.kill(),
-            Self::Port(_) => String::new(),
-        }
-    }
-}
 
 /// A session that runs.
 pub(super) struct Pump {
@@ -485,15 +434,6 @@ impl Pump {
         }
         Ok((ending, self.timing))
     }
-}
-
-/// What a guest that goes on from a state that others have, too, must have of its own.
-fn identity() -> io::Result<Vec<Step>> {
-    let mut bytes = vec![0; 64];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let nanos = now.map_or(0, |now| now.as_nanos() as u64);
-    Ok(vec![Step::Clock { nanos }, Step::Entropy { bytes }])
 }
 
 /// QEMU has closed its end.

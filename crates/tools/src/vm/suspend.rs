@@ -4,10 +4,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::guest::Step;
 use brisk_vm::image::{
     self, Claim, Description, Disk, Image, Kernel, Keys, Range, Recipient, Report, Source, host_key,
 };
@@ -20,6 +19,7 @@ use super::lazy::wait_until_filled;
 use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
 use super::ports::tell;
+use crate::run::clock;
 
 /// How long QEMU may take to end.
 const END: Duration = Duration::from_secs(30);
@@ -332,9 +332,7 @@ fn load(
 
 /// A guest whose clock cannot be set still runs.
 pub(super) fn set_clock(home: &Home) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let nanos = now.map_or(0, |now| now.as_nanos() as u64);
-    if let Err(error) = tell(home, &[Step::Clock { nanos }], CLOCK) {
+    if let Err(error) = tell(home, &[clock()], CLOCK) {
         home.note(&format!("The clock was not set: {error}"));
     }
 }
