@@ -73,7 +73,9 @@ impl Session {
         timing.now(Moment::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
         let mut commands = qmp::command("qmp_capabilities");
-        commands.extend(plan.machine.state.as_ref().map(loading).unwrap_or_default());
+        for (command, arguments) in plan.machine.state.iter().flat_map(loading) {
+            commands.extend(qmp::command_with(command, &arguments));
+        }
         match running.qmp.write_all(&commands) {
             // QEMU is gone already; the loop finds out how.
             Err(error) if !gone(&error) => return Err(Error::Session(error)),

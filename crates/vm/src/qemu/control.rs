@@ -84,12 +84,6 @@ impl<'a> Control<'a> {
         self.answer(command)
     }
 
-    /// The same for a command that is written already.
-    pub(super) fn execute_line(&mut self, command: &str, line: &[u8]) -> Result<Value, Error> {
-        self.send(line, None)?;
-        self.answer(command)
-    }
-
     /// Gives QEMU a descriptor under a name.
     ///
     /// # Errors

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::control::{Control, Error};
 use super::machine::{Fds, State};
-use super::qmp;
 
 /// More than any machine's devices have, bytes; some hundred KiB are usual.
 pub const STATE_LIMIT: u64 = 256 << 20;
@@ -23,19 +22,19 @@ fn without_memory() -> Value {
     json!({ "capabilities": [capability] })
 }
 
-/// Commands for a QEMU that waits for the state in [`Fds::STATE`]; when it has it, the guest runs.
+/// Commands with their arguments for a QEMU that waits for the state in [`Fds::STATE`]; when it
+/// has it, the guest runs.
 #[must_use]
-pub fn loading(state: &State) -> Vec<u8> {
+pub fn loading(state: &State) -> [(&'static str, Value); 2] {
     let uri = format!(
         "file:/proc/self/fd/{},offset={:#x}",
         Fds::STATE,
         state.offset
     );
     [
-        qmp::command_with("migrate-set-capabilities", &without_memory()),
-        qmp::command_with("migrate-incoming", &json!({ "uri": uri })),
+        ("migrate-set-capabilities", without_memory()),
+        ("migrate-incoming", json!({ "uri": uri })),
     ]
-    .concat()
 }
 
 /// Has a QEMU that waits for the state in [`Fds::STATE`] load it, and returns when it has it.
@@ -43,13 +42,8 @@ pub fn loading(state: &State) -> Vec<u8> {
 /// # Errors
 /// If QEMU cannot load it, or ends; it ends itself when the state does not fit the machine.
 pub fn load_state(control: &mut Control<'_>, state: &State) -> Result<(), Error> {
-    let commands = loading(state);
-    let mut lines = commands.split_inclusive(|byte| *byte == b'\n');
-    for (name, line) in ["migrate-set-capabilities", "migrate-incoming"]
-        .iter()
-        .zip(&mut lines)
-    {
-        control.execute_line(name, line)?;
+    for (command, arguments) in loading(state) {
+        control.execute(command, &arguments)?;
     }
     completed(control, "load its devices")
 }
