@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use brisk_testkit::{Brisk, Libvirt, Signal, agent_initramfs, brisk_of, tool};
-use libtest_mimic::{Arguments, Trial};
+use brisk_testkit::{Brisk, Libvirt, Signal, agent_initramfs, brisk_of, tool, trial};
+use libtest_mimic::Arguments;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -40,26 +40,14 @@ fn main() {
     ];
     let mut trials: Vec<_> = of_domains
         .into_iter()
-        .map(|(name, test)| {
-            let trial = trial(name, test).with_ignored_flag(forbidden.is_some());
-            match &forbidden {
-                Some(reason) => trial.with_kind(reason),
-                None => trial,
-            }
-        })
+        .map(|(name, test)| trial(name, forbidden.clone(), test))
         .collect();
     trials.push(trial(
         "any_qemu_is_ready_when_its_agent_answers",
+        None::<String>,
         any_qemu_is_ready_when_its_agent_answers,
     ));
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: &str, test: fn()) -> Trial {
-    Trial::test(name, move || {
-        test();
-        Ok(())
-    })
 }
 
 fn kernel() -> PathBuf {

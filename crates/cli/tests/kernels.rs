@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use brisk_host::kernel::{Installed, installed};
-use brisk_testkit::{Brisk, brisk, ext4, tree};
+use brisk_testkit::{Brisk, brisk, ext4, tree, trial};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use tempfile::tempdir;
@@ -29,33 +29,29 @@ fn main() {
         ["--firmware", "seabios"],
     ] {
         let name = format!("runs_with_{}", words[1]);
-        trials.push(trial(name, move || runs(brisk!().args(words), None)));
+        trials.push(trial(name, None::<String>, move || {
+            runs(brisk!().args(words), None);
+        }));
     }
     trials.extend(kvm());
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// A panic is a failure with its message in the test's output.
-fn trial(name: String, test: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        test();
-        Ok(())
-    })
+fn of_kernel(kernel: &Installed) -> Vec<Trial> {
+    let of = |what: &str, test: fn(&str)| {
+        let release = kernel.version.clone();
+        let name = format!("{release}::{what}");
+        trial(name, None::<String>, move || test(&release))
+    };
+    vec![
+        of("runs_without_a_root", no_root),
+        of("runs_on_the_hosts_root", host_root),
+        of("runs_on_an_image_with_a_network", disk_root),
+    ]
 }
 
-fn of_kernel(kernel: &Installed) -> Vec<Trial> {
-    let name = |what: &str| format!("{}::{what}", kernel.version);
-    let release = || kernel.version.clone();
-    let [none, host, image] = [release(), release(), release()];
-    vec![
-        trial(name("runs_without_a_root"), move || {
-            runs(brisk!["--kernel", &none], Some(&none));
-        }),
-        trial(name("runs_on_the_hosts_root"), move || host_root(&host)),
-        trial(name("runs_on_an_image_with_a_network"), move || {
-            disk_root(&image)
-        }),
-    ]
+fn no_root(release: &str) {
+    runs(brisk!["--kernel", release], Some(release));
 }
 
 fn runs(run: Brisk, release: Option<&str>) {
@@ -113,7 +109,6 @@ fn kvm() -> Vec<Trial> {
     let works = dry["parts"].to_string().contains("\"-accel\",\"kvm\"");
     let why = dry["accelerator_why"].as_str().unwrap().to_owned();
     let run = move || runs(brisk().args(["run", "--accel", "kvm"]), None);
-    let trial = trial("kvm::runs_without_a_root".into(), run);
-    let trial = trial.with_ignored_flag(!works);
-    vec![if works { trial } else { trial.with_kind(why) }]
+    let ignored = (!works).then_some(why);
+    vec![trial("kvm::runs_without_a_root", ignored, run)]
 }

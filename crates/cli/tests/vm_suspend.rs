@@ -5,18 +5,15 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use brisk_testkit::{Machines, brisk_of, capture, ext4, tool, tree};
-use libtest_mimic::{Arguments, Trial};
+use brisk_testkit::{Machines, brisk_of, capture, ext4, qemu_is_before, tool, tree, trial};
+use libtest_mimic::Arguments;
 
 fn machines() -> Machines {
     Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"))
 }
 
 fn main() {
-    let version = capture(&tool("qemu-system-x86_64"), &["--version"]);
-    let old = ["7.", "8.0", "8.1"]
-        .iter()
-        .any(|number| version.contains(&format!("version {number}")));
+    let old = qemu_is_before(8, 2);
     let tests: [(&str, fn()); 6] = [
         ("a_guest_goes_on_where_it_was", goes_on),
         ("nothing_of_a_guest_is_in_clear_on_disk", encrypted),
@@ -25,14 +22,9 @@ fn main() {
         ("an_emptied_cache_is_not_missed", cache),
         ("a_suspended_machine_can_be_thrown_away", thrown_away),
     ];
-    let trials = tests.into_iter().map(|(name, test)| {
-        let trial = Trial::test(name, move || {
-            test();
-            Ok(())
-        });
-        let kind = if old { "QEMU before 8.2" } else { "" };
-        trial.with_ignored_flag(old).with_kind(kind)
-    });
+    let trials = tests
+        .into_iter()
+        .map(|(name, test)| trial(name, old.clone(), test));
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
 }
 

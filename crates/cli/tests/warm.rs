@@ -8,8 +8,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use brisk_testkit::{Brisk, Finished, Signal, brisk, capture, ext4, tool, tree, until};
-use libtest_mimic::{Arguments, Trial};
+use brisk_testkit::{
+    Brisk, Finished, Signal, brisk, capture, ext4, qemu_is_before, tool, tree, trial, until,
+};
+use libtest_mimic::Arguments;
 use tempfile::{TempDir, tempdir};
 
 /// A place for templates.
@@ -62,10 +64,7 @@ fn resumed(finished: Finished) -> Finished {
 
 fn main() {
     let arguments = Arguments::from_args();
-    let version = capture(&tool("qemu-system-x86_64"), &["--version"]);
-    let works = !version.contains("version 7.")
-        && !version.contains("version 8.0")
-        && !version.contains("version 8.1");
+    let old = qemu_is_before(8, 2);
     let tests: [(&str, fn()); 10] = [
         ("places_that_are_not_private_memory_are_refused", places),
         ("streams_and_statuses_are_as_after_a_boot", streams),
@@ -81,27 +80,14 @@ fn main() {
             damaged,
         ),
     ];
+    let boots: fn() = if old.is_some() { self::old } else { served };
     let mut trials: Vec<_> = tests
         .into_iter()
-        .map(|(name, test)| trial(name, test).with_ignored_flag(!works))
-        .map(|trial| {
-            if works {
-                trial
-            } else {
-                trial.with_kind("QEMU before 8.2")
-            }
-        })
+        .map(|(name, test)| trial(name, old.clone(), test))
         .collect();
-    let boots: fn() = if works { served } else { old };
-    trials.push(trial("what_cannot_go_on_boots_and_says_why", boots));
+    let name = "what_cannot_go_on_boots_and_says_why";
+    trials.push(trial(name, None::<String>, boots));
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: &str, test: fn()) -> Trial {
-    Trial::test(name, move || {
-        test();
-        Ok(())
-    })
 }
 
 fn streams() {

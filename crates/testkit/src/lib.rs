@@ -18,6 +18,7 @@ mod program;
 mod running;
 mod slot;
 mod terminal;
+mod trial;
 mod wait;
 
 pub use brisk::{Brisk, Guest};
@@ -30,6 +31,7 @@ pub use program::{capture, tool};
 pub use running::{Finished, Running};
 pub use rustix::process::Signal;
 pub use terminal::Window;
+pub use trial::{qemu_is_before, trial};
 pub use wait::{DEADLINE, until};
 
 /// The binary under test with any words: `brisk_of!["boot", "bench"]`.

@@ -1,0 +1,50 @@
+//! Tests that are made while the program runs: shown as ignored, with the reason, where they
+//! cannot be.
+
+use libtest_mimic::Trial;
+
+use crate::program::{capture, tool};
+
+/// A test; with a reason, it is ignored. A panic is a failure with its message in the output.
+#[must_use]
+pub fn trial(
+    name: impl Into<String>,
+    ignored: Option<impl Into<String>>,
+    test: impl FnOnce() + Send + 'static,
+) -> Trial {
+    let trial = Trial::test(name, move || {
+        test();
+        Ok(())
+    });
+    match ignored {
+        Some(reason) => trial.with_kind(reason).with_ignored_flag(true),
+        None => trial,
+    }
+}
+
+/// The reason not to run what only a later QEMU can, if this one is older.
+#[must_use]
+pub fn qemu_is_before(major: u32, minor: u32) -> Option<String> {
+    let said = capture(&tool("qemu-system-x86_64"), &["--version"]);
+    let before = version(&said) < (major, minor);
+    before.then(|| format!("QEMU before {major}.{minor}"))
+}
+
+/// From `QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)`.
+fn version(said: &str) -> (u32, u32) {
+    let (_, rest) = said.split_once("version ").unwrap();
+    let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn a_version_is_a_number_not_a_text() {
+        let said = |version| format!("QEMU emulator version {version} (Debian 1:{version}+x)\n");
+        assert_eq!(version(&said("10.0.2")), (10, 0));
+        assert!(version(&said("7.2.9")) < version(&said("10.0.2")));
+    }
+}
