@@ -6,6 +6,7 @@
 
 pub mod command;
 pub mod exit;
+mod hint;
 mod passphrase;
 pub mod ui;
 

@@ -4,6 +4,7 @@ mod detached;
 mod faults;
 mod foreign;
 mod memory;
+mod tmpfs;
 mod wiring;
 
 pub use detached::{Places, start_detached};

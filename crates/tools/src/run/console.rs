@@ -67,8 +67,9 @@ impl Console {
     }
 }
 
-/// Text that cannot drive a terminal.
-fn harmless(bytes: &[u8]) -> String {
+/// Text of a guest's that cannot drive a terminal.
+#[must_use]
+pub fn harmless(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))

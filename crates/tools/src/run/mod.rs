@@ -28,6 +28,7 @@ mod user;
 mod variables;
 mod warm;
 
+pub use console::harmless;
 pub use ending::{Ending, Interrupted};
 pub use error::Error;
 pub use facts::{Facts, gather};

@@ -5,18 +5,15 @@
 //! nobody else sees.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
-    fsopen,
-};
 
 use super::Unprivileged;
+use super::tmpfs::detached;
 
 const DEVICE: &str = "/dev/userfaultfd";
 
@@ -31,15 +28,7 @@ pub(super) fn grant(command: &mut Command, user: Unprivileged, cover: &Path) -> 
 /// A file system, mounted nowhere, with the device in it.
 fn devices(user: Unprivileged) -> io::Result<OwnedFd> {
     let number = std::fs::metadata(DEVICE)?.rdev();
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(context.as_fd(), "size", "4096")?;
-    fsconfig_set_string(context.as_fd(), "mode", "0755")?;
-    fsconfig_create(context.as_fd())?;
-    let mount = fsmount(
-        context.as_fd(),
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NOSUID,
-    )?;
+    let mount = detached(&[("size", "4096"), ("mode", "0755")])?;
     let name = "userfaultfd";
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(&mount, name, FileType::CharacterDevice, mode, number)?;

@@ -1,13 +1,11 @@
 //! Guest memory that is a file: shared with virtiofsd, or kept for a snapshot.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
-    fsopen,
-};
+
+use super::tmpfs::detached;
 
 /// Memory of `bytes` that has a name in `/proc/self/fd` and nowhere else.
 ///
@@ -22,17 +20,9 @@ pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// A file in a file system that is mounted nowhere and goes with its last descriptor.
+/// A file without a name in a file system of its own.
 fn huge(bytes: u64) -> rustix::io::Result<OwnedFd> {
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(context.as_fd(), "huge", "always")?;
-    fsconfig_set_string(context.as_fd(), "size", &*bytes.to_string())?;
-    fsconfig_create(context.as_fd())?;
-    let mount = fsmount(
-        context.as_fd(),
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NOSUID,
-    )?;
+    let mount = detached(&[("huge", "always"), ("size", &bytes.to_string())])?;
     // For everyone, because QEMU opens it again as another user; only who has the descriptor can.
     let mode = Mode::from_raw_mode(0o666);
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;

@@ -8,6 +8,7 @@ use brisk_vm::image::{Control, Error, Progress};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::hint;
 use crate::ui::{Bar, Ui};
 
 type Show = Box<dyn Fn(Progress) + Sync>;
@@ -62,13 +63,8 @@ fn bar(bar: Bar) -> Show {
     })
 }
 
-/// What the user can try, in front of what happened.
+/// With what to try as part of the message.
 pub(super) fn with_hint(error: Error) -> anyhow::Error {
-    match error.hint() {
-        Some(hint) => {
-            let text = format!("{error} ({hint})");
-            anyhow::Error::new(error).context(text)
-        }
-        None => anyhow::Error::new(error),
-    }
+    let hint = error.hint();
+    hint::with_hint(error, hint)
 }

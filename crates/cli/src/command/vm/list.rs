@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use brisk_tools::run::harmless;
 use brisk_tools::vm::{Dirs, condition};
 use comfy_table::{Table, presets};
 use serde_json::json;
@@ -189,12 +190,4 @@ fn show(path: &Path, follow: bool, ui: &Ui) -> anyhow::Result<u8> {
         }
         std::thread::sleep(GLANCE);
     }
-}
-
-/// Text of a guest's that cannot drive a terminal.
-fn harmless(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .collect()
 }

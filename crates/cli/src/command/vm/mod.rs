@@ -9,6 +9,7 @@ use brisk_tools::vm::{Dirs, Error, Home};
 use clap::Subcommand;
 
 use crate::exit;
+use crate::hint::with_hint;
 use crate::ui::Ui;
 
 /// Virtual machines with a name, which stay, suspend to an encrypted image and resume from it.
@@ -71,13 +72,8 @@ fn home(name: &str) -> anyhow::Result<Home> {
 
 /// With what to try as part of the message.
 fn explain(error: Error) -> anyhow::Error {
-    match error.hint() {
-        Some(hint) => {
-            let text = format!("{error} ({hint})");
-            anyhow::Error::new(error).context(text)
-        }
-        None => anyhow::Error::new(error),
-    }
+    let hint = error.hint();
+    with_hint(error, hint)
 }
 
 /// The status of a command that a signal ended in good order; other errors go on.
