@@ -24,7 +24,8 @@ pub(super) struct Output<'a> {
     pace: Option<Pace>,
 }
 
-/// At most so many bytes a second, on average from the beginning.
+/// At most so many bytes a second: each piece waits until those before it have had their time.
+/// Time in which nothing was written is not made up for, so that there is never a burst.
 struct Pace {
     rate: u64,
     free_at: Mutex<Instant>,
@@ -33,10 +34,7 @@ struct Pace {
 impl<'a> Output<'a> {
     /// Data begins at `base`; at most `limit` bytes a second are written.
     pub(super) fn new(file: &'a File, path: &'a Path, base: u64, limit: Option<u64>) -> Self {
-        let pace = limit.map(|rate| Pace {
-            rate: rate.max(1),
-            free_at: Mutex::new(Instant::now()),
-        });
+        let pace = limit.map(|rate| Pace::new(rate, Instant::now()));
         Self {
             file,
             path,
@@ -72,19 +70,90 @@ impl<'a> Output<'a> {
 }
 
 impl Pace {
+    fn new(rate: u64, now: Instant) -> Self {
+        Self {
+            rate: rate.max(1),
+            free_at: Mutex::new(now),
+        }
+    }
+
+    /// When a piece that is there `now` is to be written.
+    fn turn(&self, bytes: u64, now: Instant) -> Instant {
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = now.max(*free_at);
+        let takes = Duration::from_secs_f64(bytes as f64 / self.rate as f64);
+        *free_at = turn + takes;
+        turn
+    }
+
     fn wait(&self, bytes: u64, control: Control<'_>) {
-        let until = {
-            let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-            let turn = *free_at;
-            let takes = Duration::from_secs_f64(bytes as f64 / self.rate as f64);
-            *free_at = turn.max(Instant::now()) + takes;
-            turn
-        };
+        let turn = self.turn(bytes, Instant::now());
         while !control.cancelled() {
-            match until.checked_duration_since(Instant::now()) {
+            match turn.checked_duration_since(Instant::now()) {
                 Some(left) if !left.is_zero() => std::thread::sleep(left.min(NAP)),
                 _ => break,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RATE: u64 = 1_000_000;
+
+    /// When pieces were written, each of so many bytes and there so long after the one before was.
+    fn written(pieces: &[(u64, u64)]) -> Vec<(Duration, u64)> {
+        let start = Instant::now();
+        let pace = Pace::new(RATE, start);
+        let mut now = start;
+        let mut turns = Vec::new();
+        for (bytes, micros) in pieces {
+            now = pace.turn(*bytes, now + Duration::from_micros(*micros));
+            turns.push((now - start, *bytes));
+        }
+        turns
+    }
+
+    proptest! {
+        #[test]
+        fn no_time_has_more_than_its_share(
+            pieces in prop::collection::vec((1..300_000_u64, 0..900_000_u64), 2..60),
+        ) {
+            let turns = written(&pieces);
+            for from in 0..turns.len() {
+                let mut bytes = 0;
+                for to in from + 1..turns.len() {
+                    bytes += turns[to - 1].1;
+                    // What rounding to nanoseconds may take away.
+                    let time = turns[to].0 - turns[from].0 + Duration::from_nanos(100);
+                    let share = time.as_secs_f64() * RATE as f64;
+                    prop_assert!(bytes as f64 <= share, "{bytes} of {share}");
+                }
+            }
+        }
+
+        #[test]
+        fn whoever_is_quick_enough_has_all_of_it(
+            pieces in prop::collection::vec(1_000..300_000_u64, 2..60),
+        ) {
+            let now: Vec<_> = pieces.iter().map(|bytes| (*bytes, 500)).collect();
+            let turns = written(&now);
+            let (last, _) = turns[turns.len() - 1];
+            let before: u64 = pieces[..pieces.len() - 1].iter().sum();
+            let share = (before as f64 / RATE as f64) + 0.0005;
+            prop_assert!((last.as_secs_f64() - share).abs() < 1e-5, "{last:?} {share}");
+        }
+    }
+
+    #[test]
+    fn time_without_a_piece_is_not_made_up_for() {
+        let second = 1_000_000;
+        let turns = written(&[(RATE, 0), (RATE, 10 * second), (RATE, 0), (RATE, 0)]);
+        let seconds: Vec<_> = turns.iter().map(|(turn, _)| turn.as_secs()).collect();
+        assert_eq!(seconds, [0, 10, 11, 12]);
     }
 }
