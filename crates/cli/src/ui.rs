@@ -11,6 +11,19 @@ pub struct Ui {
     terminal: bool,
 }
 
+/// An error with its causes, once.
+pub(crate) fn error_text(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 impl Ui {
     /// For this process.
     #[must_use]
@@ -46,15 +59,8 @@ impl Ui {
 
     /// An error with its causes, once.
     pub fn error(&self, error: &anyhow::Error) {
-        let mut text = format!("brisk: error: {error}");
-        for cause in error.chain().skip(1) {
-            let cause = cause.to_string();
-            if !text.ends_with(&cause) {
-                text.push_str(": ");
-                text.push_str(&cause);
-            }
-        }
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        let text = error_text(error);
+        let _ = writeln!(io::stderr().lock(), "brisk: error: {text}");
     }
 
     /// A sign of life for something that may take more than a second; nothing where stderr is
