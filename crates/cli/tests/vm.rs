@@ -54,6 +54,7 @@ fn a_definition_is_set_and_edited() {
     let image = all.dir().join("a.image");
     assert!(info.contains(image.to_str().unwrap()), "{info}");
     assert!(info.contains("\"cpus\": 2"), "{info}");
+    settings(&all);
     fs::write(all.definition("a"), "cpus = 1\nmemroy = \"1G\"\n").unwrap();
     let path = all.definition("a").display().to_string();
     for words in [&["info", "a"][..], &["start", "a"], &["set", "a"]] {
@@ -63,6 +64,44 @@ fn a_definition_is_set_and_edited() {
     assert!(list.text().contains("\"a\",\"wrong\""), "{}", list.text());
     fs::write(all.definition("a"), "cpus = 1\n").unwrap();
     assert_eq!(all.doing("a"), "off");
+}
+
+fn settings(all: &Machines) {
+    let info = |name: &str| {
+        let text = all.does(&["info", "a", "--format", "csv"]).text();
+        let start = format!("\"{name}\",");
+        let values = text.lines().filter_map(|line| line.strip_prefix(&start));
+        values.collect::<Vec<_>>().join("|")
+    };
+    let uuid = info("uuid").trim_matches('"').to_owned();
+    let key = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
+    let path = "/images/%{uuid}.brisk";
+    for (words, name, value) in [
+        (&["--suspend-path", path][..], "suspend.path", path),
+        (&["--compression", "lz4"], "suspend.compression", "lz4"),
+        (&["--recipient", key], "suspend.recipients", key),
+        (&["--host-key=false"], "suspend.host-key", "false"),
+        (&["--passphrase"], "suspend.passphrase", "true"),
+        (&["--no-recipients"], "suspend.recipients", ""),
+        (&["--threads", "7"], "suspend.threads", "7"),
+        (&["--bandwidth", "200M"], "suspend.bandwidth", "200M"),
+        (&["--bandwidth", "none"], "suspend.bandwidth", "none"),
+    ] {
+        let _ = all.does(&[&["set", "a"], words].concat());
+        assert_eq!(info(name).trim_matches('"'), value, "{words:?}");
+        let text = all.does(&["info", "a"]).text();
+        assert!(text.contains(value), "{text}");
+    }
+    assert_eq!(info("uuid").trim_matches('"'), uuid);
+    assert_eq!(info("image"), format!("\"/images/{uuid}.brisk\""));
+    let _ = all.does(&["set", "a", "--suspend-path", "default"]);
+    let usual = all.state_dir("a").join("a.brisk");
+    assert_eq!(info("image"), format!("\"{}\"", usual.display()));
+    all.refuses(
+        &["set", "a", "--passphrase=false"],
+        &["suspend.host-key = \"false\": nobody could open"],
+    );
+    all.refuses(&["set", "a", "--bandwidth", "fast"], &["200M"]);
 }
 
 #[test]
@@ -82,9 +121,9 @@ fn a_machine_lives() {
     assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
     let log = all.does(&["log", "a"]).text();
     for line in [
-        "Processing command start",
+        "Processing command start, for user ",
         "VM running",
-        "Processing command stop",
+        "Processing command stop, for user ",
         "VM halted",
     ] {
         assert!(log.contains(line), "{log}");

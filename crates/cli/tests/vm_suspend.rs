@@ -14,13 +14,15 @@ fn machines() -> Machines {
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_guest_goes_on_where_it_was", goes_on),
         ("nothing_of_a_guest_is_in_clear_on_disk", encrypted),
         ("what_does_not_fit_is_refused_and_can_be_mended", refused),
         ("a_disk_that_changed_is_refused", disk),
         ("an_emptied_cache_is_not_missed", cache),
         ("a_suspended_machine_can_be_thrown_away", thrown_away),
+        ("a_passphrase_opens_an_image", passphrase),
+        ("an_image_is_bound_to_its_machine", bound),
     ];
     let trials = tests
         .into_iter()
@@ -236,4 +238,75 @@ fn thrown_away() {
     let _ = all.does(&["stop", "a"]);
     let _ = all.does(&["rm", "a"]);
     assert!(!all.state_dir("a").exists());
+}
+
+fn passphrase() {
+    let all = machines();
+    let words = ["--passphrase", "--host-key=false", "--compression", "lz4"];
+    all.boot("a", &words);
+    let boot = "cat /proc/sys/kernel/random/boot_id";
+    let before = all.tells("a", boot);
+    let (right, wrong) = (all.dir().join("right"), all.dir().join("wrong"));
+    let secret = "correct horse, wrong stable";
+    fs::write(&right, format!("{secret}\n")).unwrap();
+    fs::write(&wrong, "something else\n").unwrap();
+    let missing = ["is locked for a passphrase", "--passphrase-file"];
+    all.refuses(&["suspend", "a"], &missing);
+    assert_eq!(all.doing("a"), "running");
+    // By a descriptor, by a file, and by a terminal.
+    let suspend = all.vm(&["suspend", "a", "--passphrase-file", "/dev/fd/3"]);
+    let _ = suspend
+        .in_shell("", &format!("3< '{}'", right.display()))
+        .exits(0);
+    fs::remove_file(&right).unwrap();
+    is_nowhere(all.dir(), secret.as_bytes());
+    fs::write(&right, format!("{secret}\n")).unwrap();
+    let refused = |words: &[&str]| {
+        all.refuses(&[&["resume", "a"], words].concat(), &["passphrase"]);
+        assert_eq!((all.doing("a").as_str(), all.count()), ("suspended", 0));
+    };
+    let (right, wrong) = (right.to_str().unwrap(), wrong.to_str().unwrap());
+    refused(&[]);
+    refused(&["--passphrase-file", wrong]);
+    let _ = all.does(&["resume", "a", "--passphrase-file", right]);
+    assert_eq!(all.tells("a", boot), before);
+    let (mut run, mut window) = all.vm(&["suspend", "a"]).on_terminal(24, 80);
+    for prompt in ["Passphrase for the image of a: ", "Again: "] {
+        run.shows(prompt);
+        window.types(&format!("{secret}\r"));
+    }
+    let _ = run.wait().exited(0);
+    let (mut run, mut window) = all.vm(&["resume", "a"]).on_terminal(24, 80);
+    run.shows("a.brisk: ");
+    window.types(&format!("{secret}\r"));
+    let _ = run.wait().exited(0);
+    assert_eq!(all.tells("a", boot), before);
+    let log = all.does(&["log", "a"]).text();
+    assert!(!log.contains(secret), "{log}");
+}
+
+fn bound() {
+    let all = machines();
+    let dir = all.dir().join("%{uuid}");
+    let path = dir.with_extension("image");
+    let words = ["--suspend-path", path.to_str().unwrap()];
+    all.boot("a", &[&words[..], &["--compression", "lz4"]].concat());
+    let _ = all.does(&["suspend", "a"]);
+    let text = fs::read_to_string(all.definition("a")).unwrap();
+    let uuid = text.split('"').nth(1).unwrap().to_owned();
+    let image = all.dir().join(format!("{uuid}.image"));
+    assert!(image.exists(), "{text}");
+    // Another machine with its name, which has come by its image.
+    let mut other = uuid.clone();
+    let last = if other.pop() == Some('0') { '1' } else { '0' };
+    other.push(last);
+    fs::write(all.definition("a"), text.replace(&uuid, &other)).unwrap();
+    fs::rename(&image, all.dir().join(format!("{other}.image"))).unwrap();
+    let texts = ["it holds another machine a", uuid.as_str(), other.as_str()];
+    all.refuses(&["resume", "a"], &texts);
+    assert_eq!((all.doing("a").as_str(), all.count()), ("suspended", 0));
+    fs::write(all.definition("a"), &text).unwrap();
+    fs::rename(all.dir().join(format!("{other}.image")), &image).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.tells("a", "echo well"), "well\n");
 }

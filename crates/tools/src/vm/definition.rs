@@ -1,8 +1,12 @@
 //! What a machine is, as its file says it.
 
+mod saving;
+
+pub use saving::Suspend;
+
 use std::path::PathBuf;
 
-use brisk_vm::image::{Compression, Recipient};
+use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Net, Options, Ram, RootOption};
@@ -26,6 +30,16 @@ pub enum DefinitionError {
     },
 }
 
+impl DefinitionError {
+    fn wrong(field: &'static str, value: &str, reason: impl Into<String>) -> Self {
+        Self::Value {
+            field,
+            value: value.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
+
 /// Network of a machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -41,6 +55,9 @@ pub enum Network {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Definition {
+    /// What tells it from all others, such as `9b2a1f0e-…`; images are bound to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
     /// Release or path of the kernel; none: as `brisk run` chooses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
@@ -65,25 +82,10 @@ pub struct Definition {
     pub suspend: Suspend,
 }
 
-/// How a machine is suspended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Suspend {
-    /// The image; `%{name}` stands for the machine's name. None: in its directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// `zstd`, `zstd:LEVEL`, `lz4`, `lz4:ACCELERATION` or `none`.
-    pub compression: String,
-    /// Public keys of age (`age1…`) that open the image, besides this host's.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub recipients: Vec<String>,
-    /// Threads; 0: as many as there are processors.
-    pub threads: usize,
-}
-
 impl Default for Definition {
     fn default() -> Self {
         Self {
+            uuid: None,
             kernel: None,
             root: "none".into(),
             rw: false,
@@ -93,17 +95,6 @@ impl Default for Definition {
             init: None,
             append: Vec::new(),
             suspend: Suspend::default(),
-        }
-    }
-}
-
-impl Default for Suspend {
-    fn default() -> Self {
-        Self {
-            path: None,
-            compression: Compression::default().to_string(),
-            recipients: Vec::new(),
-            threads: 0,
         }
     }
 }
@@ -130,15 +121,9 @@ impl Definition {
 
     fn check(&self) -> Result<(), DefinitionError> {
         self.memory_mib()?;
-        self.compression()?;
-        self.recipients()?;
-        let wrong = |field, value: &str, reason: &str| {
-            Err(DefinitionError::Value {
-                field,
-                value: value.to_owned(),
-                reason: reason.to_owned(),
-            })
-        };
+        self.uuid()?;
+        self.suspend.check()?;
+        let wrong = |field, value: &str, reason| Err(DefinitionError::wrong(field, value, reason));
         if self.cpus == 0 {
             return wrong("cpus", "0", "a machine has one at least");
         }
@@ -154,8 +139,12 @@ impl Definition {
             return wrong("root", &self.root, "write \"none\" or an absolute path");
         }
         match &self.suspend.path {
-            Some(path) if !path.starts_with('/') => {
-                return wrong("suspend.path", path, "write an absolute path");
+            Some(path) if path.contains(UUID) && self.uuid.is_none() => {
+                return wrong(
+                    "suspend.path",
+                    path,
+                    "the machine has no UUID; write also uuid = \"…\", as uuidgen prints it",
+                );
             }
             _ => {}
         }
@@ -181,48 +170,30 @@ impl Definition {
         let mib = unit.zip(digits.parse::<u64>().ok());
         mib.and_then(|(unit, number)| number.checked_mul(unit))
             .filter(|mib| (64..=1 << 24).contains(mib))
-            .ok_or_else(|| DefinitionError::Value {
-                field: "memory",
-                value: self.memory.clone(),
-                reason: "write for example 512M or 2G, 64M at least".into(),
+            .ok_or_else(|| {
+                let reason = "write for example 512M or 2G, 64M at least";
+                DefinitionError::wrong("memory", &self.memory, reason)
             })
     }
 
-    /// How the image is compressed.
+    /// What tells this machine from all others, if it is known.
     ///
     /// # Errors
-    /// If there is no such way.
-    pub fn compression(&self) -> Result<Compression, DefinitionError> {
-        let text = &self.suspend.compression;
-        let wrong = |reason: String| DefinitionError::Value {
-            field: "suspend.compression",
-            value: text.clone(),
-            reason,
+    /// If it is no UUID.
+    pub fn uuid(&self) -> Result<Option<[u8; 16]>, DefinitionError> {
+        let Some(text) = &self.uuid else {
+            return Ok(None);
         };
-        text.parse::<Compression>()
-            .map_err(|error| wrong(error.to_string()))
+        let wrong = || DefinitionError::wrong("uuid", text, "write one as uuidgen prints it");
+        bytes_of_uuid(text).map(Some).ok_or_else(wrong)
     }
 
-    /// Who opens the image besides this host.
-    ///
-    /// # Errors
-    /// If one is no public key.
-    pub fn recipients(&self) -> Result<Vec<Recipient>, DefinitionError> {
-        let parse = |text: &String| {
-            Recipient::parse(text).map_err(|error| DefinitionError::Value {
-                field: "suspend.recipients",
-                value: text.clone(),
-                reason: error.to_string(),
-            })
-        };
-        self.suspend.recipients.iter().map(parse).collect()
-    }
-
-    /// The image of a machine of this name.
+    /// The image of a machine of this name, if the definition says where it is.
     #[must_use]
     pub fn image(&self, name: &str) -> Option<PathBuf> {
         let path = self.suspend.path.as_ref()?;
-        Some(path.replace("%{name}", name).into())
+        let uuid = self.uuid.as_deref().unwrap_or_default();
+        Some(path.replace(NAME, name).replace(UUID, uuid).into())
     }
 
     /// The options of `brisk run` that make this machine.
@@ -253,61 +224,22 @@ impl Definition {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read() {
-        let definition = Definition {
-            kernel: Some("6.12".into()),
-            root: "/images/db1.img".into(),
-            rw: true,
-            init: Some("/sbin/init".into()),
-            append: vec!["a=1".into()],
-            ..Definition::default()
-        };
-        let text = definition.text().unwrap();
-        assert_eq!(Definition::parse(&text).unwrap(), definition);
-        assert_eq!(Definition::parse("").unwrap(), Definition::default());
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        for (text, parts) in [
-            ("memroy = \"1G\"", ["memroy", "expected one of"]),
-            ("memory = \"1\"", ["memory = \"1\"", "512M"]),
-            ("memory = \"32M\"", ["memory = \"32M\"", "64M"]),
-            ("root = \"host\"", ["root = \"host\"", "none"]),
-            ("root = \"disk\"", ["root = \"disk\"", "absolute"]),
-            ("init = \"init\"", ["init = \"init\"", "absolute"]),
-            (
-                "[suspend]\npath = \"here\"",
-                ["suspend.path = \"here\"", "absolute"],
-            ),
-            ("cpus = 0", ["cpus = \"0\"", "one"]),
-            (
-                "[suspend]\ncompression = \"gzip\"",
-                ["suspend.compression", "zstd"],
-            ),
-            (
-                "[suspend]\nrecipients = [\"me\"]",
-                ["suspend.recipients", "age1"],
-            ),
-            ("net = \"bridge\"", ["bridge", "user"]),
-        ] {
-            let error = Definition::parse(text).unwrap_err().to_string();
-            assert!(
-                parts.iter().all(|part| error.contains(part)),
-                "{text}: {error}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_images_path_is_a_template() {
-        let text = "[suspend]\npath = \"/x/%{name}.brisk\"";
-        let definition = Definition::parse(text).unwrap();
-        assert_eq!(definition.image("db1"), Some("/x/db1.brisk".into()));
-    }
+/// A UUID in its usual form, 8-4-4-4-12 digits.
+fn bytes_of_uuid(text: &str) -> Option<[u8; 16]> {
+    let groups: Vec<_> = text.split('-').map(str::len).collect();
+    let digits = text.replace('-', "");
+    let usual = groups == [8, 4, 4, 4, 12] && digits.bytes().all(|c| c.is_ascii_hexdigit());
+    let number = usual.then(|| u128::from_str_radix(&digits, 16).ok())??;
+    Some(number.to_be_bytes())
 }
+
+/// A UUID in its usual form.
+pub(super) fn text_of_uuid(bytes: [u8; 16]) -> String {
+    let digits = format!("{:032x}", u128::from_be_bytes(bytes));
+    let group = |range: std::ops::Range<usize>| &digits[range];
+    let groups = [0..8, 8..12, 12..16, 16..20, 20..32].map(group);
+    groups.join("-")
+}
+
+#[cfg(test)]
+mod tests;

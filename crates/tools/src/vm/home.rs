@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use brisk_vm::launch::Places;
 use rustix::fs::{FlockOperation, flock};
 
-use super::definition::Definition;
+use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
 
 /// The directories of all machines of a user.
@@ -201,7 +201,7 @@ impl Home {
             }
             other => other.map_err(file("read", &path))?,
         };
-        Definition::parse(&text).map_err(|source| Error::Definition { path, source })
+        Definition::parse(&text).map_err(|source| self.wrong(source))
     }
 
     /// Writes a definition whole or not at all.
@@ -213,15 +213,9 @@ impl Home {
         if only_new && path.exists() {
             return Err(self.exists());
         }
-        let text = definition.text().map_err(|source| Error::Definition {
-            path: path.clone(),
-            source,
-        })?;
+        let text = definition.text().map_err(|source| self.wrong(source))?;
         // What is written must be what is read.
-        Definition::parse(&text).map_err(|source| Error::Definition {
-            path: path.clone(),
-            source,
-        })?;
+        Definition::parse(&text).map_err(|source| self.wrong(source))?;
         make_dir(&self.dirs.config, 0o755)?;
         let failed = |error| file("write", &path)(error);
         let mut new = tempfile::NamedTempFile::new_in(&self.dirs.config).map_err(failed)?;
@@ -239,6 +233,14 @@ impl Home {
                 Err(self.exists())
             }
             Err(error) => Err(file("write", &path)(error.error)),
+        }
+    }
+
+    /// An error of its definition.
+    pub(super) fn wrong(&self, source: DefinitionError) -> Error {
+        Error::Definition {
+            path: self.file(),
+            source,
         }
     }
 
@@ -318,6 +320,20 @@ impl Home {
         let _ = opened.and_then(|mut log| log.write_all(format!("{now} {text}\n").as_bytes()));
     }
 
+    /// Notes in the log what is to be done, and who wants it.
+    pub(super) fn processing(&self, command: &str, with: &str) {
+        let with = if with.is_empty() {
+            String::new()
+        } else {
+            format!(" {with}")
+        };
+        let user = rustix::process::getuid().as_raw();
+        let process = std::process::id();
+        self.note(&format!(
+            "Processing command {command}{with}, for user {user}, process {process}"
+        ));
+    }
+
     /// Removes a machine that does not run.
     ///
     /// # Errors
@@ -329,6 +345,16 @@ impl Home {
         let state = self.state();
         fs::remove_dir_all(&state).map_err(file("remove", &state))
     }
+}
+
+/// What tells a new machine from all others.
+///
+/// # Errors
+/// If the kernel makes none: there is no `/proc`.
+pub fn new_uuid() -> Result<String, Error> {
+    let path = "/proc/sys/kernel/random/uuid";
+    let text = fs::read_to_string(path).map_err(file("read", path))?;
+    Ok(text.trim().to_owned())
 }
 
 /// Held by the command that works on a machine.

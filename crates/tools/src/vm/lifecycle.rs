@@ -80,16 +80,13 @@ pub fn start(
             ));
         }
     }
-    let options = definition.options().map_err(|source| Error::Definition {
-        path: home.file(),
-        source,
-    })?;
+    let options = definition.options().map_err(|source| home.wrong(source))?;
     let facts = run::gather(&options, cache, progress)?;
     let mut plan = run::plan(&options, &facts)?;
     plan.pack(cache, progress)?;
     home.clear();
     home.prepare()?;
-    home.note("Processing command start");
+    home.processing("start", "");
     // A suspended machine needs them, and a cache may be emptied.
     plan.machine.kernel = home.keep("kernel", &plan.machine.kernel)?;
     plan.machine.initramfs = home.keep("initramfs", &plan.machine.initramfs)?;
@@ -187,7 +184,7 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
     if now != Condition::Running {
         return Err(Error::not_running(&home.name, now));
     }
-    home.note("Processing command stop");
+    home.processing("stop", "");
     // A machine that stops may do so before it has answered.
     let told = tell(home, &[Step::Stop], limit);
     if !live::wait_for_end(home, limit) {
@@ -218,7 +215,7 @@ pub fn kill(home: &Home) -> Result<(), Error> {
     if now == Condition::Off && !there {
         return Err(Error::not_running(&home.name, now));
     }
-    home.note("Processing command kill");
+    home.processing("kill", "");
     live::end(home)?;
     if now == Condition::Suspended {
         let mut claim = Claim::take(&home.image(&home.definition()?))?;

@@ -5,6 +5,7 @@
 //! itself, over its control channel, so that a brisk that was killed leaves no wrong state.
 
 mod definition;
+mod describe;
 mod error;
 mod filling;
 mod home;
@@ -14,13 +15,15 @@ mod lifecycle;
 mod live;
 mod ports;
 mod suspend;
+mod unlock;
 
 pub use definition::{Definition, DefinitionError, Network, Suspend};
 pub use error::Error;
 pub use filling::fill;
-pub use home::{Dirs, Home, Lock};
+pub use home::{Dirs, Home, Lock, new_uuid};
 pub use lazy::{Lazily, resume_lazily};
 pub use lifecycle::{kill, start, stop};
 pub use live::{Condition, condition};
 pub use ports::{Words, exec};
 pub use suspend::{Resumed, resume, suspend};
+pub use unlock::needs_passphrase;

@@ -2,23 +2,24 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{
-    self, Claim, Description, Disk, Image, Kernel, Keys, Range, Recipient, Report, Source, host_key,
-};
-use brisk_vm::qemu::{Capabilities, Machine, MachinePlan, Ram, State, load_state, save_state};
+use brisk_vm::image::{self, Claim, Image, Keys, Recipient, Report, Secret, Source, host_key};
+use brisk_vm::qemu::{Capabilities, Ram, State, load_state, save_state};
 use serde_json::json;
 
+use super::definition::text_of_uuid;
+use super::describe::{describe, identify};
 use super::error::{Error, file};
 use super::home::Home;
 use super::lazy::wait_until_filled;
 use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
 use super::ports::tell;
+use super::unlock::with_host_key;
 use crate::run::clock;
 
 /// How long QEMU may take to end.
@@ -37,25 +38,35 @@ pub struct Resumed {
     pub loading: Duration,
 }
 
-/// Writes a running machine to its image and ends it. When this fails, the machine goes on.
+impl Resumed {
+    /// In the manner of the report of a suspend.
+    fn line(&self) -> String {
+        let megabytes = self.memory as f64 / 1e6;
+        let seconds = self.loading.as_secs_f64().max(1e-9);
+        let rate = megabytes / seconds;
+        format!("loaded: {megabytes:.0} MB in {seconds:.2} sec {rate:.1} MB/s")
+    }
+}
+
+/// Writes a running machine to its image and ends it. When this fails, the machine goes on. With a
+/// `passphrase` that opens the image, too.
 ///
 /// # Errors
 /// If it does not run, QEMU cannot save it, or the image cannot be written.
-pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error> {
+pub fn suspend(
+    home: &Home,
+    passphrase: Option<Secret>,
+    control: image::Control<'_>,
+) -> Result<Report, Error> {
     let definition = home.definition()?;
-    let wrong = |source| Error::Definition {
-        path: home.file(),
-        source,
-    };
-    let options = image::Options {
-        compression: definition.compression().map_err(wrong)?,
-        ..image::Options::default()
-    };
-    let options = match definition.suspend.threads {
-        0 => options,
-        threads => image::Options { threads, ..options },
-    };
-    let mut recipients = definition.recipients().map_err(wrong)?;
+    let wrong = |source| home.wrong(source);
+    let options = definition.suspend.options().map_err(wrong)?;
+    let mut recipients = definition.suspend.recipients().map_err(wrong)?;
+    if definition.suspend.passphrase && passphrase.is_none() {
+        let hint = "give a file with it: --passphrase-file";
+        return Err(Error::state(&home.name, "is locked for a passphrase", hint));
+    }
+    recipients.extend(passphrase.map(Recipient::Passphrase));
     let _lock = home.lock("suspend")?;
     let now = live::settle(home)?;
     if !matches!(now, Condition::Running | Condition::Paused) {
@@ -63,7 +74,9 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
     }
     let path = home.image(&definition);
     wait_until_filled(home, &path, control)?;
-    recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
+    if definition.suspend.host_key {
+        recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
+    }
     let running = Running::of(home)?;
     let (major, minor) = running.machine.version;
     if (major, minor) < (8, 2) {
@@ -73,7 +86,7 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
             "stop it, and start it with QEMU 8.2 or later",
         ));
     }
-    home.note(&format!("Processing command suspend to {}", path.display()));
+    home.processing("suspend", &format!("to {}", path.display()));
     let off = || Error::state(&home.name, "has ended", "brisk vm start starts it");
     let stream = live::connect(home)?.ok_or_else(off)?;
     let mut qmp = live::control(&stream)?;
@@ -86,7 +99,7 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
             _ => home.memory(),
         };
         let ram = File::open(&memory).map_err(file("open", &memory))?;
-        let description = describe(home, &running, &definition.text().map_err(wrong)?)?;
+        let description = describe(home, &running, &definition)?;
         let source = Source {
             memory: &ram,
             size: running.machine.memory_mib << 20,
@@ -132,77 +145,17 @@ pub fn suspend(home: &Home, control: image::Control<'_>) -> Result<Report, Error
     Ok(report)
 }
 
-fn describe(home: &Home, running: &Running, definition: &str) -> Result<Description, Error> {
-    let plan = &running.machine;
-    let disks = plan
-        .disks
-        .iter()
-        .map(|disk| identify(&disk.path, disk.writable));
-    let machine = serde_json::to_string(running)
-        .map_err(|error| file("describe", home.plan())(error.into()))?;
-    Ok(Description {
-        name: home.name.clone(),
-        qemu: running.qemu.clone(),
-        machine: plan.machine.name().to_owned(),
-        cpu: plan.cpu.clone(),
-        kernel: Some(Kernel {
-            path: plan.kernel.clone(),
-            version: running.kernel.clone(),
-            hash: String::new(),
-        }),
-        disks: disks.collect::<Result<_, _>>()?,
-        definition: json!({ "definition": definition, "machine": machine }).to_string(),
-        ranges: ranges(plan),
-        ..Description::default()
-    })
-}
-
-/// Where QEMU puts memory: below the devices, and what does not fit there from 4 GiB on
-/// (`pc_init1` in `hw/i386/pc_piix.c`, `pc_q35_init`, `microvm_memory_init`).
-fn ranges(plan: &MachinePlan) -> Vec<Range> {
-    const GIB: u64 = 1 << 30;
-    let bytes = plan.memory_mib << 20;
-    let below = match plan.machine {
-        Machine::Q35 if bytes >= 0xb000_0000 => 2 * GIB,
-        Machine::Q35 => 0xb000_0000,
-        Machine::Pc { .. } | Machine::Microvm { .. } if bytes >= 0xe000_0000 => 3 * GIB,
-        Machine::Pc { .. } | Machine::Microvm { .. } => 0xe000_0000,
-    };
-    let low = bytes.min(below);
-    let mut ranges = vec![Range {
-        offset: 0,
-        address: 0,
-        length: low,
-    }];
-    if bytes > low {
-        ranges.push(Range {
-            offset: low,
-            address: 4 * GIB,
-            length: bytes - low,
-        });
-    }
-    ranges
-}
-
-fn identify(path: &Path, writable: bool) -> Result<Disk, Error> {
-    let meta = fs::metadata(path).map_err(file("look at", path))?;
-    Ok(Disk {
-        path: path.to_owned(),
-        size: meta.size(),
-        dev: meta.dev(),
-        ino: meta.ino(),
-        mtime: (meta.mtime(), meta.mtime_nsec()),
-        ctime: (meta.ctime(), meta.ctime_nsec()),
-        writable,
-    })
-}
-
-/// Goes on from a machine's image, which is used up by that.
+/// Goes on from a machine's image, which is used up by that. `keys` open it besides this host's.
 ///
 /// # Errors
 /// If there is none, it is damaged, or what it needs is not here as it was. The image stays as it
 /// is until the guest runs.
-pub fn resume(home: &Home, cache: &Cache, control: image::Control<'_>) -> Result<Resumed, Error> {
+pub fn resume(
+    home: &Home,
+    cache: &Cache,
+    keys: &Keys,
+    control: image::Control<'_>,
+) -> Result<Resumed, Error> {
     let begun = Instant::now();
     let definition = home.definition()?;
     let _lock = home.lock("resume")?;
@@ -225,15 +178,13 @@ pub fn resume(home: &Home, cache: &Cache, control: image::Control<'_>) -> Result
         }
     }
     let path = home.image(&definition);
-    home.note(&format!(
-        "Processing command resume from {}",
-        path.display()
-    ));
+    home.processing("resume", &format!("from {}", path.display()));
     let mut claim = Claim::take(&path)?;
-    let resumed = load(home, &path, &mut claim, cache, control, begun);
+    let resumed = load(home, (&path, keys), &mut claim, cache, control, begun);
     match resumed {
         Ok(resumed) => {
             claim.finish()?;
+            home.note(&resumed.line());
             home.note("VM running");
             Ok(resumed)
         }
@@ -267,13 +218,13 @@ fn go_on(home: &Home, begun: Instant) -> Result<Resumed, Error> {
 
 fn load(
     home: &Home,
-    path: &Path,
+    (path, keys): (&Path, &Keys),
     claim: &mut Claim,
     cache: &Cache,
     control: image::Control<'_>,
     begun: Instant,
 ) -> Result<Resumed, Error> {
-    let keys = Keys::new().with_identity(host_key(home.key(), false)?);
+    let keys = with_host_key(home, keys)?;
     let image = Image::from_file(claim.file()?, claim.path(), &keys)?;
     let mut running = machine_of(&image, path)?;
     check(home, &image, &running, path, cache)?;
@@ -367,6 +318,15 @@ pub(super) fn check(
     let description = image.description();
     if description.name != home.name {
         return unlike(format!("it holds the machine {}", description.name));
+    }
+    let uuid = home.definition()?.uuid().map_err(|e| home.wrong(e))?;
+    if let Some(uuid) = uuid.filter(|uuid| ![*uuid, [0; 16]].contains(&description.uuid)) {
+        return unlike(format!(
+            "it holds another machine {}: one with the UUID {}, and this has {}",
+            home.name,
+            text_of_uuid(description.uuid),
+            text_of_uuid(uuid)
+        ));
     }
     let capabilities = Capabilities::of(&running.machine.program, cache);
     let package = capabilities.map_err(crate::run::Error::from)?.package;

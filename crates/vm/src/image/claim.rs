@@ -85,6 +85,15 @@ pub fn state(image: &Path) -> Result<State, Error> {
     })
 }
 
+/// Where an image is that no guest has run from, by its usual name.
+#[must_use]
+pub fn resumable(image: &Path) -> Option<PathBuf> {
+    let names = [image.to_owned(), with(image, RESUMING)];
+    names
+        .into_iter()
+        .find(|name| name.symlink_metadata().is_ok())
+}
+
 impl Claim {
     /// Claims an image by its usual name. A claim that a process left behind before its guest
     /// ran is taken over.

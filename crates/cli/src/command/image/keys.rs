@@ -70,8 +70,7 @@ impl KeyArgs {
         if !missing {
             return Err(error);
         }
-        let prompt = format!("Passphrase of {}: ", path.display());
-        let Some(secret) = passphrase::ask(&prompt)? else {
+        let Some(secret) = passphrase_of(path)? else {
             return Err(error);
         };
         let keys = keys.with_passphrase(secret);
@@ -81,7 +80,8 @@ impl KeyArgs {
         Ok((image, keys))
     }
 
-    fn keys(&self) -> Result<Keys, Error> {
+    /// Those that were given.
+    pub(in crate::command) fn given(&self) -> Result<Keys, Error> {
         let mut keys = Keys::new();
         for file in &self.identity {
             keys = keys.with_identity_file(file)?;
@@ -91,11 +91,17 @@ impl KeyArgs {
         }
         match &self.host_key {
             Some(path) => Ok(keys.with_identity(host_key(path, false)?)),
-            None if usual_host_key().exists() => {
-                Ok(keys.with_identity(host_key(&usual_host_key(), false)?))
-            }
             None => Ok(keys),
         }
+    }
+
+    fn keys(&self) -> Result<Keys, Error> {
+        let keys = self.given()?;
+        let usual = usual_host_key();
+        if self.host_key.is_none() && usual.exists() {
+            return Ok(keys.with_identity(host_key(&usual, false)?));
+        }
+        Ok(keys)
     }
 }
 
@@ -117,6 +123,11 @@ impl NewKeyArgs {
         }
         Ok(recipients)
     }
+}
+
+/// Asks for the passphrase of an image; `None` if nobody is at a terminal.
+pub(in crate::command) fn passphrase_of(image: &Path) -> Result<Option<Secret>, Error> {
+    passphrase::ask(&format!("Passphrase of {}: ", image.display()))
 }
 
 fn usual_host_key() -> PathBuf {

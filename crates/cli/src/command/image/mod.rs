@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use brisk_vm::image::{self, Error, Form, Header};
 use serde::Serialize;
 
-use self::keys::{KeyArgs, NewKeyArgs};
-pub(super) use self::work::Work;
-use self::work::with_hint;
+use self::keys::NewKeyArgs;
+pub(super) use self::keys::{KeyArgs, passphrase_of};
+pub(super) use self::work::{Work, with_hint};
 use super::run::Format;
 use crate::exit;
 use crate::ui::Ui;

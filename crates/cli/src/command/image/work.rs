@@ -64,7 +64,7 @@ fn bar(bar: Bar) -> Show {
 }
 
 /// With what to try as part of the message.
-pub(super) fn with_hint(error: Error) -> anyhow::Error {
+pub(in crate::command) fn with_hint(error: Error) -> anyhow::Error {
     let hint = error.hint();
     hint::with_hint(error, hint)
 }

@@ -133,11 +133,14 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
         }
         Format::Csv => {
             let mut text = "what,value\n".to_owned();
-            text.push_str(&format!("state,{}\n", csv_field(now)));
+            let mut row = |what: &str, value: &str| {
+                text.push_str(&format!("{},{}\n", csv_field(what), csv_field(value)));
+            };
+            row("state", now);
             for (what, path) in &files {
-                let path = csv_field(&path.display().to_string());
-                text.push_str(&format!("{},{path}\n", csv_field(what)));
+                row(what, &path.display().to_string());
             }
+            fields("", &json!(definition), &mut row);
             text
         }
         Format::Table => {
@@ -150,6 +153,22 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
     };
     ui.data(&text)?;
     Ok(exit::OK)
+}
+
+/// The values of a definition with their names, such as `suspend.threads`.
+fn fields(prefix: &str, value: &serde_json::Value, row: &mut impl FnMut(&str, &str)) {
+    use serde_json::Value;
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                let dot = if prefix.is_empty() { "" } else { "." };
+                fields(&format!("{prefix}{dot}{name}"), value, row);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| fields(prefix, value, row)),
+        Value::String(text) => row(prefix, text),
+        other => row(prefix, &other.to_string()),
+    }
 }
 
 pub(super) fn console(args: &ConsoleArgs, ui: &Ui) -> anyhow::Result<u8> {

@@ -1,18 +1,21 @@
 //! Starting, stopping, suspending and resuming.
 
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use brisk_tools::vm::{self as tool, Lazily};
+use brisk_tools::vm::{self as tool, Condition, Home, Lazily, condition, needs_passphrase};
 use brisk_vm::cache::Cache;
+use brisk_vm::image::{Keys, Secret};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::guest::duration;
-use super::super::image::Work;
+use super::super::image::{KeyArgs, Work, passphrase_of, with_hint};
 use super::{concluded, explain, home};
-use crate::exit;
 use crate::ui::{Spinner, Ui};
+use crate::{exit, passphrase};
 
 /// Boot a machine.
 #[derive(Debug, clap::Args)]
@@ -46,6 +49,11 @@ pub(super) struct KillArgs {
 pub(super) struct SuspendArgs {
     /// Its name.
     pub(super) name: String,
+
+    /// File whose first line is a passphrase that opens the image, too; /dev/fd/N for a descriptor.
+    /// Without it, the terminal is asked if the machine's definition wants one.
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
 }
 
 /// Go on from a machine's image.
@@ -62,6 +70,10 @@ pub(super) struct ResumeArgs {
     /// If the process that serves it is killed meanwhile, the machine is lost. Needs QEMU 10.
     #[arg(long)]
     pub(super) lazy: bool,
+
+    /// What opens the image, where this host's key does not.
+    #[command(flatten)]
+    keys: KeyArgs,
 }
 
 /// Resume a machine and serve its memory until all is there.
@@ -104,8 +116,9 @@ pub(super) fn kill(args: &KillArgs) -> anyhow::Result<u8> {
 
 pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
+    let passphrase = new_passphrase(&home, args, ui)?;
     let work = Work::new("suspending", ui)?;
-    let suspended = tool::suspend(&home, work.control());
+    let suspended = tool::suspend(&home, passphrase, work.control());
     drop(work);
     let written = suspended.map(|report| {
         for line in report.lines() {
@@ -115,11 +128,48 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
     concluded(written, "the machine goes on", ui)
 }
 
+/// The passphrase that an image shall have, if any; asked for only where it would be used.
+fn new_passphrase(home: &Home, args: &SuspendArgs, ui: &Ui) -> anyhow::Result<Option<Secret>> {
+    if let Some(file) = &args.passphrase_file {
+        return Ok(Some(Secret::read(file).map_err(with_hint)?));
+    }
+    let wanted = home.definition().map_err(explain)?.suspend.passphrase;
+    let there = || condition(home).map_err(explain).map(can_be_suspended);
+    if !wanted || !there()? || !std::io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let prompt = format!("Passphrase for the image of {}: ", home.name);
+    Ok(Some(passphrase::ask_twice(&prompt, ui).map_err(with_hint)?))
+}
+
+fn can_be_suspended(now: Condition) -> bool {
+    matches!(now, Condition::Running | Condition::Paused)
+}
+
+/// What opens the image, asking for a passphrase where that is all that is missing.
+fn unlock(home: &Home, args: &KeyArgs) -> anyhow::Result<Keys> {
+    let keys = args.given().map_err(with_hint)?;
+    if args.passphrase_file.is_some() {
+        return Ok(keys);
+    }
+    let Some(image) = needs_passphrase(home, &keys).map_err(explain)? else {
+        return Ok(keys);
+    };
+    let secret = passphrase_of(&image).map_err(with_hint)?;
+    Ok(match secret {
+        Some(secret) => keys.with_passphrase(secret),
+        None => keys,
+    })
+}
+
 pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let cache = Cache::open()?;
+    let keys = unlock(&home, &args.keys)?;
     let work = Work::new("resuming", ui)?;
-    if args.lazy {
+    if args.lazy && !keys.is_empty() {
+        ui.note("all memory is loaded before the guest runs: only this host's key does without");
+    } else if args.lazy {
         match tool::resume_lazily(&home, work.control()) {
             Ok(Lazily::Unable(reason)) if reason.is_empty() => {}
             Ok(Lazily::Unable(reason)) => {
@@ -140,7 +190,7 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
             Err(error) => return concluded(Err(error), "the image is as it was", ui),
         }
     }
-    let resumed = tool::resume(&home, &cache, work.control());
+    let resumed = tool::resume(&home, &cache, &keys, work.control());
     drop(work);
     let said = resumed.map(|resumed| {
         ui.plain(&format!(

@@ -1,7 +1,7 @@
 //! Making, changing and removing machines.
 
 use anyhow::bail;
-use brisk_tools::vm::{Condition, Definition, Network, condition};
+use brisk_tools::vm::{Condition, Definition, Network, condition, new_uuid};
 use clap::ValueEnum;
 
 use super::{explain, home};
@@ -70,21 +70,41 @@ struct Settings {
     #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
     append: Vec<String>,
 
-    /// Image to suspend to; %{name} stands for the machine's name.
-    #[arg(long, value_name = "FILE")]
+    /// Image to suspend to; %{name} stands for the machine's name, %{uuid} for its UUID. `default`:
+    /// in the machine's directory.
+    #[arg(long, value_name = "FILE|default")]
     suspend_path: Option<String>,
 
     /// Compression of the image: zstd[:LEVEL], lz4[:ACCELERATION] or none.
     #[arg(long, value_name = "NAME")]
     compression: Option<String>,
 
-    /// Public key of age that opens the image besides this host's. May be given several times.
+    /// Have this host's key open the image, which it does unless told otherwise.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    host_key: Option<bool>,
+
+    /// Public key of age that opens the image, too. May be given several times.
     #[arg(long, value_name = "age1…")]
     recipient: Vec<String>,
+
+    /// Forget the public keys so far.
+    #[arg(long)]
+    no_recipients: bool,
+
+    /// Have a passphrase open the image, too: suspend asks for it, or reads it from
+    /// --passphrase-file.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    passphrase: Option<bool>,
 
     /// Threads that compress and encrypt; 0: as many as there are processors.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+
+    /// Most bytes a second that are written to the image, for example 200M; none: no limit.
+    #[arg(long, value_name = "RATE|none")]
+    bandwidth: Option<String>,
 }
 
 /// See [`Settings::net`].
@@ -129,15 +149,25 @@ impl Settings {
             definition.init.clone_from(&self.init);
         }
         definition.append.extend(self.append.iter().cloned());
+        let suspend = &mut definition.suspend;
         if let Some(path) = &self.suspend_path {
-            definition.suspend.path = Some(absolute("--suspend-path", path)?);
+            suspend.path = match path.as_str() {
+                "default" => None,
+                path => Some(absolute("--suspend-path", path)?),
+            };
         }
-        put(&mut definition.suspend.compression, &self.compression);
-        definition
-            .suspend
-            .recipients
-            .extend(self.recipient.iter().cloned());
-        put(&mut definition.suspend.threads, &self.threads);
+        put(&mut suspend.compression, &self.compression);
+        put(&mut suspend.host_key, &self.host_key);
+        if self.no_recipients {
+            suspend.recipients.clear();
+        }
+        suspend.recipients.extend(self.recipient.iter().cloned());
+        put(&mut suspend.passphrase, &self.passphrase);
+        put(&mut suspend.threads, &self.threads);
+        put(&mut suspend.bandwidth, &self.bandwidth);
+        if definition.uuid.is_none() {
+            definition.uuid = Some(new_uuid().map_err(explain)?);
+        }
         Ok(())
     }
 }

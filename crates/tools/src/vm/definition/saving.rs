@@ -1,0 +1,165 @@
+//! `[suspend]` of a definition: the image that a machine is saved to.
+
+use brisk_vm::image::{Compression, Options, Recipient};
+use serde::{Deserialize, Serialize};
+
+use super::DefinitionError;
+
+/// Stands for the machine's name in the image's path.
+pub(super) const NAME: &str = "%{name}";
+/// Stands for its UUID.
+pub(super) const UUID: &str = "%{uuid}";
+/// No limit of the bandwidth.
+const NO_LIMIT: &str = "none";
+/// Most threads.
+const THREADS: usize = 256;
+
+/// How a machine is suspended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Suspend {
+    /// The image; `%{name}` stands for the machine's name, `%{uuid}` for its UUID. None: in its
+    /// directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// `zstd`, `zstd:LEVEL`, `lz4`, `lz4:ACCELERATION` or `none`.
+    pub compression: String,
+    /// Whether this host's key opens the image.
+    pub host_key: bool,
+    /// Public keys of age (`age1…`) that open it, too.
+    pub recipients: Vec<String>,
+    /// Whether a passphrase opens it, too, which is asked for when the machine is suspended.
+    pub passphrase: bool,
+    /// Threads; 0: as many as there are processors.
+    pub threads: usize,
+    /// Most bytes a second that are written, such as `200M`; `none`: as many as can be.
+    pub bandwidth: String,
+}
+
+impl Default for Suspend {
+    fn default() -> Self {
+        Self {
+            path: None,
+            compression: Compression::default().to_string(),
+            host_key: true,
+            recipients: Vec::new(),
+            passphrase: false,
+            threads: 0,
+            bandwidth: NO_LIMIT.into(),
+        }
+    }
+}
+
+impl Suspend {
+    pub(super) fn check(&self) -> Result<(), DefinitionError> {
+        self.options()?;
+        let recipients = self.recipients()?;
+        if let Some(path) = &self.path {
+            check_path(path)?;
+        }
+        if !self.host_key && !self.passphrase && recipients.is_empty() {
+            let reason = "nobody could open the image; name recipients, or have a passphrase";
+            return Err(DefinitionError::wrong("suspend.host-key", "false", reason));
+        }
+        Ok(())
+    }
+
+    /// How the image is written.
+    ///
+    /// # Errors
+    /// If there is no such compression, number of threads or rate.
+    pub fn options(&self) -> Result<Options, DefinitionError> {
+        let wrong = DefinitionError::wrong;
+        let usual = Options::default();
+        let compression = self.compression.parse::<Compression>();
+        let compression =
+            compression.map_err(|error| wrong("suspend.compression", &self.compression, error))?;
+        let limit = match self.bandwidth.as_str() {
+            NO_LIMIT => None,
+            text => Some(rate(text).ok_or_else(|| {
+                let reason = "write bytes a second, for example 200M or 1.5G, or none";
+                wrong("suspend.bandwidth", text, reason.to_owned())
+            })?),
+        };
+        if self.threads > THREADS {
+            let reason = format!("{THREADS} at most; 0 is as many as there are processors");
+            return Err(wrong("suspend.threads", &self.threads.to_string(), reason));
+        }
+        Ok(Options {
+            compression,
+            limit,
+            threads: match self.threads {
+                0 => usual.threads,
+                threads => threads,
+            },
+            ..usual
+        })
+    }
+
+    /// Whose public keys open the image.
+    ///
+    /// # Errors
+    /// If one is no public key.
+    pub fn recipients(&self) -> Result<Vec<Recipient>, DefinitionError> {
+        let parse = |text: &String| {
+            let parsed = Recipient::parse(text);
+            parsed.map_err(|error| {
+                DefinitionError::wrong("suspend.recipients", text, error.to_string())
+            })
+        };
+        self.recipients.iter().map(parse).collect()
+    }
+}
+
+fn check_path(path: &str) -> Result<(), DefinitionError> {
+    let wrong = |reason: &str| Err(DefinitionError::wrong("suspend.path", path, reason));
+    if !path.starts_with('/') {
+        return wrong("write an absolute path");
+    }
+    if path.replace(NAME, "").replace(UUID, "").contains("%{") {
+        return wrong("only %{name} and %{uuid} stand for something");
+    }
+    Ok(())
+}
+
+/// Bytes a second: `200M` are 200 million, as the report of a suspend counts them.
+fn rate(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let unit = match unit {
+        "" => 1.0,
+        "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        _ => return None,
+    };
+    let rate = number.parse::<f64>().ok()? * unit;
+    (1.0..=1e15).contains(&rate).then_some(rate as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn rates_are_decimal() {
+        assert_eq!(rate("200M"), Some(200_000_000));
+        assert_eq!(rate("1.5G"), Some(1_500_000_000));
+        assert_eq!(rate("64K"), Some(64_000));
+        assert_eq!(rate("12345"), Some(12345));
+        for text in [
+            "",
+            "M",
+            "0",
+            "0.1",
+            "1T",
+            "1M/s",
+            "-1M",
+            "1e6",
+            "1.2.3M",
+            "99999999G",
+        ] {
+            assert_eq!(rate(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What an image says about its machine.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use brisk_vm::image::{Description, Disk, Kernel, Range};
+use brisk_vm::qemu::{Machine, MachinePlan};
+use serde_json::json;
+
+use super::definition::Definition;
+use super::error::{Error, file};
+use super::home::Home;
+use super::lifecycle::Running;
+
+/// What an image says about its machine.
+pub(super) fn describe(
+    home: &Home,
+    running: &Running,
+    definition: &Definition,
+) -> Result<Description, Error> {
+    let wrong = |source| home.wrong(source);
+    let text = definition.text().map_err(wrong)?;
+    let plan = &running.machine;
+    let disks = plan
+        .disks
+        .iter()
+        .map(|disk| identify(&disk.path, disk.writable));
+    let machine = serde_json::to_string(running)
+        .map_err(|error| file("describe", home.plan())(error.into()))?;
+    Ok(Description {
+        name: home.name.clone(),
+        uuid: definition.uuid().map_err(wrong)?.unwrap_or_default(),
+        qemu: running.qemu.clone(),
+        machine: plan.machine.name().to_owned(),
+        cpu: plan.cpu.clone(),
+        kernel: Some(Kernel {
+            path: plan.kernel.clone(),
+            version: running.kernel.clone(),
+            hash: String::new(),
+        }),
+        disks: disks.collect::<Result<_, _>>()?,
+        definition: json!({ "definition": text, "machine": machine }).to_string(),
+        ranges: ranges(plan),
+    })
+}
+
+/// Where QEMU puts memory: below the devices, and what does not fit there from 4 GiB on
+/// (`pc_init1` in `hw/i386/pc_piix.c`, `pc_q35_init`, `microvm_memory_init`).
+fn ranges(plan: &MachinePlan) -> Vec<Range> {
+    const GIB: u64 = 1 << 30;
+    let bytes = plan.memory_mib << 20;
+    let below = match plan.machine {
+        Machine::Q35 if bytes >= 0xb000_0000 => 2 * GIB,
+        Machine::Q35 => 0xb000_0000,
+        Machine::Pc { .. } | Machine::Microvm { .. } if bytes >= 0xe000_0000 => 3 * GIB,
+        Machine::Pc { .. } | Machine::Microvm { .. } => 0xe000_0000,
+    };
+    let low = bytes.min(below);
+    let mut ranges = vec![Range {
+        offset: 0,
+        address: 0,
+        length: low,
+    }];
+    if bytes > low {
+        ranges.push(Range {
+            offset: low,
+            address: 4 * GIB,
+            length: bytes - low,
+        });
+    }
+    ranges
+}
+
+/// What tells one state of a disk from another.
+pub(super) fn identify(path: &Path, writable: bool) -> Result<Disk, Error> {
+    let meta = fs::metadata(path).map_err(file("look at", path))?;
+    Ok(Disk {
+        path: path.to_owned(),
+        size: meta.size(),
+        dev: meta.dev(),
+        ino: meta.ino(),
+        mtime: (meta.mtime(), meta.mtime_nsec()),
+        ctime: (meta.ctime(), meta.ctime_nsec()),
+        writable,
+    })
+}

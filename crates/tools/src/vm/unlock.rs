@@ -1,0 +1,37 @@
+//! Keys that open a machine's image.
+
+use std::path::PathBuf;
+
+use brisk_vm::image::{Error as ImageError, Header, Image, Keys, SlotKind, host_key, resumable};
+
+use super::error::Error;
+use super::home::Home;
+
+/// This host's key and others. Where others are given or wanted, this host's may be missing.
+pub(super) fn with_host_key(home: &Home, others: &Keys) -> Result<Keys, Error> {
+    let needed = others.is_empty() && home.definition()?.suspend.host_key;
+    match host_key(home.key(), false) {
+        Ok(key) => Ok(others.clone().with_identity(key)),
+        Err(_) if !needed => Ok(others.clone()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The image of a suspended machine, if `others` and this host's key do not open it and a
+/// passphrase would.
+///
+/// # Errors
+/// If the machine's definition is wrong. What is wrong with the image is found by who resumes it.
+pub fn needs_passphrase(home: &Home, others: &Keys) -> Result<Option<PathBuf>, Error> {
+    let image = home.image(&home.definition()?);
+    let asks = |path: &PathBuf| {
+        let slots = Header::read(path).map(|header| header.slots);
+        let mut kinds = slots.iter().flatten().map(|slot| slot.kind());
+        if !kinds.any(|kind| kind == SlotKind::Passphrase) {
+            return false;
+        }
+        let keys = with_host_key(home, others).unwrap_or_default();
+        matches!(Image::open(path, &keys), Err(ImageError::NoKey { .. }))
+    };
+    Ok(resumable(&image).filter(asks))
+}
