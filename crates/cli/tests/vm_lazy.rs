@@ -5,9 +5,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use brisk_testkit::{capture, tool, until};
 use libtest_mimic::{Arguments, Trial};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 fn main() {
@@ -22,7 +25,7 @@ fn main() {
     } else {
         None
     };
-    let tests: [(&str, fn()); 3] = [
+    let tests: [(&str, fn()); 5] = [
         (
             "memory_comes_as_the_guest_asks_for_it",
             memory_comes_as_the_guest_asks_for_it,
@@ -34,6 +37,14 @@ fn main() {
         (
             "a_machine_that_lacks_memory_can_be_ended",
             a_machine_that_lacks_memory_can_be_ended,
+        ),
+        (
+            "whoever_serves_is_killed_anywhere",
+            whoever_serves_is_killed_anywhere,
+        ),
+        (
+            "what_was_needed_first_comes_first",
+            what_was_needed_first_comes_first,
         ),
     ];
     let trials = tests.into_iter().map(|(name, test)| {
@@ -60,6 +71,11 @@ struct Machine {
 impl Machine {
     /// The name is nobody else's: memory of all machines lies in one directory.
     fn new(name: &'static str) -> Self {
+        Self::with(name, 100)
+    }
+
+    /// The same with so many MiB in the file.
+    fn with(name: &'static str, size: u32) -> Self {
         let directory = TempDir::with_prefix_in("lazy-", env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut machine = Self {
             name,
@@ -68,25 +84,31 @@ impl Machine {
         };
         machine.ok(&["create", name, "--memory", "256M"]);
         machine.ok(&["start", name]);
-        let fill = "mkdir /m && mount -t tmpfs none /m && \
-                    dd if=/dev/urandom of=/m/x bs=1M count=100 2>/dev/null && sha256sum /m/x";
-        machine.sum = machine.ok(&["exec", name, "--", "sh", "-c", fill]);
+        let fill = format!(
+            "mkdir /m && mount -t tmpfs none /m && \
+             dd if=/dev/urandom of=/m/x bs=1M count={size} 2>/dev/null && sha256sum /m/x"
+        );
+        machine.sum = machine.ok(&["exec", name, "--", "sh", "-c", &fill]);
         assert!(machine.sum.ends_with("  /m/x\n"), "{}", machine.sum);
         machine
     }
 
     fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
         let path = |name: &str| self.directory.path().join(name);
         let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache");
-        Command::new(env!("CARGO_BIN_EXE_brisk"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brisk"));
+        command
             .arg("vm")
             .args(words)
             .env("BRISK_CONFIG_DIR", path("config"))
             .env("BRISK_STATE_DIR", path("state"))
             .env("BRISK_RUNTIME_DIR", path("run"))
-            .env("BRISK_CACHE_DIR", cache)
-            .output()
-            .unwrap()
+            .env("BRISK_CACHE_DIR", cache);
+        command
     }
 
     #[track_caller]
@@ -137,7 +159,7 @@ impl Machine {
     /// Resumes it so that the guest runs at once.
     #[track_caller]
     fn runs_at_once(&self) {
-        self.says(&["resume", "--lazy", self.name], "come as it needs them");
+        self.says(&["resume", self.name], "come as it needs them");
     }
 
     #[track_caller]
@@ -165,6 +187,31 @@ impl Machine {
     }
 }
 
+/// Processes of brisk that resume or serve a machine, the first one first.
+fn servers(name: &str) -> Vec<Pid> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let server = |entry: fs::DirEntry| {
+        let number: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        let mut words = words.split(|byte| *byte == 0);
+        let ours = words.any(|word| word == b"fill") && words.any(|word| word == name.as_bytes());
+        ours.then(|| Pid::from_raw(number))?
+    };
+    let mut servers: Vec<_> = all.filter_map(server).collect();
+    servers.sort_by_key(|server| server.as_raw_nonzero());
+    servers
+}
+
+/// Kills so many of them, and tells how many there were.
+fn kill_servers(name: &str, most: usize) -> usize {
+    let servers = servers(name);
+    for server in servers.iter().take(most) {
+        // Fails only if it has ended meanwhile.
+        let _ = kill_process(*server, Signal::KILL);
+    }
+    servers.len().min(most)
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
         self.run(&["kill", self.name]);
@@ -188,7 +235,7 @@ fn memory_comes_as_the_guest_asks_for_it() {
     }
     // And what came that way can be loaded at once the next time.
     machine.ok(&["suspend", machine.name]);
-    machine.says(&["resume", machine.name], "of memory loaded");
+    machine.says(&["resume", "--eager", machine.name], "of memory loaded");
     machine.is_whole();
 }
 
@@ -226,4 +273,56 @@ fn a_machine_that_lacks_memory_can_be_ended() {
         (!machine.image(".resumed").exists()).then_some(())
     });
     assert!(machine.ok(&["list"]).contains("off"));
+}
+
+/// Where it was killed: before the guest ran, when somebody else took over, and when nobody was
+/// left to.
+fn whoever_serves_is_killed_anywhere() {
+    let machine = Machine::with("lazy-killed", 40);
+    // Where in the life of a resume, in steps of 60 ms; and whether once or until nobody is left.
+    let points = (0..8_u64).flat_map(|step| [(step, false), (step, true)]);
+    let mut seen = [0; 3];
+    for (step, all) in points {
+        machine.ok(&["suspend", machine.name]);
+        let mut resume = machine.command(&["resume", machine.name]).spawn().unwrap();
+        thread::sleep(Duration::from_millis(60 * step));
+        let mut killed = kill_servers(machine.name, if all { usize::MAX } else { 1 });
+        while all && !servers(machine.name).is_empty() {
+            killed += kill_servers(machine.name, usize::MAX);
+        }
+        resume.wait().unwrap();
+        let suspended = machine.ok(&["list"]).contains("suspended");
+        if suspended {
+            machine.ok(&["resume", machine.name]);
+        }
+        seen[match (suspended, killed) {
+            (true, _) => 0,
+            (false, 0 | 1) => 1,
+            _ => 2,
+        }] += 1;
+        machine.is_whole();
+        until("all of the memory", || {
+            (!machine.image(".resumed").exists()).then_some(())
+        });
+        assert!(!machine.image("").exists());
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+    assert!(machine.log().contains("going on with that"));
+}
+
+fn what_was_needed_first_comes_first() {
+    let machine = Machine::with("lazy-order", 40);
+    let mut asked = [0_u64; 2];
+    for asked in &mut asked {
+        machine.ok(&["suspend", machine.name]);
+        machine.runs_at_once();
+        machine.is_whole();
+        let line = machine.logs("VM has all of its memory");
+        let count = line.rsplit_once(" pages, ").unwrap().1;
+        *asked = count.split_once(' ').unwrap().0.parse().unwrap();
+        until("the image is used up", || {
+            (!machine.image(".resumed").exists()).then_some(())
+        });
+    }
+    assert!(asked[1] < asked[0], "{asked:?}");
 }

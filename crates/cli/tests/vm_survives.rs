@@ -91,8 +91,8 @@ impl Checked {
     }
 
     /// Kills `command` after `delay`. Where that was before its end.
-    fn kills(&self, command: &str, delay: Duration) -> bool {
-        let run = self.all.vm(&[command, "a"]).spawn();
+    fn kills(&self, command: &[&str], delay: Duration) -> bool {
+        let run = self.all.vm(command).spawn();
         // No wait for anything: the point is any.
         thread::sleep(delay);
         run.signal(Signal::KILL);
@@ -114,15 +114,15 @@ impl Random {
 
 /// Kills `command` at points all over the time it takes, and finds the machine well each time.
 /// Where it was how often: running, standing still, in its image, done.
-fn killed_anywhere(command: &str, seed: u64) -> [usize; 4] {
+fn killed_anywhere(command: &[&str], seed: u64) -> [usize; 4] {
     let mut guest = Checked::new(&["--compression", "lz4"]);
-    let resumes = command == "resume";
+    let resumes = command[0] == "resume";
     let timed = |words: &[&str]| {
         let begun = Instant::now();
         let _ = guest.all.does(words);
         begun.elapsed()
     };
-    let times = [timed(&["suspend", "a"]), timed(&["resume", "a"])];
+    let times = [timed(&["suspend", "a"]), timed(&["resume", "--eager", "a"])];
     let mut whole = times[usize::from(resumes)];
     guest.is_well();
     let mut random = Random(seed);
@@ -154,12 +154,12 @@ fn killed_anywhere(command: &str, seed: u64) -> [usize; 4] {
 }
 
 fn suspend_killed() {
-    let seen = killed_anywhere("suspend", 0x5eed);
+    let seen = killed_anywhere(&["suspend", "a"], 0x5eed);
     assert!(seen[1] > 0, "{seen:?}");
 }
 
 fn resume_killed() {
-    let seen = killed_anywhere("resume", 0xfeed);
+    let seen = killed_anywhere(&["resume", "--eager", "a"], 0xfeed);
     assert!(seen[2] > 0, "{seen:?}");
 }
 

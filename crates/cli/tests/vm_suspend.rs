@@ -128,18 +128,28 @@ fn refused() {
     all.boot("a", &["--compression", "lz4"]);
     let _ = all.tells("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
-    let refused = |texts: &[&str]| {
-        all.refuses(&["resume", "a"], texts);
+    let refused_by = |words: &[&str], texts: &[&str]| {
+        all.refuses(words, texts);
         assert_eq!((all.doing("a").as_str(), all.count()), ("suspended", 0));
+    };
+    let refused = |texts: &[&str]| {
+        refused_by(&["resume", "--eager", "a"], texts);
+        refused_by(&["resume", "a"], texts);
     };
     let image = all.state_dir("a").join("a.brisk");
     let path = image.to_str().unwrap();
     let bytes = fs::read(&image).unwrap();
-    for at in [9, 200, bytes.len() / 2, bytes.len() - 9] {
+    let middle = bytes.len() / 2;
+    for at in [9, 200, middle, bytes.len() - 9] {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;
         fs::write(&image, damaged).unwrap();
-        refused(&[path]);
+        if at == middle {
+            // A chunk of memory, which a guest that runs at once may not need for long.
+            refused_by(&["resume", "--eager", "a"], &[path]);
+        } else {
+            refused(&[path]);
+        }
     }
     fs::write(&image, &bytes[..bytes.len() / 2]).unwrap();
     refused(&[path]);

@@ -24,6 +24,7 @@ fn plain(machine: Machine) -> MachinePlan {
         memory_mib: 512,
         ram: Ram::Private,
         state: None,
+        late_memory: false,
         kernel: "/cache/vmlinux".into(),
         initramfs: "/cache/initramfs".into(),
         parameters: vec![

@@ -274,7 +274,7 @@ impl Watch {
                         return Ok(Some(ended));
                     }
                 }
-                qmp::Message::Return(_) | qmp::Message::Error(_) => {}
+                qmp::Message::Return(_) | qmp::Message::Error(_) | qmp::Message::Answer { .. } => {}
             }
         }
         Ok(None)

@@ -175,6 +175,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             memory_mib: options.memory_mib,
             ram,
             state: None,
+            late_memory: false,
             kernel: if vmlinux(options, facts) {
                 facts.image.path.clone()
             } else {

@@ -123,6 +123,30 @@ impl Error {
         }
     }
 
+    /// It should not run, and does.
+    pub(super) fn runs_already(name: &str) -> Self {
+        Self::state(name, "runs already", "brisk vm exec runs a command in it")
+    }
+
+    /// It did run, and does no more.
+    pub(super) fn has_ended(name: &str) -> Self {
+        Self::state(name, "has ended", "brisk vm start starts it")
+    }
+
+    /// QEMU could not go on from what it was given.
+    pub(super) fn ended_loading(name: &str) -> Self {
+        let what = "ended while its state was loaded";
+        Self::state(name, what, "its qemu.log says why")
+    }
+
+    /// The same error, unless it is only that the user wanted no more.
+    pub(super) fn or_interrupted(self) -> Self {
+        match self {
+            Self::Image(image::Error::Cancelled) => Self::Interrupted,
+            other => other,
+        }
+    }
+
     /// It should run, and does something else.
     pub(super) fn not_running(name: &str, now: Condition) -> Self {
         let (what, hint) = match now {

@@ -79,6 +79,14 @@ fn stop_until(home: &Home, readable: &Receiver<()>) {
 }
 
 impl Memory for Late<'_> {
+    fn first(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool) {
+        // What is not read here is read again with all the rest.
+        if let Err(error) = self.image.each_working_page(take) {
+            let text = format!("What the guest needs first cannot be read: {error}");
+            self.home.note(&text);
+        }
+    }
+
     fn length(&self) -> u64 {
         self.image.header().memory
     }

@@ -5,19 +5,21 @@
 
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use brisk_vm::image::{self, State};
+use brisk_vm::image;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, file};
 use super::home::Home;
-use super::suspend::Resumed;
+use super::lifecycle::Running;
+use super::live::{Condition, condition};
+use super::resume::Resumed;
+use super::serving::{is_filling, look_after};
 
 /// How often it is looked whether the user wants no more.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -42,6 +44,8 @@ pub(super) enum Word {
     Interrupted,
     /// It failed.
     Failed(String),
+    /// It was ended.
+    Ended(String),
 }
 
 /// Goes on from a machine's image at once; its memory comes as the guest asks for it, and the
@@ -51,6 +55,7 @@ pub(super) enum Word {
 /// As of [`resume`](super::resume).
 pub fn resume_lazily(home: &Home, control: image::Control<'_>) -> Result<Lazily, Error> {
     home.definition()?;
+    let begun = Instant::now();
     let program = std::env::current_exe().map_err(file("find", "this program"))?;
     let mut command = Command::new(&program);
     command.args(["vm", "fill", &home.name]);
@@ -72,7 +77,26 @@ pub fn resume_lazily(home: &Home, control: image::Control<'_>) -> Result<Lazily,
         }
         Word::Interrupted => Err(Error::Interrupted),
         Word::Failed(text) => Err(Error::Told(text)),
+        Word::Ended(text) => match runs_all_the_same(home, control)? {
+            true => Ok(Lazily::Runs(Resumed {
+                running: begun.elapsed(),
+                memory: Running::of(home)?.machine.memory_mib << 20,
+                loading: Duration::ZERO,
+            })),
+            false => Err(Error::Told(text)),
+        },
     }
+}
+
+/// Whether the guest runs though who resumed it was ended; another one serves it then.
+fn runs_all_the_same(home: &Home, control: image::Control<'_>) -> Result<bool, Error> {
+    while is_filling(home)? && !control.cancel.load(Ordering::Relaxed) {
+        if condition(home)? == Condition::Running {
+            return Ok(true);
+        }
+        std::thread::sleep(GLANCE);
+    }
+    Ok(condition(home)? == Condition::Running)
 }
 
 /// Waits for its word; tells it when the user wants no more.
@@ -109,7 +133,7 @@ fn listen(child: &mut Child, control: image::Control<'_>) -> Result<Word, Error>
             Some(signal) => format!("was ended by signal {signal}"),
             None => "ended without a word".to_owned(),
         };
-        Ok(Word::Failed(format!("the process that resumes {how}")))
+        Ok(Word::Ended(format!("the process that resumes {how}")))
     })
 }
 
@@ -127,13 +151,10 @@ fn readable(stdout: &ChildStdout) -> io::Result<bool> {
 }
 
 /// A machine whose memory still comes cannot be saved.
-pub(super) fn wait_until_filled(
-    home: &Home,
-    image: &Path,
-    control: image::Control<'_>,
-) -> Result<(), Error> {
+pub(super) fn wait_until_filled(home: &Home, control: image::Control<'_>) -> Result<(), Error> {
     let mut said = false;
-    while image::state(image)? == (State::Resumed { held: true }) {
+    while is_filling(home)? {
+        look_after(home)?;
         if !said {
             said = true;
             home.note("Waiting for the rest of its memory");

@@ -1,7 +1,6 @@
 //! Starting and stopping.
 
-use std::fs::{self, File};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -38,6 +37,7 @@ impl Running {
         // The state is there only until it is loaded.
         let mut lasting = self.clone();
         lasting.machine.state = None;
+        lasting.machine.late_memory = false;
         lasting.machine.stopped = false;
         let text = serde_json::to_vec(&lasting).map_err(std::io::Error::other);
         let written = text.and_then(|text| fs::write(&path, text));
@@ -72,13 +72,7 @@ pub fn start(
                 "brisk vm resume goes on from there, brisk vm kill throws that away",
             ));
         }
-        _ => {
-            return Err(Error::state(
-                &home.name,
-                "runs already",
-                "brisk vm exec runs a command in it",
-            ));
-        }
+        _ => return Err(Error::runs_already(&home.name)),
     }
     let options = definition.options().map_err(|source| home.wrong(source))?;
     let facts = run::gather(&options, cache, progress)?;
@@ -87,24 +81,13 @@ pub fn start(
     home.clear();
     home.prepare()?;
     home.processing("start", "");
+    // What another boot needed says nothing of this one.
+    let _ = fs::remove_file(home.working_set());
     // A suspended machine needs them, and a cache may be emptied.
     plan.machine.kernel = home.keep("kernel", &plan.machine.kernel)?;
     plan.machine.initramfs = home.keep("initramfs", &plan.machine.initramfs)?;
-    let memory = home.memory();
-    let bytes = plan.machine.memory_mib << 20;
-    let created = File::options()
-        .write(true)
-        .create_new(true)
-        // QEMU opens it as another user; its directory keeps everyone else away.
-        .mode(0o666)
-        .open(&memory)
-        .and_then(|ram| {
-            use std::os::unix::fs::PermissionsExt;
-            ram.set_permissions(fs::Permissions::from_mode(0o666))?;
-            ram.set_len(bytes)
-        });
-    created.map_err(file("make", &memory))?;
-    plan.machine.ram = Ram::Kept(memory);
+    home.make_memory(plan.machine.memory_mib << 20)?;
+    plan.machine.ram = Ram::Kept(home.memory());
     plan.machine.channels = Channels::Listening { ports: ALL };
     let running = Running {
         machine: plan.machine,
@@ -161,15 +144,9 @@ pub fn start(
 
 /// Starts QEMU and notes what runs.
 pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
-    launch_with(home, running, false)
-}
-
-/// The same; `late_memory` if its memory comes when it runs already.
-pub(super) fn launch_with(home: &Home, running: &Running, late_memory: bool) -> Result<(), Error> {
     // First, so that there is no machine without one, wherever we are killed.
     running.save(home)?;
-    let plan = &running.machine;
-    let pid = start_detached(plan, &home.places(), running.unprivileged, late_memory)?;
+    let pid = start_detached(&running.machine, &home.places(), running.unprivileged)?;
     live::set_pid(home, pid)
 }
 

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::error::{Error, file};
 use super::home::Home;
+use super::serving::look_after;
 
 /// How long QEMU may take for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -58,8 +59,9 @@ impl Condition {
 /// # Errors
 /// If its definition is wrong.
 pub fn condition(home: &Home) -> Result<Condition, Error> {
+    look_after(home)?;
     if let Some(stream) = connect(home)? {
-        let mut control = Control::new(&stream, qmp::Reader::default(), GLANCE);
+        let mut control = glance(&stream);
         let status = control
             .execute("qmp_capabilities", &json!(null))
             .and_then(|_| control.execute("query-status", &json!(null)));
@@ -146,6 +148,11 @@ pub(super) fn connect(home: &Home) -> Result<Option<UnixStream>, Error> {
         }
         Err(error) => Err(file("connect to", path)(error)),
     }
+}
+
+/// The same for questions whose answers are only nice to have; it is not agreed on anything yet.
+pub(super) fn glance(stream: &UnixStream) -> Control<'_> {
+    Control::new(stream, qmp::Reader::default(), GLANCE)
 }
 
 /// The control channel, ready for commands.

@@ -14,6 +14,8 @@ mod lazy;
 mod lifecycle;
 mod live;
 mod ports;
+mod resume;
+mod serving;
 mod suspend;
 mod unlock;
 
@@ -25,5 +27,7 @@ pub use lazy::{Lazily, resume_lazily};
 pub use lifecycle::{kill, start, stop};
 pub use live::{Condition, condition};
 pub use ports::{Words, exec};
-pub use suspend::{Resumed, resume, suspend};
+pub use resume::{Resumed, resume};
+pub use serving::stand_by;
+pub use suspend::suspend;
 pub use unlock::needs_passphrase;

@@ -1,4 +1,6 @@
 //! Device state and working set: bytes in pieces among the chunks.
+//!
+//! A blob may be larger than what is to be in memory at once: only a piece of it is.
 
 use std::os::unix::fs::FileExt;
 
@@ -11,27 +13,34 @@ use super::pipeline::Control;
 use super::reader::Image;
 use super::seal::{self, Kind, Owner, SealKey, TAG};
 
-/// Compresses, seals and writes it.
+/// Puts the bytes from an offset on into a piece.
+pub(super) type Fill<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Error> + 'a;
+
+/// Compresses, seals and writes `length` bytes, which `fill` puts into pieces from an offset on.
 pub(super) fn write(
     kind: Kind,
-    bytes: &[u8],
+    length: u64,
+    fill: &mut Fill<'_>,
     (key, owner): (&SealKey, &Owner),
     encoder: &mut Encoder,
     output: &Output<'_>,
     control: Control<'_>,
 ) -> Result<Blob, Error> {
-    let pieces = bytes.chunks(BLOB_PIECE as usize);
-    let count = pieces.len() as u64;
+    let count = length.div_ceil(BLOB_PIECE);
+    let mut piece = vec![0; length.min(BLOB_PIECE) as usize];
     let mut sealed = vec![0; chunk::sealed_bound(BLOB_PIECE as usize)];
     let mut blob = Blob {
-        length: bytes.len() as u64,
-        pieces: Vec::with_capacity(pieces.len()),
+        length,
+        pieces: Vec::with_capacity(count as usize),
     };
-    for (index, piece) in (0..).zip(pieces) {
+    for index in 0..count {
         if control.cancelled() {
             return Err(Error::Cancelled);
         }
-        let length = chunk::encode(encoder, &[], piece, &mut sealed)
+        let from = index * BLOB_PIECE;
+        piece.truncate((length - from).min(BLOB_PIECE) as usize);
+        fill(from, &mut piece)?;
+        let length = chunk::encode(encoder, &[], &piece, &mut sealed)
             .map_err(|error| Error::invalid(format!("cannot compress: {error}")))?;
         let associated = seal::associated(owner, (kind, index), count);
         let tag = key.seal((kind, index), &associated, &mut sealed[..length]);
@@ -42,18 +51,41 @@ pub(super) fn write(
     Ok(blob)
 }
 
+/// For [`write`]: bytes that are there.
+pub(super) fn copy(bytes: &[u8]) -> impl FnMut(u64, &mut [u8]) -> Result<(), Error> {
+    |from, piece| {
+        piece.copy_from_slice(&bytes[from as usize..][..piece.len()]);
+        Ok(())
+    }
+}
+
 /// Reads it back.
 pub(super) fn read(image: &Image, kind: Kind, blob: &Blob) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::with_capacity(blob.length as usize);
+    each(image, kind, blob, &mut |piece| {
+        bytes.extend_from_slice(piece);
+        true
+    })?;
+    Ok(bytes)
+}
+
+/// Reads it back piece by piece, as long as `take` wants more.
+pub(super) fn each(
+    image: &Image,
+    kind: Kind,
+    blob: &Blob,
+    take: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<(), Error> {
     let place = |index| match kind {
-        Kind::WorkingSet => Place::WorkingSet(index),
+        Kind::WorkingSet | Kind::WorkingPages => Place::WorkingSet(index),
         _ => Place::State(index),
     };
-    let mut bytes = vec![0; blob.length as usize];
+    let mut piece = vec![0; blob.length.min(BLOB_PIECE) as usize];
     let mut decoder = Decoder::new().map_err(io_error("read", image.path()))?;
     let mut sealed = Vec::new();
     let count = blob.pieces.len() as u64;
-    let pieces = bytes.chunks_mut(BLOB_PIECE as usize).zip(&blob.pieces);
-    for (index, (piece, (offset, length))) in (0..).zip(pieces) {
+    for (index, (offset, length)) in (0..).zip(&blob.pieces) {
+        piece.truncate((blob.length - index * BLOB_PIECE).min(BLOB_PIECE) as usize);
         sealed.resize(*length as usize, 0);
         image
             .file
@@ -65,11 +97,15 @@ pub(super) fn read(image: &Image, kind: Kind, blob: &Blob) -> Result<Vec<u8>, Er
             .open((kind, index), &associated, &mut sealed)
             .ok_or_else(|| image.altered(place(index)))?;
         let whole = plain.split_first().is_some_and(|(stored, body)| {
-            Stored::from_byte(*stored).is_some_and(|stored| decoder.decode(stored, body, piece))
+            Stored::from_byte(*stored)
+                .is_some_and(|stored| decoder.decode(stored, body, &mut piece))
         });
         if !whole {
             return Err(image.altered(place(index)));
         }
+        if !take(&piece) {
+            break;
+        }
     }
-    Ok(bytes)
+    Ok(())
 }

@@ -134,6 +134,29 @@ impl Claim {
         }
     }
 
+    /// Takes over from a process that was ended while its guest still read from the image, and
+    /// waits as long as that lives; none if the guest has all of its memory.
+    ///
+    /// # Errors
+    /// If the image cannot be opened.
+    pub fn inherit(image: &Path) -> Result<Option<Self>, Error> {
+        let resumed = with(image, RESUMED);
+        let failed = || io_error("read", &resumed);
+        let file = match File::open(&resumed) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(failed())?,
+        };
+        flock(&file, FlockOperation::LockExclusive).map_err(io_error("lock", &resumed))?;
+        // Its holder may have removed it when it was done.
+        let gone = file.metadata().map_err(failed())?.nlink() == 0;
+        Ok((!gone).then(|| Self {
+            file,
+            image: image.to_owned(),
+            now: resumed.clone(),
+            started: true,
+        }))
+    }
+
     /// The image, for [`Image::from_file`](super::Image::from_file).
     ///
     /// # Errors

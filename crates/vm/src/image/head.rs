@@ -22,6 +22,8 @@ pub struct Head {
     pub(super) state: Blob,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) working_set: Option<Blob>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) working_pages: Option<Blob>,
 }
 
 /// An image that another is based on.
@@ -75,10 +77,9 @@ impl Head {
         if head.parent.is_some() != header.incremental {
             return Err("it does not agree with the header on a parent".into());
         }
-        let working_set = head.working_set.as_ref();
-        if !head.state.check(header.data_len)
-            || working_set.is_some_and(|blob| !blob.check(header.data_len))
-        {
+        let inside = |blob: &Blob| blob.check(header.data_len);
+        let optional = [&head.working_set, &head.working_pages];
+        if !inside(&head.state) || !optional.into_iter().flatten().all(inside) {
             return Err("a piece that is outside of the image".into());
         }
         Ok(head)

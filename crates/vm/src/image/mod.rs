@@ -59,7 +59,7 @@ pub use rekey::rekey;
 pub use report::{Report, Stages};
 pub use slot::{Slot, SlotKind};
 pub use verify::Verified;
-pub use working_set::{read_working_set, write_working_set};
+pub use working_set::{WORKING_PAGES, read_working_set, write_working_set};
 pub use writer::{Base, Changed, Options, Source, write};
 
 /// The usual end of an image's name.

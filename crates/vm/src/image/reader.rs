@@ -277,6 +277,31 @@ impl Image {
             .ok_or_else(|| self.altered(Place::WorkingSet(0)))
     }
 
+    /// Has `take` take the numbers and contents of the pages that were needed first after the last
+    /// resume, as long as it wants more.
+    ///
+    /// # Errors
+    /// If they cannot be read or were altered.
+    pub fn each_working_page(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Error> {
+        let Some(blob) = &self.head.working_pages else {
+            return Ok(());
+        };
+        let ranges = self.working_set()?.unwrap_or_default();
+        let mut pages = working_set::first_pages(&ranges).into_iter();
+        if blob.length != (pages.len() * PAGE) as u64 {
+            return Err(self.altered(Place::WorkingSet(0)));
+        }
+        blob::each(self, Kind::WorkingPages, blob, &mut |piece| {
+            // In this order: a page too many would be lost.
+            for (content, page) in piece.chunks(PAGE).zip(pages.by_ref()) {
+                if !take(page, content) {
+                    return false;
+                }
+            }
+            true
+        })
+    }
+
     /// Fills `out` with a chunk; it has [`Header::chunk_len`] bytes.
     ///
     /// # Errors

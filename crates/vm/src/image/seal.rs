@@ -18,6 +18,7 @@ pub(super) enum Kind {
     WorkingSet = 3,
     Head = 4,
     Records = 5,
+    WorkingPages = 6,
 }
 
 /// Random bytes from the system.

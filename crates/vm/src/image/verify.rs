@@ -29,6 +29,7 @@ impl Image {
     pub fn verify(&self, threads: usize, control: Control<'_>) -> Result<Verified, Error> {
         let state = self.state()?.len() as u64;
         self.working_set()?;
+        self.each_working_page(&mut |_, _| true)?;
         let (chunks, pages, own) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let count = |index: u64, bitmap: &[u8]| {
             let kept = pages::count(bitmap) as u64;

@@ -18,6 +18,8 @@ use super::slot;
 const MAGIC: [u8; 8] = *b"\x89briskw\n";
 const FIXED: usize = 64;
 const PURPOSE: &str = "brisk working set 1";
+/// How many pages of the working set an image has a second time, at most: 64 MiB.
+pub const WORKING_PAGES: usize = 16 << 10;
 /// Largest file, of some four million ranges.
 const MAX_FILE: u64 = 64 << 20;
 
@@ -41,6 +43,13 @@ pub(super) fn decode(bytes: &[u8], pages: u64) -> Option<Vec<Range<u64>>> {
         (end <= pages).then_some(start..end)
     });
     ranges.collect()
+}
+
+/// Pages whose contents are stored a second time, one after the other, so that they are there
+/// soon: the first ones.
+pub(super) fn first_pages(ranges: &[Range<u64>]) -> Vec<u64> {
+    let pages = ranges.iter().cloned().flatten();
+    pages.take(WORKING_PAGES).collect()
 }
 
 /// Writes what was learnt from a resume of `image`, replacing what was known before.

@@ -134,21 +134,29 @@ pub fn write(
     let pieces = key.derive(PIECES, &header.id);
     let output = Output::new(&durable.file, path, header.len(), options.limit);
     let mut encoder = encoder(path, options.compression)?;
-    let mut put = |kind, bytes: &[u8]| {
-        blob::write(
-            kind,
-            bytes,
-            (&pieces, &owner),
-            &mut encoder,
-            &output,
-            control,
-        )
+    let mut put = |kind, length, fill: &mut blob::Fill<'_>| {
+        let sealed = (&pieces, &owner);
+        blob::write(kind, length, fill, sealed, &mut encoder, &output, control)
     };
-    let state = put(Kind::State, source.state)?;
-    let working_set = match source.working_set {
-        [] => None,
-        ranges => Some(put(Kind::WorkingSet, &working_set::encode(ranges))?),
-    };
+    let length = source.state.len() as u64;
+    let state = put(Kind::State, length, &mut blob::copy(source.state))?;
+    let (mut working_set, mut working_pages) = (None, None);
+    if !source.working_set.is_empty() {
+        let ranges = working_set::encode(source.working_set);
+        let fill = &mut blob::copy(&ranges);
+        working_set = Some(put(Kind::WorkingSet, ranges.len() as u64, fill)?);
+        let pages = working_set::first_pages(source.working_set);
+        let fill = &mut |from: u64, piece: &mut [u8]| {
+            let pages = &pages[(from / PAGE as u64) as usize..];
+            let read = pages
+                .iter()
+                .zip(piece.chunks_mut(PAGE))
+                .try_for_each(|(page, out)| source.memory.read_exact_at(out, page * PAGE as u64));
+            read.map_err(io_error("read the memory for", path))
+        };
+        let length = (pages.len() * PAGE) as u64;
+        working_pages = Some(put(Kind::WorkingPages, length, fill)?);
+    }
     drop(encoder);
     let job = Job {
         path,
@@ -174,6 +182,7 @@ pub fn write(
         parent: source.base.map(|base| base.image.as_parent()),
         state,
         working_set,
+        working_pages,
     };
     write_index(
         &durable.file,
@@ -279,6 +288,10 @@ fn check(path: &Path, source: &Source<'_>, options: &Options) -> Result<u32, Err
         return Err(Error::invalid(format!(
             "a device state or working set of more than {MAX_BLOB} bytes"
         )));
+    }
+    let pages = size / PAGE as u64;
+    if source.working_set.iter().any(|range| range.end > pages) {
+        return Err(Error::invalid("a working set outside of the memory"));
     }
     if let Some(base) = base {
         let fits = base.header().memory == size && base.header().chunk_size == chunk_size;

@@ -1,8 +1,9 @@
 //! A QEMU that outlives whoever starts it.
 
-use std::fs::{File, Permissions};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::fs::{DirBuilder, File, Permissions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -34,6 +35,12 @@ impl Places {
         self.dir.join("init.sock")
     }
 
+    /// Where QEMU makes a socket for memory that comes late.
+    #[must_use]
+    pub fn late(&self) -> PathBuf {
+        self.dir.join("late")
+    }
+
     /// A port for commands; the first is 0.
     #[must_use]
     pub fn port(&self, index: u32) -> PathBuf {
@@ -41,8 +48,7 @@ impl Places {
     }
 }
 
-/// Starts `plan` with its channels at `places`; returns QEMU's process number. `late_memory` if its
-/// memory comes when it runs already.
+/// Starts `plan` with its channels at `places`; returns QEMU's process number.
 ///
 /// # Errors
 /// If a socket, a file or the program cannot be had.
@@ -50,7 +56,6 @@ pub fn start_detached(
     plan: &MachinePlan,
     places: &Places,
     unprivileged: Option<Unprivileged>,
-    late_memory: bool,
 ) -> Result<u32, Error> {
     let mut wiring = Wiring::new(plan);
     let listen = |path: &Path| {
@@ -78,7 +83,13 @@ pub fn start_detached(
     wiring.map(open(&places.console, &mut added())?, Fds::CONSOLE);
     wiring.files()?;
     let errors = open(&places.errors, &mut added())?;
-    let mut command = wiring.command(unprivileged, late_memory.then_some(&*places.dir))?;
+    if plan.late_memory {
+        wiring.map(late(&places.late(), unprivileged)?, Fds::LATE);
+        let (ours, theirs) = UnixStream::pair().map_err(prepare("channels"))?;
+        wiring.map(ours.into(), Fds::URGENT);
+        wiring.map(theirs.into(), Fds::URGENT_PEER);
+    }
+    let mut command = wiring.command(unprivileged, Some(&places.dir))?;
     command.stderr(Stdio::from(errors));
     brisk_sys::own_session(&mut command);
     let child = command.spawn().map_err(|source| Error::Start {
@@ -86,4 +97,14 @@ pub fn start_detached(
         source,
     })?;
     Ok(child.id())
+}
+
+/// A directory in which QEMU may make a socket.
+fn late(path: &Path, unprivileged: Option<Unprivileged>) -> Result<OwnedFd, Error> {
+    let made = DirBuilder::new().mode(0o700).create(path);
+    made.map_err(prepare("a directory"))?;
+    if let Some(Unprivileged { user, group }) = unprivileged {
+        chown(path, Some(user), Some(group)).map_err(prepare("a directory"))?;
+    }
+    open(path, File::options().read(true))
 }

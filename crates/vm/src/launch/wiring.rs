@@ -89,18 +89,20 @@ impl Wiring {
 
     /// The command, without standard error.
     ///
-    /// If memory comes later it has the right to be told of what is missing, if that can be;
+    /// If memory comes late it has the right to be told of what is missing, if that can be;
     /// `cover` is then a directory it cannot see.
     pub(super) fn command(
         self,
         unprivileged: Option<Unprivileged>,
-        late_memory: Option<&Path>,
+        cover: Option<&Path>,
     ) -> Result<Command, Error> {
         let words = argv(&self.plan).into_iter().flat_map(|part| part.words);
         let mut command = Program::at(&self.plan.program).args(words).command();
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let granted = match (unprivileged, late_memory) {
-            (Some(user), Some(cover)) => faults::grant(&mut command, user, cover),
+        let granted = match (unprivileged, cover) {
+            (Some(user), Some(cover)) if self.plan.late_memory => {
+                faults::grant(&mut command, user, cover)
+            }
             _ => false,
         };
         command

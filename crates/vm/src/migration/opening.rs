@@ -89,6 +89,25 @@ pub fn opening(saved: &Saved, memory: &Block) -> Vec<u8> {
     out
 }
 
+/// To a QEMU that had another source: which pages of `memory` it has is asked for.
+#[must_use]
+pub(super) fn inquiry(memory: &Block) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_command(&mut out, command::OPEN_RETURN_PATH, &[]);
+    let mut name = Vec::new();
+    put_name(&mut name, &memory.name);
+    put_command(&mut out, command::RECEIVED, &name);
+    out
+}
+
+/// To a QEMU that has said which pages it has: it may go on.
+#[must_use]
+pub(super) fn resumption() -> Vec<u8> {
+    let mut out = Vec::new();
+    put_command(&mut out, command::RESUME, &[]);
+    out
+}
+
 fn list(saved: &Saved, out: &mut Vec<u8>) {
     out.push(part::SECTION_START);
     out.extend(saved.section.to_be_bytes());
@@ -171,6 +190,14 @@ mod tests {
         assert!(out.ends_with(package));
         let head = &out[..out.len() - package.len()];
         assert!(head.ends_with(&[8, 0, 7, 0, 4, 0, 0, 0, package.len() as u8]));
+    }
+
+    #[test]
+    fn another_source_asks_first() {
+        let saved = saved();
+        let asked = inquiry(&saved.blocks[0]);
+        assert_eq!(asked, b"\x08\0\x01\0\0\x08\0\x0a\0\x04\x03ram");
+        assert_eq!(resumption(), b"\x08\0\x09\0\0");
     }
 
     #[test]

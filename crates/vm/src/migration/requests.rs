@@ -12,6 +12,11 @@ mod kind {
     pub(in crate::migration) const PONG: u16 = 2;
     pub(in crate::migration) const PAGES_OF_BLOCK: u16 = 3;
     pub(in crate::migration) const PAGES: u16 = 4;
+    pub(in crate::migration) const RECEIVED: u16 = 5;
+    pub(in crate::migration) const RESUMED: u16 = 6;
+
+    /// What comes after the bits of [`RECEIVED`].
+    pub(in crate::migration) const RECEIVED_END: u64 = 0x0123_4567_89ab_cdef;
 }
 
 /// A message.
@@ -21,6 +26,10 @@ pub enum Request {
     Pages(Range<u64>),
     /// It has all, or gives up; 0 is well.
     Shut(u32),
+    /// The pages of guest memory that it has, a bit a page.
+    Received(Vec<u64>),
+    /// It goes on with another source.
+    Resumed,
 }
 
 /// Turns the bytes that come back into messages.
@@ -56,12 +65,35 @@ impl Requests {
         let mut requests = Vec::new();
         loop {
             let begin = cursor.rest;
-            let Some((kind, data)) = message(&mut cursor)? else {
+            let Some((kind, data)) = message(&mut cursor, self.bits())? else {
                 self.buffer = begin.to_vec();
                 return Ok(requests);
             };
             requests.extend(self.request(kind, data)?);
         }
+    }
+
+    /// Bytes of a bit for every page, as they are sent.
+    fn bits(&self) -> usize {
+        self.length.div_ceil(PAGE as u64).div_ceil(64) as usize * size_of::<u64>()
+    }
+
+    fn received(&self, mut data: Cursor<'_>) -> Result<Request, &'static str> {
+        let wrong = "it does not say which memory it has";
+        let named = data.name() == Some(&self.memory);
+        let length = data.be64() == Some(self.bits() as u64);
+        let bits = data.bytes(self.bits()).unwrap_or_default();
+        if !named || !length || data.be64() != Some(kind::RECEIVED_END) || !data.rest.is_empty() {
+            return Err(wrong);
+        }
+        let words = bits.chunks_exact(size_of::<u64>());
+        let word = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte))
+        };
+        Ok(Request::Received(words.map(word).collect()))
     }
 
     fn request(&mut self, kind: u16, data: &[u8]) -> Result<Option<Request>, &'static str> {
@@ -70,6 +102,8 @@ impl Requests {
         match kind {
             kind::SHUT => Ok(Some(Request::Shut(data.be32().ok_or(short)?))),
             kind::PONG => Ok(None),
+            kind::RESUMED => Ok(Some(Request::Resumed)),
+            kind::RECEIVED => self.received(data).map(Some),
             kind::PAGES | kind::PAGES_OF_BLOCK => {
                 let start = data.be64().ok_or(short)?;
                 let length = data.be32().ok_or(short)?;
@@ -94,8 +128,12 @@ impl Requests {
     }
 }
 
-/// A whole message, if it is there.
-fn message<'a>(cursor: &mut Cursor<'a>) -> Result<Option<(u16, &'a [u8])>, &'static str> {
+/// A whole message, if it is there. `bits` is the length of what follows a name of
+/// [`kind::RECEIVED`], bytes.
+fn message<'a>(
+    cursor: &mut Cursor<'a>,
+    bits: usize,
+) -> Result<Option<(u16, &'a [u8])>, &'static str> {
     let mut ahead = *cursor;
     let (Some(kind), Some(length)) = (ahead.be16(), ahead.be16()) else {
         return Ok(None);
@@ -103,7 +141,11 @@ fn message<'a>(cursor: &mut Cursor<'a>) -> Result<Option<(u16, &'a [u8])>, &'sta
     if usize::from(length) > LONGEST {
         return Err("a message is too long");
     }
-    let Some(data) = ahead.bytes(length.into()) else {
+    let mut length = usize::from(length);
+    if kind == kind::RECEIVED {
+        length += bits + 2 * size_of::<u64>();
+    }
+    let Some(data) = ahead.bytes(length) else {
         return Ok(None);
     };
     *cursor = ahead;
@@ -119,6 +161,10 @@ mod tests {
     const NAMED: &[u8] = b"\0\x03\0\x10\0\0\0\0\0\0\x20\0\0\0\x10\0\x03ram";
     const AGAIN: &[u8] = b"\0\x04\0\x0c\0\0\0\0\0\0\x30\0\0\0\x20\0";
     const SHUT: &[u8] = b"\0\x01\0\x04\0\0\0\0";
+    /// Of 70 pages it has the second and the last.
+    const RECEIVED: &[u8] = b"\0\x05\0\x04\x03ram\0\0\0\0\0\0\0\x10\
+        \x02\0\0\0\0\0\0\0\x20\0\0\0\0\0\0\0\x01\x23\x45\x67\x89\xab\xcd\xef";
+    const RESUMED: &[u8] = b"\0\x06\0\x04\0\0\0\x01";
 
     #[test]
     fn requests_are_understood_however_they_are_cut() {
@@ -138,6 +184,30 @@ mod tests {
                 ]
             );
         }
+    }
+
+    #[test]
+    fn what_is_there_is_understood_however_it_is_cut() {
+        let all = [RECEIVED, RESUMED].concat();
+        for cut in 1..all.len() {
+            let mut requests = Requests::new(b"ram", 70 * PAGE as u64);
+            let pieces = all.chunks(cut);
+            let got: Vec<_> = pieces
+                .flat_map(|piece| requests.push(piece).unwrap())
+                .collect();
+            assert_eq!(got, [Request::Received(vec![2, 0x20]), Request::Resumed]);
+        }
+    }
+
+    #[test]
+    fn what_is_there_of_another_memory_is_refused() {
+        let other = |name: &[u8], pages: u64| {
+            let all = [RECEIVED, RESUMED].concat();
+            Requests::new(name, pages * PAGE as u64).push(&all).is_err()
+        };
+        assert!(!other(b"ram", 70));
+        assert!(other(b"rom", 70));
+        assert!(other(b"ram", 10));
     }
 
     #[test]

@@ -6,19 +6,22 @@ use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use super::opening::{RamSection, opening};
+use super::opening::{RamSection, inquiry, opening, resumption};
 use super::requests::{Request, Requests};
 use super::saved::Saved;
+use super::sender::Sender;
 use super::wire::PAGE;
 
-/// Chunks that are kept after they were read, for pages that are asked for next to each other.
-const KEPT: usize = 8;
-/// Pages that are sent before it is looked again whether one is asked for.
-const BATCH: usize = 16;
+/// How long a QEMU may be silent that is to go on with another source.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where memory comes from.
 pub trait Memory: Sync {
+    /// Has `take` take numbers and contents of pages that the guest will need first, as long as
+    /// it wants more.
+    fn first(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool);
     /// Bytes of memory.
     fn length(&self) -> u64;
     /// Bytes of a chunk, but for the last; a multiple of [`PAGE`].
@@ -73,13 +76,16 @@ pub struct Source {
     section: RamSection,
     requests: Requests,
     opening: Vec<u8>,
-    length: u64,
+    /// Pages that QEMU has, a bit a page.
+    sent: Vec<u64>,
+    /// What it asked for already.
+    wanted: VecDeque<Range<u64>>,
 }
 
-#[derive(Default)]
-struct Queue {
-    wanted: VecDeque<Range<u64>>,
-    ended: Option<Result<(), Failure>>,
+/// What came back and is not dealt with yet.
+pub(super) struct Queue {
+    pub(super) wanted: VecDeque<Range<u64>>,
+    pub(super) ended: Option<Result<(), Failure>>,
 }
 
 impl Source {
@@ -95,25 +101,87 @@ impl Source {
             section: RamSection::new(&saved, memory),
             requests: Requests::new(&memory.name, length),
             opening: opening(&saved, memory),
-            length,
+            sent: vec![0; words(length)],
+            wanted: VecDeque::new(),
         })
     }
 
+    /// The same after another source was lost in the middle: QEMU, which was told to take the
+    /// rest from `stream`, says which pages it has.
+    ///
+    /// # Errors
+    /// As [`Self::new`], or if QEMU does not answer.
+    pub fn again(stream: UnixStream, state: &[u8], length: u64) -> Result<Self, Failure> {
+        let saved = Saved::parse(state)?;
+        let memory = saved.memory(length).ok_or(Failure::Memory { length })?;
+        let mut source = Self {
+            stream,
+            section: RamSection::new(&saved, memory),
+            requests: Requests::new(&memory.name, length),
+            opening: Vec::new(),
+            sent: Vec::new(),
+            wanted: VecDeque::new(),
+        };
+        let patience = |limit| {
+            source
+                .stream
+                .set_read_timeout(limit)
+                .map_err(Failure::Closed)
+        };
+        patience(Some(PATIENCE))?;
+        source
+            .stream
+            .write_all(&inquiry(memory))
+            .map_err(Failure::Closed)?;
+        while source.sent.is_empty() {
+            source.hear()?;
+        }
+        source
+            .stream
+            .write_all(&resumption())
+            .map_err(Failure::Closed)?;
+        while !source.hear()? {}
+        source
+            .stream
+            .set_read_timeout(None)
+            .map_err(Failure::Closed)?;
+        Ok(source)
+    }
+
+    /// Takes what comes; whether QEMU goes on.
+    fn hear(&mut self) -> Result<bool, Failure> {
+        let mut on = false;
+        for message in receive(&self.stream, &mut self.requests)? {
+            match message {
+                Request::Received(bits) => self.sent = bits,
+                Request::Resumed => on = true,
+                Request::Pages(range) => self.wanted.push_back(range),
+                Request::Shut(error) => return Err(Failure::Refused(error)),
+            }
+        }
+        Ok(on)
+    }
+
     /// Sends everything but memory, and then pages until all are there: those that are asked for
-    /// first, then the chunks in `order`, then all others. Pages of zeros that nobody asks for
-    /// are not sent: what is missing in the end is zero.
+    /// first, then those that the memory has first, then all others. Pages of zeros that nobody
+    /// asks for are not sent: what is missing in the end is zero.
     ///
     /// # Errors
     /// If QEMU ends, fails, or the memory cannot be read.
-    pub fn serve(self, memory: &dyn Memory, order: &[u64]) -> Result<Ended, Failure> {
+    pub fn serve(self, memory: &dyn Memory) -> Result<Ended, Failure> {
         let Self {
             stream,
             section,
             mut requests,
             opening,
-            length,
+            sent,
+            wanted,
         } = self;
-        let queue = (Mutex::new(Queue::default()), Condvar::new());
+        let queue = Queue {
+            wanted,
+            ended: None,
+        };
+        let queue = (Mutex::new(queue), Condvar::new());
         let result = thread::scope(|scope| {
             scope.spawn(|| listen(&stream, &mut requests, &queue));
             let mut sender = Sender {
@@ -121,12 +189,12 @@ impl Source {
                 section: &section,
                 memory,
                 queue: &queue,
-                sent: vec![0; (length / PAGE as u64).div_ceil(64) as usize],
+                sent,
                 chunks: VecDeque::new(),
                 buffer: Vec::new(),
                 ended: Ended::default(),
             };
-            let sent = sender.all(&opening, order);
+            let sent = sender.all(&opening);
             if sent.is_err() {
                 // The thread above has no other reason to end.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -143,23 +211,34 @@ impl Source {
     }
 }
 
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+/// Words of a bit for every page.
+fn words(length: u64) -> usize {
+    length.div_ceil(PAGE as u64).div_ceil(64) as usize
+}
+
+pub(super) fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes what comes back, until that ends.
-fn listen(mut stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue>, Condvar)) {
+/// What has come back, at least a byte of it.
+fn receive(mut stream: &UnixStream, requests: &mut Requests) -> Result<Vec<Request>, Failure> {
     let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(Failure::Closed(io::ErrorKind::UnexpectedEof.into())),
+            Ok(count) => return requests.push(&buffer[..count]).map_err(Failure::Protocol),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::Closed(error)),
+        }
+    }
+}
+
+/// Takes what comes back, until that ends.
+fn listen(stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue>, Condvar)) {
     let ended = loop {
-        let count = match stream.read(&mut buffer) {
-            Ok(0) => break Err(Failure::Closed(io::ErrorKind::UnexpectedEof.into())),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => break Err(Failure::Closed(error)),
-        };
-        let messages = match requests.push(&buffer[..count]) {
+        let messages = match receive(stream, requests) {
             Ok(messages) => messages,
-            Err(what) => break Err(Failure::Protocol(what)),
+            Err(failure) => break Err(failure),
         };
         let mut end = None;
         let mut queue = (lock(&queue.0), &queue.1);
@@ -168,6 +247,8 @@ fn listen(mut stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue
                 Request::Pages(range) => queue.0.wanted.push_back(range),
                 Request::Shut(0) => end = Some(Ok(())),
                 Request::Shut(error) => end = Some(Err(Failure::Refused(error))),
+                // Both are said once, before it is served.
+                Request::Received(_) | Request::Resumed => {}
             }
         }
         queue.1.notify_all();
@@ -179,150 +260,113 @@ fn listen(mut stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue
     queue.1.notify_all();
 }
 
-struct Sender<'a> {
-    stream: &'a UnixStream,
-    section: &'a RamSection,
-    memory: &'a dyn Memory,
-    queue: &'a (Mutex<Queue>, Condvar),
-    /// A bit a page.
-    sent: Vec<u64>,
-    chunks: VecDeque<(u64, Vec<u8>)>,
-    buffer: Vec<u8>,
-    ended: Ended,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migration::saved::Block;
 
-impl Sender<'_> {
-    fn all(&mut self, opening: &[u8], order: &[u64]) -> Result<(), Failure> {
-        self.write(opening)?;
-        let chunks = self.memory.length().div_ceil(self.memory.chunk() as u64);
-        let early = order.iter().copied().filter(|index| *index < chunks);
-        for index in early.chain(0..chunks) {
-            if !self.memory.is_zero(index) {
-                self.chunk(index)?;
+    /// Eight pages, of which the second is zero and two are needed first.
+    struct Pages;
+
+    impl Memory for Pages {
+        fn first(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool) {
+            for number in [5, 2] {
+                assert!(take(number, &[number as u8 + 1; PAGE]));
             }
         }
-        self.asked()?;
-        let mut end = Vec::new();
-        self.section.end(&mut end);
-        self.write(&end)?;
-        // Until QEMU says that it has all, somebody may still wait for a page.
-        let mut queue = lock(&self.queue.0);
-        while queue.ended.is_none() {
-            queue = self
-                .queue
-                .1
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+
+        fn length(&self) -> u64 {
+            8 * PAGE as u64
         }
-        Ok(())
-    }
 
-    fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let mut stream = self.stream;
-        stream.write_all(bytes).map_err(Failure::Closed)
-    }
+        fn chunk(&self) -> usize {
+            2 * PAGE
+        }
 
-    /// Sends what is asked for now.
-    fn asked(&mut self) -> Result<(), Failure> {
-        loop {
-            let wanted = lock(&self.queue.0).wanted.pop_front();
-            let Some(range) = wanted else { return Ok(()) };
-            let page = PAGE as u64;
-            for number in range.start / page..range.end / page {
-                if self.mark(number) {
-                    self.one(number)?;
-                }
+        fn is_zero(&self, _: u64) -> bool {
+            false
+        }
+
+        fn read(&self, index: u64, out: &mut [u8]) -> bool {
+            for (number, page) in (2 * index..).zip(out.chunks_mut(PAGE)) {
+                page.fill(if number == 1 { 0 } else { number as u8 + 1 });
             }
+            true
         }
     }
 
-    /// Whether a page is still to be sent, from now on it is not.
-    fn mark(&mut self, number: u64) -> bool {
-        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
-        let new = self.sent[word] & bit == 0;
-        self.sent[word] |= bit;
-        new
-    }
-
-    /// Sends a page that the guest waits for.
-    fn one(&mut self, number: u64) -> Result<(), Failure> {
-        match self.ended.wanted.last_mut() {
-            Some(last) if last.end == number => last.end += 1,
-            _ => self.ended.wanted.push(number..number + 1),
-        }
-        let offset = number * PAGE as u64;
-        let index = offset / self.memory.chunk() as u64;
-        let within = (offset % self.memory.chunk() as u64) as usize;
-        let section = self.section;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let content = if self.memory.is_zero(index) {
-            None
-        } else {
-            Some(&self.read(index)?[within..within + PAGE])
+    /// Serves to a QEMU that has some pages, has asked for some, and wants no more when it has
+    /// all; the numbers of the pages as they came, and what was done.
+    fn served(sent: u64, wanted: &[Range<u64>]) -> (Vec<u64>, Ended) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let page = PAGE as u64;
+        let saved = Saved {
+            machine: Vec::new(),
+            subsections: Vec::new(),
+            section: 1,
+            version: 4,
+            blocks: Vec::new(),
+            devices: Vec::new(),
         };
-        let content = content.filter(|page| !zero(page));
-        section.pages([(offset, content)], &mut buffer);
-        self.ended.sent += 1;
-        self.write(&buffer)?;
-        self.buffer = buffer;
-        Ok(())
-    }
-
-    /// A chunk, read or kept from before.
-    fn read(&mut self, index: u64) -> Result<&[u8], Failure> {
-        if let Some(at) = self.chunks.iter().position(|(kept, _)| *kept == index) {
-            return Ok(&self.chunks[at].1);
-        }
-        let size = self.memory.chunk() as u64;
-        let length = size.min(self.memory.length() - index * size) as usize;
-        let mut chunk = if self.chunks.len() == KEPT {
-            self.chunks.pop_front().unwrap_or_default().1
-        } else {
-            Vec::new()
+        let block = Block {
+            name: b"ram".to_vec(),
+            length: 8 * page,
+            pages: Vec::new(),
         };
-        chunk.resize(length, 0);
-        if !self.memory.read(index, &mut chunk) {
-            return Err(Failure::GivenUp);
-        }
-        self.chunks.push_back((index, chunk));
-        let last = self.chunks.len() - 1;
-        Ok(&self.chunks[last].1)
-    }
-
-    /// Sends all of a chunk that is not zero and not sent, and what is asked for meanwhile.
-    fn chunk(&mut self, index: u64) -> Result<(), Failure> {
-        let first = index * self.memory.chunk() as u64 / PAGE as u64;
-        let mut chunk = self.read(index)?.to_vec();
-        let pages: Vec<u64> = (first..)
-            .zip(chunk.chunks(PAGE))
-            .filter_map(|(number, page)| (!zero(page)).then_some(number))
-            .collect();
-        let mut buffer = Vec::new();
-        for batch in pages.chunks(BATCH) {
-            self.asked()?;
-            let batch: Vec<u64> = batch
+        let bytes = |range: &Range<u64>| range.start * page..range.end * page;
+        let source = Source {
+            stream: ours,
+            section: RamSection::new(&saved, &block),
+            requests: Requests::new(b"ram", 8 * page),
+            opening: Vec::new(),
+            sent: vec![sent],
+            wanted: wanted.iter().map(bytes).collect(),
+        };
+        let qemu = thread::spawn(move || {
+            let mut stream = Vec::new();
+            let mut buffer = [0; 4096];
+            while !stream.ends_with(b"\x7e\0\0\0\x01\0") {
+                let count = theirs.read(&mut buffer).unwrap();
+                stream.extend_from_slice(&buffer[..count]);
+            }
+            theirs.write_all(b"\0\x01\0\x04\0\0\0\0").unwrap();
+            stream
+        });
+        let ended = source.serve(&Pages).unwrap();
+        let stream = qemu.join().unwrap();
+        // A whole page of its number and one: nothing else in the stream is like that.
+        let number = |at: usize| {
+            let byte = *stream.get(at)?;
+            let whole = stream
+                .get(at..at + PAGE)?
                 .iter()
-                .copied()
-                .filter(|number| self.mark(*number))
-                .collect();
-            if batch.is_empty() {
-                continue;
+                .all(|other| *other == byte);
+            (whole && (1..9).contains(&byte)).then(|| u64::from(byte) - 1)
+        };
+        let (mut at, mut numbers) = (0, Vec::new());
+        while at < stream.len() {
+            match number(at) {
+                Some(page) => {
+                    numbers.push(page);
+                    at += PAGE;
+                }
+                None => at += 1,
             }
-            buffer.clear();
-            let pages = batch.iter().map(|number| {
-                let at = (number - first) as usize * PAGE;
-                (number * PAGE as u64, Some(&chunk[at..at + PAGE]))
-            });
-            self.section.pages(pages, &mut buffer);
-            self.ended.sent += batch.len() as u64;
-            self.write(&buffer)?;
         }
-        chunk.clear();
-        Ok(())
+        (numbers, ended)
     }
-}
 
-fn zero(page: &[u8]) -> bool {
-    page.iter().all(|byte| *byte == 0)
+    #[test]
+    fn what_is_needed_first_comes_first_and_zeros_not_at_all() {
+        let (numbers, ended) = served(0, &[]);
+        assert_eq!(numbers, [5, 2, 0, 3, 4, 6, 7]);
+        assert_eq!((ended.sent, ended.wanted), (7, vec![]));
+    }
+
+    #[test]
+    fn what_another_source_has_sent_is_not_sent_again() {
+        let (numbers, ended) = served(0b1010_0001, &[3..5, 0..1]);
+        assert_eq!(numbers, [2, 3, 4, 6]);
+        assert_eq!(ended.sent, 4);
+    }
 }

@@ -27,6 +27,8 @@ pub(super) mod command {
     pub(in crate::migration) const RUN: u16 = 5;
     pub(in crate::migration) const DISCARD: u16 = 6;
     pub(in crate::migration) const PACKAGED: u16 = 7;
+    pub(in crate::migration) const RESUME: u16 = 9;
+    pub(in crate::migration) const RECEIVED: u16 = 10;
 }
 
 /// What stands in the low bits of a page's address.

@@ -200,6 +200,17 @@ impl Parts {
             ],
             "control channel",
         );
+        if plan.late_memory {
+            self.add(
+                [
+                    "-chardev",
+                    &socket("urgent", Fds::URGENT),
+                    "-mon",
+                    "chardev=urgent,mode=control",
+                ],
+                "control channel for when all others wait for the guest's memory",
+            );
+        }
         let why = "the kernel's console: its last words are shown when it fails";
         match plan.channels {
             Channels::Connected => self.add(

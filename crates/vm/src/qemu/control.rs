@@ -81,7 +81,22 @@ impl<'a> Control<'a> {
     /// If QEMU refuses, ends, or does not answer in time.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, Error> {
         self.send(&qmp::command_with(command, arguments), None)?;
-        self.answer(command)
+        self.answer(command, None)
+    }
+
+    /// The same for a command that others cannot keep waiting; see [`qmp::urgent`]. Answers to
+    /// commands of others, who are gone, are passed over.
+    ///
+    /// # Errors
+    /// As [`Control::execute`].
+    pub fn execute_urgently(
+        &mut self,
+        id: &str,
+        command: &str,
+        arguments: &Value,
+    ) -> Result<Value, Error> {
+        self.send(&qmp::urgent(id, command, arguments), None)?;
+        self.answer(command, Some(id))
     }
 
     /// Gives QEMU a descriptor under a name.
@@ -91,7 +106,7 @@ impl<'a> Control<'a> {
     pub fn give(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let line = qmp::command_with("getfd", &json!({ "fdname": name }));
         self.send(&line, Some(fd))?;
-        self.answer("getfd").map(drop)
+        self.answer("getfd", None).map(drop)
     }
 
     /// Waits for an event of this name and returns its data; other events are kept.
@@ -126,22 +141,21 @@ impl<'a> Control<'a> {
         stream.write_all(line).map_err(channel)
     }
 
-    fn answer(&mut self, command: &str) -> Result<Value, Error> {
+    fn answer(&mut self, command: &str, name: Option<&str>) -> Result<Value, Error> {
         let deadline = Instant::now() + self.limit;
         loop {
             let mut answer = None;
             for message in self.messages(command, deadline)? {
                 match message {
                     Message::Return(value) => answer = Some(Ok(value)),
-                    Message::Error(reason) => {
-                        let command = command.to_owned();
-                        answer = Some(Err(Error::Refused { command, reason }));
-                    }
+                    Message::Error(reason) => answer = Some(Err(reason)),
+                    Message::Answer { id, result } if name == Some(&*id) => answer = Some(result),
                     other => self.note(other),
                 }
             }
             if let Some(answer) = answer {
-                return answer;
+                let command = command.to_owned();
+                return answer.map_err(|reason| Error::Refused { command, reason });
             }
         }
     }

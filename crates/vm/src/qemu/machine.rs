@@ -216,6 +216,12 @@ impl Fds {
     pub const FIRMWARE: i32 = 9;
     /// State of the devices to go on from.
     pub const STATE: i32 = 10;
+    /// Control channel for a QEMU whose memory comes late.
+    pub const URGENT: i32 = 11;
+    /// Its other end.
+    pub const URGENT_PEER: i32 = 12;
+    /// The directory where such a QEMU serves a socket for its memory.
+    pub const LATE: i32 = 13;
     /// First port at which commands are asked for; the others follow.
     pub const PORTS: i32 = 64;
     /// First disk; the others follow.
@@ -248,6 +254,9 @@ pub struct MachinePlan {
     /// The state of the devices that belongs to memory which was kept: the guest goes on instead
     /// of booting.
     pub state: Option<State>,
+    /// Whether that memory comes when the guest runs already.
+    #[serde(default)]
+    pub late_memory: bool,
     /// Kernel: a vmlinux with PVH entry, or a bzImage.
     pub kernel: PathBuf,
     /// initramfs.

@@ -7,6 +7,7 @@ pub mod control;
 mod machine;
 pub mod qmp;
 mod state;
+mod urgent;
 pub mod watch;
 
 pub use argv::{ODD_SLOTS, Part, argv};
@@ -19,3 +20,4 @@ pub use state::{
     STATE_LIMIT, allow_late_memory, end_late_memory, load_state, loading, save_state,
     take_late_memory,
 };
+pub use urgent::Urgent;

@@ -24,6 +24,13 @@ pub enum Message {
     Return(Value),
     /// A command failed.
     Error(String),
+    /// The same of a command that had a name of its own.
+    Answer {
+        /// The name.
+        id: String,
+        /// What it returned, or why it failed.
+        result: Result<Value, String>,
+    },
 }
 
 /// What cannot be a message.
@@ -78,13 +85,20 @@ fn message(line: &[u8]) -> Result<Message, Error> {
             data: value["data"].take(),
         });
     }
-    if let Some(description) = value.pointer("/error/desc").and_then(Value::as_str) {
-        return Ok(Message::Error(description.to_owned()));
-    }
-    match value.get_mut("return") {
-        Some(result) => Ok(Message::Return(result.take())),
-        None => Err(malformed()),
-    }
+    let failed = value.pointer("/error/desc").and_then(Value::as_str);
+    let result = match (failed.map(str::to_owned), value.get_mut("return")) {
+        (Some(description), _) => Err(description),
+        (None, Some(result)) => Ok(result.take()),
+        (None, None) => return Err(malformed()),
+    };
+    Ok(match (value["id"].as_str(), result) {
+        (Some(id), result) => Message::Answer {
+            id: id.to_owned(),
+            result,
+        },
+        (None, Ok(value)) => Message::Return(value),
+        (None, Err(description)) => Message::Error(description),
+    })
 }
 
 /// A command without arguments.
@@ -100,6 +114,16 @@ pub fn command_with(name: &str, arguments: &Value) -> Vec<u8> {
     if !arguments.is_null() {
         object["arguments"] = arguments.clone();
     }
+    let mut line = object.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// A command that is executed even if others wait for the guest, on a channel where that was
+/// agreed on; the answer has its name `id`.
+#[must_use]
+pub fn urgent(id: &str, name: &str, arguments: &Value) -> Vec<u8> {
+    let object = json!({ "exec-oob": name, "arguments": arguments, "id": id });
     let mut line = object.to_string().into_bytes();
     line.push(b'\n');
     line
@@ -142,6 +166,24 @@ mod tests {
                 ]
             );
         }
+    }
+
+    #[test]
+    fn answers_have_the_names_of_their_commands() {
+        let answers =
+            b"{\"return\": {}, \"id\": \"a\"}\n{\"id\": \"b\", \"error\": {\"desc\": \"no\"}}\n";
+        let answer = |id: &str, result| Message::Answer {
+            id: id.into(),
+            result,
+        };
+        assert_eq!(
+            Reader::default().push(answers).unwrap(),
+            [answer("a", Ok(json!({}))), answer("b", Err("no".into()))]
+        );
+        assert_eq!(
+            urgent("a", "b", &json!({"uri": "c"})),
+            b"{\"arguments\":{\"uri\":\"c\"},\"exec-oob\":\"b\",\"id\":\"a\"}\n"
+        );
     }
 
     #[test]

@@ -82,8 +82,8 @@ pub fn end_late_memory(control: &mut Control<'_>) -> Result<(), Error> {
 }
 
 fn late_memory(on: bool) -> Value {
-    let capability = json!({ "capability": "postcopy-ram", "state": on });
-    json!({ "capabilities": [capability] })
+    let capability = |name| json!({ "capability": name, "state": on });
+    json!({ "capabilities": [capability("postcopy-ram"), capability("events")] })
 }
 
 /// Stops the guest and returns the state of its devices. Its memory must be a shared file: it is

@@ -59,17 +59,17 @@ pub(super) struct SuspendArgs {
 /// Go on from a machine's image.
 ///
 /// The guest runs at once, and its memory comes as it asks for it, the rest in the background; the
-/// machine's log says when all is there. The image is used up: once the guest has run, its disks
-/// are not what they were.
+/// machine's log says when all is there. That needs QEMU 10 and userfaultfd(2); without them all
+/// memory is loaded first. The image is used up: once the guest has run, its disks are not what
+/// they were.
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArgs {
     /// Its name.
     pub(super) name: String,
 
-    /// Have the guest run at once: its memory comes as it asks for it, the rest in the background.
-    /// If the process that serves it is killed meanwhile, the machine is lost. Needs QEMU 10.
+    /// Load all of its memory before the guest runs.
     #[arg(long)]
-    pub(super) lazy: bool,
+    pub(super) eager: bool,
 
     /// What opens the image, where this host's key does not.
     #[command(flatten)]
@@ -81,6 +81,10 @@ pub(super) struct ResumeArgs {
 pub(super) struct FillArgs {
     /// Its name.
     pub(super) name: String,
+
+    /// Serve a machine that runs, as soon as nobody else does.
+    #[arg(long)]
+    pub(super) standby: bool,
 }
 
 pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
@@ -167,9 +171,9 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     let cache = Cache::open()?;
     let keys = unlock(&home, &args.keys)?;
     let work = Work::new("resuming", ui)?;
-    if args.lazy && !keys.is_empty() {
+    if !args.eager && !keys.is_empty() {
         ui.note("all memory is loaded before the guest runs: only this host's key does without");
-    } else if args.lazy {
+    } else if !args.eager {
         match tool::resume_lazily(&home, work.control()) {
             Ok(Lazily::Unable(reason)) if reason.is_empty() => {}
             Ok(Lazily::Unable(reason)) => {
@@ -206,6 +210,10 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
 
 pub(super) fn fill(args: &FillArgs) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
+    if args.standby {
+        tool::stand_by(&home).map_err(explain)?;
+        return Ok(exit::OK);
+    }
     let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTERM, Arc::clone(&cancel))?;

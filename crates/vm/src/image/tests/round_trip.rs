@@ -340,6 +340,36 @@ fn a_working_set_in_the_image_and_beside_it() {
 }
 
 #[test]
+fn pages_of_the_working_set_come_with_their_numbers() {
+    // More than a piece of them.
+    let fixture = Fixture::new(600);
+    let ranges = [8..200, 0..3, 300..600];
+    let path = fixture.path("a.brisk");
+    let source = Source {
+        working_set: &ranges,
+        ..fixture.source()
+    };
+    let (recipients, options) = (fixture.recipients(), small());
+    write(&path, &source, &recipients, &options, Control::none()).unwrap();
+    let image = fixture.open(&path).unwrap();
+    let mut got = Vec::new();
+    let mut take = |number: u64, content: &[u8]| {
+        let at = number as usize * PAGE;
+        assert!(content == &fixture.bytes[at..at + PAGE], "page {number}");
+        got.push(number);
+        true
+    };
+    image.each_working_page(&mut take).unwrap();
+    assert_eq!(got, ranges.into_iter().flatten().collect::<Vec<_>>());
+    let outside = Source {
+        working_set: &[590..601, 0..1],
+        ..fixture.source()
+    };
+    let refused = write(&path, &outside, &recipients, &options, Control::none());
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+#[test]
 fn memory_that_cannot_be_is_refused() {
     let fixture = Fixture::new(8);
     let source = |size| Source {

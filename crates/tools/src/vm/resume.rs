@@ -1,0 +1,242 @@
+//! From an image back, all of its memory first.
+
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use brisk_vm::cache::Cache;
+use brisk_vm::image::{self, Claim, Image, Keys};
+use brisk_vm::qemu::{Capabilities, Ram, State, load_state};
+use serde_json::json;
+
+use super::definition::text_of_uuid;
+use super::describe::identify;
+use super::error::{Error, file};
+use super::home::Home;
+use super::lifecycle::{Running, launch};
+use super::live::{self, Condition};
+use super::ports::tell;
+use super::unlock::with_host_key;
+use crate::run::clock;
+
+/// How long init may take to set the clock.
+const CLOCK: Duration = Duration::from_secs(10);
+
+/// What a resume did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resumed {
+    /// Until the guest ran.
+    pub running: Duration,
+    /// Bytes of the guest's memory.
+    pub memory: u64,
+    /// Time it took to read, decrypt and decompress.
+    pub loading: Duration,
+}
+
+impl Resumed {
+    /// In the manner of the report of a suspend.
+    fn line(&self) -> String {
+        let megabytes = self.memory as f64 / 1e6;
+        let seconds = self.loading.as_secs_f64().max(1e-9);
+        let rate = megabytes / seconds;
+        format!("loaded: {megabytes:.0} MB in {seconds:.2} sec {rate:.1} MB/s")
+    }
+}
+
+/// Goes on from a machine's image, which is used up by that. `keys` open it besides this host's.
+///
+/// # Errors
+/// If there is none, it is damaged, or what it needs is not here as it was. The image stays as it
+/// is until the guest runs.
+pub fn resume(
+    home: &Home,
+    cache: &Cache,
+    keys: &Keys,
+    control: image::Control<'_>,
+) -> Result<Resumed, Error> {
+    let begun = Instant::now();
+    let definition = home.definition()?;
+    let _lock = home.lock("resume")?;
+    match live::settle(home)? {
+        Condition::Suspended => {}
+        Condition::Paused => return go_on(home, begun),
+        Condition::Off => {
+            return Err(Error::state(
+                &home.name,
+                "is not suspended",
+                "brisk vm start boots it",
+            ));
+        }
+        _ => return Err(Error::runs_already(&home.name)),
+    }
+    let path = home.image(&definition);
+    home.processing("resume", &format!("from {}", path.display()));
+    let mut claim = Claim::take(&path)?;
+    let resumed = load(home, (&mut claim, keys), cache, control, begun);
+    match resumed {
+        Ok(resumed) => {
+            claim.finish()?;
+            home.note(&resumed.line());
+            home.note("VM running");
+            Ok(resumed)
+        }
+        Err(error) => {
+            // What went wrong first is what matters.
+            let _ = live::end(home);
+            // If the guest may have run, it stays used.
+            let _ = claim.release();
+            home.note(&format!("Resume failed: {error}"));
+            Err(error.or_interrupted())
+        }
+    }
+}
+
+/// A machine that a killed command left standing still.
+fn go_on(home: &Home, begun: Instant) -> Result<Resumed, Error> {
+    let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
+    live::control(&stream)?.execute("cont", &json!(null))?;
+    home.note("VM goes on");
+    set_clock(home);
+    Ok(Resumed {
+        running: begun.elapsed(),
+        memory: 0,
+        loading: Duration::ZERO,
+    })
+}
+
+fn load(
+    home: &Home,
+    (claim, keys): (&mut Claim, &Keys),
+    cache: &Cache,
+    control: image::Control<'_>,
+    begun: Instant,
+) -> Result<Resumed, Error> {
+    let (image, mut running) = open(home, claim, keys, cache)?;
+    home.clear();
+    home.prepare()?;
+    let memory = home.memory();
+    // Loading gives it its length.
+    let mut ram = home.make_memory(0)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let loading = Instant::now();
+    image.load(&ram, &memory, threads, control)?;
+    let loading = loading.elapsed();
+    // The devices' state lies behind the memory, where QEMU does not map the file.
+    let offset = image.header().memory;
+    let state = image.state()?;
+    let appended = ram
+        .seek(SeekFrom::Start(offset))
+        .and_then(|_| ram.write_all(&state));
+    appended.map_err(file("write", &memory))?;
+    let place = State {
+        path: memory.clone(),
+        offset,
+    };
+    running.machine.ram = Ram::Kept(memory);
+    running.machine.state = Some(place.clone());
+    running.machine.stopped = true;
+    launch(home, &running)?;
+    let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name))?;
+    let mut qmp = live::control(&stream)?;
+    load_state(&mut qmp, &place)?;
+    // Nobody may resume it again once the guest has run an instruction.
+    claim.start()?;
+    qmp.execute("cont", &json!(null))?;
+    let done = begun.elapsed();
+    let cut = ram.set_len(offset);
+    cut.map_err(file("cut", home.memory()))?;
+    set_clock(home);
+    Ok(Resumed {
+        running: done,
+        memory: offset,
+        loading,
+    })
+}
+
+/// A guest whose clock cannot be set still runs.
+pub(super) fn set_clock(home: &Home) {
+    if let Err(error) = tell(home, &[clock()], CLOCK) {
+        home.note(&format!("The clock was not set: {error}"));
+    }
+}
+
+/// The image of a claim, and the machine in it, which can go on here.
+pub(super) fn open(
+    home: &Home,
+    claim: &Claim,
+    keys: &Keys,
+    cache: &Cache,
+) -> Result<(Image, Running), Error> {
+    let path = claim.path();
+    let image = Image::from_file(claim.file()?, path, &with_host_key(home, keys)?)?;
+    let running = machine_of(&image, path)?;
+    check(home, &image, &running, path, cache)?;
+    Ok((image, running))
+}
+
+fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
+    let unlike = |reason: &str| Error::Unlike {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let text = &image.description().definition;
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|_| unlike("it does not say what machine it holds"))?;
+    let machine = value["machine"].as_str().unwrap_or_default();
+    serde_json::from_str(machine)
+        .map_err(|_| unlike("it was made by another version of brisk, whose machines are unknown"))
+}
+
+/// What must be as it was.
+fn check(
+    home: &Home,
+    image: &Image,
+    running: &Running,
+    path: &Path,
+    cache: &Cache,
+) -> Result<(), Error> {
+    let unlike = |reason: String| {
+        Err(Error::Unlike {
+            path: path.to_owned(),
+            reason,
+        })
+    };
+    let description = image.description();
+    if description.name != home.name {
+        return unlike(format!("it holds the machine {}", description.name));
+    }
+    let uuid = home.definition()?.uuid().map_err(|e| home.wrong(e))?;
+    if let Some(uuid) = uuid.filter(|uuid| ![*uuid, [0; 16]].contains(&description.uuid)) {
+        return unlike(format!(
+            "it holds another machine {}: one with the UUID {}, and this has {}",
+            home.name,
+            text_of_uuid(description.uuid),
+            text_of_uuid(uuid)
+        ));
+    }
+    let capabilities = Capabilities::of(&running.machine.program, cache);
+    let package = capabilities.map_err(crate::run::Error::from)?.package;
+    if package != description.qemu {
+        return unlike(format!(
+            "it was made by QEMU {}, and {} is {package}",
+            description.qemu,
+            running.machine.program.display()
+        ));
+    }
+    for file in [&running.machine.kernel, &running.machine.initramfs] {
+        if !file.exists() {
+            return unlike(format!("{} is not there any more", file.display()));
+        }
+    }
+    for disk in &description.disks {
+        let now = identify(&disk.path, disk.writable)?;
+        if (now.size, now.dev, now.ino, now.mtime) != (disk.size, disk.dev, disk.ino, disk.mtime) {
+            return unlike(format!(
+                "its disk {} has changed since, and what the guest has in memory of it is not \
+                 true any more",
+                disk.path.display()
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,286 @@
+//! Serving a guest's memory from its image while it runs, whoever began with that.
+//!
+//! Who serves holds the claim on the image. Another process, `brisk vm fill --standby`, waits for
+//! that claim, and so takes over as soon as the first one ends before the guest has all of its
+//! memory. If both were killed, the next command on the machine starts another one. The guest
+//! waits meanwhile wherever it needs what it does not have.
+
+use std::collections::HashSet;
+use std::fs;
+use std::ops::Range;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use brisk_vm::image::{self, Claim, Image, Keys, WORKING_PAGES, host_key, write_working_set};
+use brisk_vm::migration::{Ended, Failure, Source};
+use brisk_vm::qemu::{Urgent, control, end_late_memory};
+use serde_json::json;
+
+use super::error::{Error, file};
+use super::home::Home;
+use super::late::Late;
+use super::live;
+use super::resume::set_clock;
+use crate::chain;
+
+/// A guest that runs, or will, and what has its memory.
+pub(super) struct Serving<'a> {
+    pub(super) home: &'a Home,
+    pub(super) claim: Claim,
+    pub(super) image: Image,
+    pub(super) source: Source,
+    pub(super) begun: Instant,
+}
+
+impl Serving<'_> {
+    /// Serves until the guest has all. `run` has the guest run meanwhile, and starts who
+    /// stands by; if it fails the guest has not run, and ends.
+    pub(super) fn serve(
+        self,
+        run: impl FnOnce(&mut Claim, &Image) -> Result<Option<Child>, Error>,
+    ) -> Result<(), Error> {
+        let Self {
+            home,
+            mut claim,
+            image,
+            source,
+            begun,
+        } = self;
+        let late = Late::new(home, &image);
+        let served = thread::scope(|scope| {
+            let serving = scope.spawn(|| source.serve(&late));
+            match run(&mut claim, &image) {
+                Ok(standby) => Ok((standby, serving.join())),
+                Err(error) => {
+                    late.give_up();
+                    // What went wrong first is what matters.
+                    let _ = live::end(home);
+                    home.note(&format!("Resume failed: {}", chain(&error)));
+                    let _ = serving.join();
+                    Err(error)
+                }
+            }
+        });
+        match served {
+            Err(error) => {
+                // If the guest may have run, it stays used.
+                let _ = claim.release();
+                Err(error)
+            }
+            Ok((standby, Ok(served))) => {
+                conclude(home, claim, begun, served, standby, |wanted| {
+                    learn(home, &image, wanted);
+                });
+                Ok(())
+            }
+            Ok((_, Err(panic))) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// Waits until a machine that has run before it had its memory is served by nobody, and serves
+/// it then. Returns when it has all of its memory.
+///
+/// # Errors
+/// If the image cannot be opened. All else is noted in the machine's log.
+pub fn stand_by(home: &Home) -> Result<(), Error> {
+    let path = home.image(&home.definition()?);
+    let Some(claim) = Claim::inherit(&path)? else {
+        return Ok(());
+    };
+    let begun = Instant::now();
+    if !is_filling(home)? {
+        return Ok(());
+    }
+    home.note("Who served its memory was ended, going on with that");
+    match again(home, claim, begun) {
+        Ok(None) => Ok(()),
+        Ok(Some(serving)) => serving.serve(|_, _| {
+            let standby = start_standby(home);
+            // It serves even if the guest cannot be told anything.
+            if let Err(error) = go_on(home) {
+                home.note(&format!("VM may stand still: {}", chain(&error)));
+            }
+            Ok(standby)
+        }),
+        Err(error) => {
+            home.note(&format!("VM lacks memory: {}", chain(&error)));
+            Err(error)
+        }
+    }
+}
+
+/// Takes up the connection to QEMU; `None` if it has all of its memory.
+fn again(home: &Home, claim: Claim, begun: Instant) -> Result<Option<Serving<'_>>, Error> {
+    let keys = Keys::new().with_identity(host_key(home.key(), false)?);
+    let image = Image::from_file(claim.file()?, claim.path(), &keys)?;
+    let pid = live::pid(home).ok_or_else(|| Error::has_ended(&home.name))?;
+    let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
+    let id = format!("brisk-{}", std::process::id());
+    let stream = loop {
+        match urgent.reconnect(&home.places().late(), &id) {
+            Ok(stream) => break stream,
+            Err(control::Error::Refused { .. }) if has_all(home) => {
+                conclude(home, claim, begun, Ok(Ended::default()), None, |_| {});
+                return Ok(None);
+            }
+            // It has not noticed yet that the other one is gone.
+            Err(control::Error::Refused { .. }) => urgent.wait()?,
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let source = Source::again(stream, &image.state()?, image.header().memory)?;
+    Ok(Some(Serving {
+        home,
+        claim,
+        image,
+        source,
+        begun,
+    }))
+}
+
+/// Whether QEMU says that nothing is missing. As long as it waits for memory it may say nothing.
+fn has_all(home: &Home) -> bool {
+    let status = live::connect(home).ok().flatten().and_then(|stream| {
+        let mut control = live::glance(&stream);
+        control.execute("qmp_capabilities", &json!(null)).ok()?;
+        control.execute("query-migrate", &json!(null)).ok()
+    });
+    status.is_some_and(|status| status["status"] == json!("completed"))
+}
+
+/// Has a guest go on that stood still when the other one was ended.
+fn go_on(home: &Home) -> Result<(), Error> {
+    let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
+    let mut qmp = live::control(&stream)?;
+    if qmp.execute("query-status", &json!(null))?["running"] != json!(true) {
+        qmp.execute("cont", &json!(null))?;
+        set_clock(home);
+    }
+    Ok(())
+}
+
+/// Whether a machine's memory still comes, or would if somebody served it.
+pub(super) fn is_filling(home: &Home) -> Result<bool, Error> {
+    if !home.places().late().exists() || live::pid(home).is_none() {
+        return Ok(false);
+    }
+    let image = image::state(&home.image(&home.definition()?))?;
+    Ok(matches!(image, image::State::Resumed { .. }))
+}
+
+/// Sees to it that a machine's memory is served if it still comes.
+pub(super) fn look_after(home: &Home) -> Result<(), Error> {
+    if is_filling(home)? {
+        let image = image::state(&home.image(&home.definition()?))?;
+        if image == (image::State::Resumed { held: false }) {
+            start_standby(home);
+        }
+    }
+    Ok(())
+}
+
+/// Starts who serves a machine if nobody else does. Without one it is served all the same.
+pub(super) fn start_standby(home: &Home) -> Option<Child> {
+    let started = std::env::current_exe().and_then(|program| {
+        let mut command = Command::new(program);
+        command.args(["vm", "fill", "--standby", &home.name]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // What it has to say is in the machine's log.
+        command.stderr(Stdio::null());
+        brisk_sys::own_session(&mut command);
+        command.spawn()
+    });
+    let note = |error| home.note(&format!("Nobody stands by to serve its memory: {error}"));
+    started.map_err(note).ok()
+}
+
+/// Notes what the guest needed first, for the next resume.
+fn learn(home: &Home, image: &Image, wanted: &[Range<u64>]) {
+    let before = image.working_set().ok().flatten().unwrap_or_default();
+    let ranges = learnt(&before, wanted);
+    if let Err(error) = write_working_set(&home.working_set(), image, &ranges) {
+        home.note(&format!(
+            "What it needed first was not noted: {}",
+            chain(&error)
+        ));
+    }
+}
+
+/// What it waited for, and what it did not because it was sent first, as long as there is room:
+/// what is not needed any more goes in time, and what goes wrongly is waited for again.
+fn learnt(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut seen = HashSet::new();
+    let all = wanted.iter().chain(before).cloned().flatten();
+    let pages = all.filter(|page| seen.insert(*page)).take(WORKING_PAGES);
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for page in pages {
+        match ranges.last_mut() {
+            Some(last) if last.end == page => last.end += 1,
+            _ => ranges.push(page..page + 1),
+        }
+    }
+    ranges
+}
+
+/// The guest has all of its memory, or this process cannot serve it.
+fn conclude(
+    home: &Home,
+    claim: Claim,
+    begun: Instant,
+    served: Result<Ended, Failure>,
+    standby: Option<Child>,
+    learn: impl FnOnce(&[Range<u64>]),
+) {
+    let whole = served.map_err(Error::from).and_then(|ended| {
+        let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name))?;
+        let mut qmp = live::control(&stream)?;
+        end_late_memory(&mut qmp)?;
+        Ok(ended)
+    });
+    match &whole {
+        Ok(ended) => {
+            let wanted: u64 = ended
+                .wanted
+                .iter()
+                .map(|range| range.end - range.start)
+                .sum();
+            home.note(&format!(
+                "VM has all of its memory after {:.1} s: {} pages, {wanted} of them when it asked",
+                begun.elapsed().as_secs_f64(),
+                ended.sent,
+            ));
+            learn(&ended.wanted);
+        }
+        Err(_) if live::pid(home).is_none() => {
+            home.note("VM ended before it had all of its memory");
+        }
+        Err(error) => {
+            home.note(&format!("VM lacks memory: {}", chain(error)));
+            // It could not do better.
+            if let Some(mut standby) = standby {
+                let _ = standby.kill();
+            }
+            return;
+        }
+    }
+    // Nothing comes any more.
+    let _ = fs::remove_dir_all(home.places().late());
+    if let Err(error) = claim.finish() {
+        home.note(&format!("The image was not removed: {}", chain(&error)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_needed_before_stays_as_long_as_there_is_room() {
+        assert_eq!(learnt(&[0..2, 6..7], &[5..7, 9..10]), [5..7, 9..10, 0..2]);
+        let most = WORKING_PAGES as u64;
+        let known = learnt(&[0..1, 2..most], &[most..most + 2, 0..1]);
+        assert_eq!(known, [most..most + 2, 0..1, 2..most - 1]);
+    }
+}
