@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use brisk_testkit::{Machines, brisk_of, capture, ext4, qemu_is_before, tool, tree, trial};
+use brisk_testkit::{Machines, brisk_of, capture, ext4, qemu_is_before, tool, tree, trial, until};
 use libtest_mimic::Arguments;
 
 fn machines() -> Machines {
@@ -14,12 +14,13 @@ fn machines() -> Machines {
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("a_guest_goes_on_where_it_was", goes_on),
         ("nothing_of_a_guest_is_in_clear_on_disk", encrypted),
         ("what_does_not_fit_is_refused_and_can_be_mended", refused),
         ("a_disk_that_changed_is_refused", disk),
         ("an_emptied_cache_is_not_missed", cache),
+        ("cache_and_free_memory_are_left_out", cache_left_out),
         ("a_suspended_machine_can_be_thrown_away", thrown_away),
         ("a_passphrase_opens_an_image", passphrase),
         ("an_image_is_bound_to_its_machine", bound),
@@ -91,6 +92,41 @@ fn goes_on() {
     let _ = capture(&tool("e2fsck"), &["-f", "-n", &root]);
     let kept = capture(&tool("debugfs"), &["-R", "cat /srv/file", &root]);
     assert_eq!(kept, "kept\n");
+}
+
+/// What can be read again and what was used and is free is in no image, and nothing else is missing.
+fn cache_left_out() {
+    let all = machines();
+    let root = image(&all);
+    let size = |command: &[&str]| {
+        let _ = all.does(command);
+        let image = all.state_dir("a").join("a.brisk");
+        let size = fs::metadata(image).unwrap().len() >> 20;
+        let _ = all.does(&["resume", "a"]);
+        size
+    };
+    capture(&tool("truncate"), &["-s", "256M", &root]);
+    capture(&tool("resize2fs"), &[&root]);
+    let _ = all.does(&["create", "a", "--root", &root, "--rw", "--memory", "256M"]);
+    let _ = all.does(&["start", "a"]);
+    let fill = "dd if=/dev/urandom of=/srv/big bs=1M count=60 2>/dev/null; sync; md5sum /srv/big";
+    let sum = all.tells("a", fill);
+    let whole = size(&["suspend", "a"]);
+    assert!(whole > 65, "{whole}");
+    assert_eq!(all.tells("a", "md5sum /srv/big"), sum);
+    until("all of the memory", || {
+        let image = all.state_dir("a").join("a.brisk.resumed");
+        (!image.exists()).then_some(())
+    });
+    let used = "dd if=/srv/big of=/run/big bs=1M 2>/dev/null; rm /run/big";
+    let _ = all.tells("a", used);
+    let small = size(&["suspend", "--drop-cache", "a"]);
+    assert!(small < 45, "{small}");
+    assert_eq!(all.tells("a", "md5sum /srv/big"), sum);
+    let _ = all.does(&["set", "a", "--drop-cache"]);
+    let small = size(&["suspend", "a"]);
+    assert!(small < 45, "{small}");
+    assert_eq!(all.tells("a", "md5sum /srv/big"), sum);
 }
 
 /// Nowhere in the files below a directory.

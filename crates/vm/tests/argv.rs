@@ -25,6 +25,7 @@ fn plain(machine: Machine) -> MachinePlan {
         ram: Ram::Private,
         state: None,
         late_memory: false,
+        reports_free_memory: false,
         kernel: "/cache/vmlinux".into(),
         initramfs: "/cache/initramfs".into(),
         parameters: vec![

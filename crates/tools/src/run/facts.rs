@@ -30,7 +30,7 @@ pub struct Facts {
     pub image: Extracted,
     /// Names of built-in modules, with `_` for `-`; none: nothing is known, all are taken to be.
     pub builtin: Option<BTreeSet<String>>,
-    /// Names of the modules that can be loaded, looked up only where directories are shared.
+    /// Names of the modules that can be loaded, looked up only where a guest can do without one.
     pub loadable: BTreeSet<String>,
     /// The QEMU binary.
     pub qemu: PathBuf,
@@ -80,7 +80,8 @@ pub fn gather(
     let capabilities = Capabilities::of(&qemu, cache)?;
     let (root, notes) = root::find(options, cache, progress)?;
     let serves = matches!(root, Root::Directory { .. }) || !options.shares.is_empty();
-    let modules = kernel.modules.as_deref().filter(|_| serves);
+    let asks = serves || options.gives_memory_back;
+    let modules = kernel.modules.as_deref().filter(|_| asks);
     let mut facts = Facts {
         loadable: modules.and_then(loadable).unwrap_or_default(),
         builtin,

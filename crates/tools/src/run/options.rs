@@ -55,6 +55,8 @@ pub struct Options {
     pub ram: Ram,
     /// Whether the guest is continued from one that booted before.
     pub warm: Warm,
+    /// Whether the host has what memory the guest does not use, where the kernel can say that.
+    pub gives_memory_back: bool,
     /// Size of the terminal the command runs on, rows and columns; none: pipes.
     pub terminal: Option<(u16, u16)>,
     /// When to give up.
@@ -104,6 +106,7 @@ impl Default for Options {
             signed_modules: false,
             ram: Ram::Auto,
             warm: Warm::No,
+            gives_memory_back: false,
             terminal: None,
             timeout: None,
             console: false,

@@ -160,7 +160,8 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         _ => Vec::new(),
     };
     let cards = usize::from(options.net != Net::None);
-    let devices = 1 + disks.len() + filesystems.len() + cards;
+    let balloon = reports_free_memory(options, facts);
+    let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
     let firmware = firmware(options, facts, machine, devices)?;
     let (accelerator, accelerator_why) = facts.accelerator.clone();
     Ok(Plan {
@@ -176,6 +177,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             ram,
             state: None,
             late_memory: false,
+            reports_free_memory: balloon,
             kernel: if vmlinux(options, facts) {
                 facts.image.path.clone()
             } else {
@@ -281,6 +283,11 @@ pub(super) fn is_builtin(facts: &Facts, module: &str) -> bool {
         .is_none_or(|names| names.contains(module))
 }
 
+/// Whether the kernel has it, built in or as a module that can be loaded.
+fn is_in_kernel(facts: &Facts, module: &str) -> bool {
+    is_builtin(facts, module) || facts.loadable.contains(module)
+}
+
 /// virtiofs where it is possible, else 9p.
 fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
     let suffix = transport.suffix();
@@ -290,7 +297,7 @@ fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
             .devices
             .contains(&format!("{device}-{suffix}"))
     };
-    let in_kernel = |module: &str| is_builtin(facts, module) || facts.loadable.contains(module);
+    let in_kernel = |module| is_in_kernel(facts, module);
     let virtiofs = facts.virtiofsd.is_some() && has("vhost-user-fs") && in_kernel("virtiofs");
     let nine_p = has("virtio-9p") && in_kernel("9p");
     let needed = is_directory(&facts.root);
@@ -311,6 +318,10 @@ fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
             "boot another with --kernel, or use --root none or an image",
         )),
     }
+}
+
+fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
+    options.gives_memory_back && is_in_kernel(facts, "virtio_balloon")
 }
 
 fn modules(
@@ -360,6 +371,9 @@ fn modules(
     }
     if options.net == Net::User {
         want("virtio_net", "the network card");
+    }
+    if reports_free_memory(options, facts) {
+        want("virtio_balloon", "telling the host which memory is free");
     }
     for module in &options.extra_modules {
         want(module, "asked for with --module");

@@ -16,6 +16,7 @@ mod live;
 mod ports;
 mod resume;
 mod serving;
+mod shrink;
 mod suspend;
 mod unlock;
 
@@ -29,5 +30,5 @@ pub use live::{Condition, condition};
 pub use ports::{Words, exec};
 pub use resume::{Resumed, resume};
 pub use serving::stand_by;
-pub use suspend::suspend;
+pub use suspend::{Suspending, suspend};
 pub use unlock::needs_passphrase;

@@ -16,28 +16,34 @@ use super::lazy::wait_until_filled;
 use super::lifecycle::Running;
 use super::live::{self, Condition};
 use super::resume::set_clock;
+use super::shrink::drop_cache;
 
 /// How long QEMU may take to end.
 const END: Duration = Duration::from_secs(30);
-/// Writes a running machine to its image and ends it. When this fails, the machine goes on. With a
-/// `passphrase` that opens the image, too.
+/// How a machine is suspended, besides what its definition says.
+#[derive(Debug, Default)]
+pub struct Suspending {
+    /// What opens the image, too.
+    pub passphrase: Option<Secret>,
+    /// Whether the guest first forgets what it can read from its disks again, whatever the
+    /// definition says.
+    pub drop_cache: Option<bool>,
+}
+
+/// Writes a running machine to its image and ends it. When this fails, the machine goes on.
 ///
 /// # Errors
 /// If it does not run, QEMU cannot save it, or the image cannot be written.
-pub fn suspend(
-    home: &Home,
-    passphrase: Option<Secret>,
-    control: image::Control<'_>,
-) -> Result<Report, Error> {
+pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Result<Report, Error> {
     let definition = home.definition()?;
     let wrong = |source| home.wrong(source);
     let options = definition.suspend.options().map_err(wrong)?;
     let mut recipients = definition.suspend.recipients().map_err(wrong)?;
-    if definition.suspend.passphrase && passphrase.is_none() {
+    if definition.suspend.passphrase && how.passphrase.is_none() {
         let hint = "give a file with it: --passphrase-file";
         return Err(Error::state(&home.name, "is locked for a passphrase", hint));
     }
-    recipients.extend(passphrase.map(Recipient::Passphrase));
+    recipients.extend(how.passphrase.map(Recipient::Passphrase));
     let _lock = home.lock("suspend")?;
     let now = live::settle(home)?;
     if !matches!(now, Condition::Running | Condition::Paused) {
@@ -62,6 +68,9 @@ pub fn suspend(
     let mut qmp = live::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.
     qmp.execute("cont", &json!(null))?;
+    if how.drop_cache.unwrap_or(definition.suspend.drop_cache) {
+        drop_cache(home, &running, control)?;
+    }
     home.note("VM suspending");
     let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
         let memory = match &running.machine.ram {

@@ -358,6 +358,16 @@ impl Parts {
                 "QEMU's user network: outgoing connections only",
             );
         }
+        if plan.reports_free_memory {
+            let slot = self.slots.next();
+            self.add(
+                [
+                    "-device",
+                    &format!("virtio-balloon-{suffix},free-page-reporting=on{slot}"),
+                ],
+                "memory that the guest does not use goes back to the host, and into no image",
+            );
+        }
     }
 }
 

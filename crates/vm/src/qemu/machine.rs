@@ -269,6 +269,9 @@ pub struct MachinePlan {
     pub filesystems: Vec<Filesystem>,
     /// Network card.
     pub network: Network,
+    /// Whether the guest says which memory it does not use, so that the host has it meanwhile.
+    #[serde(default)]
+    pub reports_free_memory: bool,
     /// Who is at the other end of console and control channels.
     pub channels: Channels,
     /// Whether SeaBIOS's debug console is read.

@@ -54,6 +54,12 @@ pub(super) struct SuspendArgs {
     /// Without it, the terminal is asked if the machine's definition wants one.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
+
+    /// Have the guest forget what it can read from its disks again, and leave that and free memory
+    /// out. Takes some seconds, in which the guest runs. Default: as the machine's definition says.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    drop_cache: Option<bool>,
 }
 
 /// Go on from a machine's image.
@@ -122,7 +128,11 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let passphrase = new_passphrase(&home, args, ui)?;
     let work = Work::new("suspending", ui)?;
-    let suspended = tool::suspend(&home, passphrase, work.control());
+    let how = tool::Suspending {
+        passphrase,
+        drop_cache: args.drop_cache,
+    };
+    let suspended = tool::suspend(&home, how, work.control());
     drop(work);
     let written = suspended.map(|report| {
         for line in report.lines() {

@@ -105,6 +105,11 @@ struct Settings {
     /// Most bytes a second that are written to the image, for example 200M; none: no limit.
     #[arg(long, value_name = "RATE|none")]
     bandwidth: Option<String>,
+
+    /// Have the guest forget what it can read from its disks again before it is suspended.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    drop_cache: Option<bool>,
 }
 
 /// See [`Settings::net`].
@@ -158,6 +163,7 @@ impl Settings {
         }
         put(&mut suspend.compression, &self.compression);
         put(&mut suspend.host_key, &self.host_key);
+        put(&mut suspend.drop_cache, &self.drop_cache);
         if self.no_recipients {
             suspend.recipients.clear();
         }

@@ -34,6 +34,8 @@ pub struct Suspend {
     pub threads: usize,
     /// Most bytes a second that are written, such as `200M`; `none`: as many as can be.
     pub bandwidth: String,
+    /// Whether the guest first forgets what it can read from its disks again.
+    pub drop_cache: bool,
 }
 
 impl Default for Suspend {
@@ -46,6 +48,7 @@ impl Default for Suspend {
             passphrase: false,
             threads: 0,
             bandwidth: NO_LIMIT.into(),
+            drop_cache: false,
         }
     }
 }
