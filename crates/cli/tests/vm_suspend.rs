@@ -14,12 +14,13 @@ fn machines() -> Machines {
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 10] = [
         ("a_guest_goes_on_where_it_was", goes_on),
         ("nothing_of_a_guest_is_in_clear_on_disk", encrypted),
         ("what_does_not_fit_is_refused_and_can_be_mended", refused),
         ("a_disk_that_changed_is_refused", disk),
         ("an_emptied_cache_is_not_missed", cache),
+        ("an_image_has_what_changed", incremental),
         ("cache_and_free_memory_are_left_out", cache_left_out),
         ("a_suspended_machine_can_be_thrown_away", thrown_away),
         ("a_passphrase_opens_an_image", passphrase),
@@ -127,6 +128,76 @@ fn cache_left_out() {
     let small = size(&["suspend", "a"]);
     assert!(small < 45, "{small}");
     assert_eq!(all.tells("a", "md5sum /srv/big"), sum);
+}
+
+/// Images of what changed since the last one, a bounded number of them.
+fn incremental() {
+    let all = machines();
+    all.boot("a", &["--compression", "none"]);
+    let sum = all.tells(
+        "a",
+        "dd if=/dev/urandom of=/run/x bs=1M count=20 2>/dev/null; busybox md5sum /run/x",
+    );
+    let image = all.state_dir("a").join("a.brisk");
+    let base = |number| image.with_extension(format!("brisk.base-{number}"));
+    let bases = || (0..9).filter(|number| base(*number).exists()).count();
+    let suspend = || {
+        let _ = all.does(&["suspend", "a"]);
+        fs::metadata(&image).unwrap().len()
+    };
+    // By turns both ways; what serves the memory keeps the image when it is done.
+    let resume = |round: usize| {
+        let words = [&["resume", "a"][..], &["resume", "--eager", "a"]][round % 2];
+        let _ = all.does(words);
+        until("all of the memory", || {
+            let resumed = image.with_extension("brisk.resumed");
+            (!resumed.exists()).then_some(())
+        });
+    };
+    let whole = suspend();
+    let (mut most, mut full) = (0, 1);
+    for round in 0..9 {
+        resume(round);
+        most = most.max(bases());
+        let same = all.tells("a", "busybox md5sum /run/x; cat /run/y 2>/dev/null; :");
+        let noted = if round == 0 { "" } else { "kept\n" };
+        assert_eq!(same, format!("{sum}{noted}"), "{round}");
+        let _ = all.tells("a", "echo kept > /run/y");
+        let size = suspend();
+        if size > whole / 2 {
+            full += 1;
+            assert_eq!(bases(), 0);
+        } else {
+            assert!(base(0).exists(), "{round}");
+        }
+    }
+    assert!((2..=5).contains(&most), "{most}");
+    assert!((2..=4).contains(&full), "{full}");
+    // One whose base is missing is refused, and has not lost anything by that.
+    resume(0);
+    let _ = all.does(&["set", "a", "--incremental=false"]);
+    assert!(suspend() > whole / 2);
+    let _ = all.does(&["set", "a", "--incremental"]);
+    resume(0);
+    assert!(suspend() < whole / 2);
+    let away = all.dir().join("away");
+    fs::rename(base(0), &away).unwrap();
+    all.refuses(&["resume", "a"], &["a.brisk", "based on"]);
+    fs::rename(&away, base(0)).unwrap();
+    resume(1);
+    assert_eq!(all.tells("a", "busybox md5sum /run/x"), sum);
+    // One whose base is damaged by then is written whole.
+    let mut bytes = fs::read(base(0)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(base(0), bytes).unwrap();
+    assert!(suspend() > whole / 2);
+    assert_eq!(bases(), 0);
+    resume(0);
+    assert_eq!(all.tells("a", "busybox md5sum /run/x"), sum);
+    assert_eq!(bases(), 1);
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!(bases(), 0);
 }
 
 /// Nowhere in the files below a directory.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use brisk_vm::launch::Places;
 use rustix::fs::{FlockOperation, flock};
 
+use super::bases;
 use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
 
@@ -161,6 +162,12 @@ impl Home {
     #[must_use]
     pub fn pid(&self) -> PathBuf {
         self.runtime().join("pid")
+    }
+
+    /// Names the image that the next one can be based on, while it runs.
+    #[must_use]
+    pub fn base(&self) -> PathBuf {
+        self.runtime().join("base")
     }
 
     /// The host's key for images.
@@ -367,6 +374,9 @@ impl Home {
     /// If a file cannot be removed.
     pub fn remove(&self) -> Result<(), Error> {
         self.clear();
+        if let Ok(definition) = self.definition() {
+            bases::remove(&self.image(&definition), None);
+        }
         let path = self.file();
         fs::remove_file(&path).map_err(file("remove", &path))?;
         let state = self.state();

@@ -11,6 +11,7 @@ use brisk_vm::launch::{Unprivileged, start_detached};
 use brisk_vm::qemu::{Channels, MachinePlan, Ram};
 use serde::{Deserialize, Serialize};
 
+use super::bases;
 use super::error::{Error, file};
 use super::home::Home;
 use super::live::{self, Condition, condition};
@@ -81,8 +82,9 @@ pub fn start(
     home.clear();
     home.prepare()?;
     home.processing("start", "");
-    // What another boot needed says nothing of this one.
+    // What another boot needed or had says nothing of this one.
     let _ = fs::remove_file(home.working_set());
+    bases::remove(&home.image(&definition), None);
     // A suspended machine needs them, and a cache may be emptied.
     plan.machine.kernel = home.keep("kernel", &plan.machine.kernel)?;
     plan.machine.initramfs = home.keep("initramfs", &plan.machine.initramfs)?;
@@ -155,7 +157,7 @@ pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
 /// # Errors
 /// If it does not run, or not stop in time.
 pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
-    home.definition()?;
+    let definition = home.definition()?;
     let _lock = home.lock("stop")?;
     let now = live::settle(home)?;
     if now != Condition::Running {
@@ -173,6 +175,7 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
         ));
     }
     home.clear();
+    bases::remove(&home.image(&definition), None);
     home.note("VM halted");
     Ok(())
 }
@@ -194,6 +197,9 @@ pub fn kill(home: &Home) -> Result<(), Error> {
     }
     home.processing("kill", "");
     live::end(home)?;
+    if let Ok(definition) = home.definition() {
+        bases::remove(&home.image(&definition), None);
+    }
     if now == Condition::Suspended {
         let mut claim = Claim::take(&home.image(&home.definition()?))?;
         claim.start()?;

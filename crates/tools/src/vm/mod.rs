@@ -4,6 +4,7 @@
 //! There is no daemon. A machine is a QEMU in a session of its own; whether it runs is asked of
 //! itself, over its control channel, so that a brisk that was killed leaves no wrong state.
 
+mod bases;
 mod definition;
 mod describe;
 mod error;

@@ -9,6 +9,7 @@ use brisk_vm::image::{self, Claim, Image, Keys};
 use brisk_vm::qemu::{Capabilities, Ram, State, load_state};
 use serde_json::json;
 
+use super::bases;
 use super::definition::text_of_uuid;
 use super::describe::identify;
 use super::error::{Error, file};
@@ -74,8 +75,8 @@ pub fn resume(
     let mut claim = Claim::take(&path)?;
     let resumed = load(home, (&mut claim, keys), cache, control, begun);
     match resumed {
-        Ok(resumed) => {
-            claim.finish()?;
+        Ok((resumed, image)) => {
+            bases::keep(home, claim, &image)?;
             home.note(&resumed.line());
             home.note("VM running");
             Ok(resumed)
@@ -110,7 +111,7 @@ fn load(
     cache: &Cache,
     control: image::Control<'_>,
     begun: Instant,
-) -> Result<Resumed, Error> {
+) -> Result<(Resumed, Image), Error> {
     let (image, mut running) = open(home, claim, keys, cache)?;
     home.clear();
     home.prepare()?;
@@ -146,11 +147,12 @@ fn load(
     let cut = ram.set_len(offset);
     cut.map_err(file("cut", home.memory()))?;
     set_clock(home);
-    Ok(Resumed {
+    let resumed = Resumed {
         running: done,
         memory: offset,
         loading,
-    })
+    };
+    Ok((resumed, image))
 }
 
 /// A guest whose clock cannot be set still runs.
@@ -168,7 +170,8 @@ pub(super) fn open(
     cache: &Cache,
 ) -> Result<(Image, Running), Error> {
     let path = claim.path();
-    let image = Image::from_file(claim.file()?, path, &with_host_key(home, keys)?)?;
+    let keys = with_host_key(home, keys)?;
+    let image = Image::from_file(claim.file()?, path, &keys)?.with_parents(&keys, &[])?;
     let running = machine_of(&image, path)?;
     check(home, &image, &running, path, cache)?;
     Ok((image, running))

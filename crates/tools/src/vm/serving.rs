@@ -17,6 +17,7 @@ use brisk_vm::migration::{Ended, Failure, Source};
 use brisk_vm::qemu::{Urgent, control, end_late_memory};
 use serde_json::json;
 
+use super::bases;
 use super::error::{Error, file};
 use super::home::Home;
 use super::late::Late;
@@ -69,9 +70,7 @@ impl Serving<'_> {
                 Err(error)
             }
             Ok((standby, Ok(served))) => {
-                conclude(home, claim, begun, served, standby, |wanted| {
-                    learn(home, &image, wanted);
-                });
+                conclude(home, (claim, &image), begun, served, standby);
                 Ok(())
             }
             Ok((_, Err(panic))) => std::panic::resume_unwind(panic),
@@ -114,7 +113,7 @@ pub fn stand_by(home: &Home) -> Result<(), Error> {
 /// Takes up the connection to QEMU; `None` if it has all of its memory.
 fn again(home: &Home, claim: Claim, begun: Instant) -> Result<Option<Serving<'_>>, Error> {
     let keys = Keys::new().with_identity(host_key(home.key(), false)?);
-    let image = Image::from_file(claim.file()?, claim.path(), &keys)?;
+    let image = Image::from_file(claim.file()?, claim.path(), &keys)?.with_parents(&keys, &[])?;
     let pid = live::pid(home).ok_or_else(|| Error::has_ended(&home.name))?;
     let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
     let id = format!("brisk-{}", std::process::id());
@@ -122,7 +121,7 @@ fn again(home: &Home, claim: Claim, begun: Instant) -> Result<Option<Serving<'_>
         match urgent.reconnect(&home.places().late(), &id) {
             Ok(stream) => break stream,
             Err(control::Error::Refused { .. }) if has_all(home) => {
-                conclude(home, claim, begun, Ok(Ended::default()), None, |_| {});
+                conclude(home, (claim, &image), begun, Ok(Ended::default()), None);
                 return Ok(None);
             }
             // It has not noticed yet that the other one is gone.
@@ -227,11 +226,10 @@ fn learnt(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range<u64>> {
 /// The guest has all of its memory, or this process cannot serve it.
 fn conclude(
     home: &Home,
-    claim: Claim,
+    (claim, image): (Claim, &Image),
     begun: Instant,
     served: Result<Ended, Failure>,
     standby: Option<Child>,
-    learn: impl FnOnce(&[Range<u64>]),
 ) {
     let whole = served.map_err(Error::from).and_then(|ended| {
         let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name))?;
@@ -251,7 +249,7 @@ fn conclude(
                 begun.elapsed().as_secs_f64(),
                 ended.sent,
             ));
-            learn(&ended.wanted);
+            learn(home, image, &ended.wanted);
         }
         Err(_) if live::pid(home).is_none() => {
             home.note("VM ended before it had all of its memory");
@@ -267,7 +265,11 @@ fn conclude(
     }
     // Nothing comes any more.
     let _ = fs::remove_dir_all(home.places().late());
-    if let Err(error) = claim.finish() {
+    let done = match whole {
+        Ok(_) => bases::keep(home, claim, image),
+        Err(_) => claim.finish().map_err(Error::from),
+    };
+    if let Err(error) = done {
         home.note(&format!("The image was not removed: {}", chain(&error)));
     }
 }

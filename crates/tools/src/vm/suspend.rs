@@ -4,11 +4,12 @@ use std::fs::File;
 use std::ops::Range;
 use std::time::Duration;
 
-use brisk_vm::image::{self, Keys, Recipient, Report, Secret, Source, host_key};
+use brisk_vm::image::{self, Base, Changed, Keys, Recipient, Report, Secret, Source, host_key};
 use brisk_vm::migration::PAGE;
 use brisk_vm::qemu::{Ram, save_state};
 use serde_json::json;
 
+use super::bases;
 use super::describe::describe;
 use super::error::{Error, file};
 use super::home::Home;
@@ -71,6 +72,7 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     if how.drop_cache.unwrap_or(definition.suspend.drop_cache) {
         drop_cache(home, &running, control)?;
     }
+    let base = bases::of(home, &path).filter(|_| definition.suspend.incremental);
     home.note("VM suspending");
     let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
         let memory = match &running.machine.ram {
@@ -85,19 +87,27 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
             leave_out: None,
             state: &state,
             description: &description,
-            base: None,
+            base: base.as_ref().map(|image| Base {
+                image,
+                changed: Changed::Compare,
+            }),
             working_set: &needed_first(home, running.machine.memory_mib << 20),
         };
-        Ok(image::write(
-            &path,
-            &source,
-            &recipients,
-            &options,
-            control,
-        )?)
+        let write = |source| image::write(&path, source, &recipients, &options, control);
+        match write(&source) {
+            Err(error @ image::Error::Damaged { .. }) if base.is_some() => {
+                home.note(&format!("All is written, not what changed: {error}"));
+                let whole = Source {
+                    base: None,
+                    ..source
+                };
+                Ok((write(&whole)?, false))
+            }
+            result => Ok((result?, base.is_some())),
+        }
     });
-    let report = match written {
-        Ok(report) => report,
+    let (report, based) = match written {
+        Ok(written) => written,
         Err(error) => {
             // It goes on where it was.
             let goes_on = qmp.execute("cont", &json!(null));
@@ -110,6 +120,7 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
             return Err(error.or_interrupted());
         }
     };
+    bases::remove(&path, base.as_ref().filter(|_| based));
     // The image is durable: from here on it is the machine.
     let _ = qmp.execute("quit", &json!(null));
     live::wait_for_end(home, END);

@@ -147,9 +147,14 @@ impl Claim {
             other => other.map_err(failed())?,
         };
         flock(&file, FlockOperation::LockExclusive).map_err(io_error("lock", &resumed))?;
-        // Its holder may have removed it when it was done.
-        let gone = file.metadata().map_err(failed())?.nlink() == 0;
-        Ok((!gone).then(|| Self {
+        // Its holder may have removed or renamed it when it was done.
+        let ours = file.metadata().map_err(failed())?;
+        let named = match fs::metadata(&resumed) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(failed())?,
+        };
+        let same = (ours.dev(), ours.ino()) == (named.dev(), named.ino());
+        Ok(same.then(|| Self {
             file,
             image: image.to_owned(),
             now: resumed.clone(),

@@ -106,6 +106,11 @@ struct Settings {
     #[arg(long, value_name = "RATE|none")]
     bandwidth: Option<String>,
 
+    /// Write only what changed since the last image, which is kept for that while the machine runs.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    incremental: Option<bool>,
+
     /// Have the guest forget what it can read from its disks again before it is suspended.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
@@ -163,6 +168,7 @@ impl Settings {
         }
         put(&mut suspend.compression, &self.compression);
         put(&mut suspend.host_key, &self.host_key);
+        put(&mut suspend.incremental, &self.incremental);
         put(&mut suspend.drop_cache, &self.drop_cache);
         if self.no_recipients {
             suspend.recipients.clear();

@@ -34,6 +34,8 @@ pub struct Suspend {
     pub threads: usize,
     /// Most bytes a second that are written, such as `200M`; `none`: as many as can be.
     pub bandwidth: String,
+    /// Whether an image has only what changed since the last one, which is kept for that.
+    pub incremental: bool,
     /// Whether the guest first forgets what it can read from its disks again.
     pub drop_cache: bool,
 }
@@ -48,6 +50,7 @@ impl Default for Suspend {
             passphrase: false,
             threads: 0,
             bandwidth: NO_LIMIT.into(),
+            incremental: true,
             drop_cache: false,
         }
     }

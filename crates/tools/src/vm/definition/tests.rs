@@ -20,6 +20,7 @@ fn what_is_written_is_read() {
             recipients: vec![KEY.into()],
             passphrase: false,
             threads: 3,
+            incremental: false,
             drop_cache: true,
             bandwidth: "1.5G".into(),
         },

@@ -1,0 +1,84 @@
+//! Images that the next one is based on: what a machine was resumed from stays until then, and
+//! the next image has only what is different.
+//!
+//! They lie beside the image and have its name with `.base-0`, the full one, `.base-1` and so on.
+//! Which one a machine was resumed from is known as long as it runs. A list that has become long
+//! or large ends with the next image, which is a full one again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brisk_vm::image::{Claim, Image, Keys, host_key};
+
+use super::error::Error;
+use super::home::Home;
+
+/// Most images that are based on each other: each is looked into for what is missing in the next.
+const LONGEST: usize = 6;
+/// All but the full one are together at most so large a part of it: a half.
+const LARGEST: u64 = 2;
+
+/// The image has been read to its end: it stays for the next one, or goes.
+///
+/// # Errors
+/// If it can be neither renamed nor removed.
+pub(super) fn keep(home: &Home, claim: Claim, image: &Image) -> Result<(), Error> {
+    let definition = home.definition()?;
+    let next = home.image(&definition);
+    if !definition.suspend.incremental || is_enough(image) {
+        claim.finish()?;
+        remove(&next, None);
+        return Ok(());
+    }
+    let path = with_number(&next, image.depth() - 1);
+    // One that a machine left which was started anew since is of no use.
+    let _ = fs::remove_file(&path);
+    let noted = path
+        .to_str()
+        .map(|text| fs::write(home.base(), text).is_ok());
+    if noted != Some(true) {
+        return Ok(claim.finish()?);
+    }
+    Ok(claim.keep(&path)?)
+}
+
+/// The image that a machine was resumed from, if the next one can be based on it.
+pub(super) fn of(home: &Home, next: &Path) -> Option<Image> {
+    let path = PathBuf::from(fs::read_to_string(home.base()).ok()?);
+    if path.parent() != next.parent() {
+        return None;
+    }
+    let keys = Keys::new().with_identity(host_key(home.key(), false).ok()?);
+    let image = Image::open(&path, &keys).ok()?;
+    let image = image.with_parents(&keys, &[]).ok()?;
+    (!is_enough(&image)).then_some(image)
+}
+
+/// Whether no more images shall be based on each other.
+fn is_enough(image: &Image) -> bool {
+    let (mut changes, mut last) = (0, image);
+    while let Some(parent) = last.parent() {
+        changes += last.header().file_len();
+        last = parent;
+    }
+    image.depth() >= LONGEST || changes > last.header().file_len() / LARGEST
+}
+
+/// Removes the images beside `path` that nothing is based on any more: all but those of `used`.
+pub(super) fn remove(path: &Path, used: Option<&Image>) {
+    let used: Vec<_> = std::iter::successors(used, |image| image.parent())
+        .map(|image| image.path().to_owned())
+        .collect();
+    for path in (0..LONGEST).map(|number| with_number(path, number)) {
+        if !used.contains(&path) {
+            // What is not there need not be removed.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn with_number(image: &Path, number: usize) -> PathBuf {
+    let mut name = image.as_os_str().to_owned();
+    name.push(format!(".base-{number}"));
+    name.into()
+}
