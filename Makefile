@@ -17,6 +17,7 @@ DOCDIR    ?= $(PREFIX)/share/doc/brisk
 BASHDIR   ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR    ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR   ?= $(PREFIX)/share/fish/vendor_completions.d
+UNITDIR   ?= $(PREFIX)/lib/systemd/system
 
 .PHONY: help build demo test check bench pages install uninstall deb book clean
 
@@ -73,19 +74,23 @@ pages:
 install: build
 	$(MAKE) --no-print-directory pages
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(DOCDIR)' \
-		'$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)'
+		'$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)' \
+		'$(DESTDIR)$(UNITDIR)'
 	install -m 0755 '$(BRISK)' '$(DESTDIR)$(BINDIR)/brisk'
 	install -m 0644 '$(TARGET)'/man/*.1 '$(DESTDIR)$(MANDIR)/man1/'
 	install -m 0644 README.md CHANGELOG.md '$(DESTDIR)$(DOCDIR)/'
 	install -m 0644 '$(TARGET)/completions/brisk.bash' '$(DESTDIR)$(BASHDIR)/brisk'
 	install -m 0644 '$(TARGET)/completions/_brisk' '$(DESTDIR)$(ZSHDIR)/_brisk'
 	install -m 0644 '$(TARGET)/completions/brisk.fish' '$(DESTDIR)$(FISHDIR)/brisk.fish'
+	sed 's|@BINDIR@|$(BINDIR)|' packaging/brisk-vms.service.in >'$(TARGET)/brisk-vms.service'
+	install -m 0644 '$(TARGET)/brisk-vms.service' '$(DESTDIR)$(UNITDIR)/brisk-vms.service'
 
 uninstall:
 	rm -f '$(DESTDIR)$(BINDIR)/brisk' '$(DESTDIR)$(MANDIR)'/man1/brisk.1 \
 		'$(DESTDIR)$(MANDIR)'/man1/brisk-*.1 '$(DESTDIR)$(DOCDIR)/README.md' \
 		'$(DESTDIR)$(DOCDIR)/CHANGELOG.md' '$(DESTDIR)$(BASHDIR)/brisk' \
-		'$(DESTDIR)$(ZSHDIR)/_brisk' '$(DESTDIR)$(FISHDIR)/brisk.fish'
+		'$(DESTDIR)$(ZSHDIR)/_brisk' '$(DESTDIR)$(FISHDIR)/brisk.fish' \
+		'$(DESTDIR)$(UNITDIR)/brisk-vms.service'
 
 deb:
 	MAKE='$(MAKE)' packaging/build-deb '$(TARGET)/debian'

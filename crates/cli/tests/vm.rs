@@ -77,7 +77,11 @@ fn settings(all: &Machines) {
     let key = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
     let path = "/images/%{uuid}.brisk";
     for (words, name, value) in [
-        (&["--suspend-path", path][..], "suspend.path", path),
+        (&["--autoboot"][..], "autoboot", "true"),
+        (&["--autoboot=false"], "autoboot", "false"),
+        (&["--autoshutdown", "suspend"], "autoshutdown", "suspend"),
+        (&["--autoshutdown", "off"], "autoshutdown", "off"),
+        (&["--suspend-path", path], "suspend.path", path),
         (&["--compression", "lz4"], "suspend.compression", "lz4"),
         (&["--recipient", key], "suspend.recipients", key),
         (&["--host-key=false"], "suspend.host-key", "false"),
@@ -97,6 +101,10 @@ fn settings(all: &Machines) {
     let _ = all.does(&["set", "a", "--suspend-path", "default"]);
     let usual = all.state_dir("a").join("a.brisk");
     assert_eq!(info("image"), format!("\"{}\"", usual.display()));
+    all.refuses(
+        &["set", "a", "--autoshutdown", "suspend"],
+        &["suspend.passphrase = \"true\": nobody types it"],
+    );
     all.refuses(
         &["set", "a", "--passphrase=false"],
         &["suspend.host-key = \"false\": nobody could open"],

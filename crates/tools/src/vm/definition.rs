@@ -78,8 +78,25 @@ pub struct Definition {
     /// More kernel parameters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub append: Vec<String>,
+    /// Whether it is started, or resumed, when this host has booted.
+    pub autoboot: bool,
+    /// What becomes of it when this host goes down.
+    pub autoshutdown: Autoshutdown,
     /// How it is suspended.
     pub suspend: Suspend,
+}
+
+/// What becomes of a machine that runs when this host goes down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Autoshutdown {
+    /// It is suspended to its image.
+    Suspend,
+    /// It is asked to stop.
+    #[default]
+    Shutdown,
+    /// It is ended, as by a power cut.
+    Off,
 }
 
 impl Default for Definition {
@@ -94,6 +111,8 @@ impl Default for Definition {
             net: Network::None,
             init: None,
             append: Vec::new(),
+            autoboot: false,
+            autoshutdown: Autoshutdown::default(),
             suspend: Suspend::default(),
         }
     }
@@ -147,6 +166,13 @@ impl Definition {
                 );
             }
             _ => {}
+        }
+        if self.suspend.passphrase && self.autoshutdown == Autoshutdown::Suspend {
+            return wrong(
+                "suspend.passphrase",
+                "true",
+                "nobody types it when this host goes down; write autoshutdown = \"shutdown\"",
+            );
         }
         match &self.init {
             Some(init) if !init.starts_with('/') => {

@@ -88,6 +88,14 @@ pub enum Error {
         /// What differs.
         reason: String,
     },
+    /// It was to be suspended when this host goes down.
+    #[error("it was not suspended, {then}")]
+    NotSuspended {
+        /// What became of it.
+        then: &'static str,
+        /// Why.
+        source: Box<Error>,
+    },
     /// No directories.
     #[error("{0}")]
     Nowhere(String),
@@ -164,6 +172,7 @@ impl Error {
         match self {
             Self::Run(error) => error.hint(),
             Self::Image(error) => error.hint().map(str::to_owned),
+            Self::NotSuspended { source, .. } => source.hint(),
             _ => None,
         }
     }

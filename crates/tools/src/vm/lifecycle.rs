@@ -16,6 +16,7 @@ use super::error::{Error, file};
 use super::home::Home;
 use super::live::{self, Condition, condition};
 use super::ports::{ALL, connect, converse, tell};
+use super::unit;
 use crate::run;
 
 /// How long a guest may take to come up.
@@ -149,7 +150,12 @@ pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
     // First, so that there is no machine without one, wherever we are killed.
     running.save(home)?;
     let pid = start_detached(&running.machine, &home.places(), running.unprivileged)?;
-    live::set_pid(home, pid)
+    live::set_pid(home, pid)?;
+    // Whoever serves its memory must not end before it.
+    let us = running.machine.late_memory.then(std::process::id);
+    let processes: Vec<_> = std::iter::once(pid).chain(us).collect();
+    unit::enter(home, &processes);
+    Ok(())
 }
 
 /// Asks a machine to stop: its init ends what runs, unmounts and restarts, which ends QEMU.
@@ -157,7 +163,6 @@ pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
 /// # Errors
 /// If it does not run, or not stop in time.
 pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
-    let definition = home.definition()?;
     let _lock = home.lock("stop")?;
     let now = live::settle(home)?;
     if now != Condition::Running {
@@ -175,7 +180,9 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
         ));
     }
     home.clear();
-    bases::remove(&home.image(&definition), None);
+    if let Ok(definition) = home.definition() {
+        bases::remove(&home.image(&definition), None);
+    }
     home.note("VM halted");
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Virtual machines that have a name and stay: defined in a file, started, suspended to an image
 //! and resumed from it.
 //!
-//! There is no daemon. A machine is a QEMU in a session of its own; whether it runs is asked of
-//! itself, over its control channel, so that a brisk that was killed leaves no wrong state.
+//! There is no daemon. A machine is a QEMU in a session of its own, and where systemd runs in a unit
+//! of its own; whether it runs is asked of itself, over its control channel, so that a brisk that
+//! was killed leaves no wrong state.
 
+mod auto;
 mod bases;
 mod definition;
 mod describe;
@@ -19,9 +21,11 @@ mod resume;
 mod serving;
 mod shrink;
 mod suspend;
+mod unit;
 mod unlock;
 
-pub use definition::{Definition, DefinitionError, Network, Suspend};
+pub use auto::{Action, Outcome, Turn, autostart, autostop};
+pub use definition::{Autoshutdown, Definition, DefinitionError, Network, Suspend};
 pub use error::Error;
 pub use filling::fill;
 pub use home::{Dirs, Home, Lock, new_uuid};
@@ -32,4 +36,5 @@ pub use ports::{Words, exec};
 pub use resume::{Resumed, resume};
 pub use serving::stand_by;
 pub use suspend::{Suspending, suspend};
+pub use unit::unit_of;
 pub use unlock::needs_passphrase;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use brisk_tools::run::harmless;
-use brisk_tools::vm::{Dirs, condition};
+use brisk_tools::vm::{Dirs, condition, unit_of};
 use comfy_table::{Table, presets};
 use serde_json::json;
 
@@ -108,6 +108,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
     let definition = home.definition().map_err(explain)?;
     let now = condition(&home).map_err(explain)?.name();
     let image = home.image(&definition);
+    let unit = unit_of(&home);
     let places = home.places();
     let files = [
         ("definition", home.file()),
@@ -126,6 +127,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
                 "schema": "brisk.vm-info/1",
                 "name": home.name,
                 "state": now,
+                "unit": unit,
                 "definition": definition,
                 "files": files,
             });
@@ -137,6 +139,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
                 text.push_str(&format!("{},{}\n", csv_field(what), csv_field(value)));
             };
             row("state", now);
+            row("unit", unit.as_deref().unwrap_or_default());
             for (what, path) in &files {
                 row(what, &path.display().to_string());
             }
@@ -145,6 +148,9 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
         }
         Format::Table => {
             let mut text = format!("# {} is {now}\n", home.name);
+            if let Some(unit) = unit {
+                text.push_str(&format!("# unit: {unit}\n"));
+            }
             for (what, path) in &files {
                 text.push_str(&format!("# {what}: {}\n", path.display()));
             }

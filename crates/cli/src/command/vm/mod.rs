@@ -1,5 +1,6 @@
 //! `brisk vm`.
 
+mod auto;
 mod exec;
 mod list;
 mod power;
@@ -39,6 +40,8 @@ enum Command {
     Console(list::ConsoleArgs),
     Log(list::LogArgs),
     Rm(settings::RmArgs),
+    Autostart(auto::AutostartArgs),
+    Autostop(auto::AutostopArgs),
 }
 
 /// Runs it.
@@ -61,6 +64,8 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Command::Console(args) => list::console(args, ui),
         Command::Log(args) => list::log(args, ui),
         Command::Rm(args) => settings::rm(args),
+        Command::Autostart(args) => auto::start(args, ui),
+        Command::Autostop(args) => auto::stop(args, ui),
     }
 }
 

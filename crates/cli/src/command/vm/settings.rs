@@ -1,7 +1,7 @@
 //! Making, changing and removing machines.
 
 use anyhow::bail;
-use brisk_tools::vm::{Condition, Definition, Network, condition, new_uuid};
+use brisk_tools::vm::{Autoshutdown, Condition, Definition, Network, condition, new_uuid};
 use clap::ValueEnum;
 
 use super::{explain, home};
@@ -70,6 +70,15 @@ struct Settings {
     #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
     append: Vec<String>,
 
+    /// Start the machine, or resume it, when this host boots; see brisk vm autostart.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    autoboot: Option<bool>,
+
+    /// What becomes of the machine when this host goes down; see brisk vm autostop.
+    #[arg(long, value_enum)]
+    autoshutdown: Option<GoingDown>,
+
     /// Image to suspend to; %{name} stands for the machine's name, %{uuid} for its UUID. `default`:
     /// in the machine's directory.
     #[arg(long, value_name = "FILE|default")]
@@ -126,6 +135,17 @@ enum Net {
     User,
 }
 
+/// See [`Settings::autoshutdown`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum GoingDown {
+    /// It is suspended to its image.
+    Suspend,
+    /// It is asked to stop. This is the default.
+    Shutdown,
+    /// It is ended, as by a power cut.
+    Off,
+}
+
 impl Settings {
     fn apply(&self, definition: &mut Definition) -> anyhow::Result<()> {
         fn put<T: Clone>(to: &mut T, from: &Option<T>) {
@@ -159,6 +179,14 @@ impl Settings {
             definition.init.clone_from(&self.init);
         }
         definition.append.extend(self.append.iter().cloned());
+        put(&mut definition.autoboot, &self.autoboot);
+        if let Some(what) = self.autoshutdown {
+            definition.autoshutdown = match what {
+                GoingDown::Suspend => Autoshutdown::Suspend,
+                GoingDown::Shutdown => Autoshutdown::Shutdown,
+                GoingDown::Off => Autoshutdown::Off,
+            };
+        }
         let suspend = &mut definition.suspend;
         if let Some(path) = &self.suspend_path {
             suspend.path = match path.as_str() {

@@ -13,6 +13,8 @@ fn what_is_written_is_read() {
         init: Some("/sbin/init".into()),
         append: vec!["a=1".into()],
         uuid: Some(text_of_uuid([0xab; 16])),
+        autoboot: true,
+        autoshutdown: Autoshutdown::Suspend,
         suspend: Suspend {
             path: Some("/images/%{uuid}".into()),
             compression: "lz4:3".into(),
@@ -55,6 +57,7 @@ fn mistakes_are_named() {
         ),
         ("net = \"bridge\"", ["bridge", "user"]),
         ("uuid = \"db1\"", ["uuid = \"db1\"", "uuidgen"]),
+        ("autoshutdown = \"stop\"", ["stop", "`shutdown`"]),
         (
             "[suspend]\npath = \"/x/%{id}\"",
             ["suspend.path = \"/x/%{id}\"", "%{uuid}"],
@@ -74,6 +77,10 @@ fn mistakes_are_named() {
         (
             "[suspend]\nhost-key = false",
             ["suspend.host-key = \"false\"", "nobody could open"],
+        ),
+        (
+            "autoshutdown = \"suspend\"\n[suspend]\npassphrase = true",
+            ["suspend.passphrase = \"true\"", "nobody types it"],
         ),
     ] {
         let error = Definition::parse(text).unwrap_err().to_string();

@@ -1,0 +1,108 @@
+//! All machines at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::Context;
+use brisk_tools::vm::{self as tool, Dirs, Error, Outcome, Turn};
+use brisk_vm::cache::Cache;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::super::guest::duration;
+use super::explain;
+use crate::exit;
+use crate::ui::{Ui, error_text};
+
+/// How many machines go down at once; most of them wait.
+const DOWN: usize = 32;
+
+/// Start all machines with autoboot, and resume those that are suspended.
+///
+/// brisk-vms.service does this when this host boots. Machines that fail do not keep others from it;
+/// the exit status is then 125.
+#[derive(Debug, clap::Args)]
+pub(super) struct AutostartArgs {
+    /// At how many machines at once. Default: as many as there are processors.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+}
+
+/// Suspend, stop or end all machines that run, each as its autoshutdown says.
+///
+/// brisk-vms.service does this when this host shuts down. A machine that cannot be suspended is
+/// stopped instead. Machines that fail do not keep others from it; the exit status is then 125.
+#[derive(Debug, clap::Args)]
+pub(super) struct AutostopArgs {
+    /// At how many machines at once. Default: 32.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+
+    /// How long a machine may take to stop.
+    #[arg(long, value_name = "DURATION", default_value = "90s")]
+    timeout: String,
+}
+
+pub(super) fn start(args: &AutostartArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.map_or(processors, usize::from);
+    with_all("starting machines", jobs, ui, tool::autostart)
+}
+
+pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let limit = duration("--timeout", &args.timeout)?;
+    let jobs = args.jobs.map_or(DOWN, usize::from);
+    with_all("stopping machines", jobs, ui, |dirs, cache, turn| {
+        tool::autostop(dirs, cache, limit, turn)
+    })
+}
+
+fn with_all(
+    what: &str,
+    jobs: usize,
+    ui: &Ui,
+    work: impl FnOnce(&Dirs, &Cache, Turn<'_>) -> Vec<Outcome>,
+) -> anyhow::Result<u8> {
+    let dirs = Dirs::here().map_err(explain)?;
+    let cache = Cache::open()?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Whoever asks twice does not want to wait for what is under way.
+        let status = i32::from(exit::INTERRUPTED);
+        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&cancel))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
+            .with_context(|| format!("cannot watch for signal {signal}"))?;
+    }
+    let bar = ui.bar(dirs.names().len() as u64, what);
+    let done = AtomicU64::new(0);
+    let said = |outcome: &Outcome| {
+        bar.at(done.fetch_add(1, Ordering::Relaxed) + 1);
+        if let Ok(Some(action)) = &outcome.result {
+            let (name, seconds) = (&outcome.name, outcome.took.as_secs_f64());
+            bar.above(&format!("{name}: {} in {seconds:.1} s", action.done()));
+        }
+    };
+    let turn = Turn {
+        jobs,
+        cancel: &cancel,
+        said: &said,
+    };
+    let outcomes = work(&dirs, &cache, turn);
+    drop(bar);
+    let (mut failed, mut interrupted) = (false, false);
+    for outcome in outcomes {
+        match outcome.result {
+            Ok(_) => {}
+            Err(Error::Interrupted) => interrupted = true,
+            Err(error) => {
+                failed = true;
+                let text = error_text(&explain(error));
+                ui.note(&format!("error: {}: {text}", outcome.name));
+            }
+        }
+    }
+    if interrupted {
+        ui.note("interrupted; machines that were not done with are as they were");
+        return Ok(exit::INTERRUPTED);
+    }
+    Ok(if failed { exit::BRISK } else { exit::OK })
+}

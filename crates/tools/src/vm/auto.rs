@@ -1,0 +1,260 @@
+//! All machines at once: when this host has come up, and before it goes down.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use brisk_vm::cache::Cache;
+use brisk_vm::image::{Control, Keys};
+
+use super::definition::{Autoshutdown, Definition};
+use super::error::Error;
+use super::home::{Dirs, Home};
+use super::lifecycle::{kill, start, stop};
+use super::live::{Condition, condition, is_there};
+use super::resume::resume;
+use super::suspend::{Suspending, suspend};
+
+/// How long until a machine that another command works on is looked at again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// What is done with a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// It is booted.
+    Start,
+    /// It goes on from its image.
+    Resume,
+    /// It is saved to its image.
+    Suspend,
+    /// It is asked to stop.
+    Stop,
+    /// It is ended.
+    Kill,
+}
+
+impl Action {
+    /// What it is afterwards.
+    #[must_use]
+    pub const fn done(self) -> &'static str {
+        match self {
+            Self::Start => "started",
+            Self::Resume => "resumed",
+            Self::Suspend => "suspended",
+            Self::Stop => "stopped",
+            Self::Kill => "ended",
+        }
+    }
+}
+
+/// What became of a machine.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its name.
+    pub name: String,
+    /// What was done, and whether that succeeded. None: nothing was to be done.
+    pub result: Result<Option<Action>, Error>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// How it is done with all of them.
+#[derive(Clone, Copy)]
+pub struct Turn<'a> {
+    /// At how many machines at once.
+    pub jobs: usize,
+    /// Once true, no other machine is begun with, and what can be left is left as it was.
+    pub cancel: &'a AtomicBool,
+    /// Called when a machine is done with, by any thread.
+    pub said: &'a (dyn Fn(&Outcome) + Sync),
+}
+
+impl std::fmt::Debug for Turn<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Turn({})", self.jobs)
+    }
+}
+
+/// Starts or resumes all machines with `autoboot` that do not run. One that fails keeps none of the
+/// others from it.
+#[must_use]
+pub fn autostart(dirs: &Dirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
+    let decide = |home: &Home| Ok(at_boot(&home.definition()?, condition(home)?));
+    let act = |home: &Home, action| match action {
+        // All of its memory first: no process has to stay with it.
+        Action::Resume => resume(home, cache, &Keys::new(), control(turn)).map(drop),
+        _ => start(home, cache, turn.cancel, &mut |_| {}),
+    };
+    each(dirs, turn, &decide, &act)
+}
+
+/// Has all machines that run do what their `autoshutdown` says. One that cannot be suspended is
+/// stopped instead, which is told as an error. Stopping may take `limit`.
+#[must_use]
+pub fn autostop(dirs: &Dirs, cache: &Cache, limit: Duration, turn: Turn<'_>) -> Vec<Outcome> {
+    let decide = |home: &Home| {
+        let now = match condition(home) {
+            Err(error) if is_there(home)? => return Err(error),
+            // One whose definition is wrong, and that does nothing, is none of ours.
+            Err(_) => Condition::Off,
+            Ok(now) => now,
+        };
+        let wanted = home.definition().map(|it| it.autoshutdown);
+        Ok(at_shutdown(wanted.unwrap_or_default(), now))
+    };
+    let halt = |home: &Home| {
+        if condition(home).is_ok_and(|now| now == Condition::Paused) {
+            resume(home, cache, &Keys::new(), control(turn))?;
+        }
+        stop(home, limit)
+    };
+    let act = |home: &Home, action| match action {
+        Action::Suspend => match suspend(home, Suspending::default(), control(turn)) {
+            Err(error) if runs(home) && is_failure(&error) => {
+                home.note("VM is stopped, because it cannot be suspended");
+                let then = match halt(home) {
+                    Ok(()) => "but stopped",
+                    Err(_) => "and did not stop either",
+                };
+                Err(Error::NotSuspended {
+                    then,
+                    source: Box::new(error),
+                })
+            }
+            other => other.map(drop),
+        },
+        Action::Kill => kill(home),
+        _ => halt(home),
+    };
+    each(dirs, turn, &decide, &act)
+}
+
+fn runs(home: &Home) -> bool {
+    let now = condition(home);
+    !now.is_ok_and(|now| matches!(now, Condition::Off | Condition::Suspended))
+}
+
+fn is_failure(error: &Error) -> bool {
+    !matches!(error, Error::Busy { .. } | Error::Interrupted)
+}
+
+fn control(turn: Turn<'_>) -> Control<'_> {
+    Control {
+        cancel: turn.cancel,
+        ..Control::none()
+    }
+}
+
+fn at_boot(definition: &Definition, now: Condition) -> Option<Action> {
+    match now {
+        _ if !definition.autoboot => None,
+        Condition::Off => Some(Action::Start),
+        Condition::Suspended | Condition::Paused => Some(Action::Resume),
+        Condition::Running | Condition::Busy => None,
+    }
+}
+
+fn at_shutdown(wanted: Autoshutdown, now: Condition) -> Option<Action> {
+    match (now, wanted) {
+        (Condition::Off | Condition::Suspended, _) => None,
+        (_, Autoshutdown::Suspend) => Some(Action::Suspend),
+        (_, Autoshutdown::Shutdown) => Some(Action::Stop),
+        (_, Autoshutdown::Off) => Some(Action::Kill),
+    }
+}
+
+type Decide<'a> = dyn Fn(&Home) -> Result<Option<Action>, Error> + Sync + 'a;
+type Act<'a> = dyn Fn(&Home, Action) -> Result<(), Error> + Sync + 'a;
+
+fn each(dirs: &Dirs, turn: Turn<'_>, decide: &Decide<'_>, act: &Act<'_>) -> Vec<Outcome> {
+    let names = dirs.names();
+    let jobs = turn.jobs.clamp(1, names.len().max(1));
+    let rest = Mutex::new(names.into_iter());
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(name) = next() {
+            let begun = Instant::now();
+            let home = dirs.home(&name);
+            let result = home.and_then(|home| patiently(&home, turn, decide, act));
+            let outcome = Outcome {
+                name,
+                result,
+                took: begun.elapsed(),
+            };
+            (turn.said)(&outcome);
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push(outcome);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..jobs {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by(|a, b| a.name.cmp(&b.name));
+    done
+}
+
+/// If another command works on a machine, what is to be done is known when that has ended.
+fn patiently(
+    home: &Home,
+    turn: Turn<'_>,
+    decide: &Decide<'_>,
+    act: &Act<'_>,
+) -> Result<Option<Action>, Error> {
+    loop {
+        let Some(action) = decide(home)? else {
+            return Ok(None);
+        };
+        if turn.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        match act(home, action) {
+            Err(Error::Busy { .. }) => thread::sleep(AGAIN),
+            // It came to it by itself, or by another command.
+            Err(Error::State { .. }) if decide(home)?.is_none() => return Ok(None),
+            other => return other.map(|()| Some(action)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Condition; 5] = [
+        Condition::Off,
+        Condition::Suspended,
+        Condition::Running,
+        Condition::Paused,
+        Condition::Busy,
+    ];
+
+    #[test]
+    fn machines_that_want_it_come_up() {
+        let mut definition = Definition::default();
+        assert_eq!(ALL.map(|now| at_boot(&definition, now)), [None; 5]);
+        definition.autoboot = true;
+        let (start, resume) = (Some(Action::Start), Some(Action::Resume));
+        let actions = ALL.map(|now| at_boot(&definition, now));
+        assert_eq!(actions, [start, resume, None, resume, None]);
+    }
+
+    #[test]
+    fn machines_that_run_go_down_as_they_want() {
+        for (wanted, action) in [
+            (Autoshutdown::Suspend, Action::Suspend),
+            (Autoshutdown::Shutdown, Action::Stop),
+            (Autoshutdown::Off, Action::Kill),
+        ] {
+            let actions = ALL.map(|now| at_shutdown(wanted, now));
+            let some = Some(action);
+            assert_eq!(actions, [None, None, some, some, some]);
+        }
+    }
+}

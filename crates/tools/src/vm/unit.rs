@@ -1,0 +1,186 @@
+//! A machine's own unit, where systemd runs: QEMU belongs neither to the session nor to the service
+//! that started it, and does not end with them.
+
+use std::fs;
+use std::path::Path;
+
+use brisk_host::program::{Error, Program};
+
+use super::home::Home;
+use super::live;
+
+/// What starts and stops machines with the host. Units of machines come before it, so that they
+/// are stopped after it.
+const SERVICE: &str = "brisk-vms.service";
+/// What all units of machines belong to.
+const SLICE: &str = "brisk.slice";
+const SCOPE: &str = ".scope";
+const PREFIX: &str = "brisk-vm-";
+
+/// Who keeps units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manager {
+    /// That of the system, for root.
+    System,
+    /// That of a user.
+    User,
+}
+
+/// The manager for machines of a user, if there is one that stays: that of a user who does not
+/// linger ends when the user logs out (loginctl(1), `enable-linger`).
+fn manager(root: &Path, user: u32) -> Option<Manager> {
+    // As sd_booted(3).
+    if !root.join("run/systemd/system").is_dir() {
+        return None;
+    }
+    if user == 0 {
+        return Some(Manager::System);
+    }
+    let users = fs::read_to_string(root.join("etc/passwd")).ok()?;
+    let name = name_of(&users, user)?;
+    let lingers = root.join("var/lib/systemd/linger").join(name);
+    lingers.exists().then_some(Manager::User)
+}
+
+/// A user's name, see passwd(5).
+fn name_of(users: &str, user: u32) -> Option<&str> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(user)).then_some(name)
+    })
+}
+
+/// The unit of a machine. Its name has nothing in it that systemd would want escaped.
+fn unit(name: &str) -> String {
+    format!("{PREFIX}{name}{SCOPE}")
+}
+
+/// Has the manager make a unit of these processes: `StartTransientUnit` of
+/// org.freedesktop.systemd1(5), with the words of busctl(1).
+fn words(manager: Manager, name: &str, processes: &[u32]) -> Vec<String> {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let mut all: Vec<String> = owned(match manager {
+        Manager::System => &["--system"],
+        Manager::User => &["--user"],
+    });
+    all.extend(owned(&[
+        "--quiet",
+        "--timeout=10",
+        "call",
+        "org.freedesktop.systemd1",
+        "/org/freedesktop/systemd1",
+        "org.freedesktop.systemd1.Manager",
+        "StartTransientUnit",
+        "ssa(sv)a(sa(sv))",
+    ]));
+    let mut properties: Vec<Vec<String>> = vec![
+        vec![
+            "Description".into(),
+            "s".into(),
+            format!("brisk machine {name}"),
+        ],
+        owned(&["Slice", "s", SLICE]),
+        owned(&["CollectMode", "s", "inactive-or-failed"]),
+    ];
+    if manager == Manager::System {
+        properties.push(owned(&["Before", "as", "1", SERVICE]));
+    }
+    let mut members = owned(&["PIDs", "au"]);
+    members.push(processes.len().to_string());
+    members.extend(processes.iter().map(ToString::to_string));
+    properties.push(members);
+    all.extend([unit(name), "fail".into(), properties.len().to_string()]);
+    all.extend(properties.into_iter().flatten());
+    // No other units with it.
+    all.push("0".into());
+    all
+}
+
+/// Makes a unit of a machine's processes where that can be; a machine without one runs, too.
+pub(super) fn enter(home: &Home, processes: &[u32]) {
+    let user = rustix::process::geteuid().as_raw();
+    let Some(manager) = manager(Path::new("/"), user) else {
+        return;
+    };
+    let made = Program::find("busctl")
+        .and_then(|busctl| busctl.args(words(manager, &home.name, processes)).run());
+    match made {
+        Ok(_) => home.note(&format!("VM is in {}", unit(&home.name))),
+        Err(error) => {
+            let reason = match error {
+                Error::Failed { stderr, .. } => stderr.lines().next_back().map(str::to_owned),
+                other => Some(other.to_string()),
+            };
+            let reason = reason.unwrap_or_default();
+            home.note(&format!("VM is in no unit of its own: {reason}"));
+        }
+    }
+}
+
+/// The unit that a running machine is in, if it is one of its own.
+#[must_use]
+pub fn unit_of(home: &Home) -> Option<String> {
+    let pid = live::pid(home)?;
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    own(&groups).map(str::to_owned)
+}
+
+/// From cgroups(7): a line `0::/brisk.slice/brisk-vm-db1.scope`, others with version 1.
+fn own(groups: &str) -> Option<&str> {
+    groups.lines().find_map(|line| {
+        let unit = line.rsplit('/').next()?;
+        (unit.starts_with(PREFIX) && unit.ends_with(SCOPE)).then_some(unit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_unit_stops_after_the_service_that_suspends() {
+        let line = words(Manager::System, "db1", &[4711]).join(" ");
+        insta::assert_snapshot!(line, @"--system --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 5 Description s brisk machine db1 Slice s brisk.slice CollectMode s inactive-or-failed Before as 1 brisk-vms.service PIDs au 1 4711 0");
+    }
+
+    #[test]
+    fn a_user_unit_has_who_serves_its_memory_with_it() {
+        let line = words(Manager::User, "db1", &[4711, 4712]).join(" ");
+        insta::assert_snapshot!(line, @"--user --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 4 Description s brisk machine db1 Slice s brisk.slice CollectMode s inactive-or-failed PIDs au 2 4711 4712 0");
+    }
+
+    #[test]
+    fn units_are_for_where_systemd_runs_and_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let make = |path: &str| fs::create_dir_all(root.path().join(path)).unwrap();
+        let managers = || [0, 1000, 1001].map(|user| manager(root.path(), user));
+        assert_eq!(managers(), [None, None, None]);
+        make("run/systemd");
+        assert_eq!(managers(), [None, None, None]);
+        make("run/systemd/system");
+        assert_eq!(managers(), [Some(Manager::System), None, None]);
+        make("etc");
+        let users = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n\n#\n";
+        fs::write(root.path().join("etc/passwd"), users).unwrap();
+        assert_eq!(managers(), [Some(Manager::System), None, None]);
+        make("var/lib/systemd/linger/ada");
+        assert_eq!(
+            managers(),
+            [Some(Manager::System), Some(Manager::User), None]
+        );
+    }
+
+    #[test]
+    fn only_a_unit_of_its_own_is_named() {
+        let own = |groups| own(groups).map(str::to_owned);
+        let unit = Some(unit("db-1.x"));
+        assert_eq!(own("0::/brisk.slice/brisk-vm-db-1.x.scope\n"), unit);
+        let user = "0::/user.slice/user-1000.slice/user@1000.service/brisk.slice/\
+                    brisk-vm-db-1.x.scope\n";
+        assert_eq!(own(user), unit);
+        assert_eq!(own("0::/user.slice/user-0.slice/session-3.scope\n"), None);
+        assert_eq!(own("0::/\n"), None);
+        assert_eq!(own(""), None);
+    }
+}
