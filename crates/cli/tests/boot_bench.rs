@@ -68,10 +68,111 @@ fn the_end_of_a_boot_can_be_chosen() {
     assert!(ends[0] < ends[1], "{ends:?}");
 }
 
+/// A breakpoint tells: nothing in the guest does.
 #[test]
-fn what_has_no_count_of_instructions_says_so() {
+fn the_kernels_entry_is_counted_on_every_kernel() {
+    for kernel in kernels() {
+        let count = |until: &str, more: &[&str]| {
+            let home = tempdir().unwrap();
+            let words = ["--clock", "instructions", "--runs", "2", "--until", until];
+            let words = [&words[..], &["--kernel", &kernel], more].concat();
+            let run = bench(&words, &home).exits(0);
+            let text = run.text();
+            assert!(
+                text.contains("2 boots, 1 distinct value"),
+                "{kernel}: {text}"
+            );
+            values(&report(&home))[0]
+        };
+        let own = count("kernel", &[]);
+        assert!(0.0 < own && own < count("init", &[]), "{kernel}: {own}");
+        // SeaBIOS and a bzImage, which is entered elsewhere.
+        let plain = count("kernel", &["--machine", "q35", "--levers", "none"]);
+        assert!(plain > own, "{kernel}: {plain}");
+    }
+}
+
+#[test]
+fn the_entry_of_a_command_lines_kernel_is_counted() {
+    let line = [
+        "--until",
+        "kernel",
+        "--clock",
+        "instructions",
+        "--runs",
+        "2",
+        "--",
+    ];
+    let line = [
+        &line[..],
+        &["qemu-system-x86_64", "-nodefaults", "-display", "none"],
+    ]
+    .concat();
     let home = tempdir().unwrap();
-    bench(&["--clock", "instructions", "--until", "kernel"], &home)
+    let run = bench(&[&line[..], &["-kernel", kernel()]].concat(), &home).exits(0);
+    let text = run.text();
+    assert!(text.contains("2 boots, 1 distinct value"), "{text}");
+    assert!(
+        text.contains("its decompressor's startup_32 at 0x100000"),
+        "{text}"
+    );
+    assert!(values(&report(&home))[0] > 0.0);
+    bench(&line, &home).exits(125).said(&["with -kernel FILE"]);
+    bench(&[&line[..], &["-kernel", "/bin/sh"]].concat(), &home)
+        .exits(125)
+        .said(&["/bin/sh", "not a kernel"]);
+    bench(
+        &[&line[..], &["-enable-kvm", "-kernel", kernel()]].concat(),
+        &home,
+    )
+    .exits(125)
+    .said(&["leave KVM out"]);
+}
+
+/// There is no machine that could come to it.
+#[test]
+fn a_guest_that_does_not_come_to_its_kernel_is_not_a_number() {
+    let home = tempdir().unwrap();
+    let words = [
+        "--until",
+        "kernel",
+        "--clock",
+        "instructions",
+        "--runs",
+        "1",
+    ];
+    let qemu = [
+        "--",
+        "qemu-system-x86_64",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-M",
+        "none",
+    ];
+    let words = [
+        &words[..],
+        &["--timeout", "10s"],
+        &qemu,
+        &["-kernel", kernel()],
+    ]
+    .concat();
+    bench(&words, &home)
+        .exits(125)
+        .said(&["no boot came to its end"]);
+    assert!(values(&report(&home)).is_empty());
+}
+
+#[test]
+fn what_cannot_be_counted_says_so() {
+    let home = tempdir().unwrap();
+    let qemu = ["--", "qemu-system-x86_64", "-kernel", kernel()];
+    let words = ["--clock", "instructions", "--until", "exit"];
+    bench(&[&words[..], &qemu].concat(), &home)
+        .exits(125)
+        .said(&["--until kernel"]);
+    brisk_of!["boot", "analyze", "--accel", "tcg", "--until", "kernel"]
+        .args(["--clock", "instructions", "--passes", "1"])
         .exits(125)
         .said(&["--until init, ready or exit"]);
 }
@@ -131,14 +232,19 @@ fn any_qemu_can_be_measured_by_a_marker() {
     }
 }
 
-fn kernel() -> &'static str {
+/// Those in /boot, the newest last.
+fn kernels() -> Vec<String> {
     let mut kernels: Vec<_> = fs::read_dir("/boot")
         .unwrap()
         .map(|entry| entry.unwrap().path().display().to_string())
         .filter(|path| path.contains("/vmlinuz-"))
         .collect();
     kernels.sort();
-    kernels.pop().unwrap().leak()
+    kernels
+}
+
+fn kernel() -> &'static str {
+    kernels().pop().unwrap().leak()
 }
 
 #[test]

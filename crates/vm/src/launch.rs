@@ -74,6 +74,8 @@ pub struct Running {
     pub guest: UnixStream,
     /// Debug console of the firmware, if the plan has one.
     pub firmware: Option<UnixStream>,
+    /// Debugger port, if the plan has one.
+    pub debugger: Option<UnixStream>,
     ended: Option<ExitStatus>,
 }
 
@@ -95,23 +97,17 @@ impl Running {
         if started.is_err() {
             daemons.iter_mut().for_each(end);
         }
-        let (qemu, [qmp, console, guest], firmware) = started?;
-        Ok(Self {
-            qemu,
-            daemons,
-            qmp,
-            console,
-            guest,
-            firmware,
-            ended: None,
-        })
+        let mut running = started?;
+        running.daemons = daemons;
+        Ok(running)
     }
 
+    /// Without daemons.
     fn spawn(
         plan: &MachinePlan,
         sockets: Vec<OwnedFd>,
         unprivileged: Option<Unprivileged>,
-    ) -> Result<(Child, [UnixStream; 3], Option<UnixStream>), Error> {
+    ) -> Result<Self, Error> {
         let mut wiring = Wiring::new(plan);
         let mut ends = Vec::new();
         for fd in [Fds::QMP, Fds::CONSOLE, Fds::GUEST] {
@@ -120,6 +116,10 @@ impl Running {
         let firmware = plan
             .firmware_log
             .then(|| wiring.channel(Fds::FIRMWARE))
+            .transpose()?;
+        let debugger = plan
+            .debugger
+            .then(|| wiring.channel(Fds::DEBUGGER))
             .transpose()?;
         for (fd, socket) in (Fds::FILESYSTEMS..).zip(sockets) {
             wiring.map(socket, fd);
@@ -134,11 +134,20 @@ impl Running {
             program: plan.program.clone(),
             source,
         })?;
-        let ends: [UnixStream; 3] = match ends.try_into() {
+        let [qmp, console, guest] = match <[UnixStream; 3]>::try_from(ends) {
             Ok(ends) => ends,
             Err(_) => unreachable!("three channels were made"),
         };
-        Ok((qemu, ends, firmware))
+        Ok(Self {
+            qemu,
+            daemons: Vec::new(),
+            qmp,
+            console,
+            guest,
+            firmware,
+            debugger,
+            ended: None,
+        })
     }
 
     /// Process number of QEMU.

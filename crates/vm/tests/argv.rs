@@ -40,6 +40,7 @@ fn plain(machine: Machine) -> MachinePlan {
         channels: Channels::Connected,
         sandbox: true,
         stopped: false,
+        debugger: false,
         exit_on_reset: true,
         extra: Vec::new(),
     }
@@ -191,4 +192,17 @@ fn memory_of_a_template_is_not_written() {
     assert!(capability.contains("x-ignore-shared"), "{capability}");
     let file = "file:/proc/self/fd/10,offset=0x20000000";
     assert!(place.contains(file), "{place}");
+}
+
+#[test]
+fn a_debugger_has_a_port() {
+    let mut plan = plain(Machine::Q35);
+    let words = |plan: &MachinePlan| -> Vec<String> {
+        argv(plan).into_iter().flat_map(|part| part.words).collect()
+    };
+    assert!(!words(&plan).contains(&"-gdb".to_owned()));
+    plan.debugger = true;
+    let line = words(&plan).join(" ");
+    let port = "-chardev socket,id=debugger,fd=14 -gdb chardev:debugger";
+    assert!(line.contains(port), "{line}");
 }

@@ -50,21 +50,6 @@ pub enum BenchError {
     Unfit(String),
 }
 
-/// Checks that the clock can tell the end that was asked for.
-///
-/// # Errors
-/// If not; says which ends it can tell.
-pub fn check(clock: Clock, until: Until) -> Result<(), BenchError> {
-    if clock == Clock::Instructions && until == Until::Kernel {
-        return Err(BenchError::Unfit(
-            "--until kernel with --clock instructions: nothing in the guest tells how many \
-             instructions firmware took before the kernel; use --until init, ready or exit"
-                .into(),
-        ));
-    }
-    Ok(())
-}
-
 /// The name of the series.
 #[must_use]
 pub fn series_name(subject: &Subject, until: Until) -> String {
@@ -78,7 +63,9 @@ pub(crate) fn boot(
     signals: &mut Signals,
 ) -> Result<Pass, BenchError> {
     let mut interrupted = None;
-    let started = subject.start(&mut || {
+    let entry = subject.entry(limits.until)?;
+    let breakpoint = entry.map(|entry| entry.address);
+    let started = subject.start(breakpoint.is_some(), &mut || {
         interrupted = interrupted.or_else(|| signals.end_asked());
         interrupted.is_some()
     });
@@ -86,7 +73,7 @@ pub(crate) fn boot(
         return Err(BenchError::Interrupted(signal));
     }
     let (machine, executed) = started?;
-    observe(machine, executed, limits, signals).map_err(BenchError::Watch)
+    observe((machine, breakpoint), executed, limits, signals).map_err(BenchError::Watch)
 }
 
 /// Boots `settings.warmups + settings.runs` times into the report's series; `after` is told of
@@ -100,7 +87,6 @@ pub fn bench(
     report: &mut Report,
     after: &mut dyn FnMut(&Report, u32) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
-    check(subject.clock(), settings.until)?;
     let mut signals = Signals::new().map_err(BenchError::Watch)?;
     let limits = Limits {
         until: settings.until,
@@ -131,6 +117,12 @@ pub fn bench(
     if subject.clock() == Clock::Instructions {
         let proof = proof(report.series_mut(&name, unit), &subject.indeterminate());
         report.notes.push(proof);
+    }
+    if let Some(entry) = subject.entry(settings.until)? {
+        report.notes.push(format!(
+            "counted until the kernel's first instruction in protected mode, its {} at {:#x}",
+            entry.name, entry.address
+        ));
     }
     report.notes.extend(subject.endpoints());
     report.warn();
@@ -207,13 +199,16 @@ pub fn value(observation: &Observation, clock: Clock, until: Until) -> Option<f6
     nanos.map(|nanos| nanos as f64 / 1e9)
 }
 
-/// The counter at init's start, and from there the guest's clock, which is the same one.
+/// What QEMU counted until the kernel was entered; the counter at init's start, and from there the
+/// guest's clock, which is the same one.
 fn instructions(observation: &Observation, until: Until) -> Option<u64> {
+    if until == Until::Kernel {
+        return observation.entered;
+    }
     let cycles = observation.cycles?;
     let init = observation.stamp(Moment::Init.name())?;
     let moment = match until {
-        Until::Kernel => return None,
-        Until::Init => return Some(cycles),
+        Until::Kernel | Until::Init => return Some(cycles),
         Until::Ready => Moment::CommandStart,
         Until::Exit => Moment::CommandEnd,
     };

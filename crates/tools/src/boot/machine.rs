@@ -46,17 +46,19 @@ pub(crate) enum Source {
     Console,
     Firmware,
     Guest,
+    Debugger,
     /// QEMU's process, where it is not our child.
     Process,
 }
 
 impl Source {
     /// In the order in which they are read.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Qmp,
         Self::Console,
         Self::Firmware,
         Self::Guest,
+        Self::Debugger,
         Self::Process,
     ];
 }
@@ -116,26 +118,52 @@ impl Machine {
     pub(crate) fn fd(&self, source: Source) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Guest(running, _) => match source {
+                Source::Debugger => running.debugger.as_ref().map(AsFd::as_fd),
                 Source::Qmp => Some(running.qmp.as_fd()),
                 Source::Console => Some(running.console.as_fd()),
                 Source::Firmware => running.firmware.as_ref().map(AsFd::as_fd),
                 Source::Guest => Some(running.guest.as_fd()),
                 Source::Process => None,
             },
-            Self::Foreign(foreign, ..) => match source {
+            Self::Foreign(foreign, marker, _) => match source {
                 Source::Qmp => Some(foreign.qmp.as_fd()),
                 Source::Console => foreign.console.as_ref().map(AsFd::as_fd),
-                Source::Guest => foreign.marker.as_ref().map(AsFd::as_fd),
-                Source::Firmware | Source::Process => None,
+                Source::Guest if marker.is_some() => foreign.marker.as_ref().map(AsFd::as_fd),
+                Source::Debugger if marker.is_none() => foreign.marker.as_ref().map(AsFd::as_fd),
+                _ => None,
             },
             Self::Domain(domain) => match source {
                 Source::Qmp => domain.started.events_fd(),
                 Source::Console => domain.started.console_fd(),
                 Source::Guest => domain.started.agent_fd(),
                 Source::Process => domain.started.process_fd(),
-                Source::Firmware => None,
+                Source::Firmware | Source::Debugger => None,
             },
         }
+    }
+
+    /// Says something to the debugger port.
+    pub(crate) fn tell_debugger(&mut self, bytes: &[u8]) {
+        let port = match self {
+            Self::Guest(running, _) => running.debugger.as_mut(),
+            Self::Foreign(foreign, None, _) => foreign.marker.as_mut(),
+            Self::Foreign(..) | Self::Domain(_) => None,
+        };
+        if let Some(port) = port {
+            // Fails only when QEMU goes, which is seen.
+            let _ = port.write_all(bytes);
+        }
+    }
+
+    /// Asks QEMU for something; the answer comes as all messages do.
+    pub(crate) fn ask(&mut self, command: &str) {
+        let channel = match self {
+            Self::Guest(running, _) => &mut running.qmp,
+            Self::Foreign(foreign, ..) => &mut foreign.qmp,
+            Self::Domain(_) => return,
+        };
+        // Fails only when QEMU goes, which is seen.
+        let _ = channel.write_all(&qmp::command(command));
     }
 
     /// The source that closes when QEMU goes: the control channel, where it is ours.

@@ -22,6 +22,11 @@ pub struct Happening {
     pub name: String,
 }
 
+/// When init had its script, among the stamps.
+pub(crate) const SCRIPT: &str = "script received";
+/// When init sent the exit status, among the stamps.
+pub(crate) const SENT: &str = "exit status sent";
+
 /// One boot, from the execution of QEMU to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
@@ -40,7 +45,8 @@ pub struct Observation {
     /// Events of QMP by their names.
     #[serde(default)]
     pub qmp: Vec<Happening>,
-    /// What brisk's init noted, by the names of [`crate::run::Moment::name`], in nanoseconds of
+    /// What brisk's init noted, by the names of [`crate::run::Moment::name`] and, besides, `script
+    /// received` and `exit status sent`, in nanoseconds of
     /// the guest's `CLOCK_MONOTONIC`, which is that of printk.
     #[serde(default)]
     pub stamps: Vec<Happening>,
@@ -51,6 +57,9 @@ pub struct Observation {
     /// executed until then.
     #[serde(default)]
     pub cycles: Option<u64>,
+    /// Instructions executed until the kernel was entered, if there was a breakpoint.
+    #[serde(default)]
+    pub entered: Option<u64>,
     /// Records of `/dev/kmsg`, each a line `priority,sequence,microseconds,flags;text`, as init
     /// read them when the command had ended. Empty if it was not asked to. With `initcall_debug`
     /// the kernel's initcalls are among them; what init did is there as lines `brisk: begin WHAT`

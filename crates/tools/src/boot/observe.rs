@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use brisk_measure::Clock;
 use brisk_vm::guest::{Decoder, Event, Exit, Stamp};
 use brisk_vm::libvirt;
+use brisk_vm::qemu::debugger::Debugger;
 use brisk_vm::qemu::qmp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use super::machine::{Machine, Source};
 use super::marker::{Marker, Scanner, Until};
-use super::observation::{Happening, Observation, Piece};
+use super::observation::{Happening, Observation, Piece, SCRIPT, SENT};
 use crate::run::Moment;
 use crate::run::signals::Signals;
 
@@ -69,9 +70,9 @@ impl Kept {
     }
 }
 
-/// Watches; the machine is gone afterwards.
+/// Watches; the machine is gone afterwards. With a breakpoint that is where the kernel is entered.
 pub(crate) fn observe(
-    machine: Machine,
+    (machine, breakpoint): (Machine, Option<u64>),
     executed: Instant,
     limits: Limits,
     signals: &mut Signals,
@@ -88,6 +89,7 @@ pub(crate) fn observe(
         limits,
         scanner,
         qmp_event,
+        debugger: breakpoint.map(Debugger::new),
         decoder: Decoder::new(),
         reader: qmp::Reader::default(),
         kept: Kept::default(),
@@ -101,6 +103,7 @@ pub(crate) fn observe(
             stamps: Vec::new(),
             guest_offset: None,
             cycles: None,
+            entered: None,
             log: String::new(),
         },
     };
@@ -114,6 +117,7 @@ struct Watch {
     limits: Limits,
     scanner: Option<Scanner>,
     qmp_event: Option<String>,
+    debugger: Option<Debugger>,
     decoder: Decoder,
     reader: qmp::Reader,
     kept: Kept,
@@ -124,6 +128,9 @@ struct Watch {
 impl Watch {
     fn run(&mut self, signals: &mut Signals) -> io::Result<Ended> {
         self.machine.greet()?;
+        if let Some(debugger) = &self.debugger {
+            self.machine.tell_debugger(&debugger.hello());
+        }
         let deadline = self.executed.checked_add(self.limits.timeout);
         let mut open = Source::ALL.to_vec();
         loop {
@@ -210,7 +217,7 @@ impl Watch {
                     let at = self.now();
                     return Ok((!answered, answered.then(|| self.ready(at)).flatten()));
                 }
-                Source::Process => return Ok((false, None)),
+                Source::Process | Source::Debugger => return Ok((false, None)),
                 Source::Console | Source::Firmware => {}
             }
         }
@@ -240,6 +247,7 @@ impl Watch {
                 let ready = self.machine.is_ready(bytes);
                 ready.then(|| self.ready(at)).flatten()
             }
+            (Source::Debugger, _) => self.take_debugger(bytes),
             (Source::Process, _) => None,
         };
         Ok((true, ended))
@@ -274,10 +282,36 @@ impl Watch {
                         return Ok(Some(ended));
                     }
                 }
-                qmp::Message::Return(_) | qmp::Message::Error(_) | qmp::Message::Answer { .. } => {}
+                qmp::Message::Return(value) => {
+                    let count = value["icount"].as_u64().filter(|_| self.debugger.is_some());
+                    if count.is_some() {
+                        self.observation.entered = count;
+                        return Ok(self.reached(Until::Kernel));
+                    }
+                }
+                qmp::Message::Error(reason) if self.debugger.is_some() => {
+                    let reason = format!("QEMU cannot count instructions: {reason}");
+                    return Ok(Some(Ended::Failed(reason)));
+                }
+                qmp::Message::Error(_) | qmp::Message::Answer { .. } => {}
             }
         }
         Ok(None)
+    }
+
+    /// The machine stands still where it stopped while its instructions are asked for.
+    fn take_debugger(&mut self, bytes: &[u8]) -> Option<Ended> {
+        let reply = match self.debugger.as_mut()?.push(bytes) {
+            Ok(reply) => reply,
+            Err(error) => return Some(Ended::Failed(error.to_string())),
+        };
+        if !reply.bytes.is_empty() {
+            self.machine.tell_debugger(&reply.bytes);
+        }
+        if reply.there {
+            self.machine.ask("query-replay");
+        }
+        None
     }
 
     fn take_event(&mut self, at: u64, name: String, data: &Value) -> Option<Ended> {
@@ -312,7 +346,9 @@ impl Watch {
                 return Some(ended);
             }
         }
+        // A breakpoint tells better.
         self.reached(Until::Kernel)
+            .filter(|_| self.debugger.is_none())
     }
 
     fn take_frames(&mut self, bytes: &[u8]) -> io::Result<Option<Ended>> {
@@ -380,9 +416,13 @@ impl Watch {
                 continue;
             }
             latest = latest.max(Some(*value as i64));
-            if let Some(moment) = Moment::of_stamp(*stamp) {
-                let name = moment.name().to_owned();
-                let at = *value;
+            let name = match stamp {
+                Stamp::Config => Some(SCRIPT),
+                Stamp::Exit => Some(SENT),
+                stamp => Moment::of_stamp(*stamp).map(Moment::name),
+            };
+            if let Some(name) = name {
+                let (at, name) = (*value, name.to_owned());
                 self.observation.stamps.push(Happening { at, name });
             }
         }

@@ -11,13 +11,15 @@ use std::time::Instant;
 use brisk_host::program::Program;
 use brisk_measure::{Clock, Environment};
 use brisk_vm::cache::Cache;
+use brisk_vm::kernel::{self, Entry};
 use brisk_vm::launch::{Foreign, Running};
-use brisk_vm::qemu;
 use brisk_vm::qemu::agent::Agent;
+use brisk_vm::qemu::watch::{self, Extra};
+use brisk_vm::qemu::{self, MachinePlan};
 
 use super::domain::Domain;
 use super::machine::Machine;
-use super::marker::Marker;
+use super::marker::{Marker, Until};
 use crate::environment;
 use crate::run::session::serve;
 use crate::run::{self, Error, Facts, Net, Options, Plan, Root};
@@ -74,6 +76,8 @@ pub struct Command {
     program: PathBuf,
     words: Vec<OsString>,
     marker: Option<Marker>,
+    /// Where its kernel is entered, if its instructions are counted until then.
+    entry: Option<Entry>,
 }
 
 impl Guest {
@@ -146,29 +150,66 @@ impl Command {
             program: program.path().to_owned(),
             words: words.to_vec(),
             marker,
+            entry: None,
         })
+    }
+
+    /// The same with its instructions counted until the kernel is entered.
+    ///
+    /// # Errors
+    /// If it is not known where that is, or KVM executes them.
+    pub fn counted(mut self) -> Result<Self, Error> {
+        let words: Vec<_> = self.words.iter().map(|w| w.to_string_lossy()).collect();
+        if accelerator(&words) == "kvm" {
+            return Err(Error::unfit(
+                "a processor does not tell its instructions exactly, so they cannot be counted \
+                 with KVM",
+                "leave KVM out of the command line",
+            ));
+        }
+        let kernel = watch::value_of(&self.words, "kernel").ok_or_else(|| {
+            Error::unfit(
+                "where the kernel is entered is read from its image, and the command line names \
+                 none",
+                "write QEMU's command line with -kernel FILE after --",
+            )
+        })?;
+        self.entry = Some(kernel::entry(Path::new(kernel))?);
+        self.marker = None;
+        Ok(self)
     }
 }
 
 impl Subject {
     /// Starts it; the time is that of the execution of QEMU, or of asking libvirt.
+    /// With a breakpoint it waits for a debugger before it runs.
     pub(crate) fn start(
         &self,
+        breakpoint: bool,
         stopped: &mut dyn FnMut() -> bool,
     ) -> Result<(Machine, Instant), Error> {
         match self {
             Self::Guest(guest) => {
                 // What serves the guest starts before QEMU and is not part of its boot.
                 let served = serve(&guest.plan, &guest.facts)?;
+                let machine = MachinePlan {
+                    stopped: breakpoint,
+                    debugger: breakpoint,
+                    ..guest.plan.machine.clone()
+                };
                 let executed = Instant::now();
-                let plan = &guest.plan;
-                let running = Running::start(&plan.machine, served, plan.unprivileged)?;
+                let running = Running::start(&machine, served, guest.plan.unprivileged)?;
                 let script = guest.script.clone();
                 Ok((Machine::Guest(Box::new(running), script), executed))
             }
             Self::Command(command) => {
                 let executed = Instant::now();
-                let extra = command.marker.as_ref().and_then(Marker::extra);
+                let marker = command.marker.as_ref().and_then(Marker::extra);
+                let extra = if breakpoint {
+                    Some(Extra::Debugger)
+                } else {
+                    marker
+                };
                 let foreign = Foreign::start(&command.program, &command.words, extra)?;
                 let marker = command.marker.clone();
                 Ok((
@@ -183,11 +224,26 @@ impl Subject {
         }
     }
 
+    /// Where its kernel is entered, if instructions are counted until then.
+    ///
+    /// # Errors
+    /// If that is not known of this kernel.
+    pub(crate) fn entry(&self, until: Until) -> Result<Option<Entry>, Error> {
+        match self {
+            Self::Guest(guest) if guest.options.instructions && until == Until::Kernel => {
+                Ok(Some(kernel::entry(&guest.plan.machine.kernel)?))
+            }
+            Self::Command(command) if until == Until::Kernel => Ok(command.entry),
+            Self::Guest(_) | Self::Command(_) | Self::Domain(_) => Ok(None),
+        }
+    }
+
     /// The clock of its measurements.
     #[must_use]
     pub const fn clock(&self) -> Clock {
         match self {
             Self::Guest(guest) if guest.options.instructions => Clock::Instructions,
+            Self::Command(command) if command.entry.is_some() => Clock::Instructions,
             Self::Guest(_) | Self::Command(_) | Self::Domain(_) => Clock::HostMonotonic,
         }
     }

@@ -196,6 +196,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             instructions: options.instructions,
             sandbox: true,
             stopped: false,
+            debugger: false,
             exit_on_reset: true,
             extra: options.qemu_args.clone(),
         },

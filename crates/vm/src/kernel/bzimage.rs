@@ -11,11 +11,17 @@ use super::{Image, elf};
 /// `XLF_KERNEL_64`: the kernel has the 64-bit entry point (protocol 2.12).
 const XLF_KERNEL_64: u16 = 1;
 
+/// In `loadflags`: the protected-mode code is loaded at 1 MiB.
+const LOADED_HIGH: u8 = 1;
+
 /// What the setup header of a bzImage tells.
 #[derive(Debug)]
 pub struct BzImage<'a> {
     /// Version of the boot protocol: major in the high byte.
     pub protocol: u16,
+    /// Where its setup code enters protected mode: `code32_start`, if it is loaded there
+    /// (`LOADED_HIGH`), as every bzImage is.
+    pub entry: Option<u32>,
     /// Release of the kernel.
     pub version: Option<&'a str>,
     /// The compressed vmlinux, with the size trailer that all formats but gzip have.
@@ -60,8 +66,10 @@ impl<'a> BzImage<'a> {
         let payload = range
             .and_then(|(start, end)| bytes.get(start..end))
             .ok_or_else(|| truncated("the compressed kernel", end, bytes))?;
+        let high = bytes[0x211] & LOADED_HIGH != 0;
         Ok(Self {
             protocol,
+            entry: high.then_some(u32_at(0x214) as u32),
             version: bzimage_version(bytes),
             payload,
         })

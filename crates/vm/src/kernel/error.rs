@@ -101,6 +101,9 @@ pub enum Reason {
     /// It would not fit the limit.
     #[error("it is larger than {} MiB", super::MAX_SIZE >> 20)]
     TooLarge,
+    /// Nobody knows where its first instruction will be.
+    #[error("where it is entered is not known: it is {0}")]
+    NoEntry(&'static str),
     /// A malformed ELF or PE structure.
     #[error("its {0} is malformed")]
     Malformed(&'static str),

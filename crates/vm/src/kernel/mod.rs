@@ -6,6 +6,7 @@
 
 mod bzimage;
 mod elf;
+mod entry;
 mod error;
 mod payload;
 mod uki;
@@ -21,6 +22,7 @@ use crate::cache::Cache;
 
 pub use bzimage::BzImage;
 pub use elf::{pvh_entry, slim};
+pub use entry::{Entry, entry};
 pub use error::{Error, Reason};
 pub use payload::{Compression, MAX_SIZE};
 pub use uki::Uki;

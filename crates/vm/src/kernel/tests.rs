@@ -5,7 +5,7 @@ use super::*;
 
 /// A vmlinux with a text segment that ends in zeros, a gap, a data segment with `.bss`, a PVH note
 /// and something behind the segments, as the kernel's build leaves it.
-fn vmlinux() -> Vec<u8> {
+pub(super) fn vmlinux() -> Vec<u8> {
     let mut elf = vec![0_u8; 0x6000];
     elf[..20].copy_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0");
     put(&mut elf, 20, 1, 4);
@@ -54,7 +54,7 @@ fn segment(elf: &mut [u8], index: usize, fields: [u64; 6]) {
     put(elf, at + 48, if fields[0] == 1 { 0x20_0000 } else { 4 }, 8);
 }
 
-fn bzimage(payload: &[u8]) -> Vec<u8> {
+pub(super) fn bzimage(payload: &[u8]) -> Vec<u8> {
     let mut image = vec![0; 1024 + 0x200];
     image[0x1f1] = 1;
     image[0x1fe..0x200].copy_from_slice(&[0x55, 0xaa]);

@@ -245,6 +245,17 @@ impl Parts {
                 "SeaBIOS says here what it does",
             );
         }
+        if plan.debugger {
+            self.add(
+                [
+                    "-chardev",
+                    &socket("debugger", Fds::DEBUGGER),
+                    "-gdb",
+                    "chardev:debugger",
+                ],
+                "a breakpoint tells when the kernel is entered",
+            );
+        }
         let slot = self.slots.next();
         let ports = match plan.channels {
             Channels::Connected => 0,

@@ -222,6 +222,8 @@ impl Fds {
     pub const URGENT_PEER: i32 = 12;
     /// The directory where such a QEMU serves a socket for its memory.
     pub const LATE: i32 = 13;
+    /// Debugger port.
+    pub const DEBUGGER: i32 = 14;
     /// First port at which commands are asked for; the others follow.
     pub const PORTS: i32 = 64;
     /// First disk; the others follow.
@@ -283,6 +285,9 @@ pub struct MachinePlan {
     pub sandbox: bool,
     /// Whether the processors wait to be told to run.
     pub stopped: bool,
+    /// Whether there is a port for a debugger.
+    #[serde(default)]
+    pub debugger: bool,
     /// Whether a reset by a panicking kernel ends QEMU.
     pub exit_on_reset: bool,
     /// The user's own words for QEMU.

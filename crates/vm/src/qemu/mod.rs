@@ -4,6 +4,7 @@ pub mod agent;
 mod argv;
 mod capabilities;
 pub mod control;
+pub mod debugger;
 mod machine;
 pub mod qmp;
 mod state;

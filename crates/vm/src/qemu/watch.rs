@@ -22,6 +22,9 @@ pub enum Extra {
     Port(u16),
     /// A port for the guest agent.
     Agent,
+    /// Time that is the guest's count of instructions, and a port for a debugger, without which
+    /// the machine does not begin to run.
+    Debugger,
 }
 
 /// A command line with what it takes to watch it.
@@ -60,12 +63,36 @@ pub fn watch(words: &[OsString], extra: Option<Extra>) -> Watched {
             "-device",
             "virtserialport,chardev=brisk-marker,name=org.qemu.guest_agent.0,id=brisk-agent",
         ]),
+        Some(Extra::Debugger) => {
+            add(&["-chardev", &socket, "-gdb", "chardev:brisk-marker", "-S"]);
+            for (option, value) in [
+                ("icount", "shift=0,sleep=off"),
+                ("rtc", "base=2000-01-01T00:00:00,clock=vm"),
+                ("seed", "1"),
+            ] {
+                if value_of(words, option).is_none() {
+                    add(&[&format!("-{option}"), value]);
+                }
+            }
+        }
         None => {}
     }
     Watched {
         words: all,
         console,
     }
+}
+
+/// What stands behind the last `-option` of a command line.
+#[must_use]
+pub fn value_of<'a>(words: &'a [OsString], option: &str) -> Option<&'a OsString> {
+    let is_option = |word: &OsString| {
+        let word = word.to_string_lossy();
+        let name = word.strip_prefix('-').unwrap_or_default();
+        name.strip_prefix('-').unwrap_or(name) == option
+    };
+    let at = words.iter().rposition(is_option)?;
+    words.get(at + 1)
 }
 
 fn console(words: &[OsString]) -> Console {
@@ -131,6 +158,26 @@ mod tests {
         let watched = watch(&words("-serial file:/tmp/x"), None);
         assert_eq!(watched.console, Console::Elsewhere);
         assert!(!line(&watched).contains("brisk-console"));
+    }
+
+    #[test]
+    fn what_is_counted_is_pinned_unless_the_command_line_says_how() {
+        let watched = watch(&words("-kernel /boot/vmlinuz"), Some(Extra::Debugger));
+        let all = line(&watched);
+        assert!(
+            all.contains(" -gdb chardev:brisk-marker -S -icount "),
+            "{all}"
+        );
+        assert!(
+            all.ends_with(" -rtc base=2000-01-01T00:00:00,clock=vm -seed 1"),
+            "{all}"
+        );
+        let own = words("--icount shift=3 -rtc base=utc -seed 7");
+        let all = line(&watch(&own, Some(Extra::Debugger)));
+        assert!(all.ends_with("-S"), "{all}");
+        assert_eq!(value_of(&own, "icount").unwrap(), "shift=3");
+        assert_eq!(value_of(&own, "seed").unwrap(), "7");
+        assert_eq!(value_of(&words("-kernel"), "kernel"), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use brisk_measure::{Environment, render};
 use brisk_tools::boot::analyze::Markers;
-use brisk_tools::boot::bench::check;
+use brisk_tools::boot::marker::Until;
 use brisk_tools::boot::range::{
     Answer, Engine, Event, Goal, Interrupt, Live, Measure, Mode, Options as RangeOptions, Template,
     Wanted,
@@ -175,17 +175,21 @@ pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             .map_or_else(|_| environment::here(), |guest| guest.environment());
         (Template::Guest(Box::new(options)), environment)
     } else {
-        if args.mode() == Mode::Deterministic {
-            bail!("--clock instructions needs a guest of brisk's; give no command line after --");
+        let counted = args.mode() == Mode::Deterministic;
+        if counted && subject.until() != Until::Kernel {
+            bail!(
+                "--clock instructions needs a guest of brisk's, whose init counts them; of a \
+                 command line after -- they are counted with --until kernel"
+            );
         }
-        let words = subject.qemu_command.clone();
-        let template = Template::Command(words, subject.ready.clone());
+        let template = Template::Command {
+            words: subject.qemu_command.clone(),
+            marker: subject.ready.clone(),
+            counted,
+        };
         (template, environment::here())
     };
     let until = subject.until();
-    if args.mode() == Mode::Deterministic {
-        check(brisk_measure::Clock::Instructions, until)?;
-    }
     let setting = format!("{template:?} {until:?}");
     let timeout = subject.timeout()?;
     let cache = Cache::open()?;

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use anyhow::bail;
-use brisk_tools::boot::bench::check;
 use brisk_tools::boot::domain::Domain;
 use brisk_tools::boot::marker::{Marker, Until as ToolUntil};
 use brisk_tools::boot::subject::{Command, Guest, Subject};
@@ -71,7 +70,7 @@ pub struct SubjectArgs {
 /// See [`SubjectArgs::until`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Until {
-    /// The kernel's first output on the console.
+    /// The kernel's first output on the console; in instructions, the kernel's entry.
     Kernel,
     /// The first instruction of init.
     Init,
@@ -150,7 +149,11 @@ impl SubjectArgs {
         }
         if !self.qemu_command.is_empty() {
             let command = Command::new(&self.qemu_command, self.ready.clone());
-            return Ok(Subject::Command(command.map_err(explain)?));
+            let mut command = command.map_err(explain)?;
+            if instructions {
+                command = command.counted().map_err(explain)?;
+            }
+            return Ok(Subject::Command(command));
         }
         if self.ready.is_some() {
             bail!(
@@ -159,9 +162,6 @@ impl SubjectArgs {
             );
         }
         let options = self.options()?;
-        if instructions {
-            check(brisk_measure::Clock::Instructions, self.until())?;
-        }
         guest(options, ui)
     }
 
@@ -181,10 +181,13 @@ impl SubjectArgs {
         if until == ToolUntil::Ready && self.ready.is_none() {
             bail!("--until ready needs --ready, for example --ready 'console:login: $'");
         }
-        if self.clock == Clock::Instructions {
+        if self.clock == Clock::Instructions && self.domain.is_some() {
+            bail!("--clock instructions with --domain: libvirt's QEMU counts none");
+        }
+        if self.clock == Clock::Instructions && until != ToolUntil::Kernel {
             bail!(
-                "--clock instructions needs a guest of brisk's, whose init counts them; give \
-                 neither --domain nor a command line after --"
+                "--clock instructions needs a guest of brisk's, whose init counts them; of a \
+                 command line after -- they are counted with --until kernel"
             );
         }
         Ok(())

@@ -29,7 +29,14 @@ pub enum Template {
     Guest(Box<Options>),
     /// A command line that starts QEMU, with `{kernel}`, `{initramfs}`, `{qemu}`, `{firmware}`
     /// and `{file}` for the artifacts.
-    Command(Vec<OsString>, Option<Marker>),
+    Command {
+        /// The words.
+        words: Vec<OsString>,
+        /// When it is ready.
+        marker: Option<Marker>,
+        /// Whether its instructions are counted, until the kernel is entered.
+        counted: bool,
+    },
 }
 
 /// Boots.
@@ -114,10 +121,17 @@ impl Live {
 
     fn subject(&self, artifacts: &Artifacts, trace: bool) -> Result<Subject, Unbootable> {
         match &self.template {
-            Template::Command(words, marker) => {
+            Template::Command {
+                words,
+                marker,
+                counted,
+            } => {
                 let words = words.iter().map(|word| filled(word, artifacts));
                 let words: Vec<_> = words.collect();
-                let command = Command::new(&words, marker.clone()).map_err(unbootable)?;
+                let mut command = Command::new(&words, marker.clone()).map_err(unbootable)?;
+                if *counted {
+                    command = command.counted().map_err(unbootable)?;
+                }
                 Ok(Subject::Command(command))
             }
             Template::Guest(options) => {
