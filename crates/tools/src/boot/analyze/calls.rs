@@ -199,6 +199,13 @@ fn draw_step(
         return;
     }
     timeline.whole_activity(name, kind, span.0, span.1, clock);
+    // The last of init's steps but one, which cannot log itself.
+    if let Some(sent) = frame
+        .sent
+        .filter(|sent| step.what == "release" && *sent > span.1)
+    {
+        timeline.whole_activity("send the log", "shutdown", span.1, sent, clock);
+    }
 }
 
 #[cfg(test)]

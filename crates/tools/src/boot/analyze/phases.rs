@@ -7,6 +7,7 @@ use super::clock::Seen;
 use super::lines::{self, Line};
 use crate::boot::Observation;
 use crate::boot::machine::ASKED;
+use crate::boot::observation::{SCRIPT, SENT};
 
 /// A phase and when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(super) struct Frame {
     pub(super) kernel: Option<(u64, u64)>,
     /// Whether it is known when the command ran.
     pub(super) command: bool,
+    /// When init had sent the log.
+    pub(super) sent: Option<u64>,
 }
 
 /// What begins a phase: where its time is from, its name and kind, and whether it is a part.
@@ -113,8 +116,16 @@ impl Frame {
             (
                 stamp("channel open"),
                 "",
-                part("script and root", "userspace"),
+                part(
+                    if stamp(SCRIPT).is_some() {
+                        "receive the script"
+                    } else {
+                        "script and root"
+                    },
+                    "userspace",
+                ),
             ),
+            (stamp(SCRIPT), "", part("prepare the root", "userspace")),
             (
                 stamp("root ready"),
                 "",
@@ -195,6 +206,7 @@ impl Frame {
             firmware: find("firmware").or_else(|| find("machine, firmware, kernel loaded")),
             kernel: find("kernel"),
             command: find("command").is_some(),
+            sent: stamp(SENT).map(|at| at.min(end)),
             phases,
         }
     }
