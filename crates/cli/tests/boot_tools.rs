@@ -277,3 +277,15 @@ fn a_guest_that_cannot_do_what_it_must_is_not_tuned() {
     .exits(125)
     .said(&["does not work before anything is tuned", "exited with 3"]);
 }
+
+#[test]
+fn a_ledger_to_compare_with_is_read_before_anything_boots() {
+    let home = tempdir().unwrap();
+    let ledger = home.path().join("ledger.json");
+    let tune = || brisk_of!["boot", "tune", "--no-profile", "--against", &ledger].exits(125);
+    tune().said(&["cannot read", "ledger.json"]);
+    fs::write(&ledger, "{}").unwrap();
+    tune().said(&["ledger.json is no ledger of brisk boot tune"]);
+    fs::write(&ledger, r#"{"schema": "brisk.tune/9", "ledger": []}"#).unwrap();
+    tune().said(&["is a ledger of brisk.tune/9, not brisk.tune/1"]);
+}

@@ -1,9 +1,9 @@
 //! `brisk boot tune`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use brisk_tools::boot::tune::{Entry, Settings, Tuned, Verdict, levers, plain, tune};
+use anyhow::{Context, bail};
+use brisk_tools::boot::tune::{ABOVE, Entry, Settings, Tuned, Verdict, agree, levers, plain, tune};
 use brisk_tools::run::Profile;
 use brisk_vm::cache::Cache;
 use comfy_table::{CellAlignment, Table, presets};
@@ -66,7 +66,66 @@ pub struct Args {
     /// File for the ledger as JSON.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Compare the verdicts with those of an earlier ledger. The exit status is 1 if a lever that
+    /// changes the boot by more than 2 % has another.
+    #[arg(long, value_name = "LEDGER")]
+    pub against: Option<PathBuf>,
 }
+
+/// What is read of an earlier ledger.
+#[derive(serde::Deserialize)]
+struct Earlier {
+    schema: String,
+    ledger: Vec<Entry>,
+}
+
+impl Earlier {
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let earlier: Self = serde_json::from_str(&text)
+            .with_context(|| format!("{} is no ledger of brisk boot tune", path.display()))?;
+        if earlier.schema != SCHEMA {
+            bail!(
+                "{} is a ledger of {}, not {SCHEMA}",
+                path.display(),
+                earlier.schema
+            );
+        }
+        Ok(earlier)
+    }
+
+    /// Tells where the verdicts differ; whether they agree where they have to.
+    fn compare(&self, ledger: &[Entry], ui: &Ui) -> bool {
+        let all = agree(&self.ledger, ledger);
+        let name = |verdict: Option<Verdict>| verdict.map_or("not tried", Verdict::name);
+        for lever in all.iter().filter(|lever| !lever.holds()) {
+            let [before, now] = lever.verdicts.map(name);
+            let small = if lever.above {
+                ""
+            } else {
+                " (a small change, or none)"
+            };
+            ui.note(&format!(
+                "{}: {before} before, {now} now{small}",
+                lever.lever
+            ));
+        }
+        let large = all.iter().filter(|lever| lever.above);
+        let (same, other): (Vec<_>, Vec<_>) = large.partition(|lever| lever.holds());
+        ui.note(&format!(
+            "{} of {} levers that change the boot by more than {} % have the same verdict",
+            same.len(),
+            same.len() + other.len(),
+            ABOVE * 100.0
+        ));
+        other.is_empty()
+    }
+}
+
+/// Exit status if another verdict was come to than before.
+const DIFFERS: u8 = 1;
 
 /// Version of the ledger's form.
 const SCHEMA: &str = "brisk.tune/1";
@@ -86,6 +145,8 @@ struct Ledger<'a> {
 /// # Errors
 /// What kept it from that.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    // Before minutes are spent.
+    let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
     let options = args.machine.options(&args.guest)?;
     let cache = Cache::open()?;
     let settings = Settings {
@@ -143,7 +204,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         profile.save(&path).context("cannot keep the profile")?;
         ui.note(&format!("profile in {}; brisk run uses it", path.display()));
     }
-    Ok(exit::OK)
+    let agrees = earlier.is_none_or(|earlier| earlier.compare(&tuned.ledger, ui));
+    Ok(if agrees { exit::OK } else { DIFFERS })
 }
 
 fn saving(entry: &Entry) -> Option<String> {

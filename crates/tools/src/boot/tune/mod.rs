@@ -3,6 +3,7 @@
 //! [`lever`] lists what is tried, [`decide`] says when it is known whether it helped, and
 //! [`tune`] boots.
 
+mod agree;
 mod decide;
 mod lever;
 
@@ -13,6 +14,7 @@ use brisk_vm::cache::Cache;
 use brisk_vm::qemu::Accelerator;
 use serde::{Deserialize, Serialize};
 
+pub use agree::{ABOVE, Agreement, agree};
 pub use decide::Verdict;
 pub use lever::{Lever, levers, plain};
 
