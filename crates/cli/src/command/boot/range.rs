@@ -38,7 +38,9 @@ const EXIT_STATUS: &str = "Exit status: 0 if the range was measured, or the chan
 /// beyond chance. Commits that cannot be built or booted are recorded and left out.
 ///
 /// By the clock, runs of commits that are compared are made in turns until they tell; the
-/// probability of any false alarm in a range is at most 1 in 500. With --clock instructions
+/// probability of any false alarm in a range is at most 1 in 500. --bisect follows what is likely
+/// and then proves what it came to with boots of their own; what is not proven is searched for
+/// once more, with more boots. With --clock instructions
 /// those are counted instead, one run of a commit is all it takes, and noise of the
 /// machine does not matter.
 ///
@@ -79,7 +81,7 @@ pub struct Args {
     pub step: u32,
 
     /// Runs of each commit after which to take a first look.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub runs: u32,
 
     /// The most runs of each commit in one comparison.

@@ -7,8 +7,8 @@ use brisk_measure::{Sample, Series, Unit, Verdict, render};
 
 use super::build::{self, Artifacts, Builds, Failure, Recipe, make_dir};
 use super::git::{Commit, GitError, Repository, Worktree, try_lock};
-use super::judge::{self, FALSE_ALARM, Patience, Schedule, WRONG_TURN};
-use super::plan::{self, Answer, Bisection, Known, Purpose, Step};
+use super::judge::{self, ENDS, FALSE_ALARM, PROOF, Patience, Schedule, WRONG_TURN};
+use super::plan::{self, Answer, Bisection, Direction, Known, Purpose, Step};
 use super::state::{Compared, Outcome, Record, State, StateError, Subject};
 use super::{Goal, Interrupt, Measure, Mode, Options, Unbootable};
 
@@ -77,10 +77,24 @@ pub struct Engine {
 
 #[derive(Debug)]
 pub(super) struct Schedules {
-    /// For comparisons.
-    pub(super) compare: Schedule,
-    /// For the middles of a bisection.
+    /// For comparisons of a walk, and of a careful search.
+    compare: Schedule,
+    /// For the middles of a careful search.
     pub(super) side: Schedule,
+    /// For the ends of a quick search.
+    ends: Schedule,
+    /// For what it comes to.
+    proof: Schedule,
+}
+
+impl Schedules {
+    fn of(&self, purpose: Purpose, careful: bool) -> &Schedule {
+        match purpose {
+            Purpose::Ends if !careful => &self.ends,
+            Purpose::Result if !careful => &self.proof,
+            _ => &self.compare,
+        }
+    }
 }
 
 pub(super) type Observe<'a> = &'a mut dyn FnMut(Event<'_>);
@@ -216,7 +230,7 @@ impl Engine {
             Goal::Bisect => self
                 .state
                 .bisection
-                .get_or_insert_with(|| Bisection::new(last))
+                .get_or_insert_with(|| Bisection::new(last, self.schedules.is_none()))
                 .next(&known),
         }
     }
@@ -271,11 +285,22 @@ impl Engine {
                     Purpose::Ends => &[before, after],
                     Purpose::Result => &[],
                 };
-                let found = self.compare(before, after, patience, suspects, measure, observe)?;
+                let careful = self.is_careful();
+                let quick = self.state.bisection.as_ref().map_or(0, Bisection::quick);
+                let schedule = self
+                    .schedules
+                    .as_ref()
+                    .map(|s| s.of(purpose, careful).clone());
+                let judged = (schedule.as_ref(), patience);
+                let found = self.compare(before, after, judged, suspects, measure, observe)?;
                 let Some(comparison) = found else {
                     return Ok(());
                 };
-                let differ = matches!(comparison.verdict, Verdict::Slower | Verdict::Faster);
+                let direction = match comparison.verdict {
+                    Verdict::Slower => Some(Direction::Up),
+                    Verdict::Faster => Some(Direction::Down),
+                    _ => None,
+                };
                 self.state.records[after].compared = Some(Compared {
                     with: before,
                     comparison,
@@ -286,17 +311,35 @@ impl Engine {
                     .as_mut()
                     .filter(|_| purpose != Purpose::Walk)
                 {
-                    bisection.compared(differ);
+                    bisection.compared(direction);
+                    if bisection.quick() < quick {
+                        let how = if bisection.is_careful() {
+                            " with care"
+                        } else {
+                            ""
+                        };
+                        observe(Event::Note(&format!(
+                            "what a quick search came to is not beyond chance; searching again{how}"
+                        )));
+                    }
                 }
             }
             Step::Side { low, middle, high } => {
-                let side = self.side(low, middle, high, measure, observe)?;
+                let side = match self.is_careful() {
+                    true => self.side(low, middle, high, measure, observe)?,
+                    false => self.likely_side(low, middle, high, measure, observe)?,
+                };
                 if let (Some(bisection), Some(high)) = (&mut self.state.bisection, side) {
                     bisection.sided(middle, high);
                 }
             }
         }
         Ok(())
+    }
+
+    fn is_careful(&self) -> bool {
+        let bisection = self.state.bisection.as_ref();
+        bisection.is_none_or(Bisection::is_careful)
     }
 
     /// Builds a commit and boots it once.
@@ -439,5 +482,7 @@ fn schedules(options: &Options, commits: usize) -> Result<Option<Schedules>, Err
     Ok(Some(Schedules {
         compare: schedule(compare)?,
         side: schedule(side)?,
+        ends: schedule(ENDS)?,
+        proof: schedule(PROOF)?,
     }))
 }

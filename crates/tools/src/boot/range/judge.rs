@@ -8,6 +8,13 @@
 //! functions of Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika
 //! 70, 1983). The comparisons of a walk share a level in the same way (Dunn, "Multiple comparisons
 //! among means", JASA 56, 1961).
+//!
+//! A bisection searches quickly and then proves what it found: see [`Bisection`]. Its ends are
+//! compared at [`ENDS`], middles go to the side that is likelier, and the two commits that remain
+//! are compared at [`PROOF`] by runs of their own. A range without a change shows one only if
+//! chance deceives both comparisons, and the same way: the product of the levels, halved.
+//!
+//! [`Bisection`]: super::plan::Bisection
 
 use std::collections::BTreeMap;
 
@@ -16,47 +23,55 @@ use brisk_measure::{CompareOptions, Comparison, Sample, Series, Verdict, signed_
 /// The probability that a range in which nothing changed shows any change: twenty such ranges
 /// show none 96 times of 100.
 pub(super) const FALSE_ALARM: f64 = 0.002;
-/// The probability that a bisection takes any middle for the wrong side.
+/// The probability that the ends of a quick search look different without being so.
+pub(super) const ENDS: f64 = 0.05;
+/// The same for the two commits that it comes to.
+pub(super) const PROOF: f64 = 0.04;
+/// The probability that a careful search takes any middle for the wrong side.
 pub(super) const WRONG_TURN: f64 = 0.05;
 /// A commit of a walk whose first rounds look like chance with at least this p-value gets no more.
 /// Ending early without a finding adds no false alarms.
 const PLAIN: f64 = 0.2;
+/// The ends of a bisection get no more rounds if, after so many and at such a share of all that
+/// there may be, the p-value is that large: they would hardly come to a verdict any more.
+const HOPELESS: [(u32, f64, f64); 3] = [(12, 0.0, 0.4), (12, 0.5, 0.25), (12, 0.75, 0.1)];
 
 /// After how many rounds to look, and at which level to test then.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Schedule {
     looks: Vec<u32>,
-    /// The fewest rounds that can reach the level.
-    least: u32,
+    /// The fewest rounds that are tested.
+    first: u32,
     level: f64,
 }
 
 impl Schedule {
-    /// Looks after `runs` rounds, twice as many and so on up to `most`, with a probability of
-    /// `alpha` for a false alarm at any of them. None if so few rounds can never tell: the smallest
-    /// p-value of n pairs is 2¹⁻ⁿ, and looks that cannot reach their level take no share of it.
+    /// Looks with a probability of `alpha` for a false alarm at any of them, the first of them
+    /// after `runs` rounds, each half as many again as the one before, up to `most`. None if so few
+    /// rounds can never tell: the smallest p-value of n pairs is 2¹⁻ⁿ. A look that cannot reach its
+    /// level takes no share of it.
     pub(super) fn new(runs: u32, most: u32, alpha: f64) -> Option<Self> {
-        let mut looks = vec![runs.max(2).min(most)];
-        while let Some(&last) = looks.last().filter(|last| **last < most) {
-            looks.push(last.saturating_mul(2).min(most));
-        }
-        let mut tests = looks.clone();
-        loop {
-            let level = alpha / tests.len() as f64;
-            let least = pairs_for(level);
-            let before = tests.len();
-            tests.retain(|look| *look >= least);
-            if tests.is_empty() {
-                return None;
+        let early = runs.max(2).min(most);
+        (1..=MOST_LOOKS).find_map(|shares| {
+            let first = early.max(pairs_for(alpha / f64::from(shares)));
+            let mut tests = vec![first];
+            while let Some(&last) = tests.last().filter(|last| **last < most) {
+                tests.push(last.saturating_add(last.div_ceil(2)).min(most));
             }
-            if tests.len() == before {
-                return Some(Self {
+            let fits = first <= most && tests.len() <= shares as usize;
+            fits.then(|| {
+                let level = alpha / tests.len() as f64;
+                let mut looks = tests;
+                if early < first {
+                    looks.insert(0, early);
+                }
+                Self {
                     looks,
-                    least,
+                    first,
                     level,
-                });
-            }
-        }
+                }
+            })
+        })
     }
 
     /// The numbers of rounds after which to look.
@@ -65,9 +80,21 @@ impl Schedule {
     }
 
     fn tells(&self, pairs: usize, p: f64) -> bool {
-        pairs >= self.least as usize && p <= self.level
+        pairs >= self.first as usize && p <= self.level
+    }
+
+    /// Whether ends that look like that are hardly going to be told apart.
+    fn hopeless(&self, pairs: usize, p: f64) -> bool {
+        let most = self.looks.last().copied().unwrap_or(0);
+        let share = pairs as f64 / f64::from(most);
+        HOPELESS
+            .iter()
+            .any(|&(least, from, limit)| pairs >= least as usize && share >= from && p >= limit)
     }
 }
+
+/// More looks than this are not worth their share of the level.
+const MOST_LOOKS: u32 = 12;
 
 /// The fewest pairs whose smallest p-value, 2¹⁻ⁿ, reaches a level.
 pub(super) fn pairs_for(level: f64) -> u32 {
@@ -87,7 +114,7 @@ pub(super) fn since(series: &Series, round: u32) -> Series {
 pub(super) enum Patience {
     /// It ends when nothing points to a difference.
     Little,
-    /// It ends when a difference, or the lack of one, is shown.
+    /// It ends when a difference, or the lack of one, is shown, or when neither is to be expected.
     Much,
 }
 
@@ -118,7 +145,12 @@ pub(super) fn compare(
         } else {
             Verdict::Faster
         }
-    } else if surely_alike || (patience == Patience::Little && p.value >= PLAIN) {
+    } else if surely_alike
+        || match patience {
+            Patience::Little => p.value >= PLAIN,
+            Patience::Much => schedule.hopeless(pairs.len(), p.value),
+        }
+    {
         Verdict::NoDifference
     } else {
         Verdict::Inconclusive
@@ -166,6 +198,56 @@ pub(super) fn side(
     })
 }
 
+/// Fewest runs of a middle: two of them may be disturbed, and the median is not.
+const FEWEST: usize = 5;
+/// Runs of each end that are looked at beside them: the latest, because the machine changes.
+const WINDOW: usize = 6;
+/// The probability of a wrong turn at which a quick search takes it.
+const LIKELY: f64 = 0.002;
+/// What a median of absolute deviations of few values falls short of the standard deviation.
+const SCALE: f64 = 1.2 * 1.4826;
+/// No machine is quieter than this, relative.
+const QUIETEST: f64 = 0.005;
+
+/// On which side of the point halfway between the ends a middle likely lies, by its runs and the
+/// latest of the ends; none if there are none. The runs of the ends need not be of the same rounds.
+///
+/// The logarithm of the odds is that of two normal distributions for the median of the middle, at
+/// the one end and at the other (the sequential probability ratio test: Wald, "Sequential tests of
+/// statistical hypotheses", Annals of Mathematical Statistics 16, 1945). Location and scale are
+/// robust, because single runs are disturbed. What it takes for granted makes it quick, and is
+/// proven afterwards.
+pub(super) fn likely_side(low: &Series, middle: &Series, high: &Series) -> Option<Side> {
+    let logs = |series: &Series, most: usize| -> Vec<f64> {
+        let values = series.values();
+        let late = &values[values.len().saturating_sub(most)..];
+        late.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect()
+    };
+    let middle = logs(middle, usize::MAX);
+    let window = WINDOW.max(middle.len());
+    let (low, high) = (logs(low, window), logs(high, window));
+    let places = [
+        median(low.clone())?,
+        median(middle.clone())?,
+        median(high.clone())?,
+    ];
+    let deviations = [&low, &middle, &high].into_iter().zip(places);
+    let deviations = deviations.flat_map(|(all, place)| all.iter().map(move |v| (v - place).abs()));
+    let scale = (SCALE * median(deviations.collect())?).max(QUIETEST);
+    let [at_low, at, at_high] = places;
+    let offset = at - (at_low + at_high) / 2.0;
+    let inverse = |all: &[f64]| 1.0 / all.len() as f64;
+    // The variance of a median is π/2 times that of a mean.
+    let variance = std::f64::consts::FRAC_PI_2
+        * scale.powi(2)
+        * ((inverse(&low) + inverse(&high)) / 4.0 + inverse(&middle));
+    let odds = (at_high - at_low) * offset / variance;
+    Some(Side {
+        high: odds > 0.0,
+        certain: middle.len() >= FEWEST && odds.abs() >= ((1.0 - LIKELY) / LIKELY).ln(),
+    })
+}
+
 /// As [`side`], of single exact values.
 pub(super) fn exact_side(low: f64, middle: f64, high: f64) -> bool {
     (middle - high).abs() < (middle - low).abs()
@@ -184,13 +266,62 @@ mod tests {
     #[test]
     fn looks_share_the_level_they_can_reach() {
         let schedule = Schedule::new(5, 40, 0.01).unwrap();
-        assert_eq!(schedule.looks(), [5, 10, 20, 40]);
-        // Five pairs reach 1/16 only.
-        assert!((schedule.level - 0.01 / 3.0).abs() < 1e-12);
-        assert_eq!(schedule.least, 10);
+        // Five pairs reach 1/16 only, and are no reason to find anything.
+        assert_eq!(schedule.looks(), [5, 10, 15, 23, 35, 40]);
+        assert_eq!((schedule.first, schedule.level), (10, 0.01 / 5.0));
+        assert!(!schedule.tells(9, 0.0) && schedule.tells(10, 0.002));
+        let schedule = Schedule::new(8, 40, ENDS).unwrap();
+        assert_eq!(schedule.looks(), [8, 12, 18, 27, 40]);
+        assert_eq!(schedule.first, 8);
         assert_eq!(Schedule::new(10, 7, 0.01), None);
         assert_eq!(Schedule::new(10, 8, 0.01).unwrap().looks(), [8]);
         assert_eq!(pairs_for(1.0 / 1024.0), 11);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn levels_are_never_exceeded(runs in 2..100_u32, most in 2..200_u32, alpha in 1e-6..0.2) {
+            if let Some(schedule) = Schedule::new(runs, most, alpha) {
+                let tests = schedule.looks.iter().filter(|look| schedule.tells(**look as usize, 0.0));
+                proptest::prop_assert!(tests.count() as f64 * schedule.level <= alpha * 1.000_001);
+                proptest::prop_assert!(pairs_for(schedule.level) <= schedule.first);
+                proptest::prop_assert_eq!(schedule.looks.last(), Some(&most));
+                proptest::prop_assert!(schedule.looks.is_sorted());
+            }
+        }
+    }
+
+    #[test]
+    fn a_middle_goes_to_the_likelier_side() {
+        let series = |values: &[f64]| Series::of_values("s", Unit::Seconds, values.to_vec());
+        let quiet = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98];
+        let low = series(&quiet);
+        let high = series(&quiet.map(|value| value * 1.1));
+        for (values, is_high, certain) in [
+            (&[1.0, 1.01, 0.99, 1.0, 0.98][..], false, true),
+            (&[1.1, 1.09, 1.12, 1.1, 1.11], true, true),
+            // Two runs were disturbed.
+            (&[1.0, 1.9, 0.99, 1.0, 1.5], false, true),
+            // Too few, and between the two.
+            (&[1.1, 1.09, 1.12, 1.1], true, false),
+            (&[1.04, 1.06, 1.03, 1.08, 1.05], true, false),
+        ] {
+            let found = likely_side(&low, &series(values), &high).unwrap();
+            assert_eq!(
+                (found.high, found.certain),
+                (is_high, certain),
+                "{values:?}"
+            );
+            let turned = likely_side(&high, &series(values), &low).unwrap();
+            assert_eq!(
+                (turned.high, turned.certain),
+                (!is_high, certain),
+                "{values:?}"
+            );
+        }
+        assert_eq!(likely_side(&low, &series(&[]), &high), None);
+        // Ends that look alike say nothing.
+        assert!(!likely_side(&low, &series(&quiet), &low).unwrap().certain);
     }
 
     /// Compares as the engine does, and gives the verdict and the rounds it took.

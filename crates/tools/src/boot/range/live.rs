@@ -54,9 +54,13 @@ pub struct Live {
     iteration: u32,
 }
 
-/// What was made for the last two keys: commits are booted one by one, or two by turns.
+/// What was made for the last keys: commits are booted one by one, or by turns, a middle and the
+/// ends of a range.
 #[derive(Debug)]
 struct Recent<K, V>(Vec<(K, Rc<V>)>);
+
+/// Most commits that are booted by turns.
+const BY_TURNS: usize = 3;
 
 impl<K: PartialEq, V> Recent<K, V> {
     fn get_or_make<E>(&mut self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<Rc<V>, E> {
@@ -65,7 +69,7 @@ impl<K: PartialEq, V> Recent<K, V> {
             self.0.push(found);
         } else {
             let made = Rc::new(make()?);
-            if self.0.len() == 2 {
+            if self.0.len() == BY_TURNS {
                 self.0.remove(0);
             }
             self.0.push((key, made));
@@ -252,15 +256,15 @@ mod tests {
     fn what_is_used_by_turns_is_made_once() {
         let mut recent = Recent(Vec::new());
         let mut made = Vec::new();
-        for key in ["a", "b", "a", "b", "a", "c", "a", "b"] {
+        for key in ["a", "b", "c", "b", "a", "b", "c", "d", "b", "a"] {
             let value = recent.get_or_make(key, || {
                 made.push(key);
                 Ok::<_, ()>(key)
             });
             assert_eq!(*value.unwrap(), key);
         }
-        assert_eq!(made, ["a", "b", "c", "b"]);
-        assert!(recent.get_or_make("d", || Err(())).is_err());
-        assert_eq!(recent.0.len(), 2);
+        assert_eq!(made, ["a", "b", "c", "d", "a"]);
+        assert!(recent.get_or_make("e", || Err(())).is_err());
+        assert_eq!(recent.0.len(), BY_TURNS);
     }
 }

@@ -45,6 +45,16 @@ pub(super) enum Purpose {
     Result,
 }
 
+/// What a comparison showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Direction {
+    /// More time.
+    Up,
+    /// Less.
+    Down,
+}
+
 /// What a bisection came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
@@ -104,6 +114,9 @@ pub(super) fn walk(
     Step::Done
 }
 
+/// Most quick searches.
+const QUICK: u32 = 2;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Stage {
@@ -117,23 +130,45 @@ enum Stage {
 /// At a middle that is nearer to the low end the search goes on above it, else below: whichever
 /// half that leaves holds at least half of the difference, so that with several changes it is the
 /// larger step that is followed, every time.
+///
+/// A quick search follows what is likely, and what it comes to has to be proven by a comparison that
+/// shows the same as the ends did. If it is not, the search begins anew; the third is careful: each
+/// of its steps is beyond chance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bisection {
     low: usize,
     high: usize,
     stage: Stage,
     answer: Option<Answer>,
+    /// Quick searches that are left, this one included.
+    #[serde(default)]
+    quick: u32,
+    /// What the ends showed, and which they are.
+    #[serde(default)]
+    ends: Option<(Direction, usize, usize)>,
 }
 
 impl Bisection {
-    /// Of the commits 0 to `last`.
-    pub(super) fn new(last: usize) -> Self {
+    /// Of the commits 0 to `last`. Where measurements are exact, every search is careful.
+    pub(super) fn new(last: usize, careful: bool) -> Self {
         Self {
             low: 0,
             high: last,
             stage: Stage::Ends,
             answer: None,
+            quick: if careful { 0 } else { QUICK },
+            ends: None,
         }
+    }
+
+    /// Whether every step has to be beyond chance.
+    pub(super) fn is_careful(&self) -> bool {
+        self.quick == 0
+    }
+
+    /// How many quick searches are left.
+    pub(super) fn quick(&self) -> u32 {
+        self.quick
     }
 
     pub(super) fn answer(&self) -> Option<Answer> {
@@ -192,18 +227,32 @@ impl Bisection {
         }
     }
 
-    /// Whether the two commits of the last comparison differ.
-    pub(super) fn compared(&mut self, differ: bool) {
+    /// What the last comparison showed; none for no difference.
+    pub(super) fn compared(&mut self, found: Option<Direction>) {
         let (before, after) = (self.low, self.high);
-        match self.stage {
-            Stage::Ends if differ => self.stage = Stage::Halving,
-            Stage::Ends => self.answer = Some(Answer::Unchanged { before, after }),
-            Stage::Halving | Stage::Result => {
-                self.answer = Some(Answer::Changed {
-                    before,
-                    after,
-                    confirmed: differ,
-                });
+        match (self.stage, found) {
+            (Stage::Ends, Some(direction)) => {
+                self.stage = Stage::Halving;
+                self.ends = Some((direction, before, after));
+            }
+            (Stage::Ends, None) => self.answer = Some(Answer::Unchanged { before, after }),
+            (Stage::Halving | Stage::Result, found) => {
+                let ends = self.ends.filter(|_| !self.is_careful());
+                let proven = ends.is_none_or(|(direction, ..)| found == Some(direction));
+                match ends {
+                    Some((_, low, high)) if !proven => {
+                        (self.low, self.high) = (low, high);
+                        self.stage = Stage::Ends;
+                        self.quick -= 1;
+                    }
+                    _ => {
+                        self.answer = Some(Answer::Changed {
+                            before,
+                            after,
+                            confirmed: found.is_some(),
+                        });
+                    }
+                }
             }
         }
     }
@@ -246,7 +295,7 @@ mod tests {
     /// Bisects values; a commit without one is of no use. Gives the answer and the tries.
     fn bisect(values: &[Option<f64>]) -> (Answer, usize) {
         let mut known = vec![Known::Untried; values.len()];
-        let mut bisection = Bisection::new(values.len() - 1);
+        let mut bisection = Bisection::new(values.len() - 1, false);
         let value = |place: usize| values[place].unwrap();
         let mut tries = 0;
         loop {
@@ -260,7 +309,10 @@ mod tests {
                     };
                 }
                 Step::Compare { before, after, .. } => {
-                    bisection.compared(value(before) != value(after));
+                    let up = value(before) < value(after);
+                    let direction = if up { Direction::Up } else { Direction::Down };
+                    let differ = value(before) != value(after);
+                    bisection.compared(differ.then_some(direction));
                 }
                 Step::Side { low, middle, high } => {
                     let to = |place: usize| (value(middle) - value(place)).abs();
@@ -336,10 +388,10 @@ mod tests {
 
     #[test]
     fn a_bisection_goes_on_where_it_was() {
-        let mut bisection = Bisection::new(8);
+        let mut bisection = Bisection::new(8, false);
         let known = vec![Known::Good; 9];
         bisection.next(&known);
-        bisection.compared(true);
+        bisection.compared(Some(Direction::Up));
         bisection.sided(4, true);
         let text = serde_json::to_string(&bisection).unwrap();
         let mut again: Bisection = serde_json::from_str(&text).unwrap();
@@ -349,6 +401,48 @@ mod tests {
             high: 4,
         };
         assert_eq!(again.next(&known), step);
+    }
+
+    #[test]
+    fn what_is_not_proven_is_searched_for_again_with_care() {
+        let known = vec![Known::Good; 3];
+        // Of two commits the second search finds that nothing changed, or that something did.
+        for (proof, again, answer) in [
+            (
+                None,
+                None,
+                Answer::Unchanged {
+                    before: 0,
+                    after: 2,
+                },
+            ),
+            (Some(Direction::Down), Some(Direction::Up), changed(0, 1)),
+        ] {
+            let compare = |before, after, purpose| Step::Compare {
+                before,
+                after,
+                purpose,
+            };
+            let mut bisection = Bisection::new(2, false);
+            for left in (0..QUICK).rev() {
+                assert!(!bisection.is_careful());
+                assert_eq!(bisection.next(&known), compare(0, 2, Purpose::Ends));
+                bisection.compared(Some(Direction::Up));
+                bisection.sided(1, false);
+                assert_eq!(bisection.next(&known), compare(1, 2, Purpose::Result));
+                bisection.compared(proof);
+                assert_eq!(bisection.quick(), left);
+            }
+            assert!(bisection.is_careful());
+            assert_eq!(bisection.next(&known), compare(0, 2, Purpose::Ends));
+            bisection.compared(again);
+            if again.is_some() {
+                bisection.sided(1, true);
+                bisection.next(&known);
+                bisection.compared(again);
+            }
+            assert_eq!(bisection.answer(), Some(answer));
+        }
     }
 
     #[test]

@@ -6,18 +6,22 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use brisk_measure::{Clock, Environment, Reading, Unit, render};
+use brisk_measure::{Clock, Environment, Reading, Report, Unit, render};
 use tempfile::TempDir;
 
 use super::*;
 
 mod ranges;
+mod rates;
 
 /// Noise of a restless machine, always the same for a seed: a standard deviation of 3 %, a drift of
-/// up to 10 % over some hundred runs, and one run of thirty that takes up to twice as long.
+/// up to 10 % over some hundred runs, and one run of thirty that takes up to twice as long. Or that
+/// of a real machine.
 pub(super) struct Noise {
     state: u64,
     runs: u32,
+    /// Times that were measured, one after the other, over their median.
+    recorded: Vec<f64>,
 }
 
 impl Noise {
@@ -25,7 +29,20 @@ impl Noise {
         Self {
             state: seed,
             runs: 0,
+            recorded: Vec::new(),
         }
+    }
+
+    /// As it was when boots were measured for a report, from one of them on and around.
+    pub(super) fn recorded(report: &str, seed: u64) -> Self {
+        let report: Report = serde_json::from_str(report).unwrap();
+        let values = report.series[0].values();
+        let median = brisk_measure::Statistic::Median.of(&values).unwrap();
+        let mut noise = Self::new(seed);
+        noise.recorded = values.iter().map(|value| value / median).collect();
+        let from = (noise.unit() * values.len() as f64) as usize;
+        noise.recorded.rotate_left(from);
+        noise
     }
 
     /// In [0, 1): Knuth's MMIX generator.
@@ -38,6 +55,9 @@ impl Noise {
     /// What a run measures.
     pub(super) fn of(&mut self, value: f64) -> f64 {
         self.runs += 1;
+        if !self.recorded.is_empty() {
+            return value * self.recorded[self.runs as usize % self.recorded.len()];
+        }
         // A sum of twelve is normal enough: variance 1.
         let normal: f64 = (0..12).map(|_| self.unit()).sum::<f64>() - 6.0;
         let drift = 0.1 * (f64::from(self.runs) / 150.0).sin();

@@ -4,9 +4,12 @@ use brisk_measure::{Comparison, Phase, Sample, Series, Unit, Verdict, render};
 
 use super::build::Artifacts;
 use super::engine::{Engine, Error, Event, Observe};
-use super::judge::{self, Patience};
+use super::judge::{self, Patience, Schedule, Side};
 use super::state::{self, Outcome};
 use super::{Measure, Unbootable};
+
+/// Rounds before a commit that often fails is written off.
+const LEAST_ROUNDS: u32 = 4;
 
 impl Engine {
     /// One boot; its timeline is kept.
@@ -48,13 +51,13 @@ impl Engine {
         &mut self,
         before: usize,
         after: usize,
-        patience: Patience,
+        (schedule, patience): (Option<&Schedule>, Patience),
         suspects: &[usize],
         measure: &mut dyn Measure,
         observe: Observe<'_>,
     ) -> Result<Option<Comparison>, Error> {
         let tolerance = self.options.tolerance();
-        let Some(schedule) = self.schedules.as_ref().map(|s| s.compare.clone()) else {
+        let Some(schedule) = schedule else {
             let empty = Series::new("", Unit::Instructions);
             let of = |place: usize| self.state.records[place].series().unwrap_or(&empty);
             let comparison = Comparison::exact(of(before), of(after), tolerance);
@@ -67,13 +70,13 @@ impl Engine {
                 return Ok(None);
             }
             let [a, b] = [before, after].map(|place| self.since(place, start));
-            let found = judge::compare(&a, &b, &schedule, tolerance, patience);
+            let found = judge::compare(&a, &b, schedule, tolerance, patience);
             if found.verdict != Verdict::Inconclusive {
                 return Ok(Some(found));
             }
         }
         let [a, b] = [before, after].map(|place| self.since(place, start));
-        let found = judge::compare(&a, &b, &schedule, tolerance, patience);
+        let found = judge::compare(&a, &b, schedule, tolerance, patience);
         Ok(Some(found))
     }
 
@@ -116,11 +119,49 @@ impl Engine {
             self.state.records[middle].outcome = Some(Outcome::NotBooted { reason });
             return Ok(None);
         };
+        self.told_of(middle, side, observe);
+        Ok(Some(side.high))
+    }
+
+    fn told_of(&self, middle: usize, side: Side, observe: Observe<'_>) {
         if !side.certain {
             let name = render::shorten(&self.name(middle), 70);
             let text = format!("{name} lies between the ends; the larger step is followed");
             observe(Event::Note(&text));
         }
+    }
+
+    /// The same by what is likely: the middle runs in each round, and one of the ends by turns, to
+    /// know how the machine does at the time.
+    pub(super) fn likely_side(
+        &mut self,
+        low: usize,
+        middle: usize,
+        high: usize,
+        measure: &mut dyn Measure,
+        observe: Observe<'_>,
+    ) -> Result<Option<bool>, Error> {
+        let start = self.state.round;
+        let most = self.options.max_runs.max(LEAST_ROUNDS);
+        let mut side = None;
+        for round in start..start + most {
+            let end = if (round - start) % 2 == 0 { low } else { high };
+            self.rounds(&[middle, end], round + 1, measure, observe)?;
+            if round + 1 - start >= LEAST_ROUNDS && self.expose(&[middle], start) {
+                return Ok(None);
+            }
+            let all = |place: usize| self.since(place, 0);
+            side = judge::likely_side(&all(low), &self.since(middle, start), &all(high));
+            if side.is_some_and(|side| side.certain) {
+                break;
+            }
+        }
+        let Some(side) = side else {
+            let reason = "no boot of it succeeded".to_owned();
+            self.state.records[middle].outcome = Some(Outcome::NotBooted { reason });
+            return Ok(None);
+        };
+        self.told_of(middle, side, observe);
         Ok(Some(side.high))
     }
 
