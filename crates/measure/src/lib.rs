@@ -31,6 +31,7 @@ pub use environment::{Difference, Environment};
 pub use history::{Change, History, Point, Reading};
 pub use outlier::{OUTLIER_SCORE, modified_z_scores};
 pub use permutation::{PValue, paired_test, two_sample_test};
+pub use random::turns;
 pub use report::{Report, ReportError, SCHEMA, json_schema};
 pub use sample::{Outcome, Phase, Sample, Value, ValueError};
 pub use series::Series;

@@ -36,9 +36,50 @@ impl SplitMix64 {
     }
 }
 
+/// The order in which `count` things take their turn in a round: at random, and always the same for
+/// a round.
+///
+/// Whoever is measured by turns is to be so in a random order. What the machine does meanwhile then
+/// cannot favour one of them, whatever it is, and tests that turn signs around are exact (Fisher,
+/// "The Design of Experiments", 1935). An order that alternates is no such thing: with noise that
+/// lasts for some runs, its differences go together.
+#[must_use]
+pub fn turns(round: u32, count: usize) -> Vec<usize> {
+    let mut random = SplitMix64::new(u64::from(round));
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, random.below(last + 1));
+    }
+    order
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn turns_are_everybodys_and_in_any_order() {
+        let mut first = [0; 3];
+        for round in 0..3000 {
+            let order = turns(round, 3);
+            let mut all = order.clone();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2]);
+            first[order[0]] += 1;
+            assert_eq!(order, turns(round, 3));
+        }
+        assert!(
+            first.iter().all(|count| (900..1100).contains(count)),
+            "{first:?}"
+        );
+        // What comes first once does not tell who does next.
+        let ahead = |round| turns(round, 2)[0] == 0;
+        let same = (0..1000)
+            .filter(|round| ahead(*round) == ahead(round + 1))
+            .count();
+        assert!((430..570).contains(&same), "{same}");
+        assert!(turns(1, 0).is_empty());
+    }
 
     #[test]
     fn matches_the_reference_sequence() {

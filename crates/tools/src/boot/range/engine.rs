@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use brisk_measure::{Sample, Series, Unit, Verdict, render};
 
 use super::build::{self, Artifacts, Builds, Failure, Recipe, make_dir};
-use super::git::{Commit, GitError, Repository, Worktree, try_lock};
+use super::git::{Commit, GitError, Lock, Repository, Worktree, try_lock};
 use super::judge::{self, ENDS, FALSE_ALARM, PROOF, Patience, Schedule, WRONG_TURN};
 use super::plan::{self, Answer, Bisection, Direction, Known, Purpose, Step};
 use super::state::{Compared, Outcome, Record, State, StateError, Subject};
@@ -72,7 +72,7 @@ pub struct Engine {
     worktree: Option<Worktree>,
     /// Levels and looks; none in deterministic mode.
     pub(super) schedules: Option<Schedules>,
-    _lock: fs::File,
+    _lock: Lock,
 }
 
 #[derive(Debug)]

@@ -182,7 +182,7 @@ impl Repository {
 pub(super) struct Worktree {
     repository: Repository,
     path: PathBuf,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Worktree {
@@ -278,8 +278,20 @@ fn remove(git: &Program, path: &Path) {
     }
 }
 
-/// A lock that lasts as long as the file is open; none if another process has it.
-pub(super) fn try_lock(path: &Path) -> Result<Option<File>, GitError> {
+/// A lock on a file.
+#[derive(Debug)]
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A process that is being started has the file too until it is executed, and would keep the
+        // lock for a moment. If this fails, closing the file does it.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// A lock that lasts as long as this process has it; none if another has it.
+pub(super) fn try_lock(path: &Path) -> Result<Option<Lock>, GitError> {
     let failed = |source| GitError::File {
         path: path.to_owned(),
         source,
@@ -288,7 +300,7 @@ pub(super) fn try_lock(path: &Path) -> Result<Option<File>, GitError> {
     options.write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(path).map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => Ok(Some(Lock(file))),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => Err(failed(errno.into())),
     }

@@ -1,7 +1,7 @@
 //! What runs amount to: whether two commits differ, and to which of two a third one belongs.
 //!
-//! Runs of commits that are compared are made in turns, in rounds, so that whatever else happens
-//! to the machine happens to all of them. Rounds are added until they tell, and looking at them
+//! Runs of commits that are compared are made in turns, in rounds and in a random order, so that
+//! whatever else happens to the machine happens to all of them. Rounds are added until they tell, and looking at them
 //! several times gives chance several chances: each look therefore tests at an equal share of the
 //! level that all of them together may have, which bounds the probability of any false alarm
 //! whatever the looks have in common (Bonferroni's inequality; the simplest of the spending

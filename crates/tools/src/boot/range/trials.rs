@@ -1,6 +1,6 @@
 //! The boots of commits that are compared with one another.
 
-use brisk_measure::{Comparison, Phase, Sample, Series, Unit, Verdict, render};
+use brisk_measure::{Comparison, Phase, Sample, Series, Unit, Verdict, render, turns};
 
 use super::build::Artifacts;
 use super::engine::{Engine, Error, Event, Observe};
@@ -165,8 +165,8 @@ impl Engine {
         Ok(Some(side.high))
     }
 
-    /// Boots each of some commits in turns, up to a round; every other round backwards, so that
-    /// none always comes first.
+    /// Boots each of some commits in turns, up to a round; in a random order, so that whatever lasts
+    /// for some boots favours none.
     fn rounds(
         &mut self,
         places: &[usize],
@@ -186,7 +186,8 @@ impl Engine {
         }
         while self.state.round < until {
             let round = self.state.round;
-            for (place, artifacts) in &all {
+            for turn in turns(round, all.len()) {
+                let (place, artifacts) = &all[turn];
                 let sample = match self.boot(*place, artifacts, measure, observe)? {
                     Ok(value) => Sample::measured(round, value),
                     Err(Unbootable(reason)) => Sample::failed(round, Phase::Measured, reason),
@@ -196,7 +197,6 @@ impl Engine {
                     series.push(sample);
                 }
             }
-            all.reverse();
             self.state.round += 1;
         }
         self.state.save(&self.dir)?;
