@@ -143,12 +143,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 #[expect(clippy::print_stdout, reason = "the result of the task")]
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     println!("{text}");
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a task")]
-fn progress(done: u32, of: u32) {
+pub(crate) fn progress(done: u32, of: u32) {
     eprintln!("round {done} of {of}");
 }
 
@@ -355,7 +355,7 @@ fn verdicts(report: &Report) -> String {
     text
 }
 
-fn environment() -> Environment {
+pub(crate) fn environment() -> Environment {
     let version = |program: &str, word: &str| {
         let output = Command::new(program).arg(word).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -10,6 +10,7 @@ mod examples;
 mod man;
 mod reference;
 mod sections;
+mod suspend;
 
 use std::fs;
 use std::io::{self, Write};
@@ -44,6 +45,8 @@ enum Task {
     Reference,
     /// Measure brisk beside its peers, interleaved, and write the reports.
     Bench(bench::Args),
+    /// Measure suspend and resume of a machine beside QEMU's own migration.
+    BenchSuspend(suspend::Args),
     /// Compare the committed reference with the command line; try examples and links.
     Check,
 }
@@ -63,6 +66,7 @@ fn main() -> anyhow::Result<()> {
             }
         }
         Task::Bench(args) => bench::run(&args)?,
+        Task::BenchSuspend(args) => suspend::run(&args)?,
         Task::Check => {
             let problems = check::problems(&repository(), &command)?;
             let mut out = io::stdout().lock();
