@@ -5,6 +5,7 @@ use std::io;
 use std::str::FromStr;
 
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::CParameter;
 
 /// How pieces are compressed where that makes them smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +121,14 @@ pub(super) struct Encoder {
 impl Encoder {
     pub(super) fn new(compression: Compression) -> io::Result<Self> {
         let zstd = match compression {
-            Compression::Zstd(level) => Some(Compressor::new(level.into())?),
+            Compression::Zstd(level) => {
+                let mut zstd = Compressor::new(level.into())?;
+                if level == 1 {
+                    // A twenty-fifth quicker, for images that are a fortieth larger.
+                    zstd.set_parameter(CParameter::MinMatch(7))?;
+                }
+                Some(zstd)
+            }
             _ => None,
         };
         Ok(Self { compression, zstd })
