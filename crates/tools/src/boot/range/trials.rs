@@ -113,22 +113,30 @@ impl Engine {
                 break;
             }
         }
-        let Some(side) = found else {
-            // The ends boot no more: a middle is not to be judged by them.
-            let reason = "no round in which it and both ends booted".to_owned();
-            self.state.records[middle].outcome = Some(Outcome::NotBooted { reason });
-            return Ok(None);
-        };
-        self.told_of(middle, side, observe);
-        Ok(Some(side.high))
+        // The ends boot no more: a middle is not to be judged by them.
+        let without = "no round in which it and both ends booted";
+        Ok(self.followed(middle, found, without, observe))
     }
 
-    fn told_of(&self, middle: usize, side: Side, observe: Observe<'_>) {
+    /// Where a middle leads, whose side may be unknown for a reason.
+    fn followed(
+        &mut self,
+        middle: usize,
+        side: Option<Side>,
+        without: &str,
+        observe: Observe<'_>,
+    ) -> Option<bool> {
+        let Some(side) = side else {
+            let reason = without.to_owned();
+            self.state.records[middle].outcome = Some(Outcome::NotBooted { reason });
+            return None;
+        };
         if !side.certain {
             let name = render::shorten(&self.name(middle), 70);
             let text = format!("{name} lies between the ends; the larger step is followed");
             observe(Event::Note(&text));
         }
+        Some(side.high)
     }
 
     /// The same by what is likely: the middle runs in each round, and one of the ends by turns, to
@@ -156,13 +164,7 @@ impl Engine {
                 break;
             }
         }
-        let Some(side) = side else {
-            let reason = "no boot of it succeeded".to_owned();
-            self.state.records[middle].outcome = Some(Outcome::NotBooted { reason });
-            return Ok(None);
-        };
-        self.told_of(middle, side, observe);
-        Ok(Some(side.high))
+        Ok(self.followed(middle, side, "no boot of it succeeded", observe))
     }
 
     /// Boots each of some commits in turns, up to a round; in a random order, so that whatever lasts
