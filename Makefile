@@ -19,11 +19,12 @@ ZSHDIR    ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR   ?= $(PREFIX)/share/fish/vendor_completions.d
 UNITDIR   ?= $(PREFIX)/lib/systemd/system
 
-.PHONY: help build demo test check bench pages install uninstall deb book clean
+.PHONY: help build demo test soak check bench pages install uninstall deb book clean
 
 help:
 	@echo 'make demo      set up, build, and run a kernel in a second'
 	@echo 'make test      set up, and run all tests'
+	@echo 'make soak      set up, and let machines go through what may lose them, for an hour'
 	@echo 'make build     only build $(BRISK)'
 	@echo 'make check     formatting, lints, licences, generated files'
 	@echo 'make bench     measure; see benchmarks/'
@@ -44,6 +45,13 @@ test:
 	setup/install test
 	$(CARGO) test --workspace --locked
 
+# The same tests for longer: BRISK_SOAK=2 for twice as long, and so on.
+soak: export BRISK_SOAK ?= 1
+soak:
+	setup/install test
+	$(CARGO) test --locked --package brisk-cli \
+		--test vm_survives --test vm_lazy --test vm_load --test vm_targets --test warm
+
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -52,7 +60,8 @@ check:
 		set -x; $(CARGO) deny --offline check licenses bans sources; \
 	else echo 'cargo-deny is not installed: licences are not checked'; fi
 	@if command -v shellcheck >/dev/null; then \
-		set -x; shellcheck .ci/run setup/install packaging/build-deb examples/demo; \
+		set -x; shellcheck .ci/run setup/install packaging/build-deb examples/demo \
+			crates/cli/tests/vm_load.sh; \
 	else echo 'shellcheck is not installed: scripts are not checked'; fi
 	@if command -v typos >/dev/null; then set -x; typos; \
 	else echo 'typos is not installed: spelling is not checked'; fi

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use brisk_testkit::{capture, tool, until};
+use brisk_testkit::{capture, times, tool, until};
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -275,17 +275,22 @@ fn a_machine_that_lacks_memory_can_be_ended() {
     assert!(machine.ok(&["list"]).contains("off"));
 }
 
+/// About as long as it takes until a small machine has all of its memory.
+const LIFE: Duration = Duration::from_millis(480);
+
 /// Where it was killed: before the guest ran, when somebody else took over, and when nobody was
 /// left to.
 fn whoever_serves_is_killed_anywhere() {
     let machine = Machine::with("lazy-killed", 40);
-    // Where in the life of a resume, in steps of 60 ms; and whether once or until nobody is left.
-    let points = (0..8_u64).flat_map(|step| [(step, false), (step, true)]);
+    // Where in the life of a resume, and whether once or until nobody is left.
+    let points = times(16, 200) as u32;
     let mut seen = [0; 3];
-    for (step, all) in points {
+    for point in 0..points {
+        let all = point % 2 == 1;
         machine.ok(&["suspend", machine.name]);
         let mut resume = machine.command(&["resume", machine.name]).spawn().unwrap();
-        thread::sleep(Duration::from_millis(60 * step));
+        // No wait for anything: the points are all over the time it takes.
+        thread::sleep(LIFE * point / points);
         let mut killed = kill_servers(machine.name, if all { usize::MAX } else { 1 });
         while all && !servers(machine.name).is_empty() {
             killed += kill_servers(machine.name, usize::MAX);

@@ -22,6 +22,7 @@ pub struct Brisk {
     pub(crate) guest: Guest,
     input: Input,
     stays: bool,
+    crowds: bool,
 }
 
 /// What a run has for itself while it lasts.
@@ -72,6 +73,7 @@ impl Brisk {
             },
             input: Input::None,
             stays: false,
+            crowds: false,
         }
     }
 
@@ -83,8 +85,15 @@ impl Brisk {
         self.env(MARKER, &staying.marker)
     }
 
+    /// It takes no turn at running a guest: the test wants many at once, small ones.
+    #[must_use]
+    pub fn crowding(mut self) -> Self {
+        self.crowds = true;
+        self
+    }
+
     pub(crate) fn slot(&self) -> Option<Slot> {
-        (!self.stays).then(|| Slot::take(self.guest.slots()))
+        (!self.stays && !self.crowds).then(|| Slot::take(self.guest.slots()))
     }
 
     /// Another word of the command line.

@@ -9,27 +9,33 @@
 )]
 
 mod brisk;
+mod checked;
 mod container;
 mod image;
 mod leftovers;
 mod libvirt;
 mod machines;
+mod mount;
 mod program;
 mod running;
 mod slot;
+mod soak;
 mod terminal;
 mod trial;
 mod wait;
 
 pub use brisk::{Brisk, Guest};
+pub use checked::Checked;
 pub use container::{Image, docker_archive, oci_layout};
 pub use image::{busybox, disk, ext4, partitioned, qcow2, tree};
 pub use leftovers::{Process, Staying};
 pub use libvirt::{Libvirt, agent_initramfs};
 pub use machines::Machines;
+pub use mount::{Breaking, Cut, Mount};
 pub use program::{capture, tool};
 pub use running::{Finished, Running};
 pub use rustix::process::Signal;
+pub use soak::times;
 pub use terminal::Window;
 pub use trial::{qemu_is_before, trial};
 pub use wait::{DEADLINE, until};

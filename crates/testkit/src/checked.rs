@@ -1,0 +1,85 @@
+//! A guest that looks whether its memory is what it was.
+
+use std::fs;
+
+use crate::machines::Machines;
+use crate::running::Running;
+use crate::wait::until;
+
+/// Writes files in memory without end and looks whether they are what was written; counts.
+const CHECK: &str = r#"
+busybox mkdir -p /run; cd /run
+cat > check <<'END'
+n=0
+while :; do
+  n=$((n+1))
+  for k in 0 1 2 3; do
+    if test -e p$k && ! busybox md5sum -c -s s$k; then echo "p$k at $n" >> bad; fi
+    busybox seq $((n*k)) $((n*k+1000)) > p$k
+    busybox md5sum p$k > s$k
+  done
+  if test $(cat n) != $((n-1)); then echo "$(cat n) before $n" >> bad; fi
+  echo $n > m; busybox mv m n; busybox sleep 0.02
+done
+END
+echo 0 > n
+busybox setsid sh check < /dev/null > /dev/null 2>&1 &
+until test $(cat n) -gt 2; do busybox sleep 0.01; done
+cat /proc/sys/kernel/random/boot_id
+"#;
+
+/// A machine `a` that checks itself.
+#[derive(Debug)]
+pub struct Checked {
+    /// Its directories.
+    pub all: Machines,
+    boot: String,
+    rounds: u64,
+}
+
+impl Checked {
+    /// Boots it. `words` are more of its definition.
+    #[must_use]
+    #[track_caller]
+    pub fn new(all: Machines, words: &[&str]) -> Self {
+        all.boot("a", words);
+        let boot = all.tells("a", CHECK);
+        Self {
+            all,
+            boot,
+            rounds: 0,
+        }
+    }
+
+    /// It runs, it is the same guest that never lost a round, and it goes on.
+    #[track_caller]
+    pub fn is_well(&mut self) {
+        let all = &self.all;
+        assert_eq!((all.doing("a").as_str(), all.count()), ("running", 1));
+        let script = "cat /proc/sys/kernel/random/boot_id; cd /run; n=$(cat n); \
+             until test $(cat n) -gt $n; do busybox sleep 0.01; done; cat n; \
+             if test -e bad; then cat bad; fi";
+        let told = all.tells("a", script);
+        let rest = told.strip_prefix(&self.boot).unwrap();
+        let rounds: u64 = rest.trim().parse().unwrap_or_else(|_| panic!("{rest}"));
+        assert!(rounds > self.rounds, "{rounds} {}", self.rounds);
+        self.rounds = rounds;
+        let image = all.state_dir("a").join("a.brisk");
+        assert!(!image.exists() && !image.with_extension("brisk.resuming").exists());
+    }
+
+    /// Starts a suspend, and waits until it is at work.
+    #[must_use]
+    #[track_caller]
+    pub fn suspends(&self) -> Running {
+        let log = self.all.state_dir("a").join("log");
+        let count = || {
+            let text = fs::read_to_string(&log).unwrap();
+            text.matches("VM suspending").count()
+        };
+        let before = count();
+        let run = self.all.vm(&["suspend", "a"]).spawn();
+        until("it suspends", || (count() > before).then_some(()));
+        run
+    }
+}
