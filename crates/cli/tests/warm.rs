@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_testkit::{
-    Brisk, Finished, Signal, brisk, capture, ext4, qemu_is_before, tool, tree, trial, until,
+    Brisk, Finished, Running, Signal, brisk, capture, ext4, qemu_is_before, times, tool, tree,
+    trial, until,
 };
 use libtest_mimic::Arguments;
 use tempfile::{TempDir, tempdir};
@@ -114,26 +114,31 @@ fn streams() {
     let _ = run.wait().exited(143);
 }
 
+/// So many at once.
+const CLONES: usize = 20;
+
 fn identities() {
     let store = Store::new();
     let script = "cat /proc/sys/kernel/random/boot_id /proc/sys/kernel/random/uuid; \
-                  head -c 16 /dev/urandom | busybox hexdump -e '16/1 \"%02x\" \"\\n\"'";
-    let run = || store.run().args(["--root", "none"]).script(script).output();
-    // The first makes the template; the others wait for it and then run side by side.
-    let all: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..8).map(|_| scope.spawn(run)).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
-    });
+                  busybox mktemp -u; \
+                  head -c 16 /dev/urandom | busybox hexdump -e '16/1 \"%02x\" \"\\n\"'; \
+                  echo up; cat";
     let mut seen = BTreeSet::new();
-    for finished in all {
-        let finished = resumed(finished.exited(0));
-        let lines: Vec<_> = finished.text().lines().map(str::to_owned).collect();
-        assert_eq!(lines.len(), 3, "{lines:?}");
-        for line in lines {
-            assert!(seen.insert(line.clone()), "{line} twice");
+    for _ in 0..times(1, 10) {
+        // The first makes the template; the others wait for it. All are there until the last one is.
+        let mut all: Vec<_> = (0..CLONES)
+            .map(|_| store.run().args(["--root", "none"]).crowding())
+            .map(|run| run.script(script).stdin_held().spawn())
+            .collect();
+        all.iter_mut().for_each(|run| run.shows("up\n"));
+        all.iter_mut().for_each(Running::close_stdin);
+        for run in all {
+            let finished = resumed(run.wait().exited(0));
+            let lines: Vec<_> = finished.text().lines().map(str::to_owned).collect();
+            assert_eq!(lines.len(), 5, "{lines:?}");
+            for line in &lines[..4] {
+                assert!(seen.insert(line.clone()), "{line} twice");
+            }
         }
     }
     assert_eq!(store.templates().len(), 1);
