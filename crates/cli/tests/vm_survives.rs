@@ -18,6 +18,11 @@ fn main() {
         trial("suspend_is_killed_anywhere", old.clone(), suspend_killed),
         trial("resume_is_killed_anywhere", old.clone(), resume_killed),
         trial(
+            "what_a_killed_resume_left_goes_with_its_machine",
+            old.clone(),
+            left,
+        ),
+        trial(
             "ctrl_c_and_another_command_while_suspending",
             old,
             interrupted,
@@ -114,6 +119,22 @@ fn interrupted() {
         guest.is_well();
     }
     is_all_there_is(&guest);
+}
+
+/// Killed when the guest ran, and before the image was removed.
+fn left() {
+    let guest = Checked::new(machines(), &["--compression", "lz4"]);
+    let image = guest.all.state_dir("a").join("a.brisk");
+    let left = image.with_extension("brisk.resumed");
+    for end in ["stop", "kill"] {
+        let _ = guest.all.does(&["suspend", "a"]);
+        let _ = guest.all.does(&["resume", "--eager", "a"]);
+        fs::write(&left, "used").unwrap();
+        assert_eq!(guest.all.doing("a"), "running");
+        let _ = guest.all.does(&[end, "a"]);
+        is_all_there_is(&guest);
+        let _ = guest.all.does(&["start", "a"]);
+    }
 }
 
 /// Nothing but what a machine that is not suspended has.

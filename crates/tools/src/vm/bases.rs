@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{Claim, Image, Keys, host_key};
+use brisk_vm::image::{self, Claim, Image, Keys, host_key};
 
 use super::error::Error;
 use super::home::Home;
@@ -64,8 +64,11 @@ fn is_enough(image: &Image) -> bool {
     image.depth() >= LONGEST || changes > last.header().file_len() / LARGEST
 }
 
-/// Removes the images beside `path` that nothing is based on any more: all but those of `used`.
+/// Removes the images beside `path` that nothing is based on any more: all but those of `used`. No
+/// guest runs that needs one.
 pub(super) fn remove(path: &Path, used: Option<&Image>) {
+    // What cannot be removed is in nobody's way.
+    let _ = image::remove_resumed(path);
     let used: Vec<_> = std::iter::successors(used, |image| image.parent())
         .map(|image| image.path().to_owned())
         .collect();

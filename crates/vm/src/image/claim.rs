@@ -94,6 +94,21 @@ pub fn resumable(image: &Path) -> Option<PathBuf> {
         .find(|name| name.symlink_metadata().is_ok())
 }
 
+/// Removes the image of a machine that has ended, if a process was killed that would have removed
+/// it once the guest had all of its memory. One that somebody still reads from stays.
+///
+/// # Errors
+/// If it cannot be opened or removed.
+pub fn remove_resumed(image: &Path) -> Result<(), Error> {
+    let resumed = with(image, RESUMED);
+    match lock(&resumed) {
+        Ok(_held) => fs::remove_file(&resumed).map_err(io_error("remove", &resumed)),
+        Err(Error::InUse { .. }) => Ok(()),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 impl Claim {
     /// Claims an image by its usual name. A claim that a process left behind before its guest
     /// ran is taken over.

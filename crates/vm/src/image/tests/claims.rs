@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::fixture::{Fixture, content};
-use crate::image::{Claim, Error, Image, State, state};
+use crate::image::{Claim, Error, Image, State, remove_resumed, state};
 
 #[test]
 fn from_claim_to_finish() {
@@ -34,6 +34,22 @@ fn a_second_one_is_refused_at_every_step() {
     drop(claim);
     assert!(matches!(Claim::take(&path), Err(Error::Resumed { .. })));
     assert_eq!(state(&path).unwrap(), State::Resumed { held: false });
+}
+
+#[test]
+fn what_was_resumed_is_removed_when_nobody_reads_from_it() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    remove_resumed(&path).unwrap();
+    assert_eq!(state(&path).unwrap(), State::Ready);
+    let mut claim = Claim::take(&path).unwrap();
+    claim.start().unwrap();
+    remove_resumed(&path).unwrap();
+    assert_eq!(state(&path).unwrap(), State::Resumed { held: true });
+    drop(claim);
+    remove_resumed(&path).unwrap();
+    assert_eq!(state(&path).unwrap(), State::Absent);
+    assert_eq!(fixture.left(), [""; 0]);
 }
 
 #[test]
