@@ -77,7 +77,9 @@ fn settings(all: &Machines) {
     let key = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
     let path = "/images/%{uuid}.brisk";
     for (words, name, value) in [
-        (&["--autoboot"][..], "autoboot", "true"),
+        (&["--rw"][..], "rw", "true"),
+        (&["--rw=false"], "rw", "false"),
+        (&["--autoboot"], "autoboot", "true"),
         (&["--autoboot=false"], "autoboot", "false"),
         (&["--autoshutdown", "suspend"], "autoshutdown", "suspend"),
         (&["--autoshutdown", "off"], "autoshutdown", "off"),
@@ -96,6 +98,10 @@ fn settings(all: &Machines) {
         let text = all.does(&["info", "a"]).text();
         assert!(text.contains(value), "{text}");
     }
+    // A name is never taken for the value of what comes before it.
+    let _ = all.does(&["set", "--rw", "a"]);
+    assert_eq!(info("rw"), "\"true\"");
+    let _ = all.does(&["set", "a", "--rw=false"]);
     assert_eq!(info("uuid").trim_matches('"'), uuid);
     assert_eq!(info("image"), format!("\"/images/{uuid}.brisk\""));
     let _ = all.does(&["set", "a", "--suspend-path", "default"]);

@@ -46,7 +46,8 @@ struct Settings {
     root: Option<String>,
 
     /// Write to the root, instead of to a layer in memory.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
     rw: Option<bool>,
 
     /// Virtual CPUs.
