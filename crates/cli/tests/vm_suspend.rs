@@ -59,7 +59,7 @@ fn goes_on() {
         let who = "cat /proc/sys/kernel/random/boot_id /run/file";
         let (before, same) = (all.tells(name, "cat /run/n"), all.tells(name, who));
         let said = all.does(&["suspend", name]);
-        let _ = said.said(&["raw: ", "compressed: "]);
+        let _ = said.said(&["raw: ", "compressed: ", "cpu: read "]);
         assert_eq!(all.doing(name), "suspended");
         let info = all.does(&["info", name]).text();
         assert!(info.contains(&format!("{name} is suspended")), "{info}");
