@@ -37,6 +37,8 @@ fn plain(machine: Machine) -> MachinePlan {
         firmware_log: false,
         instructions: false,
         network: Network::None,
+        mac: None,
+        generation: None,
         channels: Channels::Connected,
         sandbox: true,
         stopped: false,
@@ -167,6 +169,22 @@ fn without_acpi_qboot_gets_devices_in_odd_slots() {
     assert_eq!(slots(&plan), odd);
     plan.firmware = Firmware::Default;
     assert_eq!(slots(&plan), vec![None; 5]);
+}
+
+#[test]
+fn a_machine_has_a_card_and_a_generation_of_its_own() {
+    let mut plan = plain(Machine::Q35);
+    plan.network = Network::User;
+    assert!(!lines(&plan).contains("mac="));
+    plan.mac = Some([0x52, 0, 1, 2, 0xab, 0xff]);
+    plan.generation = Some(0x0123_4567_89ab_cdef_0011_2233_4455_6677_u128.to_be_bytes());
+    let text = lines(&plan);
+    assert!(
+        text.contains(",netdev=net0,mac=52:00:01:02:ab:ff,"),
+        "{text}"
+    );
+    let device = "-device vmgenid,guid=01234567-89ab-cdef-0011-223344556677\n";
+    assert!(text.contains(device), "{text}");
 }
 
 #[test]

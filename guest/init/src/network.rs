@@ -3,10 +3,15 @@
 use crate::sys::{self, Result};
 
 const SIOCADDRT: usize = 0x890b;
+const SIOCGIFNAME: usize = 0x8910;
 const SIOCGIFFLAGS: usize = 0x8913;
 const SIOCSIFFLAGS: usize = 0x8914;
 const SIOCSIFADDR: usize = 0x8916;
 const SIOCSIFNETMASK: usize = 0x891c;
+const SIOCSIFHWADDR: usize = 0x8924;
+const SIOCGIFHWADDR: usize = 0x8927;
+/// The highest index that a network card is looked for at; it is one of the first interfaces.
+const INTERFACES: i32 = 256;
 const IFF_UP: u16 = 1;
 const RTF_UP_GATEWAY: u16 = 3;
 const AF_INET: u16 = 2;
@@ -83,6 +88,33 @@ pub(crate) fn address(name: &[u8], address: u32, netmask: u32, gateway: u32) -> 
     })();
     sys::close(socket);
     result
+}
+
+/// Gives the card that has the hardware address `from` another one. virtio-net takes it while it is
+/// up, and tells its device.
+pub(crate) fn card(from: [u8; 6], to: [u8; 6]) -> Result<()> {
+    let socket = sys::socket_inet()?;
+    let result = change_card(socket, from, to);
+    sys::close(socket);
+    result
+}
+
+fn change_card(socket: i32, from: [u8; 6], to: [u8; 6]) -> Result<()> {
+    for index in 1..=INTERFACES {
+        let mut request = request(b"");
+        request.data[..4].copy_from_slice(&index.to_le_bytes());
+        if sys::ioctl_with(socket, SIOCGIFNAME, &mut request).is_err()
+            || sys::ioctl_with(socket, SIOCGIFHWADDR, &mut request).is_err()
+        {
+            continue;
+        }
+        // A `struct sockaddr`: the kind of hardware, which stays, and the address.
+        if request.data[2..8] == from {
+            request.data[2..8].copy_from_slice(&to);
+            return sys::ioctl_with(socket, SIOCSIFHWADDR, &mut request).map(drop);
+        }
+    }
+    Err(sys::ENODEV)
 }
 
 fn request(name: &[u8]) -> Request {

@@ -53,6 +53,8 @@ pub enum Code {
     Init = 20,
     /// Have PID 1 stop the machine: `SIGINT`, which our own understands as other inits do.
     Stop = 21,
+    /// Give the network card that has one hardware address another one: six bytes each.
+    Card = 22,
 }
 
 /// One operation; text still has its final NUL.
@@ -126,6 +128,10 @@ pub enum Op<'a> {
     },
     Init,
     Stop,
+    Card {
+        from: [u8; 6],
+        to: [u8; 6],
+    },
 }
 
 /// The script ends early, names an unknown operation or lacks a NUL.
@@ -181,7 +187,7 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
     let expected = match code {
         6 | 17 | 20 | 21 => 0,
         1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 | 19 => 1,
-        3 | 4 | 8 | 12 | 13 => 2,
+        3 | 4 | 8 | 12 | 13 | 22 => 2,
         7 => 4,
         2 => 5,
         _ => return Err(Malformed),
@@ -237,7 +243,11 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
         18 => Op::Entropy { bytes: a },
         19 => Op::Serve { ports: number(a)? },
         20 => Op::Init,
-        _ => Op::Stop,
+        21 => Op::Stop,
+        _ => Op::Card {
+            from: a.try_into().map_err(|_| Malformed)?,
+            to: b.try_into().map_err(|_| Malformed)?,
+        },
     })
 }
 

@@ -213,6 +213,9 @@ impl<'a> Job<'a> {
                 self.init = true;
                 Ok(())
             }
+            Op::Card { from, to } => {
+                network::card(from, to).map_err(trouble(Stage::Network, b"the network card"))
+            }
             Op::Stop => sys::kill(1, sys::SIGINT).map_err(trouble(Stage::Internal, b"PID 1")),
         }
     }

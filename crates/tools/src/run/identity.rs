@@ -15,7 +15,7 @@ pub(crate) fn clock() -> Step {
 }
 
 /// What it must have of its own if others have its state, too.
-pub(super) fn identity() -> io::Result<Vec<Step>> {
+pub(crate) fn identity() -> io::Result<Vec<Step>> {
     let mut bytes = vec![0; 64];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(vec![clock(), Step::Entropy { bytes }])

@@ -32,7 +32,7 @@ pub use console::harmless;
 pub use ending::{Ending, Interrupted};
 pub use error::Error;
 pub use facts::{Facts, gather};
-pub(crate) use identity::clock;
+pub(crate) use identity::{clock, identity};
 pub use levers::Levers;
 pub use options::{Accel, Firmware, Machine, Net, Options, Ram, RootOption, Share, User, Warm};
 pub(crate) use plan::encoded;

@@ -191,6 +191,8 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
                 Net::None => Network::None,
                 Net::User => Network::User,
             },
+            mac: None,
+            generation: None,
             channels: Channels::Connected,
             firmware_log: options.trace && speaks(machine, &firmware),
             instructions: options.instructions,

@@ -124,7 +124,7 @@ fn begin<'a>(
     cache: &Cache,
     begun: Instant,
 ) -> Result<Begun<'a>, Error> {
-    let (image, mut running) = open(home, &claim, &Keys::new(), cache)?;
+    let (image, mut running) = open(home, (claim.file()?, claim.path()), &Keys::new(), cache)?;
     let version = running.machine.version.0;
     if version < FIRST {
         return Ok(Begun::Unable(format!(

@@ -257,7 +257,8 @@ impl Home {
         }
     }
 
-    fn exists(&self) -> Error {
+    /// There is such a machine already.
+    pub(super) fn exists(&self) -> Error {
         Error::Exists {
             name: self.name.clone(),
         }

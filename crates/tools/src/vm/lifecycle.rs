@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::bases;
 use super::error::{Error, file};
 use super::home::Home;
+use super::identity::{identify, new_generation};
 use super::live::{self, Condition, condition};
 use super::ports::{ALL, connect, converse, tell};
 use super::unit;
@@ -31,6 +32,9 @@ pub(super) struct Running {
     pub(super) kernel: String,
     /// Version of QEMU, with its package.
     pub(super) qemu: String,
+    /// Whether it is a clone that has not been told yet who it is.
+    #[serde(default)]
+    pub(super) nameless: bool,
 }
 
 impl Running {
@@ -92,11 +96,14 @@ pub fn start(
     home.make_memory(plan.machine.memory_mib << 20)?;
     plan.machine.ram = Ram::Kept(home.memory());
     plan.machine.channels = Channels::Listening { ports: ALL };
+    let uuid = definition.uuid().map_err(|source| home.wrong(source))?;
+    identify(&mut plan.machine, uuid, new_generation()?);
     let running = Running {
         machine: plan.machine,
         unprivileged: plan.unprivileged,
         kernel: plan.release,
         qemu: facts.capabilities.package.clone(),
+        nameless: false,
     };
     let mut steps = plan.prepare;
     steps.push(Step::HostName {
@@ -203,17 +210,22 @@ pub fn kill(home: &Home) -> Result<(), Error> {
         return Err(Error::not_running(&home.name, now));
     }
     home.processing("kill", "");
+    // Nobody may need what is removed.
+    let claim = match now {
+        Condition::Suspended => Some(Claim::take(&home.image(&home.definition()?))?),
+        _ => None,
+    };
     live::end(home)?;
+    match claim {
+        Some(mut claim) => {
+            claim.start()?;
+            claim.finish()?;
+            home.note("Image removed");
+        }
+        None => home.note("VM killed"),
+    }
     if let Ok(definition) = home.definition() {
         bases::remove(&home.image(&definition), None);
-    }
-    if now == Condition::Suspended {
-        let mut claim = Claim::take(&home.image(&home.definition()?))?;
-        claim.start()?;
-        claim.finish()?;
-        home.note("Image removed");
-    } else {
-        home.note("VM killed");
     }
     Ok(())
 }

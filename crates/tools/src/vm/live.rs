@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::error::{Error, file};
 use super::home::Home;
+use super::lifecycle::Running;
 use super::serving::look_after;
 
 /// How long QEMU may take for an answer.
@@ -97,7 +98,18 @@ pub(super) fn settle(home: &Home) -> Result<Condition, Error> {
         home.note("Ending what a command that was killed left standing still");
         end(home)?;
     }
+    if is_nameless(home) {
+        home.note("Ending a clone that a command which was killed has not told who it is");
+        end(home)?;
+        return condition(home);
+    }
     Ok(now)
+}
+
+/// Whether it is a clone that takes itself for the machine it was cloned from: the command that
+/// clones it works on it, or was killed.
+pub(super) fn is_nameless(home: &Home) -> bool {
+    Running::of(home).is_ok_and(|running| running.nameless)
 }
 
 /// Whether there is a QEMU, whatever it is doing.

@@ -7,11 +7,13 @@
 
 mod auto;
 mod bases;
+mod clone;
 mod definition;
 mod describe;
 mod error;
 mod filling;
 mod home;
+mod identity;
 mod late;
 mod lazy;
 mod lifecycle;
@@ -25,6 +27,7 @@ mod unit;
 mod unlock;
 
 pub use auto::{Action, Outcome, Turn, autostart, autostop};
+pub use clone::resume_clone;
 pub use definition::{Autoshutdown, Definition, DefinitionError, Network, Suspend};
 pub use error::Error;
 pub use filling::fill;

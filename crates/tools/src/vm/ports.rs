@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::error::{Error, file};
 use super::home::Home;
-use super::live::{Condition, condition};
+use super::live::{Condition, condition, is_nameless};
 use crate::run::{Ending, Session, variables};
 
 /// How many commands can run in a machine at once.
@@ -69,6 +69,11 @@ pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<End
     let now = condition(home)?;
     if !matches!(now, Condition::Running | Condition::Busy) {
         return Err(Error::not_running(&home.name, now));
+    }
+    if is_nameless(home) {
+        let what = "is a clone that does not know yet who it is";
+        let hint = "wait for the command that clones it; if that was killed, brisk vm kill ends it";
+        return Err(Error::state(&home.name, what, hint));
     }
     let port = Port::free(home, 0..PORTS)?;
     let session = Session::at_port(port.stream, &words.steps(), words.terminal.is_some())?;

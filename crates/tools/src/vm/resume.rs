@@ -1,5 +1,6 @@
 //! From an image back, all of its memory first.
 
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ pub struct Resumed {
 
 impl Resumed {
     /// In the manner of the report of a suspend.
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let megabytes = self.memory as f64 / 1e6;
         let seconds = self.loading.as_secs_f64().max(1e-9);
         let rate = megabytes / seconds;
@@ -112,7 +113,24 @@ fn load(
     control: image::Control<'_>,
     begun: Instant,
 ) -> Result<(Resumed, Image), Error> {
-    let (image, mut running) = open(home, claim, keys, cache)?;
+    let (image, mut running) = open(home, (claim.file()?, claim.path()), keys, cache)?;
+    // Nobody may resume it again once the guest has run an instruction.
+    let before = || Ok(claim.start()?);
+    let resumed = run_from(home, &image, &mut running, control, begun, before)?;
+    set_clock(home);
+    Ok((resumed, image))
+}
+
+/// Starts a machine with all that is in an image, and has it run. `before` is called at the last
+/// moment before its first instruction.
+pub(super) fn run_from(
+    home: &Home,
+    image: &Image,
+    running: &mut Running,
+    control: image::Control<'_>,
+    begun: Instant,
+    before: impl FnOnce() -> Result<(), Error>,
+) -> Result<Resumed, Error> {
     home.clear();
     home.prepare()?;
     let memory = home.memory();
@@ -136,23 +154,20 @@ fn load(
     running.machine.ram = Ram::Kept(memory);
     running.machine.state = Some(place.clone());
     running.machine.stopped = true;
-    launch(home, &running)?;
+    launch(home, running)?;
     let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name))?;
     let mut qmp = live::control(&stream)?;
     load_state(&mut qmp, &place)?;
-    // Nobody may resume it again once the guest has run an instruction.
-    claim.start()?;
+    before()?;
     qmp.execute("cont", &json!(null))?;
     let done = begun.elapsed();
     let cut = ram.set_len(offset);
     cut.map_err(file("cut", home.memory()))?;
-    set_clock(home);
-    let resumed = Resumed {
+    Ok(Resumed {
         running: done,
         memory: offset,
         loading,
-    };
-    Ok((resumed, image))
+    })
 }
 
 /// A guest whose clock cannot be set still runs.
@@ -162,16 +177,15 @@ pub(super) fn set_clock(home: &Home) {
     }
 }
 
-/// The image of a claim, and the machine in it, which can go on here.
+/// An image that is open and stays as it is, and the machine in it, which can go on here.
 pub(super) fn open(
     home: &Home,
-    claim: &Claim,
+    (file, path): (File, &Path),
     keys: &Keys,
     cache: &Cache,
 ) -> Result<(Image, Running), Error> {
-    let path = claim.path();
     let keys = with_host_key(home, keys)?;
-    let image = Image::from_file(claim.file()?, path, &keys)?.with_parents(&keys, &[])?;
+    let image = Image::from_file(file, path, &keys)?.with_parents(&keys, &[])?;
     let running = machine_of(&image, path)?;
     check(home, &image, &running, path, cache)?;
     Ok((image, running))

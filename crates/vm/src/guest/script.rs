@@ -97,6 +97,10 @@ pub enum Step {
     },
     Init,
     Stop,
+    Card {
+        from: [u8; 6],
+        to: [u8; 6],
+    },
 }
 
 impl Step {
@@ -209,6 +213,7 @@ fn step_into(out: &mut Vec<u8>, step: &Step) -> Result<(), Errno> {
         Step::Serve { ports } => put(out, Code::Serve, &[Number(*ports)]),
         Step::Init => put(out, Code::Init, &[]),
         Step::Stop => put(out, Code::Stop, &[]),
+        Step::Card { from, to } => put(out, Code::Card, &[Bytes(from), Bytes(to)]),
     }
 }
 
@@ -302,6 +307,10 @@ mod tests {
             Step::Serve { ports: 4 },
             Step::Init,
             Step::Stop,
+            Step::Card {
+                from: [1; 6],
+                to: [2, 0, 0, 0, 0, 3],
+            },
         ];
         let bytes = encode(&steps).unwrap();
         let expected = [
@@ -352,6 +361,10 @@ mod tests {
             Op::Serve { ports: 4 },
             Op::Init,
             Op::Stop,
+            Op::Card {
+                from: [1; 6],
+                to: [2, 0, 0, 0, 0, 3],
+            },
         ];
         assert_eq!(read(&bytes).unwrap(), expected);
     }

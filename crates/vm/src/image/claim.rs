@@ -59,6 +59,14 @@ pub struct Claim {
     started: bool,
 }
 
+/// Keeps an image as it is while something is read from it: nobody can claim it meanwhile, and no
+/// guest has run from it. Any number of processes can do so at once.
+#[derive(Debug)]
+pub struct Hold {
+    file: File,
+    now: PathBuf,
+}
+
 /// How far the resume of an image is, by its usual name.
 ///
 /// # Errors
@@ -109,6 +117,49 @@ pub fn remove_resumed(image: &Path) -> Result<(), Error> {
     }
 }
 
+impl Hold {
+    /// Holds an image by its usual name. When the process ends, it holds it no more.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if another process resumes from it, [`Error::Resumed`] if a guest has run
+    /// from it, or if it cannot be opened.
+    pub fn take(image: &Path) -> Result<Self, Error> {
+        let shared = FlockOperation::NonBlockingLockShared;
+        let (file, now) = first(image, shared)?;
+        Ok(Self { file, now })
+    }
+
+    /// The image, for [`Image::from_file`](super::Image::from_file).
+    ///
+    /// # Errors
+    /// If no more files can be open.
+    pub fn file(&self) -> Result<File, Error> {
+        self.file.try_clone().map_err(io_error("open", &self.now))
+    }
+
+    /// Where the image is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.now
+    }
+}
+
+/// The image under that of its names which says that no guest has run from it, locked.
+fn first(image: &Path, how: FlockOperation) -> Result<(File, PathBuf), Error> {
+    let absent = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
+    for name in [image.to_owned(), with(image, RESUMING)] {
+        match lock_as(&name, how) {
+            Err(error) if absent(&error) => {}
+            result => return Ok((result?, name)),
+        }
+    }
+    let resumed = with(image, RESUMED);
+    Err(match resumed.symlink_metadata() {
+        Ok(_) => Error::Resumed { path: resumed },
+        Err(_) => io_error("read", image)(io::Error::from(io::ErrorKind::NotFound)),
+    })
+}
+
 impl Claim {
     /// Claims an image by its usual name. A claim that a process left behind before its guest
     /// ran is taken over.
@@ -118,35 +169,16 @@ impl Claim {
     /// it, or if it cannot be renamed.
     pub fn take(image: &Path) -> Result<Self, Error> {
         let resuming = with(image, RESUMING);
-        let file = match lock(image) {
-            Ok(file) => {
-                rename(image, &resuming, RenameFlags::NOREPLACE)?;
-                file
-            }
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Self::left_behind(image, &resuming)?
-            }
-            Err(error) => return Err(error),
-        };
+        let (file, name) = first(image, FlockOperation::NonBlockingLockExclusive)?;
+        if name == image {
+            rename(image, &resuming, RenameFlags::NOREPLACE)?;
+        }
         Ok(Self {
             file,
             image: image.to_owned(),
             now: resuming,
             started: false,
         })
-    }
-
-    fn left_behind(image: &Path, resuming: &Path) -> Result<File, Error> {
-        match lock(resuming) {
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                let resumed = with(image, RESUMED);
-                Err(match resumed.symlink_metadata() {
-                    Ok(_) => Error::Resumed { path: resumed },
-                    Err(_) => io_error("read", image)(source),
-                })
-            }
-            result => result,
-        }
     }
 
     /// Takes over from a process that was ended while its guest still read from the image, and
@@ -260,11 +292,15 @@ impl Drop for Claim {
     }
 }
 
-/// Opens and locks the file that has this name now.
+/// Opens and locks the file that has this name now, for this process alone.
 pub(super) fn lock(path: &Path) -> Result<File, Error> {
+    lock_as(path, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn lock_as(path: &Path, how: FlockOperation) -> Result<File, Error> {
     let failed = || io_error("read", path);
     let file = File::open(path).map_err(failed())?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match flock(&file, how) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             return Err(Error::InUse {

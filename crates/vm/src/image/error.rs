@@ -132,8 +132,10 @@ pub enum Error {
     /// The caller said stop.
     #[error("stopped before it was complete; nothing is left of it")]
     Cancelled,
-    /// Another process has claimed the image.
-    #[error("{} is being resumed by another process: wait for it or end it", path.display())]
+    /// Another process has claimed the image, or holds it.
+    #[error(
+        "{} is being resumed or cloned by another process: wait for it or end it", path.display()
+    )]
     InUse {
         /// The image.
         path: PathBuf,

@@ -359,12 +359,14 @@ impl Parts {
         }
         if plan.network == Network::User {
             let slot = self.slots.next();
+            let mac = plan.mac.map(|mac| format!(",mac={}", in_hex(&mac, ":")));
+            let mac = mac.unwrap_or_default();
             self.add(
                 [
                     "-netdev",
                     "user,id=net0",
                     "-device",
-                    &format!("virtio-net-{suffix},netdev=net0{rom}{slot}"),
+                    &format!("virtio-net-{suffix},netdev=net0{mac}{rom}{slot}"),
                 ],
                 "QEMU's user network: outgoing connections only",
             );
@@ -377,6 +379,15 @@ impl Parts {
                     &format!("virtio-balloon-{suffix},free-page-reporting=on{slot}"),
                 ],
                 "memory that the guest does not use goes back to the host, and into no image",
+            );
+        }
+        if let Some(generation) = plan.generation {
+            let digits = in_hex(&generation, "");
+            let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+            let guid = parts.join("-");
+            self.add(
+                ["-device", &format!("vmgenid,guid={guid}")],
+                "a clone's kernel is told that it is one, and draws other random numbers",
             );
         }
     }
@@ -419,6 +430,11 @@ impl Slots {
 
 /// How many devices the odd slots of a PCI bus take, apart from the chipset.
 pub const ODD_SLOTS: usize = 15;
+
+fn in_hex(bytes: &[u8], between: &str) -> String {
+    let digits: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.join(between)
+}
 
 fn socket(id: &str, fd: i32) -> String {
     format!("socket,id={id},fd={fd}")

@@ -164,6 +164,11 @@ pub enum Network {
     User,
 }
 
+impl Network {
+    /// The hardware address that QEMU gives a card by itself.
+    pub const ADDRESS: [u8; 6] = [0x52, 0x54, 0x00, 0x12, 0x34, 0x56];
+}
+
 /// Who is at the other end of a machine's channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Channels {
@@ -271,6 +276,13 @@ pub struct MachinePlan {
     pub filesystems: Vec<Filesystem>,
     /// Network card.
     pub network: Network,
+    /// Its hardware address; none: [`Network::ADDRESS`].
+    #[serde(default)]
+    pub mac: Option<[u8; 6]>,
+    /// Tells the guest's kernel, through ACPI, that it has been cloned when it is another one than
+    /// before; none: no device for that.
+    #[serde(default)]
+    pub generation: Option<[u8; 16]>,
     /// Whether the guest says which memory it does not use, so that the host has it meanwhile.
     #[serde(default)]
     pub reports_free_memory: bool,

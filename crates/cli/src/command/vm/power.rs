@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use brisk_tools::vm::{self as tool, Condition, Home, Lazily, condition, needs_passphrase};
+use brisk_tools::vm::{
+    self as tool, Condition, Home, Lazily, Resumed, condition, needs_passphrase,
+};
 use brisk_vm::cache::Cache;
 use brisk_vm::image::{Keys, Secret};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -76,6 +78,12 @@ pub(super) struct ResumeArgs {
     /// Load all of its memory before the guest runs.
     #[arg(long)]
     pub(super) eager: bool,
+
+    /// Leave the machine suspended, and its image as it is: a second machine of this name is defined
+    /// like it and goes on from there, with the time, randomness, a host name and a network card of
+    /// its own. All of its memory is loaded before it runs. Not for machines with --rw.
+    #[arg(long, value_name = "NAME")]
+    clone: Option<String>,
 
     /// What opens the image, where this host's key does not.
     #[command(flatten)]
@@ -180,6 +188,15 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let cache = Cache::open()?;
     let keys = unlock(&home, &args.keys)?;
+    if let Some(name) = &args.clone {
+        let new = super::home(name)?;
+        let work = Work::new("cloning", ui)?;
+        let resumed = tool::resume_clone(&home, &new, &cache, &keys, work.control());
+        drop(work);
+        let said = resumed.map(|resumed| tell_eager(&format!("{name} runs"), resumed, ui));
+        let left = format!("{} is as it was, and there is no {name}", home.name);
+        return concluded(said, &left, ui);
+    }
     let work = Work::new("resuming", ui)?;
     if !args.eager && !keys.is_empty() {
         ui.note("all memory is loaded before the guest runs: only this host's key does without");
@@ -206,16 +223,18 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     }
     let resumed = tool::resume(&home, &cache, &keys, work.control());
     drop(work);
-    let said = resumed.map(|resumed| {
-        ui.plain(&format!(
-            "{} runs again after {:.3} s: {:.0} MB of memory loaded in {:.3} s\n",
-            home.name,
-            resumed.running.as_secs_f64(),
-            resumed.memory as f64 / 1e6,
-            resumed.loading.as_secs_f64()
-        ));
-    });
+    let runs = format!("{} runs again", home.name);
+    let said = resumed.map(|resumed| tell_eager(&runs, resumed, ui));
     concluded(said, "the image is as it was", ui)
+}
+
+fn tell_eager(runs: &str, resumed: Resumed, ui: &Ui) {
+    ui.plain(&format!(
+        "{runs} after {:.3} s: {:.0} MB of memory loaded in {:.3} s\n",
+        resumed.running.as_secs_f64(),
+        resumed.memory as f64 / 1e6,
+        resumed.loading.as_secs_f64()
+    ));
 }
 
 pub(super) fn fill(args: &FillArgs) -> anyhow::Result<u8> {

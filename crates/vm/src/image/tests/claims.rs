@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::fixture::{Fixture, content};
-use crate::image::{Claim, Error, Image, State, remove_resumed, state};
+use crate::image::{Claim, Error, Hold, Image, State, remove_resumed, state};
 
 #[test]
 fn from_claim_to_finish() {
@@ -50,6 +50,34 @@ fn what_was_resumed_is_removed_when_nobody_reads_from_it() {
     remove_resumed(&path).unwrap();
     assert_eq!(state(&path).unwrap(), State::Absent);
     assert_eq!(fixture.left(), [""; 0]);
+}
+
+#[test]
+fn one_that_is_held_is_claimed_by_nobody() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    let resuming = fixture.path("db1.brisk.resuming");
+    // Ready, and left behind by a process that died.
+    for left_behind in [false, true] {
+        if left_behind {
+            fs::rename(&path, &resuming).unwrap();
+        }
+        let holds = [Hold::take(&path).unwrap(), Hold::take(&path).unwrap()];
+        assert!(matches!(Claim::take(&path), Err(Error::InUse { .. })));
+        for hold in holds {
+            let file = hold.file().unwrap();
+            let image = Image::from_file(file, hold.path(), &fixture.keys()).unwrap();
+            assert!(content(&image).unwrap() == fixture.bytes);
+        }
+        let claim = Claim::take(&path).unwrap();
+        assert!(matches!(Hold::take(&path), Err(Error::InUse { .. })));
+        claim.release().unwrap();
+    }
+    let mut claim = Claim::take(&path).unwrap();
+    claim.start().unwrap();
+    assert!(matches!(Hold::take(&path), Err(Error::Resumed { .. })));
+    claim.finish().unwrap();
+    assert!(matches!(Hold::take(&path), Err(Error::Io { .. })));
 }
 
 #[test]

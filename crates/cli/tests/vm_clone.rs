@@ -1,0 +1,212 @@
+//! Machines that stay: several of one image.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::thread;
+
+use brisk_testkit::{Machines, Signal, brisk_of, ext4, qemu_is_before, tree, trial, until};
+use libtest_mimic::Arguments;
+
+fn main() {
+    let old = qemu_is_before(8, 2);
+    let tests: [(&str, fn()); 4] = [
+        ("clones_are_machines_of_their_own", clones),
+        ("clones_have_cards_of_their_own", cards),
+        ("what_cannot_be_cloned_is_refused", refused),
+        ("a_clone_that_is_not_complete_is_none", incomplete),
+    ];
+    let trials = tests
+        .into_iter()
+        .map(|(name, test)| trial(name, old.clone(), test));
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+}
+
+fn machines() -> Machines {
+    Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// The words of each name, which must all be different.
+fn different(words: impl IntoIterator<Item = String>) {
+    let mut all: Vec<_> = words.into_iter().collect();
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), count, "{all:?}");
+}
+
+/// What is drawn at random, one block after another, each of which follows from the key before it:
+/// of guests with the same key most are the same, even if one has drawn some more before.
+fn draws(all: &Machines, name: &str) -> HashSet<Vec<u8>> {
+    let draw = all.exec(name, "exec dd if=/dev/urandom bs=32 count=500 2>/dev/null");
+    let drawn = draw.exits(0).stdout;
+    assert_eq!(drawn.len(), 500 * 32);
+    drawn.chunks(32).map(<[u8]>::to_vec).collect()
+}
+
+fn clones() {
+    let all = machines();
+    all.boot("a", &["--compression", "lz4"]);
+    let fill = "dd if=/dev/urandom of=/run/x bs=1M count=20 2>/dev/null; busybox md5sum /run/x";
+    let sum = all.tells("a", fill);
+    // A young kernel takes another key every second or two, which would hide that clones have the
+    // same one; an older one does so when half as long as it runs has passed.
+    let age = "until test $(busybox cut -d. -f1 /proc/uptime) -ge 12; do busybox sleep 0.1; done";
+    let _ = all.tells("a", age);
+    let _ = all.does(&["suspend", "a"]);
+    let image = all.state_dir("a").join("a.brisk");
+    let before = fs::read(&image).unwrap();
+    let resume = |name| all.does(&["resume", "a", "--clone", name]);
+    thread::scope(|scope| {
+        for name in ["b", "c"] {
+            scope.spawn(move || resume(name).said(&[&format!("{name} runs after")]));
+        }
+    });
+    assert_eq!(all.count(), 2);
+    let drawn = ["b", "c"].map(|name| draws(&all, name));
+    assert!(drawn[0].is_disjoint(&drawn[1]));
+    assert!(fs::read(&image).unwrap() == before);
+    let doing = ["a", "b", "c"].map(|name| all.doing(name));
+    assert_eq!(doing, ["suspended", "running", "running"]);
+    let check = "busybox md5sum /run/x";
+    for name in ["b", "c"] {
+        assert_eq!(all.tells(name, check), sum);
+        assert_eq!(all.tells(name, "hostname"), format!("{name}\n"));
+        let _ = all.tells(name, &format!("echo {name} > /run/name"));
+    }
+    // Nothing that one does is seen by another, and a clone is suspended as any machine is.
+    let _ = all.does(&["suspend", "b"]);
+    let _ = all.does(&["resume", "--eager", "a"]);
+    let first = draws(&all, "a");
+    assert!(drawn.iter().all(|drawn| drawn.is_disjoint(&first)));
+    let _ = all.does(&["resume", "b"]);
+    let names = "hostname; cat /run/name 2>/dev/null; :";
+    assert_eq!(all.tells("a", names), "a\n");
+    assert_eq!(all.tells("b", names), "b\nb\n");
+    assert_eq!(all.tells("c", names), "c\nc\n");
+    let sums = ["a", "b", "c"].map(|name| all.tells(name, check));
+    assert_eq!(sums, [sum.as_str(); 3]);
+    let uuid = |name| {
+        let text = fs::read_to_string(all.definition(name)).unwrap();
+        text.lines().next().unwrap().to_owned()
+    };
+    different(["a", "b", "c"].map(uuid));
+    // It does not need what it came from.
+    let _ = all.does(&["stop", "a"]);
+    let _ = all.does(&["rm", "a"]);
+    let _ = all.does(&["suspend", "c"]);
+    let _ = all.does(&["resume", "c", "--clone", "a"]);
+    assert_eq!(all.tells("a", "cat /run/name; hostname"), "c\na\n");
+    let log = all.does(&["log", "a"]).text();
+    assert!(log.contains("as a clone, from"), "{log}");
+}
+
+fn cards() {
+    let all = machines();
+    all.boot("a", &["--net", "user", "--compression", "lz4"]);
+    let address = "cat /sys/class/net/eth0/address";
+    let first = all.tells("a", address);
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["resume", "a", "--clone", "b"]);
+    // A clone of a clone.
+    let _ = all.does(&["suspend", "b"]);
+    let _ = all.does(&["resume", "b", "--clone", "c"]);
+    let _ = all.does(&["resume", "b"]);
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.tells("a", address), first);
+    different(["a", "b", "c"].map(|name| all.tells(name, address)));
+    // 10.0.2.2 answers, so the device knows the address, too.
+    let reach = "busybox ping -c 1 -W 5 10.0.2.2 > /dev/null && echo reached";
+    for name in ["a", "b", "c"] {
+        assert_eq!(all.tells(name, reach), "reached\n", "{name}");
+    }
+}
+
+fn refused() {
+    let all = machines();
+    let (dir, image) = (all.dir().join("tree"), all.dir().join("image"));
+    tree(&dir);
+    ext4(&dir, &image);
+    let root = image.to_str().unwrap();
+    all.boot("a", &["--root", root, "--rw", "--compression", "lz4"]);
+    let clone = |texts: &[&str]| {
+        all.refuses(&["resume", "a", "--clone", "b"], texts);
+        assert!(!all.definition("b").exists() && !all.state_dir("b").exists());
+    };
+    clone(&["a is not suspended"]);
+    let _ = all.does(&["suspend", "a"]);
+    clone(&[root, "a clone would write to it, too", "--rw"]);
+    let _ = all.does(&["set", "a", "--rw=false"]);
+    clone(&[root, "a clone would write to it, too"]);
+    let _ = all.does(&["kill", "a"]);
+    clone(&["a is not suspended"]);
+    // A root that is only read is fine; one to be written later is not.
+    let _ = all.does(&["start", "a"]);
+    let _ = all.tells("a", "echo mine > /srv/file");
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["set", "a", "--rw"]);
+    clone(&[root, "a clone would write to it, too"]);
+    let _ = all.does(&["set", "a", "--rw=false"]);
+    all.refuses(&["resume", "a", "--clone", "a"], &["there is a machine a"]);
+    all.refuses(&["resume", "a", "--clone", "/x"], &["cannot name"]);
+    all.refuses(&["resume", "x", "--clone", "b"], &["no machine x"]);
+    let saved = all.state_dir("a").join("a.brisk");
+    let bytes = fs::read(&saved).unwrap();
+    let mut damaged = bytes.clone();
+    let middle = bytes.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&saved, damaged).unwrap();
+    clone(&[saved.to_str().unwrap(), "damaged"]);
+    fs::write(&saved, &bytes).unwrap();
+    // Both would have the same image.
+    let away = all.dir().join("image.brisk");
+    let path = away.to_str().unwrap();
+    fs::rename(&saved, &away).unwrap();
+    let _ = all.does(&["set", "a", "--suspend-path", path]);
+    let _ = all.does(&["resume", "a", "--clone", "b"]);
+    let info = all.does(&["info", "b"]).text();
+    assert!(!info.contains(path), "{info}");
+    all.refuses(&["resume", "a", "--clone", "b"], &["there is a machine b"]);
+    assert_eq!(all.tells("b", "cat /srv/file"), "mine\n");
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.tells("a", "cat /srv/file"), "mine\n");
+}
+
+fn incomplete() {
+    let all = machines();
+    all.boot("a", &["--compression", "lz4"]);
+    let _ = all.does(&["suspend", "a"]);
+    // Interrupted in time, it leaves nothing.
+    let run = all.vm(&["resume", "a", "--clone", "b"]).spawn();
+    until("the clone is defined", || {
+        all.definition("b").exists().then_some(())
+    });
+    run.signal(Signal::INT);
+    match run.wait().status.code() {
+        Some(130) => assert!(!all.definition("b").exists() && !all.state_dir("b").exists()),
+        code => {
+            assert_eq!(code, Some(0));
+            let _ = all.does(&["kill", "b"]);
+            let _ = all.does(&["rm", "b"]);
+        }
+    }
+    assert_eq!(all.count(), 0);
+    // As one leaves it that is killed before the guest knows who it is.
+    let _ = all.does(&["resume", "a", "--clone", "b"]);
+    let plan = all.memory().join("run/vm/b/plan.json");
+    let text = fs::read_to_string(&plan).unwrap();
+    let nameless = text.replace("\"nameless\":false", "\"nameless\":true");
+    assert_ne!(nameless, text);
+    fs::write(&plan, nameless).unwrap();
+    let texts = [
+        "b is a clone that does not know yet who it is",
+        "brisk vm kill",
+    ];
+    all.refuses(&["exec", "b", "--", "true"], &texts);
+    all.refuses(&["suspend", "b"], &["b does not run"]);
+    assert_eq!((all.doing("b").as_str(), all.count()), ("off", 0));
+    let _ = all.does(&["start", "b"]);
+    assert_eq!(all.tells("b", "hostname"), "b\n");
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.tells("a", "hostname"), "a\n");
+}

@@ -1,0 +1,56 @@
+//! What a machine has that no other one has, besides its name.
+
+use std::fs::File;
+use std::io::Read;
+
+use brisk_vm::guest::Step;
+use brisk_vm::qemu::{Machine, MachinePlan, Network};
+
+use super::error::{Error, file};
+
+/// What nothing else has, for one life of a machine.
+pub(super) fn new_generation() -> Result<[u8; 16], Error> {
+    let path = "/dev/urandom";
+    let mut bytes = [0; 16];
+    let read = File::open(path).and_then(|mut random| random.read_exact(&mut bytes));
+    read.map_err(file("read", path))?;
+    Ok(bytes)
+}
+
+/// Gives a machine its own: what follows from its UUID, and the number of this life.
+pub(super) fn identify(plan: &mut MachinePlan, uuid: Option<[u8; 16]>, generation: [u8; 16]) {
+    plan.mac = uuid.map(mac);
+    // QEMU describes that device in the ACPI tables of its PCs only.
+    let told = matches!(plan.machine, Machine::Q35 | Machine::Pc { acpi: true });
+    plan.generation = told.then_some(generation);
+}
+
+/// Makes of a machine's plan that of its clone, and says what the guest is told of that.
+pub(super) fn separate(
+    plan: &mut MachinePlan,
+    name: &str,
+    uuid: [u8; 16],
+    generation: [u8; 16],
+) -> Vec<Step> {
+    let before = plan.mac.unwrap_or(Network::ADDRESS);
+    let after = mac(uuid);
+    plan.mac = Some(after);
+    // A device that was not there cannot be there now.
+    plan.generation = plan.generation.map(|_| generation);
+    let mut steps = vec![Step::HostName {
+        name: name.to_owned(),
+    }];
+    if plan.network != Network::None {
+        steps.push(Step::Card {
+            from: before,
+            to: after,
+        });
+    }
+    steps
+}
+
+/// One that nobody has bought: the second bit of the first byte says so.
+fn mac(uuid: [u8; 16]) -> [u8; 6] {
+    let [.., a, b, c, d, e] = uuid;
+    [Network::ADDRESS[0], a, b, c, d, e]
+}
