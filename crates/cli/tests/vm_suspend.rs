@@ -52,7 +52,7 @@ fn goes_on() {
     for (name, compression) in [("a", "zstd"), ("a", "lz4"), ("a", "none"), ("b", "lz4")] {
         let _ = all.does(&["set", name, "--compression", compression]);
         let counter = "cd /run; echo same > file; rm -f n; busybox setsid sh -c \
-             'n=0; while :; do n=$((n+1)); echo $n > n.new; busybox mv n.new n; done' \
+             'echo $$ > loop; n=0; while :; do n=$((n+1)); echo $n > n.new; busybox mv n.new n; done' \
              < /dev/null > /dev/null 2>&1 & \
              until test -s /run/n; do busybox sleep 0.01; done";
         let _ = all.tells(name, counter);
@@ -81,8 +81,8 @@ fn goes_on() {
         assert_eq!(all.tells(name, who), same);
         let before: u64 = before.trim().parse().unwrap();
         let on = format!(
-            "until test $(cat /run/n) -gt {}; do busybox sleep 0.01; done; busybox pkill -f n.new; \
-             echo on",
+            "until test $(cat /run/n) -gt {}; do busybox sleep 0.01; done; loop=$(cat /run/loop); \
+             kill $loop; while test -d /proc/$loop; do busybox sleep 0.01; done; echo on",
             before + 10
         );
         assert_eq!(all.tells(name, &on), "on\n", "{compression}");

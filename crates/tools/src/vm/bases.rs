@@ -8,10 +8,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{self, Claim, Image, Keys, host_key};
+use brisk_vm::image::{self, Claim, Image};
 
 use super::error::Error;
 use super::home::Home;
+use super::unlock::host_keys;
 
 /// Most images that are based on each other: each is looked into for what is missing in the next.
 const LONGEST: usize = 6;
@@ -48,7 +49,7 @@ pub(super) fn of(home: &Home, next: &Path) -> Option<Image> {
     if path.parent() != next.parent() {
         return None;
     }
-    let keys = Keys::new().with_identity(host_key(home.key(), false).ok()?);
+    let keys = host_keys(home).ok()?;
     let image = Image::open(&path, &keys).ok()?;
     let image = image.with_parents(&keys, &[]).ok()?;
     (!is_enough(&image)).then_some(image)
@@ -77,6 +78,14 @@ pub(super) fn remove(path: &Path, used: Option<&Image>) {
             // What is not there need not be removed.
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+/// Removes all of a machine that does not run. Where its definition says nothing, they are not
+/// known.
+pub(super) fn forget(home: &Home) {
+    if let Ok(definition) = home.definition() {
+        remove(&home.image(&definition), None);
     }
 }
 

@@ -375,9 +375,7 @@ impl Home {
     /// If a file cannot be removed.
     pub fn remove(&self) -> Result<(), Error> {
         self.clear();
-        if let Ok(definition) = self.definition() {
-            bases::remove(&self.image(&definition), None);
-        }
+        bases::forget(self);
         let path = self.file();
         fs::remove_file(&path).map_err(file("remove", &path))?;
         let state = self.state();

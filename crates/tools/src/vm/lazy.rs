@@ -153,8 +153,7 @@ fn readable(stdout: &ChildStdout) -> io::Result<bool> {
 /// A machine whose memory still comes cannot be saved.
 pub(super) fn wait_until_filled(home: &Home, control: image::Control<'_>) -> Result<(), Error> {
     let mut said = false;
-    while is_filling(home)? {
-        look_after(home)?;
+    while look_after(home)? {
         if !said {
             said = true;
             home.note("Waiting for the rest of its memory");

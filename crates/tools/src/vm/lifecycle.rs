@@ -187,9 +187,7 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
         ));
     }
     home.clear();
-    if let Ok(definition) = home.definition() {
-        bases::remove(&home.image(&definition), None);
-    }
+    bases::forget(home);
     home.note("VM halted");
     Ok(())
 }
@@ -224,8 +222,6 @@ pub fn kill(home: &Home) -> Result<(), Error> {
         }
         None => home.note("VM killed"),
     }
-    if let Ok(definition) = home.definition() {
-        bases::remove(&home.image(&definition), None);
-    }
+    bases::forget(home);
     Ok(())
 }

@@ -145,11 +145,17 @@ pub(super) fn end(home: &Home) -> Result<(), Error> {
 /// The control channel of a machine that is there.
 pub(super) fn connect(home: &Home) -> Result<Option<UnixStream>, Error> {
     let path = home.places().qmp();
-    match UnixStream::connect(&path) {
-        Ok(stream) => {
-            stream.set_nonblocking(true).map_err(file("use", path))?;
-            Ok(Some(stream))
-        }
+    let stream = reach(&path)?;
+    if let Some(stream) = &stream {
+        stream.set_nonblocking(true).map_err(file("use", path))?;
+    }
+    Ok(stream)
+}
+
+/// A socket of a QEMU, if that is there.
+pub(super) fn reach(path: &Path) -> Result<Option<UnixStream>, Error> {
+    match UnixStream::connect(path) {
+        Ok(stream) => Ok(Some(stream)),
         Err(error)
             if matches!(
                 error.kind(),

@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::error::{Error, file};
 use super::home::Home;
-use super::live::{Condition, condition, is_nameless};
+use super::live::{Condition, condition, is_nameless, reach};
 use crate::run::{Ending, Session, variables};
 
 /// How many commands can run in a machine at once.
@@ -98,7 +98,7 @@ struct Port {
 
 impl Port {
     fn free(home: &Home, range: Range<u32>) -> Result<Self, Error> {
-        let off = || Error::state(&home.name, "does not run", "brisk vm start starts it");
+        let off = || Error::not_running(&home.name, Condition::Off);
         for index in range {
             let path = home.runtime().join(format!("port{index}.lock"));
             let lock = File::options()
@@ -115,21 +115,10 @@ impl Port {
                 continue;
             }
             let socket = home.places().port(index);
-            return match UnixStream::connect(&socket) {
-                Ok(stream) => Ok(Self {
-                    stream,
-                    _lock: lock,
-                }),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-                    ) =>
-                {
-                    Err(off())
-                }
-                Err(error) => Err(file("connect to", socket)(error)),
-            };
+            return Ok(Self {
+                stream: reach(&socket)?.ok_or_else(off)?,
+                _lock: lock,
+            });
         }
         Err(Error::state(
             &home.name,

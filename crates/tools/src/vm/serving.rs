@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use brisk_vm::image::{self, Claim, Image, Keys, WORKING_PAGES, host_key, write_working_set};
+use brisk_vm::image::{self, Claim, Image, WORKING_PAGES, write_working_set};
 use brisk_vm::migration::{Ended, Failure, Source};
 use brisk_vm::qemu::{Urgent, control, end_late_memory};
 use serde_json::json;
@@ -23,6 +23,7 @@ use super::home::Home;
 use super::late::Late;
 use super::live;
 use super::resume::set_clock;
+use super::unlock::host_keys;
 use crate::chain;
 
 /// A guest that runs, or will, and what has its memory.
@@ -112,7 +113,7 @@ pub fn stand_by(home: &Home) -> Result<(), Error> {
 
 /// Takes up the connection to QEMU; `None` if it has all of its memory.
 fn again(home: &Home, claim: Claim, begun: Instant) -> Result<Option<Serving<'_>>, Error> {
-    let keys = Keys::new().with_identity(host_key(home.key(), false)?);
+    let keys = host_keys(home)?;
     let image = Image::from_file(claim.file()?, claim.path(), &keys)?.with_parents(&keys, &[])?;
     let pid = live::pid(home).ok_or_else(|| Error::has_ended(&home.name))?;
     let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
@@ -162,22 +163,27 @@ fn go_on(home: &Home) -> Result<(), Error> {
 
 /// Whether a machine's memory still comes, or would if somebody served it.
 pub(super) fn is_filling(home: &Home) -> Result<bool, Error> {
-    if !home.places().late().exists() || live::pid(home).is_none() {
-        return Ok(false);
-    }
-    let image = image::state(&home.image(&home.definition()?))?;
-    Ok(matches!(image, image::State::Resumed { .. }))
+    Ok(served(home)?.is_some())
 }
 
-/// Sees to it that a machine's memory is served if it still comes.
-pub(super) fn look_after(home: &Home) -> Result<(), Error> {
-    if is_filling(home)? {
-        let image = image::state(&home.image(&home.definition()?))?;
-        if image == (image::State::Resumed { held: false }) {
-            start_standby(home);
-        }
+/// Sees to it that a machine's memory is served if it still comes. Whether that comes.
+pub(super) fn look_after(home: &Home) -> Result<bool, Error> {
+    let served = served(home)?;
+    if served == Some(false) {
+        start_standby(home);
     }
-    Ok(())
+    Ok(served.is_some())
+}
+
+/// Whether somebody serves a machine's memory; none if it has all of it.
+fn served(home: &Home) -> Result<Option<bool>, Error> {
+    if !home.places().late().exists() || live::pid(home).is_none() {
+        return Ok(None);
+    }
+    Ok(match image::state(&home.image(&home.definition()?))? {
+        image::State::Resumed { held } => Some(held),
+        _ => None,
+    })
 }
 
 /// Starts who serves a machine if nobody else does. Without one it is served all the same.
@@ -245,9 +251,11 @@ fn conclude(
                 .map(|range| range.end - range.start)
                 .sum();
             home.note(&format!(
-                "VM has all of its memory after {:.1} s: {} pages, {wanted} of them when it asked",
+                "VM has all of its memory after {:.1} s: {} pages, {} of them because it needed \
+                 them first before, {wanted} when it asked",
                 begun.elapsed().as_secs_f64(),
                 ended.sent,
+                ended.first,
             ));
             learn(home, image, &ended.wanted);
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::time::Duration;
 
-use brisk_vm::image::{self, Base, Changed, Keys, Recipient, Report, Secret, Source, host_key};
+use brisk_vm::image::{self, Base, Changed, Recipient, Report, Secret, Source, host_key};
 use brisk_vm::migration::PAGE;
 use brisk_vm::qemu::{Ram, save_state};
 use serde_json::json;
@@ -18,9 +18,11 @@ use super::lifecycle::Running;
 use super::live::{self, Condition};
 use super::resume::set_clock;
 use super::shrink::drop_cache;
+use super::unlock::host_keys;
 
 /// How long QEMU may take to end.
 const END: Duration = Duration::from_secs(30);
+
 /// How a machine is suspended, besides what its definition says.
 #[derive(Debug, Default)]
 pub struct Suspending {
@@ -135,10 +137,8 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
 /// What the guest needed first after the last resume, if that is known.
 fn needed_first(home: &Home, memory: u64) -> Vec<Range<u64>> {
     let pages = memory / PAGE as u64;
-    let known = host_key(home.key(), false).and_then(|key| {
-        let keys = Keys::new().with_identity(key);
-        image::read_working_set(&home.working_set(), &keys)
-    });
+    let keys = host_keys(home);
+    let known = keys.and_then(|keys| image::read_working_set(&home.working_set(), &keys));
     // Without it a resume is slower and nothing else.
     let ranges = known.map(|(_, ranges)| ranges).unwrap_or_default();
     let fits = ranges.iter().all(|range| range.end <= pages);

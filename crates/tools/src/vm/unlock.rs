@@ -7,6 +7,11 @@ use brisk_vm::image::{Error as ImageError, Header, Image, Keys, SlotKind, host_k
 use super::error::Error;
 use super::home::Home;
 
+/// This host's key alone.
+pub(super) fn host_keys(home: &Home) -> Result<Keys, ImageError> {
+    Ok(Keys::new().with_identity(host_key(home.key(), false)?))
+}
+
 /// This host's key and others. Where others are given or wanted, this host's may be missing.
 pub(super) fn with_host_key(home: &Home, others: &Keys) -> Result<Keys, Error> {
     let needed = others.is_empty() && home.definition()?.suspend.host_key;

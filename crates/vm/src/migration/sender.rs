@@ -56,35 +56,39 @@ impl Sender<'_> {
     fn first(&mut self) -> Result<(), Failure> {
         let memory = self.memory;
         let pages = memory.length() / PAGE as u64;
-        let mut batch = Vec::new();
+        let mut batch: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut result = Ok(());
         memory.first(&mut |number, content| {
             if number < pages && self.mark(number) {
+                self.ended.first += 1;
                 batch.push((number, content.to_vec()));
             }
             if batch.len() == BATCH {
-                result = self.batch(batch.drain(..)).and_then(|()| self.asked());
+                result = self.send(&batch).and_then(|()| self.asked());
+                batch.clear();
             }
             result.is_ok()
         });
         result?;
-        self.batch(batch.drain(..))
+        self.send(&batch)
     }
 
     /// Sends pages that are marked already.
-    fn batch(&mut self, pages: impl Iterator<Item = (u64, Vec<u8>)>) -> Result<(), Failure> {
-        let pages: Vec<_> = pages.collect();
+    fn send(&mut self, pages: &[(u64, impl AsRef<[u8]>)]) -> Result<(), Failure> {
         if pages.is_empty() {
             return Ok(());
         }
-        self.ended.sent += pages.len() as u64;
-        let offset = |number: &u64| number * PAGE as u64;
-        let contents = pages
-            .iter()
-            .map(|(number, content)| (offset(number), Some(&**content).filter(|page| !zero(page))));
-        let mut buffer = Vec::new();
+        let contents = pages.iter().map(|(number, content)| {
+            let content = Some(content.as_ref()).filter(|page| !zero(page));
+            (number * PAGE as u64, content)
+        });
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
         self.section.pages(contents, &mut buffer);
-        self.write(&buffer)
+        self.ended.sent += pages.len() as u64;
+        self.write(&buffer)?;
+        self.buffer = buffer;
+        Ok(())
     }
 
     fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
@@ -123,20 +127,11 @@ impl Sender<'_> {
         let offset = number * PAGE as u64;
         let index = offset / self.memory.chunk() as u64;
         let within = (offset % self.memory.chunk() as u64) as usize;
-        let section = self.section;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let content = if self.memory.is_zero(index) {
-            None
-        } else {
-            Some(&self.read(index)?[within..within + PAGE])
+        let content = match self.memory.is_zero(index) {
+            true => vec![0; PAGE],
+            false => self.read(index)?[within..within + PAGE].to_vec(),
         };
-        let content = content.filter(|page| !zero(page));
-        section.pages([(offset, content)], &mut buffer);
-        self.ended.sent += 1;
-        self.write(&buffer)?;
-        self.buffer = buffer;
-        Ok(())
+        self.send(&[(number, content)])
     }
 
     /// A chunk, read or kept from before.
@@ -163,32 +158,17 @@ impl Sender<'_> {
     /// Sends all of a chunk that is not zero and not sent, and what is asked for meanwhile.
     fn chunk(&mut self, index: u64) -> Result<(), Failure> {
         let first = index * self.memory.chunk() as u64 / PAGE as u64;
-        let mut chunk = self.read(index)?.to_vec();
-        let pages: Vec<u64> = (first..)
+        let chunk = self.read(index)?.to_vec();
+        let pages: Vec<(u64, &[u8])> = (first..)
             .zip(chunk.chunks(PAGE))
-            .filter_map(|(number, page)| (!zero(page)).then_some(number))
+            .filter(|(_, page)| !zero(page))
             .collect();
-        let mut buffer = Vec::new();
         for batch in pages.chunks(BATCH) {
             self.asked()?;
-            let batch: Vec<u64> = batch
-                .iter()
-                .copied()
-                .filter(|number| self.mark(*number))
-                .collect();
-            if batch.is_empty() {
-                continue;
-            }
-            buffer.clear();
-            let pages = batch.iter().map(|number| {
-                let at = (number - first) as usize * PAGE;
-                (number * PAGE as u64, Some(&chunk[at..at + PAGE]))
-            });
-            self.section.pages(pages, &mut buffer);
-            self.ended.sent += batch.len() as u64;
-            self.write(&buffer)?;
+            let batch = batch.iter().copied();
+            let batch: Vec<_> = batch.filter(|(number, _)| self.mark(*number)).collect();
+            self.send(&batch)?;
         }
-        chunk.clear();
         Ok(())
     }
 }

@@ -67,6 +67,8 @@ pub struct Ended {
     pub wanted: Vec<Range<u64>>,
     /// Pages that were sent.
     pub sent: u64,
+    /// Those of them that were sent before all others because the memory had them first.
+    pub first: u64,
 }
 
 /// The source of a migration whose guest runs at the other end.
@@ -360,13 +362,13 @@ mod tests {
     fn what_is_needed_first_comes_first_and_zeros_not_at_all() {
         let (numbers, ended) = served(0, &[]);
         assert_eq!(numbers, [5, 2, 0, 3, 4, 6, 7]);
-        assert_eq!((ended.sent, ended.wanted), (7, vec![]));
+        assert_eq!((ended.sent, ended.first, ended.wanted), (7, 2, vec![]));
     }
 
     #[test]
     fn what_another_source_has_sent_is_not_sent_again() {
         let (numbers, ended) = served(0b1010_0001, &[3..5, 0..1]);
         assert_eq!(numbers, [2, 3, 4, 6]);
-        assert_eq!(ended.sent, 4);
+        assert_eq!((ended.sent, ended.first), (4, 1));
     }
 }
