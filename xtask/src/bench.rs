@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use brisk_measure::{
-    CompareOptions, Comparison, Environment, Phase, Report, Sample, Series, Unit, render,
-};
+use brisk_measure::{Environment, Phase, Report, Sample, Unit, render};
 use brisk_tools::environment;
 use brisk_vm::initramfs::{Content, Extra, Request, Signatures};
+
+use crate::goals::{Bound, Goal, judge};
 
 /// What is measured, and where it goes.
 #[derive(Debug, clap::Args)]
@@ -48,13 +48,6 @@ struct Case {
     timing: Option<PathBuf>,
 }
 
-/// How much of the first case's time the second may take, and where that is said.
-struct Goal {
-    subject: &'static str,
-    base: &'static str,
-    at_most: f64,
-}
-
 const NONE: &str = "brisk run --root none -- true";
 const WARM: &str = "brisk run --warm --root none -- true";
 const PC: &str = "qemu -M pc, bzImage, busybox initramfs";
@@ -66,22 +59,22 @@ const GOALS: [Goal; 4] = [
     Goal {
         subject: WARM,
         base: NONE,
-        at_most: 0.15,
+        bound: Bound::AtMost(0.15),
     },
     Goal {
         subject: NONE,
         base: PC,
-        at_most: 0.35,
+        bound: Bound::AtMost(0.35),
     },
     Goal {
         subject: NONE,
         base: GUESTFISH,
-        at_most: 1.0 / 7.0,
+        bound: Bound::AtMost(1.0 / 7.0),
     },
     Goal {
         subject: HOST,
         base: VNG,
-        at_most: 1.0 / 8.0,
+        bound: Bound::AtMost(1.0 / 8.0),
     },
 ];
 /// No command here takes longer, even on a busy machine.
@@ -130,13 +123,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         report.save(&path)?;
         progress(round + 1, args.warmup + args.runs);
     }
-    compare(&mut report);
+    let verdicts = judge(&mut report, &GOALS, str::to_owned);
     report.warn();
     report.save(&path)?;
     fs::write(args.out.join("run.svg"), render::svg(&report))?;
     fs::write(args.out.join("run.html"), render::html(&report))?;
     fs::write(args.out.join("run.csv"), render::csv(&report))?;
-    let text = format!("{}\n{}", render::table(&report), verdicts(&report));
+    let text = format!("{}\n{verdicts}", render::table(&report));
     fs::write(args.out.join("run.txt"), &text)?;
     say(&text);
     Ok(())
@@ -313,46 +306,6 @@ fn own_cost(timing: &Path, total: f64) -> anyhow::Result<(f64, f64)> {
         bail!("the timing report does not tell brisk's peak memory");
     };
     Ok((total - life, peak))
-}
-
-fn compare(report: &mut Report) {
-    let of = |name: &str| report.series.iter().find(|series| series.name == name);
-    let pairs: Vec<(Series, Series)> = GOALS
-        .iter()
-        .filter_map(|goal| Some((of(goal.base)?.clone(), of(goal.subject)?.clone())))
-        .collect();
-    for (base, subject) in pairs {
-        report
-            .comparisons
-            .push(Comparison::of(&base, &subject, &CompareOptions::default()));
-    }
-}
-
-/// Each ratio beside what it must not exceed.
-fn verdicts(report: &Report) -> String {
-    let mut text = String::new();
-    for goal in &GOALS {
-        let found = report
-            .comparisons
-            .iter()
-            .find(|comparison| comparison.a == goal.base && comparison.b == goal.subject);
-        let Some(ratio) = found.and_then(|comparison| comparison.ratio) else {
-            continue;
-        };
-        let interval = found.and_then(|comparison| comparison.ratio_interval);
-        let interval =
-            interval.map_or(String::new(), |i| format!(" [{:.4}, {:.4}]", i.low, i.high));
-        let verdict = if ratio <= goal.at_most {
-            "reached"
-        } else {
-            "missed"
-        };
-        text += &format!(
-            "{} / {} = {ratio:.4}{interval}, at most {:.4}: {verdict}\n",
-            goal.subject, goal.base, goal.at_most
-        );
-    }
-    text
 }
 
 pub(crate) fn environment() -> Environment {

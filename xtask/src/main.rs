@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod examples;
+mod goals;
 mod man;
 mod reference;
 mod sections;

@@ -12,13 +12,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use brisk_measure::{CompareOptions, Comparison, Phase, Report, Sample, Unit, render};
+use brisk_measure::{Report, Sample, Unit, render};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::qmp::Reader;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 use crate::bench::{environment, progress, say};
+use crate::goals::{Bound, Goal, judge};
 
 /// What is measured, and where it goes.
 #[derive(Debug, clap::Args)]
@@ -40,14 +41,6 @@ pub(crate) struct Args {
     out: PathBuf,
 }
 
-/// At least so many times as much, or at most.
-struct Goal {
-    subject: &'static str,
-    base: &'static str,
-    limit: f64,
-    at_least: bool,
-}
-
 const QEMU: &str = "QEMU, zstd -1";
 const ZSTD: &str = "suspend, zstd:1";
 const ONE: &str = "suspend, zstd:1, one thread";
@@ -58,26 +51,22 @@ const GOALS: [Goal; 4] = [
     Goal {
         subject: ZSTD,
         base: QEMU,
-        limit: 2.0,
-        at_least: true,
+        bound: Bound::AtLeast(2.0),
     },
     Goal {
         subject: LZ4,
         base: QEMU,
-        limit: 2.4,
-        at_least: true,
+        bound: Bound::AtLeast(2.4),
     },
     Goal {
         subject: ZSTD,
         base: ONE,
-        limit: 1.8,
-        at_least: true,
+        bound: Bound::AtLeast(1.8),
     },
     Goal {
         subject: SMALL,
         base: SMALL_QEMU,
-        limit: 1.02,
-        at_least: false,
+        bound: Bound::AtMost(1.02),
     },
 ];
 /// QEMU's usual 128 MiB a second is for networks.
@@ -102,12 +91,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let counts = round >= args.warmup;
         for place in &args.place {
             let mut put = |name: &str, unit, value| {
-                let name = format!("{}: {name}", place.display());
+                let name = at(place, name);
                 let sample = match counts {
                     true => Sample::measured(round - args.warmup, value),
                     false => Sample::warmup(round, value),
                 };
-                debug_assert_eq!(sample.phase == Phase::Measured, counts);
                 report.series_mut(&name, unit).push(sample);
             };
             machine.round(place, &mut put)?;
@@ -115,7 +103,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         report.save(&path)?;
         progress(round + 1, args.warmup + args.runs);
     }
-    let verdicts = verdicts(&mut report, &args.place);
+    let verdicts: String = args
+        .place
+        .iter()
+        .map(|place| judge(&mut report, &GOALS, |name| at(place, name)))
+        .collect();
     report.warn();
     report.save(&path)?;
     let text = format!("{}\n{verdicts}", render::table(&report));
@@ -125,40 +117,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn verdicts(report: &mut Report, places: &[PathBuf]) -> String {
-    let mut text = String::new();
-    for place in places {
-        for goal in &GOALS {
-            let named = |name: &str| format!("{}: {name}", place.display());
-            let of = |name: &str| {
-                let name = named(name);
-                report.series.iter().find(|series| series.name == name)
-            };
-            let (Some(base), Some(subject)) = (of(goal.base), of(goal.subject)) else {
-                continue;
-            };
-            let comparison = Comparison::of(base, subject, &CompareOptions::default());
-            let Some(ratio) = comparison.ratio else {
-                continue;
-            };
-            let interval = comparison.ratio_interval;
-            let interval =
-                interval.map_or(String::new(), |i| format!(" [{:.3}, {:.3}]", i.low, i.high));
-            let (bound, reached) = match goal.at_least {
-                true => ("at least", ratio >= goal.limit),
-                false => ("at most", ratio <= goal.limit),
-            };
-            let verdict = if reached { "reached" } else { "missed" };
-            text += &format!(
-                "{} / {} = {ratio:.3}{interval}, {bound} {}: {verdict}\n",
-                named(goal.subject),
-                goal.base,
-                goal.limit
-            );
-            report.comparisons.push(comparison);
-        }
-    }
-    text
+/// The name of a series at a place.
+fn at(place: &Path, name: &str) -> String {
+    format!("{}: {name}", place.display())
 }
 
 /// The machine that is measured; its name is `m`.
@@ -219,10 +180,10 @@ impl Machine {
         self.does(&["suspend", "m"])?;
         self.does(&["resume", "--eager", "m"])?;
         let mut raw = 0.0;
-        for (name, compression, threads, resume) in [
-            (ZSTD, "zstd:1", "0", Some("eager")),
-            (ONE, "zstd:1", "1", None),
-            (LZ4, "lz4", "0", None),
+        for (name, compression, threads, eager) in [
+            (ZSTD, "zstd:1", "0", true),
+            (ONE, "zstd:1", "1", false),
+            (LZ4, "lz4", "0", false),
         ] {
             let words = [
                 "set",
@@ -240,13 +201,13 @@ impl Machine {
             if compression == "zstd:1" && threads == "0" {
                 put(SMALL, Unit::Bytes, fs::metadata(&image)?.len() as f64);
             }
-            let eager = ["resume", "--eager", "m"];
-            let said = match resume {
-                Some(_) => self.does(&eager)?,
-                None => self.does(&["resume", "m"])?,
+            let words: &[&str] = match eager {
+                true => &["resume", "--eager", "m"],
+                false => &["resume", "m"],
             };
+            let said = self.does(words)?;
             let running = number_before(&said, " s: ").context("no time of the resume")?;
-            if resume.is_some() {
+            if eager {
                 let loading = said
                     .rsplit_once("loaded in ")
                     .context("no time of loading")?
