@@ -17,6 +17,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 
+use rustix::io::ioctl_fionbio;
+
 use crate::qemu::{Fds, MachinePlan};
 use crate::virtiofs::Served;
 use wiring::Wiring;
@@ -199,8 +201,11 @@ fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> String {
     let mut text = String::new();
     for stderr in streams.into_iter().flatten() {
         let mut bytes = Vec::new();
-        // All writers have ended, so this does not block.
-        let _ = stderr.take(64 * 1024).read_to_end(&mut bytes);
+        // What they wrote is there. A program that they started may still be, and writes nothing
+        // that is waited for: a wrapper around QEMU has one.
+        if ioctl_fionbio(&stderr, true).is_ok() {
+            let _ = stderr.take(64 * 1024).read_to_end(&mut bytes);
+        }
         text.push_str(&String::from_utf8_lossy(&bytes));
     }
     text
@@ -210,4 +215,17 @@ fn end(child: &mut Child) {
     // Fails only for one that has ended and been reaped.
     let _ = child.kill();
     let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_is_read_though_somebody_could_say_more() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&writer, b"no such disk").unwrap();
+        assert_eq!(said([Some(ChildStderr::from(reader))]), "no such disk");
+        drop(writer);
+    }
 }
