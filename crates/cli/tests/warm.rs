@@ -104,6 +104,12 @@ fn streams() {
     resumed(run.exits(137));
     let run = store.run().args(["--root", "none"]).command(["/nosuch"]);
     resumed(run.exits(127)).said(&["/nosuch: command not found"]);
+    // The process that it runs in was there before; what it does there is its own all the same.
+    let script = "cd /tmp; echo $(busybox readlink /proc/1/cwd) $PWD $PPID";
+    let run = store.run().args(["--root", "none"]).script(script);
+    assert_eq!(resumed(run.exits(0)).text(), "/ /tmp 1\n");
+    let run = store.run().args(["--root", "none", "--user", "7:7"]);
+    assert_eq!(resumed(run.script("busybox id -u").exits(0)).text(), "7\n");
     let mut run = store
         .run()
         .args(["--root", "none"])

@@ -27,6 +27,7 @@ mod relay;
 mod script;
 mod serve;
 mod setup;
+mod spare;
 mod spawn;
 mod sys;
 mod trace;

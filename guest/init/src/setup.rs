@@ -5,6 +5,7 @@ use crate::port::Port;
 use crate::protocol::{Kind, MAX_CONFIG, Stage};
 use crate::random;
 use crate::script::{Op, Script};
+use crate::spare::{self, Spare};
 use crate::sys::{self, Text};
 use crate::trace::Trace;
 
@@ -38,6 +39,8 @@ pub(crate) struct Job<'a> {
     pub(crate) ports: usize,
     /// Whether the command becomes PID 1.
     pub(crate) init: bool,
+    /// A process for the command that is there already.
+    pub(crate) spare: Option<Spare>,
     release: [Option<Text<'a>>; RELEASES],
 }
 
@@ -58,12 +61,15 @@ pub(crate) fn carry_out(
         user: None,
         ports: 0,
         init: false,
+        spare: None,
         release: [None; RELEASES],
     };
     let mut script = Script::new(script);
     loop {
         match script.next_op() {
             Ok(Some(Op::Pause)) => {
+                // Without it the command gets one when it is known.
+                job.spare = spare::prepare().ok();
                 port.send(Kind::Paused, &[]);
                 script = Script::new(port.receive_script()?);
             }

@@ -2,6 +2,7 @@
 
 use crate::protocol::Stage;
 use crate::setup::{Job, Trouble};
+use crate::spare::Spare;
 use crate::sys::{self, Text};
 
 const TIOCSPTLCK: usize = 0x4004_5431;
@@ -47,22 +48,33 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
         errno,
         subject: b"pipes",
     };
-    let (ours, theirs) = match job.terminal {
-        Some((rows, columns)) => terminal(rows, columns)?,
-        None => pipes().map_err(internal)?,
+    let begun = match (job.spare.take(), job.terminal) {
+        (Some(spare), None) => {
+            let started = sys::now();
+            spare.run(job).map_err(internal)?;
+            Begun {
+                pid: spare.pid,
+                started,
+                ours: spare.ends,
+                told: spare.told,
+            }
+        }
+        (spare, terminal) => {
+            // A terminal made here is not the other process's.
+            spare.into_iter().for_each(Spare::dismiss);
+            let ends = match terminal {
+                Some((rows, columns)) => self::terminal(rows, columns)?,
+                None => pipes().map_err(internal)?,
+            };
+            fork(job, ends).map_err(internal)?
+        }
     };
-    let (told, tell) = sys::pipe(sys::O_CLOEXEC).map_err(internal)?;
-    let started = sys::now();
-    let pid = sys::fork().map_err(internal)?;
-    if pid == 0 {
-        let errno = execute(job, theirs);
-        let _ = sys::write(tell, &errno.to_le_bytes());
-        sys::exit(127);
-    }
-    sys::close(tell);
-    for fd in theirs {
-        sys::close(fd);
-    }
+    let Begun {
+        pid,
+        started,
+        ours,
+        told,
+    } = begun;
     let mut errno = [0u8; 4];
     // Ends without a byte when the command has taken over.
     let failed = loop {
@@ -107,9 +119,41 @@ pub(crate) fn become_command(job: &mut Job<'_>) -> i32 {
     attempt(job, job.program)
 }
 
-type Ends = [i32; 3];
+/// A process that is about to execute the command.
+struct Begun {
+    pid: i32,
+    started: u64,
+    ours: Ends,
+    /// Where the error is read if it cannot.
+    told: i32,
+}
 
-fn pipes() -> sys::Result<(Ends, Ends)> {
+fn fork(job: &mut Job<'static>, (ours, theirs): (Ends, Ends)) -> sys::Result<Begun> {
+    let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
+    let started = sys::now();
+    let pid = sys::fork()?;
+    if pid == 0 {
+        lead();
+        let errno = execute(job, theirs);
+        let _ = sys::write(tell, &errno.to_le_bytes());
+        sys::exit(127);
+    }
+    sys::close(tell);
+    for fd in theirs {
+        sys::close(fd);
+    }
+    Ok(Begun {
+        pid,
+        started,
+        ours,
+        told,
+    })
+}
+
+pub(crate) type Ends = [i32; 3];
+
+/// Ours and the command's.
+pub(crate) fn pipes() -> sys::Result<(Ends, Ends)> {
     let stdin = sys::pipe(sys::O_CLOEXEC)?;
     let stdout = sys::pipe(sys::O_CLOEXEC)?;
     let stderr = sys::pipe(sys::O_CLOEXEC)?;
@@ -136,10 +180,14 @@ fn terminal(rows: u16, columns: u16) -> Result<(Ends, Ends), Trouble<'static>> {
     Ok(([master; 3], [slave; 3]))
 }
 
-/// In the child; returns only on failure, the error.
-fn execute(job: &mut Job<'_>, ends: Ends) -> i32 {
+/// In the child: a group of its own, which signals are sent to.
+pub(crate) fn lead() {
     sys::setsid();
     sys::unblock_signals();
+}
+
+/// In the child; returns only on failure, the error.
+pub(crate) fn execute(job: &mut Job<'_>, ends: Ends) -> i32 {
     for (target, end) in ends.into_iter().enumerate() {
         if let Err(errno) = sys::dup2(end, target as i32) {
             return errno;

@@ -292,6 +292,59 @@ pub(crate) fn fork() -> Result<i32> {
     unsafe { call(57, [0; 5]) }.map(|pid| pid as i32)
 }
 
+/// A child with this process's memory, and its root and working directory until one of the two
+/// does without ([`own_root`]): it runs `entry` on a stack of its own.
+///
+/// # Safety
+/// `stack` must be the end of memory that nobody else uses and that is never given back, and what
+/// `entry` does with `argument` must be sound beside what this process does meanwhile.
+pub(crate) unsafe fn twin(
+    stack: &'static mut [u8],
+    entry: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> Result<i32> {
+    const CLONE_VM: usize = 0x100;
+    const CLONE_FS: usize = 0x200;
+    let result: isize;
+    // SAFETY: the x86-64 system call convention. The child comes out of the call on the other
+    // stack, which is a mapping's end and so aligned, and never leaves `entry`; the parent goes on
+    // behind it with all registers but those of the call as they were.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") 56isize => result,
+            in("rdi") CLONE_VM | CLONE_FS | SIGCHLD as usize,
+            in("rsi") stack.as_mut_ptr_range().end,
+            in("rdx") 0usize,
+            in("r10") 0usize,
+            in("r8") 0usize,
+            in("r12") entry,
+            in("r13") argument,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    if result < 0 {
+        Err(-result as i32)
+    } else {
+        Ok(result as i32)
+    }
+}
+
+/// From here on root and working directory are this process's own.
+pub(crate) fn own_root() -> Result<()> {
+    const CLONE_FS: usize = 0x200;
+    // SAFETY: no memory is involved.
+    unsafe { call(272, [CLONE_FS, 0, 0, 0, 0]) }.map(drop)
+}
+
 /// Returns only on failure.
 pub(crate) fn execve(path: Text<'_>, argv: &[usize], envp: &[usize]) -> i32 {
     // SAFETY: both arrays hold pointers to NUL-terminated text and end in a null pointer.

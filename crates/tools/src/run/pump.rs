@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, Step, config_frames, encode, frame};
 use brisk_vm::launch::Running;
@@ -107,6 +107,17 @@ impl Pump {
                     console,
                 }));
             };
+            if let Some(ending) = self.step(&ready).map_err(Error::Session)? {
+                return Ok(Some(ending));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets a guest that is at a pause of its script be for a time; its ending if it does not stay.
+    pub(super) fn rest(&mut self, time: Duration) -> Result<Option<Ending>, Error> {
+        let end = Instant::now().checked_add(time);
+        while let Some(ready) = self.wait(end).map_err(Error::Session)? {
             if let Some(ending) = self.step(&ready).map_err(Error::Session)? {
                 return Ok(Some(ending));
             }

@@ -134,11 +134,14 @@ impl Session {
         pump.finish(ending, deadline)
     }
 
-    /// Runs it until its script pauses.
-    pub(crate) fn run_to_pause(self, timeout: Duration) -> Result<Stop, Error> {
+    /// Runs it until its script pauses, and lets it be for a time then.
+    pub(crate) fn run_to_pause(self, timeout: Duration, rest: Duration) -> Result<Stop, Error> {
         let deadline = Instant::now().checked_add(timeout);
         let (mut pump, terminal) = self.pump(false);
-        let ending = pump.run(deadline)?;
+        let ending = match pump.run(deadline)? {
+            None => pump.rest(rest)?,
+            ending => ending,
+        };
         drop(terminal);
         Ok(match ending {
             Some(ending) => Stop::Ended(pump.finish(ending, deadline)?.0),

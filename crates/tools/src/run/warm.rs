@@ -32,6 +32,10 @@ const DIR_VARIABLE: &str = "BRISK_WARM_DIR";
 const KIND: &str = "warm";
 /// How long a boot may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a guest is let be before it is kept. The kernel puts off work until after its boot (a
+/// second after it began it refines the rate of the time stamp counter, and changes its clock): what
+/// it has not done by then each later run would do.
+const REST: Duration = Duration::from_millis(1500);
 /// How long QEMU may take for a command.
 const ANSWER: Duration = Duration::from_secs(30);
 /// How many templates are kept; each takes what its guest had touched, some 100 MB.
@@ -199,7 +203,7 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     plan.terminal = false;
     let timing = Timing::new(Instant::now());
     let started = Session::start(plan, facts, cache, timing, &mut |_| {})?;
-    let paused = match started.run_to_pause(PATIENCE)? {
+    let paused = match started.run_to_pause(PATIENCE, REST)? {
         Stop::Paused(paused) => *paused,
         Stop::Ended(ending) => return Err(Failed::Ended(ending)),
     };

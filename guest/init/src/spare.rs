@@ -1,0 +1,109 @@
+//! A process that is there before it is known what it is to run.
+//!
+//! A guest whose state is saved while it waits for its command is continued by many runs. What
+//! making a process costs is paid before that, once: in an emulator nearly all code that runs for
+//! the first time after the state was loaded has to be translated first, and that of fork(2) is a
+//! sixth of what a short command takes.
+
+use core::cell::UnsafeCell;
+
+use crate::setup::Job;
+use crate::spawn::{self, Ends};
+use crate::sys;
+
+/// Bytes of its stack; pages of it that are not used are not taken from memory.
+const STACK: usize = 64 * 1024;
+
+/// What the process and its parent both see.
+struct Order {
+    /// Written by the parent before it writes to `go`, read by the process after it has read there.
+    job: UnsafeCell<*mut Job<'static>>,
+    /// Its ends of the pipes.
+    ends: Ends,
+    /// Where it reads that there is something to do.
+    go: i32,
+    /// Where it says why it could not.
+    tell: i32,
+}
+
+/// The parent's side.
+pub(crate) struct Spare {
+    pub(crate) pid: i32,
+    /// The other ends of the command's pipes.
+    pub(crate) ends: Ends,
+    /// Where the error is read if the command cannot be executed.
+    pub(crate) told: i32,
+    go: i32,
+    order: &'static Order,
+}
+
+/// Makes it; returns when it waits.
+pub(crate) fn prepare() -> sys::Result<Spare> {
+    let (ours, theirs) = spawn::pipes()?;
+    let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
+    let (wait, go) = sys::pipe(sys::O_CLOEXEC)?;
+    let stack = sys::pages(STACK)?;
+    let memory = sys::pages(size_of::<Order>())?;
+    let order: *mut Order = memory.as_mut_ptr().cast();
+    // SAFETY: a mapping of our own, aligned to a page, large enough and never given back; its other
+    // half is a process that touches `job` only after it was told to.
+    let (order, pid) = unsafe {
+        order.write(Order {
+            job: UnsafeCell::new(core::ptr::null_mut()),
+            ends: theirs,
+            go: wait,
+            tell,
+        });
+        (&*order, sys::twin(stack, serve, order as usize)?)
+    };
+    for fd in theirs.into_iter().chain([tell, wait]) {
+        sys::close(fd);
+    }
+    // The first byte says that it waits.
+    let _ = sys::read(told, &mut [0]);
+    Ok(Spare {
+        pid,
+        ends: ours,
+        told,
+        go,
+        order,
+    })
+}
+
+impl Spare {
+    /// Has it run the command of `job`. The caller reads from `told` before it touches the job
+    /// again: that ends when the process is another program, or none.
+    pub(crate) fn run(&self, job: &mut Job<'static>) -> sys::Result<()> {
+        // SAFETY: the process does not look there before it has read the byte.
+        unsafe { *self.order.job.get() = job };
+        sys::write(self.go, b"!")?;
+        sys::close(self.go);
+        Ok(())
+    }
+
+    /// It is not needed.
+    pub(crate) fn dismiss(self) {
+        for fd in self.ends.into_iter().chain([self.told, self.go]) {
+            sys::close(fd);
+        }
+    }
+}
+
+extern "C" fn serve(order: usize) -> ! {
+    // SAFETY: what `prepare` wrote there, which stays.
+    let order = unsafe { &*(order as *const Order) };
+    spawn::lead();
+    let _ = sys::write(order.tell, b"!");
+    while let Err(sys::EINTR) = sys::read(order.go, &mut [0]) {}
+    // SAFETY: written before the byte was; the parent waits until this process has other memory or
+    // has ended.
+    let job = unsafe { (*order.job.get()).as_mut() };
+    if let Some(job) = job {
+        let errno = match sys::own_root() {
+            Ok(()) => spawn::execute(job, order.ends),
+            Err(errno) => errno,
+        };
+        let _ = sys::write(order.tell, &errno.to_le_bytes());
+    }
+    sys::exit(127);
+}
