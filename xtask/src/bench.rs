@@ -50,6 +50,7 @@ struct Case {
 
 const NONE: &str = "brisk run --root none -- true";
 const WARM: &str = "brisk run --warm --root none -- true";
+const WARM_HOST: &str = "brisk run --warm -- uname -r";
 const PC: &str = "qemu -M pc, bzImage, busybox initramfs";
 const GUESTFISH: &str = "guestfish -a /dev/null run";
 const HOST: &str = "brisk run --root host -- uname -r";
@@ -226,6 +227,11 @@ fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static
             HOST,
             "host.json",
             &["--kernel", generic, "--", "uname", "-r"],
+        ));
+        list.push(of_brisk(
+            WARM_HOST,
+            "warm-host.json",
+            &["--warm", "--kernel", generic, "--", "uname", "-r"],
         ));
         if installed("vng") {
             let kernel = image(generic)?;

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_testkit::{
     Brisk, Finished, Running, Signal, brisk, capture, ext4, qemu_is_before, times, tool, tree,
-    trial, until,
+    trial, until, virtiofsd_keeps_nothing,
 };
 use libtest_mimic::Arguments;
 use tempfile::{TempDir, tempdir};
@@ -80,11 +80,17 @@ fn main() {
             damaged,
         ),
     ];
-    let boots: fn() = if old.is_some() { self::old } else { served };
+    let boots: fn() = if old.is_some() { self::old } else { written };
+    let served: [(&str, fn()); 2] = [
+        ("the_hosts_root_is_there", hosts_root),
+        ("served_directories_are_as_they_are_now", directories),
+    ];
     let mut trials: Vec<_> = tests
         .into_iter()
         .map(|(name, test)| trial(name, old.clone(), test))
         .collect();
+    let reason = old.or_else(virtiofsd_keeps_nothing);
+    trials.extend(served.map(|(name, test)| trial(name, reason.clone(), test)));
     let name = "what_cannot_go_on_boots_and_says_why";
     trials.push(trial(name, None::<String>, boots));
     libtest_mimic::run(&arguments, trials).exit();
@@ -317,15 +323,67 @@ fn places() {
     let _ = run(Path::new("/nonexistent/dir")).said(&["cannot keep guests in /nonexistent/dir"]);
 }
 
-fn served() {
+fn hosts_root() {
     let store = Store::new();
-    let run = store
-        .run()
-        .args(["--root", "host"])
-        .command(["echo", "booted"]);
-    let run = run
-        .exits(0)
-        .said(&["--warm boots this guest", "directories", "kernel entry"]);
+    let passwd = fs::read_to_string("/etc/passwd").unwrap();
+    for _ in 0..2 {
+        let run = store.run().args(["--root", "host"]);
+        let run = run.script("cat /etc/passwd; echo gone > /etc/passwd");
+        assert_eq!(resumed(run.exits(0)).text(), passwd);
+    }
+    assert_eq!(fs::read_to_string("/etc/passwd").unwrap(), passwd);
+    assert_eq!(store.templates().len(), 1);
+}
+
+/// What is served is what is there when the guest goes on, not what was there when it was kept.
+fn directories() {
+    let store = Store::new();
+    let home = tempdir().unwrap();
+    let [root, share] = ["root", "share"].map(|name| home.path().join(name));
+    tree(&root);
+    fs::create_dir(&share).unwrap();
+    fs::write(share.join("file"), "first\n").unwrap();
+    let shared = format!("{}:/mnt", share.display());
+    let run = |root: &Path| {
+        let run = store.run().args(["--share", &shared, "--root"]).arg(root);
+        run.script("cat /etc/origin /mnt/file; ls /srv; echo $$ >> /mnt/said; echo up; cat")
+    };
+    let finished = resumed(run(&root).exits(0));
+    assert_eq!(finished.text(), "the test's tree\nfirst\nup\n");
+    fs::write(root.join("etc/origin"), "changed since\n").unwrap();
+    fs::write(root.join("srv/new"), "").unwrap();
+    fs::remove_dir_all(root.join("home")).unwrap();
+    fs::remove_file(share.join("file")).unwrap();
+    fs::write(share.join("file"), "second\n").unwrap();
+    // Two at once, each with servers of its own.
+    let mut all = [(); 2].map(|()| run(&root).crowding().stdin_held().spawn());
+    all.iter_mut()
+        .for_each(|run| run.shows("changed since\nsecond\nnew\nup\n"));
+    all.iter_mut().for_each(Running::close_stdin);
+    for run in all {
+        let _ = resumed(run.wait().exited(0));
+    }
+    let said = fs::read_to_string(share.join("said")).unwrap();
+    assert_eq!(said.lines().count(), 3);
+    assert_eq!(store.templates().len(), 1);
+    // Another directory is another guest.
+    let other = home.path().join("other");
+    tree(&other);
+    let finished = resumed(run(&other).exits(0));
+    assert_eq!(finished.text(), "the test's tree\nsecond\nup\n");
+    assert_eq!(store.templates().len(), 2);
+}
+
+fn written() {
+    let store = Store::new();
+    let home = tempdir().unwrap();
+    tree(home.path());
+    let run = store.run().args(["--rw", "--root"]).arg(home.path());
+    let run = run.command(["echo", "booted"]).exits(0).said(&[
+        "--warm boots this guest",
+        "--rw",
+        "kernel entry",
+    ]);
     assert_eq!(run.text(), "booted\n");
     assert!(store.templates().is_empty());
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 pub fn tool(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .chain(["/usr/sbin", "/sbin", "/usr/libexec", "/usr/lib/qemu"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|path| path.is_file())
         .unwrap_or_else(|| panic!("{name} is not installed; `make test` installs what tests need"))

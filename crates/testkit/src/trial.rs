@@ -3,6 +3,8 @@
 
 use libtest_mimic::Trial;
 
+use std::process::Command;
+
 use crate::program::{capture, tool};
 
 /// A test; with a reason, it is ignored. A panic is a failure with its message in the output.
@@ -28,6 +30,15 @@ pub fn qemu_is_before(major: u32, minor: u32) -> Option<String> {
     let said = capture(&tool("qemu-system-x86_64"), &["--version"]);
     let before = version(&said) < (major, minor);
     before.then(|| format!("QEMU before {major}.{minor}"))
+}
+
+/// The reason not to run what needs a virtiofsd whose state can be kept, if this one's cannot.
+#[must_use]
+pub fn virtiofsd_keeps_nothing() -> Option<String> {
+    let said = Command::new(tool("virtiofsd")).arg("--help").output();
+    let said = String::from_utf8_lossy(&said.unwrap().stdout).into_owned();
+    let keeps = said.contains("--migration-on-error");
+    (!keeps).then(|| "virtiofsd before 1.11".to_owned())
 }
 
 /// From `QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)`.

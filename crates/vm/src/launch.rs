@@ -21,6 +21,7 @@ use rustix::io::ioctl_fionbio;
 
 use crate::qemu::{Fds, MachinePlan};
 use crate::virtiofs::Served;
+use memory::Filling;
 use wiring::Wiring;
 
 /// Why QEMU was not started.
@@ -78,6 +79,7 @@ pub struct Running {
     pub firmware: Option<UnixStream>,
     /// Debugger port, if the plan has one.
     pub debugger: Option<UnixStream>,
+    filling: Option<Filling>,
     ended: Option<ExitStatus>,
 }
 
@@ -127,6 +129,7 @@ impl Running {
             wiring.map(socket, fd);
         }
         wiring.files()?;
+        let filling = wiring.filling.take();
         let mut command = wiring.command(unprivileged, None)?;
         command.stderr(Stdio::piped());
         // Ctrl-C on the terminal is for us to forward, not for QEMU.
@@ -148,8 +151,22 @@ impl Running {
             guest,
             firmware,
             debugger,
+            filling,
             ended: None,
         })
+    }
+
+    /// Returns when the guest's memory is what the plan says it is: a copy takes a moment, which
+    /// QEMU uses to start.
+    ///
+    /// # Errors
+    /// If it could not be copied.
+    pub fn has_memory(&mut self) -> io::Result<()> {
+        match self.filling.take().map(Filling::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the copy of its memory failed")),
+        }
     }
 
     /// Process number of QEMU.

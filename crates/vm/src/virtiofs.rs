@@ -24,8 +24,13 @@ pub struct Virtiofsd {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Flavour {
-    /// The one in Rust; whether it has `--readonly` and `--no-announce-submounts`.
-    Rust { readonly: bool, submounts: bool },
+    /// The one in Rust; whether it has `--readonly`, `--no-announce-submounts` and
+    /// `--migration-on-error`.
+    Rust {
+        readonly: bool,
+        submounts: bool,
+        migration: bool,
+    },
     /// The one in C that came with QEMU up to 7.2; needs root.
     C,
 }
@@ -149,6 +154,7 @@ impl Virtiofsd {
                 Flavour::Rust {
                     readonly: help.contains("--readonly"),
                     submounts: help.contains("--no-announce-submounts"),
+                    migration: help.contains("--migration-on-error"),
                 }
             } else {
                 Flavour::C
@@ -171,6 +177,7 @@ impl Virtiofsd {
             Flavour::Rust {
                 readonly,
                 submounts,
+                migration,
             } => {
                 let mut args: Vec<String> = words(&["--fd=3", "--shared-dir", &dir]);
                 args.extend(words(&[
@@ -181,6 +188,10 @@ impl Virtiofsd {
                 // overlayfs takes no lower directory that may turn into another file system.
                 if submounts {
                     args.push("--no-announce-submounts".into());
+                }
+                // A file that is gone when a kept guest goes on is an error when that uses it.
+                if migration {
+                    args.push("--migration-on-error=guest-error".into());
                 }
                 if !writable && readonly {
                     args.push("--readonly".into());
@@ -193,6 +204,18 @@ impl Virtiofsd {
                 words(&["--fd=3", "-o", &source, "--thread-pool-size=0"])
             }
         }
+    }
+
+    /// Whether another can go on where one left off that served the same directory.
+    #[must_use]
+    pub fn keeps_state(&self) -> bool {
+        matches!(
+            self.flavour,
+            Flavour::Rust {
+                migration: true,
+                ..
+            }
+        )
     }
 
     /// Whether it serves read-only only in a read-only view of the file tree.

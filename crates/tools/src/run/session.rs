@@ -72,6 +72,7 @@ impl Session {
         progress("");
         timing.now(Moment::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
+        running.has_memory().map_err(Error::Session)?;
         let mut commands = qmp::command("qmp_capabilities");
         for (command, arguments) in plan.machine.state.iter().flat_map(loading) {
             commands.extend(qmp::command_with(command, &arguments));

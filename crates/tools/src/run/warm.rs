@@ -3,7 +3,9 @@
 //! The first run boots a guest up to where it waits for its command, and keeps its memory and the
 //! state of its devices in one file in memory, the template. Later runs map that file, so that they
 //! share every page that none of them has written, and give their guest what must not be the same
-//! in two: the time and fresh randomness.
+//! in two: the time and fresh randomness. Where directories of the host are served to the guest they
+//! copy it: a virtiofsd, which goes on where the template's left off, has to see what the guest
+//! writes.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 use brisk_vm::cache::{self, Cache, Identity};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Ram, State, save_state};
+use brisk_vm::virtiofs::Virtiofsd;
 use rustix::fs::{FsWord, statfs};
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +103,11 @@ pub fn warm(
     // What was used last is kept longest.
     let now = fs::FileTimes::new().set_modified(std::time::SystemTime::now());
     let _ = File::open(&entry.path).and_then(|file| file.set_times(now));
-    plan.machine.ram = Ram::Template(entry.path.clone());
+    plan.machine.ram = match plan.served.is_empty() {
+        true => Ram::Template(entry.path.clone()),
+        // Who serves the directories must see what the guest writes.
+        false => Ram::Copy(entry.path.clone()),
+    };
     plan.machine.state = Some(State {
         path: entry.path,
         offset: entry.meta.offset,
@@ -113,9 +120,14 @@ pub fn warm(
 /// Why a guest like this cannot be kept, if it cannot.
 fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
     let (major, minor) = facts.capabilities.version;
-    let reason = if !plan.machine.filesystems.is_empty() {
-        "directories of the host are served to it, and a server's state cannot be kept; use --root \
-         none or an image"
+    let nine_p = plan.machine.filesystems.len() != plan.served.len();
+    let keeps = facts.virtiofsd.as_ref().is_some_and(Virtiofsd::keeps_state);
+    let reason = if nine_p {
+        "QEMU itself serves directories of the host to it (9p), and cannot be saved then; install \
+         virtiofsd"
+    } else if !plan.served.is_empty() && !keeps {
+        "directories of the host are served to it by a virtiofsd whose state cannot be kept; 1.11 \
+         can"
     } else if options.writable {
         "--rw: its root would be written to by more than one guest"
     } else if options.instructions || options.trace {
@@ -163,10 +175,14 @@ pub(crate) fn directory() -> Result<PathBuf, Error> {
 /// All that a guest up to its command depends on.
 fn key(plan: &Plan, facts: &Facts) -> Result<String, Error> {
     let mut identity = format!(
-        "{} {:?} {:?} {:?} {:?}",
+        "{} {:?} {:?} {:?} {:?} {:?}",
         env!("CARGO_PKG_VERSION"),
         plan.machine,
         plan.unprivileged,
+        (
+            &plan.served,
+            facts.virtiofsd.as_ref().filter(|_| !plan.served.is_empty())
+        ),
         facts.capabilities,
         Identity::of(&plan.machine.program)?,
     );

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::thread::{self, JoinHandle};
 
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, seek, sendfile};
+use rustix::io::Errno;
 
 use super::tmpfs::detached;
 
@@ -18,6 +20,44 @@ pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
     };
     populate(file.try_clone()?, bytes);
     Ok(file)
+}
+
+/// A thread that fills memory.
+pub(super) type Filling = JoinHandle<io::Result<()>>;
+
+/// The same with what is in the first `bytes` of another file, which another thread copies while
+/// QEMU starts.
+pub(super) fn copy(from: OwnedFd, bytes: u64) -> io::Result<(OwnedFd, Filling)> {
+    let file = match huge(bytes) {
+        Ok(file) => file,
+        Err(_) => small(bytes)?,
+    };
+    let to = file.try_clone()?;
+    Ok((file, thread::spawn(move || copy_data(&from, &to, bytes))))
+}
+
+/// Copies what is not a hole.
+fn copy_data(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < bytes {
+        let data = match seek(from, SeekFrom::Data(at)) {
+            Ok(data) => data.min(bytes),
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(from, SeekFrom::Hole(data))?.min(bytes);
+        seek(to, SeekFrom::Start(data))?;
+        at = data;
+        while at < end {
+            let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+            match sendfile(to, from, Some(&mut at), left) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A file without a name in a file system of its own.
@@ -55,7 +95,7 @@ const STEP: u64 = 4 << 20;
 /// costs the guest more, and much more where the host is a guest itself that has given its free
 /// memory back.
 fn populate(memory: OwnedFd, bytes: u64) {
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for (start, len) in START.into_iter().chain([(bytes.saturating_sub(TOP), TOP)]) {
             let end = bytes.min(start + len);
             for offset in (start..end).step_by(STEP as usize) {
@@ -82,6 +122,25 @@ mod tests {
         let bytes = 8 << 20;
         check(&file(bytes).expect("a file"), bytes);
         check(&small(bytes).expect("a memfd"), bytes);
+    }
+
+    #[test]
+    fn a_copy_has_the_data_and_the_holes() {
+        let bytes = 8 << 20;
+        let from = small(bytes + 4096).expect("a memfd");
+        for (offset, text) in [(0, "start"), (5 << 20, "middle"), (bytes, "behind")] {
+            rustix::io::pwrite(&from, text.as_bytes(), offset).expect("can be written");
+        }
+        let (file, filling) = copy(from, bytes).expect("a copy");
+        filling.join().expect("no panic").expect("all is copied");
+        check(&file, bytes);
+        let mut found = [0; 6];
+        for (offset, text) in [(0, b"start\0"), (5 << 20, b"middle"), (3 << 20, &[0; 6])] {
+            rustix::io::pread(&file, &mut found, offset).expect("can be read");
+            assert_eq!(&found, text);
+        }
+        let small = rustix::fs::fstat(&file).expect("stat").st_blocks * 512;
+        assert!(u64::try_from(small).expect("a size") < bytes, "{small}");
     }
 
     #[test]

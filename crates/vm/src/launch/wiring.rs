@@ -11,13 +11,16 @@ use std::process::{Command, Stdio};
 use brisk_host::program::Program;
 use command_fds::{CommandFdExt, FdMapping};
 
-use super::{Error, Unprivileged, faults, memory};
+use super::memory::{self, Filling};
+use super::{Error, Unprivileged, faults};
 use crate::qemu::{Fds, MachinePlan, Ram, argv};
 
 /// What is handed over so far.
 pub(super) struct Wiring {
     plan: MachinePlan,
     mappings: Vec<FdMapping>,
+    /// Who fills the memory, if that is under way.
+    pub(super) filling: Option<Filling>,
 }
 
 pub(super) fn prepare(what: &'static str) -> impl Fn(io::Error) -> Error {
@@ -37,6 +40,7 @@ impl Wiring {
         Self {
             plan: plan.clone(),
             mappings: Vec::new(),
+            filling: None,
         }
     }
 
@@ -65,6 +69,12 @@ impl Wiring {
             Ram::Shared => Some(memory::file(bytes).map_err(prepare("memory"))?),
             Ram::Kept(path) => Some(open(path, reads().write(true))?),
             Ram::Template(path) => Some(open(path, &mut reads())?),
+            Ram::Copy(path) => {
+                let from = open(path, &mut reads())?;
+                let (file, filling) = memory::copy(from, bytes).map_err(prepare("memory"))?;
+                self.filling = Some(filling);
+                Some(file)
+            }
         };
         if let Some(ram) = ram {
             self.map(ram, Fds::RAM);

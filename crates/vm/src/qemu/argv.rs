@@ -76,7 +76,7 @@ impl Parts {
         }
         let backend = match plan.ram {
             Ram::Private => "",
-            Ram::Shared | Ram::Kept(_) | Ram::Template(_) => ",memory-backend=ram",
+            Ram::Shared | Ram::Kept(_) | Ram::Template(_) | Ram::Copy(_) => ",memory-backend=ram",
         };
         let (options, why) = match plan.machine {
             Machine::Microvm { pcie: true } => (
@@ -140,7 +140,7 @@ impl Parts {
         self.add(["-m", &memory], "memory");
         let (sharing, why) = match plan.ram {
             Ram::Private => return,
-            Ram::Shared | Ram::Kept(_) => (
+            Ram::Shared | Ram::Kept(_) | Ram::Copy(_) => (
                 "align=2M,share=on",
                 "memory in a named shared file: virtiofsd maps it, snapshots can leave it out",
             ),

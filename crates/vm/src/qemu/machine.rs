@@ -102,6 +102,8 @@ pub enum Ram {
     Kept(PathBuf),
     /// What was kept, in pages that are shared until one of the guests writes.
     Template(PathBuf),
+    /// What was kept, copied to a file as of [`Self::Shared`].
+    Copy(PathBuf),
 }
 
 /// State of devices, as QEMU's migration writes it, in a file.
