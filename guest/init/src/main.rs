@@ -116,7 +116,10 @@ fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
         port.drain();
         if job.init {
             let errno = spawn::become_command(&mut job);
-            last_words(b"cannot execute init, error ", &[b'0' + (errno / 10) as u8 % 10, b'0' + (errno % 10) as u8]);
+            last_words(
+                b"cannot execute init, error ",
+                &[b'0' + (errno / 10) as u8 % 10, b'0' + (errno % 10) as u8],
+            );
         }
         serve::supervise(&job);
     }
