@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brisk_measure::{CompareOptions, Comparison, Pairing, Phase, Report, Series, Statistic};
+use brisk_measure::{CompareOptions, Comparison, Pairing, Phase, Report, Series, Statistic, turns};
 
 use super::analyze::{Analysis, Markers, analyze, summarize};
 use super::bench::{BenchError, boot, sample, unit};
@@ -63,9 +63,10 @@ pub fn compare(
             None => (Phase::Warmup, index),
             Some(iteration) => (Phase::Measured, iteration),
         };
-        // The order changes, so that neither side is always the warmer one.
-        let order = if index % 2 == 0 { [0, 1] } else { [1, 0] };
-        for side in order.map(|index| &sides[index]) {
+        for side in turns(index, sides.len())
+            .into_iter()
+            .map(|turn| &sides[turn])
+        {
             let pass = boot(side.plain, limits(false, settings.until), &mut signals)?;
             let sample = sample(&pass, clock, settings.until, iteration, phase)?;
             report.series_mut(side.name, unit(clock)).push(sample);

@@ -9,7 +9,7 @@ mod lever;
 
 use std::time::Duration;
 
-use brisk_measure::{Clock, Interval};
+use brisk_measure::{Clock, Interval, turns};
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::Accelerator;
 use serde::{Deserialize, Serialize};
@@ -238,25 +238,17 @@ impl Tuner<'_> {
         let mut pairs = Vec::new();
         let most = LOOKS[LOOKS.len() - 1];
         let verdict = loop {
-            // The order changes, so that neither side is always the warmer one.
-            let candidate_first = pairs.len() % 2 == 1;
-            let (first, second) = if candidate_first {
-                (&candidate, best)
-            } else {
-                (best, &candidate)
-            };
-            let times = [self.seconds(first)?, self.seconds(second)?];
-            let [first, second] = match times {
-                [Ok(first), Ok(second)] => [first, second],
-                [Err(reason), _] | [_, Err(reason)] => {
-                    return Ok((without_pairs(lever, Verdict::Broken, reason), None));
+            let sides = [best, &candidate];
+            let mut pair = [0.0; 2];
+            for turn in turns(pairs.len() as u32, sides.len()) {
+                match self.seconds(sides[turn])? {
+                    Ok(seconds) => pair[turn] = seconds,
+                    Err(reason) => {
+                        return Ok((without_pairs(lever, Verdict::Broken, reason), None));
+                    }
                 }
-            };
-            pairs.push(if candidate_first {
-                (second, first)
-            } else {
-                (first, second)
-            });
+            }
+            pairs.push(pair.into());
             if let Some(verdict) = decide(&pairs, counted) {
                 break verdict;
             }
