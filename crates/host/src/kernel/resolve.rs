@@ -57,9 +57,20 @@ fn at_path(root: &Path, path: &Path) -> Result<Installed, Error> {
     Ok(describe(root, version, path.to_owned(), Convention::Path))
 }
 
+/// Whether a version begins with another whose last number is whole: 6.12 does not begin with 6.1.
+fn begins(version: &str, selector: &str) -> bool {
+    version
+        .strip_prefix(selector)
+        .is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric()))
+}
+
 fn choose(kernels: &[Installed], selector: &str) -> Result<usize, Error> {
-    let tests: [fn(&str, &str) -> bool; 3] =
-        [|v, s| v == s, |v, s| v.starts_with(s), |v, s| v.contains(s)];
+    let tests: [fn(&str, &str) -> bool; 4] = [
+        |v, s| v == s,
+        begins,
+        |v, s| v.starts_with(s),
+        |v, s| v.contains(s),
+    ];
     for test in tests {
         let matches: Vec<_> = (0..kernels.len())
             .filter(|i| test(&kernels[*i].version, selector))
@@ -126,6 +137,8 @@ mod tests {
             "6.12.95+deb12-amd64"
         );
         assert_eq!(version(Some("6.1.0"), "").unwrap(), "6.1.0-56-cloud-amd64");
+        assert_eq!(version(Some("6.1"), "").unwrap(), "6.1.0-56-cloud-amd64");
+        assert_eq!(version(Some("6.1."), "").unwrap(), "6.1.0-56-cloud-amd64");
         assert_eq!(
             version(Some("deb12-cloud"), "").unwrap(),
             "6.12.95+deb12-cloud-amd64"
