@@ -67,11 +67,13 @@ impl Program {
     /// [`Error::NotFound`] if there is no executable file of that name.
     pub fn find(name: &str) -> Result<Self, Error> {
         let path = env::var_os("PATH").unwrap_or_default();
+        #[allow(deprecated, reason = "it was, for Windows' sake, until Rust 1.87")]
+        let home = env::home_dir();
         Self::find_in(
             name,
             env::split_paths(&path)
                 .chain(LIBEXEC.map(PathBuf::from))
-                .chain(env::home_dir().map(|home| home.join(".cargo/bin"))),
+                .chain(home.map(|home| home.join(".cargo/bin"))),
         )
     }
 
