@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod elf;
+pub mod free;
 pub mod guest;
 pub mod image;
 pub mod initramfs;

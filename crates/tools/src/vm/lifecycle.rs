@@ -128,7 +128,7 @@ pub fn start(
                 None => Err("QEMU ended".to_owned()),
             }
         };
-        let said = converse(&init, &steps, false, BOOT, &still);
+        let said = converse(&init, &steps, false, BOOT, &still).map(drop);
         said.map_err(|reason| Error::Guest {
             reason,
             console: home.places().console,

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brisk_vm::guest::{Decoder, Event, Kind, Step, config_frames, encode, frame};
+use brisk_vm::guest::{Decoder, Event, Exit, Kind, Step, config_frames, encode, frame};
 use rustix::fs::{FlockOperation, flock};
 
 use super::error::{Error, file};
@@ -83,7 +83,27 @@ pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<End
 /// Has init do something that is no command.
 pub(super) fn tell(home: &Home, steps: &[Step], limit: Duration) -> Result<(), Error> {
     let port = Port::free(home, PORTS..ALL)?;
-    let said = converse(&port.stream, steps, true, limit, &|| Ok(()));
+    let said = converse(&port.stream, steps, true, limit, &|| Ok(())).map(drop);
+    said.map_err(|reason| Error::Guest {
+        reason,
+        console: home.places().console,
+    })
+}
+
+/// What a program of the guest writes to its standard output, if it is not longer than that.
+pub(super) fn ask(
+    home: &Home,
+    words: &[&str],
+    most: usize,
+    limit: Duration,
+) -> Result<Vec<u8>, Error> {
+    let port = Port::free(home, PORTS..ALL)?;
+    let command = words.iter().map(|word| (*word).into()).collect();
+    let words = Words {
+        command,
+        ..Words::default()
+    };
+    let said = hear(&port.stream, &words.steps(), most, limit);
     said.map_err(|reason| Error::Guest {
         reason,
         console: home.places().console,
@@ -128,15 +148,60 @@ impl Port {
     }
 }
 
-/// Sends a script and waits until init says that it is carried out. `still` is asked from time to
-/// time whether that can still be.
+/// Runs a command and waits until it has ended well.
+fn hear(
+    mut stream: &UnixStream,
+    steps: &[Step],
+    most: usize,
+    limit: Duration,
+) -> Result<Vec<u8>, String> {
+    let deadline = Instant::now() + limit;
+    let mut output = Vec::new();
+    let mut decoder = converse(stream, steps, true, limit, &|| Ok(()))?;
+    let mut buffer = [0; 4096];
+    loop {
+        while let Some(event) = decoder.next_event().map_err(|error| error.to_string())? {
+            match event {
+                Event::Stdout(bytes) => output.extend(bytes),
+                Event::Exit(Exit::Status(0), _) => return Ok(output),
+                Event::Exit(how, _) => return Err(format!("the command ended with {how:?}")),
+                Event::Failure { errno, .. } => {
+                    return Err(io::Error::from_raw_os_error(errno).to_string());
+                }
+                _ => {}
+            }
+            if output.len() > most {
+                return Err(format!("it said more than {most} bytes"));
+            }
+        }
+        if Instant::now() > deadline {
+            return Err(format!("it did not end within {} s", limit.as_secs()));
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err("QEMU ended".into()),
+            Ok(count) => decoder.push(&buffer[..count]),
+            Err(error) if is_early(&error) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Whether to read again.
+fn is_early(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+    kinds.contains(&error.kind())
+}
+
+/// Sends a script and waits until init says that it is carried out, or that the command runs; what
+/// it says after that is for the decoder. `still` is asked from time to time whether that can
+/// still be.
 pub(super) fn converse(
     mut stream: &UnixStream,
     steps: &[Step],
     hail: bool,
     limit: Duration,
     still: &dyn Fn() -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<Decoder, String> {
     let script = encode(steps).map_err(|errno| format!("its script cannot be written: {errno}"))?;
     let text = |error: io::Error| error.to_string();
     stream.set_nonblocking(false).map_err(text)?;
@@ -157,7 +222,7 @@ pub(super) fn converse(
                         stream.write_all(&script).map_err(text)?;
                     }
                 }
-                Event::Started(_) => return Ok(()),
+                Event::Started(_) => return Ok(decoder),
                 Event::Failure {
                     stage,
                     errno,
@@ -176,11 +241,7 @@ pub(super) fn converse(
         match stream.read(&mut buffer) {
             Ok(0) => return Err("QEMU ended".into()),
             Ok(count) => decoder.push(&buffer[..count]),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
+            Err(error) if is_early(&error) => {}
             Err(error) => return Err(error.to_string()),
         }
     }

@@ -1,18 +1,19 @@
 //! Making a guest's memory small before it is written.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_vm::free::{Memory, Place, free_pages};
 use brisk_vm::guest::Step;
-use brisk_vm::image::Control;
+use brisk_vm::image::{Control, Description, Pages};
 
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
-use super::ports::tell;
+use super::ports::{ask, tell};
 
 /// How long init may take to drop the cache.
 const DROP: Duration = Duration::from_secs(60);
@@ -24,25 +25,91 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Has the guest forget what it can read from its disks again, and waits until the host has the
-/// memory. The guest runs meanwhile. A guest that cannot is noted, and suspended as it is.
+/// How long a guest may take to tell where its kernel's lists are.
+const ASK: Duration = Duration::from_secs(5);
+/// Has the address of what the kernel tells those who save its memory.
+const NOTE: &str = "/sys/kernel/vmcoreinfo";
+/// Longer than that it never is.
+const NOTE_LENGTH: usize = 64;
+
+/// Has the guest forget what it can read from its disks again. Where its kernel tells how its free
+/// pages are to be known once it stands still: that. Else waits until the host has the memory. The
+/// guest runs meanwhile. A guest that cannot is noted, and suspended as it is.
 pub(super) fn drop_cache(
     home: &Home,
     running: &Running,
     control: Control<'_>,
-) -> Result<(), Error> {
-    if !running.machine.reports_free_memory {
-        home.note("The cache is not left out: the guest's kernel has no virtio_balloon");
-        return Ok(());
-    }
+) -> Result<Option<Place>, Error> {
     let drop = Step::Write {
         path: "/proc/sys/vm/drop_caches".into(),
         contents: b"1".to_vec(),
     };
+    let begun = Instant::now();
     if let Err(error) = tell(home, &[drop], DROP) {
         home.note(&format!("The cache is not left out: {error}"));
-        return Ok(());
+        return Ok(None);
     }
+    match place(home, running) {
+        Ok(place) => {
+            let seconds = begun.elapsed().as_secs_f64();
+            home.note(&format!("The cache is dropped: {seconds:.2} sec"));
+            return Ok(Some(place));
+        }
+        Err(reason) => home.note(&format!("Free memory is not known at once: {reason}")),
+    }
+    if !running.machine.reports_free_memory {
+        home.note("The cache is not left out: the guest's kernel has no virtio_balloon");
+        return Ok(None);
+    }
+    give_back(home, control)?;
+    Ok(None)
+}
+
+/// Where the guest's kernel tells how its lists look, or why that is not to be used.
+fn place(home: &Home, running: &Running) -> Result<Place, String> {
+    let parameters = running.machine.parameters.iter();
+    let mut texts = parameters.map(|parameter| parameter.text.as_str());
+    // Such a kernel looks into free pages for what it has put there.
+    let looks = |text: &str| text.starts_with("page_poison") || text.starts_with("debug_pagealloc");
+    if let Some(text) = texts.find(|text| looks(text)) {
+        return Err(format!("its kernel has {text}"));
+    }
+    let said = ask(home, &["cat", NOTE], NOTE_LENGTH, ASK).map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&said);
+    Place::parse(&said).ok_or_else(|| format!("{NOTE} says {said:?}"))
+}
+
+/// The free pages of a guest that stands still.
+pub(super) fn left_out(
+    home: &Home,
+    place: Place,
+    memory: &File,
+    description: &Description,
+) -> Option<Pages> {
+    let begun = Instant::now();
+    let ranges = &description.ranges;
+    let memory = Memory {
+        file: memory,
+        ranges,
+    };
+    match free_pages(memory, place) {
+        Ok(pages) => {
+            let megabytes = pages.len() as f64 * 4096.0 / 1e6;
+            let seconds = begun.elapsed().as_secs_f64();
+            home.note(&format!(
+                "Cache and free memory: {megabytes:.0} MB, found in {seconds:.2} sec"
+            ));
+            Some(pages)
+        }
+        Err(error) => {
+            home.note(&format!("Free memory is not left out: {error}"));
+            None
+        }
+    }
+}
+
+/// Waits until the guest has told what is free, and the host has that.
+fn give_back(home: &Home, control: Control<'_>) -> Result<(), Error> {
     let before = resident(home)?;
     let begun = Instant::now();
     let (mut now, mut since) = (before, begun);

@@ -17,7 +17,7 @@ use super::lazy::wait_until_filled;
 use super::lifecycle::Running;
 use super::live::{self, Condition};
 use super::resume::set_clock;
-use super::shrink::drop_cache;
+use super::shrink::{drop_cache, left_out};
 use super::unlock::host_keys;
 
 /// How long QEMU may take to end.
@@ -71,9 +71,11 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     let mut qmp = live::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.
     qmp.execute("cont", &json!(null))?;
-    if how.drop_cache.unwrap_or(definition.suspend.drop_cache) {
-        drop_cache(home, &running, control)?;
-    }
+    let drops = how.drop_cache.unwrap_or(definition.suspend.drop_cache);
+    let place = match drops {
+        true => drop_cache(home, &running, control)?,
+        false => None,
+    };
     let base = bases::of(home, &path).filter(|_| definition.suspend.incremental);
     home.note("VM suspending");
     let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
@@ -83,10 +85,11 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         };
         let ram = File::open(&memory).map_err(file("open", &memory))?;
         let description = describe(home, &running, &definition)?;
+        let free = place.and_then(|place| left_out(home, place, &ram, &description));
         let source = Source {
             memory: &ram,
             size: running.machine.memory_mib << 20,
-            leave_out: None,
+            leave_out: free.as_ref(),
             state: &state,
             description: &description,
             base: base.as_ref().map(|image| Base {

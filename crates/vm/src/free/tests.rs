@@ -1,0 +1,214 @@
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SIZE: u64 = 16 << 20;
+const PAGES: u64 = SIZE / PAGE;
+/// Where things are in the guest: all below the page structures.
+const NOTE: u64 = 0x1000;
+const TOP: u64 = 0x2000;
+const NODES: u64 = 0x7000;
+const NODE: u64 = 0x8000;
+const ROOTS: u64 = 0x9000;
+const SECTIONS: u64 = 0xa000;
+const STRUCTURES: u64 = 2 << 20;
+/// The kernel's addresses of all memory, and of the structures.
+const DIRECT: u64 = 0xffff_8880_0000_0000;
+const MAP: u64 = 0xffff_ea00_0000_0000;
+const BUDDY: i64 = -129;
+const IN_TABLE: u64 = 0x63;
+
+/// A kernel's memory, with the sizes that Linux 6.12 has on x86-64 where they matter.
+struct Guest {
+    file: File,
+    lines: Vec<String>,
+}
+
+impl Guest {
+    /// With these blocks of free pages: the first one and the size of each.
+    fn new(blocks: &[(u64, u32)]) -> Self {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(SIZE).unwrap();
+        let lines = [
+            format!("SYMBOL(mem_section)={:x}", DIRECT + ROOTS),
+            "OFFSET(mem_section.section_mem_map)=0".into(),
+            "SIZE(page)=64".into(),
+            "OFFSET(page._refcount)=52".into(),
+            "OFFSET(page._mapcount)=48".into(),
+            "OFFSET(page.private)=40".into(),
+            format!("NUMBER(PAGE_BUDDY_MAPCOUNT_VALUE)={BUDDY}"),
+            "LENGTH(zone.free_area)=11".into(),
+            "SIZE(free_area)=88".into(),
+            "SIZE(zone)=1536".into(),
+            "OFFSET(zone.free_area)=256".into(),
+            "OFFSET(pglist_data.node_zones)=0".into(),
+            "OFFSET(pglist_data.nr_zones)=3072".into(),
+            format!("SYMBOL(node_data)={:x}", DIRECT + NODES),
+            "LENGTH(node_data)=4".into(),
+            format!("SYMBOL(init_top_pgt)={:x}", 0xffff_ffff_8000_0000 + TOP),
+            "NUMBER(phys_base)=0".into(),
+            "NUMBER(pgtable_l5_enabled)=0".into(),
+            "NUMBER(sme_mask)=0".into(),
+        ];
+        let guest = Self {
+            file,
+            lines: lines.to_vec(),
+        };
+        // One table for each of the two, with large pages.
+        guest.put(TOP + (DIRECT >> 39 & 0x1ff) * 8, 0x3000 | IN_TABLE);
+        guest.put(0x3000, IN_TABLE | 1 << 7);
+        guest.put(TOP + (MAP >> 39 & 0x1ff) * 8, 0x4000 | IN_TABLE);
+        guest.put(0x4000, 0x5000 | IN_TABLE);
+        guest.put(0x5000, STRUCTURES | IN_TABLE | 1 << 7);
+        guest.put(ROOTS, DIRECT + SECTIONS);
+        guest.put(SECTIONS, MAP | 0xf);
+        guest.put(NODES, DIRECT + NODE);
+        guest.put(NODE + 3072, 2);
+        for page in 0..PAGES {
+            guest.set(page, (1, -1, 0));
+        }
+        for &(first, order) in blocks {
+            for page in first..first + (1 << order) {
+                guest.set(page, (0, -1, 0));
+            }
+            guest.set(first, (0, BUDDY as i32, order));
+            guest.count(order, 1);
+        }
+        guest
+    }
+
+    fn put(&self, address: u64, value: u64) {
+        let bytes = value.to_le_bytes();
+        self.file.write_all_at(&bytes, address).unwrap();
+    }
+
+    /// Its references, kind and order.
+    fn set(&self, page: u64, (count, kind, order): (i32, i32, u32)) {
+        let mut bytes = [0; 24];
+        bytes[..4].copy_from_slice(&order.to_le_bytes());
+        bytes[8..12].copy_from_slice(&kind.to_le_bytes());
+        bytes[12..16].copy_from_slice(&count.to_le_bytes());
+        let at = STRUCTURES + page * 64 + 40;
+        self.file.write_all_at(&bytes, at).unwrap();
+    }
+
+    /// As many more, in the second zone.
+    fn count(&self, order: u32, more: u64) {
+        let at = NODE + 1536 + 256 + u64::from(order) * 88 + 80;
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, at).unwrap();
+        self.put(at, u64::from_le_bytes(bytes).wrapping_add(more));
+    }
+
+    fn free(&self) -> Result<Pages, Unknown> {
+        let text = self.lines.join("\n");
+        let mut note = Vec::new();
+        for word in [11, text.len() as u32, 0] {
+            note.extend(word.to_le_bytes());
+        }
+        note.extend(b"VMCOREINFO\0\0");
+        note.extend(text.as_bytes());
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(NOTE)).unwrap();
+        file.write_all(&note).unwrap();
+        let ranges = [Range {
+            offset: 0,
+            address: 0,
+            length: SIZE,
+        }];
+        let memory = Memory {
+            file: &self.file,
+            ranges: &ranges,
+        };
+        let place = Place::parse("0x0000000000001000 1024").unwrap();
+        free_pages(memory, place)
+    }
+}
+
+/// Blocks that do not lie in each other, beyond the structures.
+fn blocks() -> impl Strategy<Value = Vec<(u64, u32)>> {
+    let aligned = |(page, order): (u64, u32)| (page >> order << order, order);
+    let any = (1024..PAGES - 1024, 0..11_u32).prop_map(aligned);
+    prop::collection::vec(any, 0..40).prop_map(|mut blocks| {
+        blocks.sort_unstable();
+        let mut end = 1024;
+        blocks.retain(|(first, order)| {
+            let fits = *first >= end && first + (1 << order) <= PAGES;
+            if fits {
+                end = first + (1 << order);
+            }
+            fits
+        });
+        blocks
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn all_free_pages_are_found_and_no_others(blocks in blocks()) {
+        let mut expected = Pages::none(SIZE);
+        for (first, order) in &blocks {
+            expected.insert_all(*first..first + (1 << order));
+        }
+        prop_assert_eq!(Guest::new(&blocks).free().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_note_of_anything_is_no_trouble(
+        line in 0..19_usize,
+        value in prop_oneof!["[0-9a-fx-]{0,20}", "-?[0-9]{1,19}", "[0-9a-f]{16}"],
+    ) {
+        let mut guest = Guest::new(&[(2048, 3)]);
+        let (name, _) = guest.lines[line].split_once('=').unwrap();
+        guest.lines[line] = format!("{name}={value}");
+        // Nothing but what is free, whatever it says.
+        if let Ok(pages) = guest.free() {
+            let others = (0..PAGES).filter(|page| !(2048..2056).contains(page));
+            prop_assert_eq!(others.filter(|page| pages.contains(*page)).count(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_counts_otherwise_is_not_free() {
+    let guest = Guest::new(&[(2048, 3), (3000, 0)]);
+    assert_eq!(guest.free().unwrap().len(), 9);
+    guest.count(3, 1);
+    let miscounted = Unknown::Miscounted {
+        order: 3,
+        found: 1,
+        counted: 2,
+    };
+    assert_eq!(guest.free(), Err(miscounted));
+}
+
+#[test]
+fn a_block_with_a_page_in_use_is_refused() {
+    let guest = Guest::new(&[(2048, 3)]);
+    guest.set(2053, (1, -1, 0));
+    assert_eq!(guest.free(), Err(Unknown::Used(2053)));
+}
+
+#[test]
+fn a_block_where_none_can_be_is_refused() {
+    for (page, order) in [(2049, 3), (2048, 11), (PAGES - 1, 1)] {
+        let guest = Guest::new(&[]);
+        guest.set(page, (0, BUDDY as i32, order));
+        let strange = Err(Unknown::Strange("block of free pages"));
+        assert_eq!(guest.free(), strange, "{page} {order}");
+    }
+}
+
+#[test]
+fn encrypted_memory_is_not_looked_at() {
+    let mut guest = Guest::new(&[]);
+    let mask = guest.lines.len() - 1;
+    guest.lines[mask] = "NUMBER(sme_mask)=140737488355328".into();
+    let strange = Unknown::Strange("mask of encrypted memory");
+    assert_eq!(guest.free(), Err(strange));
+}
