@@ -102,6 +102,9 @@ impl Job<'_> {
         let first = start / PAGE as u64;
         let range = first..first + (length / PAGE) as u64;
         let left_out = self.source.leave_out;
+        if left_out.is_some_and(|pages| pages.all(range.clone())) {
+            return self.finish(index, Record::Zero, 0);
+        }
         if let Some(Base {
             changed: Changed::Pages(changed),
             ..

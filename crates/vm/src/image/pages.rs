@@ -55,6 +55,11 @@ impl Pages {
         self.bits.iter().all(|word| *word == 0)
     }
 
+    /// Whether all of these pages are among them.
+    pub(super) fn all(&self, mut pages: std::ops::Range<u64>) -> bool {
+        pages.all(|page| self.contains(page))
+    }
+
     /// Whether one of these pages is among them. Chunks begin at a multiple of 8 pages.
     pub(super) fn any(&self, mut pages: std::ops::Range<u64>) -> bool {
         pages.any(|page| self.contains(page))

@@ -133,6 +133,8 @@ fn left_out_pages_are_zero_though_the_parent_has_them() {
     let none = Pages::none(fixture.bytes.len() as u64);
     let mut leave_out = none.clone();
     leave_out.insert(11);
+    // A whole chunk.
+    leave_out.insert_all(16..24);
     for changed in [Changed::Compare, Changed::Pages(&none)] {
         let base = Some(Base {
             image: &full,
@@ -158,6 +160,7 @@ fn left_out_pages_are_zero_though_the_parent_has_them() {
         .unwrap();
         let mut expected = fixture.bytes.clone();
         expected[11 * PAGE..12 * PAGE].fill(0);
+        expected[16 * PAGE..24 * PAGE].fill(0);
         assert!(content(&open(&fixture, "next").unwrap()).unwrap() == expected);
     }
 }

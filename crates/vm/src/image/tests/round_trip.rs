@@ -62,7 +62,12 @@ proptest! {
     }
 
     #[test]
-    fn pages_that_are_left_out_are_zero(left_out in prop::collection::vec(any::<bool>(), 100)) {
+    fn pages_that_are_left_out_are_zero(
+        runs in prop::collection::vec((any::<bool>(), 1..20_usize), 1..20),
+    ) {
+        // Among them whole chunks.
+        let run = |(out, pages)| std::iter::repeat_n(out, pages);
+        let left_out: Vec<bool> = runs.into_iter().flat_map(run).collect();
         let fixture = Fixture::new(left_out.len());
         let mut pages = Pages::none(fixture.bytes.len() as u64);
         let mut expected = fixture.bytes.clone();
