@@ -59,22 +59,22 @@ const GOALS: [Goal; 4] = [
     // 150 ms where a boot takes a second.
     Goal {
         subject: WARM,
-        base: NONE,
+        base: Some(NONE),
         bound: Bound::AtMost(0.15),
     },
     Goal {
         subject: NONE,
-        base: PC,
+        base: Some(PC),
         bound: Bound::AtMost(0.35),
     },
     Goal {
         subject: NONE,
-        base: GUESTFISH,
+        base: Some(GUESTFISH),
         bound: Bound::AtMost(1.0 / 7.0),
     },
     Goal {
         subject: HOST,
-        base: VNG,
+        base: Some(VNG),
         bound: Bound::AtMost(1.0 / 8.0),
     },
 ];

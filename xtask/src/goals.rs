@@ -1,22 +1,34 @@
-//! Ratios that are to be reached.
+//! What is to be reached.
 
-use brisk_measure::{CompareOptions, Comparison, Report};
+use brisk_measure::{CompareOptions, Comparison, Report, Series, Summary, Unit};
 
-/// How much of the base the subject may take, or must have.
+/// How much of the base the subject may take, or must have; without a base, how much at all.
 pub(crate) struct Goal {
     pub(crate) subject: &'static str,
-    pub(crate) base: &'static str,
+    pub(crate) base: Option<&'static str>,
     pub(crate) bound: Bound,
 }
 
-/// On which side of it a ratio is right.
+/// On which side of it a ratio, or a median in the unit of its series, is right.
 pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
 
+impl Bound {
+    /// As it is said, with whether it is reached.
+    fn verdict(&self, value: f64, say: impl Fn(f64) -> String) -> String {
+        let (word, bound, reached) = match *self {
+            Self::AtMost(most) => ("most", most, value <= most),
+            Self::AtLeast(least) => ("least", least, value >= least),
+        };
+        let verdict = if reached { "reached" } else { "missed" };
+        format!("at {word} {}: {verdict}", say(bound))
+    }
+}
+
 /// Compares what the goals are about, whose series have the names that `named` gives them, and says
-/// each ratio beside its bound. What was not measured is passed over.
+/// each figure beside its bound. What was not measured is passed over.
 pub(crate) fn judge(report: &mut Report, goals: &[Goal], named: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
     for goal in goals {
@@ -24,7 +36,14 @@ pub(crate) fn judge(report: &mut Report, goals: &[Goal], named: impl Fn(&str) ->
             let name = named(name);
             report.series.iter().find(|series| series.name == name)
         };
-        let (Some(base), Some(subject)) = (of(goal.base), of(goal.subject)) else {
+        let Some(subject) = of(goal.subject) else {
+            continue;
+        };
+        let Some(base) = goal.base else {
+            text += &absolute(subject, &goal.bound);
+            continue;
+        };
+        let Some(base) = of(base) else {
             continue;
         };
         let comparison = Comparison::of(base, subject, &CompareOptions::default());
@@ -32,15 +51,75 @@ pub(crate) fn judge(report: &mut Report, goals: &[Goal], named: impl Fn(&str) ->
             let interval = comparison.ratio_interval;
             let interval =
                 interval.map_or(String::new(), |i| format!(" [{:.4}, {:.4}]", i.low, i.high));
-            let (bound, reached) = match goal.bound {
-                Bound::AtMost(most) => (format!("at most {most:.4}"), ratio <= most),
-                Bound::AtLeast(least) => (format!("at least {least:.4}"), ratio >= least),
-            };
-            let verdict = if reached { "reached" } else { "missed" };
-            let (subject, base) = (named(goal.subject), named(goal.base));
-            text += &format!("{subject} / {base} = {ratio:.4}{interval}, {bound}: {verdict}\n");
+            let verdict = goal.bound.verdict(ratio, |bound| format!("{bound:.4}"));
+            let (subject, base) = (&subject.name, &base.name);
+            text += &format!("{subject} / {base} = {ratio:.4}{interval}, {verdict}\n");
         }
         report.comparisons.push(comparison);
     }
     text
+}
+
+/// The median beside its bound.
+fn absolute(subject: &Series, bound: &Bound) -> String {
+    let Some(found) = Summary::of(subject).statistics else {
+        return String::new();
+    };
+    let say = |value| text_of(subject.unit, value);
+    let interval = found.median_interval;
+    let interval = interval.map_or(String::new(), |i| {
+        format!(" [{}, {}]", say(i.low), say(i.high))
+    });
+    let verdict = bound.verdict(found.median, say);
+    format!(
+        "{} = {}{interval}, {verdict}\n",
+        subject.name,
+        say(found.median)
+    )
+}
+
+/// Rates as goals have them, in powers of ten.
+fn text_of(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::BytesPerSecond => format!("{:.1} MB/s", value / 1e6),
+        Unit::Bytes => format!("{:.1} MB", value / 1e6),
+        _ => unit.format(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_and_medians_are_held_against_their_bounds() {
+        let goal = |subject, base, bound| Goal {
+            subject,
+            base,
+            bound,
+        };
+        let goals = [
+            goal("new", Some("old"), Bound::AtLeast(2.0)),
+            goal("new", Some("absent"), Bound::AtLeast(2.0)),
+            goal("new", None, Bound::AtLeast(250e6)),
+            goal("wait", None, Bound::AtMost(0.15)),
+        ];
+        let mut report = Report::new("bench", "2026-11-21T00:00:00Z", Default::default());
+        for (name, unit, values) in [
+            ("at: old", Unit::BytesPerSecond, [100e6, 100e6]),
+            ("at: new", Unit::BytesPerSecond, [240e6, 240e6]),
+            ("at: wait", Unit::Seconds, [0.125, 0.125]),
+        ] {
+            report.series.push(Series::of_values(name, unit, values));
+        }
+        let said = judge(&mut report, &goals, |name| format!("at: {name}"));
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines.len(), 3, "{said}");
+        assert!(lines[0].starts_with("at: new / at: old = 2.4"), "{said}");
+        assert!(lines[0].ends_with("at least 2.0000: reached"), "{said}");
+        assert!(lines[1].starts_with("at: new = 240.0 MB/s"), "{said}");
+        assert!(lines[1].ends_with("at least 250.0 MB/s: missed"), "{said}");
+        assert!(lines[2].starts_with("at: wait = 125.0 ms"), "{said}");
+        assert!(lines[2].ends_with("at most 150.0 ms: reached"), "{said}");
+    }
 }

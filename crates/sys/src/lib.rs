@@ -8,4 +8,4 @@ mod process;
 pub use clock::tsc_khz;
 pub use file::start_writeback;
 pub use memory::populate;
-pub use process::{die_with_parent, own_session, read_only_view, with_userfaultfd};
+pub use process::{die_with_parent, own_session, read_only_view, wait_with_peak, with_userfaultfd};

@@ -1,12 +1,16 @@
-//! Children that do not outlive us.
-#![expect(unsafe_code, reason = "runs code between fork and exec")]
+//! Children: that they do not outlive us, what they see, and how much they took.
+#![expect(
+    unsafe_code,
+    reason = "runs code between fork and exec, and waits for children"
+)]
 
 use std::ffi::CString;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
@@ -116,6 +120,32 @@ pub fn with_userfaultfd(
     Ok(())
 }
 
+/// Waits for a child; how it ended and the most memory it ever had, bytes (`ru_maxrss` of
+/// getrusage(2)). That counts everything mapped that was in memory, shared or not, and what this
+/// process had when it started the child.
+pub fn wait_with_peak(mut child: Child) -> io::Result<(ExitStatus, u64)> {
+    // As Child::wait: it may wait for the end of its input.
+    drop(child.stdin.take());
+    let mut status = 0;
+    loop {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: both point to what wait4 writes; the child was not waited for before, because
+        // this owns it.
+        let pid = unsafe { libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr()) };
+        if pid == -1 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        // SAFETY: all bits zero are a rusage, and the kernel has filled it.
+        let usage = unsafe { usage.assume_init() };
+        let peak = usage.ru_maxrss.unsigned_abs() * 1024;
+        return Ok((ExitStatus::from_raw(status), peak));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Stdio;
@@ -136,5 +166,19 @@ mod tests {
             std::os::unix::process::ExitStatusExt::signal(&status),
             Some(9)
         );
+    }
+
+    #[test]
+    fn the_most_memory_of_a_child_is_known_when_it_has_ended() {
+        let run = |bytes: usize| {
+            let script = format!("x=$(head -c {bytes} /dev/zero | tr '\\0' x); exit 3");
+            let mut command = Command::new("sh");
+            let child = command.args(["-c", &script]).spawn().unwrap();
+            wait_with_peak(child).unwrap()
+        };
+        let (status, small) = run(1);
+        assert_eq!(status.code(), Some(3));
+        // The shell has the text at least once.
+        assert!(run(64 << 20).1 > small + (48 << 20));
     }
 }

@@ -1,0 +1,235 @@
+//! `cargo xtask bench-suspend`: machines suspended by brisk and by QEMU's own migration, by turns,
+//! and resumed.
+//!
+//! There are parts, each with a machine that it needs, which all take their turn in every round.
+//! Rates are bytes of memory that are not zero in a second, without the final fsync; QEMU's is
+//! until `zstd -1` has written its last byte. benchmarks/README.md tells what each series is. The
+//! report is saved after every round.
+
+mod cache;
+mod chain;
+mod late;
+mod machine;
+mod memory;
+mod order;
+mod peer;
+mod rates;
+mod root;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use brisk_measure::{Report, Sample, Unit, render};
+use clap::ValueEnum;
+
+use crate::bench::{environment, say};
+use crate::goals::{Bound, Goal, judge};
+
+use cache::Cached;
+use late::Late;
+use machine::{Bench, Machine};
+
+/// What is measured, and where it goes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The brisk to measure.
+    #[arg(long, default_value = "target/release/brisk")]
+    brisk: PathBuf,
+    /// Rounds that count.
+    #[arg(long, default_value_t = 10)]
+    runs: u32,
+    /// Rounds before them.
+    #[arg(long, default_value_t = 1)]
+    warmup: u32,
+    /// Only this part; can be given several times. Default: all.
+    #[arg(long, value_name = "PART")]
+    only: Vec<Part>,
+    /// Directories that images are written to, each measured by itself.
+    #[arg(long, required = true)]
+    place: Vec<PathBuf>,
+    /// Directory of the report.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// What can be measured by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Rates of suspend and of loading, and sizes, beside QEMU's.
+    Rates,
+    /// A guest that is half page cache, which is left out.
+    Cache,
+    /// A task after a resume, with and without what the last resume taught.
+    Order,
+    /// Resumes with memory that comes later, of 1 and 8 GiB.
+    Late,
+    /// Suspend to an image of what has changed.
+    Chain,
+    /// Peak memory of brisk.
+    Memory,
+}
+
+impl Part {
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Takes a figure of a series.
+type Put<'a> = dyn FnMut(&str, Unit, f64) + 'a;
+
+const fn ratio(subject: &'static str, base: &'static str, bound: Bound) -> Goal {
+    let base = Some(base);
+    Goal {
+        subject,
+        base,
+        bound,
+    }
+}
+
+const fn absolute(subject: &'static str, bound: Bound) -> Goal {
+    let base = None;
+    Goal {
+        subject,
+        base,
+        bound,
+    }
+}
+
+/// What "at once" is: seconds.
+const AT_ONCE: Bound = Bound::AtMost(0.15);
+/// What suspending may take: bytes.
+const SMALL: Bound = Bound::AtMost(64e6);
+
+const GOALS: [Goal; 14] = [
+    ratio(rates::ZSTD, rates::QEMU, Bound::AtLeast(2.0)),
+    ratio(rates::LZ4, rates::QEMU, Bound::AtLeast(2.4)),
+    ratio(rates::ZSTD, rates::ONE, Bound::AtLeast(1.8)),
+    ratio(rates::SIZE, rates::SIZE_QEMU, Bound::AtMost(1.02)),
+    absolute(rates::LOADED, Bound::AtLeast(1.8e9)),
+    absolute(rates::RUNS, AT_ONCE),
+    ratio(cache::DROPPED, cache::QEMU, Bound::AtLeast(5.0)),
+    ratio(cache::DROPPED_LZ4, cache::QEMU, Bound::AtLeast(5.0)),
+    ratio(order::LEARNT, order::UNORDERED, Bound::AtMost(0.5)),
+    absolute(late::SMALL.runs, AT_ONCE),
+    absolute(late::LARGE.runs, AT_ONCE),
+    absolute(memory::PLAIN, SMALL),
+    absolute(memory::PASSPHRASE, SMALL),
+    absolute(late::LARGE.peak, SMALL),
+];
+
+/// Measures.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let brisk = fs::canonicalize(&args.brisk)
+        .with_context(|| format!("{} is not built", args.brisk.display()))?;
+    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
+    step("makes the disk of the machines");
+    let bench = Bench {
+        brisk,
+        dir: scratch.path().to_owned(),
+        root: root::root(scratch.path())?,
+    };
+    let parts = match args.only.as_slice() {
+        [] => Part::value_variants(),
+        only => only,
+    };
+    let machines = Machines::boot(&bench, parts)?;
+    let now = jiff::Timestamp::now().to_string();
+    let mut report = Report::new("bench", now, environment());
+    let path = args.out.join("suspend.json");
+    let rounds = args.warmup + args.runs;
+    for round in 0..rounds {
+        let counts = round >= args.warmup;
+        for place in &args.place {
+            let mut put = |name: &str, unit, value| {
+                let name = at(place, name);
+                let sample = match counts {
+                    true => Sample::measured(round - args.warmup, value),
+                    false => Sample::warmup(round, value),
+                };
+                report.series_mut(&name, unit).push(sample);
+            };
+            for part in parts {
+                let (number, name) = (round + 1, part.name());
+                step(&at(place, &format!("round {number} of {rounds}: {name}")));
+                machines.measure(*part, place, &mut put)?;
+            }
+        }
+        report.save(&path)?;
+    }
+    let verdicts: String = args
+        .place
+        .iter()
+        .map(|place| judge(&mut report, &GOALS, |name| at(place, name)))
+        .collect();
+    report.warn();
+    report.save(&path)?;
+    let text = format!("{}\n{verdicts}", render::table(&report));
+    fs::write(args.out.join("suspend.csv"), render::csv(&report))?;
+    fs::write(args.out.join("suspend.txt"), &text)?;
+    say(&text);
+    Ok(())
+}
+
+/// The name of a series at a place.
+fn at(place: &Path, name: &str) -> String {
+    format!("{}: {name}", place.display())
+}
+
+#[expect(clippy::print_stderr, reason = "progress of a task")]
+fn step(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Those that the parts need.
+struct Machines<'a> {
+    full: Option<Machine<'a>>,
+    cached: Option<Cached<'a>>,
+    late: Option<[Late<'a>; 2]>,
+}
+
+impl<'a> Machines<'a> {
+    fn boot(bench: &'a Bench, parts: &[Part]) -> anyhow::Result<Self> {
+        let full = [Part::Rates, Part::Order, Part::Chain, Part::Memory];
+        let mut machines = Self {
+            full: None,
+            cached: None,
+            late: None,
+        };
+        if parts.iter().any(|part| full.contains(part)) {
+            step("boots a machine of 2 GiB and fills it");
+            machines.full = Some(order::full(bench)?);
+        }
+        if parts.contains(&Part::Cache) {
+            step("boots a machine of 2 GiB with files to read");
+            machines.cached = Some(Cached::boot(bench)?);
+        }
+        if parts.contains(&Part::Late) {
+            step("boots machines of 1 GiB and 8 GiB and fills them");
+            let (small, large) = (&late::SMALL, &late::LARGE);
+            machines.late = Some([Late::boot(bench, small)?, Late::boot(bench, large)?]);
+        }
+        Ok(machines)
+    }
+
+    fn measure(&self, part: Part, place: &Path, put: &mut Put<'_>) -> anyhow::Result<()> {
+        let full = || self.full.as_ref().context("no machine was booted");
+        match part {
+            Part::Rates => rates::round(full()?, place, put),
+            Part::Order => order::round(full()?, place, put),
+            Part::Chain => chain::round(full()?, place, put),
+            Part::Memory => memory::round(full()?, place, put),
+            Part::Cache => {
+                let cached = self.cached.as_ref().context("no machine was booted")?;
+                cached.round(place, put)
+            }
+            Part::Late => {
+                let machines = self.late.as_ref().context("no machine was booted")?;
+                machines.iter().try_for_each(|late| late.round(place, put))
+            }
+        }
+    }
+}
