@@ -2,10 +2,12 @@
 
 mod clock;
 mod file;
+mod lock;
 mod memory;
 mod process;
 
 pub use clock::tsc_khz;
 pub use file::start_writeback;
+pub use lock::{Sharing, is_taken, lock, try_lock};
 pub use memory::populate;
 pub use process::{die_with_parent, own_session, read_only_view, wait_with_peak, with_userfaultfd};

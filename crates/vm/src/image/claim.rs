@@ -12,9 +12,10 @@
 //! Each step is one rename(2) and an fsync(2) of the directory, so a crash leaves the state
 //! before or the one after. Before the guest's first instruction the name must be `.resumed`,
 //! durably; so no crash can make it run twice. The file is removed only when the guest does not
-//! need it any more; so no crash can lose it while it has not run. Who holds a claim holds an
-//! flock(2) on the file, which ends with the process: nobody else can claim it meanwhile, and a
-//! claim that was left behind can be taken over.
+//! need it any more; so no crash can lose it while it has not run. Who holds a claim holds a lock
+//! on the open file (`F_OFD_SETLK` of fcntl(2)), which ends with the process: nobody else can
+//! claim it meanwhile, and a claim that was left behind can be taken over. Whether there is one
+//! can be asked without a lock, so that to ask never makes a claim fail.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -22,7 +23,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use brisk_sys::{Sharing, is_taken, try_lock};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::durable::sync_dir_of;
@@ -72,12 +74,16 @@ pub struct Hold {
 /// # Errors
 /// If its directory cannot be read.
 pub fn state(image: &Path) -> Result<State, Error> {
+    match glance(image)? {
+        // It may have been given back while the names were gone through.
+        State::Absent => glance(image),
+        state => Ok(state),
+    }
+}
+
+fn glance(image: &Path) -> Result<State, Error> {
     let held = |path: &Path| match File::open(path) {
-        Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(false)),
-            Err(Errno::WOULDBLOCK) => Ok(Some(true)),
-            Err(errno) => Err(io_error("lock", path)(errno)),
-        },
+        Ok(file) => is_taken(&file).map(Some).map_err(io_error("lock", path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("read", path)(error)),
     };
@@ -124,8 +130,7 @@ impl Hold {
     /// [`Error::InUse`] if another process resumes from it, [`Error::Resumed`] if a guest has run
     /// from it, or if it cannot be opened.
     pub fn take(image: &Path) -> Result<Self, Error> {
-        let shared = FlockOperation::NonBlockingLockShared;
-        let (file, now) = first(image, shared)?;
+        let (file, now) = first(image, Sharing::Shared)?;
         Ok(Self { file, now })
     }
 
@@ -145,7 +150,7 @@ impl Hold {
 }
 
 /// The image under that of its names which says that no guest has run from it, locked.
-fn first(image: &Path, how: FlockOperation) -> Result<(File, PathBuf), Error> {
+fn first(image: &Path, how: Sharing) -> Result<(File, PathBuf), Error> {
     let absent = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
     for name in [image.to_owned(), with(image, RESUMING)] {
         match lock_as(&name, how) {
@@ -169,7 +174,7 @@ impl Claim {
     /// it, or if it cannot be renamed.
     pub fn take(image: &Path) -> Result<Self, Error> {
         let resuming = with(image, RESUMING);
-        let (file, name) = first(image, FlockOperation::NonBlockingLockExclusive)?;
+        let (file, name) = first(image, Sharing::Exclusive)?;
         if name == image {
             rename(image, &resuming, RenameFlags::NOREPLACE)?;
         }
@@ -189,11 +194,11 @@ impl Claim {
     pub fn inherit(image: &Path) -> Result<Option<Self>, Error> {
         let resumed = with(image, RESUMED);
         let failed = || io_error("read", &resumed);
-        let file = match File::open(&resumed) {
+        let file = match open(&resumed, Sharing::Exclusive) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(failed())?,
         };
-        flock(&file, FlockOperation::LockExclusive).map_err(io_error("lock", &resumed))?;
+        brisk_sys::lock(&file, Sharing::Exclusive).map_err(io_error("lock", &resumed))?;
         // Its holder may have removed or renamed it when it was done.
         let ours = file.metadata().map_err(failed())?;
         let named = match fs::metadata(&resumed) {
@@ -294,20 +299,16 @@ impl Drop for Claim {
 
 /// Opens and locks the file that has this name now, for this process alone.
 pub(super) fn lock(path: &Path) -> Result<File, Error> {
-    lock_as(path, FlockOperation::NonBlockingLockExclusive)
+    lock_as(path, Sharing::Exclusive)
 }
 
-fn lock_as(path: &Path, how: FlockOperation) -> Result<File, Error> {
+fn lock_as(path: &Path, how: Sharing) -> Result<File, Error> {
     let failed = || io_error("read", path);
-    let file = File::open(path).map_err(failed())?;
-    match flock(&file, how) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            return Err(Error::InUse {
-                path: path.to_owned(),
-            });
-        }
-        Err(errno) => return Err(io_error("lock", path)(errno)),
+    let file = open(path, how).map_err(failed())?;
+    if !try_lock(&file, how).map_err(io_error("lock", path))? {
+        return Err(Error::InUse {
+            path: path.to_owned(),
+        });
     }
     // Its holder may have renamed or removed it before it let go of it.
     let ours = file.metadata().map_err(failed())?;
@@ -318,6 +319,12 @@ fn lock_as(path: &Path, how: FlockOperation) -> Result<File, Error> {
         });
     }
     Ok(file)
+}
+
+/// A file can be locked for one process alone only where it is open for writing.
+fn open(path: &Path, how: Sharing) -> io::Result<File> {
+    let alone = how == Sharing::Exclusive;
+    File::options().read(true).write(alone).open(path)
 }
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fixture::{Fixture, content};
 use crate::image::{Claim, Error, Hold, Image, State, remove_resumed, state};
@@ -96,6 +97,45 @@ fn of_many_at_once_one_gets_it() {
         drop(claims);
         assert_eq!(state(&path).unwrap(), State::Ready);
     }
+}
+
+#[test]
+fn to_ask_how_far_it_is_never_keeps_it_from_being_claimed() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    // As one that was left behind, whose lock is what is asked for.
+    let resuming = fixture.path("db1.brisk.resuming");
+    fs::rename(&path, &resuming).unwrap();
+    let done = AtomicBool::new(false);
+    let (claimed, asked) = std::thread::scope(|scope| {
+        let ask = || {
+            let mut asked = 0;
+            while !done.load(Ordering::Relaxed) {
+                asked += u32::from(matches!(state(&path), Ok(State::Resuming { .. })));
+            }
+            asked
+        };
+        let asking = [(); 3].map(|()| scope.spawn(ask));
+        let claimed = (0..2000).try_for_each(|_| {
+            let claim = Claim::take(&path)?;
+            claim.release()?;
+            fs::rename(&path, &resuming).unwrap();
+            Ok::<_, Error>(())
+        });
+        done.store(true, Ordering::Relaxed);
+        (claimed, asking.map(|thread| thread.join().unwrap()))
+    });
+    claimed.unwrap();
+    assert!(asked.iter().sum::<u32>() > 0, "nobody asked meanwhile");
+}
+
+#[test]
+fn a_hold_is_no_claim() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    fs::rename(&path, fixture.path("db1.brisk.resuming")).unwrap();
+    let _hold = Hold::take(&path).unwrap();
+    assert_eq!(state(&path).unwrap(), State::Resuming { held: false });
 }
 
 #[test]

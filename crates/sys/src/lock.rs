@@ -1,0 +1,124 @@
+//! Locks of open files, which end with the last descriptor of an opening.
+#![expect(
+    unsafe_code,
+    reason = "rustix has only the locks that belong to a process"
+)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Who may have a lock at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// All others that share it. The file must be open for reading.
+    Shared,
+    /// Nobody. The file must be open for writing.
+    Exclusive,
+}
+
+/// Locks a file if nobody is in the way (`F_OFD_SETLK` of fcntl(2)); whether it did. Descriptors
+/// that were duplicated from this one, also in other processes, have the same lock.
+///
+/// # Errors
+/// If the file system knows no locks, or the file is not open for that.
+pub fn try_lock(file: &File, sharing: Sharing) -> io::Result<bool> {
+    let mut what = whole(sharing);
+    match fcntl(file, libc::F_OFD_SETLK, &mut what) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        // The other answer that the manual names.
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same, waiting as long as somebody is in the way (`F_OFD_SETLKW`).
+///
+/// # Errors
+/// As of [`try_lock`].
+pub fn lock(file: &File, sharing: Sharing) -> io::Result<()> {
+    loop {
+        match fcntl(file, libc::F_OFD_SETLKW, &mut whole(sharing)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Whether another opening has the file locked for itself alone (`F_OFD_GETLK`). To ask is in
+/// nobody's way.
+///
+/// # Errors
+/// If the file system knows no locks.
+pub fn is_taken(file: &File) -> io::Result<bool> {
+    let mut what = whole(Sharing::Shared);
+    fcntl(file, libc::F_OFD_GETLK, &mut what)?;
+    Ok(i32::from(what.l_type) != libc::F_UNLCK)
+}
+
+/// All of a file, however long it becomes.
+fn whole(sharing: Sharing) -> libc::flock {
+    let kind = match sharing {
+        Sharing::Shared => libc::F_RDLCK,
+        Sharing::Exclusive => libc::F_WRLCK,
+    };
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}
+
+fn fcntl(file: &File, command: libc::c_int, what: &mut libc::flock) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and the structure is valid and outlives the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(what)) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    /// Two openings of a file, which have nothing to do with each other.
+    fn twice() -> (File, File) {
+        let file = File::from(memfd_create("locks", MemfdFlags::CLOEXEC).unwrap());
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let other = File::options().read(true).write(true).open(path).unwrap();
+        (file, other)
+    }
+
+    #[test]
+    fn one_alone_or_many_together() {
+        let (one, other) = twice();
+        assert!(try_lock(&one, Sharing::Shared).unwrap());
+        assert!(!try_lock(&other, Sharing::Exclusive).unwrap());
+        assert!(try_lock(&other, Sharing::Shared).unwrap());
+        assert!(!is_taken(&other).unwrap());
+        drop(other);
+        assert!(try_lock(&one, Sharing::Exclusive).unwrap());
+    }
+
+    #[test]
+    fn to_ask_changes_nothing_and_the_last_descriptor_counts() {
+        let (one, other) = twice();
+        assert!(!is_taken(&other).unwrap());
+        lock(&one, Sharing::Exclusive).unwrap();
+        assert!(is_taken(&other).unwrap());
+        assert!(!is_taken(&one).unwrap(), "its own is in nobody's way");
+        let copy = one.try_clone().unwrap();
+        drop(one);
+        assert!(is_taken(&other).unwrap());
+        drop(copy);
+        assert!(!is_taken(&other).unwrap());
+        assert!(try_lock(&other, Sharing::Exclusive).unwrap());
+    }
+}
