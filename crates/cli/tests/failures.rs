@@ -50,7 +50,8 @@ fn a_guest_that_does_not_boot_in_time_is_124() {
 
 #[test]
 fn the_time_limit_counts_though_nobody_reads_the_output() {
-    let run = brisk!["--root", "none", "--timeout", "10s"].command(["yes"]);
+    // As above: the pipe must be full by then.
+    let run = brisk!["--root", "none", "--timeout", "20s"].command(["yes"]);
     let run = run.spawn();
     run.is_stuck();
     let _ = run.wait().exited(124);

@@ -2,11 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_testkit::{capture, times, tool, until};
 use libtest_mimic::{Arguments, Trial};
@@ -65,11 +65,12 @@ fn main() {
 struct Machine {
     name: &'static str,
     directory: TempDir,
+    /// For its memory, and for its sockets, whose paths must be short.
+    memory: TempDir,
     sum: String,
 }
 
 impl Machine {
-    /// The name is nobody else's: memory of all machines lies in one directory.
     fn new(name: &'static str) -> Self {
         Self::with(name, 100)
     }
@@ -77,9 +78,14 @@ impl Machine {
     /// The same with so many MiB in the file.
     fn with(name: &'static str, size: u32) -> Self {
         let directory = TempDir::with_prefix_in("lazy-", env!("CARGO_TARGET_TMPDIR")).unwrap();
+        // Who serves it is found by its name, also by tests of another directory.
+        let name = format!("{name}-{}", std::process::id()).leak();
+        let memory = TempDir::with_prefix_in("lazy-", "/dev/shm").unwrap();
+        fs::set_permissions(memory.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let mut machine = Self {
             name,
             directory,
+            memory,
             sum: String::new(),
         };
         machine.ok(&["create", name, "--memory", "256M"]);
@@ -106,7 +112,8 @@ impl Machine {
             .args(words)
             .env("BRISK_CONFIG_DIR", path("config"))
             .env("BRISK_STATE_DIR", path("state"))
-            .env("BRISK_RUNTIME_DIR", path("run"))
+            .env("BRISK_RUNTIME_DIR", self.memory.path().join("run"))
+            .env("BRISK_WARM_DIR", self.memory.path())
             .env("BRISK_CACHE_DIR", cache);
         command
     }
@@ -178,6 +185,14 @@ impl Machine {
     #[track_caller]
     fn runs_at_once(&self) {
         self.says(&["resume", self.name], "come as it needs them");
+    }
+
+    /// Waits until it does not need its image any more.
+    #[track_caller]
+    fn has_all(&self) {
+        until("the image is used up", || {
+            (!self.image(".resumed").exists()).then_some(())
+        });
     }
 
     #[track_caller]
@@ -252,9 +267,7 @@ fn memory_comes_as_the_guest_asks_for_it() {
         // Because it asked for them now, or did the last time.
         let counts = machine.counts(resumes);
         assert!(counts.first + counts.asked > 0, "{counts:?}");
-        until("the image is used up", || {
-            (!machine.image(".resumed").exists()).then_some(())
-        });
+        machine.has_all();
         // All of it, with nobody who serves pages.
         machine.is_whole();
     }
@@ -294,50 +307,59 @@ fn a_machine_that_lacks_memory_can_be_ended() {
     machine.logs("VM stands still until its image can be read again");
     machine.ok(&["kill", machine.name]);
     machine.logs("VM ended before it had all of its memory");
-    until("the image is used up", || {
-        (!machine.image(".resumed").exists()).then_some(())
-    });
+    machine.has_all();
     assert!(machine.ok(&["list"]).contains("off"));
 }
-
-/// About as long as it takes until a small machine has all of its memory.
-const LIFE: Duration = Duration::from_millis(480);
 
 /// Where it was killed: before the guest ran, when somebody else took over, and when nobody was
 /// left to.
 fn whoever_serves_is_killed_anywhere() {
     let machine = Machine::with("lazy-killed", 40);
+    machine.ok(&["suspend", machine.name]);
+    let begun = Instant::now();
+    machine.ok(&["resume", machine.name]);
+    machine.has_all();
+    let life = begun.elapsed();
     // Where in the life of a resume, and whether once or until nobody is left.
     let points = times(16, 200) as u32;
     let mut seen = [0; 3];
-    for point in 0..points {
-        let all = point % 2 == 1;
-        machine.ok(&["suspend", machine.name]);
-        let mut resume = machine.command(&["resume", machine.name]).spawn().unwrap();
-        // No wait for anything: the points are all over the time it takes.
-        thread::sleep(LIFE * point / points);
-        let mut killed = kill_servers(machine.name, if all { usize::MAX } else { 1 });
-        while all && !servers(machine.name).is_empty() {
-            killed += kill_servers(machine.name, usize::MAX);
+    // How long a life is differs. What was not met is looked for again, but not without end.
+    for point in (0..points).cycle().take(4 * points as usize) {
+        if point == 0 && seen.iter().all(|count| *count > 0) {
+            break;
         }
-        resume.wait().unwrap();
-        let suspended = machine.ok(&["list"]).contains("suspended");
-        if suspended {
-            machine.ok(&["resume", machine.name]);
-        }
-        seen[match (suspended, killed) {
-            (true, _) => 0,
-            (false, 0 | 1) => 1,
-            _ => 2,
-        }] += 1;
-        machine.is_whole();
-        until("all of the memory", || {
-            (!machine.image(".resumed").exists()).then_some(())
-        });
-        assert!(!machine.image("").exists());
+        // Closer at its start: the guest runs after a small part of it.
+        let after = life * (point * point) / (points * points);
+        seen[killed(&machine, after, point % 2 == 1)] += 1;
     }
     assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
     assert!(machine.log().contains("going on with that"));
+}
+
+/// Resumes it, kills who serves it after that time, once or until nobody is left, and finds it
+/// whole. Where that was.
+fn killed(machine: &Machine, after: Duration, all: bool) -> usize {
+    machine.ok(&["suspend", machine.name]);
+    let mut resume = machine.command(&["resume", machine.name]).spawn().unwrap();
+    // No wait for anything: the points are all over the time it takes.
+    thread::sleep(after);
+    let mut killed = kill_servers(machine.name, if all { usize::MAX } else { 1 });
+    while all && !servers(machine.name).is_empty() {
+        killed += kill_servers(machine.name, usize::MAX);
+    }
+    resume.wait().unwrap();
+    let suspended = machine.ok(&["list"]).contains("suspended");
+    if suspended {
+        machine.ok(&["resume", machine.name]);
+    }
+    machine.is_whole();
+    machine.has_all();
+    assert!(!machine.image("").exists());
+    match (suspended, killed) {
+        (true, _) => 0,
+        (false, 0 | 1) => 1,
+        _ => 2,
+    }
 }
 
 fn what_was_needed_first_comes_first() {
@@ -349,9 +371,7 @@ fn what_was_needed_first_comes_first() {
         machine.runs_at_once();
         machine.is_whole();
         *first = machine.counts(resumes).first;
-        until("the image is used up", || {
-            (!machine.image(".resumed").exists()).then_some(())
-        });
+        machine.has_all();
     }
     assert_eq!(first[0], 0);
     assert!(first[1] > 0, "{first:?}");

@@ -29,7 +29,7 @@ impl Store {
     }
 
     fn run_with(&self, warm: &str) -> Brisk {
-        brisk![warm, "--timing", "--timeout", "60s"].env("BRISK_WARM_DIR", self.0.path())
+        brisk![warm, "--timing"].env("BRISK_WARM_DIR", self.0.path())
     }
 
     /// Names of all files, whole templates and others.

@@ -38,10 +38,12 @@ mod tests {
 
     #[test]
     fn of_a_file_but_not_of_a_pipe() {
-        let mut file = File::create(std::env::temp_dir().join("start-writeback")).unwrap();
+        let name = format!("start-writeback-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut file = File::create(&path).unwrap();
         file.write_all(b"text").unwrap();
         start_writeback(&file, 0, 4).unwrap();
-        let _ = std::fs::remove_file(std::env::temp_dir().join("start-writeback"));
+        std::fs::remove_file(path).unwrap();
         let (_reader, writer) = rustix::pipe::pipe().unwrap();
         assert!(start_writeback(&File::from(writer), 0, 4).is_err());
     }

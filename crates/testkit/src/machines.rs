@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::brisk::Brisk;
 use crate::leftovers::Staying;
 use crate::running::{Finished, Running};
+use crate::wait::until;
 
 /// The directories of `brisk vm`, and what runs in them. All of it is gone when this is dropped.
 #[derive(Debug)]
@@ -112,10 +113,19 @@ impl Machines {
         running
     }
 
-    /// What a machine is doing.
+    /// What a machine is doing, as soon as its QEMU answers.
     #[must_use]
     #[track_caller]
     pub fn doing(&self, name: &str) -> String {
+        until("QEMU says what it is doing", || {
+            Some(self.glance(name)).filter(|doing| doing != "busy")
+        })
+    }
+
+    /// What a machine is doing, `busy` if its QEMU has not answered in time.
+    #[must_use]
+    #[track_caller]
+    pub fn glance(&self, name: &str) -> String {
         let list = self.does(&["list", "--format", "csv"]).text();
         let start = format!("\"{name}\",\"");
         let line = list.lines().find_map(|line| line.strip_prefix(&start));

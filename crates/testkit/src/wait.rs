@@ -13,17 +13,21 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # Panics
 /// At the [`DEADLINE`], saying `what` did not happen.
 #[track_caller]
-pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    within(condition)
+        .unwrap_or_else(|| panic!("waited {} s in vain until {what}", DEADLINE.as_secs()))
+}
+
+/// The same; none at the [`DEADLINE`].
+pub(crate) fn within<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(value) = condition() {
-            return value;
+            return Some(value);
         }
-        assert!(
-            Instant::now() < deadline,
-            "waited {} s in vain until {what}",
-            DEADLINE.as_secs()
-        );
+        if Instant::now() >= deadline {
+            return None;
+        }
         thread::sleep(PAUSE);
     }
 }
