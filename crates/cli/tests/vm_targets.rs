@@ -2,12 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use brisk_testkit::{
     Breaking, Checked, Machines, Mount, brisk_of, capture, qemu_is_before, tool, trial, until,
 };
 use libtest_mimic::Arguments;
+use rustix::fs::Advice;
 
 fn main() {
     let user = capture(&tool("id"), &["-u"]).trim() != "0";
@@ -26,9 +29,30 @@ fn main() {
         ),
         trial("removed_while_it_is_written", no_mounts, removed),
         trial("a_disk_that_breaks", no_loops.clone(), broken),
-        trial("an_image_on_a_disk_that_breaks", no_loops, broken_image),
+        trial(
+            "an_image_on_a_disk_that_breaks",
+            no_loops.clone(),
+            broken_image,
+        ),
+        trial(
+            "an_image_on_a_disk_that_breaks_while_the_guest_runs",
+            no_loops.clone().or_else(no_late_memory),
+            broken_under_the_guest,
+        ),
+        trial(
+            "an_image_on_a_disk_that_breaks_before_the_guest_runs",
+            no_loops.or_else(no_late_memory),
+            broken_before_the_guest_runs,
+        ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// Why memory cannot come while the guest runs.
+fn no_late_memory() -> Option<String> {
+    let none = !Path::new("/dev/userfaultfd").exists();
+    let none = none.then(|| "no /dev/userfaultfd".to_owned());
+    qemu_is_before(10, 0).or(none)
 }
 
 /// A guest whose images go to a directory.
@@ -81,7 +105,8 @@ fn refusing() {
 
 /// The estimate says that it fits, and then somebody else takes the room.
 fn filled() {
-    let mut guest = guest(&["--bandwidth", "8M"]);
+    // That leaves somebody else half a minute.
+    let mut guest = guest(&["--bandwidth", "2M"]);
     let disk = Mount::tmpfs(guest.all.dir().join("disk"), "size=160m");
     goes_to(&guest, disk.path());
     let free = disk.free();
@@ -168,7 +193,7 @@ fn broken_image() {
     let image = disk.mount.path().join("a.brisk");
     let file = fs::File::open(&image).unwrap();
     // The host has it in memory still.
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     drop(file);
     let cut = disk.cut(24 << 20);
     let texts = [image.to_str().unwrap(), "Input/output error"];
@@ -177,5 +202,94 @@ fn broken_image() {
     assert_eq!(guest.all.count(), 0);
     drop(cut);
     let _ = guest.all.does(&["resume", "--eager", "a"]);
+    guest.is_well();
+}
+
+/// Has this host have in memory of a file what is not in this part of it.
+fn forget(path: &Path, part: Range<u64>) {
+    let file = fs::File::open(path).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.sync_all().unwrap();
+    let advise = |advice| rustix::fs::fadvise(&file, 0, None, advice).unwrap();
+    advise(Advice::DontNeed);
+    // Nothing but what is asked for.
+    advise(Advice::Random);
+    for kept in [0..part.start, part.end..length] {
+        let size = (kept.end - kept.start) as usize;
+        file.read_exact_at(&mut vec![0; size], kept.start).unwrap();
+    }
+}
+
+fn broken_under_the_guest() {
+    let mut guest = guest(&[]);
+    // Most of the image, so that there is something to wait for.
+    let fill = "busybox dd if=/dev/urandom of=/run/x bs=1M count=24 2>/dev/null; \
+                busybox md5sum /run/x";
+    let sum = guest.all.tells("a", fill);
+    let disk = Breaking::new(guest.all.dir().join("disk"), 256 << 20);
+    goes_to(&guest, disk.mount.path());
+    let _ = guest.all.does(&["suspend", "a"]);
+    let image = disk.mount.path().join("a.brisk");
+    // In the middle of it is the file, which the guest does not ask for by itself.
+    let middle = fs::metadata(&image).unwrap().len() / 2;
+    forget(&image, middle..middle + (1 << 20));
+    let cut = disk.cut(24 << 20);
+    let _ = guest.all.does(&["resume", "a"]);
+    let stands = "VM stands still until its image can be read again: ";
+    let log = || guest.all.does(&["log", "a"]).text();
+    let line = until("the log says that it stands still", || {
+        let log = log();
+        let line = log.lines().find(|line| line.contains(stands));
+        line.map(str::to_owned)
+    });
+    assert!(line.contains(image.to_str().unwrap()), "{line}");
+    assert!(line.contains("Input/output error"), "{line}");
+    // However often it is asked: QEMU has room for few who wait.
+    for _ in 0..4 {
+        let _ = guest.all.glance("a");
+    }
+    until("the guest stands still", || {
+        ["paused", "busy"]
+            .contains(&&*guest.all.glance("a"))
+            .then_some(())
+    });
+    drop(cut);
+    until("the guest has all of its memory", || {
+        let t = log();
+        fs::write("/root/lab/f/targets.log", &t).unwrap();
+        t.contains("VM has all of its memory").then_some(())
+    });
+    until("the guest goes on", || {
+        (guest.all.doing("a") == "running").then_some(())
+    });
+    let all = log();
+    assert!(
+        all.contains("The image can be read again, VM goes on"),
+        "{all}"
+    );
+    guest.is_well();
+    assert_eq!(guest.all.tells("a", "busybox md5sum /run/x"), sum);
+}
+
+/// All but what says where things are: QEMU cannot have its devices, which have memory of the guest.
+fn broken_before_the_guest_runs() {
+    let mut guest = guest(&[]);
+    let disk = Breaking::new(guest.all.dir().join("disk"), 256 << 20);
+    goes_to(&guest, disk.mount.path());
+    let _ = guest.all.does(&["suspend", "a"]);
+    let image = disk.mount.path().join("a.brisk");
+    let length = fs::metadata(&image).unwrap().len();
+    forget(&image, 1 << 20..length - (4 << 20));
+    let cut = disk.cut(16 << 20);
+    let texts = ["was not resumed: its image cannot be read"];
+    guest.all.refuses(&["resume", "a"], &texts);
+    let log = guest.all.does(&["log", "a"]).text();
+    assert!(log.contains("Input/output error"), "{log}");
+    assert_eq!(
+        (guest.all.doing("a").as_str(), guest.all.count()),
+        ("suspended", 0)
+    );
+    drop(cut);
+    let _ = guest.all.does(&["resume", "a"]);
     guest.is_well();
 }

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use brisk_vm::cache::Cache;
 use brisk_vm::image::{Claim, Keys};
 use brisk_vm::migration::Source;
-use brisk_vm::qemu::{Ram, State, Urgent, allow_late_memory, take_late_memory};
+use brisk_vm::qemu::control::{self, Control};
+use brisk_vm::qemu::{Ram, State, Urgent, allow_late_memory, qmp, take_late_memory};
 use serde_json::json;
 
 use super::error::{Error, file};
 use super::home::Home;
+use super::late::Late;
 use super::lazy::Word;
 use super::lifecycle::launch;
 use super::live::{self, Condition};
@@ -24,6 +26,13 @@ use crate::chain;
 
 /// The first QEMU whose stream is known.
 const FIRST: u32 = 10;
+
+/// How often it is looked whether the user wants no more while QEMU says nothing.
+const GLANCE: Duration = Duration::from_millis(500);
+/// How long QEMU may say nothing before its guest runs, where its image cannot be read.
+const STARVING: Duration = Duration::from_secs(5);
+/// The same where it can.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// What became of an attempt.
 enum Begun<'a> {
@@ -103,15 +112,37 @@ fn attempt(
             return Err(error);
         }
     };
-    serving.serve(|claim, image| {
-        let running = run(home, claim, begun, cancel)?;
-        let standby = start_standby(home);
-        set_clock(home);
+    let memory = serving.image.header().memory;
+    serving.serve(|claim, late| {
+        let mut ending = Some((lock, say));
+        let mut standby = None;
+        // The command ends, and others can begin.
+        let mut conclude = |running| {
+            if let Some((lock, say)) = ending.take() {
+                // What follows the command must not find it at work.
+                drop(lock);
+                // The command may have been ended: the guest runs all the same.
+                let _ = say(Word::Runs { running, memory });
+            }
+        };
+        let running = run(home, claim, (late, cancel), begun, &mut |running| {
+            if standby.is_none() {
+                standby = start_standby(home);
+            }
+            conclude(running);
+        })?;
+        late.runs();
+        if standby.is_none() {
+            standby = start_standby(home);
+        }
+        if late.is_unreadable() {
+            // Its clock is set when it goes on.
+            conclude(running);
+        } else {
+            set_clock(home);
+        }
         home.note("VM running");
-        let memory = image.header().memory;
-        // The command may have been ended: the guest runs all the same.
-        let _ = say(Word::Runs { running, memory });
-        drop(lock);
+        conclude(running);
         Ok(standby)
     })?;
     Ok(None)
@@ -171,20 +202,44 @@ fn begin<'a>(
     })))
 }
 
-/// Has the guest run as soon as it has its devices.
+/// Has the guest run as soon as it has its devices. `slow` hears if that takes long once nobody
+/// else may resume it.
+///
+/// # Errors
+/// Only before that: afterwards the guest is in no image, and nothing ends it.
 fn run(
     home: &Home,
     claim: &mut Claim,
+    (late, cancel): (&Late<'_>, &AtomicBool),
     begun: Instant,
-    cancel: &AtomicBool,
+    slow: &mut dyn FnMut(Duration),
 ) -> Result<Duration, Error> {
     let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name))?;
-    let mut qmp = live::control(&stream)?;
+    let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
+    let asked = Instant::now();
+    // QEMU waits itself for what its devices have in memory.
+    let starves = || late.is_unreadable() && asked.elapsed() > STARVING;
+    let cancelled = || cancel.load(Ordering::Relaxed);
+    let mut ask = |command| {
+        let answer = qmp.execute_while(command, &json!(null), &mut || {
+            !cancelled() && !starves() && asked.elapsed() < SILENCE
+        });
+        match answer {
+            Err(_) if cancelled() => Err(Error::Interrupted),
+            Err(control::Error::Silent { .. }) if starves() => Err(Error::state(
+                &home.name,
+                "was not resumed: its image cannot be read",
+                "brisk vm log says why; try again when it can",
+            )),
+            result => Ok(result?),
+        }
+    };
+    ask("qmp_capabilities")?;
     loop {
-        if cancel.load(Ordering::Relaxed) {
+        let status = ask("query-status")?;
+        if cancelled() {
             return Err(Error::Interrupted);
         }
-        let status = qmp.execute("query-status", &json!(null))?;
         if status["status"] != json!("inmigrate") {
             break;
         }
@@ -192,6 +247,16 @@ fn run(
     }
     // Nobody may resume it again once the guest has run an instruction.
     claim.start()?;
-    qmp.execute("cont", &json!(null))?;
+    let running = qmp.execute_while("cont", &json!(null), &mut || {
+        slow(begun.elapsed());
+        live::pid(home).is_some()
+    });
+    match running {
+        Err(error) if live::pid(home).is_some() => {
+            home.note(&format!("VM may stand still: {}", chain(&error)));
+        }
+        // If it has ended, who serves it finds that.
+        _ => {}
+    }
     Ok(begun.elapsed())
 }

@@ -1,20 +1,22 @@
 //! Memory from an image that may be unreadable for a while: the guest stands still meanwhile.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use brisk_vm::image::{Image, Record};
-use brisk_vm::migration::Memory;
+use brisk_vm::migration::{Memory, Reading};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::qmp;
 use serde_json::json;
 
 use super::home::Home;
 use super::live;
+use super::resume::set_clock;
+use crate::chain;
 
 /// How long until an image that could not be read is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -26,8 +28,20 @@ pub(super) struct Late<'a> {
     home: &'a Home,
     image: &'a Image,
     given_up: AtomicBool,
+    standing: Mutex<Standing>,
+}
+
+/// Whether the guest stands still.
+#[derive(Default)]
+struct Standing {
+    /// QEMU can be told to stop: nobody else talks to it.
+    runs: bool,
+    /// Chunks that could not be read when that was last tried.
+    missing: BTreeSet<u64>,
     /// Dropped when the image can be read again.
-    standing: Mutex<Option<Sender<()>>>,
+    until: Option<Sender<()>>,
+    /// For who stops the guest, where that has to wait.
+    later: Option<Receiver<()>>,
 }
 
 impl<'a> Late<'a> {
@@ -36,7 +50,7 @@ impl<'a> Late<'a> {
             home,
             image,
             given_up: AtomicBool::new(false),
-            standing: Mutex::new(None),
+            standing: Mutex::default(),
         }
     }
 
@@ -45,21 +59,55 @@ impl<'a> Late<'a> {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    fn stand(&self, reason: &str) {
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        if standing.is_none() {
-            let text = format!("VM stands still until its image can be read again: {reason}");
-            self.home.note(&text);
-            let (sender, receiver) = mpsc::channel();
-            let home = self.home.clone();
-            thread::spawn(move || stop_until(&home, &receiver));
-            *standing = Some(sender);
+    /// The guest runs: from now on it can be stopped. Before, that would keep who has it run from
+    /// talking to QEMU, which listens to one at a time.
+    pub(super) fn runs(&self) {
+        let mut standing = self.standing();
+        standing.runs = true;
+        if let Some(until) = standing.later.take() {
+            self.stop(until);
         }
     }
 
-    fn go_on(&self) {
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        if standing.take().is_some() {
+    /// Whether the image could not be read when that was last tried.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.standing().until.is_some()
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stand(&self, index: u64, reason: &str) {
+        let mut standing = self.standing();
+        standing.missing.insert(index);
+        if standing.until.is_none() {
+            let text = format!("VM stands still until its image can be read again: {reason}");
+            self.home.note(&text);
+            let (sender, receiver) = mpsc::channel();
+            standing.until = Some(sender);
+            if standing.runs {
+                self.stop(receiver);
+            } else {
+                standing.later = Some(receiver);
+            }
+        }
+    }
+
+    fn stop(&self, until: Receiver<()>) {
+        let home = self.home.clone();
+        thread::spawn(move || stop_until(&home, &until));
+    }
+
+    fn was_read(&self, index: u64) {
+        let mut standing = self.standing();
+        standing.missing.remove(&index);
+        // Other parts of it may be readable all the time.
+        if !standing.missing.is_empty() {
+            return;
+        }
+        standing.later = None;
+        if standing.until.take().is_some() {
             self.home.note("The image can be read again, VM goes on");
         }
     }
@@ -67,7 +115,7 @@ impl<'a> Late<'a> {
 
 /// Stops the guest until the other side of the channel is gone.
 fn stop_until(home: &Home, readable: &Receiver<()>) {
-    let Ok(Some(stream)) = live::connect(home) else {
+    let Ok(Some(stream)) = live::connect_within(home, PATIENCE) else {
         return;
     };
     let mut control = Control::new(&stream, qmp::Reader::default(), PATIENCE);
@@ -75,14 +123,18 @@ fn stop_until(home: &Home, readable: &Receiver<()>) {
     let _ = control.execute("qmp_capabilities", &json!(null));
     let _ = control.execute("stop", &json!(null));
     let _ = readable.recv();
-    let _ = control.execute("cont", &json!(null));
+    if control.execute("cont", &json!(null)).is_ok() {
+        // It has stood still since.
+        set_clock(home);
+    }
 }
 
 impl Memory for Late<'_> {
     fn first(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool) {
         // What is not read here is read again with all the rest.
         if let Err(error) = self.image.each_working_page(take) {
-            let text = format!("What the guest needs first cannot be read: {error}");
+            let reason = chain(&error);
+            let text = format!("What the guest needs first cannot be read: {reason}");
             self.home.note(&text);
         }
     }
@@ -99,17 +151,20 @@ impl Memory for Late<'_> {
         self.image.records().get(index as usize) == Some(&Record::Zero)
     }
 
-    fn read(&self, index: u64, out: &mut [u8]) -> bool {
+    fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading {
         loop {
             match self.image.read_chunk(index, out) {
                 Ok(()) => {
-                    self.go_on();
-                    return true;
+                    self.was_read(index);
+                    return Reading::Whole;
                 }
-                Err(error) => self.stand(&error.to_string()),
+                Err(error) => self.stand(index, &chain(&error)),
             }
             if self.given_up.load(Ordering::Relaxed) || live::pid(self.home).is_none() {
-                return false;
+                return Reading::GivenUp;
+            }
+            if !wait {
+                return Reading::Later;
             }
             thread::sleep(AGAIN);
         }

@@ -4,13 +4,15 @@ use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use brisk_vm::image::{self, State};
-use brisk_vm::qemu::control::Control;
+use brisk_vm::qemu::control::{self, Control};
 use brisk_vm::qemu::qmp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::json;
 
@@ -23,6 +25,8 @@ use super::serving::look_after;
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long it may take where an answer is only nice to have.
 const GLANCE: Duration = Duration::from_secs(2);
+/// How often it is looked whether QEMU has room for a connection.
+const AGAIN: Duration = Duration::from_millis(10);
 /// How long QEMU may take to end.
 const END: Duration = Duration::from_secs(10);
 
@@ -61,7 +65,11 @@ impl Condition {
 /// If its definition is wrong.
 pub fn condition(home: &Home) -> Result<Condition, Error> {
     look_after(home)?;
-    if let Some(stream) = connect(home)? {
+    let stream = match connect_within(home, GLANCE) {
+        Err(Error::Control(control::Error::Silent { .. })) => return Ok(Condition::Busy),
+        other => other?,
+    };
+    if let Some(stream) = stream {
         let mut control = glance(&stream);
         let status = control
             .execute("qmp_capabilities", &json!(null))
@@ -144,12 +152,33 @@ pub(super) fn end(home: &Home) -> Result<(), Error> {
 
 /// The control channel of a machine that is there.
 pub(super) fn connect(home: &Home) -> Result<Option<UnixStream>, Error> {
+    connect_within(home, ANSWER)
+}
+
+/// The same for who has so much time: QEMU listens to one at a time, and has room for few more.
+pub(super) fn connect_within(home: &Home, limit: Duration) -> Result<Option<UnixStream>, Error> {
     let path = home.places().qmp();
-    let stream = reach(&path)?;
-    if let Some(stream) = &stream {
-        stream.set_nonblocking(true).map_err(file("use", path))?;
+    let deadline = Instant::now() + limit;
+    loop {
+        match connect_now(&path) {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+            Err(Errno::AGAIN) if Instant::now() < deadline => thread::sleep(AGAIN),
+            Err(Errno::AGAIN) => {
+                let command = "a connection".to_owned();
+                return Err(control::Error::Silent { command, limit }.into());
+            }
+            Err(errno) => return Err(file("connect to", path)(errno.into())),
+        }
     }
-    Ok(stream)
+}
+
+/// A connection that does not wait for room (`EAGAIN` of connect(2)), and never waits for bytes.
+fn connect_now(path: &Path) -> Result<UnixStream, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }
 
 /// A socket of a QEMU, if that is there.

@@ -19,6 +19,7 @@ use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
 use super::ports::tell;
 use super::unlock::with_host_key;
+use crate::chain;
 use crate::run::clock;
 
 /// How long init may take to set the clock.
@@ -87,7 +88,7 @@ pub fn resume(
             let _ = live::end(home);
             // If the guest may have run, it stays used.
             let _ = claim.release();
-            home.note(&format!("Resume failed: {error}"));
+            home.note(&format!("Resume failed: {}", chain(&error)));
             Err(error.or_interrupted())
         }
     }
@@ -245,14 +246,22 @@ fn check(
             return unlike(format!("{} is not there any more", file.display()));
         }
     }
-    for disk in &description.disks {
+    disks_are_as_noted(image)
+}
+
+/// The disks must be what they were when the guest stood still.
+pub(super) fn disks_are_as_noted(image: &Image) -> Result<(), Error> {
+    for disk in &image.description().disks {
         let now = identify(&disk.path, disk.writable)?;
         if (now.size, now.dev, now.ino, now.mtime) != (disk.size, disk.dev, disk.ino, disk.mtime) {
-            return unlike(format!(
-                "its disk {} has changed since, and what the guest has in memory of it is not \
-                 true any more",
-                disk.path.display()
-            ));
+            return Err(Error::Unlike {
+                path: image.path().to_owned(),
+                reason: format!(
+                    "its disk {} has changed since, and what the guest has in memory of it is not \
+                     true any more",
+                    disk.path.display()
+                ),
+            });
         }
     }
     Ok(())

@@ -40,7 +40,7 @@ impl Serving<'_> {
     /// stands by; if it fails the guest has not run, and ends.
     pub(super) fn serve(
         self,
-        run: impl FnOnce(&mut Claim, &Image) -> Result<Option<Child>, Error>,
+        run: impl FnOnce(&mut Claim, &Late<'_>) -> Result<Option<Child>, Error>,
     ) -> Result<(), Error> {
         let Self {
             home,
@@ -52,7 +52,7 @@ impl Serving<'_> {
         let late = Late::new(home, &image);
         let served = thread::scope(|scope| {
             let serving = scope.spawn(|| source.serve(&late));
-            match run(&mut claim, &image) {
+            match run(&mut claim, &late) {
                 Ok(standby) => Ok((standby, serving.join())),
                 Err(error) => {
                     late.give_up();
@@ -96,12 +96,13 @@ pub fn stand_by(home: &Home) -> Result<(), Error> {
     home.note("Who served its memory was ended, going on with that");
     match again(home, claim, begun) {
         Ok(None) => Ok(()),
-        Ok(Some(serving)) => serving.serve(|_, _| {
+        Ok(Some(serving)) => serving.serve(|_, late| {
             let standby = start_standby(home);
             // It serves even if the guest cannot be told anything.
             if let Err(error) = go_on(home) {
                 home.note(&format!("VM may stand still: {}", chain(&error)));
             }
+            late.runs();
             Ok(standby)
         }),
         Err(error) => {

@@ -23,5 +23,5 @@ mod wire;
 pub use opening::{RamSection, opening};
 pub use requests::{Request, Requests};
 pub use saved::{Block, Content, Error, Saved};
-pub use source::{Ended, Failure, Memory, Source};
+pub use source::{Ended, Failure, Memory, Reading, Source};
 pub use wire::PAGE;

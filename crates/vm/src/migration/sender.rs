@@ -4,15 +4,18 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::opening::RamSection;
-use super::source::{Ended, Failure, Memory, Queue, lock};
+use super::source::{Ended, Failure, Memory, Queue, Reading, lock};
 use super::wire::PAGE;
 
 /// Chunks that are kept after they were read, for pages that are asked for next to each other.
 const KEPT: usize = 8;
 /// Pages that are sent before it is looked again whether one is asked for.
 const BATCH: usize = 16;
+/// How long until a chunk that could not be read is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 pub(super) struct Sender<'a> {
     pub(super) stream: &'a UnixStream,
@@ -32,8 +35,10 @@ impl Sender<'_> {
         let chunks = self.memory.length().div_ceil(self.memory.chunk() as u64);
         self.first()?;
         for index in 0..chunks {
-            if !self.memory.is_zero(index) {
-                self.chunk(index)?;
+            // What cannot be read keeps nobody from what can be.
+            while !self.memory.is_zero(index) && !self.chunk(index)? {
+                self.asked()?;
+                self.pause();
             }
         }
         self.asked()?;
@@ -129,15 +134,18 @@ impl Sender<'_> {
         let within = (offset % self.memory.chunk() as u64) as usize;
         let content = match self.memory.is_zero(index) {
             true => vec![0; PAGE],
-            false => self.read(index)?[within..within + PAGE].to_vec(),
+            false => {
+                let chunk = self.read(index, true)?.ok_or(Failure::GivenUp)?;
+                chunk[within..within + PAGE].to_vec()
+            }
         };
         self.send(&[(number, content)])
     }
 
-    /// A chunk, read or kept from before.
-    fn read(&mut self, index: u64) -> Result<&[u8], Failure> {
+    /// A chunk, read or kept from before; none if it cannot be read now and that is not waited for.
+    fn read(&mut self, index: u64, wait: bool) -> Result<Option<&[u8]>, Failure> {
         if let Some(at) = self.chunks.iter().position(|(kept, _)| *kept == index) {
-            return Ok(&self.chunks[at].1);
+            return Ok(Some(&self.chunks[at].1));
         }
         let size = self.memory.chunk() as u64;
         let length = size.min(self.memory.length() - index * size) as usize;
@@ -147,18 +155,32 @@ impl Sender<'_> {
             Vec::new()
         };
         chunk.resize(length, 0);
-        if !self.memory.read(index, &mut chunk) {
-            return Err(Failure::GivenUp);
+        match self.memory.read(index, &mut chunk, wait) {
+            Reading::Whole => {}
+            Reading::Later => return Ok(None),
+            Reading::GivenUp => return Err(Failure::GivenUp),
         }
         self.chunks.push_back((index, chunk));
-        let last = self.chunks.len() - 1;
-        Ok(&self.chunks[last].1)
+        Ok(self.chunks.back().map(|(_, chunk)| &**chunk))
     }
 
-    /// Sends all of a chunk that is not zero and not sent, and what is asked for meanwhile.
-    fn chunk(&mut self, index: u64) -> Result<(), Failure> {
+    /// Waits until something is asked for, or it is time to try again what could not be read.
+    fn pause(&self) {
+        let queue = lock(&self.queue.0);
+        if queue.wanted.is_empty() && queue.ended.is_none() {
+            // Whatever wakes it, the queue is looked at again.
+            let _ = self.queue.1.wait_timeout(queue, AGAIN);
+        }
+    }
+
+    /// Sends all of a chunk that is not zero and not sent, and what is asked for meanwhile. Whether
+    /// it could be read.
+    fn chunk(&mut self, index: u64) -> Result<bool, Failure> {
         let first = index * self.memory.chunk() as u64 / PAGE as u64;
-        let chunk = self.read(index)?.to_vec();
+        let Some(chunk) = self.read(index, false)? else {
+            return Ok(false);
+        };
+        let chunk = chunk.to_vec();
         let pages: Vec<(u64, &[u8])> = (first..)
             .zip(chunk.chunks(PAGE))
             .filter(|(_, page)| !zero(page))
@@ -169,7 +191,7 @@ impl Sender<'_> {
             let batch: Vec<_> = batch.filter(|(number, _)| self.mark(*number)).collect();
             self.send(&batch)?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -28,9 +28,20 @@ pub trait Memory: Sync {
     fn chunk(&self) -> usize;
     /// Whether a chunk is known to be zero.
     fn is_zero(&self, index: u64) -> bool;
-    /// Fills `out`, which is as long as the chunk is, and returns only when it has; false if it
-    /// has given up.
-    fn read(&self, index: u64, out: &mut [u8]) -> bool;
+    /// Fills `out`, which is as long as the chunk is. With `wait` it returns only when it has, or
+    /// has given up: the guest waits, too.
+    fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading;
+}
+
+/// What became of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// It was read.
+    Whole,
+    /// It cannot be read now; nobody waited for that.
+    Later,
+    /// Nobody wants it any more.
+    GivenUp,
 }
 
 /// Why serving ended before all was there.
@@ -264,11 +275,14 @@ fn listen(stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue>, C
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
     use crate::migration::saved::Block;
 
-    /// Eight pages, of which the second is zero and two are needed first.
-    struct Pages;
+    /// Eight pages, of which the second is zero and two are needed first, and a chunk that cannot
+    /// be read until somebody has waited for another one.
+    struct Pages(AtomicU64);
 
     impl Memory for Pages {
         fn first(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool) {
@@ -289,17 +303,23 @@ mod tests {
             false
         }
 
-        fn read(&self, index: u64, out: &mut [u8]) -> bool {
+        fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading {
+            if !wait && index == self.0.load(Ordering::Relaxed) {
+                return Reading::Later;
+            }
+            if wait {
+                self.0.store(u64::MAX, Ordering::Relaxed);
+            }
             for (number, page) in (2 * index..).zip(out.chunks_mut(PAGE)) {
                 page.fill(if number == 1 { 0 } else { number as u8 + 1 });
             }
-            true
+            Reading::Whole
         }
     }
 
     /// Serves to a QEMU that has some pages, has asked for some, and wants no more when it has
     /// all; the numbers of the pages as they came, and what was done.
-    fn served(sent: u64, wanted: &[Range<u64>]) -> (Vec<u64>, Ended) {
+    fn served(sent: u64, wanted: &[Range<u64>], unreadable: u64) -> (Vec<u64>, Ended) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let page = PAGE as u64;
         let saved = Saved {
@@ -334,7 +354,7 @@ mod tests {
             theirs.write_all(b"\0\x01\0\x04\0\0\0\0").unwrap();
             stream
         });
-        let ended = source.serve(&Pages).unwrap();
+        let ended = source.serve(&Pages(AtomicU64::new(unreadable))).unwrap();
         let stream = qemu.join().unwrap();
         // A whole page of its number and one: nothing else in the stream is like that.
         let number = |at: usize| {
@@ -360,14 +380,21 @@ mod tests {
 
     #[test]
     fn what_is_needed_first_comes_first_and_zeros_not_at_all() {
-        let (numbers, ended) = served(0, &[]);
+        let (numbers, ended) = served(0, &[], u64::MAX);
         assert_eq!(numbers, [5, 2, 0, 3, 4, 6, 7]);
         assert_eq!((ended.sent, ended.first, ended.wanted), (7, 2, vec![]));
     }
 
     #[test]
+    fn what_cannot_be_read_keeps_nobody_from_what_can_be() {
+        let (numbers, ended) = served(0, &[6..7, 0..1], 0);
+        assert_eq!(numbers, [5, 2, 6, 0, 3, 4, 7]);
+        assert_eq!((ended.sent, ended.wanted), (7, vec![6..7, 0..1]));
+    }
+
+    #[test]
     fn what_another_source_has_sent_is_not_sent_again() {
-        let (numbers, ended) = served(0b1010_0001, &[3..5, 0..1]);
+        let (numbers, ended) = served(0b1010_0001, &[3..5, 0..1], u64::MAX);
         assert_eq!(numbers, [2, 3, 4, 6]);
         assert_eq!((ended.sent, ended.first), (4, 1));
     }

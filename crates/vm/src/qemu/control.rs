@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,17 +76,39 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Has a command executed and returns what it returned.
+    /// Has a command executed and returns what it returned. Answers to commands of others, who
+    /// are gone, are passed over.
     ///
     /// # Errors
     /// If QEMU refuses, ends, or does not answer in time.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, Error> {
-        self.send(&qmp::command_with(command, arguments), None)?;
-        self.answer(command, None)
+        self.execute_while(command, arguments, &mut || false)
     }
 
-    /// The same for a command that others cannot keep waiting; see [`qmp::urgent`]. Answers to
-    /// commands of others, who are gone, are passed over.
+    /// The same, but when the time is up, `on` says whether to wait as long again.
+    ///
+    /// # Errors
+    /// As [`Control::execute`].
+    pub fn execute_while(
+        &mut self,
+        command: &str,
+        arguments: &Value,
+        on: &mut dyn FnMut() -> bool,
+    ) -> Result<Value, Error> {
+        let id = new_id();
+        self.send(&qmp::named(&id, command, arguments), None)?;
+        loop {
+            match self.answer(command, &id) {
+                Err(Error::Silent { .. }) if on() => {}
+                Err(Error::Refused { reason, .. }) if is_agreed(command, &reason) => {
+                    return Ok(Value::Null);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// [`Control::execute`] for a command that others cannot keep waiting; see [`qmp::urgent`].
     ///
     /// # Errors
     /// As [`Control::execute`].
@@ -96,7 +119,7 @@ impl<'a> Control<'a> {
         arguments: &Value,
     ) -> Result<Value, Error> {
         self.send(&qmp::urgent(id, command, arguments), None)?;
-        self.answer(command, Some(id))
+        self.answer(command, id)
     }
 
     /// Gives QEMU a descriptor under a name.
@@ -104,9 +127,10 @@ impl<'a> Control<'a> {
     /// # Errors
     /// As [`Control::execute`].
     pub fn give(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), Error> {
-        let line = qmp::command_with("getfd", &json!({ "fdname": name }));
+        let id = new_id();
+        let line = qmp::named(&id, "getfd", &json!({ "fdname": name }));
         self.send(&line, Some(fd))?;
-        self.answer("getfd", None).map(drop)
+        self.answer("getfd", &id).map(drop)
     }
 
     /// Waits for an event of this name and returns its data; other events are kept.
@@ -141,15 +165,13 @@ impl<'a> Control<'a> {
         stream.write_all(line).map_err(channel)
     }
 
-    fn answer(&mut self, command: &str, name: Option<&str>) -> Result<Value, Error> {
+    fn answer(&mut self, command: &str, name: &str) -> Result<Value, Error> {
         let deadline = Instant::now() + self.limit;
         loop {
             let mut answer = None;
             for message in self.messages(command, deadline)? {
                 match message {
-                    Message::Return(value) => answer = Some(Ok(value)),
-                    Message::Error(reason) => answer = Some(Err(reason)),
-                    Message::Answer { id, result } if name == Some(&*id) => answer = Some(result),
+                    Message::Answer { id, result } if name == id => answer = Some(result),
                     other => self.note(other),
                 }
             }
@@ -196,5 +218,66 @@ impl<'a> Control<'a> {
             }),
             Err(error) => Err(Error::Channel(error)),
         }
+    }
+}
+
+/// A name that no other command has, of no process: QEMU may still carry out what somebody asked
+/// for who is gone, and answers whoever is there.
+fn new_id() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("brisk-{}-{number}", std::process::id())
+}
+
+/// Whether it refuses to agree because it did so with somebody who is gone.
+fn is_agreed(command: &str, reason: &str) -> bool {
+    command == "qmp_capabilities" && reason.contains("already complete")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// What a QEMU says in the end to who asks for its status, after answers to somebody else.
+    fn status_after(answers: &'static str) -> Result<Value, Error> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let qemu = thread::spawn(move || {
+            let mut line = String::new();
+            io::BufRead::read_line(&mut io::BufReader::new(&theirs), &mut line).unwrap();
+            let asked: Value = serde_json::from_str(&line).unwrap();
+            let id = asked["id"].as_str().unwrap().to_owned();
+            (&theirs)
+                .write_all(answers.replace("ID", &id).as_bytes())
+                .unwrap();
+            theirs
+        });
+        let mut control = Control::new(&ours, Reader::default(), Duration::from_secs(60));
+        let command = match answers.contains("already complete") {
+            true => "qmp_capabilities",
+            false => "query-status",
+        };
+        let result = control.execute(command, &Value::Null);
+        drop(qemu.join().unwrap());
+        result
+    }
+
+    #[test]
+    fn answers_to_others_are_passed_over() {
+        let answers = "{\"return\": {}}\n{\"return\": {}, \"id\": \"brisk-1-x\"}\n\
+                       {\"error\": {\"desc\": \"no\"}}\n\
+                       {\"return\": {\"running\": true}, \"id\": \"ID\"}\n";
+        assert_eq!(status_after(answers).unwrap(), json!({ "running": true }));
+        let refused = "{\"return\": {}}\n{\"error\": {\"desc\": \"no\"}, \"id\": \"ID\"}\n";
+        let error = status_after(refused).unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_was_agreed_on_with_others_holds() {
+        let answer = "{\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"Capabilities \
+                      negotiation is already complete, command ignored\"}, \"id\": \"ID\"}\n";
+        assert_eq!(status_after(answer).unwrap(), Value::Null);
     }
 }

@@ -119,6 +119,18 @@ pub fn command_with(name: &str, arguments: &Value) -> Vec<u8> {
     line
 }
 
+/// A command whose answer has the name `id`.
+#[must_use]
+pub fn named(id: &str, name: &str, arguments: &Value) -> Vec<u8> {
+    let mut object = json!({ "execute": name, "id": id });
+    if !arguments.is_null() {
+        object["arguments"] = arguments.clone();
+    }
+    let mut line = object.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
 /// A command that is executed even if others wait for the guest, on a channel where that was
 /// agreed on; the answer has its name `id`.
 #[must_use]
@@ -179,6 +191,10 @@ mod tests {
         assert_eq!(
             Reader::default().push(answers).unwrap(),
             [answer("a", Ok(json!({}))), answer("b", Err("no".into()))]
+        );
+        assert_eq!(
+            named("a", "b", &Value::Null),
+            b"{\"execute\":\"b\",\"id\":\"a\"}\n"
         );
         assert_eq!(
             urgent("a", "b", &json!({"uri": "c"})),
