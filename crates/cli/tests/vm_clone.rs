@@ -3,16 +3,23 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::SystemTime;
 
-use brisk_testkit::{Machines, Signal, brisk_of, ext4, qemu_is_before, tree, trial, until};
+use brisk_testkit::{
+    Machines, Signal, brisk_of, capture, ext4, qcow2, qemu_is_before, tool, tree, trial, until,
+};
 use libtest_mimic::Arguments;
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 7] = [
         ("clones_are_machines_of_their_own", clones),
         ("clones_have_cards_of_their_own", cards),
+        ("clones_have_disks_of_their_own", || disks(false)),
+        ("clones_have_qcow2_images_of_their_own", || disks(true)),
+        ("clones_of_what_will_write_have_disks_of_their_own", later),
         ("what_cannot_be_cloned_is_refused", refused),
         ("a_clone_that_is_not_complete_is_none", incomplete),
     ];
@@ -122,31 +129,167 @@ fn cards() {
     }
 }
 
+/// A root to be written to, in a directory of its own.
+fn root(all: &Machines) -> PathBuf {
+    let (dir, image) = (all.dir().join("tree"), all.dir().join("roots/image"));
+    tree(&dir);
+    fs::create_dir(image.parent().unwrap()).unwrap();
+    ext4(&dir, &image);
+    image
+}
+
+/// The file system of an image whose machine is off is whole.
+#[track_caller]
+fn is_clean(image: &Path, all: &Machines) {
+    let raw = all.dir().join("raw");
+    let names = [image, &raw].map(|path| path.to_str().unwrap());
+    capture(
+        &tool("qemu-img"),
+        &[&["convert", "-O", "raw"], &names[..]].concat(),
+    );
+    // It fails where anything is to be mended, the journal but.
+    capture(&tool("e2fsck"), &["-f", "-n", names[1]]);
+    fs::remove_file(raw).unwrap();
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let list = fs::read_dir(dir).unwrap();
+    let names = list.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+fn disks(as_qcow2: bool) {
+    let all = machines();
+    let mut image = root(&all);
+    if as_qcow2 {
+        let raw = image.clone();
+        image = image.with_extension("qcow2");
+        qcow2(&raw, &image);
+        fs::remove_file(raw).unwrap();
+    }
+    let path = image.to_str().unwrap();
+    all.boot("a", &["--root", path, "--rw", "--compression", "lz4"]);
+    // What is written is in the guest's memory only, and both will write it.
+    let write = |size| {
+        format!(
+            "cat /proc/uptime >> /srv/times; hostname >> /srv/names; \
+             busybox dd if=/dev/urandom of=/srv/data bs=1M count={size} 2>/dev/null; \
+             busybox md5sum /srv/data"
+        )
+    };
+    let _ = all.tells("a", &write(2));
+    let _ = all.does(&["suspend", "a"]);
+    let before = fs::read(&image).unwrap();
+    let _ = all.does(&["resume", "a", "--clone", "b"]);
+    let _ = all.does(&["resume", "a", "--clone", "c"]);
+    let all_of = ["a", "b", "c"];
+    for name in ["b", "c"] {
+        let _ = all.tells(name, &write(3));
+    }
+    let _ = all.does(&["suspend", "b"]);
+    assert!(fs::read(&image).unwrap() == before);
+    let _ = all.does(&["resume", "a"]);
+    let _ = all.does(&["resume", "b"]);
+    let sums = all_of.map(|name| all.tells(name, &write(4)));
+    let read = "cat /srv/names; busybox md5sum /srv/data";
+    let names_of = |name: &str| match name {
+        "a" => "a\na\n".to_owned(),
+        _ => format!("a\n{name}\n{name}\n"),
+    };
+    for (name, sum) in all_of.iter().zip(&sums) {
+        assert_eq!(all.tells(name, read), format!("{}{sum}", names_of(name)));
+        let _ = all.does(&["stop", name]);
+    }
+    let end = if as_qcow2 { "qcow2" } else { "raw" };
+    let own = |name| all.state_dir(name).join(format!("disk0.{end}"));
+    for disk in [image.clone(), own("b"), own("c")] {
+        is_clean(&disk, &all);
+    }
+    // Each starts anew from its own, and is bound to it when it is suspended.
+    for (name, sum) in all_of.iter().zip(&sums) {
+        let _ = all.does(&["start", name]);
+        assert_eq!(all.tells(name, read), format!("{}{sum}", names_of(name)));
+    }
+    let _ = all.does(&["suspend", "b"]);
+    let disk = own("b");
+    let text = disk.to_str().unwrap();
+    let changed = fs::File::options().append(true).open(&disk).unwrap();
+    changed.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    all.refuses(&["resume", "b"], &[text, "has changed since"]);
+    all.refuses(
+        &["resume", "b", "--clone", "d"],
+        &[text, "has changed since"],
+    );
+    assert!(!all.definition("d").exists() && !all.state_dir("d").exists());
+    let _ = all.does(&["kill", "b"]);
+    let _ = all.does(&["rm", "b"]);
+    assert!(!all.state_dir("b").exists());
+    assert_eq!(names(image.parent().unwrap()).len(), 1);
+    assert_eq!(all.tells("a", "hostname"), "a\n");
+    assert_eq!(all.tells("c", "hostname"), "c\n");
+}
+
+/// It only reads its root, and will write to it when it is started anew; or the other way round.
+fn later() {
+    let all = machines();
+    let image = root(&all);
+    let path = image.to_str().unwrap();
+    all.boot("a", &["--root", path, "--compression", "lz4"]);
+    let _ = all.tells("a", "echo mine > /srv/file");
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["set", "a", "--rw"]);
+    let _ = all.does(&["resume", "a", "--clone", "b"]);
+    assert_eq!(all.tells("b", "cat /srv/file"), "mine\n");
+    let info = all.does(&["info", "b"]).text();
+    let own = all.state_dir("b").join("disk0.raw");
+    let line = format!("root = {:?}", own.to_str().unwrap());
+    assert!(info.contains(&line), "{info}");
+    // Another disk than that.
+    let other = image.with_extension("other");
+    fs::copy(&image, &other).unwrap();
+    let _ = all.does(&["set", "a", "--root", other.to_str().unwrap()]);
+    let texts = [other.to_str().unwrap(), "a clone would write to it, too"];
+    all.refuses(&["resume", "a", "--clone", "c"], &texts);
+    let _ = all.does(&["set", "a", "--rw=false", "--root", path]);
+    let _ = all.does(&["kill", "a"]);
+    let _ = all.does(&["set", "a", "--rw"]);
+    let _ = all.does(&["start", "a"]);
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["set", "a", "--rw=false"]);
+    let _ = all.does(&["resume", "a", "--clone", "c"]);
+    let _ = all.tells("c", "echo other > /srv/file");
+    let _ = all.does(&["stop", "c"]);
+    is_clean(&all.state_dir("c").join("disk0.raw"), &all);
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.tells("a", "test -e /srv/file || echo none"), "none\n");
+}
+
 fn refused() {
     let all = machines();
-    let (dir, image) = (all.dir().join("tree"), all.dir().join("image"));
-    tree(&dir);
-    ext4(&dir, &image);
+    let image = root(&all);
     let root = image.to_str().unwrap();
-    all.boot("a", &["--root", root, "--rw", "--compression", "lz4"]);
+    let over = image.with_extension("qcow2");
+    let create = ["create", "-q", "-f", "qcow2", "-F", "raw", "-b", "image"];
+    capture(
+        &tool("qemu-img"),
+        &[&create[..], &[over.to_str().unwrap()]].concat(),
+    );
+    let path = over.to_str().unwrap();
+    all.boot("a", &["--root", path, "--rw", "--compression", "lz4"]);
     let clone = |texts: &[&str]| {
         all.refuses(&["resume", "a", "--clone", "b"], texts);
         assert!(!all.definition("b").exists() && !all.state_dir("b").exists());
     };
     clone(&["a is not suspended"]);
     let _ = all.does(&["suspend", "a"]);
-    clone(&[root, "a clone would write to it, too", "--rw"]);
-    let _ = all.does(&["set", "a", "--rw=false"]);
-    clone(&[root, "a clone would write to it, too"]);
+    clone(&[path, "which needs image", "qemu-img convert"]);
     let _ = all.does(&["kill", "a"]);
     clone(&["a is not suspended"]);
-    // A root that is only read is fine; one to be written later is not.
+    let _ = all.does(&["set", "a", "--rw=false", "--root", root]);
+    // A root that is only read is fine.
     let _ = all.does(&["start", "a"]);
     let _ = all.tells("a", "echo mine > /srv/file");
     let _ = all.does(&["suspend", "a"]);
-    let _ = all.does(&["set", "a", "--rw"]);
-    clone(&[root, "a clone would write to it, too"]);
-    let _ = all.does(&["set", "a", "--rw=false"]);
     all.refuses(&["resume", "a", "--clone", "a"], &["there is a machine a"]);
     all.refuses(&["resume", "a", "--clone", "/x"], &["cannot name"]);
     all.refuses(&["resume", "x", "--clone", "b"], &["no machine x"]);
@@ -174,7 +317,9 @@ fn refused() {
 
 fn incomplete() {
     let all = machines();
-    all.boot("a", &["--compression", "lz4"]);
+    let image = root(&all);
+    let path = image.to_str().unwrap();
+    all.boot("a", &["--root", path, "--rw", "--compression", "lz4"]);
     let _ = all.does(&["suspend", "a"]);
     // Interrupted in time, it leaves nothing.
     let run = all.vm(&["resume", "a", "--clone", "b"]).spawn();

@@ -4,10 +4,11 @@
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brisk_testkit::{
-    Breaking, Checked, Machines, Mount, brisk_of, capture, qemu_is_before, tool, trial, until,
+    Breaking, Checked, Machines, Mount, brisk_of, capture, ext4, qemu_is_before, tool, tree, trial,
+    until,
 };
 use libtest_mimic::Arguments;
 use rustix::fs::Advice;
@@ -41,8 +42,18 @@ fn main() {
         ),
         trial(
             "an_image_on_a_disk_that_breaks_before_the_guest_runs",
-            no_loops.or_else(no_late_memory),
+            no_loops.clone().or_else(no_late_memory),
             broken_before_the_guest_runs,
+        ),
+        trial(
+            "a_disk_that_is_full_while_a_clone_gets_its_own",
+            no_loops.clone(),
+            full_for_a_clone,
+        ),
+        trial(
+            "a_disk_that_breaks_while_a_clone_gets_its_own",
+            no_loops,
+            broken_for_a_clone,
         ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -291,5 +302,68 @@ fn broken_before_the_guest_runs() {
     );
     drop(cut);
     let _ = guest.all.does(&["resume", "a"]);
+    guest.is_well();
+}
+
+/// The disk of a guest, with a tail of so many bytes, of which little is data, but everywhere.
+fn scattered(all: &Machines, tail: u64) -> PathBuf {
+    let (dir, image) = (all.dir().join("tree"), all.dir().join("image"));
+    tree(&dir);
+    ext4(&dir, &image);
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length + tail).unwrap();
+    for at in (length..length + tail).step_by(1 << 16) {
+        file.write_all_at(&[1; 4096], at).unwrap();
+    }
+    image
+}
+
+/// Nothing is left of a clone that did not become one.
+#[track_caller]
+fn no_clone(all: &Machines, texts: &[&str]) {
+    all.refuses(&["resume", "a", "--clone", "b"], texts);
+    assert!(!all.definition("b").exists() && !all.state_dir("b").exists());
+    assert_eq!((all.doing("a").as_str(), all.count()), ("suspended", 0));
+}
+
+/// It seems to fit, and does not.
+fn full_for_a_clone() {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    let image = scattered(&all, 512 << 20);
+    let state = Mount::coarse(all.dir().join("state"), 320 << 20);
+    let root = image.to_str().unwrap();
+    let words = ["--root", root, "--rw", "--compression", "lz4"];
+    let mut guest = Checked::new(all, &words);
+    let _ = guest.all.does(&["suspend", "a"]);
+    let own = guest.all.state_dir("b").join("disk0");
+    let texts = [own.to_str().unwrap(), "No space left", "free some space"];
+    no_clone(&guest.all, &texts);
+    state.fill("precious", 8 << 20);
+    no_clone(&guest.all, &["MB free, and the clone's own disk needs"]);
+    fs::remove_file(state.path().join("precious")).unwrap();
+    let _ = guest.all.does(&["resume", "--eager", "a"]);
+    guest.is_well();
+}
+
+fn broken_for_a_clone() {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    let whole = scattered(&all, 0);
+    let disk = Breaking::new(all.dir().join("disk"), 256 << 20);
+    let image = disk.mount.path().join("image");
+    fs::write(&image, fs::read(whole).unwrap()).unwrap();
+    let root = image.to_str().unwrap();
+    let words = ["--root", root, "--rw", "--compression", "lz4"];
+    let mut guest = Checked::new(all, &words);
+    let _ = guest.all.does(&["suspend", "a"]);
+    let length = fs::metadata(&image).unwrap().len();
+    forget(&image, 1 << 20..length);
+    let cut = disk.cut(24 << 20);
+    no_clone(&guest.all, &[root, "Input/output error"]);
+    drop(cut);
+    let _ = guest.all.does(&["resume", "a", "--clone", "b"]);
+    assert_eq!(guest.all.tells("b", "cat /etc/origin"), "the test's tree\n");
+    let _ = guest.all.does(&["kill", "b"]);
+    let _ = guest.all.does(&["resume", "--eager", "a"]);
     guest.is_well();
 }

@@ -20,6 +20,19 @@ impl Mount {
         Self::new(path, &["-t", "tmpfs", "-o", size, "tmpfs"])
     }
 
+    /// An ext4 file system of so many bytes on a new directory, on a disk of that name with `.disk`.
+    /// A piece of data takes 64 KiB of it at least, so that a file with many holes can take much
+    /// more than its data.
+    #[must_use]
+    pub fn coarse(path: PathBuf, size: u64) -> Self {
+        let disk = path.with_extension("disk");
+        File::create_new(&disk).unwrap().set_len(size).unwrap();
+        let name = disk.to_str().unwrap();
+        let words = ["-q", "-F", "-O", "bigalloc", "-C", "65536", name];
+        capture(&tool("mkfs.ext4"), &words);
+        Self::new(path, &["-o", "loop", name])
+    }
+
     fn new(path: PathBuf, words: &[&str]) -> Self {
         fs::create_dir(&path).unwrap();
         let words = [words, &[path.to_str().unwrap()]].concat();

@@ -1,19 +1,21 @@
 //! A second machine that goes on from the image of a suspended one, which stays as it is.
 
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{self, Hold, Image, Keys, State};
+use brisk_vm::image::{self, Hold, Image, Keys, Progress, State};
 
 use super::definition::Definition;
+use super::disks::{self, OwnDisk};
 use super::error::{Error, file};
 use super::home::{Home, new_uuid};
 use super::identity::{new_generation, separate};
 use super::lifecycle::Running;
 use super::live::{self, Condition, condition};
 use super::ports::tell;
-use super::resume::{Resumed, open, run_from};
+use super::resume::{Resumed, disks_are_as_noted, open, run_from};
 use crate::chain;
 use crate::run::identity;
 
@@ -21,12 +23,13 @@ use crate::run::identity;
 const TELLING: Duration = Duration::from_secs(60);
 
 /// Defines the machine `new` as `home` is defined, and has it go on from the image of that, which
-/// stays suspended. The guest gets a name, a network card, randomness and the time of its own.
-/// `keys` open the image besides this host's.
+/// stays suspended. The guest gets a name, a network card, randomness and the time of its own, and
+/// copies of the disks that it writes to. `keys` open the image besides this host's.
 ///
 /// # Errors
-/// If there is such a machine already, `home` is not suspended, both would write to one disk, or
-/// as of [`resume`](super::resume). Nothing is left of the new machine then.
+/// If there is such a machine already, `home` is not suspended, writes to something that cannot be
+/// copied, there is no room for the copy, or as of [`resume`](super::resume). Nothing is left of
+/// the new machine then.
 pub fn resume_clone(
     home: &Home,
     new: &Home,
@@ -47,17 +50,23 @@ pub fn resume_clone(
     let path = home.image(&definition);
     let hold = Hold::take(&path)?;
     let (image, running) = open(home, (hold.file()?, hold.path()), keys, cache)?;
-    refuse_shared_disks(home, &definition, &running)?;
-    let own = definition_of(new, &definition, &path)?;
+    let disks = own_disks(home, new, &definition, &running)?;
+    let own = definition_of(new, &definition, &disks, &path)?;
     new.prepare()?;
     let _lock = new.lock("resume --clone")?;
     if live::is_there(new)? {
         return Err(Error::runs_already(&new.name));
     }
-    new.define(&own, true)?;
+    if let Err(error) = new.define(&own, true) {
+        // Another command may have defined it meanwhile; else there is none.
+        if !new.file().exists() {
+            let _ = fs::remove_dir_all(new.state());
+        }
+        return Err(error);
+    }
     home.note(&format!("Clone {} goes on from the image", new.name));
     new.processing("resume", &format!("as a clone, from {}", path.display()));
-    let result = run(new, &own, (&image, running), control, begun);
+    let result = run(new, &own, &disks, (&image, running), control, begun);
     match &result {
         Ok(resumed) => {
             new.note(&resumed.line());
@@ -74,31 +83,30 @@ pub fn resume_clone(
 }
 
 /// Two guests that write to one disk destroy it.
-fn refuse_shared_disks(
+fn own_disks(
     home: &Home,
+    new: &Home,
     definition: &Definition,
     running: &Running,
-) -> Result<(), Error> {
-    let disk = running.machine.disks.iter().find(|disk| disk.writable);
-    let path = match disk {
-        Some(disk) => disk.path.display().to_string(),
-        // It would be as soon as both are started anew.
-        None if definition.rw && definition.root != "none" => definition.root.clone(),
-        None => return Ok(()),
-    };
-    Err(Error::state(
-        &home.name,
-        format!("writes to {path}, and a clone would write to it, too"),
-        "clones are made of machines with --root none or without --rw",
-    ))
+) -> Result<Vec<OwnDisk>, Error> {
+    let needed = disks::needed(&running.machine, definition, &new.state());
+    let needed = needed.map_err(|(what, hint)| Error::state(&home.name, what, hint))?;
+    disks::check(home, &running.machine, &needed)?;
+    Ok(needed)
 }
 
 /// The definition of the clone: the other's, but for what must not be the same.
-fn definition_of(new: &Home, other: &Definition, taken: &Path) -> Result<Definition, Error> {
+fn definition_of(
+    new: &Home,
+    other: &Definition,
+    disks: &[OwnDisk],
+    taken: &Path,
+) -> Result<Definition, Error> {
     let mut own = Definition {
         uuid: Some(new_uuid()?),
         ..other.clone()
     };
+    disks::name(disks, &mut own)?;
     if new.image(&own) == taken {
         own.suspend.path = None;
     }
@@ -112,13 +120,28 @@ fn definition_of(new: &Home, other: &Definition, taken: &Path) -> Result<Definit
 fn run(
     new: &Home,
     own: &Definition,
+    disks: &[OwnDisk],
     (image, mut running): (&Image, Running),
     control: image::Control<'_>,
     begun: Instant,
 ) -> Result<Resumed, Error> {
+    let copied = copy_disks(new, disks, image, control)?;
+    // Progress counts all as one.
+    let all = |progress: Progress| {
+        (control.progress)(Progress {
+            done: progress.done + copied,
+            total: progress.total + copied,
+            ..progress
+        });
+    };
+    let control = image::Control {
+        progress: &all,
+        cancel: control.cancel,
+    };
     let uuid = own.uuid().map_err(|source| new.wrong(source))?;
     let generation = new_generation()?;
     let plan = &mut running.machine;
+    disks::give(disks, plan);
     let steps = separate(plan, &new.name, uuid.unwrap_or(generation), generation);
     // The other machine may be removed before this one.
     plan.kernel = new.keep("kernel", &plan.kernel)?;
@@ -131,4 +154,32 @@ fn run(
     running.nameless = false;
     running.save(new)?;
     Ok(resumed)
+}
+
+/// Copies what the guest writes to; how many bytes had to be.
+fn copy_disks(
+    new: &Home,
+    disks: &[OwnDisk],
+    image: &Image,
+    control: image::Control<'_>,
+) -> Result<u64, Error> {
+    if disks.is_empty() {
+        return Ok(0);
+    }
+    let begun = Instant::now();
+    let copied = disks::make(disks, image.header().memory, control)?;
+    // Nobody who knows of the image writes to them; others may have.
+    disks_are_as_noted(image)?;
+    for disk in disks {
+        new.note(&format!("{disk}"));
+    }
+    if copied > 0 {
+        let megabytes = copied as f64 / 1e6;
+        let seconds = begun.elapsed().as_secs_f64().max(1e-9);
+        let rate = megabytes / seconds;
+        new.note(&format!(
+            "copied: {megabytes:.0} MB in {seconds:.2} sec {rate:.1} MB/s"
+        ));
+    }
+    Ok(copied)
 }

@@ -72,6 +72,19 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A copy of a disk would not fit.
+    #[error(
+        "{} has {} MB free, and the clone's own disk needs {} MB; free some space there",
+        path.display(), free / 1_000_000, needed.div_ceil(1_000_000)
+    )]
+    Space {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes that would be copied.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// The guest did not come up.
     #[error("the guest did not come up: {reason}; its console is in {}", console.display())]
     Guest {
@@ -173,6 +186,9 @@ impl Error {
             Self::Run(error) => error.hint(),
             Self::Image(error) => error.hint().map(str::to_owned),
             Self::NotSuspended { source, .. } => source.hint(),
+            Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                Some("free some space there".to_owned())
+            }
             _ => None,
         }
     }

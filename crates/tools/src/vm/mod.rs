@@ -8,8 +8,10 @@
 mod auto;
 mod bases;
 mod clone;
+mod copy;
 mod definition;
 mod describe;
+mod disks;
 mod error;
 mod filling;
 mod home;

@@ -21,6 +21,7 @@ pub use detect::{Options, detect, detect_with};
 pub use disk::{Disk, Filesystem, Format};
 pub use error::Error;
 pub use partition::{Partition, Reason};
+pub use qcow2::needed;
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]

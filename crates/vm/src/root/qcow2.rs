@@ -87,15 +87,38 @@ pub(super) fn references(head: &[u8]) -> Result<References, String> {
     }
 }
 
+/// The name of the file that a disk image does not do without, if it is a qcow2 image that has a
+/// backing file or an external data file.
+///
+/// # Errors
+/// If it cannot be read, or its header cannot be.
+pub fn needed(path: &Path) -> Result<Option<String>, Error> {
+    let head = head(path)?;
+    if !head.starts_with(MAGIC) {
+        return Ok(None);
+    }
+    let found = references(&head).map_err(|what| Error::Damaged {
+        path: path.into(),
+        what,
+    })?;
+    Ok(found.backing.or(found.data))
+}
+
+/// The first bytes of a file, all of its header if it is a qcow2 image.
+fn head(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(64 << 10).read_to_end(&mut head))
+        .map_err(|source| read_error(path, source))?;
+    Ok(head)
+}
+
 /// Follows the chain of files that `path` reads from, and refuses those outside of its directory.
 pub(super) fn check_references(path: &Path, allow_outside: bool) -> Result<(), Error> {
     let mut current = path.to_path_buf();
     let home = directory(path)?;
     for _ in 0..CHAIN_MAX {
-        let mut head = Vec::new();
-        File::open(&current)
-            .and_then(|file| file.take(64 << 10).read_to_end(&mut head))
-            .map_err(|source| read_error(&current, source))?;
+        let head = head(&current)?;
         if !head.starts_with(MAGIC) {
             return Ok(());
         }

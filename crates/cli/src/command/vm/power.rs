@@ -81,7 +81,8 @@ pub(super) struct ResumeArgs {
 
     /// Leave the machine suspended, and its image as it is: a second machine of this name is defined
     /// like it and goes on from there, with the time, randomness, a host name and a network card of
-    /// its own. All of its memory is loaded before it runs. Not for machines with --rw.
+    /// its own, and with a copy of the root if that is written to (--rw). All of its memory is loaded
+    /// before it runs.
     #[arg(long, value_name = "NAME")]
     clone: Option<String>,
 

@@ -28,7 +28,8 @@ pub(super) struct SetArgs {
     settings: Settings,
 }
 
-/// Remove a machine that is off, its log and its definition. Images of its root stay.
+/// Remove a machine that is off, its log, its definition, and the copy of a disk that it got as a
+/// clone. Other images of its root stay.
 #[derive(Debug, clap::Args)]
 pub(super) struct RmArgs {
     /// Its name.

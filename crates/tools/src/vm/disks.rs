@@ -1,0 +1,252 @@
+//! Disks of a clone: what the suspended machine writes to is copied, so that no two guests write to
+//! one disk.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use brisk_vm::image::{self, Progress};
+use brisk_vm::qemu::{Disk, DiskFormat, MachinePlan};
+use brisk_vm::root;
+use rustix::fs::statvfs;
+
+use super::copy::{copy, data, share};
+use super::definition::Definition;
+use super::error::{Error, file};
+use super::home::Home;
+use crate::run;
+
+/// Ends the name of a copy that is not whole.
+const PARTIAL: &str = "partial";
+
+/// A disk that the clone gets a copy of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OwnDisk {
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl fmt::Display for OwnDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to } = self;
+        write!(f, "Disk {} is a copy of {}", to.display(), from.display())
+    }
+}
+
+/// The disks that a clone of a machine must have for itself, in `dir`: those that the machine writes
+/// to, and the one that it will write to when it is started anew.
+///
+/// # Errors
+/// What cannot be copied, and what to try.
+pub(super) fn needed(
+    plan: &MachinePlan,
+    definition: &Definition,
+    dir: &Path,
+) -> Result<Vec<OwnDisk>, (String, &'static str)> {
+    if !plan.filesystems.is_empty() {
+        return Err((
+            "has directories of this host, which a clone would share with it".to_owned(),
+            "clones are made of machines whose root is an image, or none",
+        ));
+    }
+    let root = Path::new(&definition.root);
+    let will_write = definition.rw && definition.root != "none";
+    if will_write && !plan.disks.iter().any(|disk| disk.path == root) {
+        return Err((
+            format!(
+                "will write to {} when it is started anew, which is not the disk that it has now, \
+                 and a clone would write to it, too",
+                definition.root
+            ),
+            "brisk vm set has it be as it was, or not write (--rw=false)",
+        ));
+    }
+    let mine = |disk: &&Disk| disk.writable || (will_write && disk.path == root);
+    let own = |(number, disk): (usize, &Disk)| OwnDisk {
+        from: disk.path.clone(),
+        to: dir.join(format!("disk{number}.{}", ending(disk.format))),
+    };
+    Ok(plan
+        .disks
+        .iter()
+        .filter(mine)
+        .enumerate()
+        .map(own)
+        .collect())
+}
+
+const fn ending(format: DiskFormat) -> &'static str {
+    match format {
+        DiskFormat::Raw => "raw",
+        DiskFormat::Qcow2 => "qcow2",
+    }
+}
+
+/// Whether these disks can be copied to where nothing is.
+pub(super) fn check(home: &Home, plan: &MachinePlan, disks: &[OwnDisk]) -> Result<(), Error> {
+    for OwnDisk { from, to } in disks {
+        let refused = |what: String, hint: &str| Err(Error::state(&home.name, what, hint));
+        let meta = fs::metadata(from).map_err(file("look at", from))?;
+        if !meta.is_file() {
+            return refused(
+                format!(
+                    "writes to {}, which is no file and cannot be copied for a clone",
+                    from.display()
+                ),
+                "qemu-img convert makes an image of a device, which brisk vm set --root names",
+            );
+        }
+        let qcow2 = plan
+            .disks
+            .iter()
+            .any(|disk| disk.path == *from && disk.format == DiskFormat::Qcow2);
+        let other = match qcow2 {
+            true => root::needed(from).map_err(|source| {
+                Error::from(run::Error::Root {
+                    argument: from.display().to_string(),
+                    source: Box::new(source),
+                })
+            })?,
+            false => None,
+        };
+        if let Some(other) = other {
+            return refused(
+                format!(
+                    "writes to {}, which needs {other}: a copy for a clone would not have that \
+                     beside it",
+                    from.display()
+                ),
+                "qemu-img convert -O qcow2 makes one image of both, which brisk vm set --root \
+                 names",
+            );
+        }
+        if to.symlink_metadata().is_ok() {
+            return Err(image::Error::Exists { path: to.clone() }.into());
+        }
+    }
+    Ok(())
+}
+
+/// The clone has its own disks from now on.
+pub(super) fn give(disks: &[OwnDisk], plan: &mut MachinePlan) {
+    for disk in &mut plan.disks {
+        if let Some(own) = disks.iter().find(|own| own.from == disk.path) {
+            disk.path.clone_from(&own.to);
+        }
+    }
+}
+
+/// What names them in its definition.
+pub(super) fn name(disks: &[OwnDisk], definition: &mut Definition) -> Result<(), Error> {
+    let root = Path::new(&definition.root);
+    if let Some(own) = disks.iter().find(|own| own.from == root) {
+        let path = std::path::absolute(&own.to).map_err(file("find", &own.to))?;
+        let text = path.to_str().ok_or(io::ErrorKind::InvalidInput.into());
+        definition.root = text.map_err(file("name", &own.to))?.to_owned();
+    }
+    Ok(())
+}
+
+/// Copies them, durably. Returns how many bytes were copied; `more` bytes of something else are to
+/// come. A copy has its name only when it is whole.
+///
+/// # Errors
+/// If there is no room, one cannot be read or written, or the user wants no more. What has been
+/// made of them stays: it lies in the directory of a machine that is to be removed then.
+pub(super) fn make(
+    disks: &[OwnDisk],
+    more: u64,
+    control: image::Control<'_>,
+) -> Result<u64, Error> {
+    let made = disks.iter().map(Making::begin);
+    let mut made = made.collect::<Result<Vec<_>, _>>()?;
+    let total = made.iter().map(|making| making.left).sum();
+    if let Some(making) = made.first().filter(|_| total > 0) {
+        has_room(&making.partial, total)?;
+    }
+    let mut done = 0;
+    let mut step = |bytes| {
+        done += bytes;
+        (control.progress)(Progress {
+            done,
+            total: total + more,
+            stored: 0,
+        });
+        match control.cancel.load(Ordering::Relaxed) {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    };
+    for making in made.iter_mut().filter(|making| making.left > 0) {
+        let source = (&making.source, &*making.disk.from);
+        copy(source, (&making.target, &making.partial), &mut step)?;
+    }
+    // Also where nothing was copied, it may have taken long.
+    step(0)?;
+    for making in made {
+        making.finish()?;
+    }
+    if let Some(dir) = disks.first().and_then(|disk| disk.to.parent()) {
+        let synced = File::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(file("write", dir))?;
+    }
+    Ok(done)
+}
+
+/// A copy that is being made.
+struct Making<'a> {
+    disk: &'a OwnDisk,
+    source: File,
+    target: File,
+    partial: PathBuf,
+    /// Bytes to be copied; none if the blocks are shared.
+    left: u64,
+}
+
+impl<'a> Making<'a> {
+    fn begin(disk: &'a OwnDisk) -> Result<Self, Error> {
+        let source = File::open(&disk.from).map_err(file("open", &disk.from))?;
+        let partial = disk.to.with_extension(PARTIAL);
+        let target = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&partial)
+            .map_err(file("make", &partial))?;
+        let left = match share(&source, &target) {
+            true => 0,
+            false => data(&source).map_err(file("read", &disk.from))?,
+        };
+        Ok(Self {
+            disk,
+            source,
+            target,
+            partial,
+            left,
+        })
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        let synced = self.target.sync_all();
+        synced.map_err(file("write", &self.partial))?;
+        fs::rename(&self.partial, &self.disk.to).map_err(file("name", &self.disk.to))
+    }
+}
+
+/// Whether so many bytes fit beside a file.
+fn has_room(path: &Path, bytes: u64) -> Result<(), Error> {
+    let dir = path.parent().unwrap_or(path);
+    let stat = statvfs(dir).map_err(|errno| file("look at", dir)(errno.into()))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if bytes <= free {
+        return Ok(());
+    }
+    Err(Error::Space {
+        path: dir.to_owned(),
+        needed: bytes,
+        free,
+    })
+}
