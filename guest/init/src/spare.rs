@@ -9,10 +9,10 @@ use core::cell::UnsafeCell;
 
 use crate::setup::Job;
 use crate::spawn::{self, Ends};
-use crate::sys::{self, Beside};
+use crate::sys;
 
 /// Bytes of its stack; pages of it that are not used are not taken from memory.
-pub(crate) const STACK: usize = 64 * 1024;
+const STACK: usize = 64 * 1024;
 
 /// What the process and its parent both see.
 struct Order {
@@ -32,7 +32,7 @@ pub(crate) struct Spare {
     /// The other ends of the command's pipes.
     pub(crate) ends: Ends,
     /// Where the error is read if the command cannot be executed.
-    told: i32,
+    pub(crate) told: i32,
     go: i32,
     order: &'static Order,
 }
@@ -54,10 +54,7 @@ pub(crate) fn prepare() -> sys::Result<Spare> {
             go: wait,
             tell,
         });
-        (
-            &*order,
-            sys::twin(Beside::Both, stack, serve, order as usize)?,
-        )
+        (&*order, sys::twin(stack, serve, order as usize)?)
     };
     for fd in theirs.into_iter().chain([tell, wait]) {
         sys::close(fd);
@@ -74,26 +71,14 @@ pub(crate) fn prepare() -> sys::Result<Spare> {
 }
 
 impl Spare {
-    /// Has it run the command of `job`, and returns when it is that; the error if it cannot be.
-    pub(crate) fn run(&self, job: &mut Job<'static>) -> sys::Result<Result<(), i32>> {
+    /// Has it run the command of `job`. The caller reads from `told` before it touches the job
+    /// again: that ends when the process is another program, or none.
+    pub(crate) fn run(&self, job: &mut Job<'static>) -> sys::Result<()> {
         // SAFETY: the process does not look there before it has read the byte.
         unsafe { *self.order.job.get() = job };
         sys::write(self.go, b"!")?;
         sys::close(self.go);
-        let mut errno = [0u8; 4];
-        // Ends without a byte when the command has taken over.
-        let failed = loop {
-            match sys::read(self.told, &mut errno) {
-                Err(sys::EINTR) => {}
-                other => break other == Ok(4),
-            }
-        };
-        sys::close(self.told);
-        Ok(if failed {
-            Err(i32::from_le_bytes(errno))
-        } else {
-            Ok(())
-        })
+        Ok(())
     }
 
     /// It is not needed.

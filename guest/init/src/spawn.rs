@@ -2,8 +2,8 @@
 
 use crate::protocol::Stage;
 use crate::setup::{Job, Trouble};
-use crate::spare::{STACK, Spare};
-use crate::sys::{self, Beside, Text};
+use crate::spare::Spare;
+use crate::sys::{self, Text};
 
 const TIOCSPTLCK: usize = 0x4004_5431;
 const TIOCGPTPEER: usize = 0x5441;
@@ -48,25 +48,44 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
         errno,
         subject: b"pipes",
     };
-    let (pid, started, ours, executed) = match (job.spare.take(), job.terminal) {
+    let begun = match (job.spare.take(), job.terminal) {
         (Some(spare), None) => {
             let started = sys::now();
-            let executed = spare.run(job).map_err(internal)?;
-            (spare.pid, started, spare.ends, executed)
+            spare.run(job).map_err(internal)?;
+            Begun {
+                pid: spare.pid,
+                started,
+                ours: spare.ends,
+                told: spare.told,
+            }
         }
         (spare, terminal) => {
             // A terminal made here is not the other process's.
             spare.into_iter().for_each(Spare::dismiss);
-            let (ours, theirs) = match terminal {
+            let ends = match terminal {
                 Some((rows, columns)) => self::terminal(rows, columns)?,
                 None => pipes().map_err(internal)?,
             };
-            let started = sys::now();
-            let (pid, executed) = start(job, theirs).map_err(internal)?;
-            (pid, started, ours, executed)
+            fork(job, ends).map_err(internal)?
         }
     };
-    if let Err(errno) = executed {
+    let Begun {
+        pid,
+        started,
+        ours,
+        told,
+    } = begun;
+    let mut errno = [0u8; 4];
+    // Ends without a byte when the command has taken over.
+    let failed = loop {
+        match sys::read(told, &mut errno) {
+            Err(sys::EINTR) => {}
+            other => break other == Ok(4),
+        }
+    };
+    sys::close(told);
+    if failed {
+        let errno = i32::from_le_bytes(errno);
         let stage = match errno {
             sys::ENOENT | sys::ENOTDIR => Stage::NotFound,
             _ => Stage::Execute,
@@ -100,37 +119,35 @@ pub(crate) fn become_command(job: &mut Job<'_>) -> i32 {
     attempt(job, job.program)
 }
 
-/// What a new process is to do, and what it says.
-struct Task<'j> {
-    job: &'j mut Job<'static>,
-    ends: Ends,
-    /// Why the command could not be executed.
-    failed: Option<i32>,
+/// A process that is about to execute the command.
+struct Begun {
+    pid: i32,
+    started: u64,
+    ours: Ends,
+    /// Where the error is read if it cannot.
+    told: i32,
 }
 
-/// Starts a process for the command, and returns when it is that; the error if it cannot be.
-fn start(job: &mut Job<'static>, ends: Ends) -> sys::Result<(i32, Result<(), i32>)> {
-    let mut task = Task {
-        job,
-        ends,
-        failed: None,
-    };
-    let stack = sys::pages(STACK)?;
-    // SAFETY: memory of our own that is never given back, and this process waits until the other
-    // one has memory of its own or has ended: nobody else touches the task meanwhile.
-    let pid = unsafe { sys::twin(Beside::Waiting, stack, run, (&raw mut task) as usize)? };
-    for fd in ends {
+fn fork(job: &mut Job<'static>, (ours, theirs): (Ends, Ends)) -> sys::Result<Begun> {
+    let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
+    let started = sys::now();
+    let pid = sys::fork()?;
+    if pid == 0 {
+        lead();
+        let errno = execute(job, theirs);
+        let _ = sys::write(tell, &errno.to_le_bytes());
+        sys::exit(127);
+    }
+    sys::close(tell);
+    for fd in theirs {
         sys::close(fd);
     }
-    Ok((pid, task.failed.map_or(Ok(()), Err)))
-}
-
-extern "C" fn run(task: usize) -> ! {
-    // SAFETY: what `start` has, which waits.
-    let task = unsafe { &mut *(task as *mut Task<'_>) };
-    lead();
-    task.failed = Some(execute(task.job, task.ends));
-    sys::exit(127);
+    Ok(Begun {
+        pid,
+        started,
+        ours,
+        told,
+    })
 }
 
 pub(crate) type Ends = [i32; 3];

@@ -80,34 +80,19 @@ pub(crate) fn fork() -> Result<i32> {
     unsafe { call(57, [0; 5]) }.map(|pid| pid as i32)
 }
 
-/// How a twin lives beside its parent.
-#[derive(Clone, Copy)]
-pub(crate) enum Beside {
-    /// Both go on, with one root and working directory until one of them does without
-    /// ([`own_root`]).
-    Both,
-    /// The parent waits until the child is another program or has ended, as after vfork(2).
-    Waiting,
-}
-
-/// A child with this process's memory: it runs `entry` on a stack of its own.
+/// A child with this process's memory, and its root and working directory until one of the two
+/// does without ([`own_root`]): it runs `entry` on a stack of its own.
 ///
 /// # Safety
-/// `stack` must be the end of memory that nobody else uses as long as the child runs, and what
+/// `stack` must be the end of memory that nobody else uses and that is never given back, and what
 /// `entry` does with `argument` must be sound beside what this process does meanwhile.
 pub(crate) unsafe fn twin(
-    beside: Beside,
     stack: &'static mut [u8],
     entry: extern "C" fn(usize) -> !,
     argument: usize,
 ) -> Result<i32> {
     const CLONE_VM: usize = 0x100;
     const CLONE_FS: usize = 0x200;
-    const CLONE_VFORK: usize = 0x4000;
-    let how = match beside {
-        Beside::Both => CLONE_FS,
-        Beside::Waiting => CLONE_VFORK,
-    };
     let result: isize;
     // SAFETY: the x86-64 system call convention. The child comes out of the call on the other
     // stack, which is a mapping's end and so aligned, and never leaves `entry`; the parent goes on
@@ -123,7 +108,7 @@ pub(crate) unsafe fn twin(
             "ud2",
             "2:",
             inlateout("rax") 56isize => result,
-            in("rdi") CLONE_VM | how | SIGCHLD as usize,
+            in("rdi") CLONE_VM | CLONE_FS | SIGCHLD as usize,
             in("rsi") stack.as_mut_ptr_range().end,
             in("rdx") 0usize,
             in("r10") 0usize,
