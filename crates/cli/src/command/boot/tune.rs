@@ -164,7 +164,11 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         bar.say(name);
         bar.at(done as u64);
         if let Some(entry) = entry {
-            let change = saving(entry).map_or(String::new(), |s| format!(", {s}"));
+            let change = match (saving(entry), &*entry.reason) {
+                (Some(saving), _) => format!(", {saving}"),
+                (None, "") => String::new(),
+                (None, reason) => format!(" ({reason})"),
+            };
             bar.above(&format!("{name}: {}{change}", entry.verdict.name()));
             so_far.push(entry.clone());
             // An interrupted run loses nothing.

@@ -18,7 +18,8 @@ pub struct Lever {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
-    Machine(Machine),
+    /// A machine, and levers that it does not boot surely without.
+    Machine(Machine, &'static [&'static str]),
     Firmware(Firmware),
     Levers(Vec<String>),
     Append(&'static str),
@@ -33,7 +34,12 @@ impl Lever {
     pub fn apply(&self, options: &Options) -> Options {
         let mut changed = options.clone();
         match &self.change {
-            Change::Machine(machine) => changed.machine = *machine,
+            Change::Machine(machine, needed) => {
+                changed.machine = *machine;
+                if let Levers::Only(known) = &mut changed.levers {
+                    known.extend(needed.iter().map(|&name| name.to_owned()));
+                }
+            }
             Change::Firmware(firmware) => changed.firmware = *firmware,
             Change::Levers(names) => {
                 if let Levers::Only(known) = &mut changed.levers {
@@ -96,19 +102,20 @@ pub fn levers() -> Vec<Lever> {
         "q35",
         "a PCI Express chipset",
         None,
-        Change::Machine(Machine::Q35),
+        Change::Machine(Machine::Q35, &[]),
     );
     add(
         "microvm",
-        "a machine with few devices",
+        "a machine with few devices, and the rate of the time stamp counter given",
         None,
-        Change::Machine(Machine::Microvm),
+        // One boot in twelve hangs where the kernel measures it.
+        Change::Machine(Machine::Microvm, &["tsc_early_khz"]),
     );
     add(
         "pc-no-acpi",
         "a machine without ACPI tables and local APIC",
         None,
-        Change::Machine(Machine::PcNoAcpi),
+        Change::Machine(Machine::PcNoAcpi, &[]),
     );
     add(
         "qboot",
@@ -222,6 +229,18 @@ mod tests {
                 lever.name
             );
         }
+    }
+
+    #[test]
+    fn a_microvm_is_given_the_rate_that_it_cannot_measure() {
+        let list = levers();
+        let microvm = list.iter().find(|lever| lever.name == "microvm").unwrap();
+        let changed = microvm.apply(&plain(&Options::default()));
+        assert_eq!(changed.machine, Machine::Microvm);
+        let Levers::Only(known) = changed.levers else {
+            panic!("{:?}", changed.levers);
+        };
+        assert_eq!(known.into_iter().collect::<Vec<_>>(), ["tsc_early_khz"]);
     }
 
     #[test]

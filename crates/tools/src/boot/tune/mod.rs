@@ -243,6 +243,11 @@ impl Tuner<'_> {
             for turn in turns(pairs.len() as u32, sides.len()) {
                 match self.seconds(sides[turn])? {
                     Ok(seconds) => pair[turn] = seconds,
+                    // The one that it is compared with may fail as well.
+                    Err(reason) if turn == 0 => {
+                        let reason = format!("a boot without it failed: {reason}");
+                        return Ok((without_pairs(lever, Verdict::Unfit, reason), None));
+                    }
                     Err(reason) => {
                         return Ok((without_pairs(lever, Verdict::Broken, reason), None));
                     }
