@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use rustix::fs::{FlockOperation, flock};
+use brisk_sys::Sharing;
 
 /// The brisk that is measured, and a directory for its machines.
 pub(super) struct Bench {
@@ -130,7 +130,7 @@ impl<'a> Machine<'a> {
             return Ok(());
         };
         // Who serves it holds the lock until it is done.
-        Ok(flock(&file, FlockOperation::LockShared)?)
+        Ok(brisk_sys::lock(&file, Sharing::Shared)?)
     }
 }
 
