@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use brisk_testkit::{Machines, Running, Signal, brisk_of, qemu_is_before, trial, until};
+use brisk_testkit::{Machines, Running, Signal, brisk_of, qemu_is_before, trials, until};
 use libtest_mimic::Arguments;
 
 fn machines() -> Machines {
@@ -18,10 +18,7 @@ fn main() {
         ("a_command_at_work_is_waited_for", waited_for),
         ("ctrl_c_leaves_machines_as_they_were", interrupted),
     ];
-    let trials = tests
-        .into_iter()
-        .map(|(name, test)| trial(name, old.clone(), test));
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials(old, tests)).exit();
 }
 
 fn create(all: &Machines, name: &str, words: &[&str]) {

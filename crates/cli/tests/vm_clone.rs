@@ -8,7 +8,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use brisk_testkit::{
-    Machines, Signal, brisk_of, capture, ext4, qcow2, qemu_is_before, tool, tree, trial, until,
+    Machines, Signal, brisk_of, capture, ext4, qcow2, qemu_is_before, tool, tree, trials, until,
 };
 use libtest_mimic::Arguments;
 
@@ -23,10 +23,7 @@ fn main() {
         ("what_cannot_be_cloned_is_refused", refused),
         ("a_clone_that_is_not_complete_is_none", incomplete),
     ];
-    let trials = tests
-        .into_iter()
-        .map(|(name, test)| trial(name, old.clone(), test));
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials(old, tests)).exit();
 }
 
 fn machines() -> Machines {

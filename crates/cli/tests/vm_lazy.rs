@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_testkit::{capture, times, tool, until};
-use libtest_mimic::{Arguments, Trial};
+use brisk_testkit::{capture, times, tool, trials, until};
+use libtest_mimic::Arguments;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -25,7 +25,7 @@ fn main() {
     } else {
         None
     };
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         (
             "memory_comes_as_the_guest_asks_for_it",
             memory_comes_as_the_guest_asks_for_it,
@@ -39,6 +39,10 @@ fn main() {
             a_machine_that_lacks_memory_can_be_ended,
         ),
         (
+            "a_file_where_the_next_image_would_be_changes_nothing",
+            a_file_where_the_next_image_would_be_changes_nothing,
+        ),
+        (
             "whoever_serves_is_killed_anywhere",
             whoever_serves_is_killed_anywhere,
         ),
@@ -47,18 +51,8 @@ fn main() {
             what_was_needed_first_comes_first,
         ),
     ];
-    let trials = tests.into_iter().map(|(name, test)| {
-        let trial = Trial::test(name, move || {
-            test();
-            Ok(())
-        });
-        let trial = trial.with_ignored_flag(reason.is_some());
-        match reason {
-            Some(reason) => trial.with_kind(reason),
-            None => trial,
-        }
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+    let trials = trials(reason.map(str::to_owned), tests);
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
 /// A machine whose guest has a file of random bytes in memory.
@@ -309,6 +303,26 @@ fn a_machine_that_lacks_memory_can_be_ended() {
     machine.logs("VM ended before it had all of its memory");
     machine.has_all();
     assert!(machine.ok(&["list"]).contains("off"));
+}
+
+fn a_file_where_the_next_image_would_be_changes_nothing() {
+    let machine = Machine::new("lazy-file");
+    machine.ok(&["suspend", machine.name]);
+    machine.runs_at_once();
+    // The memory still comes, or has come: the same either way.
+    let image = machine.image("");
+    fs::write(&image, "precious").unwrap();
+    let in_the_way = format!("{} exists already", image.display());
+    machine.says(&["suspend", machine.name], &in_the_way);
+    assert!(machine.ok(&["list"]).contains("running"));
+    machine.has_all();
+    machine.says(&["suspend", machine.name], &in_the_way);
+    machine.is_whole();
+    assert_eq!(fs::read(&image).unwrap(), b"precious");
+    fs::remove_file(&image).unwrap();
+    machine.ok(&["suspend", machine.name]);
+    machine.runs_at_once();
+    machine.is_whole();
 }
 
 /// Where it was killed: before the guest ran, when somebody else took over, and when nobody was

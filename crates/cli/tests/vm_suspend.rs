@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use brisk_testkit::{Machines, brisk_of, capture, ext4, qemu_is_before, tool, tree, trial, until};
+use brisk_testkit::{Machines, brisk_of, capture, ext4, qemu_is_before, tool, tree, trials, until};
 use libtest_mimic::Arguments;
 
 fn machines() -> Machines {
@@ -26,10 +26,7 @@ fn main() {
         ("a_passphrase_opens_an_image", passphrase),
         ("an_image_is_bound_to_its_machine", bound),
     ];
-    let trials = tests
-        .into_iter()
-        .map(|(name, test)| trial(name, old.clone(), test));
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials(old, tests)).exit();
 }
 
 fn now() -> u64 {
@@ -291,7 +288,8 @@ fn refused() {
     all.refuses(&["resume", "b"], &[path, "it holds the machine a"]);
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
-    // A file that is in the way stays as it is, and so does the guest.
+    // A file that is in the way stays as it is, and so does the guest, which may still read from
+    // the image that was there.
     fs::write(&image, "precious").unwrap();
     all.refuses(&["suspend", "a"], &[path]);
     assert_eq!(fs::read(&image).unwrap(), b"precious");

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_testkit::{
     Brisk, Finished, Running, Signal, brisk, capture, ext4, qemu_is_before, times, tool, tree,
-    trial, until, virtiofsd_keeps_nothing,
+    trial, trials, until, virtiofsd_keeps_nothing,
 };
 use libtest_mimic::Arguments;
 use tempfile::{TempDir, tempdir};
@@ -85,15 +85,11 @@ fn main() {
         ("the_hosts_root_is_there", hosts_root),
         ("served_directories_are_as_they_are_now", directories),
     ];
-    let mut trials: Vec<_> = tests
-        .into_iter()
-        .map(|(name, test)| trial(name, old.clone(), test))
-        .collect();
-    let reason = old.or_else(virtiofsd_keeps_nothing);
-    trials.extend(served.map(|(name, test)| trial(name, reason.clone(), test)));
+    let mut all = trials(old.clone(), tests);
+    all.extend(trials(old.or_else(virtiofsd_keeps_nothing), served));
     let name = "what_cannot_go_on_boots_and_says_why";
-    trials.push(trial(name, None::<String>, boots));
-    libtest_mimic::run(&arguments, trials).exit();
+    all.push(trial(name, None::<String>, boots));
+    libtest_mimic::run(&arguments, all).exit();
 }
 
 fn streams() {

@@ -1,9 +1,9 @@
 //! Tests that are made while the program runs: shown as ignored, with the reason, where they
 //! cannot be.
 
-use libtest_mimic::Trial;
-
 use std::process::Command;
+
+use libtest_mimic::Trial;
 
 use crate::program::{capture, tool};
 
@@ -22,6 +22,17 @@ pub fn trial(
         Some(reason) => trial.with_kind(reason).with_ignored_flag(true),
         None => trial,
     }
+}
+
+/// Tests that all are ignored for the same reason, if there is one.
+#[must_use]
+pub fn trials<const N: usize>(
+    ignored: Option<String>,
+    tests: [(&'static str, fn()); N],
+) -> Vec<Trial> {
+    tests
+        .map(|(name, test)| trial(name, ignored.clone(), test))
+        .into()
 }
 
 /// The reason not to run what only a later QEMU can, if this one is older.

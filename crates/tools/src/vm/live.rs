@@ -64,7 +64,7 @@ impl Condition {
 /// # Errors
 /// If its definition is wrong.
 pub fn condition(home: &Home) -> Result<Condition, Error> {
-    look_after(home)?;
+    let filling = look_after(home)?;
     let stream = match connect_within(home, GLANCE) {
         Err(Error::Control(control::Error::Silent { .. })) => return Ok(Condition::Busy),
         other => other?,
@@ -78,7 +78,7 @@ pub fn condition(home: &Home) -> Result<Condition, Error> {
             Ok(status) if status["running"] == json!(true) => Condition::Running,
             // A command was ended after the image was durable and before QEMU was, or before
             // QEMU had all of it: what counts is in the image.
-            Ok(_) if in_image(home)? => Condition::Suspended,
+            Ok(_) if !filling && in_image(home)? => Condition::Suspended,
             Ok(_) => Condition::Paused,
             Err(_) if pid(home).is_some() => Condition::Busy,
             Err(_) => Condition::Off,

@@ -118,9 +118,8 @@ fn again(home: &Home, claim: Claim, begun: Instant) -> Result<Option<Serving<'_>
     let image = Image::from_file(claim.file()?, claim.path(), &keys)?.with_parents(&keys, &[])?;
     let pid = live::pid(home).ok_or_else(|| Error::has_ended(&home.name))?;
     let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
-    let id = format!("brisk-{}", std::process::id());
     let stream = loop {
-        match urgent.reconnect(&home.places().late(), &id) {
+        match urgent.reconnect(&home.places().late()) {
             Ok(stream) => break stream,
             Err(control::Error::Refused { .. }) if has_all(home) => {
                 conclude(home, (claim, &image), begun, Ok(Ended::default()), None);
@@ -181,10 +180,8 @@ fn served(home: &Home) -> Result<Option<bool>, Error> {
     if !home.places().late().exists() || live::pid(home).is_none() {
         return Ok(None);
     }
-    Ok(match image::state(&home.image(&home.definition()?))? {
-        image::State::Resumed { held } => Some(held),
-        _ => None,
-    })
+    // There may be another file where the next image is to be.
+    Ok(image::resumed(&home.image(&home.definition()?))?)
 }
 
 /// Starts who serves a machine if nobody else does. Without one it is served all the same.

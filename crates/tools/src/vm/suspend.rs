@@ -54,6 +54,10 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     }
     let path = home.image(&definition);
     wait_until_filled(home, control)?;
+    // Writing would find that, too, but with a guest that stands still.
+    if let Some(path) = image::resumable(&path) {
+        return Err(image::Error::Exists { path }.into());
+    }
     if definition.suspend.host_key {
         recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
     }

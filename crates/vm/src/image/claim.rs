@@ -82,21 +82,33 @@ pub fn state(image: &Path) -> Result<State, Error> {
 }
 
 fn glance(image: &Path) -> Result<State, Error> {
-    let held = |path: &Path| match File::open(path) {
-        Ok(file) => is_taken(&file).map(Some).map_err(io_error("lock", path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io_error("read", path)(error)),
-    };
     if image.symlink_metadata().is_ok() {
         return Ok(State::Ready);
     }
     if let Some(held) = held(&with(image, RESUMING))? {
         return Ok(State::Resuming { held });
     }
-    Ok(match held(&with(image, RESUMED))? {
+    Ok(match resumed(image)? {
         Some(held) => State::Resumed { held },
         None => State::Absent,
     })
+}
+
+/// Whether a process holds the claim on an image that a guest may have run from, by its usual
+/// name, whatever has that name now; none if there is no such image.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn resumed(image: &Path) -> Result<Option<bool>, Error> {
+    held(&with(image, RESUMED))
+}
+
+fn held(path: &Path) -> Result<Option<bool>, Error> {
+    match File::open(path) {
+        Ok(file) => is_taken(&file).map(Some).map_err(io_error("lock", path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("read", path)(error)),
+    }
 }
 
 /// Where an image is that no guest has run from, by its usual name.

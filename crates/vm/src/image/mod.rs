@@ -39,7 +39,7 @@ mod verify;
 mod working_set;
 mod writer;
 
-pub use claim::{Claim, Hold, State, remove_resumed, resumable, state};
+pub use claim::{Claim, Hold, State, remove_resumed, resumable, resumed, state};
 pub use codec::Compression;
 pub use description::{Description, Disk, Kernel, MAX_DESCRIPTION, MAX_TEXT, Range};
 pub use error::{Error, Place};

@@ -112,14 +112,10 @@ impl<'a> Control<'a> {
     ///
     /// # Errors
     /// As [`Control::execute`].
-    pub fn execute_urgently(
-        &mut self,
-        id: &str,
-        command: &str,
-        arguments: &Value,
-    ) -> Result<Value, Error> {
-        self.send(&qmp::urgent(id, command, arguments), None)?;
-        self.answer(command, id)
+    pub fn execute_urgently(&mut self, command: &str, arguments: &Value) -> Result<Value, Error> {
+        let id = new_id();
+        self.send(&qmp::urgent(&id, command, arguments), None)?;
+        self.answer(command, &id)
     }
 
     /// Gives QEMU a descriptor under a name.

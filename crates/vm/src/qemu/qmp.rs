@@ -110,32 +110,26 @@ pub fn command(name: &str) -> Vec<u8> {
 /// A command with arguments.
 #[must_use]
 pub fn command_with(name: &str, arguments: &Value) -> Vec<u8> {
-    let mut object = json!({ "execute": name });
-    if !arguments.is_null() {
-        object["arguments"] = arguments.clone();
-    }
-    let mut line = object.to_string().into_bytes();
-    line.push(b'\n');
-    line
+    line(json!({ "execute": name }), arguments)
 }
 
 /// A command whose answer has the name `id`.
 #[must_use]
 pub fn named(id: &str, name: &str, arguments: &Value) -> Vec<u8> {
-    let mut object = json!({ "execute": name, "id": id });
-    if !arguments.is_null() {
-        object["arguments"] = arguments.clone();
-    }
-    let mut line = object.to_string().into_bytes();
-    line.push(b'\n');
-    line
+    line(json!({ "execute": name, "id": id }), arguments)
 }
 
 /// A command that is executed even if others wait for the guest, on a channel where that was
 /// agreed on; the answer has its name `id`.
 #[must_use]
 pub fn urgent(id: &str, name: &str, arguments: &Value) -> Vec<u8> {
-    let object = json!({ "exec-oob": name, "arguments": arguments, "id": id });
+    line(json!({ "exec-oob": name, "id": id }), arguments)
+}
+
+fn line(mut object: Value, arguments: &Value) -> Vec<u8> {
+    if !arguments.is_null() {
+        object["arguments"] = arguments.clone();
+    }
     let mut line = object.to_string().into_bytes();
     line.push(b'\n');
     line

@@ -54,14 +54,14 @@ impl Urgent {
 
     /// Connects to a QEMU that has lost the source of its memory.
     ///
-    /// `directory` is the one it has as [`Fds::LATE`]; `id` a name nobody else uses.
+    /// `directory` is the one it has as [`Fds::LATE`].
     ///
     /// # Errors
     /// If QEMU ends, or refuses because it still has a source or needs none.
-    pub fn reconnect(&self, directory: &Path, id: &str) -> Result<UnixStream, Error> {
+    pub fn reconnect(&self, directory: &Path) -> Result<UnixStream, Error> {
         let uri = format!("unix:/proc/self/fd/{}/{SOCKET}", Fds::LATE);
         let mut control = self.control();
-        control.execute_urgently(id, "migrate-recover", &json!({ "uri": uri }))?;
+        control.execute_urgently("migrate-recover", &json!({ "uri": uri }))?;
         UnixStream::connect(socket(directory)).map_err(Error::Channel)
     }
 

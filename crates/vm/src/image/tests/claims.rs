@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fixture::{Fixture, content};
-use crate::image::{Claim, Error, Hold, Image, State, remove_resumed, state};
+use crate::image::{Claim, Error, Hold, Image, State, remove_resumed, resumed, state};
 
 #[test]
 fn from_claim_to_finish() {
@@ -51,6 +51,20 @@ fn what_was_resumed_is_removed_when_nobody_reads_from_it() {
     remove_resumed(&path).unwrap();
     assert_eq!(state(&path).unwrap(), State::Absent);
     assert_eq!(fixture.left(), [""; 0]);
+}
+
+#[test]
+fn what_a_guest_reads_from_is_found_beside_another_file_of_that_name() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    assert_eq!(resumed(&path).unwrap(), None);
+    let mut claim = Claim::take(&path).unwrap();
+    assert_eq!(resumed(&path).unwrap(), None);
+    claim.start().unwrap();
+    fs::write(&path, "precious").unwrap();
+    assert_eq!(resumed(&path).unwrap(), Some(true));
+    drop(claim);
+    assert_eq!(resumed(&path).unwrap(), Some(false));
 }
 
 #[test]
