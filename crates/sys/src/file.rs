@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use crate::checked;
+
 /// Has the kernel begin to write a range of a file to its disk, and does not wait for it
 /// (sync_file_range(2)). Nothing is durable by that.
 ///
@@ -15,19 +17,14 @@ pub fn start_writeback(file: &File, offset: u64, length: u64) -> io::Result<()> 
     let offset = libc::off64_t::try_from(offset).map_err(invalid)?;
     let length = libc::off64_t::try_from(length).map_err(invalid)?;
     // SAFETY: only numbers are passed, among them a descriptor that is open.
-    let result = unsafe {
+    checked(unsafe {
         libc::sync_file_range(
             file.as_raw_fd(),
             offset,
             length,
             libc::SYNC_FILE_RANGE_WRITE,
         )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    })
 }
 
 #[cfg(test)]

@@ -11,3 +11,11 @@ pub use file::start_writeback;
 pub use lock::{Sharing, is_taken, lock, try_lock};
 pub use memory::populate;
 pub use process::{die_with_parent, own_session, read_only_view, wait_with_peak, with_userfaultfd};
+
+/// What a system call that returns nothing came to.
+fn checked(result: i32) -> std::io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}

@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use crate::checked;
+
 /// Who may have a lock at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
@@ -74,12 +76,7 @@ fn whole(sharing: Sharing) -> libc::flock {
 
 fn fcntl(file: &File, command: libc::c_int, what: &mut libc::flock) -> io::Result<()> {
     // SAFETY: the descriptor is open, and the structure is valid and outlives the call.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(what)) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(what)) })
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use std::process::{Child, Command, ExitStatus};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
+use crate::checked;
+
 /// Has the kernel kill the child when the thread that starts it ends, however it ends.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = rustix::process::getpid();
@@ -67,11 +69,7 @@ pub fn read_only_view(command: &mut Command) -> &mut Command {
                 size_of::<libc::mount_attr>(),
             )
         };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        checked(result as i32)
     };
     // SAFETY: between fork and exec only system calls are made; nothing is allocated.
     unsafe { command.pre_exec(prepare) }
@@ -104,10 +102,6 @@ pub fn with_userfaultfd(
         let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         move_mount(&devices, c"", rustix::fs::CWD, &*cover, empty)?;
         mount_bind(&*device, c"/dev/userfaultfd")?;
-        let checked = |result| match result {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        };
         // SAFETY: no groups are read; the child has one thread.
         checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
         // SAFETY: numbers only.

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod elf;
 pub mod free;
 pub mod guest;
+pub mod holes;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;

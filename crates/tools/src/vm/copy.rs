@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use brisk_sys::start_writeback;
-use rustix::fs::{SeekFrom, ioctl_ficlone, seek};
-use rustix::io::Errno;
+use brisk_vm::holes::each_stretch;
+use rustix::fs::ioctl_ficlone;
 
 use super::error::{Error, file};
 
@@ -68,36 +68,6 @@ pub(super) fn copy(
     });
     result?;
     gone.map_err(read())
-}
-
-/// Calls `take` for each stretch of data, until it fails (lseek(2), `SEEK_DATA`).
-fn each_stretch(
-    from: &File,
-    length: u64,
-    mut take: impl FnMut(Range<u64>) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut at = 0;
-    while at < length {
-        let start = match seek(from, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            // No more data.
-            Err(Errno::NXIO) => break,
-            // This file system does not tell: a hole is as good as zeros.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
-            Err(error) => return Err(error.into()),
-        };
-        let end = match seek(from, SeekFrom::Hole(start)) {
-            Ok(end) => end.min(length),
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => length,
-            Err(error) => return Err(error.into()),
-        };
-        if start >= end {
-            break;
-        }
-        take(start..end)?;
-        at = end;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ impl Port {
 
 /// Runs a command and waits until it has ended well.
 fn hear(
-    mut stream: &UnixStream,
+    stream: &UnixStream,
     steps: &[Step],
     most: usize,
     limit: Duration,
@@ -158,7 +158,6 @@ fn hear(
     let deadline = Instant::now() + limit;
     let mut output = Vec::new();
     let mut decoder = converse(stream, steps, true, limit, &|| Ok(()))?;
-    let mut buffer = [0; 4096];
     loop {
         while let Some(event) = decoder.next_event().map_err(|error| error.to_string())? {
             match event {
@@ -177,19 +176,24 @@ fn hear(
         if Instant::now() > deadline {
             return Err(format!("it did not end within {} s", limit.as_secs()));
         }
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err("QEMU ended".into()),
-            Ok(count) => decoder.push(&buffer[..count]),
-            Err(error) if is_early(&error) => {}
-            Err(error) => return Err(error.to_string()),
-        }
+        listen(stream, &mut decoder)?;
     }
 }
 
-/// Whether to read again.
-fn is_early(error: &io::Error) -> bool {
-    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
-    kinds.contains(&error.kind())
+/// Takes what has come, or nothing if nothing does for a moment.
+fn listen(mut stream: &UnixStream, decoder: &mut Decoder) -> Result<(), String> {
+    let mut buffer = [0; 4096];
+    match stream.read(&mut buffer) {
+        Ok(0) => return Err("QEMU ended".into()),
+        Ok(count) => decoder.push(&buffer[..count]),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ) => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    Ok(())
 }
 
 /// Sends a script and waits until init says that it is carried out, or that the command runs; what
@@ -212,7 +216,6 @@ pub(super) fn converse(
     }
     let mut script = Some(config_frames(&script));
     let mut decoder = Decoder::new();
-    let mut buffer = [0; 4096];
     let deadline = Instant::now() + limit;
     loop {
         while let Some(event) = decoder.next_event().map_err(|error| error.to_string())? {
@@ -238,12 +241,7 @@ pub(super) fn converse(
         if Instant::now() > deadline {
             return Err(format!("it said nothing for {} s", limit.as_secs()));
         }
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err("QEMU ended".into()),
-            Ok(count) => decoder.push(&buffer[..count]),
-            Err(error) if is_early(&error) => {}
-            Err(error) => return Err(error.to_string()),
-        }
+        listen(stream, &mut decoder)?;
     }
 }
 

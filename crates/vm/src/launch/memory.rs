@@ -1,6 +1,7 @@
 //! Guest memory that is a file: shared with virtiofsd, or kept for a snapshot.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::thread::{self, JoinHandle};
 
@@ -8,16 +9,14 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, seek, sendfile};
 use rustix::io::Errno;
 
 use super::tmpfs::detached;
+use crate::holes::each_stretch;
 
 /// Memory of `bytes` that has a name in `/proc/self/fd` and nowhere else.
 ///
 /// Of huge pages where that is allowed, which is to root: by default the kernel gives shared
 /// memory in pages of 4 KiB, and taking and returning those costs a guest a tenth of a second.
 pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
-    let file = match huge(bytes) {
-        Ok(file) => file,
-        Err(_) => small(bytes)?,
-    };
+    let file = empty(bytes)?;
     populate(file.try_clone()?, bytes);
     Ok(file)
 }
@@ -28,26 +27,16 @@ pub(super) type Filling = JoinHandle<io::Result<()>>;
 /// The same with what is in the first `bytes` of another file, which another thread copies while
 /// QEMU starts.
 pub(super) fn copy(from: OwnedFd, bytes: u64) -> io::Result<(OwnedFd, Filling)> {
-    let file = match huge(bytes) {
-        Ok(file) => file,
-        Err(_) => small(bytes)?,
-    };
+    let file = empty(bytes)?;
     let to = file.try_clone()?;
     Ok((file, thread::spawn(move || copy_data(&from, &to, bytes))))
 }
 
 /// Copies what is not a hole.
 fn copy_data(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> io::Result<()> {
-    let mut at = 0;
-    while at < bytes {
-        let data = match seek(from, SeekFrom::Data(at)) {
-            Ok(data) => data.min(bytes),
-            Err(Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(from, SeekFrom::Hole(data))?.min(bytes);
-        seek(to, SeekFrom::Start(data))?;
-        at = data;
+    each_stretch(from, bytes, |Range { start, end }| {
+        seek(to, SeekFrom::Start(start))?;
+        let mut at = start;
         while at < end {
             let left = usize::try_from(end - at).unwrap_or(usize::MAX);
             match sendfile(to, from, Some(&mut at), left) {
@@ -56,8 +45,16 @@ fn copy_data(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> io::Result<()> {
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(())
+    })
+}
+
+/// With huge pages if that can be.
+fn empty(bytes: u64) -> io::Result<OwnedFd> {
+    match huge(bytes) {
+        Ok(file) => Ok(file),
+        Err(_) => small(bytes),
     }
-    Ok(())
 }
 
 /// A file without a name in a file system of its own.
