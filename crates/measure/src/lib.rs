@@ -35,7 +35,7 @@ pub use random::turns;
 pub use report::{Report, ReportError, SCHEMA, json_schema};
 pub use sample::{Outcome, Phase, Sample, Value, ValueError};
 pub use series::Series;
-pub use signed_rank::signed_rank_test;
+pub use signed_rank::{PairedRatio, paired_ratio, signed_rank_test};
 pub use summary::{Outlier, Statistics, Summary};
 pub use timeline::{Activity, Clock, Event, Gap, Node, Span, Timeline};
 pub use unit::{Better, Unit};

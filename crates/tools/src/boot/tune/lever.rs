@@ -86,6 +86,21 @@ pub fn levers() -> Vec<Lever> {
         None,
         on(&["vmlinux"]),
     );
+    // These change most, and what is random in a boot goes with the self-tests: all others are
+    // tried on quicker boots, whose instructions tell more.
+    add(
+        "cryptomgr.notests",
+        "no self-tests of ciphers",
+        None,
+        on(&["cryptomgr.notests"]),
+    );
+    let initcalls = Change::Levers(dispensable_initcalls().collect());
+    add(
+        "initcalls",
+        "initcalls left out that a guest can do without",
+        None,
+        initcalls,
+    );
     add(
         "quiet",
         "no messages on the serial console",
@@ -131,7 +146,6 @@ pub fn levers() -> Vec<Lever> {
         ("tsc", "no watchdog for the time stamp counter"),
         ("no_timer_check", "no test of the timer's interrupt"),
         ("noreplace-smp", "lock prefixes are not patched away"),
-        ("cryptomgr.notests", "no self-tests of ciphers"),
         ("8250.nr_uarts", "no driver for serial ports"),
         (
             "random.trust_cpu",
@@ -141,13 +155,6 @@ pub fn levers() -> Vec<Lever> {
     ] {
         add(name, what, None, on(&[name]));
     }
-    let initcalls = Change::Levers(dispensable_initcalls().collect());
-    add(
-        "initcalls",
-        "initcalls left out that a guest can do without",
-        None,
-        initcalls,
-    );
     add(
         "lsm",
         "no security modules that need a policy to do anything, with --root none",

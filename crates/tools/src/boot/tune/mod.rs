@@ -9,7 +9,7 @@ mod lever;
 
 use std::time::Duration;
 
-use brisk_measure::{Clock, Interval, turns};
+use brisk_measure::{Clock, Interval, Statistic, paired_ratio, turns};
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::Accelerator;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use super::observe::{Ended, Limits};
 use super::subject::{Guest, Subject};
 use crate::run::signals::Signals;
 use crate::run::{Error, Options};
-use decide::{LOOKS, compare, decide};
+use decide::{LOOKS, decide};
 
 /// What the ledger says of one lever.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,13 +35,13 @@ pub struct Entry {
     pub what: String,
     /// What became of it.
     pub verdict: Verdict,
-    /// Time with it over time without it.
+    /// Time with it over time without it, of the pairs.
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio.
     pub interval: Option<Interval>,
     /// Instructions with it over instructions without it, where they can be counted.
     pub instructions: Option<f64>,
-    /// What it saves, seconds.
+    /// What it saves of a usual boot, seconds.
     pub saving: Option<f64>,
     /// Pairs of boots.
     pub pairs: Vec<(f64, f64)>,
@@ -272,13 +272,16 @@ fn entry(
     pairs: Vec<(f64, f64)>,
     instructions: Option<f64>,
 ) -> Entry {
-    let comparison = compare(&pairs);
-    let saving = comparison.value_a.zip(comparison.value_b);
+    let found = paired_ratio(&pairs);
+    let without: Vec<f64> = pairs.iter().map(|(without, _)| *without).collect();
+    let without = Statistic::Median.of(&without);
     Entry {
-        ratio: comparison.ratio,
-        interval: comparison.ratio_interval,
+        ratio: found.map(|found| found.ratio),
+        interval: found.map(|found| found.interval),
         instructions,
-        saving: saving.map(|(without, with)| without - with),
+        saving: without
+            .zip(found)
+            .map(|(without, found)| without * (1.0 - found.ratio)),
         pairs,
         ..without_pairs(lever, verdict, String::new())
     }
