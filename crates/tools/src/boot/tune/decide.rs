@@ -10,6 +10,9 @@ const WORTH: f64 = 0.005;
 /// Chance of a difference like this without one, at each look. Four looks at this level make about
 /// one false verdict in thirty levers (Bonferroni).
 const LEVEL: f64 = 0.008;
+/// The same for a lever that leaves the instructions as they are, and so hardly changes anything:
+/// most of them do, and each is a chance for noise.
+const DOUBTFUL: f64 = 0.001;
 
 /// Saved instructions that are worth a parameter, relative.
 const COUNTED: f64 = 0.01;
@@ -65,16 +68,17 @@ pub(crate) fn decide(pairs: &[(f64, f64)], counted: Option<f64>) -> Option<Verdi
     let last = LOOKS[LOOKS.len() - 1] == pairs.len();
     let PairedRatio { ratio, interval } = paired_ratio(pairs)?;
     let all_one_way = pairs.iter().all(|(a, b)| b < a) || pairs.iter().all(|(a, b)| b > a);
+    let same = counted.is_some_and(|counted| (counted - 1.0).abs() < SAME);
+    let level = if same { DOUBTFUL } else { LEVEL };
     // With five pairs no test can be that sure; all one way and far off is.
-    let clear = signed_rank_test(pairs).is_some_and(|p| p.value <= LEVEL)
-        || (all_one_way && (interval.high < 0.95 || interval.low > 1.05));
+    let clear = signed_rank_test(pairs).is_some_and(|p| p.value <= level)
+        || (all_one_way && !same && (interval.high < 0.95 || interval.low > 1.05));
     if clear && interval.high < 1.0 - WORTH {
         return Some(Verdict::Kept);
     }
     if clear && interval.low > 1.0 {
         return Some(Verdict::Slower);
     }
-    let same = counted.is_some_and(|counted| (counted - 1.0).abs() < SAME);
     if last || pairs.len() == LOOKS[1] {
         match counted {
             Some(counted) if counted < 1.0 - COUNTED => return Some(Verdict::Kept),
@@ -129,6 +133,21 @@ mod tests {
             .map(|(index, (a, b))| (a * slow(index), b * slow(index)))
             .collect();
         assert_eq!(decide(&pairs, Some(0.991)), Some(Verdict::Kept));
+    }
+
+    #[test]
+    fn what_changes_no_instruction_must_be_surer() {
+        let few = pairs(5, 0.9, 0.01);
+        assert_eq!(decide(&few, None), Some(Verdict::Kept));
+        assert_eq!(decide(&few, Some(1.0)), None);
+        assert_eq!(
+            decide(&pairs(5, 1.2, 0.01), Some(1.0)),
+            Some(Verdict::NoGain)
+        );
+        assert_eq!(
+            decide(&pairs(13, 0.9, 0.01), Some(1.0)),
+            Some(Verdict::Kept)
+        );
     }
 
     #[test]
