@@ -36,8 +36,12 @@ fn after_the_commands_end() {
 #[test]
 fn after_a_panic() {
     let home = tempdir().unwrap();
-    let script = "echo ready; echo c > /proc/sysrq-trigger; busybox sleep 100000";
-    let _ = start(home.path(), script).wait().exited(121);
+    // Not before its output has arrived: a kernel that gives up at once may take that with it.
+    let crash = "echo c > /proc/sysrq-trigger";
+    let script = format!("trap '{crash}' TERM; echo ready; busybox sleep 100000 & wait; wait");
+    let run = start(home.path(), &script);
+    run.signal(Signal::TERM);
+    let _ = run.wait().exited(121);
 }
 
 #[test]
