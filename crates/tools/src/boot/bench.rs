@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use brisk_measure::{Clock, Report, Sample, Series, Unit};
 use brisk_measure::{Outcome, Phase};
+use brisk_vm::cache::Cache;
+use brisk_vm::qemu::Accelerator;
 
 use super::machine::ASKED;
 use super::marker::Until;
 use super::observation::Observation;
 use super::observe::{Ended, Limits, Pass, READY, observe};
-use super::subject::Subject;
+use super::subject::{Guest, Subject};
 use crate::run::signals::Signals;
-use crate::run::{Error, Moment};
+use crate::run::{Error, Moment, Options};
 
 /// So many boots that all fail are enough to know that none will succeed.
 const HOPELESS: u32 = 3;
@@ -74,6 +76,46 @@ pub(crate) fn boot(
     }
     let (machine, executed) = started?;
     observe((machine, breakpoint), executed, limits, signals).map_err(BenchError::Watch)
+}
+
+/// Whether the instructions of its boots can be counted, and are the same in all of them.
+pub(crate) fn countable(subject: &Subject) -> bool {
+    let Subject::Guest(guest) = subject else {
+        return false;
+    };
+    let emulated = guest.facts().accelerator.0 == Accelerator::Tcg;
+    emulated && subject.indeterminate().is_empty()
+}
+
+/// Instructions of a boot of the same guest; none where they cannot be counted, or are not the
+/// same in every boot.
+pub(crate) fn count(
+    subject: &Subject,
+    limits: Limits,
+    cache: &Cache,
+    signals: &mut Signals,
+) -> Result<Option<f64>, BenchError> {
+    let Subject::Guest(guest) = subject else {
+        return Ok(None);
+    };
+    if !countable(subject) {
+        return Ok(None);
+    }
+    let options = Options {
+        instructions: true,
+        ..guest.options.clone()
+    };
+    let subject = Subject::Guest(Box::new(Guest::prepare(options, cache, &mut |_| {})?));
+    let until = match limits.until {
+        Until::Kernel => Until::Init,
+        until => until,
+    };
+    let pass = boot(&subject, Limits { until, ..limits }, signals)?;
+    Ok(match pass.ended {
+        Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
+        Ended::Reached => value(&pass.observation, Clock::Instructions, until),
+        Ended::Failed(_) | Ended::TimedOut => None,
+    })
 }
 
 /// Boots `settings.warmups + settings.runs` times into the report's series; `after` is told of

@@ -325,10 +325,7 @@ impl Engine {
                 }
             }
             Step::Side { low, middle, high } => {
-                let side = match self.is_careful() {
-                    true => self.side(low, middle, high, measure, observe)?,
-                    false => self.likely_side(low, middle, high, measure, observe)?,
-                };
+                let side = self.any_side([low, middle, high], measure, observe)?;
                 if let (Some(bisection), Some(high)) = (&mut self.state.bisection, side) {
                     bisection.sided(middle, high);
                 }
@@ -337,7 +334,7 @@ impl Engine {
         Ok(())
     }
 
-    fn is_careful(&self) -> bool {
+    pub(super) fn is_careful(&self) -> bool {
         let bisection = self.state.bisection.as_ref();
         bisection.is_none_or(Bisection::is_careful)
     }

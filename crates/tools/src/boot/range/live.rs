@@ -12,7 +12,7 @@ use brisk_vm::cache::Cache;
 use super::build::{Artifacts, Role};
 use super::{Measure, Measured, Unbootable};
 use crate::boot::analyze::{Markers, analyze, counted};
-use crate::boot::bench::{boot, sample, series_name, unit};
+use crate::boot::bench::{boot, count, sample, series_name, unit};
 use crate::boot::marker::{Marker, Until};
 use crate::boot::observe::{Ended, Limits};
 use crate::boot::subject::{Command, Guest, Subject};
@@ -139,24 +139,10 @@ impl Live {
                 Ok(Subject::Command(command))
             }
             Template::Guest(options) => {
-                let mut options = Options {
+                let options = Options {
                     trace,
-                    ..(**options).clone()
+                    ..with(options, artifacts)?
                 };
-                if let Some(path) = artifacts.get(Role::Kernel) {
-                    options.kernel = Some(path.display().to_string());
-                }
-                if let Some(path) = artifacts.get(Role::Qemu) {
-                    options.qemu = path.display().to_string();
-                }
-                if let Some(path) = artifacts.get(Role::Firmware) {
-                    let path = path.display().to_string();
-                    options.qemu_args.extend(["-bios".to_owned(), path]);
-                }
-                if let Some(path) = artifacts.get(Role::File) {
-                    options.append.push(command_line(path)?);
-                }
-                options.extra_initramfs = artifacts.get(Role::Initramfs).map(Path::to_owned);
                 let guest = Guest::prepare(options, &self.cache, &mut |_| {});
                 Ok(Subject::Guest(Box::new(guest.map_err(unbootable)?)))
             }
@@ -177,6 +163,26 @@ impl Live {
         }
         (pass.ended == Ended::Reached).then(|| analyze(&observation, &self.markers).timeline)
     }
+}
+
+/// A guest with what a commit's build left behind.
+fn with(options: &Options, artifacts: &Artifacts) -> Result<Options, Unbootable> {
+    let mut options = options.clone();
+    if let Some(path) = artifacts.get(Role::Kernel) {
+        options.kernel = Some(path.display().to_string());
+    }
+    if let Some(path) = artifacts.get(Role::Qemu) {
+        options.qemu = path.display().to_string();
+    }
+    if let Some(path) = artifacts.get(Role::Firmware) {
+        let path = path.display().to_string();
+        options.qemu_args.extend(["-bios".to_owned(), path]);
+    }
+    if let Some(path) = artifacts.get(Role::File) {
+        options.append.push(command_line(path)?);
+    }
+    options.extra_initramfs = artifacts.get(Role::Initramfs).map(Path::to_owned);
+    Ok(options)
 }
 
 fn unbootable(error: impl std::error::Error) -> Unbootable {
@@ -245,6 +251,18 @@ impl Measure for Live {
         }
         let timeline = self.timeline(artifacts, &mut signals);
         Ok(Measured { series, timeline })
+    }
+
+    fn count(&mut self, artifacts: &Artifacts) -> Option<f64> {
+        let Template::Guest(options) = &self.template else {
+            return None;
+        };
+        let options = with(options, artifacts).ok()?;
+        let guest = Guest::prepare(options, &self.cache, &mut |_| {}).ok()?;
+        let subject = Subject::Guest(Box::new(guest));
+        let limits = self.limits(self.until, false);
+        let mut signals = Signals::new().ok()?;
+        count(&subject, limits, &self.cache, &mut signals).ok()?
     }
 }
 

@@ -11,6 +11,7 @@
 //! and [`Engine`] carries it all out. What measures is a [`Measure`].
 
 mod build;
+mod counted;
 mod engine;
 mod git;
 mod interrupt;
@@ -49,6 +50,10 @@ pub trait Measure {
         runs: u32,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Measured, Unbootable>;
+
+    /// Counts the instructions of a boot, whatever is measured; none where that is not possible, or
+    /// not the same in every boot.
+    fn count(&mut self, artifacts: &Artifacts) -> Option<f64>;
 }
 
 /// What booting a commit showed.

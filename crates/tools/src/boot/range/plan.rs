@@ -171,6 +171,12 @@ impl Bisection {
         self.quick
     }
 
+    /// What the ends showed, as long as the first search goes on.
+    pub(super) fn first_direction(&self) -> Option<Direction> {
+        let first = self.quick == QUICK;
+        self.ends.filter(|_| first).map(|(direction, ..)| direction)
+    }
+
     pub(super) fn answer(&self) -> Option<Answer> {
         self.answer
     }

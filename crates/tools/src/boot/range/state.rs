@@ -14,6 +14,7 @@ use brisk_measure::{Comparison, Series, Timeline};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::counted::Counted;
 use super::git::Commit;
 use super::plan::{Bisection, Known};
 use super::{Mode, Wanted};
@@ -61,6 +62,9 @@ pub(super) struct Record {
     /// With which commit it was compared last, and what came of it.
     #[serde(default)]
     pub(super) compared: Option<Compared>,
+    /// The instructions of its boot, if somebody asked for them.
+    #[serde(default)]
+    pub(super) counted: Option<Counted>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -127,6 +131,7 @@ impl State {
             commit,
             outcome: None,
             compared: None,
+            counted: None,
         };
         Self {
             schema: SCHEMA.to_owned(),

@@ -5,6 +5,7 @@ use brisk_measure::{Comparison, Phase, Sample, Series, Unit, Verdict, render, tu
 use super::build::Artifacts;
 use super::engine::{Engine, Error, Event, Observe};
 use super::judge::{self, Patience, Schedule, Side};
+use super::plan::Bisection;
 use super::state::{self, Outcome};
 use super::{Measure, Unbootable};
 
@@ -80,13 +81,30 @@ impl Engine {
         Ok(Some(found))
     }
 
-    /// Whether a middle belongs to the newer of the ends. None if it turns out not to boot, most
-    /// times.
-    pub(super) fn side(
+    /// Whether a middle belongs to the newer of the ends, as surely as the search wants to know.
+    /// None if it turns out not to boot, most times.
+    pub(super) fn any_side(
         &mut self,
-        low: usize,
-        middle: usize,
-        high: usize,
+        places: [usize; 3],
+        measure: &mut dyn Measure,
+        observe: Observe<'_>,
+    ) -> Result<Option<bool>, Error> {
+        if self.is_careful() {
+            return self.side(places, measure, observe);
+        }
+        let bisection = self.state.bisection.as_ref();
+        if let Some(direction) = bisection.and_then(Bisection::first_direction) {
+            let side = self.counted_side(places, direction, measure, observe)?;
+            if side.is_some() {
+                return Ok(side);
+            }
+        }
+        self.likely_side(places, measure, observe)
+    }
+
+    fn side(
+        &mut self,
+        [low, middle, high]: [usize; 3],
         measure: &mut dyn Measure,
         observe: Observe<'_>,
     ) -> Result<Option<bool>, Error> {
@@ -141,11 +159,9 @@ impl Engine {
 
     /// The same by what is likely: the middle runs in each round, and one of the ends by turns, to
     /// know how the machine does at the time.
-    pub(super) fn likely_side(
+    fn likely_side(
         &mut self,
-        low: usize,
-        middle: usize,
-        high: usize,
+        [low, middle, high]: [usize; 3],
         measure: &mut dyn Measure,
         observe: Observe<'_>,
     ) -> Result<Option<bool>, Error> {

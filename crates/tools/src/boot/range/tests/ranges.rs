@@ -48,6 +48,50 @@ fn a_tenth_is_found_among_64_commits_by_the_clock() {
     assert!(right >= 19, "{right} of 20");
 }
 
+/// Instructions show the way in one boot of each middle, and the clock proves it.
+#[test]
+fn what_can_be_counted_takes_fewer_boots() {
+    let boots = |counts| {
+        let fixture = Fixture::with_step(65, 23, "1000000", "1100000");
+        let options = fixture.options(Mode::WallClock, Goal::Bisect);
+        let mut measure = Simulated {
+            counts,
+            ..Simulated::noisy(42)
+        };
+        let (engine, _) = finish(options, &mut measure);
+        assert_eq!(engine.answer(), found(23));
+        measure.boots
+    };
+    let (without, alike) = (boots(None), boots(Some(|_| 1_000_000)));
+    let counted = boots(Some(|cost| cost));
+    assert_eq!(without, alike);
+    // The ends and the proof are all.
+    assert!(counted * 5 < without * 4, "{counted} of {without}");
+}
+
+/// The times change in one commit, and the instructions in another: the first search is led
+/// astray, which the clock tells.
+#[test]
+fn instructions_that_mislead_prove_nothing() {
+    let mut costs = ["1000000"; 65];
+    costs[20..].fill("1000001");
+    costs[50..].fill("1150001");
+    let fixture = Fixture::new(&costs);
+    let options = fixture.options(Mode::WallClock, Goal::Bisect);
+    let mut measure = Simulated {
+        counts: Some(|cost| {
+            if cost > 1_000_000 {
+                1_100_000
+            } else {
+                1_000_000
+            }
+        }),
+        ..Simulated::noisy(8)
+    };
+    let (engine, _) = finish(options, &mut measure);
+    assert_eq!(engine.answer(), found(50));
+}
+
 #[test]
 fn a_range_without_a_change_raises_no_alarm() {
     for seed in 0..20 {

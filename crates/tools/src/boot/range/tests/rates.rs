@@ -33,6 +33,10 @@ impl Measure for Stepped {
             timeline: None,
         })
     }
+
+    fn count(&mut self, _: &Artifacts) -> Option<f64> {
+        None
+    }
 }
 
 /// What came of ranges.

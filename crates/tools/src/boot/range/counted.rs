@@ -1,0 +1,113 @@
+//! The search by counted instructions: with times, too, they show the way where they can be
+//! counted. They are the same in every boot, so one of each middle is enough. They prove nothing:
+//! that two commits take different times is for the clock to say, before and after.
+
+use brisk_measure::render;
+use serde::{Deserialize, Serialize};
+
+use super::Measure;
+use super::engine::{Engine, Error, Event, Observe};
+use super::plan::Direction;
+
+/// The least that the instructions of the ends must differ by, relative: less comes of anything.
+const LEAST: f64 = 0.005;
+/// How near a middle must be to an end, as a part of the way between the ends.
+const NEAR: f64 = 0.25;
+
+/// What was counted in a boot of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Counted {
+    /// None where that is not the same in every boot, or cannot be counted.
+    pub(super) instructions: Option<f64>,
+}
+
+impl Engine {
+    /// Whether a middle belongs to the newer of the ends by their instructions. None where these do
+    /// not tell: they cannot be counted, those of the ends do not differ as their times do, or those
+    /// of the middle lie between them.
+    pub(super) fn counted_side(
+        &mut self,
+        [low, middle, high]: [usize; 3],
+        times: Direction,
+        measure: &mut dyn Measure,
+        observe: Observe<'_>,
+    ) -> Result<Option<bool>, Error> {
+        let mut counts = [0.0; 3];
+        for (place, count) in [low, high, middle].into_iter().zip(&mut counts) {
+            match self.count(place, measure, observe)? {
+                Some(instructions) => *count = instructions,
+                None => return Ok(None),
+            }
+        }
+        let [low, high, middle] = counts;
+        Ok(side([low, middle, high], times))
+    }
+
+    /// Instructions of a commit's boot, which is made once.
+    fn count(
+        &mut self,
+        place: usize,
+        measure: &mut dyn Measure,
+        observe: Observe<'_>,
+    ) -> Result<Option<f64>, Error> {
+        if let Some(counted) = self.state.records[place].counted {
+            return Ok(counted.instructions);
+        }
+        let Ok(artifacts) = self.artifacts(place, observe)? else {
+            return Ok(None);
+        };
+        self.go_on()?;
+        let name = render::shorten(&self.name(place), 70);
+        observe(Event::Doing(&format!("counting instructions of {name}")));
+        let instructions = measure.count(&artifacts);
+        // A boot that was ended because brisk is to end has counted nothing.
+        self.go_on()?;
+        self.state.records[place].counted = Some(Counted { instructions });
+        self.state.save(&self.dir)?;
+        Ok(instructions)
+    }
+}
+
+/// Whether the middle is like the high end, where its instructions tell.
+fn side([low, middle, high]: [f64; 3], times: Direction) -> Option<bool> {
+    let way = (high / low).ln();
+    let counts = if way > 0.0 {
+        Direction::Up
+    } else {
+        Direction::Down
+    };
+    if !way.is_finite() || way.abs() < LEAST || counts != times {
+        return None;
+    }
+    let part = (middle / low).ln() / way;
+    match part {
+        _ if part.abs() <= NEAR => Some(false),
+        _ if (part - 1.0).abs() <= NEAR => Some(true),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_middle_is_like_one_of_the_ends_or_does_not_tell() {
+        use Direction::{Down, Up};
+        for (counts, times, wanted) in [
+            ([100.0, 100.1, 110.0], Up, Some(false)),
+            ([100.0, 109.5, 110.0], Up, Some(true)),
+            ([110.0, 110.0, 100.0], Down, Some(false)),
+            ([110.0, 100.0, 100.0], Down, Some(true)),
+            // Between the ends, beyond them, the other way, not at all.
+            ([100.0, 105.0, 110.0], Up, None),
+            ([100.0, 120.0, 110.0], Up, None),
+            ([100.0, 110.0, 110.0], Down, None),
+            ([100.0, 100.0, 100.0], Up, None),
+            ([100.0, 100.3, 100.3], Up, None),
+            ([0.0, 1.0, 1.0], Up, None),
+        ] {
+            assert_eq!(side(counts, times), wanted, "{counts:?}");
+        }
+    }
+}
