@@ -16,6 +16,8 @@ use brisk_vm::launch::{Foreign, Running};
 use brisk_vm::qemu::agent::Agent;
 use brisk_vm::qemu::watch::{self, Extra};
 use brisk_vm::qemu::{self, MachinePlan};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use super::domain::Domain;
 use super::machine::Machine;
@@ -44,30 +46,30 @@ pub struct Guest {
     plan: Plan,
     script: Vec<u8>,
     /// The initramfs, if it is more than brisk's own; gone when this is dropped.
-    _joined: Option<File>,
+    _initramfs: Option<File>,
 }
 
-/// One archive behind the other: the kernel unpacks both
-/// (`Documentation/driver-api/early-userspace/buffer-format.rst`), each at a multiple of 4 bytes.
-/// The file has no name that could be left behind.
-fn join(own: &Path, extra: &Path) -> Result<File, Error> {
-    let write = || -> std::io::Result<File> {
-        let mut joined = tempfile::tempfile()?;
-        // QEMU opens it as another user.
-        joined.set_permissions(Permissions::from_mode(0o644))?;
-        for path in [own, extra] {
-            let mut bytes = std::fs::read(path)?;
-            bytes.resize(bytes.len().next_multiple_of(4), 0);
-            joined.write_all(&bytes)?;
-        }
-        Ok(joined)
-    };
-    write().map_err(|error| {
-        Error::unfit(
-            format!("cannot add {} to the initramfs: {error}", extra.display()),
-            "give a cpio archive",
-        )
-    })
+/// An initramfs made of brisk's own: with another archive behind it, which the kernel unpacks over
+/// it, each at a multiple of 4 bytes (`Documentation/driver-api/early-userspace/buffer-format.rst`);
+/// and compressed. The file has no name that could be left behind.
+fn remade(own: &Path, extra: Option<&Path>, gzip: bool) -> std::io::Result<File> {
+    let mut bytes = std::fs::read(own)?;
+    if let Some(extra) = extra {
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes.extend(std::fs::read(extra)?);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    let mut made = tempfile::tempfile()?;
+    // QEMU opens it as another user.
+    made.set_permissions(Permissions::from_mode(0o644))?;
+    if gzip {
+        let mut encoder = GzEncoder::new(&made, Compression::best());
+        encoder.write_all(&bytes)?;
+        encoder.finish()?;
+    } else {
+        made.write_all(&bytes)?;
+    }
+    Ok(made)
 }
 
 /// A command line that starts QEMU.
@@ -93,13 +95,19 @@ impl Guest {
         let facts = run::gather(&options, cache, progress)?;
         let mut plan = run::plan(&options, &facts)?;
         plan.pack(cache, progress)?;
-        let joined = options
-            .extra_initramfs
-            .as_deref()
-            .map(|extra| join(&plan.machine.initramfs, extra))
-            .transpose()?;
-        if let Some(joined) = &joined {
-            plan.machine.initramfs = format!("/proc/self/fd/{}", joined.as_raw_fd()).into();
+        let (extra, gzip) = (options.extra_initramfs.as_deref(), options.gzip_initramfs);
+        let mut made = None;
+        if extra.is_some() || gzip {
+            let own = &plan.machine.initramfs;
+            let file = remade(own, extra, gzip).map_err(|error| {
+                let with = extra.unwrap_or(own).display();
+                Error::unfit(
+                    format!("cannot make an initramfs with {with}: {error}"),
+                    "give a cpio archive",
+                )
+            })?;
+            plan.machine.initramfs = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+            made = Some(file);
         }
         progress("");
         let script = if options.instructions {
@@ -112,7 +120,7 @@ impl Guest {
             facts,
             plan,
             script,
-            _joined: joined,
+            _initramfs: made,
         })
     }
 
@@ -359,5 +367,36 @@ fn accelerator(words: &[std::borrow::Cow<'_, str>]) -> &'static str {
         "kvm"
     } else {
         "tcg"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use flate2::read::GzDecoder;
+
+    use super::*;
+
+    #[test]
+    fn archives_follow_one_another_at_multiples_of_four_also_compressed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [own, extra] = ["own", "extra"].map(|name| dir.path().join(name));
+        std::fs::write(&own, b"070701").unwrap();
+        std::fs::write(&extra, b"x").unwrap();
+        let bytes = |extra: Option<&Path>, gzip| {
+            let mut file = remade(&own, extra, gzip).unwrap();
+            file.rewind().unwrap();
+            let mut bytes = Vec::new();
+            match gzip {
+                true => GzDecoder::new(file).read_to_end(&mut bytes).unwrap(),
+                false => file.read_to_end(&mut bytes).unwrap(),
+            };
+            bytes
+        };
+        for gzip in [false, true] {
+            assert_eq!(bytes(Some(&extra), gzip), b"070701\0\0x\0\0\0");
+        }
+        assert_eq!(bytes(None, true), b"070701");
     }
 }

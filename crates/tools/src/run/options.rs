@@ -72,6 +72,9 @@ pub struct Options {
     pub instructions: bool,
     /// An archive that is unpacked over the initramfs.
     pub extra_initramfs: Option<PathBuf>,
+    /// Whether the initramfs is compressed with gzip, as those of distributions are, for boots that
+    /// are measured.
+    pub gzip_initramfs: bool,
     /// More words for QEMU.
     pub qemu_args: Vec<String>,
     /// QEMU.
@@ -114,6 +117,7 @@ impl Default for Options {
             trace: false,
             instructions: false,
             extra_initramfs: None,
+            gzip_initramfs: false,
             qemu_args: Vec::new(),
             qemu: "qemu-system-x86_64".to_owned(),
             command: Vec::new(),

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use brisk_tools::boot::tune::{ABOVE, Entry, Settings, Tuned, Verdict, agree, levers, plain, tune};
+use brisk_tools::boot::analyze::Markers;
+use brisk_tools::boot::tune::{
+    ABOVE, CANDIDATES, Entry, Settings, Tuned, Verdict, agree, levers, plain, tune,
+};
 use brisk_tools::run::Profile;
 use brisk_vm::cache::Cache;
 use comfy_table::{CellAlignment, Table, presets};
@@ -46,6 +49,11 @@ pub struct Args {
     /// Try also what gives up security of the guest, and use it if it helps.
     #[arg(long)]
     pub allow_insecure: bool,
+
+    /// Try also to leave out the initcalls that take most of a boot, one by one. What they do is
+    /// lost with them, and only --check tells whether it is missed.
+    #[arg(long)]
+    pub try_initcalls: bool,
 
     /// What the guest must be able to do with each lever, for a shell in it.
     #[arg(
@@ -153,11 +161,13 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         until: args.until.tool(),
         timeout: duration("--timeout", &args.timeout)?,
         allow_insecure: args.allow_insecure,
+        try_initcalls: args.try_initcalls,
+        markers: Markers::own()?,
         check: vec!["/bin/sh".into(), "-c".into(), args.check.clone()],
     };
     let mut start = plain(&options);
     start.command = vec!["true".into()];
-    let bar = ui.bar(levers().len() as u64, "tuning");
+    let bar = ui.bar((levers().len() + CANDIDATES) as u64, "tuning");
     let mut so_far = Vec::new();
     let mut written = Ok(());
     let result = tune(start, &settings, &cache, &mut |done, name, entry| {

@@ -1,6 +1,8 @@
 //! What can be tried, in the order it is tried: what changes most comes first, because the rest
 //! is measured on top of it. Pure.
 
+use brisk_measure::Timeline;
+
 use crate::run::parameters::dispensable_initcalls;
 use crate::run::{Firmware, Levers, Machine, Options, Ram};
 
@@ -10,9 +12,11 @@ pub struct Lever {
     /// Name in the ledger.
     pub name: String,
     /// What it does.
-    pub what: &'static str,
+    pub what: String,
     /// What of the guest's security it gives up.
     pub trades: Option<&'static str>,
+    /// Whether nobody but its user can tell what it takes from the guest.
+    pub unknown: bool,
     change: Change,
 }
 
@@ -22,7 +26,9 @@ enum Change {
     Machine(Machine, &'static [&'static str]),
     Firmware(Firmware),
     Levers(Vec<String>),
-    Append(&'static str),
+    /// The initramfs as brisk makes it, not compressed.
+    Uncompressed,
+    Append(String),
     Memory(u64),
     Cpus(u32),
     Ram(Ram),
@@ -46,7 +52,8 @@ impl Lever {
                     known.extend(names.iter().cloned());
                 }
             }
-            Change::Append(text) => changed.append.push((*text).to_owned()),
+            Change::Uncompressed => changed.gzip_initramfs = false,
+            Change::Append(text) => changed.append.push(text.clone()),
             Change::Memory(mib) => changed.memory_mib = *mib,
             Change::Cpus(cpus) => changed.cpus = *cpus,
             Change::Ram(ram) => changed.ram = *ram,
@@ -63,6 +70,7 @@ pub fn plain(options: &Options) -> Options {
         firmware: Firmware::Auto,
         cpu: None,
         levers: Levers::Only(std::collections::BTreeSet::new()),
+        gzip_initramfs: true,
         ..options.clone()
     }
 }
@@ -71,11 +79,12 @@ pub fn plain(options: &Options) -> Options {
 #[must_use]
 pub fn levers() -> Vec<Lever> {
     let mut list = Vec::new();
-    let mut add = |name: &str, what, trades, change| {
+    let mut add = |name: &str, what: &str, trades, change| {
         list.push(Lever {
             name: name.to_owned(),
-            what,
+            what: what.to_owned(),
             trades,
+            unknown: false,
             change,
         });
     };
@@ -100,6 +109,12 @@ pub fn levers() -> Vec<Lever> {
         "initcalls left out that a guest can do without",
         None,
         initcalls,
+    );
+    add(
+        "initramfs",
+        "an initramfs that need not be decompressed",
+        None,
+        Change::Uncompressed,
     );
     add(
         "quiet",
@@ -175,7 +190,7 @@ pub fn levers() -> Vec<Lever> {
         ("raid=noautodetect", "no search for RAID arrays"),
         ("edd=off", "no BIOS disk data"),
     ] {
-        add(text, what, None, Change::Append(text));
+        add(text, what, None, Change::Append(text.to_owned()));
     }
     add("256M", "less memory to set up", None, Change::Memory(256));
     add("2 CPUs", "a second processor", None, Change::Cpus(2));
@@ -212,13 +227,62 @@ pub fn levers() -> Vec<Lever> {
             "what happens in the guest is not recorded",
         ),
     ] {
-        add(text, what, Some(trades), Change::Append(text));
+        add(text, what, Some(trades), Change::Append(text.to_owned()));
     }
     list
 }
 
+/// Leaving out an initcall that takes such a part of a boot.
+fn without(initcall: &str, share: f64) -> Lever {
+    Lever {
+        name: format!("initcall_blacklist={initcall}"),
+        what: format!("without what takes {:.1} % of a boot", share * 100.0),
+        trades: None,
+        unknown: true,
+        change: Change::Append(format!("initcall_blacklist={initcall}")),
+    }
+}
+
+/// Least part of a boot that an initcall takes which is worth trying to do without.
+const LARGE: f64 = 0.01;
+/// Most of them.
+pub const CANDIDATES: usize = 8;
+
+/// The initcalls that take most of a boot, with their parts of it. Names that could be anything but
+/// one initcall's are none: a guest may have said them.
+#[must_use]
+pub(super) fn candidates(timeline: &Timeline) -> Vec<Lever> {
+    let Some(whole) = timeline.span() else {
+        return Vec::new();
+    };
+    let part = |activity| {
+        let span = timeline.span_of(activity)?;
+        Some(span.duration() as f64 / whole.duration() as f64)
+    };
+    let mut parts: Vec<_> = timeline
+        .activities
+        .iter()
+        .filter(|activity| activity.kind == "initcall" && is_name(&activity.name))
+        .filter_map(|activity| Some((part(activity)?, &activity.name)))
+        .filter(|(part, _)| part.is_finite() && *part >= LARGE)
+        .collect();
+    parts.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    parts.truncate(CANDIDATES);
+    parts
+        .into_iter()
+        .map(|(part, name)| without(name, part))
+        .collect()
+}
+
+fn is_name(text: &str) -> bool {
+    let part_of_one = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !text.is_empty() && text.len() <= 100 && text.bytes().all(part_of_one)
+}
+
 #[cfg(test)]
 mod tests {
+    use brisk_measure::Clock;
+
     use super::*;
 
     #[test]
@@ -248,6 +312,41 @@ mod tests {
             panic!("{:?}", changed.levers);
         };
         assert_eq!(known.into_iter().collect::<Vec<_>>(), ["tsc_early_khz"]);
+    }
+
+    #[test]
+    fn what_takes_long_can_be_tried_without() {
+        let clock = Clock::Instructions;
+        let mut timeline = Timeline::new(clock);
+        timeline
+            .activity("kernel", "kernel", 0, 1000, clock)
+            .activity("inet_init", "initcall", 100, 220, clock)
+            .activity("small_init", "initcall", 300, 309, clock)
+            .activity("pci_init", "initcall", 400, 700, clock)
+            .activity("a,b", "initcall", 700, 790, clock)
+            .activity("probe", "probe", 800, 890, clock);
+        let found = candidates(&timeline);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|lever| (&*lever.name, &*lever.what))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (
+                    "initcall_blacklist=pci_init",
+                    "without what takes 30.0 % of a boot"
+                ),
+                (
+                    "initcall_blacklist=inet_init",
+                    "without what takes 12.0 % of a boot"
+                ),
+            ]
+        );
+        let changed = found[0].apply(&Options::default());
+        assert_eq!(changed.append, ["initcall_blacklist=pci_init"]);
+        assert!(found.iter().all(|lever| lever.unknown));
+        assert!(candidates(&Timeline::new(clock)).is_empty());
     }
 
     #[test]

@@ -11,20 +11,21 @@ use std::time::Duration;
 
 use brisk_measure::{Clock, Interval, Statistic, paired_ratio, turns};
 use brisk_vm::cache::Cache;
-use brisk_vm::qemu::Accelerator;
 use serde::{Deserialize, Serialize};
 
 pub use agree::{ABOVE, Agreement, agree};
 pub use decide::Verdict;
-pub use lever::{Lever, levers, plain};
+pub use lever::{CANDIDATES, Lever, levers, plain};
 
-use super::bench::{BenchError, boot, value};
+use super::analyze::{Markers, analyze, counted};
+use super::bench::{BenchError, boot, count, countable, value};
 use super::marker::Until;
 use super::observe::{Ended, Limits};
 use super::subject::{Guest, Subject};
 use crate::run::signals::Signals;
 use crate::run::{Error, Options};
 use decide::{LOOKS, decide};
+use lever::candidates;
 
 /// What the ledger says of one lever.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,10 @@ pub struct Settings {
     pub timeout: Duration,
     /// Whether levers may be used that give up security.
     pub allow_insecure: bool,
+    /// Whether the initcalls that take most of a boot are left out, too, if the check succeeds.
+    pub try_initcalls: bool,
+    /// What explains a boot.
+    pub markers: Markers,
     /// What a guest must be able to do with the lever, a command.
     pub check: Vec<String>,
 }
@@ -93,41 +98,84 @@ pub fn tune(
         signals: &mut signals,
         counted: None,
     };
-    let mut best = tuner.prepare(start)?;
+    let best = tuner.prepare(start)?;
     if let Err(reason) = tuner.works(&best)? {
         return Err(BenchError::Unfit(format!(
             "the guest does not work before anything is tuned: {reason}"
         )));
     }
-    let mut ledger = Vec::new();
-    for (done, lever) in levers().into_iter().enumerate() {
-        progress(done, &lever.name, None);
-        let Subject::Guest(current) = &best else {
-            break;
+    let mut trials = Trials {
+        tuner,
+        best,
+        ledger: Vec::new(),
+        done: 0,
+    };
+    for lever in levers() {
+        trials.add(&lever, progress)?;
+    }
+    for lever in trials.tuner.candidates(&trials.best)? {
+        trials.add(&lever, progress)?;
+    }
+    let Subject::Guest(guest) = trials.best else {
+        return Err(BenchError::Unfit("only brisk's guests are tuned".into()));
+    };
+    // What brisk run has, whatever came of that.
+    let options = Options {
+        gzip_initramfs: false,
+        ..guest.options
+    };
+    let best = Guest::prepare(options, cache, &mut |_| {})?;
+    Ok(Tuned {
+        ledger: trials.ledger,
+        best: Box::new(best),
+    })
+}
+
+/// What is best so far, and what has been tried.
+struct Trials<'a> {
+    tuner: Tuner<'a>,
+    best: Subject,
+    ledger: Vec<Entry>,
+    done: usize,
+}
+
+impl Trials<'_> {
+    /// Tries one more.
+    fn add(&mut self, lever: &Lever, progress: &mut Progress<'_>) -> Result<(), BenchError> {
+        progress(self.done, &lever.name, None);
+        self.done += 1;
+        let Subject::Guest(current) = &self.best else {
+            return Ok(());
         };
         let options = lever.apply(&current.options);
         if options == current.options {
-            continue;
+            return Ok(());
         }
-        let (entry, better) = if lever.trades.is_some() && !settings.allow_insecure {
-            (refused(&lever), None)
-        } else {
-            tuner.try_lever(&lever, &best, options)?
+        let (entry, better) = match self.tuner.settings.refuses(lever) {
+            Some(reason) => (without_pairs(lever, Verdict::Refused, reason), None),
+            None => self.tuner.try_lever(lever, &self.best, options)?,
         };
-        progress(done + 1, &lever.name, Some(&entry));
-        ledger.push(entry);
+        progress(self.done, &lever.name, Some(&entry));
+        self.ledger.push(entry);
         if let Some(better) = better {
-            best = better;
-            tuner.counted = None;
+            self.best = better;
+            self.tuner.counted = None;
         }
+        Ok(())
     }
-    match best {
-        Subject::Guest(guest) => Ok(Tuned {
-            ledger,
-            best: guest,
-        }),
-        Subject::Command(_) | Subject::Domain(_) => {
-            Err(BenchError::Unfit("only brisk's guests are tuned".into()))
+}
+
+impl Settings {
+    /// Why a lever is not to be tried.
+    fn refuses(&self, lever: &Lever) -> Option<String> {
+        match lever.trades {
+            Some(trades) if !self.allow_insecure => {
+                Some(format!("{trades}; --allow-insecure tries it"))
+            }
+            _ if lever.unknown && !self.try_initcalls => {
+                Some("what it does is lost; --try-initcalls tries it with --check".to_owned())
+            }
+            _ => None,
         }
     }
 }
@@ -188,27 +236,36 @@ impl Tuner<'_> {
 
     /// Instructions of a boot; none where they cannot be counted, or not exactly.
     fn count(&mut self, subject: &Subject) -> Result<Option<f64>, BenchError> {
-        let Subject::Guest(guest) = subject else {
-            return Ok(None);
+        let limits = self.limits(self.settings.until);
+        count(subject, limits, self.cache, self.signals)
+    }
+
+    /// The initcalls that take most of a boot of the best, traced, as levers; counted in
+    /// instructions where that is possible. None if it does not boot.
+    fn candidates(&mut self, best: &Subject) -> Result<Vec<Lever>, BenchError> {
+        let Subject::Guest(guest) = best else {
+            return Ok(Vec::new());
         };
-        let emulated = guest.facts().accelerator.0 == Accelerator::Tcg;
-        if !emulated || !subject.indeterminate().is_empty() {
-            return Ok(None);
-        }
         let mut options = guest.options.clone();
-        options.instructions = true;
+        options.trace = true;
+        options.instructions = countable(best);
         let subject = self.prepare(options)?;
-        let until = match self.settings.until {
-            Until::Kernel => Until::Init,
-            until => until,
+        let limits = Limits {
+            keep: true,
+            ..self.limits(Until::Exit)
         };
-        let limits = self.limits(until);
         let pass = boot(&subject, limits, self.signals)?;
-        Ok(match pass.ended {
+        let mut observation = pass.observation;
+        match pass.ended {
             Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
-            Ended::Reached => value(&pass.observation, Clock::Instructions, until),
-            Ended::Failed(_) | Ended::TimedOut => None,
-        })
+            Ended::Failed(_) | Ended::TimedOut => return Ok(Vec::new()),
+            Ended::Reached => {}
+        }
+        if subject.clock() == Clock::Instructions && counted(&mut observation).is_none() {
+            return Ok(Vec::new());
+        }
+        let analysis = analyze(&observation, &self.settings.markers);
+        Ok(candidates(&analysis.timeline))
     }
 
     /// Boots without and with it by turns until it is known whether it helps.
@@ -290,7 +347,7 @@ fn entry(
 fn without_pairs(lever: &Lever, verdict: Verdict, reason: String) -> Entry {
     Entry {
         lever: lever.name.clone(),
-        what: lever.what.to_owned(),
+        what: lever.what.clone(),
         verdict,
         ratio: None,
         interval: None,
@@ -300,10 +357,4 @@ fn without_pairs(lever: &Lever, verdict: Verdict, reason: String) -> Entry {
         reason,
         trades: lever.trades.map(str::to_owned),
     }
-}
-
-fn refused(lever: &Lever) -> Entry {
-    let trades = lever.trades.unwrap_or_default();
-    let reason = format!("{trades}; --allow-insecure tries it");
-    without_pairs(lever, Verdict::Refused, reason)
 }
