@@ -8,10 +8,36 @@ use brisk_measure::Unit;
 use super::Put;
 use super::machine::{Bench, Machine};
 use super::peer;
+use super::root::Roots;
 
-pub(super) const QEMU: &str = "half cache: QEMU, zstd -1";
-pub(super) const DROPPED: &str = "half cache: --drop-cache, effective";
-pub(super) const DROPPED_LZ4: &str = "half cache: --drop-cache, lz4, effective";
+/// What such a guest has its files on, and how its series are named.
+pub(super) struct Kind {
+    machine: &'static str,
+    root: fn(&Roots) -> &Path,
+    title: &'static str,
+    pub(super) qemu: &'static str,
+    pub(super) dropped: &'static str,
+    pub(super) dropped_lz4: &'static str,
+}
+
+/// ext4 before Linux 6.16 caches single pages.
+pub(super) const PAGES: Kind = Kind {
+    machine: "cached",
+    root: |roots| &roots.ext4,
+    title: "half cache",
+    qemu: "half cache: QEMU, zstd -1",
+    dropped: "half cache: --drop-cache, effective",
+    dropped_lz4: "half cache: --drop-cache, lz4, effective",
+};
+/// EROFS caches large folios, as XFS does.
+pub(super) const FOLIOS: Kind = Kind {
+    machine: "folios",
+    root: |roots| &roots.erofs,
+    title: "half cache, large folios",
+    qemu: "half cache, large folios: QEMU, zstd -1",
+    dropped: "half cache, large folios: --drop-cache, effective",
+    dropped_lz4: "half cache, large folios: --drop-cache, lz4, effective",
+};
 
 /// What is its own: 535 MiB in a tmpfs.
 const OWN: &str = "mkdir /m && mount -t tmpfs -o size=900M none /m && \
@@ -20,43 +46,57 @@ const OWN: &str = "mkdir /m && mount -t tmpfs -o size=900M none /m && \
 const USE: &str = "dd if=/fill.tar bs=1M count=535 of=/dev/null 2> /dev/null; \
      dd if=/m/own bs=1M count=96 of=/m/freed 2> /dev/null; rm /m/freed";
 
-pub(super) struct Cached<'a>(Machine<'a>);
+pub(super) struct Cached<'a> {
+    machine: Machine<'a>,
+    kind: &'static Kind,
+}
 
 impl<'a> Cached<'a> {
-    pub(super) fn boot(bench: &'a Bench) -> anyhow::Result<Self> {
-        let machine = Machine::boot(bench, "cached", "2G")?;
+    pub(super) fn boot(bench: &'a Bench, kind: &'static Kind) -> anyhow::Result<Self> {
+        let root = (kind.root)(&bench.roots);
+        let machine = Machine::boot_from(bench, kind.machine, "2G", root)?;
         machine.shell(OWN)?;
-        Ok(Self(machine))
+        Ok(Self { machine, kind })
     }
 
     /// What plain suspend writes, what QEMU does, and what is left when the cache is; each time
     /// the cache is full again.
     pub(super) fn round(&self, place: &Path, put: &mut Put<'_>) -> anyhow::Result<()> {
-        let machine = &self.0;
+        let Self { machine, kind } = self;
+        let title = kind.title;
         machine.aim(place)?;
         machine.shell(USE)?;
         peer::migrate(machine, place)?;
         machine.shell(USE)?;
         let migrated = peer::migrate(machine, place)?;
         let rate = migrated.raw / migrated.seconds;
-        put(QEMU, Unit::BytesPerSecond, rate);
-        put("half cache: written by QEMU", Unit::Bytes, migrated.raw);
+        put(kind.qemu, Unit::BytesPerSecond, rate);
+        let written = format!("{title}: written by QEMU");
+        put(&written, Unit::Bytes, migrated.raw);
         // Its memory has holes again after that.
         machine.suspend(&[])?;
         machine.load()?;
         machine.shell(USE)?;
         let plain = machine.suspend(&[])?;
-        put("half cache: suspend", Unit::BytesPerSecond, plain.rate);
-        put("half cache: written by suspend", Unit::Bytes, plain.raw);
+        put(
+            &format!("{title}: suspend"),
+            Unit::BytesPerSecond,
+            plain.rate,
+        );
+        put(
+            &format!("{title}: written by suspend"),
+            Unit::Bytes,
+            plain.raw,
+        );
         machine.load()?;
-        for (rate, compression) in [(DROPPED_LZ4, "lz4"), (DROPPED, "zstd:1")] {
+        for (rate, compression) in [(kind.dropped_lz4, "lz4"), (kind.dropped, "zstd:1")] {
             machine.does("set", &["--compression", compression])?;
             machine.shell(USE)?;
             let begun = Instant::now();
             let dropped = machine.suspend(&["--drop-cache"])?;
             let seconds = begun.elapsed().as_secs_f64();
             put(rate, Unit::BytesPerSecond, plain.raw / seconds);
-            let name = format!("half cache: --drop-cache, {compression}");
+            let name = format!("{title}: --drop-cache, {compression}");
             put(&name, Unit::Seconds, seconds);
             put(&format!("{name}: written"), Unit::Bytes, dropped.raw);
             machine.load()?;

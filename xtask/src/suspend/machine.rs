@@ -8,12 +8,14 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use brisk_sys::Sharing;
 
+use super::root::Roots;
+
 /// The brisk that is measured, and a directory for its machines.
 pub(super) struct Bench {
     pub(super) brisk: PathBuf,
     pub(super) dir: PathBuf,
-    /// What all of them have as their root.
-    pub(super) root: PathBuf,
+    /// What they can have as their root.
+    pub(super) roots: Roots,
 }
 
 /// A machine that runs, until this is dropped.
@@ -42,10 +44,20 @@ pub(super) struct Resumed {
 }
 
 impl<'a> Machine<'a> {
-    /// Boots one with the root of all of them; its images are all full ones.
+    /// Boots one with ext4; its images are all full ones.
     pub(super) fn boot(bench: &'a Bench, name: &'static str, memory: &str) -> anyhow::Result<Self> {
+        Self::boot_from(bench, name, memory, &bench.roots.ext4)
+    }
+
+    /// The same with another root.
+    pub(super) fn boot_from(
+        bench: &'a Bench,
+        name: &'static str,
+        memory: &str,
+        root: &Path,
+    ) -> anyhow::Result<Self> {
         let machine = Self { bench, name };
-        let root = bench.root.to_str().context("a path that is no text")?;
+        let root = root.to_str().context("a path that is no text")?;
         let words = ["--memory", memory, "--root", root, "--incremental=false"];
         machine.does("create", &words)?;
         machine.does("start", &[])?;

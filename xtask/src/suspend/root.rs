@@ -1,4 +1,4 @@
-//! The file system that the machines have: a busybox, and 1 GiB to fill memory with.
+//! The file systems that the machines have: a busybox, and 1 GiB to fill memory with.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -14,8 +14,14 @@ const FILL: u64 = 1 << 30;
 const SPARE: u64 = 128 << 20;
 const DIRECTORIES: [&str; 7] = ["bin", "dev", "etc", "proc", "run", "sys", "tmp"];
 
-/// Makes it.
-pub(super) fn root(dir: &Path) -> anyhow::Result<PathBuf> {
+/// The same files twice.
+pub(super) struct Roots {
+    pub(super) ext4: PathBuf,
+    pub(super) erofs: PathBuf,
+}
+
+/// Makes them.
+pub(super) fn roots(dir: &Path) -> anyhow::Result<Roots> {
     let tree = dir.join("tree");
     for name in DIRECTORIES {
         fs::create_dir_all(tree.join(name))?;
@@ -33,13 +39,26 @@ pub(super) fn root(dir: &Path) -> anyhow::Result<PathBuf> {
         length == FILL,
         "this host has only {length} bytes of programs"
     );
-    let image = dir.join("root.img");
-    File::create(&image)?.set_len(FILL + SPARE)?;
-    let mut mkfs = Command::new("mkfs.ext4");
-    mkfs.args(["-q", "-F", "-d"]).arg(&tree).arg(&image);
-    let made = mkfs.output().context("cannot start mkfs.ext4")?;
-    let said = String::from_utf8_lossy(&made.stderr);
-    ensure!(made.status.success(), "mkfs.ext4: {said}");
+    let ext4 = dir.join("root.ext4");
+    File::create(&ext4)?.set_len(FILL + SPARE)?;
+    make(
+        Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-d"])
+            .arg(&tree)
+            .arg(&ext4),
+    )?;
+    let erofs = dir.join("root.erofs");
+    make(Command::new("mkfs.erofs").arg(&erofs).arg(&tree))?;
     fs::remove_dir_all(tree)?;
-    Ok(image)
+    Ok(Roots { ext4, erofs })
+}
+
+fn make(command: &mut Command) -> anyhow::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let made = command
+        .output()
+        .with_context(|| format!("cannot start {name}"))?;
+    let said = String::from_utf8_lossy(&made.stderr);
+    ensure!(made.status.success(), "{name}: {said}");
+    Ok(())
 }
