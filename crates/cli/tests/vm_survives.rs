@@ -1,11 +1,15 @@
 //! Machines that stay: nothing in the middle of a suspend or a resume loses one.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_testkit::{Checked, Machines, Signal, brisk_of, qemu_is_before, times, trial};
+use brisk_testkit::{
+    Checked, Machines, Signal, brisk_of, ext4, qemu_is_before, times, tree, trials, until,
+};
 use libtest_mimic::Arguments;
 
 fn machines() -> Machines {
@@ -14,21 +18,14 @@ fn machines() -> Machines {
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let trials = vec![
-        trial("suspend_is_killed_anywhere", old.clone(), suspend_killed),
-        trial("resume_is_killed_anywhere", old.clone(), resume_killed),
-        trial(
-            "what_a_killed_resume_left_goes_with_its_machine",
-            old.clone(),
-            left,
-        ),
-        trial(
-            "ctrl_c_and_another_command_while_suspending",
-            old,
-            interrupted,
-        ),
+    let tests: [(&str, fn()); 5] = [
+        ("suspend_is_killed_anywhere", suspend_killed),
+        ("resume_is_killed_anywhere", resume_killed),
+        ("a_clone_is_killed_anywhere", clone_killed),
+        ("what_a_killed_resume_left_goes_with_its_machine", left),
+        ("ctrl_c_and_another_command_while_suspending", interrupted),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials(old, tests)).exit();
 }
 
 /// Points in time, the same in each run of the test.
@@ -102,6 +99,89 @@ fn suspend_killed() {
 fn resume_killed() {
     let seen = killed_anywhere(&["resume", "--eager", "a"], 0xfeed);
     assert!(seen[2] > 0, "{seen:?}");
+}
+
+/// A disk, and more behind it, so that to copy it takes a while.
+fn large_disk(all: &Machines) -> String {
+    let (dir, image) = (all.dir().join("tree"), all.dir().join("image"));
+    tree(&dir);
+    fs::write(dir.join("srv/file"), "theirs\n").unwrap();
+    ext4(&dir, &image);
+    let mut more = File::options().append(true).open(&image).unwrap();
+    for _ in 0..200 {
+        more.write_all(&[1; 1 << 20]).unwrap();
+    }
+    image.into_os_string().into_string().unwrap()
+}
+
+/// What is left of a clone is a machine that is off, stands still or runs, or nothing, and can be
+/// removed; its disk is whole or not there. The image it comes from stays as it is.
+fn clone_killed() {
+    let all = machines();
+    let disk = large_disk(&all);
+    let words = ["--compression", "lz4", "--root", &disk, "--rw"];
+    let mut guest = Checked::new(all, &words);
+    let all = &guest.all;
+    let _ = all.does(&["suspend", "a"]);
+    let clone = ["resume", "a", "--clone", "b"];
+    let own = all.state_dir("b").join("disk0.raw");
+    let is_own = || {
+        assert_eq!(all.tells("b", "hostname; cat /srv/file"), "b\ntheirs\n");
+        // The file system before it is written to by whoever runs.
+        let behind = |path: &Path| fs::read(path).unwrap().split_off(32 << 20);
+        assert!(behind(&own) == behind(disk.as_ref()));
+    };
+    let remove = || {
+        if all.doing("b") != "off" {
+            let _ = all.does(&["kill", "b"]);
+        }
+        let _ = all.does(&["rm", "b"]);
+        assert!(!all.definition("b").exists() && !all.state_dir("b").exists());
+        assert_eq!(all.count(), 0);
+    };
+    let begun = Instant::now();
+    let _ = all.does(&clone);
+    let whole = begun.elapsed();
+    is_own();
+    remove();
+    // While the disk is copied, surely.
+    let run = all.vm(&clone).spawn();
+    until("the disk is copied", || {
+        own.with_extension("partial").exists().then_some(())
+    });
+    run.signal(Signal::KILL);
+    assert_eq!(run.wait().signal(), Some(9));
+    assert_eq!((all.doing("b").as_str(), own.exists()), ("off", false));
+    all.refuses(&clone, &["there is a machine b already", "brisk vm rm"]);
+    remove();
+    let mut random = Random(0xc10e);
+    for _ in 0..times(10, 200) {
+        let killed = kills(&guest, &clone, random.within(whole));
+        if !all.definition("b").exists() {
+            assert!(killed && !all.state_dir("b").exists());
+            continue;
+        }
+        match all.doing("b").as_str() {
+            "running" => {
+                let tried = all.exec("b", "true").spawn().wait();
+                match tried.status.success() {
+                    true => is_own(),
+                    // Killed before it told the guest.
+                    false => {
+                        let _ = tried.said(&["b is a clone that does not know yet who it is"]);
+                    }
+                }
+            }
+            // Or before it ran.
+            other => assert!(killed && matches!(other, "off" | "paused"), "{other}"),
+        }
+        remove();
+    }
+    let _ = all.does(&clone);
+    is_own();
+    remove();
+    let _ = all.does(&["resume", "a"]);
+    guest.is_well();
 }
 
 fn interrupted() {
