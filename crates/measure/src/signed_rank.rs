@@ -82,11 +82,15 @@ pub fn paired_ratio(pairs: &[(f64, f64)]) -> Option<PairedRatio> {
         .flat_map(|(place, x)| logs[place..].iter().map(move |y| f64::midpoint(*x, *y)))
         .collect();
     means.sort_by(f64::total_cmp);
-    let ranks: Vec<usize> = (1..=logs.len()).map(|rank| 2 * rank).collect();
     // How many means on either side are too far out.
-    let most = logs.len().pow(2) / 4;
-    let out = (0..most)
-        .take_while(|sum| lower_tail(&ranks, 2 * sum) <= 0.025)
+    let ranks: Vec<usize> = (1..=logs.len()).collect();
+    let mut tail = 0.0;
+    let out = chances(&ranks, means.len() / 2)
+        .into_iter()
+        .take_while(|chance| {
+            tail += chance;
+            tail <= 0.025
+        })
         .count()
         .saturating_sub(1);
     let (last, middle) = (means.len() - 1, means.len() / 2);
@@ -117,6 +121,11 @@ fn double_ranks(sorted: &[f64]) -> Vec<usize> {
 
 /// The probability that the ranks that fall to one side by chance sum to at most `most`.
 fn lower_tail(ranks: &[usize], most: usize) -> f64 {
+    chances(ranks, most).iter().sum()
+}
+
+/// The probabilities that they sum to 0, 1 and so on up to `most`.
+fn chances(ranks: &[usize], most: usize) -> Vec<f64> {
     let mut chance = vec![0.0; most + 1];
     chance[0] = 1.0;
     for &rank in ranks {
@@ -125,7 +134,7 @@ fn lower_tail(ranks: &[usize], most: usize) -> f64 {
             chance[sum] = (chance[sum] + with) / 2.0;
         }
     }
-    chance.iter().sum()
+    chance
 }
 
 #[cfg(test)]

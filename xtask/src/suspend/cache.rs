@@ -20,24 +20,23 @@ pub(super) struct Kind {
     pub(super) dropped_lz4: &'static str,
 }
 
+macro_rules! kind {
+    ($machine:literal, $root:ident, $title:literal) => {
+        Kind {
+            machine: $machine,
+            root: |roots| &roots.$root,
+            title: $title,
+            qemu: concat!($title, ": QEMU, zstd -1"),
+            dropped: concat!($title, ": --drop-cache, effective"),
+            dropped_lz4: concat!($title, ": --drop-cache, lz4, effective"),
+        }
+    };
+}
+
 /// ext4 before Linux 6.16 caches single pages.
-pub(super) const PAGES: Kind = Kind {
-    machine: "cached",
-    root: |roots| &roots.ext4,
-    title: "half cache",
-    qemu: "half cache: QEMU, zstd -1",
-    dropped: "half cache: --drop-cache, effective",
-    dropped_lz4: "half cache: --drop-cache, lz4, effective",
-};
+pub(super) const PAGES: Kind = kind!("cached", ext4, "half cache");
 /// EROFS caches large folios, as XFS does.
-pub(super) const FOLIOS: Kind = Kind {
-    machine: "folios",
-    root: |roots| &roots.erofs,
-    title: "half cache, large folios",
-    qemu: "half cache, large folios: QEMU, zstd -1",
-    dropped: "half cache, large folios: --drop-cache, effective",
-    dropped_lz4: "half cache, large folios: --drop-cache, lz4, effective",
-};
+pub(super) const FOLIOS: Kind = kind!("folios", erofs, "half cache, large folios");
 
 /// What is its own: 535 MiB in a tmpfs.
 const OWN: &str = "mkdir /m && mount -t tmpfs -o size=900M none /m && \

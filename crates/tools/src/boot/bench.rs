@@ -78,13 +78,17 @@ pub(crate) fn boot(
     observe((machine, breakpoint), executed, limits, signals).map_err(BenchError::Watch)
 }
 
-/// Whether the instructions of its boots can be counted, and are the same in all of them.
-pub(crate) fn countable(subject: &Subject) -> bool {
+/// A guest's options for boots whose instructions are counted; none where they cannot be, or are
+/// not the same in every boot.
+pub(crate) fn countable(subject: &Subject) -> Option<Options> {
     let Subject::Guest(guest) = subject else {
-        return false;
+        return None;
     };
     let emulated = guest.facts().accelerator.0 == Accelerator::Tcg;
-    emulated && subject.indeterminate().is_empty()
+    (emulated && subject.indeterminate().is_empty()).then(|| Options {
+        instructions: true,
+        ..guest.options.clone()
+    })
 }
 
 /// Instructions of a boot of the same guest; none where they cannot be counted, or are not the
@@ -95,15 +99,8 @@ pub(crate) fn count(
     cache: &Cache,
     signals: &mut Signals,
 ) -> Result<Option<f64>, BenchError> {
-    let Subject::Guest(guest) = subject else {
+    let Some(options) = countable(subject) else {
         return Ok(None);
-    };
-    if !countable(subject) {
-        return Ok(None);
-    }
-    let options = Options {
-        instructions: true,
-        ..guest.options.clone()
     };
     let subject = Subject::Guest(Box::new(Guest::prepare(options, cache, &mut |_| {})?));
     let until = match limits.until {

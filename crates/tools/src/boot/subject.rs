@@ -96,18 +96,18 @@ impl Guest {
         let mut plan = run::plan(&options, &facts)?;
         plan.pack(cache, progress)?;
         let (extra, gzip) = (options.extra_initramfs.as_deref(), options.gzip_initramfs);
-        let mut made = None;
-        if extra.is_some() || gzip {
-            let own = &plan.machine.initramfs;
-            let file = remade(own, extra, gzip).map_err(|error| {
-                let with = extra.unwrap_or(own).display();
+        let made = (extra.is_some() || gzip)
+            .then(|| remade(&plan.machine.initramfs, extra, gzip))
+            .transpose()
+            .map_err(|error| {
+                let with = extra.unwrap_or(&plan.machine.initramfs).display();
                 Error::unfit(
                     format!("cannot make an initramfs with {with}: {error}"),
                     "give a cpio archive",
                 )
             })?;
-            plan.machine.initramfs = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
-            made = Some(file);
+        if let Some(made) = &made {
+            plan.machine.initramfs = format!("/proc/self/fd/{}", made.as_raw_fd()).into();
         }
         progress("");
         let script = if options.instructions {

@@ -32,15 +32,17 @@ impl Engine {
         measure: &mut dyn Measure,
         observe: Observe<'_>,
     ) -> Result<Option<bool>, Error> {
-        let mut counts = [0.0; 3];
-        for (place, count) in [low, high, middle].into_iter().zip(&mut counts) {
-            match self.count(place, measure, observe)? {
-                Some(instructions) => *count = instructions,
-                None => return Ok(None),
-            }
-        }
-        let [low, high, middle] = counts;
-        Ok(side([low, middle, high], times))
+        let Some(low) = self.count(low, measure, observe)? else {
+            return Ok(None);
+        };
+        let Some(high) = self.count(high, measure, observe)? else {
+            return Ok(None);
+        };
+        let Some(way) = way(low, high, times) else {
+            return Ok(None);
+        };
+        let middle = self.count(middle, measure, observe)?;
+        Ok(middle.and_then(|middle| side(low, middle, way)))
     }
 
     /// Instructions of a commit's boot, which is made once.
@@ -68,17 +70,19 @@ impl Engine {
     }
 }
 
-/// Whether the middle is like the high end, where its instructions tell.
-fn side([low, middle, high]: [f64; 3], times: Direction) -> Option<bool> {
+/// How far the instructions of the ends are apart, if they differ as their times do: a logarithm.
+fn way(low: f64, high: f64, times: Direction) -> Option<f64> {
     let way = (high / low).ln();
     let counts = if way > 0.0 {
         Direction::Up
     } else {
         Direction::Down
     };
-    if !way.is_finite() || way.abs() < LEAST || counts != times {
-        return None;
-    }
+    (way.is_finite() && way.abs() >= LEAST && counts == times).then_some(way)
+}
+
+/// Whether the middle is like the high end, where its instructions tell.
+fn side(low: f64, middle: f64, way: f64) -> Option<bool> {
     let part = (middle / low).ln() / way;
     match part {
         _ if part.abs() <= NEAR => Some(false),
@@ -107,7 +111,9 @@ mod tests {
             ([100.0, 100.3, 100.3], Up, None),
             ([0.0, 1.0, 1.0], Up, None),
         ] {
-            assert_eq!(side(counts, times), wanted, "{counts:?}");
+            let [low, middle, high] = counts;
+            let found = way(low, high, times).and_then(|way| side(low, middle, way));
+            assert_eq!(found, wanted, "{counts:?}");
         }
     }
 }

@@ -139,10 +139,24 @@ impl Live {
                 Ok(Subject::Command(command))
             }
             Template::Guest(options) => {
-                let options = Options {
+                let mut options = Options {
                     trace,
-                    ..with(options, artifacts)?
+                    ..(**options).clone()
                 };
+                if let Some(path) = artifacts.get(Role::Kernel) {
+                    options.kernel = Some(path.display().to_string());
+                }
+                if let Some(path) = artifacts.get(Role::Qemu) {
+                    options.qemu = path.display().to_string();
+                }
+                if let Some(path) = artifacts.get(Role::Firmware) {
+                    let path = path.display().to_string();
+                    options.qemu_args.extend(["-bios".to_owned(), path]);
+                }
+                if let Some(path) = artifacts.get(Role::File) {
+                    options.append.push(command_line(path)?);
+                }
+                options.extra_initramfs = artifacts.get(Role::Initramfs).map(Path::to_owned);
                 let guest = Guest::prepare(options, &self.cache, &mut |_| {});
                 Ok(Subject::Guest(Box::new(guest.map_err(unbootable)?)))
             }
@@ -163,26 +177,6 @@ impl Live {
         }
         (pass.ended == Ended::Reached).then(|| analyze(&observation, &self.markers).timeline)
     }
-}
-
-/// A guest with what a commit's build left behind.
-fn with(options: &Options, artifacts: &Artifacts) -> Result<Options, Unbootable> {
-    let mut options = options.clone();
-    if let Some(path) = artifacts.get(Role::Kernel) {
-        options.kernel = Some(path.display().to_string());
-    }
-    if let Some(path) = artifacts.get(Role::Qemu) {
-        options.qemu = path.display().to_string();
-    }
-    if let Some(path) = artifacts.get(Role::Firmware) {
-        let path = path.display().to_string();
-        options.qemu_args.extend(["-bios".to_owned(), path]);
-    }
-    if let Some(path) = artifacts.get(Role::File) {
-        options.append.push(command_line(path)?);
-    }
-    options.extra_initramfs = artifacts.get(Role::Initramfs).map(Path::to_owned);
-    Ok(options)
 }
 
 fn unbootable(error: impl std::error::Error) -> Unbootable {
@@ -254,12 +248,7 @@ impl Measure for Live {
     }
 
     fn count(&mut self, artifacts: &Artifacts) -> Option<f64> {
-        let Template::Guest(options) = &self.template else {
-            return None;
-        };
-        let options = with(options, artifacts).ok()?;
-        let guest = Guest::prepare(options, &self.cache, &mut |_| {}).ok()?;
-        let subject = Subject::Guest(Box::new(guest));
+        let subject = self.prepared(artifacts).ok()?;
         let limits = self.limits(self.until, false);
         let mut signals = Signals::new().ok()?;
         count(&subject, limits, &self.cache, &mut signals).ok()?

@@ -102,6 +102,7 @@ impl Engine {
         self.likely_side(places, measure, observe)
     }
 
+    /// The same beyond chance.
     fn side(
         &mut self,
         [low, middle, high]: [usize; 3],

@@ -17,10 +17,11 @@ pub use agree::{ABOVE, Agreement, agree};
 pub use decide::Verdict;
 pub use lever::{CANDIDATES, Lever, levers, plain};
 
-use super::analyze::{Markers, analyze, counted};
+use super::analyze::Markers;
 use super::bench::{BenchError, boot, count, countable, value};
 use super::marker::Until;
 use super::observe::{Ended, Limits};
+use super::passes::{Pair, passes};
 use super::subject::{Guest, Subject};
 use crate::run::signals::Signals;
 use crate::run::{Error, Options};
@@ -246,26 +247,18 @@ impl Tuner<'_> {
         let Subject::Guest(guest) = best else {
             return Ok(Vec::new());
         };
-        let mut options = guest.options.clone();
-        options.trace = true;
-        options.instructions = countable(best);
-        let subject = self.prepare(options)?;
-        let limits = Limits {
-            keep: true,
-            ..self.limits(Until::Exit)
+        let options = Options {
+            trace: true,
+            ..countable(best).unwrap_or_else(|| guest.options.clone())
         };
-        let pass = boot(&subject, limits, self.signals)?;
-        let mut observation = pass.observation;
-        match pass.ended {
-            Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
-            Ended::Failed(_) | Ended::TimedOut => return Ok(Vec::new()),
-            Ended::Reached => {}
-        }
-        if subject.clock() == Clock::Instructions && counted(&mut observation).is_none() {
-            return Ok(Vec::new());
-        }
-        let analysis = analyze(&observation, &self.settings.markers);
-        Ok(candidates(&analysis.timeline))
+        let pair = Pair {
+            traced: &self.prepare(options)?,
+            plain: None,
+        };
+        let limits = (Until::Exit, self.settings.timeout);
+        let passes = passes(&pair, &self.settings.markers, limits, 1, &mut |_| {})?;
+        let analysis = passes.analyses.first();
+        Ok(analysis.map_or_else(Vec::new, |found| candidates(&found.timeline)))
     }
 
     /// Boots without and with it by turns until it is known whether it helps.
