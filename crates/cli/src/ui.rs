@@ -1,9 +1,15 @@
 //! What the user sees: data on stdout, everything else on stderr.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+/// What takes less than this needs no sign of life.
+const MOMENT: Duration = Duration::from_millis(400);
+const TICK: Duration = Duration::from_millis(300);
 
 /// Where messages go.
 #[derive(Debug)]
@@ -67,15 +73,11 @@ impl Ui {
     /// no terminal. It shows after a moment and is wiped when dropped.
     #[must_use]
     pub fn spinner(&self, text: &str) -> Spinner {
-        if !self.terminal {
-            return Spinner(None);
-        }
-        let bar = ProgressBar::new_spinner().with_message(text.to_owned());
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(300));
-        Spinner(Some(bar))
+        let text = text.to_owned();
+        Spinner(self.terminal.then(|| {
+            let (end, ended) = mpsc::channel();
+            (end, thread::spawn(move || spin(text, &ended)))
+        }))
     }
 
     /// Progress of something with a known number of steps; nothing where stderr is no terminal.
@@ -90,7 +92,7 @@ impl Ui {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        bar.enable_steady_tick(Duration::from_millis(300));
+        bar.enable_steady_tick(TICK);
         Bar(Some(bar))
     }
 }
@@ -148,12 +150,29 @@ impl Default for Ui {
 
 /// See [`Ui::spinner`].
 #[derive(Debug)]
-pub struct Spinner(Option<ProgressBar>);
+pub struct Spinner(Option<(Sender<()>, JoinHandle<()>)>);
+
+/// Until the other side of `ended` is dropped; nothing if that is soon.
+fn spin(text: String, ended: &Receiver<()>) {
+    if ended.recv_timeout(MOMENT) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    let bar = ProgressBar::new_spinner()
+        .with_message(text)
+        .with_elapsed(MOMENT);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(TICK);
+    let _ = ended.recv();
+    bar.finish_and_clear();
+}
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        if let Some(bar) = self.0.take() {
-            bar.finish_and_clear();
+        if let Some((end, thread)) = self.0.take() {
+            drop(end);
+            let _ = thread.join();
         }
     }
 }
