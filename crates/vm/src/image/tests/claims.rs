@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::fixture::{Fixture, content};
 use crate::image::{Claim, Error, Hold, Image, State, remove_resumed, resumed, state};
@@ -121,26 +121,32 @@ fn to_ask_how_far_it_is_never_keeps_it_from_being_claimed() {
     let resuming = fixture.path("db1.brisk.resuming");
     fs::rename(&path, &resuming).unwrap();
     let done = AtomicBool::new(false);
-    let (claimed, asked) = std::thread::scope(|scope| {
+    let asked = AtomicU32::new(0);
+    let claimed = std::thread::scope(|scope| {
         let ask = || {
-            let mut asked = 0;
             while !done.load(Ordering::Relaxed) {
-                asked += u32::from(matches!(state(&path), Ok(State::Resuming { .. })));
+                let claimed = matches!(state(&path), Ok(State::Resuming { .. }));
+                asked.fetch_add(claimed.into(), Ordering::Relaxed);
             }
-            asked
         };
-        let asking = [(); 3].map(|()| scope.spawn(ask));
-        let claimed = (0..2000).try_for_each(|_| {
+        for _ in 0..3 {
+            scope.spawn(ask);
+        }
+        let enough = |round| round >= 2000 && asked.load(Ordering::Relaxed) > 0;
+        let mut rounds = (0..2_000_000).take_while(|round| !enough(*round));
+        let claimed = rounds.try_for_each(|_| {
             let claim = Claim::take(&path)?;
+            // On one processor, so that those who ask have their turn while it is claimed.
+            std::thread::yield_now();
             claim.release()?;
             fs::rename(&path, &resuming).unwrap();
             Ok::<_, Error>(())
         });
         done.store(true, Ordering::Relaxed);
-        (claimed, asking.map(|thread| thread.join().unwrap()))
+        claimed
     });
     claimed.unwrap();
-    assert!(asked.iter().sum::<u32>() > 0, "nobody asked meanwhile");
+    assert!(asked.into_inner() > 0, "nobody asked meanwhile");
 }
 
 #[test]
