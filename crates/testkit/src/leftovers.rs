@@ -125,12 +125,14 @@ impl Staying {
 
 impl Drop for Staying {
     fn drop(&mut self) {
-        for process in self.processes() {
-            // It may have ended by itself meanwhile.
-            let _ = process.try_signal(Signal::KILL);
-        }
+        // One that is being started is not seen yet.
         crate::until("what stayed is gone", || {
-            self.processes().is_empty().then_some(())
+            let left = self.processes();
+            for process in &left {
+                // It may have ended by itself meanwhile.
+                let _ = process.try_signal(Signal::KILL);
+            }
+            left.is_empty().then_some(())
         });
     }
 }

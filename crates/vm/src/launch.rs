@@ -3,26 +3,32 @@
 mod detached;
 mod faults;
 mod foreign;
+mod handover;
 mod memory;
+mod processes;
 mod tmpfs;
 mod wiring;
 
 pub use detached::{Places, start_detached};
 pub use foreign::Foreign;
+pub use handover::Keeping;
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ExitStatus, Stdio};
-
-use rustix::io::ioctl_fionbio;
+use std::process::Stdio;
 
 use crate::qemu::{Fds, MachinePlan};
 use crate::virtiofs::Served;
+use handover::Keeper;
 use memory::Filling;
+use processes::{Processes, end, said};
 use wiring::Wiring;
+
+/// Most bytes that are read of what a process wrote to stderr.
+const SAID: u64 = 64 * 1024;
 
 /// Why QEMU was not started.
 #[derive(Debug, thiserror::Error)]
@@ -66,9 +72,7 @@ pub struct Unprivileged {
 /// A QEMU and what serves it. All end when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    /// QEMU.
-    qemu: Child,
-    daemons: Vec<Child>,
+    owner: Owner,
     /// Control channel.
     pub qmp: UnixStream,
     /// Console.
@@ -80,7 +84,15 @@ pub struct Running {
     /// Debugger port, if the plan has one.
     pub debugger: Option<UnixStream>,
     filling: Option<Filling>,
-    ended: Option<ExitStatus>,
+}
+
+/// Whose children the processes are.
+#[derive(Debug)]
+enum Owner {
+    /// Ours.
+    Us(Processes),
+    /// Those of a process that ends them when it is told to, or we are gone.
+    Keeper(Keeper),
 }
 
 impl Running {
@@ -102,7 +114,9 @@ impl Running {
             daemons.iter_mut().for_each(end);
         }
         let mut running = started?;
-        running.daemons = daemons;
+        if let Owner::Us(processes) = &mut running.owner {
+            processes.daemons = daemons;
+        }
         Ok(running)
     }
 
@@ -144,15 +158,13 @@ impl Running {
             Err(_) => unreachable!("three channels were made"),
         };
         Ok(Self {
-            qemu,
-            daemons: Vec::new(),
+            owner: Owner::Us(Processes::new(qemu)),
             qmp,
             console,
             guest,
             firmware,
             debugger,
             filling,
-            ended: None,
         })
     }
 
@@ -169,80 +181,22 @@ impl Running {
         }
     }
 
-    /// Process number of QEMU.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.qemu.id()
-    }
-
-    /// How QEMU ended, if it has.
+    /// Whether QEMU has ended.
     ///
     /// # Errors
     /// If the system cannot tell.
-    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        if self.ended.is_none() {
-            self.ended = self.qemu.try_wait()?;
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        match &mut self.owner {
+            Owner::Us(processes) => processes.has_ended(),
+            Owner::Keeper(keeper) => keeper.has_ended(),
         }
-        Ok(self.ended)
     }
 
     /// Ends QEMU now and returns what it and its daemons wrote to stderr.
-    pub fn kill(mut self) -> String {
-        self.end_all();
-        let streams = std::iter::once(&mut self.qemu).chain(&mut self.daemons);
-        said(streams.map(|child| child.stderr.take()))
-    }
-
-    /// All are told before any is waited for: they give their memory back side by side.
-    fn end_all(&mut self) {
-        let qemu = self.ended.is_none().then_some(&mut self.qemu);
-        let mut all: Vec<_> = qemu.into_iter().chain(&mut self.daemons).collect();
-        for child in &mut all {
-            // Fails only for one that has ended and been reaped.
-            let _ = child.kill();
+    pub fn kill(self) -> String {
+        match self.owner {
+            Owner::Us(processes) => processes.kill(),
+            Owner::Keeper(keeper) => keeper.kill(),
         }
-        for child in all {
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end_all();
-    }
-}
-
-/// What processes that have ended wrote to stderr.
-fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> String {
-    let mut text = String::new();
-    for stderr in streams.into_iter().flatten() {
-        let mut bytes = Vec::new();
-        // What they wrote is there. A program that they started may still be, and writes nothing
-        // that is waited for: a wrapper around QEMU has one.
-        if ioctl_fionbio(&stderr, true).is_ok() {
-            let _ = stderr.take(64 * 1024).read_to_end(&mut bytes);
-        }
-        text.push_str(&String::from_utf8_lossy(&bytes));
-    }
-    text
-}
-
-fn end(child: &mut Child) {
-    // Fails only for one that has ended and been reaped.
-    let _ = child.kill();
-    let _ = child.wait();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_said_is_read_though_somebody_could_say_more() {
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
-        rustix::io::write(&writer, b"no such disk").unwrap();
-        assert_eq!(said([Some(ChildStderr::from(reader))]), "no such disk");
-        drop(writer);
     }
 }

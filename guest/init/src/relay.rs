@@ -152,6 +152,7 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>, trace: Trace)
         }
     }
     let ended = sys::now();
+    sys::close(children);
     trace.end(b"command", b"");
     // What it wrote before it ended still lies in the pipes. What others go on to write there is
     // not waited for: it might never end.

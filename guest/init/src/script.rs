@@ -55,6 +55,9 @@ pub enum Code {
     Stop = 21,
     /// Give the network card that has one hardware address another one: six bytes each.
     Card = 22,
+    /// Run the command so far, as one that was asked for is run, and forget it. Who emulates the
+    /// guest has translated what that takes then. Its exit is told like any other's.
+    Rehearse = 23,
 }
 
 /// One operation; text still has its final NUL.
@@ -132,6 +135,7 @@ pub enum Op<'a> {
         from: [u8; 6],
         to: [u8; 6],
     },
+    Rehearse,
 }
 
 /// The script ends early, names an unknown operation or lacks a NUL.
@@ -185,7 +189,7 @@ fn two<'a>((head, rest): (&'a [u8], &'a [u8])) -> (&'a [u8; 2], &'a [u8]) {
 
 fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malformed> {
     let expected = match code {
-        6 | 17 | 20 | 21 => 0,
+        6 | 17 | 20 | 21 | 23 => 0,
         1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 | 19 => 1,
         3 | 4 | 8 | 12 | 13 | 22 => 2,
         7 => 4,
@@ -244,6 +248,7 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
         19 => Op::Serve { ports: number(a)? },
         20 => Op::Init,
         21 => Op::Stop,
+        23 => Op::Rehearse,
         _ => Op::Card {
             from: a.try_into().map_err(|_| Malformed)?,
             to: b.try_into().map_err(|_| Malformed)?,

@@ -4,8 +4,10 @@ use crate::network;
 use crate::port::Port;
 use crate::protocol::{Kind, MAX_CONFIG, Stage};
 use crate::random;
+use crate::relay;
 use crate::script::{Op, Script};
 use crate::spare::{self, Spare};
+use crate::spawn;
 use crate::sys::{self, Text};
 use crate::trace::Trace;
 
@@ -15,6 +17,8 @@ const WORDS: usize = MAX_CONFIG / 7;
 /// Most file systems that are released at the end.
 const RELEASES: usize = 8;
 const MS_MOVE: usize = 8192;
+/// Where commands are looked for by default.
+const PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0";
 
 /// Why init cannot go on.
 #[derive(Clone, Copy)]
@@ -56,7 +60,7 @@ pub(crate) fn carry_out(
         envp: pointers()?,
         envc: 0,
         program: Text::new(b"\0"),
-        path: Text::new(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0"),
+        path: Text::new(PATH),
         terminal: None,
         user: None,
         ports: 0,
@@ -73,6 +77,10 @@ pub(crate) fn carry_out(
                 port.send(Kind::Paused, &[]);
                 script = Script::new(port.receive_script()?);
             }
+            Ok(Some(Op::Rehearse)) => {
+                rehearse(&mut job, port, trace);
+                job.forget();
+            }
             Ok(Some(op)) => match title(&op) {
                 Some((what, subject)) => {
                     trace.begin(what, subject);
@@ -84,6 +92,14 @@ pub(crate) fn carry_out(
             Ok(None) => return Ok(job),
             Err(_) => return Err(malformed()),
         }
+    }
+}
+
+/// A root without such a command can do without it.
+fn rehearse(job: &mut Job<'static>, port: &mut Port, trace: Trace) {
+    if let Ok(child) = spawn::spawn(job) {
+        relay::relay(port, &child, job, trace);
+        child.close();
     }
 }
 
@@ -210,7 +226,7 @@ impl<'a> Job<'a> {
                 random::add(bytes).map_err(trouble(Stage::Prepare, b"/dev/urandom"))
             }
             // Taken care of where the script is read.
-            Op::Pause => Ok(()),
+            Op::Pause | Op::Rehearse => Ok(()),
             Op::Serve { ports } => {
                 self.ports = ports as usize;
                 Ok(())
@@ -236,6 +252,15 @@ impl<'a> Job<'a> {
         self.argv[self.argc] = text.ptr();
         self.argc += 1;
         Ok(())
+    }
+
+    /// There is no command yet.
+    fn forget(&mut self) {
+        self.argv[..self.argc].fill(0);
+        self.envp[..self.envc].fill(0);
+        (self.argc, self.envc) = (1, 0);
+        (self.terminal, self.user) = (None, None);
+        self.path = Text::new(PATH);
     }
 
     fn variable(&mut self, text: Text<'a>) -> Result<(), Trouble<'a>> {

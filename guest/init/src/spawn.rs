@@ -23,6 +23,18 @@ pub(crate) struct Child {
     pub(crate) stderr: Option<i32>,
 }
 
+impl Child {
+    /// It has ended, and what it wrote was read.
+    pub(crate) fn close(self) {
+        sys::close(self.stdout);
+        // A terminal's two ends are one descriptor.
+        if let Some(stderr) = self.stderr {
+            sys::close(self.stdin);
+            sys::close(stderr);
+        }
+    }
+}
+
 /// `struct winsize`.
 #[repr(C)]
 struct WindowSize {

@@ -7,6 +7,7 @@ pub mod guest;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;
+mod ready;
 pub mod run;
 mod run_output;
 pub mod vm;

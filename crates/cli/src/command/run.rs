@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use brisk_tools::run::{self as tool, Ending, Options, Profile, Session, Start, Terminal, Timing};
+use brisk_tools::run::{
+    self as tool, Ending, Options, Place, Plan, Profile, Session, Start, Terminal, Timing,
+};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
 use super::guest::{GuestArgs, MachineArgs, duration};
-use super::run_output;
+use super::{ready, run_output};
 use crate::exit;
 use crate::ui::{Spinner, Ui};
 
@@ -54,7 +56,8 @@ pub struct Args {
 
     /// Go on from a guest that booted before and was kept in memory, instead of booting one. The
     /// first run boots and keeps it, as does one with other options, another kernel or another
-    /// QEMU; `new` does so always.
+    /// QEMU; `new` does so always. `ready` also leaves a guest behind that the next run need not
+    /// wait for; it ends after a minute without one.
     #[arg(long, value_enum, default_value_t = Warm::No, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "yes", hide_possible_values = true)]
     pub warm: Warm,
 
@@ -85,6 +88,10 @@ pub struct Args {
     /// Print QEMU's command line and why each part is there, and run nothing.
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Make a guest ready, and keep it until it was used.
+    #[arg(long, value_enum, hide = true)]
+    pub keeper: Option<Rehearsal>,
 
     /// Command and its arguments.
     #[arg(last = true, value_name = "CMD")]
@@ -120,6 +127,17 @@ pub enum Warm {
     Yes,
     /// Boot, and keep.
     New,
+    /// As yes, and have a guest ready for the next run.
+    Ready,
+}
+
+/// See [`Args::keeper`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Rehearsal {
+    /// For commands on pipes.
+    Pipes,
+    /// For those on a terminal.
+    Terminal,
 }
 
 /// Form of what is printed.
@@ -170,22 +188,32 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
         ui.data(&run_output::dry_run(&plan, &facts, args.format)?)?;
         return Ok(0);
     }
-    let plan = if options.warm == tool::Warm::No {
-        plan
+    let (plan, place) = if options.warm == tool::Warm::No {
+        (plan, None)
     } else {
         match tool::warm(plan, &options, &facts, &cache, &mut progress).map_err(explain)? {
-            Start::Plan(plan) => *plan,
+            Start::Plan(plan, place) => (*plan, Some(place)),
             Start::Cold(plan, reason) => {
                 ui.note(&format!("--warm boots this guest: {reason}"));
-                *plan
+                (*plan, None)
             }
             Start::Ended(ending) => return Ok(conclude(&ending, options.timeout, ui)),
         }
     };
+    if let (Some(rehearsal), Some(place)) = (args.keeper, &place) {
+        let on_terminal = rehearsal == Rehearsal::Terminal;
+        let kept = place.keep(plan, on_terminal, &facts, &cache);
+        return kept.map(|()| 0).map_err(explain);
+    }
+    let prepares = prepares(&options, &plan, place.as_ref(), ui)?;
     let resumes = plan.machine.state.is_some();
     let environment = run_output::environment(&plan, &facts);
     let timing = Timing::new(started);
-    let session = Session::start(plan, &facts, &cache, timing, &mut progress).map_err(explain)?;
+    let session = match place.as_ref().and_then(Place::take) {
+        Some(ready) => Session::with(ready, &plan, timing),
+        None => Session::start(plan, &facts, &cache, timing, &mut progress),
+    };
+    let session = session.map_err(explain)?;
     drop(spinner);
     let (ending, timing) = session
         .run(options.timeout, options.console)
@@ -200,8 +228,34 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     }
     if resumes && matches!(ending, Ending::QemuEnded { .. }) {
         ui.note("if the guest that was kept is at fault: --warm=new boots and keeps another");
+    } else if prepares && place.is_some_and(|place| place.has_room()) {
+        let rehearsal = match options.terminal {
+            None => Rehearsal::Pipes,
+            Some(_) => Rehearsal::Terminal,
+        };
+        if let Err(error) = ready::start(rehearsal) {
+            ui.note(&format!("no guest is made ready for the next run: {error}"));
+        }
     }
     Ok(conclude(&ending, options.timeout, ui))
+}
+
+/// Whether a guest is made ready for the next run.
+fn prepares(
+    options: &Options,
+    plan: &Plan,
+    place: Option<&Place>,
+    ui: &Ui,
+) -> anyhow::Result<bool> {
+    if options.warm != tool::Warm::Ready || place.is_none() {
+        return Ok(false);
+    }
+    tool::ready_time().map_err(explain)?;
+    let holds = !plan.machine.disks.is_empty();
+    if holds {
+        ui.note("--warm=ready leaves no guest on an image, which it would keep in use");
+    }
+    Ok(!holds)
 }
 
 /// With what to try as part of the message.
@@ -224,6 +278,7 @@ fn chain(error: &anyhow::Error) -> String {
 
 fn options(args: &Args) -> anyhow::Result<Options> {
     let terminal = match args.tty {
+        _ if args.keeper.is_some() => None,
         When::No => None,
         When::Auto => Terminal::size(),
         When::Yes => match Terminal::size() {
@@ -251,6 +306,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             Warm::No => tool::Warm::No,
             Warm::Yes => tool::Warm::Yes,
             Warm::New => tool::Warm::New,
+            Warm::Ready => tool::Warm::Ready,
         },
         keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
         command: args.command.clone(),

@@ -18,6 +18,7 @@ mod peer;
 mod plan;
 mod profile;
 mod pump;
+mod ready;
 mod root;
 mod script;
 pub(crate) mod session;
@@ -38,6 +39,7 @@ pub use options::{Accel, Firmware, Machine, Net, Options, Ram, RootOption, Share
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};
 pub use profile::{Profile, ProfileError};
+pub use ready::{Place, start_keeper, time as ready_time};
 pub use root::Root;
 pub use session::Session;
 pub use streams::Terminal;

@@ -135,6 +135,8 @@ pub enum Warm {
     Yes,
     /// Always, and it is kept.
     New,
+    /// As `Yes`, and another guest is made ready for the next run.
+    Ready,
 }
 
 /// What `--root` names.

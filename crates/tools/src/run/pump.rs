@@ -43,6 +43,7 @@ pub(super) struct Pump {
     stdin_open: bool,
     started: bool,
     paused: bool,
+    rehearses: bool,
     signals: Signals,
     interrupted: u32,
 }
@@ -92,9 +93,15 @@ impl Pump {
             stdin_open: true,
             started: false,
             paused: false,
+            rehearses: false,
             signals,
             interrupted: 0,
         }
+    }
+
+    /// What is run before a pause is a rehearsal, whose end is not the session's.
+    pub(super) const fn rehearse(&mut self) {
+        self.rehearses = true;
     }
 
     /// `None`: the guest waits at a pause of its script.
@@ -224,8 +231,12 @@ impl Pump {
             return self.read_guest();
         }
         if !ready.qmp.is_empty() {
-            let ended = self.peer.machine_mut().map(Running::try_wait).transpose()?;
-            if ended.flatten().is_some() {
+            let ended = self
+                .peer
+                .machine_mut()
+                .map(Running::has_ended)
+                .transpose()?;
+            if ended == Some(true) {
                 return self.qemu_ended().map(Some);
             }
         }
@@ -265,6 +276,7 @@ impl Pump {
             Event::Stdout(bytes) => self.stdout.push(&bytes),
             Event::Stderr(bytes) => self.stderr.push(&bytes),
             Event::Credit(count) => self.credit = (self.credit + count).min(STDIN_WINDOW),
+            Event::Exit(..) if self.rehearses => {}
             Event::Exit(exit, stamps) => {
                 self.timing.stamps(&stamps);
                 self.timing.now(Moment::Exit);

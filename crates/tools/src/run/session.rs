@@ -13,6 +13,7 @@ use brisk_vm::virtiofs::Served;
 use super::ending::Ending;
 use super::error::Error;
 use super::facts::Facts;
+use super::identity::identity;
 use super::peer::{Peer, Script};
 use super::plan::{Plan, encoded};
 use super::pump::{Pump, gone};
@@ -82,15 +83,29 @@ impl Session {
             Err(error) if !gone(&error) => return Err(Error::Session(error)),
             _ => {}
         }
-        let terminal = plan
-            .terminal
-            .then(Terminal::raw)
-            .transpose()
-            .map_err(Error::Session)?;
         Ok(Self {
             peer: Peer::Machine(Box::new(running)),
             timing,
-            terminal,
+            terminal: terminal(plan.terminal)?,
+            signals,
+            script,
+        })
+    }
+
+    /// The command of a plan, for a guest that was made ready.
+    ///
+    /// # Errors
+    /// As [`Session::start`].
+    pub fn with(running: Running, plan: &Plan, mut timing: Timing) -> Result<Self, Error> {
+        timing.now(Moment::Taken);
+        let mut steps = identity().map_err(Error::Session)?;
+        steps.extend(plan.steps());
+        let script = Script::Now(config_frames(&encoded(&steps)?));
+        let signals = Signals::new().map_err(Error::Session)?;
+        Ok(Self {
+            peer: Peer::Machine(Box::new(running)),
+            timing,
+            terminal: terminal(plan.terminal)?,
             signals,
             script,
         })
@@ -104,11 +119,10 @@ impl Session {
         port.set_nonblocking(true).map_err(Error::Session)?;
         let script = Script::Greeted(config_frames(&encoded(steps)?));
         let signals = Signals::new().map_err(Error::Session)?;
-        let terminal = on_terminal.then(Terminal::raw).transpose();
         Ok(Self {
             peer: Peer::Port(port),
             timing: Timing::new(Instant::now()),
-            terminal: terminal.map_err(Error::Session)?,
+            terminal: terminal(on_terminal)?,
             signals,
             script,
         })
@@ -135,10 +149,12 @@ impl Session {
         pump.finish(ending, deadline)
     }
 
-    /// Runs it until its script pauses, and lets it be for a time then.
+    /// Runs it until its script pauses, whatever it rehearses before, and lets it be for a time
+    /// then.
     pub(crate) fn run_to_pause(self, timeout: Duration, rest: Duration) -> Result<Stop, Error> {
         let deadline = Instant::now().checked_add(timeout);
         let (mut pump, terminal) = self.pump(false);
+        pump.rehearse();
         let ending = match pump.run(deadline)? {
             None => pump.rest(rest)?,
             ending => ending,
@@ -168,6 +184,12 @@ impl Session {
         );
         (pump, self.terminal)
     }
+}
+
+/// Our terminal, if the command runs on one, from then on as raw as the guest's.
+fn terminal(wanted: bool) -> Result<Option<Terminal>, Error> {
+    let terminal = wanted.then(Terminal::raw).transpose();
+    terminal.map_err(Error::Session)
 }
 
 /// Starts a virtiofsd for each directory that is served.

@@ -16,6 +16,8 @@ pub enum Moment {
     QemuUp,
     /// A guest that was kept runs on.
     Resumed,
+    /// A guest that waited was taken.
+    Taken,
     /// The kernel's first line arrived from the console, which it opens a few milliseconds after
     /// its entry.
     Kernel,
@@ -41,11 +43,12 @@ pub enum Moment {
 
 impl Moment {
     /// All of them, in the order of a run.
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Brisk,
         Self::Exec,
         Self::QemuUp,
         Self::Resumed,
+        Self::Taken,
         Self::Kernel,
         Self::Init,
         Self::Modules,
@@ -66,6 +69,7 @@ impl Moment {
             Self::Exec => "QEMU executed",
             Self::QemuUp => "QEMU up",
             Self::Resumed => "guest resumed",
+            Self::Taken => "ready guest taken",
             Self::Kernel => "kernel entry",
             Self::Init => "init started",
             Self::Modules => "modules loaded",
@@ -86,6 +90,7 @@ impl Moment {
             Self::Exec => ("prepare", "brisk"),
             Self::QemuUp => ("QEMU starts", "qemu"),
             Self::Resumed => ("state loaded", "qemu"),
+            Self::Taken => ("prepare", "brisk"),
             Self::Kernel => ("firmware and kernel entry", "firmware"),
             Self::Init => ("kernel boots", "kernel"),
             Self::Modules => ("modules", "userspace"),

@@ -26,6 +26,7 @@ use super::error::Error;
 use super::facts::Facts;
 use super::options::{Options, Warm};
 use super::plan::{Part, Plan, encoded};
+use super::ready::Place;
 use super::session::{Session, Stop};
 use super::timing::Timing;
 
@@ -49,8 +50,8 @@ const TMPFS: FsWord = 0x0102_1994;
 /// How to run.
 #[derive(Debug)]
 pub enum Start {
-    /// By this plan.
-    Plan(Box<Plan>),
+    /// By this plan, or with a guest of this place.
+    Plan(Box<Plan>, Place),
     /// By this plan, which boots: what was asked for cannot go on from a template, for a reason.
     Cold(Box<Plan>, String),
     /// Not at all: the guest that was to be kept ended before it was ready.
@@ -81,8 +82,10 @@ pub fn warm(
     let dir = directory()?;
     let store = Cache::new(&dir);
     let key = key(&plan, facts)?;
+    let place = Place::new(&store, &key);
     if options.warm == Warm::New {
         store.remove(KIND, &key)?;
+        place.clear();
     }
     let mut ended = None;
     let made = store.get_or_build(KIND, &key, |file| {
@@ -114,7 +117,7 @@ pub fn warm(
     });
     plan.part = Part::Command;
     progress("");
-    Ok(Start::Plan(Box::new(plan)))
+    Ok(Start::Plan(Box::new(plan), place))
 }
 
 /// Why a guest like this cannot be kept, if it cannot.

@@ -101,6 +101,7 @@ pub enum Step {
         from: [u8; 6],
         to: [u8; 6],
     },
+    Rehearse,
 }
 
 impl Step {
@@ -214,6 +215,7 @@ fn step_into(out: &mut Vec<u8>, step: &Step) -> Result<(), Errno> {
         Step::Init => put(out, Code::Init, &[]),
         Step::Stop => put(out, Code::Stop, &[]),
         Step::Card { from, to } => put(out, Code::Card, &[Bytes(from), Bytes(to)]),
+        Step::Rehearse => put(out, Code::Rehearse, &[]),
     }
 }
 
@@ -311,6 +313,7 @@ mod tests {
                 from: [1; 6],
                 to: [2, 0, 0, 0, 0, 3],
             },
+            Step::Rehearse,
         ];
         let bytes = encode(&steps).unwrap();
         let expected = [
@@ -365,6 +368,7 @@ mod tests {
                 from: [1; 6],
                 to: [2, 0, 0, 0, 0, 3],
             },
+            Op::Rehearse,
         ];
         assert_eq!(read(&bytes).unwrap(), expected);
     }

@@ -1,0 +1,157 @@
+//! A machine that changes hands: who started it stays the parent of its processes and ends them
+//! when whoever took it over says so, or is gone.
+//!
+//! The two talk over one socket. The keeper sends a byte with the machine's channels, and when all
+//! has ended, what the processes wrote to stderr; the other one says that it is done by closing its
+//! half.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
+};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::processes::Processes;
+use super::{Owner, Running, SAID};
+
+/// Control channel, console, the port of our init.
+const CHANNELS: usize = 3;
+/// How long a keeper may take to hand its machine over.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What comes with them.
+const HERE: &[u8] = b"!";
+
+/// The other side of a machine that was handed over: it has the processes.
+#[derive(Debug)]
+pub struct Keeping {
+    processes: Processes,
+    other: UnixStream,
+}
+
+impl Running {
+    /// Hands it over to whoever is at the other end of a socket.
+    ///
+    /// # Errors
+    /// If it is not ours, or the other one is gone; the machine has ended then.
+    pub fn hand_over(self, other: UnixStream) -> io::Result<Keeping> {
+        let Owner::Us(processes) = self.owner else {
+            return Err(io::Error::other("the machine is another process's"));
+        };
+        other.set_nonblocking(false)?;
+        let channels = [self.qmp.as_fd(), self.console.as_fd(), self.guest.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CHANNELS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&channels));
+        let bytes = [IoSlice::new(HERE)];
+        sendmsg(&other, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
+        Ok(Keeping { processes, other })
+    }
+
+    /// Takes over the machine of a keeper; `None` if it has none for us (any more).
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn take_over(keeper: UnixStream) -> io::Result<Option<Self>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CHANNELS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut bytes = [IoSliceMut::new(&mut byte)];
+        keeper.set_read_timeout(Some(PATIENCE))?;
+        let message = match recvmsg(&keeper, &mut bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(message) => message,
+            Err(Errno::CONNRESET | Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        keeper.set_read_timeout(None)?;
+        let channels: Vec<OwnedFd> = ancillary
+            .drain()
+            .filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        let channels = <[OwnedFd; CHANNELS]>::try_from(channels);
+        let (1.., Ok([qmp, console, guest])) = (message.bytes, channels) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            owner: Owner::Keeper(Keeper(keeper)),
+            qmp: qmp.into(),
+            console: console.into(),
+            guest: guest.into(),
+            firmware: None,
+            debugger: None,
+            filling: None,
+        }))
+    }
+}
+
+impl Keeping {
+    /// Waits until the other one is done with the machine, QEMU has ended, or there is something to
+    /// read at `stop`; ends what is left.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
+    pub fn serve(self, stop: BorrowedFd<'_>) -> io::Result<()> {
+        let Self {
+            processes,
+            mut other,
+        } = self;
+        let qemu = i32::try_from(processes.qemu.id()).ok();
+        let qemu = qemu.and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+        let qemu = pidfd_open(qemu, PidfdFlags::empty())?;
+        let mut fds = [
+            PollFd::new(&other, PollFlags::IN),
+            PollFd::new(&qemu, PollFlags::IN),
+            PollFd::from_borrowed_fd(stop, PollFlags::IN),
+        ];
+        while let Err(Errno::INTR) = poll(&mut fds, None) {}
+        let said = processes.kill();
+        // Whoever is gone does not want to know.
+        let _ = other.write_all(said.as_bytes());
+        Ok(())
+    }
+}
+
+/// Who ends the machine for us. It has when this is dropped.
+#[derive(Debug)]
+pub(super) struct Keeper(UnixStream);
+
+impl Keeper {
+    /// It speaks, or closes its end, only then.
+    pub(super) fn has_ended(&self) -> io::Result<bool> {
+        match recv(&self.0, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok(_) | Err(Errno::CONNRESET) => Ok(true),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn kill(self) -> String {
+        self.end()
+    }
+
+    fn end(&self) -> String {
+        let mut said = Vec::new();
+        // Fails where it is gone, and the machine with it: its processes die with it.
+        let _ = self.0.shutdown(Shutdown::Write);
+        let _ = (&self.0).take(SAID).read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,89 @@
+//! QEMU and its daemons as children, and making sure that they end.
+
+use std::io::{self, Read};
+use std::process::{Child, ChildStderr};
+
+use rustix::io::ioctl_fionbio;
+
+/// All end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Processes {
+    pub(super) qemu: Child,
+    pub(super) daemons: Vec<Child>,
+    ended: bool,
+}
+
+impl Processes {
+    pub(super) fn new(qemu: Child) -> Self {
+        Self {
+            qemu,
+            daemons: Vec::new(),
+            ended: false,
+        }
+    }
+
+    pub(super) fn has_ended(&mut self) -> io::Result<bool> {
+        self.ended = self.ended || self.qemu.try_wait()?.is_some();
+        Ok(self.ended)
+    }
+
+    /// Ends all and returns what they wrote to stderr.
+    pub(super) fn kill(mut self) -> String {
+        self.end_all();
+        let streams = std::iter::once(&mut self.qemu).chain(&mut self.daemons);
+        said(streams.map(|child| child.stderr.take()))
+    }
+
+    /// All are told before any is waited for: they give their memory back side by side.
+    fn end_all(&mut self) {
+        let qemu = (!self.ended).then_some(&mut self.qemu);
+        let mut all: Vec<_> = qemu.into_iter().chain(&mut self.daemons).collect();
+        for child in &mut all {
+            // Fails only for one that has ended and been reaped.
+            let _ = child.kill();
+        }
+        for child in all {
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+/// What processes that have ended wrote to stderr.
+pub(super) fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> String {
+    let mut text = String::new();
+    for stderr in streams.into_iter().flatten() {
+        let mut bytes = Vec::new();
+        // What they wrote is there. A program that they started may still be, and writes nothing
+        // that is waited for: a wrapper around QEMU has one.
+        if ioctl_fionbio(&stderr, true).is_ok() {
+            let _ = stderr.take(super::SAID).read_to_end(&mut bytes);
+        }
+        text.push_str(&String::from_utf8_lossy(&bytes));
+    }
+    text
+}
+
+pub(super) fn end(child: &mut Child) {
+    // Fails only for one that has ended and been reaped.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_is_read_though_somebody_could_say_more() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&writer, b"no such disk").unwrap();
+        assert_eq!(said([Some(ChildStderr::from(reader))]), "no such disk");
+        drop(writer);
+    }
+}
