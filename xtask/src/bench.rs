@@ -4,7 +4,8 @@
 //! The report is saved after every round. A peer that is not installed is left out with a note.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,22 +44,32 @@ pub(crate) struct Args {
 struct Case {
     name: &'static str,
     words: Vec<String>,
-    environment: Vec<(&'static str, &'static str)>,
+    environment: Vec<(&'static str, String)>,
     /// Where brisk leaves its own timing.
     timing: Option<PathBuf>,
+    /// Where it leaves a guest for its next run, which is waited for: what comes next is not to be
+    /// disturbed.
+    readies: Option<PathBuf>,
 }
 
 const NONE: &str = "brisk run --root none -- true";
 const WARM: &str = "brisk run --warm --root none -- true";
+const READY: &str = "brisk run --warm=ready --root none -- true";
+const READY_HOST: &str = "brisk run --warm=ready -- uname -r";
 const WARM_HOST: &str = "brisk run --warm -- uname -r";
 const PC: &str = "qemu -M pc, bzImage, busybox initramfs";
 const GUESTFISH: &str = "guestfish -a /dev/null run";
 const HOST: &str = "brisk run --root host -- uname -r";
 const VNG: &str = "vng --disable-kvm -- uname -r";
-const GOALS: [Goal; 4] = [
+const GOALS: [Goal; 5] = [
     // 150 ms where a boot takes a second.
     Goal {
         subject: WARM,
+        base: Some(NONE),
+        bound: Bound::AtMost(0.15),
+    },
+    Goal {
+        subject: READY,
         base: Some(NONE),
         bound: Bound::AtMost(0.15),
     },
@@ -85,7 +96,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
-    let (cases, missing) = cases(args, scratch.path())?;
+    // Only its owner can enter it.
+    let memory = tempfile::tempdir_in("/dev/shm").context("cannot make a directory in memory")?;
+    let (cases, missing) = cases(args, scratch.path(), memory.path())?;
     let mut report = Report::new("bench", jiff::Timestamp::now().to_string(), environment());
     for name in missing {
         report
@@ -111,6 +124,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             report
                 .series_mut(case.name, Unit::Seconds)
                 .push(sample(seconds));
+            if let Some(place) = &case.readies {
+                let after = until_ready(place)?;
+                let name = format!("{}: until the next guest is ready", case.name);
+                report.series_mut(&name, Unit::Seconds).push(sample(after));
+            }
             let own = case.timing.as_deref().filter(|_| failed.is_none());
             if let Some((outside, peak)) = own.map(|file| own_cost(file, seconds)).transpose()? {
                 let name = format!("{}: outside QEMU's life", case.name);
@@ -150,7 +168,11 @@ fn words(text: &[&str]) -> Vec<String> {
     text.iter().map(|&word| word.to_owned()).collect()
 }
 
-fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static str>)> {
+fn cases(
+    args: &Args,
+    scratch: &Path,
+    memory: &Path,
+) -> anyhow::Result<(Vec<Case>, Vec<&'static str>)> {
     let brisk = fs::canonicalize(&args.brisk)
         .with_context(|| format!("{} is not built", args.brisk.display()))?;
     let brisk = brisk.to_string_lossy().into_owned();
@@ -159,6 +181,7 @@ fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static
         words,
         environment: Vec::new(),
         timing: None,
+        readies: None,
     };
     let of_brisk = |name, file: &str, rest: &[&str]| {
         let timing = scratch.join(file);
@@ -169,6 +192,22 @@ fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static
             timing: Some(timing),
             ..case(name, all)
         }
+    };
+    // In a directory of its own: another case must not get its guest.
+    let ready = |name, file: &str, rest: &[&str]| -> anyhow::Result<Case> {
+        let place = memory.join(file);
+        DirBuilder::new().mode(0o700).create(&place)?;
+        let mut all = vec!["--warm=ready"];
+        all.extend(rest);
+        Ok(Case {
+            environment: vec![
+                ("BRISK_WARM_DIR", place.to_string_lossy().into_owned()),
+                // Longer than a round.
+                ("BRISK_READY_SECONDS", "600".to_owned()),
+            ],
+            readies: Some(place.join("v1/ready")),
+            ..of_brisk(name, file, &all)
+        })
     };
     let kernel = image(&args.kernel)?;
     let mut list = vec![of_brisk(
@@ -189,6 +228,11 @@ fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static
             "true",
         ],
     ));
+    list.push(ready(
+        READY,
+        "ready.json",
+        &["--kernel", &args.kernel, "--root", "none", "--", "true"],
+    )?);
     let initramfs = busybox_initramfs(scratch)?;
     list.push(case(
         PC,
@@ -214,8 +258,8 @@ fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static
     if installed("guestfish") {
         list.push(Case {
             environment: vec![
-                ("LIBGUESTFS_BACKEND", "direct"),
-                ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg"),
+                ("LIBGUESTFS_BACKEND", "direct".to_owned()),
+                ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg".to_owned()),
             ],
             ..case(GUESTFISH, words(&["guestfish", "-a", "/dev/null", "run"]))
         });
@@ -233,6 +277,11 @@ fn cases(args: &Args, scratch: &Path) -> anyhow::Result<(Vec<Case>, Vec<&'static
             "warm-host.json",
             &["--warm", "--kernel", generic, "--", "uname", "-r"],
         ));
+        list.push(ready(
+            READY_HOST,
+            "ready-host.json",
+            &["--kernel", generic, "--", "uname", "-r"],
+        )?);
         if installed("vng") {
             let kernel = image(generic)?;
             let command = ["vng", "--disable-kvm", "-r", &kernel, "--", "uname", "-r"];
@@ -278,7 +327,7 @@ fn time(case: &Case) -> anyhow::Result<(f64, Option<String>)> {
     let started = Instant::now();
     let mut child = Command::new(&case.words[0])
         .args(&case.words[1..])
-        .envs(case.environment.iter().copied())
+        .envs(case.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -296,6 +345,18 @@ fn time(case: &Case) -> anyhow::Result<(f64, Option<String>)> {
     Ok((took.as_secs_f64(), failed))
 }
 
+/// Seconds until a guest waits.
+fn until_ready(place: &Path) -> anyhow::Result<f64> {
+    let began = Instant::now();
+    while fs::read_dir(place).map_or(0, Iterator::count) == 0 {
+        if began.elapsed() > LIMIT {
+            bail!("no guest became ready in {}", place.display());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(began.elapsed().as_secs_f64())
+}
+
 /// Seconds that brisk itself took before and after QEMU's life, and its peak memory in bytes.
 fn own_cost(timing: &Path, total: f64) -> anyhow::Result<(f64, f64)> {
     let report = Report::load(timing)?;
@@ -306,7 +367,8 @@ fn own_cost(timing: &Path, total: f64) -> anyhow::Result<(f64, f64)> {
             .map(|event| event.at as f64 / 1e9)
             .with_context(|| format!("no event {name}"))
     };
-    let life = at("QEMU ended")? - at("QEMU executed")?;
+    let begin = at("QEMU executed").or_else(|_| at("ready guest taken"))?;
+    let life = at("QEMU ended")? - begin;
     let peak = report.environment.extra.get("brisk peak memory");
     let Some(peak) = peak.and_then(|text| text.split(' ').next()?.parse::<f64>().ok()) else {
         bail!("the timing report does not tell brisk's peak memory");
