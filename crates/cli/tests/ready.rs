@@ -229,8 +229,11 @@ fn killed() {
         run.shows("up\n");
         run
     };
-    // The run: its keeper ends the machine.
+    // The run: its keeper ends the machine, which may be stuck.
     let run = held(&place);
+    let machines = place.staying.processes();
+    let machine = machines.iter().find(|one| one.name().starts_with("qemu"));
+    machine.unwrap().signal(Signal::STOP);
     run.signal(Signal::KILL);
     let _ = run.wait();
     place.is_empty();

@@ -20,3 +20,42 @@ pub(crate) fn identity() -> io::Result<Vec<Step>> {
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(vec![clock(), Step::Entropy { bytes }])
 }
+
+/// A command for a guest that goes on, and before it what must be its own.
+pub(super) fn with_identity(command: Vec<Step>) -> io::Result<Vec<Step>> {
+    let mut steps = identity()?;
+    steps.extend(command);
+    Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_and_randomness_of_its_own_come_before_the_command() {
+        let nanos = || {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .as_nanos() as u64
+        };
+        let before = nanos();
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let steps = with_identity(vec![Step::Pause]).unwrap();
+            let [
+                Step::Clock { nanos: told },
+                Step::Entropy { bytes },
+                Step::Pause,
+            ] = &steps[..]
+            else {
+                panic!("{steps:?}");
+            };
+            assert!((before..=nanos()).contains(told));
+            assert_eq!(bytes.len(), 64);
+            assert!(!seen.contains(bytes));
+            seen.push(bytes.clone());
+        }
+    }
+}

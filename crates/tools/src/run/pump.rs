@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::console::Console;
 use super::ending::{Ending, Interrupted};
 use super::error::Error;
-use super::identity::identity;
+use super::identity::with_identity;
 use super::peer::{Peer, Script};
 use super::signals::{Signals, asks_for_end};
 use super::streams::{self, Cut, Output, Terminal};
@@ -343,9 +343,7 @@ impl Pump {
             return Ok(());
         };
         self.timing.now(Moment::Resumed);
-        let mut steps = identity()?;
-        steps.extend(command);
-        let script = encode(&steps).map_err(io::Error::from)?;
+        let script = encode(&with_identity(command)?).map_err(io::Error::from)?;
         self.outbox.extend(config_frames(&script));
         self.flush()
     }

@@ -13,7 +13,7 @@ use brisk_vm::virtiofs::Served;
 use super::ending::Ending;
 use super::error::Error;
 use super::facts::Facts;
-use super::identity::identity;
+use super::identity::with_identity;
 use super::peer::{Peer, Script};
 use super::plan::{Plan, encoded};
 use super::pump::{Pump, gone};
@@ -98,8 +98,7 @@ impl Session {
     /// As [`Session::start`].
     pub fn with(running: Running, plan: &Plan, mut timing: Timing) -> Result<Self, Error> {
         timing.now(Moment::Taken);
-        let mut steps = identity().map_err(Error::Session)?;
-        steps.extend(plan.steps());
+        let steps = with_identity(plan.steps()).map_err(Error::Session)?;
         let script = Script::Now(config_frames(&encoded(&steps)?));
         let signals = Signals::new().map_err(Error::Session)?;
         Ok(Self {
