@@ -1,10 +1,11 @@
 //! Machines that stay: where an image goes is full, breaks, or is taken away.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use brisk_testkit::{
     Breaking, Checked, Machines, Mount, brisk_of, capture, ext4, qemu_is_before, tool, tree, trial,
@@ -52,8 +53,13 @@ fn main() {
         ),
         trial(
             "a_disk_that_breaks_while_a_clone_gets_its_own",
-            no_loops,
+            no_loops.clone(),
             broken_for_a_clone,
+        ),
+        trial(
+            "a_clone_shares_blocks_where_the_file_system_can",
+            no_loops.or_else(no_btrfs),
+            shared_with_a_clone,
         ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -365,5 +371,44 @@ fn broken_for_a_clone() {
     assert_eq!(guest.all.tells("b", "cat /etc/origin"), "the test's tree\n");
     let _ = guest.all.does(&["kill", "b"]);
     let _ = guest.all.does(&["resume", "--eager", "a"]);
+    guest.is_well();
+}
+
+/// Why there is no file system on which files share blocks, if there is none.
+fn no_btrfs() -> Option<String> {
+    // Where it is a module it is listed only when it is in.
+    let _ = Command::new("modprobe").args(["-q", "btrfs"]).status();
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    let none = !known.lines().any(|line| line.ends_with("\tbtrfs"));
+    none.then(|| "this kernel has no btrfs".to_owned())
+}
+
+fn shared_with_a_clone() {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    let state = Mount::sharing(all.dir().join("state"), 512 << 20);
+    let image = state.path().join("image");
+    // Of bytes, so that it has something to share.
+    let small = scattered(&all, 0);
+    fs::copy(&small, &image).unwrap();
+    let data = File::options().write(true).open(&image).unwrap();
+    let length = data.metadata().unwrap().len();
+    data.write_all_at(&vec![7; 64 << 20], length).unwrap();
+    data.sync_all().unwrap();
+    let root = image.to_str().unwrap();
+    let words = ["--root", root, "--rw", "--compression", "lz4"];
+    let mut guest = Checked::new(all, &words);
+    let _ = guest.all.does(&["suspend", "a"]);
+    let _ = guest.all.does(&["resume", "a", "--clone", "b"]);
+    let own = guest.all.state_dir("b").join("disk0.raw");
+    assert_eq!(fs::metadata(&own).unwrap().len(), length + (64 << 20));
+    // The last extents are those nobody has written since.
+    let list = capture(&tool("filefrag"), &["-v", own.to_str().unwrap()]);
+    let extents = list.lines().filter(|line| line.contains("..")).last();
+    assert!(extents.unwrap().contains("shared"), "{list}");
+    assert_eq!(guest.all.tells("b", "cat /etc/origin"), "the test's tree\n");
+    let _ = guest.all.tells("b", "echo b > /etc/origin; sync");
+    let _ = guest.all.does(&["stop", "b"]);
+    let _ = guest.all.does(&["resume", "--eager", "a"]);
+    assert_eq!(guest.all.tells("a", "cat /etc/origin"), "the test's tree\n");
     guest.is_well();
 }

@@ -33,6 +33,17 @@ impl Mount {
         Self::new(path, &["-o", "loop", name])
     }
 
+    /// A btrfs file system of so many bytes, at least 110 MiB, on a new directory, on a disk of that
+    /// name with `.disk`: files can share blocks there.
+    #[must_use]
+    pub fn sharing(path: PathBuf, size: u64) -> Self {
+        let disk = path.with_extension("disk");
+        File::create_new(&disk).unwrap().set_len(size).unwrap();
+        let name = disk.to_str().unwrap();
+        capture(&tool("mkfs.btrfs"), &["-q", name]);
+        Self::new(path, &["-o", "loop", name])
+    }
+
     fn new(path: PathBuf, words: &[&str]) -> Self {
         fs::create_dir(&path).unwrap();
         let words = [words, &[path.to_str().unwrap()]].concat();
