@@ -177,7 +177,41 @@ impl fmt::Display for Warning {
     }
 }
 
+/// Few runs of this many series are told one by one.
+const NAMED: usize = 2;
+
 impl Warning {
+    /// For people: those that say the same of many series as one.
+    #[must_use]
+    pub fn lines(warnings: &[Self]) -> Vec<String> {
+        let runs = |warning: &Self| match warning {
+            Self::FewRuns { n, wanted, .. } => Some((*n, *wanted)),
+            _ => None,
+        };
+        let mut told = Vec::new();
+        let mut lines = Vec::new();
+        for warning in warnings {
+            let alike = runs(warning).map(|few| {
+                let same = warnings.iter().filter(|other| runs(other) == Some(few));
+                (few, same.count())
+            });
+            match alike {
+                Some((few, count)) if count > NAMED => {
+                    if !told.contains(&few) {
+                        told.push(few);
+                        let (n, wanted) = few;
+                        lines.push(format!(
+                            "{n} successful runs, as {count} series have, are few. Take at least \
+                             {wanted}."
+                        ));
+                    }
+                }
+                _ => lines.push(warning.to_string()),
+            }
+        }
+        lines
+    }
+
     /// What to know about a series.
     pub fn of_series(series: &Series, summary: &Summary) -> Vec<Self> {
         let mut warnings = Vec::new();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::text::html as escape;
 use super::{history, svg, table};
-use crate::{Outcome, Phase, Report, Series, Summary};
+use crate::{Outcome, Phase, Report, Series, Summary, Warning};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -38,12 +38,8 @@ fn write(report: &Report, page: &mut String) -> std::fmt::Result {
         SCRIPT_DIGEST.trim(),
         escape(&report.created),
     )?;
-    for warning in &report.warnings {
-        writeln!(
-            page,
-            "<p class=\"warning\">{}</p>",
-            escape(&warning.to_string())
-        )?;
+    for warning in Warning::lines(&report.warnings) {
+        writeln!(page, "<p class=\"warning\">{}</p>", escape(&warning))?;
     }
     for note in &report.notes {
         writeln!(page, "<p>{}</p>", escape(note))?;

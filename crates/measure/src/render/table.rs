@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::text::{clean, shorten};
-use crate::{Comparison, Interval, Report, Series, Summary, Timeline, Unit, Verdict};
+use crate::{Comparison, Interval, Report, Series, Summary, Timeline, Unit, Verdict, Warning};
 
 /// Characters of a name that a column shows.
 const NAME: usize = 60;
@@ -42,8 +42,8 @@ pub(super) fn remarks(report: &Report) -> String {
     for note in &report.notes {
         let _ = writeln!(remarks, "Note: {}", clean(note));
     }
-    for warning in &report.warnings {
-        let _ = writeln!(remarks, "Warning: {}", clean(&warning.to_string()));
+    for warning in Warning::lines(&report.warnings) {
+        let _ = writeln!(remarks, "Warning: {}", clean(&warning));
     }
     remarks
 }

@@ -79,3 +79,21 @@ fn a_warning_of_a_later_version_can_be_read() {
     let read: Warning = serde_json::from_str(r#"{"warning":"moon-phase","full":true}"#).unwrap();
     assert_eq!(read, Warning::Unknown);
 }
+
+#[test]
+fn what_is_the_same_of_many_series_is_told_once() {
+    let few = |series: &str, n| Warning::FewRuns {
+        series: series.to_owned(),
+        n,
+        wanted: 10,
+    };
+    let all = [few("a", 6), few("b", 3), few("c", 6), few("d", 6)];
+    assert_eq!(
+        Warning::lines(&all),
+        [
+            "6 successful runs, as 3 series have, are few. Take at least 10.".to_owned(),
+            all[1].to_string(),
+        ]
+    );
+    assert_eq!(Warning::lines(&all[..2]).len(), 2);
+}
