@@ -18,7 +18,9 @@
 
 use std::collections::BTreeMap;
 
-use brisk_measure::{CompareOptions, Comparison, Sample, Series, Verdict, signed_rank_test};
+use brisk_measure::{
+    CompareOptions, Comparison, Sample, Series, Verdict, paired_ratio, signed_rank_test,
+};
 
 /// The probability that a range in which nothing changed shows any change: twenty such ranges
 /// show none 96 times of 100.
@@ -33,8 +35,12 @@ pub(super) const WRONG_TURN: f64 = 0.05;
 /// Ending early without a finding adds no false alarms.
 const PLAIN: f64 = 0.2;
 /// The ends of a bisection get no more rounds if, after so many and at such a share of all that
-/// there may be, the p-value is that large: they would hardly come to a verdict any more.
+/// there may be, the p-value is that large, and they hardly differ by [`WORTH`]: they would not come
+/// to a verdict any more.
 const HOPELESS: [(u32, f64, f64); 3] = [(12, 0.0, 0.4), (12, 0.5, 0.25), (12, 0.75, 0.1)];
+
+/// A ratio of times that is looked for as long as it may be there.
+const WORTH: f64 = 1.1;
 
 /// After how many rounds to look, and at which level to test then.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,7 +154,7 @@ pub(super) fn compare(
     } else if surely_alike
         || match patience {
             Patience::Little => p.value >= PLAIN,
-            Patience::Much => schedule.hopeless(pairs.len(), p.value),
+            Patience::Much => schedule.hopeless(pairs.len(), p.value) && !may_be_worth(&pairs),
         }
     {
         Verdict::NoDifference
@@ -156,6 +162,13 @@ pub(super) fn compare(
         Verdict::Inconclusive
     };
     comparison
+}
+
+/// Whether the ratio may still be one that is worth to be found, by its 95 % interval: on a machine
+/// whose speed changes much, a dozen pairs say little.
+fn may_be_worth(pairs: &[(f64, f64)]) -> bool {
+    paired_ratio(pairs)
+        .is_none_or(|ratio| ratio.interval.high >= WORTH || ratio.interval.low <= WORTH.recip())
 }
 
 /// To which side a middle belongs.
@@ -322,6 +335,23 @@ mod tests {
         assert_eq!(likely_side(&low, &series(&[]), &high), None);
         // Ends that look alike say nothing.
         assert!(!likely_side(&low, &series(&quiet), &low).unwrap().certain);
+    }
+
+    #[test]
+    fn ends_are_not_given_up_while_they_may_differ() {
+        let schedule = Schedule::new(8, 80, ENDS).unwrap();
+        let verdict = |spread: f64| {
+            // Alike, slower and quicker by turns: nothing that tells.
+            let swing = [0.0, spread, -spread];
+            let before = Series::of_values("a", Unit::Seconds, vec![1.0; 15]);
+            let values = (0..15).map(|at| 1.0 + swing[at % 3] + at as f64 * 1e-6);
+            let after = Series::of_values("b", Unit::Seconds, values);
+            let compared = compare(&before, &after, &schedule, 0.0, Patience::Much);
+            assert!(compared.p_value.unwrap().value >= 0.4);
+            compared.verdict
+        };
+        assert_eq!(verdict(0.02), Verdict::NoDifference);
+        assert_eq!(verdict(0.4), Verdict::Inconclusive);
     }
 
     /// Compares as the engine does, and gives the verdict and the rounds it took.
