@@ -4,13 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_testkit::{
-    Brisk, Finished, Process, Running, Signal, Staying, brisk, ext4, qemu_is_before, tree, trials,
-    until, virtiofsd_keeps_nothing,
+    Brisk, Finished, Process, Running, Signal, Staying, brisk, ext4, in_memory, qemu_is_before,
+    tree, trials, until, virtiofsd_keeps_nothing,
 };
 use libtest_mimic::Arguments;
 use tempfile::{TempDir, tempdir};
@@ -24,11 +23,9 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let dir = TempDir::with_prefix_in("warm-", "/dev/shm").unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
         Self {
             staying: Staying::new(),
-            dir,
+            dir: in_memory("warm-"),
         }
     }
 

@@ -2,13 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_testkit::{capture, times, tool, trials, until};
+use brisk_testkit::{capture, in_memory, times, tool, trials, until};
 use libtest_mimic::Arguments;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -74,8 +74,7 @@ impl Machine {
         let directory = TempDir::with_prefix_in("lazy-", env!("CARGO_TARGET_TMPDIR")).unwrap();
         // Who serves it is found by its name, also by tests of another directory.
         let name = format!("{name}-{}", std::process::id()).leak();
-        let memory = TempDir::with_prefix_in("lazy-", "/dev/shm").unwrap();
-        fs::set_permissions(memory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let memory = in_memory("lazy-");
         let mut machine = Self {
             name,
             directory,

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_testkit::{
-    Brisk, Finished, Running, Signal, brisk, capture, ext4, qemu_is_before, times, tool, tree,
-    trial, trials, until, virtiofsd_keeps_nothing,
+    Brisk, Finished, Running, Signal, brisk, capture, ext4, in_memory, qemu_is_before, times, tool,
+    tree, trial, trials, until, virtiofsd_keeps_nothing,
 };
 use libtest_mimic::Arguments;
 use tempfile::{TempDir, tempdir};
@@ -19,9 +19,7 @@ struct Store(TempDir);
 
 impl Store {
     fn new() -> Self {
-        let dir = TempDir::with_prefix_in("warm-", "/dev/shm").unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        Self(dir)
+        Self(in_memory("warm-"))
     }
 
     fn run(&self) -> Brisk {
@@ -305,7 +303,7 @@ fn places() {
         run.command(["true"]).exits(125)
     };
     let disk = tempdir().unwrap();
-    let open = TempDir::with_prefix_in("warm-", "/dev/shm").unwrap();
+    let open = in_memory("warm-");
     fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let _ = run(open.path()).said(&["others can reach it", "set BRISK_WARM_DIR"]);
     fs::set_permissions(disk.path(), fs::Permissions::from_mode(0o700)).unwrap();

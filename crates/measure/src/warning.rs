@@ -188,25 +188,20 @@ impl Warning {
             Self::FewRuns { n, wanted, .. } => Some((*n, *wanted)),
             _ => None,
         };
-        let mut told = Vec::new();
         let mut lines = Vec::new();
         for warning in warnings {
             let alike = runs(warning).map(|few| {
                 let same = warnings.iter().filter(|other| runs(other) == Some(few));
                 (few, same.count())
             });
-            match alike {
-                Some((few, count)) if count > NAMED => {
-                    if !told.contains(&few) {
-                        told.push(few);
-                        let (n, wanted) = few;
-                        lines.push(format!(
-                            "{n} successful runs, as {count} series have, are few. Take at least \
-                             {wanted}."
-                        ));
-                    }
-                }
-                _ => lines.push(warning.to_string()),
+            let line = match alike {
+                Some(((n, wanted), count)) if count > NAMED => format!(
+                    "{n} successful runs, as {count} series have, are few. Take at least {wanted}."
+                ),
+                _ => warning.to_string(),
+            };
+            if !lines.contains(&line) {
+                lines.push(line);
             }
         }
         lines

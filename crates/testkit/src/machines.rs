@@ -1,13 +1,12 @@
 //! Machines that stay, in directories of their own.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use crate::brisk::Brisk;
 use crate::leftovers::Staying;
+use crate::memory::in_memory;
 use crate::running::{Finished, Running};
 use crate::wait::until;
 
@@ -26,8 +25,7 @@ impl Machines {
     #[must_use]
     pub fn new(brisk: fn() -> Brisk, target: &str) -> Self {
         // The path of a socket must be short, so they are beside the memory.
-        let memory = TempDir::with_prefix_in("vm-", "/dev/shm").unwrap();
-        fs::set_permissions(memory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let memory = in_memory("vm-");
         Self {
             staying: Staying::new(),
             files: TempDir::with_prefix_in("vm-", target).unwrap(),

@@ -25,22 +25,22 @@ impl Mount {
     /// more than its data.
     #[must_use]
     pub fn coarse(path: PathBuf, size: u64) -> Self {
-        let disk = path.with_extension("disk");
-        File::create_new(&disk).unwrap().set_len(size).unwrap();
-        let name = disk.to_str().unwrap();
-        let words = ["-q", "-F", "-O", "bigalloc", "-C", "65536", name];
-        capture(&tool("mkfs.ext4"), &words);
-        Self::new(path, &["-o", "loop", name])
+        let words = ["-q", "-F", "-O", "bigalloc", "-C", "65536"];
+        Self::on_disk(path, size, "mkfs.ext4", &words)
     }
 
     /// A btrfs file system of so many bytes, at least 110 MiB, on a new directory, on a disk of that
     /// name with `.disk`: files can share blocks there.
     #[must_use]
     pub fn sharing(path: PathBuf, size: u64) -> Self {
+        Self::on_disk(path, size, "mkfs.btrfs", &["-q"])
+    }
+
+    fn on_disk(path: PathBuf, size: u64, mkfs: &str, words: &[&str]) -> Self {
         let disk = path.with_extension("disk");
         File::create_new(&disk).unwrap().set_len(size).unwrap();
         let name = disk.to_str().unwrap();
-        capture(&tool("mkfs.btrfs"), &["-q", name]);
+        capture(&tool(mkfs), &[words, &[name]].concat());
         Self::new(path, &["-o", "loop", name])
     }
 

@@ -14,7 +14,6 @@ pub use foreign::Foreign;
 pub use handover::Keeping;
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -24,7 +23,8 @@ use crate::qemu::{Fds, MachinePlan};
 use crate::virtiofs::Served;
 use handover::Keeper;
 use memory::Filling;
-use processes::{Processes, end, said};
+pub(crate) use processes::end;
+use processes::{Daemons, Processes, said};
 use wiring::Wiring;
 
 /// Most bytes that are read of what a process wrote to stderr.
@@ -105,27 +105,11 @@ impl Running {
         served: Vec<Served>,
         unprivileged: Option<Unprivileged>,
     ) -> Result<Self, Error> {
-        let (mut daemons, sockets): (Vec<_>, Vec<_>) = served
+        let (daemons, sockets): (Vec<_>, Vec<_>) = served
             .into_iter()
             .map(|served| (served.daemon, served.socket))
             .unzip();
-        let started = Self::spawn(plan, sockets, unprivileged);
-        if started.is_err() {
-            daemons.iter_mut().for_each(end);
-        }
-        let mut running = started?;
-        if let Owner::Us(processes) = &mut running.owner {
-            processes.daemons = daemons;
-        }
-        Ok(running)
-    }
-
-    /// Without daemons.
-    fn spawn(
-        plan: &MachinePlan,
-        sockets: Vec<OwnedFd>,
-        unprivileged: Option<Unprivileged>,
-    ) -> Result<Self, Error> {
+        let daemons = Daemons(daemons);
         let mut wiring = Wiring::new(plan);
         let mut ends = Vec::new();
         for fd in [Fds::QMP, Fds::CONSOLE, Fds::GUEST] {
@@ -158,7 +142,7 @@ impl Running {
             Err(_) => unreachable!("three channels were made"),
         };
         Ok(Self {
-            owner: Owner::Us(Processes::new(qemu)),
+            owner: Owner::Us(Processes::new(qemu, daemons)),
             qmp,
             console,
             guest,
@@ -196,7 +180,7 @@ impl Running {
     pub fn kill(self) -> String {
         match self.owner {
             Owner::Us(processes) => processes.kill(),
-            Owner::Keeper(keeper) => keeper.kill(),
+            Owner::Keeper(keeper) => keeper.end(),
         }
     }
 }

@@ -200,7 +200,8 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
             Start::Ended(ending) => return Ok(conclude(&ending, options.timeout, ui)),
         }
     };
-    if let (Some(rehearsal), Some(place)) = (args.keeper, &place) {
+    if let Some(rehearsal) = args.keeper {
+        let place = place.context("such a guest boots, and none is kept")?;
         let on_terminal = rehearsal == Rehearsal::Terminal;
         let kept = place.keep(plan, on_terminal, &facts, &cache);
         return kept.map(|()| 0).map_err(explain);

@@ -4,11 +4,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use brisk_measure::Clock;
+use brisk_sys::wait_for;
 use brisk_vm::guest::{Decoder, Event, Exit, Stamp};
 use brisk_vm::libvirt;
 use brisk_vm::qemu::debugger::Debugger;
 use brisk_vm::qemu::qmp;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 
@@ -134,13 +135,10 @@ impl Watch {
         let deadline = self.executed.checked_add(self.limits.timeout);
         let mut open = Source::ALL.to_vec();
         loop {
-            let left =
-                match deadline.map(|deadline| deadline.checked_duration_since(Instant::now())) {
-                    Some(None) => return Ok(Ended::TimedOut),
-                    Some(Some(left)) => Some(left),
-                    None => None,
-                };
-            let (ready, signalled) = self.wait(&open, signals, left)?;
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(Ended::TimedOut);
+            }
+            let (ready, signalled) = self.wait(&open, signals, deadline)?;
             if signalled {
                 if let Some(signal) = signals.end_asked() {
                     return Ok(Ended::Interrupted(signal));
@@ -172,7 +170,7 @@ impl Watch {
         &self,
         open: &[Source],
         signals: &Signals,
-        left: Option<Duration>,
+        deadline: Option<Instant>,
     ) -> io::Result<(Vec<Source>, bool)> {
         let sources: Vec<_> = open
             .iter()
@@ -183,14 +181,7 @@ impl Watch {
             .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
             .collect();
         fds.push(PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN));
-        let left = left.map(|left| Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        match poll(&mut fds, left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        wait_for(&mut fds, deadline)?;
         let signalled = fds.pop().is_some_and(|fd| !fd.revents().is_empty());
         let ready = sources
             .iter()

@@ -8,12 +8,13 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use brisk_sys::wait_for;
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::{Decoder, Event};
 use brisk_vm::initramfs;
 use brisk_vm::launch::Running;
 use brisk_vm::qemu::Accelerator;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use super::error::Error;
 use super::facts::{Facts, boot_id};
@@ -102,21 +103,12 @@ fn boots_within_limit(options: &Options, facts: &Facts, cache: &Cache) -> Result
     let mut decoder = Decoder::new();
     let mut buffer = [0; 4096];
     loop {
-        let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-            return Ok(false);
-        };
-        let left = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        };
         let mut fds = [PollFd::from_borrowed_fd(
             running.guest.as_fd(),
             PollFlags::IN,
         )];
-        // An interrupted wait is begun again with what is left.
-        let _ = poll(&mut fds, Some(&left));
-        if fds[0].revents().is_empty() {
-            continue;
+        if !matches!(wait_for(&mut fds, Some(deadline)), Ok(1..)) {
+            return Ok(false);
         }
         match running.guest.read(&mut buffer) {
             Ok(count @ 1..) => decoder.push(&buffer[..count]),

@@ -4,10 +4,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use brisk_sys::wait_for;
 use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, Step, config_frames, encode, frame};
 use brisk_vm::launch::Running;
 use brisk_vm::qemu::qmp;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::console::Console;
@@ -167,20 +168,10 @@ impl Pump {
             .iter()
             .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
             .collect();
-        let left = match deadline {
-            None => None,
-            Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
-                None => return Ok(None),
-                Some(left) => Some(Timespec {
-                    tv_sec: left.as_secs() as i64,
-                    tv_nsec: left.subsec_nanos().into(),
-                }),
-            },
-        };
-        match poll(&mut fds, left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        if deadline.is_some_and(|deadline| deadline < Instant::now()) {
+            return Ok(None);
         }
+        wait_for(&mut fds, deadline)?;
         let mut results = fds.iter().map(PollFd::revents);
         let mut take = |on: bool| {
             if on {

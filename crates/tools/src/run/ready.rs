@@ -13,16 +13,16 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use brisk_sys::wait_for;
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
 use brisk_vm::launch::Running;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
-use rustix::io::Errno;
 
 use super::error::Error;
 use super::facts::Facts;
@@ -124,48 +124,47 @@ impl Place {
             return Ok(());
         }
         let signals = Signals::new()?;
-        DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(&self.dir)?;
-        let name = format!("{}.{}", self.template, std::process::id());
-        let path = self.dir.join(&name);
-        let dir = File::open(&self.dir)?;
-        let listener = UnixListener::bind(short(&dir, &name))?;
+        let door = Door::open(&self.dir, &self.template)?;
         let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
         // A link fewer is a change of its attributes.
-        inotify::add_watch(&watch, &path, inotify::WatchFlags::ATTRIB)?;
+        inotify::add_watch(&watch, &door.path, inotify::WatchFlags::ATTRIB)?;
         let mut fds = [
-            PollFd::new(&listener, PollFlags::IN),
+            PollFd::new(&door.listener, PollFlags::IN),
             PollFd::new(&watch, PollFlags::IN),
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
             // Only whether it hangs up.
             PollFd::new(&running.qmp, PollFlags::empty()),
         ];
-        let end = Instant::now() + time;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let left = Timespec {
-                tv_sec: left.as_secs() as i64,
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            match poll(&mut fds, Some(&left)) {
-                Err(Errno::INTR) => {}
-                Err(error) => {
-                    let _ = fs::remove_file(&path);
-                    return Err(error.into());
-                }
-                Ok(_) => break,
-            }
-        }
-        let asked = !fds[0].revents().is_empty();
-        let _ = fs::remove_file(&path);
-        if !asked {
+        wait_for(&mut fds, Some(Instant::now() + time))?;
+        if fds[0].revents().is_empty() {
             return Ok(());
         }
-        let (other, _) = listener.accept()?;
-        drop(listener);
+        let (other, _) = door.listener.accept()?;
+        drop(door);
         running.hand_over(other)?.serve(signals.as_fd())
+    }
+}
+
+/// Where a keeper is asked for its guest. Nobody finds it after this is dropped.
+struct Door {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Door {
+    fn open(dir: &Path, template: &str) -> io::Result<Self> {
+        DirBuilder::new().mode(0o700).recursive(true).create(dir)?;
+        let name = format!("{template}.{}", std::process::id());
+        let listener = UnixListener::bind(short(&File::open(dir)?, &name))?;
+        let path = dir.join(name);
+        Ok(Self { listener, path })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // Whoever wanted this guest to end has removed it.
+        let _ = fs::remove_file(&self.path);
     }
 }
 

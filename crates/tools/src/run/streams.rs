@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal};
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -94,21 +95,11 @@ pub(crate) fn finish(
     deadline: Option<Instant>,
 ) -> io::Result<Option<Cut>> {
     while outputs.iter().any(|output| !output.is_empty()) {
-        let left = deadline.map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: left.as_secs() as i64,
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
         let mut fds = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
         let waiting = outputs.iter().filter(|output| !output.is_empty());
         fds.extend(waiting.map(|output| PollFd::from_borrowed_fd(output.fd, PollFlags::OUT)));
-        match poll(&mut fds, left.as_ref()) {
-            Ok(0) => return Ok(Some(Cut::Deadline)),
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
+        if wait_for(&mut fds, deadline)? == 0 {
+            return Ok(Some(Cut::Deadline));
         }
         let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         if ready[0] {

@@ -9,8 +9,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use brisk_sys::wait_for;
 use brisk_vm::image;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -138,16 +139,8 @@ fn listen(child: &mut Child, control: image::Control<'_>) -> Result<Word, Error>
 }
 
 fn readable(stdout: &ChildStdout) -> io::Result<bool> {
-    let timeout = Timespec {
-        tv_sec: 0,
-        tv_nsec: GLANCE.as_nanos() as i64,
-    };
     let mut fds = [PollFd::new(stdout, PollFlags::IN)];
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    Ok(wait_for(&mut fds, Some(Instant::now() + GLANCE))? > 0)
 }
 
 /// A machine whose memory still comes cannot be saved.

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_sys::wait_for;
 use brisk_vm::image::{self, State};
 use brisk_vm::qemu::control::{self, Control};
 use brisk_vm::qemu::qmp;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -244,18 +245,6 @@ pub(super) fn wait_for_end(home: &Home, limit: Duration) -> bool {
     wait_at([PollFd::new(&process, PollFlags::IN)], limit)
 }
 
-/// Waits, whatever signals come meanwhile.
 fn wait_at(mut fds: [PollFd<'_>; 1], limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut fds, Some(&timeout)) {
-            Err(Errno::INTR) => {}
-            other => return matches!(other, Ok(1..)),
-        }
-    }
+    matches!(wait_for(&mut fds, Some(Instant::now() + limit)), Ok(1..))
 }

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -115,7 +116,7 @@ impl Keeping {
             PollFd::new(&qemu, PollFlags::IN),
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
         ];
-        while let Err(Errno::INTR) = poll(&mut fds, None) {}
+        wait_for(&mut fds, None)?;
         let said = processes.kill();
         // Whoever is gone does not want to know.
         let _ = other.write_all(said.as_bytes());
@@ -137,11 +138,9 @@ impl Keeper {
         }
     }
 
-    pub(super) fn kill(self) -> String {
-        self.end()
-    }
-
-    fn end(&self) -> String {
+    /// Has the machine ended, and returns what its processes wrote to stderr; nothing the second
+    /// time.
+    pub(super) fn end(&self) -> String {
         let mut said = Vec::new();
         // Fails where it is gone, and the machine with it: its processes die with it.
         let _ = self.0.shutdown(Shutdown::Write);

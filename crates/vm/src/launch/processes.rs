@@ -9,15 +9,25 @@ use rustix::io::ioctl_fionbio;
 #[derive(Debug)]
 pub(super) struct Processes {
     pub(super) qemu: Child,
-    pub(super) daemons: Vec<Child>,
+    daemons: Daemons,
     ended: bool,
 }
 
+/// What serves a QEMU. All end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Daemons(pub(super) Vec<Child>);
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        end_all(self.0.iter_mut());
+    }
+}
+
 impl Processes {
-    pub(super) fn new(qemu: Child) -> Self {
+    pub(super) fn new(qemu: Child, daemons: Daemons) -> Self {
         Self {
             qemu,
-            daemons: Vec::new(),
+            daemons,
             ended: false,
         }
     }
@@ -30,21 +40,13 @@ impl Processes {
     /// Ends all and returns what they wrote to stderr.
     pub(super) fn kill(mut self) -> String {
         self.end_all();
-        let streams = std::iter::once(&mut self.qemu).chain(&mut self.daemons);
+        let streams = std::iter::once(&mut self.qemu).chain(&mut self.daemons.0);
         said(streams.map(|child| child.stderr.take()))
     }
 
-    /// All are told before any is waited for: they give their memory back side by side.
     fn end_all(&mut self) {
         let qemu = (!self.ended).then_some(&mut self.qemu);
-        let mut all: Vec<_> = qemu.into_iter().chain(&mut self.daemons).collect();
-        for child in &mut all {
-            // Fails only for one that has ended and been reaped.
-            let _ = child.kill();
-        }
-        for child in all {
-            let _ = child.wait();
-        }
+        end_all(qemu.into_iter().chain(&mut self.daemons.0));
     }
 }
 
@@ -69,10 +71,21 @@ pub(super) fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> St
     text
 }
 
-pub(super) fn end(child: &mut Child) {
-    // Fails only for one that has ended and been reaped.
-    let _ = child.kill();
-    let _ = child.wait();
+/// Ends a child of ours that has nothing to lose.
+pub(crate) fn end(child: &mut Child) {
+    end_all([child]);
+}
+
+/// All are told before any is waited for: they give their memory back side by side.
+fn end_all<'a>(children: impl IntoIterator<Item = &'a mut Child>) {
+    let mut children: Vec<_> = children.into_iter().collect();
+    for child in &mut children {
+        // Fails only for one that has ended and been reaped.
+        let _ = child.kill();
+    }
+    for child in children {
+        let _ = child.wait();
+    }
 }
 
 #[cfg(test)]

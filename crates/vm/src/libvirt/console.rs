@@ -81,7 +81,7 @@ impl Console {
 impl Drop for Console {
     fn drop(&mut self) {
         if let Some(child) = &mut self.virsh {
-            super::process::end(child);
+            crate::launch::end(child);
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -68,13 +67,6 @@ fn has_uuid(line: &[u8], uuid: &str) -> bool {
 fn start_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// Ends a child of ours that has nothing to lose.
-pub(super) fn end(child: &mut Child) {
-    // Fails only for one that has ended and been reaped.
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 #[cfg(test)]

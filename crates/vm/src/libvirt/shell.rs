@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
 
 use super::virsh::{Error, Virsh};
 
@@ -119,14 +119,7 @@ impl Shell {
             .flatten()
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        let glance = Timespec {
-            tv_sec: 0,
-            tv_nsec: GLANCE.subsec_nanos().into(),
-        };
-        match poll(&mut fds, Some(&glance)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        wait_for(&mut fds, Some(Instant::now() + GLANCE)).map(drop)
     }
 }
 
@@ -134,7 +127,7 @@ impl Drop for Shell {
     /// libvirt sees that it is gone, and destroys what it has started.
     fn drop(&mut self) {
         drop(self.input.take());
-        super::process::end(&mut self.child);
+        crate::launch::end(&mut self.child);
     }
 }
 

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
 
 use super::console::Console;
 use super::definition::console_path;
@@ -386,7 +387,7 @@ impl Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        super::process::end(&mut self.child);
+        crate::launch::end(&mut self.child);
     }
 }
 
@@ -396,9 +397,5 @@ fn wait(fd: Option<BorrowedFd<'_>>, patience: Duration) -> bool {
         .into_iter()
         .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
         .collect();
-    let patience = Timespec {
-        tv_sec: patience.as_secs() as i64,
-        tv_nsec: patience.subsec_nanos().into(),
-    };
-    poll(&mut fds, Some(&patience)).is_ok_and(|count| count > 0)
+    wait_for(&mut fds, Some(Instant::now() + patience)).is_ok_and(|count| count > 0)
 }

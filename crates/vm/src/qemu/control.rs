@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
 
@@ -185,21 +186,12 @@ impl<'a> Control<'a> {
     }
 
     fn messages(&mut self, command: &str, deadline: Instant) -> Result<Vec<Message>, Error> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        };
         let mut fds = [PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(0) => {
-                return Err(Error::Silent {
-                    command: command.to_owned(),
-                    limit: self.limit,
-                });
-            }
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(Error::Channel(error.into())),
+        if wait_for(&mut fds, Some(deadline)).map_err(Error::Channel)? == 0 {
+            return Err(Error::Silent {
+                command: command.to_owned(),
+                limit: self.limit,
+            });
         }
         let mut buffer = [0; 16 * 1024];
         let mut stream = self.stream;

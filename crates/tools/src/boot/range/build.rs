@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::{Deserialize, Serialize};
 
@@ -327,29 +328,18 @@ enum Ended {
 fn wait(child: &Child, limit: Option<Duration>, interrupt: &Interrupt) -> io::Result<Ended> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-    loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut watched = [
-            PollFd::new(&process, PollFlags::IN),
-            PollFd::new(interrupt, PollFlags::IN),
-        ];
-        match poll(&mut watched, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(errno) => return Err(errno.into()),
-            Ok(_) => {}
-        }
-        // Whoever wants an end may have ended the build too.
-        if !watched[1].revents().is_empty() {
-            return Ok(Ended::Interrupted);
-        }
-        if !watched[0].revents().is_empty() {
-            return Ok(Ended::Itself);
-        }
-        if left.is_some_and(|left| left.is_zero()) {
-            return Ok(Ended::TooLate);
-        }
-    }
+    let mut watched = [
+        PollFd::new(&process, PollFlags::IN),
+        PollFd::new(interrupt, PollFlags::IN),
+    ];
+    wait_for(&mut watched, until)?;
+    let [process, interrupt] = watched.map(|fd| !fd.revents().is_empty());
+    // Whoever wants an end may have ended the build too.
+    Ok(match (process, interrupt) {
+        (_, true) => Ended::Interrupted,
+        (true, false) => Ended::Itself,
+        (false, false) => Ended::TooLate,
+    })
 }
 
 /// Asks a build and all it started to end, and makes it.
