@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use brisk_testkit::{Brisk, Signal, brisk_of};
+use brisk_testkit::{Brisk, Finished, Signal, brisk_of};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -261,20 +261,82 @@ fn reports_go_where_they_are_told_to() {
     assert_eq!(values(&read(&files[0])).len(), 1);
 }
 
-#[test]
-fn a_qemu_that_fails_is_not_a_number() {
-    let home = tempdir().unwrap();
-    let words = ["--runs", "5", "--until", "exit", "--ready", "console:x"];
-    let qemu = ["--", "qemu-system-x86_64", "-M", "nonsense"];
-    bench(&[&words[..], &qemu].concat(), &home)
-        .exits(125)
-        .said(&["no boot came to its end"]);
-    let report = report(&home);
+/// Has no number, and why.
+#[track_caller]
+fn failed(finished: Finished, home: &TempDir) -> Vec<String> {
+    let _ = finished.exited(125).said(&["no boot came to its end"]);
+    let report = report(home);
     assert!(values(&report).is_empty());
     let samples = report["series"][0]["samples"].as_array().unwrap();
-    assert_eq!(samples.len(), 3, "hopeless after three");
-    let reason = samples[0]["reason"].as_str().unwrap();
-    assert!(reason.contains("nonsense"), "{reason}");
+    let reasons = samples.iter().map(|s| s["reason"].as_str().unwrap());
+    reasons.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_qemu_that_fails_is_not_a_number() {
+    for marker in [&[][..], &["--ready", "console:x"]] {
+        let home = tempdir().unwrap();
+        let words = ["--runs", "5", "--until", "exit"];
+        let qemu = ["--", "qemu-system-x86_64", "-M", "nonsense"];
+        let run = bench(&[&words[..], marker, &qemu].concat(), &home).spawn();
+        let reasons = failed(run.wait(), &home);
+        assert_eq!(reasons.len(), 3, "hopeless after three");
+        assert!(reasons[0].contains("nonsense"), "{reasons:?}");
+    }
+}
+
+/// The end of QEMU is what is waited for, and comes all the same.
+#[test]
+fn a_guest_that_panics_is_not_a_number() {
+    let home = tempdir().unwrap();
+    let words = ["--runs", "1", "--until", "exit", "--append", "mem=48M"];
+    let reasons = failed(bench(&words, &home).spawn().wait(), &home);
+    let reason = &reasons[0];
+    assert!(
+        reason.contains("before the command did") && reason.contains("Kernel panic - not syncing"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn an_end_without_the_marker_is_not_a_number() {
+    let home = tempdir().unwrap();
+    let words = ["--runs", "1", "--until", "exit"];
+    let qemu = ["--", "qemu-system-x86_64", "-display", "none", "-no-reboot"];
+    let guest = ["-m", "512", "-kernel", kernel(), "-append", "panic=-1"];
+    let with = |marker| {
+        let marker = ["--ready", marker];
+        bench(&[&words[..], &marker, &qemu, &guest].concat(), &home).spawn()
+    };
+    let reasons = failed(with("console:nothing says so").wait(), &home);
+    assert!(
+        reasons[0].contains("QEMU ended before ready"),
+        "{reasons:?}"
+    );
+    let _ = with("qmp:SHUTDOWN").wait().exited(0);
+    assert_eq!(report(&home)["series"][0]["name"], "exec to exit");
+    assert_eq!(values(&report(&home)).len(), 1);
+}
+
+#[test]
+fn a_qemu_that_is_killed_is_not_a_number() {
+    let home = tempdir().unwrap();
+    let firmware = home.path().join("firmware");
+    let words = ["--runs", "1", "--until", "exit"];
+    let qemu = ["--", "qemu-system-x86_64", "-nodefaults", "-display"];
+    let log = format!("file:{}", firmware.display());
+    let run = bench(
+        &[&words[..], &qemu, &["none", "-debugcon", &log]].concat(),
+        &home,
+    );
+    let run = run.args(["-global", "isa-debugcon.iobase=0x402"]).spawn();
+    brisk_testkit::until("the machine runs", || {
+        fs::metadata(&firmware)
+            .is_ok_and(|file| file.len() > 0)
+            .then_some(())
+    });
+    run.process("qemu-system").signal(Signal::KILL);
+    assert_eq!(failed(run.wait(), &home), ["signal 9 ended QEMU"]);
 }
 
 #[test]

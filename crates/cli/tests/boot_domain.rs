@@ -12,7 +12,11 @@ use tempfile::{TempDir, tempdir};
 fn main() {
     let arguments = Arguments::from_args();
     let forbidden = Libvirt::forbidden();
-    let of_domains: [(&str, fn()); 6] = [
+    let of_domains: [(&str, fn()); 7] = [
+        (
+            "a_domain_that_crashes_is_not_a_number",
+            a_domain_that_crashes_is_not_a_number,
+        ),
         (
             "the_doctor_looks_at_a_domain_by_its_name",
             the_doctor_looks_at_a_domain_by_its_name,
@@ -124,6 +128,26 @@ fn a_domain_is_measured_by_each_marker_and_left_as_it_was() {
         assert_eq!(libvirt.virsh(&["domstate", "it's 1 domain"]), "shut off");
     }
     assert_eq!(libvirt.virsh(&["dumpxml", "it's 1 domain"]), before);
+}
+
+fn a_domain_that_crashes_is_not_a_number() {
+    let libvirt = Libvirt::start();
+    // Without a kernel it stays in its firmware.
+    let still = xml("still", "", CONSOLE);
+    let (before, rest) = still.split_once("<kernel>").unwrap();
+    let (_, after) = rest.split_once("</cmdline>").unwrap();
+    libvirt.define(&format!("{before}{after}"));
+    let home = tempdir().unwrap();
+    let words = ["--until", "exit", "--runs", "1"];
+    let run = bench(&libvirt, "still", &home).args(words).spawn();
+    brisk_testkit::until("the domain runs", || {
+        (libvirt.virsh(&["domstate", "still"]) == "running").then_some(())
+    });
+    libvirt.process("still").signal(Signal::KILL);
+    let _ = run.wait().exited(125);
+    let report = read(&home.path().join("report.json"));
+    let sample = &report["series"][0]["samples"][0];
+    assert_eq!(sample["reason"], "QEMU crashed", "{report}");
 }
 
 fn a_domain_is_explained_by_its_console() {

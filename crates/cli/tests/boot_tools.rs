@@ -265,17 +265,16 @@ fn the_commit_that_made_boots_longer_is_found() {
 
 #[test]
 fn a_guest_that_cannot_do_what_it_must_is_not_tuned() {
-    brisk_of![
-        "boot",
-        "tune",
-        "--accel",
-        "tcg",
-        "--no-profile",
-        "--check",
-        "exit 3"
-    ]
-    .exits(125)
-    .said(&["does not work before anything is tuned", "exited with 3"]);
+    let panic = "echo c > /proc/sysrq-trigger; sleep 100000";
+    for (check, said) in [
+        ("exit 3", "exited with 3"),
+        (panic, "sysrq triggered crash"),
+    ] {
+        brisk_of!["boot", "tune", "--accel", "tcg", "--no-profile"]
+            .args(["--check", check])
+            .exits(125)
+            .said(&["does not work before anything is tuned", said]);
+    }
 }
 
 #[test]

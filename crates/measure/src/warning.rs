@@ -123,11 +123,17 @@ impl fmt::Display for Warning {
                 failed,
                 runs,
                 reason,
-            } => write!(
+            } if failed < runs => write!(
                 f,
                 "{series}: {failed} of {runs} runs failed ({reason}). Numbers are of the others \
                  only; find out why before trusting them."
             ),
+            Self::RunsFailed {
+                series,
+                runs,
+                reason,
+                ..
+            } => write!(f, "{series}: all runs failed, {runs} ({reason})."),
             Self::NoiseFloorAboveDifference {
                 a,
                 b,
@@ -229,7 +235,8 @@ impl Warning {
         let values = series.values();
         let exact = series.unit == crate::Unit::Instructions
             && values.iter().all(|value| Some(value) == values.first());
-        if summary.n < RUNS_WANTED && !(exact && summary.n > 1) {
+        let some = summary.n > 0 || failed == 0;
+        if some && summary.n < RUNS_WANTED && !(exact && summary.n > 1) {
             warnings.push(Self::FewRuns {
                 series: name(),
                 n: summary.n,

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::leftovers::Process;
 use crate::program::tool;
 
 /// A session daemon with everything in a directory of its own. It and its domains end when this
@@ -115,6 +116,17 @@ impl Libvirt {
     #[must_use]
     pub fn directory(&self) -> PathBuf {
         self.directory.path().join("home")
+    }
+
+    /// QEMU of a domain that runs.
+    #[must_use]
+    pub fn process(&self, domain: &str) -> Process {
+        let file = format!("run/libvirt/qemu/run/{domain}.pid");
+        let number = std::fs::read_to_string(self.directory.path().join(file)).unwrap();
+        Process {
+            pid: number.trim().parse().unwrap(),
+            words: Vec::new(),
+        }
     }
 
     /// Defines a domain by its XML.

@@ -2,21 +2,25 @@
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use brisk_vm::guest::config_frames;
 use brisk_vm::launch::{Foreign, Running};
-use brisk_vm::libvirt::{Started, Stop};
+use brisk_vm::libvirt::{Off, Started, Stop};
 use brisk_vm::qemu::agent::Agent;
 use brisk_vm::qemu::qmp;
 
-use super::marker::Marker;
+use super::marker::{Marker, Until};
 use super::observation::Happening;
 use super::observe::Ended;
 use crate::run::Moment;
 
 /// When libvirt was asked to start a domain.
 pub(crate) const ASKED: &str = "libvirt asked";
+
+/// How long a QEMU that has closed its control channel may take to be gone.
+const GOING: Duration = Duration::from_secs(1);
 
 /// What is watched.
 #[derive(Debug)]
@@ -192,21 +196,35 @@ impl Machine {
         }
     }
 
-    /// Ends it; what it said of itself.
-    pub(crate) fn end(self, ended: &Ended, stopped: &mut dyn FnMut() -> bool) -> String {
+    /// Ends it. How it had ended before, if that was no orderly end, and what it said of itself.
+    pub(crate) fn end(
+        self,
+        ended: &Ended,
+        until: Until,
+        stopped: &mut dyn FnMut() -> bool,
+    ) -> (Option<String>, String) {
         match self {
-            Self::Guest(running, _) => running.kill(),
-            Self::Foreign(foreign, ..) => foreign.kill(),
+            Self::Guest(running, _) => (None, running.kill()),
+            Self::Foreign(foreign, ..) => {
+                let goes = *ended == Ended::Reached && until == Until::Exit;
+                let (status, said) = foreign.end(if goes { GOING } else { Duration::ZERO });
+                let signal = status.and_then(|status| status.signal()).filter(|_| goes);
+                (
+                    signal.map(|signal| format!("signal {signal} ended QEMU")),
+                    said,
+                )
+            }
             Self::Domain(domain) => {
                 // One that does not do what it should is not asked.
                 let stop = match ended {
                     Ended::Reached => domain.stop,
                     _ => Stop::Destroy,
                 };
-                let result = domain.started.end(stop, domain.patience, stopped);
-                result
-                    .err()
-                    .map_or_else(String::new, |error| error.to_string())
+                match domain.started.end(stop, domain.patience, stopped) {
+                    Ok(Off::Crashed) => (Some("QEMU crashed".to_owned()), String::new()),
+                    Ok(Off::Orderly) => (None, String::new()),
+                    Err(error) => (None, error.to_string()),
+                }
             }
         }
     }

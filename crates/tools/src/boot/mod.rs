@@ -16,6 +16,7 @@ pub mod passes;
 pub mod range;
 pub mod subject;
 pub mod tune;
+mod words;
 
 pub use difference::{Difference, Incomparable};
 pub use observation::{Happening, Observation, Piece};

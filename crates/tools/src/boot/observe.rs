@@ -16,11 +16,12 @@ use serde_json::Value;
 use super::machine::{Machine, Source};
 use super::marker::{Marker, Scanner, Until};
 use super::observation::{Happening, Observation, Piece, SCRIPT, SENT};
+use super::words::{Kept, with_last_words};
 use crate::run::Moment;
 use crate::run::signals::Signals;
 
-/// Most bytes of consoles and log that are kept of one boot.
-const MOST: usize = 32 * 1024 * 1024;
+/// How long what QEMU left is read; a program of the user's around it may still write.
+const REST: Duration = Duration::from_secs(1);
 /// Name of the ready marker among the moments.
 pub(crate) const READY: &str = "ready";
 
@@ -51,24 +52,6 @@ pub(crate) struct Limits {
     pub(crate) timeout: Duration,
     /// Whether what the guest prints is kept.
     pub(crate) keep: bool,
-}
-
-/// How much is kept of what a guest says.
-#[derive(Debug, Default)]
-struct Kept {
-    bytes: usize,
-}
-
-impl Kept {
-    /// As text, unless it is too much.
-    fn text(&mut self, bytes: &[u8]) -> Option<String> {
-        let sum = self.bytes + bytes.len();
-        if sum > MOST {
-            return None;
-        }
-        self.bytes = sum;
-        Some(String::from_utf8_lossy(bytes).into_owned())
-    }
 }
 
 /// Watches; the machine is gone afterwards. With a breakpoint that is where the kernel is entered.
@@ -154,16 +137,46 @@ impl Watch {
                 }
             }
             if !open.contains(&self.machine.tells_the_end()) {
-                return Ok(self.gone());
+                let last = self.read_rest(open, signals)?;
+                return Ok(last.unwrap_or_else(|| self.gone()));
             }
         }
     }
 
-    fn gone(&mut self) -> Ended {
-        if self.limits.until == Until::Exit {
-            return Ended::Reached;
+    /// What QEMU left when it went: a guest's last frame and last words may be in it.
+    fn read_rest(&mut self, mut open: Vec<Source>, signals: &Signals) -> io::Result<Option<Ended>> {
+        let deadline = Instant::now() + REST;
+        while Instant::now() < deadline {
+            let (ready, _) = self.wait(&open, signals, Some(Instant::now()))?;
+            if ready.is_empty() {
+                break;
+            }
+            for source in ready {
+                let (more, ended) = self.read(source)?;
+                if ended.is_some() {
+                    return Ok(ended);
+                }
+                if !more {
+                    open.retain(|known| *known != source);
+                }
+            }
         }
-        Ended::Failed(format!("QEMU ended before {}", self.limits.until.name()))
+        Ok(None)
+    }
+
+    /// What it means that QEMU went and nothing before that was the end.
+    fn gone(&self) -> Ended {
+        let seen = |moment| self.observation.moment(moment).is_some();
+        let missed = match (self.limits.until, &self.machine) {
+            (Until::Exit, Machine::Guest(..)) => "the command did",
+            (Until::Exit, Machine::Foreign(..)) if !seen(Moment::QemuUp.name()) => {
+                "it had a machine"
+            }
+            (Until::Exit, machine) if machine.marker().is_some() && !seen(READY) => "ready",
+            (Until::Exit, _) => return Ended::Reached,
+            (until, _) => until.name(),
+        };
+        Ended::Failed(format!("QEMU ended before {missed}"))
     }
 
     fn wait(
@@ -433,11 +446,15 @@ impl Watch {
             ..
         } = self;
         let mut interrupted = None;
-        let said = machine.end(&ended, &mut || {
+        let (crashed, said) = machine.end(&ended, limits.until, &mut || {
             interrupted = interrupted.or_else(|| signals.end_asked());
             interrupted.is_some()
         });
-        let ended = interrupted.map_or(ended, Ended::Interrupted);
+        let ended = match (ended, crashed, interrupted) {
+            (_, _, Some(signal)) => Ended::Interrupted(signal),
+            (Ended::Reached, Some(crash), None) => Ended::Failed(crash),
+            (ended, ..) => ended,
+        };
         observation.moments.push(Happening {
             at: executed.elapsed().as_nanos() as u64,
             name: Moment::QemuGone.name().to_owned(),
@@ -452,23 +469,4 @@ impl Watch {
         }
         Pass { observation, ended }
     }
-}
-
-/// What QEMU said, or the last line of the console: why it failed.
-fn with_last_words(mut reason: String, said: &str, observation: &Observation) -> String {
-    let console: String = observation
-        .console
-        .iter()
-        .map(|piece| &*piece.text)
-        .collect();
-    let last = said
-        .lines()
-        .chain(console.lines().rev())
-        .find(|line| !line.trim().is_empty());
-    if let Some(last) = last {
-        let harmless: String = last.chars().filter(|c| !c.is_control()).collect();
-        reason.push_str(": ");
-        reason.push_str(harmless.trim());
-    }
-    reason
 }

@@ -56,8 +56,7 @@ impl Console {
             .filter(|line| !line.trim().is_empty())
             .collect();
         let (before, last) = lines.split_at(lines.len().saturating_sub(LINES));
-        let gave_up = |line: &&&str| line.contains(LAST_WORDS[0]);
-        let reason = before.iter().rfind(gave_up);
+        let reason = before.iter().rfind(|line| tells_why(line));
         reason
             .into_iter()
             .chain(last)
@@ -65,6 +64,15 @@ impl Console {
             .collect::<Vec<_>>()
             .join("\n")
     }
+}
+
+fn tells_why(line: &str) -> bool {
+    line.contains(LAST_WORDS[0])
+}
+
+/// The line that says why a kernel gave up, if it did.
+pub(crate) fn gave_up(text: &str) -> Option<&str> {
+    text.lines().rfind(|line| tells_why(line))
 }
 
 /// Text of a guest's that cannot drive a terminal.

@@ -29,6 +29,7 @@ mod user;
 mod variables;
 mod warm;
 
+pub(crate) use console::gave_up;
 pub use console::harmless;
 pub use ending::{Ending, Interrupted};
 pub use error::Error;

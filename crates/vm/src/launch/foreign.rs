@@ -6,10 +6,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use brisk_host::program::Program;
+use brisk_sys::wait_for;
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::Error;
 use crate::qemu::Fds;
@@ -89,7 +93,7 @@ impl Foreign {
     }
 
     /// With all that it started: the command line may be a script's.
-    fn end(&mut self) {
+    fn end_all(&mut self) {
         let group = i32::try_from(self.child.id()).ok();
         if let Some(group) = group.and_then(rustix::process::Pid::from_raw) {
             // Fails only for one that has ended and been reaped.
@@ -98,15 +102,24 @@ impl Foreign {
         super::end(&mut self.child);
     }
 
-    /// Ends it now and returns what it wrote to stderr.
-    pub fn kill(mut self) -> String {
-        self.end();
-        super::said([self.child.stderr.take()])
+    /// Ends it, after it had so much time to end by itself; how it did, if it has, and what it wrote
+    /// to stderr.
+    pub fn end(mut self, patience: Duration) -> (Option<ExitStatus>, String) {
+        let status = self.status(patience).ok().flatten();
+        self.end_all();
+        (status, super::said([self.child.stderr.take()]))
+    }
+
+    fn status(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let mut fds = [PollFd::new(&process, PollFlags::IN)];
+        wait_for(&mut fds, Some(Instant::now() + patience))?;
+        self.child.try_wait()
     }
 }
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        self.end();
+        self.end_all();
     }
 }

@@ -17,5 +17,5 @@ pub use definition::{Definition, DefinitionError, Device, console_path};
 pub use domain::Domain;
 pub use event::Event;
 pub use info::Info;
-pub use started::{Started, Stop, Wanted};
+pub use started::{Off, Started, Stop, Wanted};
 pub use virsh::{Error, Virsh};

@@ -30,6 +30,15 @@ pub enum Stop {
     Destroy,
 }
 
+/// How a domain came to be shut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Off {
+    /// Its guest or somebody wanted that.
+    Orderly,
+    /// QEMU ended without saying why.
+    Crashed,
+}
+
 /// What is watched besides the events of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
@@ -272,12 +281,16 @@ impl Started {
         stop: Stop,
         patience: Duration,
         stopped: &mut dyn FnMut() -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Off, Error> {
         if stop == Stop::Shutdown && !self.has_ended() {
             // A guest that cannot is cut off below.
             let _ = self.tell("shutdown");
             let deadline = Instant::now() + patience;
-            while !self.has_ended() && !self.is_off() && Instant::now() < deadline && !stopped() {
+            while !self.has_ended()
+                && self.is_off().is_none()
+                && Instant::now() < deadline
+                && !stopped()
+            {
                 wait(self.process_fd(), GLANCE);
             }
         }
@@ -293,12 +306,16 @@ impl Started {
         self.shell.call(&line, ANSWER, &mut || false)
     }
 
-    fn is_off(&mut self) -> bool {
-        self.tell("domstate").is_ok_and(|state| state == "shut off")
+    fn is_off(&mut self) -> Option<Off> {
+        let state = self.tell("domstate --reason").ok()?;
+        match state.strip_prefix("shut off")?.trim() {
+            "(crashed)" => Some(Off::Crashed),
+            _ => Some(Off::Orderly),
+        }
     }
 
     /// Cuts its power and waits until libvirt has it as shut off.
-    fn off(&mut self) -> Result<(), Error> {
+    fn off(&mut self) -> Result<Off, Error> {
         let deadline = Instant::now() + ANSWER;
         // One whose QEMU has ended needs only libvirt's own work.
         let mut result = if self.has_ended() {
@@ -306,20 +323,17 @@ impl Started {
         } else {
             self.tell("destroy")
         };
-        while !self.is_off() {
+        loop {
+            if let Some(off) = self.is_off() {
+                return Ok(off);
+            }
+            // What was refused will not happen.
+            result?;
             if Instant::now() >= deadline {
-                return result.and(Err(Error::TimedOut("destroy".into())));
+                return Err(Error::TimedOut("destroy".into()));
             }
-            result = result.and_then(|_| self.tell("domstate"));
-            if result.is_err() {
-                break;
-            }
+            result = self.tell("domstate");
             wait(None, GLANCE);
-        }
-        if self.is_off() {
-            Ok(())
-        } else {
-            result.map(|_| ())
         }
     }
 }

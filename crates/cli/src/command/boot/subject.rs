@@ -11,6 +11,7 @@ use brisk_tools::run::{Accel, Options};
 use brisk_vm::cache::Cache;
 use brisk_vm::libvirt;
 use clap::ValueEnum;
+use clap::builder::ArgPredicate;
 
 use super::super::guest::{GuestArgs, MachineArgs, duration};
 use super::super::run::explain;
@@ -28,8 +29,14 @@ pub struct SubjectArgs {
     #[command(flatten)]
     pub machine: MachineArgs,
 
-    /// Where the measured time ends. It begins when QEMU is executed.
-    #[arg(long, value_enum, default_value_t = Until::Init)]
+    /// Where the measured time ends. It begins when QEMU is executed. With --ready it ends there
+    /// unless told otherwise; with exit, too, a boot fails whose marker is not seen.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Until::Init,
+        default_value_if("ready", ArgPredicate::IsPresent, "ready")
+    )]
     pub until: Until,
 
     /// What time is: the host's clock, or the count of instructions that the guest executes,
@@ -114,12 +121,8 @@ impl SubjectArgs {
         duration("--timeout", &self.timeout)
     }
 
-    /// With a marker the boot is to be watched until that.
-    pub(super) fn until(&self) -> ToolUntil {
-        match self.ready {
-            Some(_) => ToolUntil::Ready,
-            None => self.until.tool(),
-        }
+    pub(super) const fn until(&self) -> ToolUntil {
+        self.until.tool()
     }
 
     pub(super) fn options(&self) -> anyhow::Result<Options> {
