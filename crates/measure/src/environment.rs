@@ -90,6 +90,34 @@ impl Environment {
         }
     }
 
+    /// What is the same in both: the environment of what is told of two things at once. The load is
+    /// that of this one.
+    #[must_use]
+    pub fn common(mut self, other: &Self) -> Self {
+        let text = |mine: &mut Option<String>, theirs: &Option<String>| {
+            mine.take_if(|mine| Some(&*mine) != theirs.as_ref());
+        };
+        text(&mut self.host, &other.host);
+        text(&mut self.cpu_model, &other.cpu_model);
+        text(&mut self.host_kernel, &other.host_kernel);
+        text(&mut self.qemu_version, &other.qemu_version);
+        text(&mut self.accelerator, &other.accelerator);
+        text(&mut self.governor, &other.governor);
+        text(&mut self.guest_kernel, &other.guest_kernel);
+        text(&mut self.revision, &other.revision);
+        self.logical_cpus
+            .take_if(|count| Some(*count) != other.logical_cpus);
+        self.memory.take_if(|bytes| Some(*bytes) != other.memory);
+        if self.command != other.command {
+            self.command.clear();
+        }
+        self.mitigations
+            .retain(|name, value| other.mitigations.get(name) == Some(value));
+        self.extra
+            .retain(|name, value| other.extra.get(name) == Some(value));
+        self
+    }
+
     /// Every known fact with its name for people, in a fixed order.
     pub fn facts(&self) -> Vec<(String, String)> {
         let text = |name: &str, value: &Option<String>| Some((name.to_owned(), value.clone()?));
@@ -148,6 +176,24 @@ mod tests {
             ..tcg()
         };
         assert_eq!(Environment::comparable(&tcg(), &other), Ok(()));
+    }
+
+    #[test]
+    fn what_is_common_is_what_both_have() {
+        let with = |kernel: &str, firmware: &str| Environment {
+            guest_kernel: Some(kernel.to_owned()),
+            extra: [("machine", "pc"), ("firmware", firmware)]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            ..tcg()
+        };
+        let common = with("6.1", "qboot").common(&with("6.12", "SeaBIOS"));
+        let expected = Environment {
+            extra: [("machine".to_owned(), "pc".to_owned())].into(),
+            ..tcg()
+        };
+        assert_eq!(common, expected);
+        assert_eq!(tcg().common(&tcg()), tcg());
     }
 
     #[test]

@@ -5,18 +5,27 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::text::{clean, shorten};
-use crate::{Comparison, Interval, Report, Series, Summary, Timeline, Unit, Verdict, Warning};
+use crate::{
+    Comparison, Environment, Interval, Report, Series, Summary, Timeline, Unit, Verdict, Warning,
+};
 
 /// Characters of a name that a column shows.
 const NAME: usize = 60;
 
+/// Facts that have a line of their own.
+const LONG: [&str; 2] = ["kernel command line", "QEMU command"];
+
 /// How many activities the list of the longest has.
 const LONGEST: usize = 15;
 
-/// The report as plain tables: series and comparisons, or the commits of a history; the longest activities and gaps of the
-/// timeline, notes and warnings.
+/// The report as plain tables: what it was measured on; series and comparisons, or the commits of a
+/// history; the longest activities and gaps of the timeline, notes and warnings.
 pub fn table(report: &Report) -> String {
     let mut parts = Vec::new();
+    let head = head(&report.environment);
+    if !head.is_empty() {
+        parts.push(head);
+    }
     // The lines of a history say what its series and comparisons are.
     if let Some(history) = &report.history {
         parts.push(super::history::lines(report, history));
@@ -34,6 +43,49 @@ pub fn table(report: &Report) -> String {
         parts.push(remarks);
     }
     parts.join("\n")
+}
+
+/// What was measured, and on what, a line for each thing that has facts known of it.
+fn head(environment: &Environment) -> String {
+    let text = |value: &Option<String>| value.clone();
+    let known = |parts: &[Option<String>]| parts.iter().flatten().cloned().collect::<Vec<_>>();
+    let host = known(&[
+        text(&environment.host),
+        text(&environment.cpu_model),
+        environment
+            .logical_cpus
+            .map(|count| format!("{count} CPUs")),
+        environment
+            .memory
+            .map(|bytes| Unit::Bytes.format(bytes as f64)),
+        environment
+            .host_kernel
+            .as_ref()
+            .map(|version| format!("Linux {version}")),
+    ]);
+    let qemu = known(&[
+        text(&environment.qemu_version),
+        text(&environment.accelerator),
+    ]);
+    let kernel = environment.guest_kernel.as_ref();
+    let mut guest = known(&[kernel.map(|version| format!("Linux {version}"))]);
+    let (long, short): (Vec<_>, Vec<_>) = environment
+        .extra
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .partition(|(name, _)| LONG.contains(&name.as_str()));
+    guest.extend(short.iter().map(|(name, value)| format!("{name} {value}")));
+    let mut lines = vec![("host", host.join(", ")), ("QEMU", qemu.join(", "))];
+    lines.push(("guest", guest.join(", ")));
+    lines.extend(
+        long.iter()
+            .map(|(name, value)| (name.as_str(), (*value).clone())),
+    );
+    let mut head = String::new();
+    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = writeln!(head, "{}: {}", clean(name), clean(value));
+    }
+    head
 }
 
 /// Notes and warnings.

@@ -104,7 +104,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
 fn reports(args: &Args, a: &Path, b: &Path, ui: &Ui) -> anyhow::Result<u8> {
     let (first, second) = (Report::load(a)?, Report::load(b)?);
     let differences = Environment::comparable(&first.environment, &second.environment);
-    let mut report = Report::new("boot-comparison", now(), second.environment.clone());
+    let environment = second.environment.clone().common(&first.environment);
+    let mut report = Report::new("boot-comparison", now(), environment);
     if let Err(differences) = differences {
         let list: Vec<_> = differences.iter().map(ToString::to_string).collect();
         let list = list.join("; ");
@@ -162,7 +163,8 @@ fn configurations(args: &Args, words: [&String; 2], ui: &Ui) -> anyhow::Result<u
         timeout: duration("--timeout", &args.timeout)?,
     };
     let file = args.output.file("boot-comparison")?;
-    let mut report = Report::new("boot-comparison", now(), b.environment());
+    let environment = b.environment().common(&a.environment());
+    let mut report = Report::new("boot-comparison", now(), environment);
     let steps = u64::from(settings.runs + settings.warmups + settings.traces);
     let bar = ui.bar(steps, "booting pairs");
     let markers = Markers::own()?;
