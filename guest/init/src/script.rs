@@ -58,6 +58,9 @@ pub enum Code {
     /// Run the command so far, as one that was asked for is run, and forget it. Who emulates the
     /// guest has translated what that takes then. Its exit is told like any other's.
     Rehearse = 23,
+    /// Send what a small file contains as a command's output is sent, nothing if it cannot be read:
+    /// path.
+    Tell = 24,
 }
 
 /// One operation; text still has its final NUL.
@@ -136,6 +139,9 @@ pub enum Op<'a> {
         to: [u8; 6],
     },
     Rehearse,
+    Tell {
+        path: &'a [u8],
+    },
 }
 
 /// The script ends early, names an unknown operation or lacks a NUL.
@@ -190,7 +196,7 @@ fn two<'a>((head, rest): (&'a [u8], &'a [u8])) -> (&'a [u8; 2], &'a [u8]) {
 fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malformed> {
     let expected = match code {
         6 | 17 | 20 | 21 | 23 => 0,
-        1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 | 19 => 1,
+        1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 | 19 | 24 => 1,
         3 | 4 | 8 | 12 | 13 | 22 => 2,
         7 => 4,
         2 => 5,
@@ -249,6 +255,7 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
         20 => Op::Init,
         21 => Op::Stop,
         23 => Op::Rehearse,
+        24 => Op::Tell { path: text(a)? },
         _ => Op::Card {
             from: a.try_into().map_err(|_| Malformed)?,
             to: b.try_into().map_err(|_| Malformed)?,

@@ -81,6 +81,7 @@ pub(crate) fn carry_out(
                 rehearse(&mut job, port, trace);
                 job.forget();
             }
+            Ok(Some(Op::Tell { path })) => tell(path, port),
             Ok(Some(op)) => match title(&op) {
                 Some((what, subject)) => {
                     trace.begin(what, subject);
@@ -101,6 +102,16 @@ fn rehearse(job: &mut Job<'static>, port: &mut Port, trace: Trace) {
         relay::relay(port, &child, job, trace);
         child.close();
     }
+}
+
+/// One read has all of it.
+fn tell(path: &[u8], port: &mut Port) {
+    let Ok(file) = sys::open(Text::new(path), sys::O_RDONLY, 0) else {
+        return;
+    };
+    port.drain();
+    let _ = port.frame(Kind::Stdout, |buffer| sys::read(file, buffer));
+    sys::close(file);
 }
 
 /// What an operation that may take time is called in a trace.
@@ -226,7 +237,7 @@ impl<'a> Job<'a> {
                 random::add(bytes).map_err(trouble(Stage::Prepare, b"/dev/urandom"))
             }
             // Taken care of where the script is read.
-            Op::Pause | Op::Rehearse => Ok(()),
+            Op::Pause | Op::Rehearse | Op::Tell { .. } => Ok(()),
             Op::Serve { ports } => {
                 self.ports = ports as usize;
                 Ok(())

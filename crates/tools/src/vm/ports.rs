@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brisk_vm::guest::{Decoder, Event, Exit, Kind, Step, config_frames, encode, frame};
+use brisk_vm::guest::{Decoder, Event, Kind, Step, config_frames, encode, frame};
 use rustix::fs::{FlockOperation, flock};
 
 use super::error::{Error, file};
@@ -22,6 +22,9 @@ use crate::run::{Ending, Session, variables};
 const PORTS: u32 = 4;
 /// One more, for what brisk itself asks of init.
 pub(super) const ALL: u32 = PORTS + 1;
+
+/// Most bytes that init may tell.
+const TOLD: usize = 4096;
 
 /// A command and its surroundings.
 #[derive(Debug, Clone, Default)]
@@ -80,30 +83,10 @@ pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<End
     Ok(session.run(timeout, false)?.0)
 }
 
-/// Has init do something that is no command.
-pub(super) fn tell(home: &Home, steps: &[Step], limit: Duration) -> Result<(), Error> {
+/// Has init do something that is no command; what it told.
+pub(super) fn tell(home: &Home, steps: &[Step], limit: Duration) -> Result<Vec<u8>, Error> {
     let port = Port::free(home, PORTS..ALL)?;
-    let said = converse(&port.stream, steps, true, limit, &|| Ok(())).map(drop);
-    said.map_err(|reason| Error::Guest {
-        reason,
-        console: home.places().console,
-    })
-}
-
-/// What a program of the guest writes to its standard output, if it is not longer than that.
-pub(super) fn ask(
-    home: &Home,
-    words: &[&str],
-    most: usize,
-    limit: Duration,
-) -> Result<Vec<u8>, Error> {
-    let port = Port::free(home, PORTS..ALL)?;
-    let command = words.iter().map(|word| (*word).into()).collect();
-    let words = Words {
-        command,
-        ..Words::default()
-    };
-    let said = hear(&port.stream, &words.steps(), most, limit);
+    let said = converse(&port.stream, steps, true, limit, &|| Ok(()));
     said.map_err(|reason| Error::Guest {
         reason,
         console: home.places().console,
@@ -148,38 +131,6 @@ impl Port {
     }
 }
 
-/// Runs a command and waits until it has ended well.
-fn hear(
-    stream: &UnixStream,
-    steps: &[Step],
-    most: usize,
-    limit: Duration,
-) -> Result<Vec<u8>, String> {
-    let deadline = Instant::now() + limit;
-    let mut output = Vec::new();
-    let mut decoder = converse(stream, steps, true, limit, &|| Ok(()))?;
-    loop {
-        while let Some(event) = decoder.next_event().map_err(|error| error.to_string())? {
-            match event {
-                Event::Stdout(bytes) => output.extend(bytes),
-                Event::Exit(Exit::Status(0), _) => return Ok(output),
-                Event::Exit(how, _) => return Err(format!("the command ended with {how:?}")),
-                Event::Failure { errno, .. } => {
-                    return Err(io::Error::from_raw_os_error(errno).to_string());
-                }
-                _ => {}
-            }
-            if output.len() > most {
-                return Err(format!("it said more than {most} bytes"));
-            }
-        }
-        if Instant::now() > deadline {
-            return Err(format!("it did not end within {} s", limit.as_secs()));
-        }
-        listen(stream, &mut decoder)?;
-    }
-}
-
 /// Takes what has come, or nothing if nothing does for a moment.
 fn listen(mut stream: &UnixStream, decoder: &mut Decoder) -> Result<(), String> {
     let mut buffer = [0; 4096];
@@ -197,15 +148,14 @@ fn listen(mut stream: &UnixStream, decoder: &mut Decoder) -> Result<(), String> 
 }
 
 /// Sends a script and waits until init says that it is carried out, or that the command runs; what
-/// it says after that is for the decoder. `still` is asked from time to time whether that can
-/// still be.
+/// [`Step::Tell`] told. `still` is asked from time to time whether that can still be.
 pub(super) fn converse(
     mut stream: &UnixStream,
     steps: &[Step],
     hail: bool,
     limit: Duration,
     still: &dyn Fn() -> Result<(), String>,
-) -> Result<Decoder, String> {
+) -> Result<Vec<u8>, String> {
     let script = encode(steps).map_err(|errno| format!("its script cannot be written: {errno}"))?;
     let text = |error: io::Error| error.to_string();
     stream.set_nonblocking(false).map_err(text)?;
@@ -216,6 +166,7 @@ pub(super) fn converse(
     }
     let mut script = Some(config_frames(&script));
     let mut decoder = Decoder::new();
+    let mut told = Vec::new();
     let deadline = Instant::now() + limit;
     loop {
         while let Some(event) = decoder.next_event().map_err(|error| error.to_string())? {
@@ -225,7 +176,9 @@ pub(super) fn converse(
                         stream.write_all(&script).map_err(text)?;
                     }
                 }
-                Event::Started(_) => return Ok(decoder),
+                Event::Stdout(bytes) if told.len() + bytes.len() <= TOLD => told.extend(bytes),
+                Event::Stdout(_) => return Err(format!("it told more than {TOLD} bytes")),
+                Event::Started(_) => return Ok(told),
                 Event::Failure {
                     stage,
                     errno,

@@ -13,7 +13,7 @@ use brisk_vm::image::{Control, Description, Pages};
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
-use super::ports::{ask, tell};
+use super::ports::tell;
 
 /// How long init may take to drop the cache.
 const DROP: Duration = Duration::from_secs(60);
@@ -25,12 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// How long a guest may take to tell where its kernel's lists are.
-const ASK: Duration = Duration::from_secs(5);
 /// Has the address of what the kernel tells those who save its memory.
 const NOTE: &str = "/sys/kernel/vmcoreinfo";
-/// Longer than that it never is.
-const NOTE_LENGTH: usize = 64;
 
 /// Has the guest forget what it can read from its disks again. Where its kernel tells how its free
 /// pages are to be known once it stands still: that. Else waits until the host has the memory. The
@@ -40,16 +36,22 @@ pub(super) fn drop_cache(
     running: &Running,
     control: Control<'_>,
 ) -> Result<Option<Place>, Error> {
-    let drop = Step::Write {
-        path: "/proc/sys/vm/drop_caches".into(),
-        contents: b"1".to_vec(),
-    };
+    let steps = [
+        Step::Tell { path: NOTE.into() },
+        Step::Write {
+            path: "/proc/sys/vm/drop_caches".into(),
+            contents: b"1".to_vec(),
+        },
+    ];
     let begun = Instant::now();
-    if let Err(error) = tell(home, &[drop], DROP) {
-        home.note(&format!("The cache is not left out: {error}"));
-        return Ok(None);
-    }
-    match place(home, running) {
+    let note = match tell(home, &steps, DROP) {
+        Ok(note) => note,
+        Err(error) => {
+            home.note(&format!("The cache is not left out: {error}"));
+            return Ok(None);
+        }
+    };
+    match place(running, &note) {
         Ok(place) => {
             let seconds = begun.elapsed().as_secs_f64();
             home.note(&format!("The cache is dropped: {seconds:.2} sec"));
@@ -66,7 +68,7 @@ pub(super) fn drop_cache(
 }
 
 /// Where the guest's kernel tells how its lists look, or why that is not to be used.
-fn place(home: &Home, running: &Running) -> Result<Place, String> {
+fn place(running: &Running, note: &[u8]) -> Result<Place, String> {
     let parameters = running.machine.parameters.iter();
     let mut texts = parameters.map(|parameter| parameter.text.as_str());
     // Such a kernel looks into free pages for what it has put there.
@@ -74,8 +76,7 @@ fn place(home: &Home, running: &Running) -> Result<Place, String> {
     if let Some(text) = texts.find(|text| looks(text)) {
         return Err(format!("its kernel has {text}"));
     }
-    let said = ask(home, &["cat", NOTE], NOTE_LENGTH, ASK).map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&said);
+    let said = String::from_utf8_lossy(note);
     Place::parse(&said).ok_or_else(|| format!("{NOTE} says {said:?}"))
 }
 

@@ -102,6 +102,9 @@ pub enum Step {
         to: [u8; 6],
     },
     Rehearse,
+    Tell {
+        path: String,
+    },
 }
 
 impl Step {
@@ -216,6 +219,7 @@ fn step_into(out: &mut Vec<u8>, step: &Step) -> Result<(), Errno> {
         Step::Stop => put(out, Code::Stop, &[]),
         Step::Card { from, to } => put(out, Code::Card, &[Bytes(from), Bytes(to)]),
         Step::Rehearse => put(out, Code::Rehearse, &[]),
+        Step::Tell { path } => put(out, Code::Tell, &[Text(&text(path))]),
     }
 }
 
@@ -314,6 +318,7 @@ mod tests {
                 to: [2, 0, 0, 0, 0, 3],
             },
             Step::Rehearse,
+            Step::Tell { path: s("/t") },
         ];
         let bytes = encode(&steps).unwrap();
         let expected = [
@@ -369,6 +374,7 @@ mod tests {
                 to: [2, 0, 0, 0, 0, 3],
             },
             Op::Rehearse,
+            Op::Tell { path: b"/t\0" },
         ];
         assert_eq!(read(&bytes).unwrap(), expected);
     }

@@ -39,6 +39,43 @@ impl Estimate {
     }
 }
 
+/// Bytes of a memory's file that are no holes, bytes that its image cannot exceed, and bytes that
+/// are free where it goes.
+struct Bounds {
+    data: u64,
+    most: u64,
+    free: u64,
+}
+
+fn bounds(
+    path: &Path,
+    memory: &File,
+    size: u64,
+    leave_out: Option<&Pages>,
+) -> Result<Bounds, Error> {
+    let (dir, _) = split(path)?;
+    let stat = rustix::fs::statvfs(&dir).map_err(io_error("examine", &dir))?;
+    let data = memory::data_bytes(memory, size);
+    let data = data.map_err(io_error("read the memory for", path))?;
+    let left_out = leave_out.map_or(0, Pages::len) * PAGE as u64;
+    let overhead = size / 2048 + (1 << 20) + head::BLOB_PIECE;
+    Ok(Bounds {
+        data,
+        most: data.min(size.saturating_sub(left_out)) + data / 64 + overhead,
+        free: stat.f_bavail.saturating_mul(stat.f_frsize),
+    })
+}
+
+/// Whether an image fits, however little of the memory can be compressed.
+pub(super) fn fits(
+    path: &Path,
+    memory: &File,
+    size: u64,
+    leave_out: Option<&Pages>,
+) -> Result<bool, Error> {
+    bounds(path, memory, size, leave_out).map(|bounds| bounds.most <= bounds.free)
+}
+
 /// Estimates the image of a memory at a path; takes some tens of milliseconds.
 ///
 /// # Errors
@@ -50,18 +87,11 @@ pub fn estimate(
     leave_out: Option<&Pages>,
     compression: Compression,
 ) -> Result<Estimate, Error> {
-    let (dir, _) = split(path)?;
-    let stat = rustix::fs::statvfs(&dir).map_err(io_error("examine", &dir))?;
-    let failed = || io_error("read the memory for", path);
-    let data = memory::data_bytes(memory, size).map_err(failed())?;
-    let left_out = leave_out.map_or(0, Pages::len) * PAGE as u64;
-    let ratio = sample(memory, size, leave_out, compression).map_err(failed())?;
-    let overhead = size / 2048 + (1 << 20) + head::BLOB_PIECE;
-    Ok(Estimate {
-        likely: (data as f64 * ratio) as u64,
-        most: data.min(size.saturating_sub(left_out)) + data / 64 + overhead,
-        free: stat.f_bavail.saturating_mul(stat.f_frsize),
-    })
+    let Bounds { data, most, free } = bounds(path, memory, size, leave_out)?;
+    let ratio = sample(memory, size, leave_out, compression);
+    let ratio = ratio.map_err(io_error("read the memory for", path))?;
+    let likely = (data as f64 * ratio) as u64;
+    Ok(Estimate { likely, most, free })
 }
 
 /// Compressed bytes for each byte of data, over chunks from all of it.

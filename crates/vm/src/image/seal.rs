@@ -1,7 +1,6 @@
 //! AES-256-GCM over pieces of an image, under keys derived from its data key.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::Error;
@@ -21,12 +20,11 @@ pub(super) enum Kind {
     WorkingPages = 6,
 }
 
-/// Random bytes from the system.
+/// Random bytes from the system: from its kernel, for the generator of the cipher's library takes
+/// 70 ms to seed itself, in which the guest stands still.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
-    SystemRandom::new()
-        .fill(&mut bytes)
-        .map_err(|_| Error::invalid("the system gives no random bytes"))?;
+    getrandom::fill(&mut bytes).map_err(|_| Error::invalid("the system gives no random bytes"))?;
     Ok(bytes)
 }
 

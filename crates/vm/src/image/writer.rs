@@ -11,7 +11,7 @@ use super::codec::{Compression, Encoder};
 use super::description::Description;
 use super::durable::Durable;
 use super::error::{Error, io_error};
-use super::estimate::estimate;
+use super::estimate::{estimate, fits};
 use super::head::{Head, MAX_BLOB, Parent};
 use super::header::{self, Header, PAGE, chunk_size_for};
 use super::job::{Done, Job};
@@ -317,6 +317,9 @@ fn check_space(path: &Path, source: &Source<'_>, options: &Options) -> Result<()
         return Ok(());
     }
     let (memory, size) = (source.memory, source.size);
+    if fits(path, memory, size, source.leave_out)? {
+        return Ok(());
+    }
     let estimate = estimate(path, memory, size, source.leave_out, options.compression)?;
     if !estimate.is_hopeless() {
         return Ok(());
