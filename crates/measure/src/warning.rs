@@ -10,6 +10,9 @@ use crate::{Comparison, Difference, Environment, Outcome, Series, Summary, Timel
 /// Fewer runs than this seldom tell a small difference from chance.
 const RUNS_WANTED: usize = 10;
 
+/// The part of a median that its interval may reach to each side in silence.
+const NOISE: f64 = 0.05;
+
 /// The share of a timeline that may stay unexplained in silence.
 const UNEXPLAINED: f64 = 0.1;
 
@@ -53,6 +56,13 @@ pub enum Warning {
         runs: usize,
         /// What the first of them failed of.
         reason: String,
+    },
+    /// The median is not known well enough for small differences.
+    NoiseFloorHigh {
+        /// Name of the series.
+        series: String,
+        /// How far its 95 % interval reaches to the farther side, as a fraction of it.
+        noise_floor: f64,
     },
     /// The difference is no larger than that of a thing from itself.
     NoiseFloorAboveDifference {
@@ -134,6 +144,15 @@ impl fmt::Display for Warning {
                 reason,
                 ..
             } => write!(f, "{series}: all runs failed, {runs} ({reason})."),
+            Self::NoiseFloorHigh {
+                series,
+                noise_floor,
+            } => write!(
+                f,
+                "{series}: the median is known to {:.0} % only, so smaller differences are lost in \
+                 noise. Take more runs, quieten the machine, or count instructions.",
+                noise_floor * 100.0
+            ),
             Self::NoiseFloorAboveDifference {
                 a,
                 b,
@@ -183,29 +202,41 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Few runs of this many series are told one by one.
+/// What is the same of this many series is told one by one.
 const NAMED: usize = 2;
 
 impl Warning {
     /// For people: those that say the same of many series as one.
     #[must_use]
     pub fn lines(warnings: &[Self]) -> Vec<String> {
-        let runs = |warning: &Self| match warning {
-            Self::FewRuns { n, wanted, .. } => Some((*n, *wanted)),
+        let floors = warnings.iter().filter_map(|warning| match warning {
+            Self::NoiseFloorHigh { noise_floor, .. } => Some(*noise_floor),
             _ => None,
-        };
+        });
+        let floors: Vec<f64> = floors.collect();
+        let highest = floors.iter().copied().fold(0.0, f64::max);
         let mut lines = Vec::new();
         for warning in warnings {
-            let alike = runs(warning).map(|few| {
-                let same = warnings.iter().filter(|other| runs(other) == Some(few));
-                (few, same.count())
-            });
-            let line = match alike {
-                Some(((n, wanted), count)) if count > NAMED => format!(
-                    "{n} successful runs, as {count} series have, are few. Take at least {wanted}."
-                ),
-                _ => warning.to_string(),
+            let line = match warning {
+                Self::FewRuns { n, wanted, .. } => {
+                    let same = |other: &&Self| matches!(other, Self::FewRuns { n: m, wanted: w, .. } if (m, w) == (n, wanted));
+                    let count = warnings.iter().filter(same).count();
+                    (count > NAMED).then(|| {
+                        format!(
+                            "{n} successful runs, as {count} series have, are few. Take at least \
+                             {wanted}."
+                        )
+                    })
+                }
+                Self::NoiseFloorHigh { .. } if floors.len() > NAMED => Some(format!(
+                    "the medians of {} series are known to {:.0} % only, or a little better, so \
+                     smaller differences are lost in noise. Take more runs, or quieten the machine.",
+                    floors.len(),
+                    highest * 100.0
+                )),
+                _ => None,
             };
+            let line = line.unwrap_or_else(|| warning.to_string());
             if !lines.contains(&line) {
                 lines.push(line);
             }
@@ -258,6 +289,16 @@ impl Warning {
                 ratio: first / statistics.median,
             });
         }
+        let reach = statistics.median_interval.map(|interval| {
+            let farther = (interval.high - statistics.median).max(statistics.median - interval.low);
+            farther / statistics.median
+        });
+        // Of few runs that is no wonder, and more are asked for.
+        let noisy = reach.filter(|reach| *reach > NOISE && summary.n >= RUNS_WANTED);
+        warnings.extend(noisy.map(|noise_floor| Self::NoiseFloorHigh {
+            series: name(),
+            noise_floor,
+        }));
         if outliers > usize::from(cold) {
             warnings.push(Self::OutliersFound {
                 series: name(),

@@ -31,6 +31,24 @@ fn a_slow_first_run_is_no_mere_outlier() {
 }
 
 #[test]
+fn a_median_that_is_not_known_well_is_told() {
+    let noisy = |n: u32| (0..n).map(|run| 1.0 + f64::from(run % 4) / 5.0);
+    let series = |name: &str, n| Series::of_values(name, Unit::Seconds, noisy(n));
+    insta::assert_snapshot!(of(&series("noisy", 12)).join("\n"), @"noisy: the median is known to 23 % only, so smaller differences are lost in noise. Take more runs, quieten the machine, or count instructions.");
+    let few = of(&series("few", 6));
+    assert!(few.len() == 1 && few[0].contains("are few"), "{few:?}");
+    let of_many = |names: &[&str]| {
+        let all = names.iter().map(|name| series(name, 12));
+        let all: Vec<_> = all
+            .flat_map(|s| Warning::of_series(&s, &Summary::of(&s)))
+            .collect();
+        Warning::lines(&all)
+    };
+    assert_eq!(of_many(&["a", "b"]).len(), 2);
+    insta::assert_snapshot!(of_many(&["a", "b", "c"]).join("\n"), @"the medians of 3 series are known to 23 % only, or a little better, so smaller differences are lost in noise. Take more runs, or quieten the machine.");
+}
+
+#[test]
 fn failures_outliers_and_few_runs_are_told() {
     let mut series = Series::of_values("s", Unit::Seconds, [1.0, 1.01, 1.02, 0.99, 5.0]);
     series.push(Sample::failed(5, Phase::Measured, "panic"));
