@@ -233,15 +233,33 @@ pub fn levers() -> Vec<Lever> {
 }
 
 /// Leaving out an initcall that takes such a part of a boot.
-fn without(initcall: &str, share: f64) -> Lever {
+pub(super) fn without(initcall: &str, share: f64) -> Lever {
     Lever {
         name: format!("initcall_blacklist={initcall}"),
         what: format!("without what takes {:.1} % of a boot", share * 100.0),
-        trades: None,
+        trades: PROTECTING
+            .iter()
+            .find(|(name, _)| *name == initcall)
+            .map(|(_, trades)| *trades),
         unknown: true,
         change: Change::Append(format!("initcall_blacklist={initcall}")),
     }
 }
+
+/// Initcalls that protect, and what is given up without them.
+const PROTECTING: [(&str, &str); 8] = [
+    ("init_user_buckets", HEAP),
+    ("init_msg_buckets", HEAP),
+    ("audit_init", "what happens in the guest is not recorded"),
+    ("init_ima", UNCHECKED),
+    ("init_evm", UNCHECKED),
+    ("integrity_iintcache_init", UNCHECKED),
+    ("aa_create_aafs", "AppArmor can be given no policy"),
+    ("init_sel_fs", "SELinux can be given no policy"),
+];
+const HEAP: &str =
+    "what programs have the kernel keep lies beside its own data, which exploits make use of";
+const UNCHECKED: &str = "files that were tampered with are not noticed";
 
 /// Least part of a boot that an initcall takes which is worth trying to do without.
 const LARGE: f64 = 0.01;

@@ -169,14 +169,17 @@ impl Trials<'_> {
 impl Settings {
     /// Why a lever is not to be tried.
     fn refuses(&self, lever: &Lever) -> Option<String> {
-        match lever.trades {
-            Some(trades) if !self.allow_insecure => {
-                Some(format!("{trades}; --allow-insecure tries it"))
-            }
-            _ if lever.unknown && !self.try_initcalls => {
+        let insecure = lever.trades.filter(|_| !self.allow_insecure);
+        let blind = lever.unknown && !self.try_initcalls;
+        match (insecure, blind) {
+            (Some(trades), false) => Some(format!("{trades}; --allow-insecure tries it")),
+            (Some(trades), true) => Some(format!(
+                "{trades}; --try-initcalls and --allow-insecure try it with --check"
+            )),
+            (None, true) => {
                 Some("what it does is lost; --try-initcalls tries it with --check".to_owned())
             }
-            _ => None,
+            (None, false) => None,
         }
     }
 }
@@ -349,5 +352,51 @@ fn without_pairs(lever: &Lever, verdict: Verdict, reason: String) -> Entry {
         pairs: Vec::new(),
         reason,
         trades: lever.trades.map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lever::without;
+    use super::*;
+
+    #[test]
+    fn what_weakens_a_guest_is_tried_only_if_that_is_allowed() {
+        let settings = |allow_insecure, try_initcalls| Settings {
+            until: Until::Exit,
+            timeout: Duration::from_secs(1),
+            allow_insecure,
+            try_initcalls,
+            markers: Markers::own().unwrap(),
+            check: Vec::new(),
+        };
+        let refused = |lever: &Lever, allowed, tried| {
+            let reason = settings(allowed, tried).refuses(lever)?;
+            let asked = |flag| reason.contains(flag);
+            Some((asked("--allow-insecure"), asked("--try-initcalls")))
+        };
+        let plain = without("chr_dev_init", 0.1);
+        let weakens = without("init_user_buckets", 0.1);
+        let known = levers().into_iter().find(|lever| lever.name == "nokaslr");
+        for (lever, none, insecure, tried) in [
+            (&plain, Some((false, true)), Some((false, true)), None),
+            (
+                &weakens,
+                Some((true, true)),
+                Some((false, true)),
+                Some((true, false)),
+            ),
+            (
+                &known.unwrap(),
+                Some((true, false)),
+                None,
+                Some((true, false)),
+            ),
+        ] {
+            assert_eq!(refused(lever, false, false), none, "{}", lever.name);
+            assert_eq!(refused(lever, true, false), insecure, "{}", lever.name);
+            assert_eq!(refused(lever, false, true), tried, "{}", lever.name);
+            assert_eq!(refused(lever, true, true), None, "{}", lever.name);
+        }
     }
 }
