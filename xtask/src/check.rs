@@ -1,4 +1,4 @@
-//! Whether what is committed agrees with the command line.
+//! Whether what is committed agrees with the command line, and holds on other machines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,9 @@ pub(crate) fn problems(repository: &Path, command: &Command) -> anyhow::Result<V
     let mut problems = Vec::new();
     stale(&mut problems, repository, command)?;
     unplaced(&mut problems, command);
+    for dir in ["crates", "guest", "xtask", "fuzz"] {
+        homes(&mut problems, repository, &repository.join(dir))?;
+    }
     for path in documents(repository)? {
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -101,6 +104,42 @@ fn documents(repository: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(documents)
 }
 
+/// Files below the home of whoever wrote this are on no other machine.
+fn homes(problems: &mut Vec<String>, repository: &Path, dir: &Path) -> anyhow::Result<()> {
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                homes(problems, repository, &path)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
+            let shown = path.strip_prefix(repository).unwrap_or(&path).display();
+            let lines = (1..)
+                .zip(text.lines())
+                .filter(|(_, line)| is_of_a_home(line));
+            problems.extend(
+                lines.map(|(line, _)| format!("{shown}:{line}: a file of somebody's home")),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn is_of_a_home(line: &str) -> bool {
+    ["\"/root/", "\"/home/"].iter().any(|home| {
+        // The home itself may be somebody's in a test.
+        let mut after = line.split(home).skip(1);
+        after.any(|rest| {
+            rest.split('"')
+                .next()
+                .is_some_and(|path| path.contains('/'))
+        })
+    })
+}
+
 fn markdown(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
@@ -147,6 +186,15 @@ mod tests {
     fn documents_agree_with_the_command_line() {
         let problems = problems(&crate::repository(), &crate::command()).unwrap();
         assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    }
+
+    #[test]
+    fn files_of_a_home_are_found() {
+        let line = |path: &str| format!("fs::read(\"{path}\").unwrap();");
+        assert!(is_of_a_home(&line(&["", "root", "x", "log"].join("/"))));
+        assert!(is_of_a_home(&line(&["", "home", "ada", "x"].join("/"))));
+        assert!(!is_of_a_home(&line("/home/ada")));
+        assert!(!is_of_a_home(&line("/proc/1/root/x")));
     }
 
     #[test]
