@@ -63,6 +63,13 @@ impl Profile {
         }
     }
 
+    /// The same without some kernel parameters.
+    #[must_use]
+    pub fn without(mut self, parameters: &[String]) -> Self {
+        self.append.retain(|kept| !parameters.contains(kept));
+        self
+    }
+
     /// Where it is kept.
     #[must_use]
     pub fn path() -> PathBuf {
@@ -163,6 +170,17 @@ mod tests {
             profile.words().join(" "),
             "--machine microvm --firmware qboot --levers quiet,tsc --append nowatchdog"
         );
+        let append = |parameters: &[&str]| {
+            let all = ["a=1", "nowatchdog"].map(str::to_owned).to_vec();
+            let profile = Profile {
+                append: all,
+                ..profile.clone()
+            };
+            let parameters: Vec<_> = parameters.iter().map(|&text| text.to_owned()).collect();
+            profile.without(&parameters).append
+        };
+        assert_eq!(append(&["a=1", "b"]), ["nowatchdog"]);
+        assert_eq!(append(&[]), ["a=1", "nowatchdog"]);
         profile.schema = "brisk.profile/2".into();
         profile.save(&path).expect("it is saved");
         assert_eq!(Profile::load(&path), None);

@@ -215,8 +215,15 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     if !args.no_profile {
         let path = Profile::path();
-        profile.save(&path).context("cannot keep the profile")?;
+        let kept = profile.without(&tuned.blind).save(&path);
+        kept.context("cannot keep the profile")?;
         ui.note(&format!("profile in {}; brisk run uses it", path.display()));
+        if !tuned.blind.is_empty() {
+            let blind = tuned.blind.join(" ");
+            ui.note(&format!(
+                "not in it, because other guests may need what that takes from them: {blind}"
+            ));
+        }
     }
     let agrees = earlier.is_none_or(|earlier| earlier.compare(&tuned.ledger, ui));
     Ok(if agrees { exit::OK } else { DIFFERS })

@@ -77,6 +77,8 @@ pub struct Tuned {
     pub ledger: Vec<Entry>,
     /// The guest with all that helped.
     pub best: Box<Guest>,
+    /// Kernel parameters of it that may take what only a guest like this one does not need.
+    pub blind: Vec<String>,
 }
 
 /// How far it is: levers done, and what is being done.
@@ -109,6 +111,7 @@ pub fn tune(
         tuner,
         best,
         ledger: Vec::new(),
+        blind: Vec::new(),
         done: 0,
     };
     for lever in levers() {
@@ -129,6 +132,7 @@ pub fn tune(
     Ok(Tuned {
         ledger: trials.ledger,
         best: Box::new(best),
+        blind: trials.blind,
     })
 }
 
@@ -137,6 +141,7 @@ struct Trials<'a> {
     tuner: Tuner<'a>,
     best: Subject,
     ledger: Vec<Entry>,
+    blind: Vec<String>,
     done: usize,
 }
 
@@ -160,6 +165,9 @@ impl Trials<'_> {
         self.ledger.push(entry);
         if let Some(better) = better {
             self.best = better;
+            if lever.unknown {
+                self.blind.push(lever.name.clone());
+            }
             self.tuner.counted = None;
         }
         Ok(())
