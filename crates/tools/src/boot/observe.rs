@@ -127,14 +127,8 @@ impl Watch {
                     return Ok(Ended::Interrupted(signal));
                 }
             }
-            for source in ready {
-                let (more, ended) = self.read(source)?;
-                if let Some(ended) = ended {
-                    return Ok(ended);
-                }
-                if !more {
-                    open.retain(|known| *known != source);
-                }
+            if let Some(ended) = self.read_all(ready, &mut open)? {
+                return Ok(ended);
             }
             if !open.contains(&self.machine.tells_the_end()) {
                 let last = self.read_rest(open, signals)?;
@@ -151,14 +145,27 @@ impl Watch {
             if ready.is_empty() {
                 break;
             }
-            for source in ready {
-                let (more, ended) = self.read(source)?;
-                if ended.is_some() {
-                    return Ok(ended);
-                }
-                if !more {
-                    open.retain(|known| *known != source);
-                }
+            let ended = self.read_all(ready, &mut open)?;
+            if ended.is_some() {
+                return Ok(ended);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads each source once; those that have ended are open no more.
+    fn read_all(
+        &mut self,
+        ready: Vec<Source>,
+        open: &mut Vec<Source>,
+    ) -> io::Result<Option<Ended>> {
+        for source in ready {
+            let (more, ended) = self.read(source)?;
+            if ended.is_some() {
+                return Ok(ended);
+            }
+            if !more {
+                open.retain(|known| *known != source);
             }
         }
         Ok(None)
