@@ -39,7 +39,7 @@ pub use running::{Finished, Running};
 pub use rustix::process::Signal;
 pub use soak::times;
 pub use terminal::Window;
-pub use trial::{qemu_is_before, trial, trials, virtiofsd_keeps_nothing};
+pub use trial::{lacks, qemu_is_before, trial, trials, virtiofsd_keeps_nothing};
 pub use wait::{DEADLINE, until};
 
 /// The binary under test with any words: `brisk_of!["boot", "bench"]`.

@@ -43,6 +43,15 @@ pub fn qemu_is_before(major: u32, minor: u32) -> Option<String> {
     before.then(|| format!("QEMU before {major}.{minor}"))
 }
 
+/// The reason not to run what needs a capability (capabilities(7)), if this process lacks it.
+#[must_use]
+pub fn lacks(name: &str, number: u32) -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = u64::from_str_radix(line.unwrap().trim(), 16).unwrap();
+    (set >> number & 1 == 0).then(|| format!("without {name}"))
+}
+
 /// The reason not to run what needs a virtiofsd whose state can be kept, if this one's cannot.
 #[must_use]
 pub fn virtiofsd_keeps_nothing() -> Option<String> {

@@ -69,6 +69,8 @@ pub struct Definition {
     pub cpus: u32,
     /// Memory, such as `512M` or `2G`.
     pub memory: String,
+    /// Whether its memory comes in huge pages where this host allows them.
+    pub huge_pages: bool,
     /// Network.
     pub net: Network,
     /// Program of the root that becomes PID 1, such as `/sbin/init`; none: only what is executed
@@ -108,6 +110,7 @@ impl Default for Definition {
             rw: false,
             cpus: 1,
             memory: "512M".into(),
+            huge_pages: true,
             net: Network::None,
             init: None,
             append: Vec::new(),

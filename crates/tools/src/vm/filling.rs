@@ -164,12 +164,12 @@ fn begin<'a>(
     }
     home.clear();
     home.prepare()?;
-    let memory = home.memory();
     let length = image.header().memory;
-    home.make_memory(length)?;
-    running.machine.ram = Ram::Kept(memory.clone());
+    // It comes in pages of 4 KiB.
+    let memory = home.make_memory(length, false)?;
+    running.machine.ram = Ram::Kept(memory.path.clone());
     running.machine.state = Some(State {
-        path: memory,
+        path: memory.path,
         offset: 0,
     });
     running.machine.late_memory = true;

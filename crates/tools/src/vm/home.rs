@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use brisk_vm::launch::Places;
@@ -139,7 +139,8 @@ impl Home {
         self.dirs.runtime.join(&self.name)
     }
 
-    /// Its memory, while it runs. Machines of other directories may have the same name.
+    /// Its memory, while it runs, if that has a name. Machines of other directories may have the
+    /// same.
     #[must_use]
     pub fn memory(&self) -> PathBuf {
         let runtime = self.dirs.runtime.as_os_str().as_encoded_bytes();
@@ -277,27 +278,6 @@ impl Home {
         let kept = fs::hard_link(from, &to).or_else(|_| fs::copy(from, &to).map(drop));
         kept.map_err(file("keep a copy of", from))?;
         Ok(to)
-    }
-
-    /// An empty file for a machine's memory, of so many bytes, which QEMU can open.
-    ///
-    /// # Errors
-    /// If it cannot be made, or another machine has it.
-    pub(super) fn make_memory(&self, bytes: u64) -> Result<File, Error> {
-        let path = self.memory();
-        let made = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .and_then(|ram| {
-                // QEMU opens it as another user; its directory keeps everyone else away.
-                ram.set_permissions(fs::Permissions::from_mode(0o666))?;
-                ram.set_len(bytes)?;
-                Ok(ram)
-            });
-        made.map_err(file("make", path))
     }
 
     /// Forgets what a machine had that runs no more.

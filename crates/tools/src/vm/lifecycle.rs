@@ -43,6 +43,10 @@ impl Running {
         // The state is there only until it is loaded.
         let mut lasting = self.clone();
         lasting.machine.state = None;
+        if lasting.machine.ram != Ram::Kept(home.memory()) {
+            // Only its QEMU has it.
+            lasting.machine.ram = Ram::Shared;
+        }
         lasting.machine.late_memory = false;
         lasting.machine.stopped = false;
         let text = serde_json::to_vec(&lasting).map_err(std::io::Error::other);
@@ -93,8 +97,8 @@ pub fn start(
     // A suspended machine needs them, and a cache may be emptied.
     plan.machine.kernel = home.keep("kernel", &plan.machine.kernel)?;
     plan.machine.initramfs = home.keep("initramfs", &plan.machine.initramfs)?;
-    home.make_memory(plan.machine.memory_mib << 20)?;
-    plan.machine.ram = Ram::Kept(home.memory());
+    let memory = home.make_memory(plan.machine.memory_mib << 20, definition.huge_pages)?;
+    plan.machine.ram = Ram::Kept(memory.path);
     plan.machine.channels = Channels::Listening { ports: ALL };
     let uuid = definition.uuid().map_err(|source| home.wrong(source))?;
     identify(&mut plan.machine, uuid, new_generation()?);

@@ -20,6 +20,7 @@ mod late;
 mod lazy;
 mod lifecycle;
 mod live;
+mod memory;
 mod ports;
 mod resume;
 mod serving;

@@ -1,7 +1,7 @@
 //! From an image back, all of its memory first.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
+use super::memory::Fresh;
 use super::ports::tell;
 use super::unlock::with_host_key;
 use crate::chain;
@@ -134,25 +135,21 @@ pub(super) fn run_from(
 ) -> Result<Resumed, Error> {
     home.clear();
     home.prepare()?;
-    let memory = home.memory();
-    // Loading gives it its length.
-    let mut ram = home.make_memory(0)?;
+    let length = image.header().memory;
+    let memory = home.make_memory(length, home.definition()?.huge_pages)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let loading = Instant::now();
-    image.load(&ram, &memory, threads, control)?;
+    image.load(&memory.file, &memory.path, threads, control)?;
     let loading = loading.elapsed();
-    // The devices' state lies behind the memory, where QEMU does not map the file.
-    let offset = image.header().memory;
-    let state = image.state()?;
-    let appended = ram
-        .seek(SeekFrom::Start(offset))
-        .and_then(|_| ram.write_all(&state));
-    appended.map_err(file("write", &memory))?;
+    let devices = image.state()?;
+    let state = Fresh::without_name(devices.len() as u64, false)?;
+    let written = state.file.write_all_at(&devices, 0);
+    written.map_err(file("write", "the state of the devices"))?;
     let place = State {
-        path: memory.clone(),
-        offset,
+        path: state.path,
+        offset: 0,
     };
-    running.machine.ram = Ram::Kept(memory);
+    running.machine.ram = Ram::Kept(memory.path);
     running.machine.state = Some(place.clone());
     running.machine.stopped = true;
     launch(home, running)?;
@@ -161,12 +158,9 @@ pub(super) fn run_from(
     load_state(&mut qmp, &place)?;
     before()?;
     qmp.execute("cont", &json!(null))?;
-    let done = begun.elapsed();
-    let cut = ram.set_len(offset);
-    cut.map_err(file("cut", home.memory()))?;
     Ok(Resumed {
-        running: done,
-        memory: offset,
+        running: begun.elapsed(),
+        memory: length,
         loading,
     })
 }

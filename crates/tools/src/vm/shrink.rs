@@ -1,6 +1,6 @@
 //! Making a guest's memory small before it is written.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -63,7 +63,7 @@ pub(super) fn drop_cache(
         home.note("The cache is not left out: the guest's kernel has no virtio_balloon");
         return Ok(None);
     }
-    give_back(home, control)?;
+    give_back(home, &home.open_memory(running)?, control)?;
     Ok(None)
 }
 
@@ -110,8 +110,8 @@ pub(super) fn left_out(
 }
 
 /// Waits until the guest has told what is free, and the host has that.
-fn give_back(home: &Home, control: Control<'_>) -> Result<(), Error> {
-    let before = resident(home)?;
+fn give_back(home: &Home, memory: &File, control: Control<'_>) -> Result<(), Error> {
+    let before = resident(memory)?;
     let begun = Instant::now();
     let (mut now, mut since) = (before, begun);
     while since.elapsed() < SILENCE && begun.elapsed() < PATIENCE {
@@ -119,7 +119,7 @@ fn give_back(home: &Home, control: Control<'_>) -> Result<(), Error> {
             return Err(Error::Interrupted);
         }
         thread::sleep(GLANCE);
-        let bytes = resident(home)?;
+        let bytes = resident(memory)?;
         if bytes < now {
             since = Instant::now();
         }
@@ -134,8 +134,7 @@ fn give_back(home: &Home, control: Control<'_>) -> Result<(), Error> {
 }
 
 /// Bytes of the guest's memory that the host has to keep.
-fn resident(home: &Home) -> Result<u64, Error> {
-    let memory = home.memory();
-    let meta = fs::metadata(&memory).map_err(file("look at", &memory))?;
+fn resident(memory: &File) -> Result<u64, Error> {
+    let meta = memory.metadata().map_err(file("look at", "memory"))?;
     Ok(meta.blocks() * 512)
 }

@@ -1,17 +1,16 @@
 //! To an image.
 
-use std::fs::File;
 use std::ops::Range;
 use std::time::Duration;
 
 use brisk_vm::image::{self, Base, Changed, Recipient, Report, Secret, Source, host_key};
 use brisk_vm::migration::PAGE;
-use brisk_vm::qemu::{Ram, save_state};
+use brisk_vm::qemu::save_state;
 use serde_json::json;
 
 use super::bases;
 use super::describe::describe;
-use super::error::{Error, file};
+use super::error::Error;
 use super::home::Home;
 use super::lazy::wait_until_filled;
 use super::lifecycle::Running;
@@ -83,11 +82,7 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     let base = bases::of(home, &path).filter(|_| definition.suspend.incremental);
     home.note("VM suspending");
     let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
-        let memory = match &running.machine.ram {
-            Ram::Kept(path) => path.clone(),
-            _ => home.memory(),
-        };
-        let ram = File::open(&memory).map_err(file("open", &memory))?;
+        let ram = home.open_memory(&running)?;
         let description = describe(home, &running, &definition)?;
         let free = place.and_then(|place| left_out(home, place, &ram, &description));
         let source = Source {

@@ -51,9 +51,18 @@ fn copy_data(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> io::Result<()> {
 
 /// With huge pages if that can be.
 fn empty(bytes: u64) -> io::Result<OwnedFd> {
-    match huge(bytes) {
-        Ok(file) => Ok(file),
-        Err(_) => small(bytes),
+    without_name(bytes, true)
+}
+
+/// Memory of `bytes` that has no name and goes with its last descriptor; of huge pages if they are
+/// wanted and allowed.
+///
+/// # Errors
+/// If the kernel has no memory for it.
+pub fn without_name(bytes: u64, huge_pages: bool) -> io::Result<OwnedFd> {
+    match huge_pages.then(|| huge(bytes)) {
+        Some(Ok(file)) => Ok(file),
+        _ => small(bytes),
     }
 }
 
@@ -91,7 +100,7 @@ const STEP: u64 = 4 << 20;
 /// Has another thread allocate what every boot touches, while QEMU starts: one fault at a time
 /// costs the guest more, and much more where the host is a guest itself that has given its free
 /// memory back.
-fn populate(memory: OwnedFd, bytes: u64) {
+pub(super) fn populate(memory: OwnedFd, bytes: u64) {
     thread::spawn(move || {
         for (start, len) in START.into_iter().chain([(bytes.saturating_sub(TOP), TOP)]) {
             let end = bytes.min(start + len);

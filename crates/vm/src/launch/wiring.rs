@@ -67,7 +67,14 @@ impl Wiring {
         let ram = match &self.plan.ram {
             Ram::Private => None,
             Ram::Shared => Some(memory::file(bytes).map_err(prepare("memory"))?),
-            Ram::Kept(path) => Some(open(path, reads().write(true))?),
+            Ram::Kept(path) => {
+                let file = open(path, reads().write(true))?;
+                if self.plan.state.is_none() {
+                    let file = file.try_clone().map_err(prepare("memory"))?;
+                    memory::populate(file, bytes);
+                }
+                Some(file)
+            }
             Ram::Template(path) => Some(open(path, &mut reads())?),
             Ram::Copy(path) => {
                 let from = open(path, &mut reads())?;

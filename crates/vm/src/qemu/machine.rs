@@ -95,10 +95,11 @@ pub enum Firmware {
 pub enum Ram {
     /// Anonymous memory of QEMU; the cheapest.
     Private,
-    /// A named shared file, the descriptor [`Fds::RAM`]: virtiofs can map it, and migration
+    /// A shared file, the descriptor [`Fds::RAM`]: virtiofs can map it, and migration
     /// with `x-ignore-shared` can leave it out.
     Shared,
-    /// The same, and the file is this one, of the right size; it stays when QEMU ends.
+    /// The same, and the file is this one, of the right size; if it has a name, it stays when QEMU
+    /// ends.
     Kept(PathBuf),
     /// What was kept, in pages that are shared until one of the guests writes.
     Template(PathBuf),

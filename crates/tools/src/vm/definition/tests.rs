@@ -10,6 +10,7 @@ fn what_is_written_is_read() {
         kernel: Some("6.12".into()),
         root: "/images/db1.img".into(),
         rw: true,
+        huge_pages: false,
         init: Some("/sbin/init".into()),
         append: vec!["a=1".into()],
         uuid: Some(text_of_uuid([0xab; 16])),
