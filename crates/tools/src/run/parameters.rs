@@ -42,6 +42,8 @@ enum When {
     Bare,
     /// Modules are loaded without signatures anyway.
     Unsigned,
+    /// Nothing in the guest has a policy for IMA, and nobody asks for it.
+    Unmeasured,
 }
 
 const fn dispensable(name: &'static str, when: When, why: &'static str) -> Dispensable {
@@ -49,7 +51,7 @@ const fn dispensable(name: &'static str, when: When, why: &'static str) -> Dispe
 }
 
 /// None of these is a mitigation or a source of `/dev/random`.
-const DISPENSABLE: [Dispensable; 16] = [
+const DISPENSABLE: [Dispensable; 17] = [
     dispensable(
         "jent_mod_init",
         When::Always,
@@ -110,7 +112,18 @@ const DISPENSABLE: [Dispensable; 16] = [
         When::Unsigned,
         "keys for signatures of modules, which are left out as well; modules count as unsigned",
     ),
+    dispensable(
+        "init_ima",
+        When::Unmeasured,
+        "measurements of files (IMA), which nothing asks for without a policy",
+    ),
 ];
+
+/// Whether one of these parameters speaks of IMA, or of the security modules that there are.
+fn asks_for_ima(append: &[String]) -> bool {
+    let speaks = |text: &String| ["lsm=", "ima", "evm"].iter().any(|of| text.starts_with(of));
+    append.iter().any(speaks)
+}
 
 const fn bare(machine: Machine) -> bool {
     matches!(
@@ -238,6 +251,7 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
                 When::Always => true,
                 When::Bare => bare(setting.machine),
                 When::Unsigned => !setting.signed_modules,
+                When::Unmeasured => setting.no_policy && !asks_for_ima(setting.append),
             })
             .collect();
         let names: Vec<_> = left_out.iter().map(|call| call.name).collect();
@@ -317,6 +331,23 @@ mod tests {
         };
         assert!(with(false).contains("load_system_certificate_list"));
         assert!(!with(true).contains("load_system_certificate_list"));
+    }
+
+    #[test]
+    fn ima_stays_where_it_may_be_used() {
+        let with = |no_policy, append: &[&str]| {
+            let append: Vec<_> = append.iter().map(|&text| text.to_owned()).collect();
+            texts(&Setting {
+                no_policy,
+                ..setting(&append)
+            })
+            .join(" ")
+        };
+        assert!(with(true, &["foo=1"]).contains("init_ima"));
+        assert!(!with(false, &[]).contains("init_ima"));
+        for text in ["ima_policy=tcb", "lsm=ima", "evm=fix"] {
+            assert!(!with(true, &[text]).contains("init_ima"), "{text}");
+        }
     }
 
     #[test]
