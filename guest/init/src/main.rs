@@ -127,7 +127,7 @@ fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
     let child = spawn::spawn(&mut job)?;
     let [config, root] = prepared;
     port.started(&[config, root, (Stamp::Start, child.started)]);
-    relay::relay(port, &child, &job, trace);
+    relay::relay(port, &child, &mut job, trace);
     Ok(())
 }
 

@@ -15,19 +15,35 @@ struct Pool {
     bytes: [u8; MOST],
 }
 
-/// Gives the kernel's generator `bytes`, counted in full, and has it use them at once: by itself
-/// it would go on for up to minutes with a key that the saved state had, too.
-pub(crate) fn add(bytes: &[u8]) -> sys::Result<()> {
-    let bytes = &bytes[..bytes.len().min(MOST)];
-    let mut pool = Pool {
-        bits: bytes.len() as i32 * 8,
-        size: bytes.len() as i32,
-        bytes: [0; MOST],
-    };
-    pool.bytes[..bytes.len()].copy_from_slice(bytes);
-    let device = sys::open(Text::new(b"/dev/urandom\0"), sys::O_WRONLY, 0)?;
-    let added = sys::ioctl_with(device, RNDADDENTROPY, &mut pool)
-        .and_then(|_| sys::ioctl(device, RNDRESEEDCRNG, 0));
-    sys::close(device);
-    added.map(drop)
+/// The kernel's generator, as far as it takes what others have.
+pub(crate) struct Generator {
+    device: i32,
+}
+
+impl Generator {
+    pub(crate) fn open() -> sys::Result<Self> {
+        let path = Text::new(b"/dev/urandom\0");
+        let device = sys::open(path, sys::O_WRONLY | sys::O_CLOEXEC, 0)?;
+        Ok(Self { device })
+    }
+
+    /// Gives it `bytes`, counted in full, and has it use them at once: by itself it would go on for
+    /// up to minutes with a key that the saved state had, too.
+    pub(crate) fn add(&self, bytes: &[u8]) -> sys::Result<()> {
+        let bytes = &bytes[..bytes.len().min(MOST)];
+        let mut pool = Pool {
+            bits: bytes.len() as i32 * 8,
+            size: bytes.len() as i32,
+            bytes: [0; MOST],
+        };
+        pool.bytes[..bytes.len()].copy_from_slice(bytes);
+        sys::ioctl_with(self.device, RNDADDENTROPY, &mut pool)?;
+        sys::ioctl(self.device, RNDRESEEDCRNG, 0).map(drop)
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        sys::close(self.device);
+    }
 }

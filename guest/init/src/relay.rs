@@ -82,12 +82,34 @@ impl Inbound {
     }
 }
 
-/// Relays until the command ends, then reports its exit.
-pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>, trace: Trace) {
-    let Ok(buffer) = sys::pages(STDIN_WINDOW * 2) else {
+/// What relaying takes; can be had before there is a command.
+pub(crate) struct Relay {
+    /// For standard input under way.
+    buffer: &'static mut [u8],
+    /// Where it is read that a child has ended.
+    children: i32,
+}
+
+impl Relay {
+    /// From here on no end of a child is missed.
+    pub(crate) fn prepare() -> sys::Result<Self> {
+        let buffer = sys::pages(STDIN_WINDOW * 2)?;
+        sys::block_signals(&[sys::SIGCHLD])?;
+        let children = sys::signalfd(&[sys::SIGCHLD])?;
+        Ok(Self { buffer, children })
+    }
+}
+
+/// Relays until the command ends, then reports its exit. It may not have been waited for then.
+pub(crate) fn relay(port: &mut Port, child: &Child, job: &mut Job<'_>, trace: Trace) {
+    let terminal = job.terminal.is_some();
+    let prepared = job.relay.take();
+    let late = prepared.is_none();
+    let Ok(Relay { buffer, children }) = prepared.map_or_else(Relay::prepare, Ok) else {
         return;
     };
-    let terminal = job.terminal.is_some();
+    // It may have ended before that was to be known.
+    let mut exit = late.then(|| reap(child.pid)).flatten();
     let mut inbound = Inbound {
         fd: Some(child.stdin),
         ended: false,
@@ -101,10 +123,6 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>, trace: Trace)
         (Kind::Stderr, child.stderr),
     ];
     let mut first_output = 0;
-    let _ = sys::block_signals(&[sys::SIGCHLD]);
-    let children = sys::signalfd(&[sys::SIGCHLD]).unwrap_or(-1);
-    // One may have ended before the signal was blocked.
-    let mut exit = reap(child.pid);
     while exit.is_none() {
         let room = port.has_room();
         let stdin_ready = if inbound.pending() { inbound.fd } else { None };
@@ -146,13 +164,14 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>, trace: Trace)
         }
         port.flush();
         if fds[0].revents != 0 {
-            let mut information = [0u8; 128];
-            let _ = sys::read(children, &mut information);
-            exit = reap(child.pid);
+            // The signals of several children are one.
+            exit = sys::ended(children)
+                .filter(|(pid, _)| *pid == child.pid)
+                .map(|(_, status)| Exit::from_wait(status))
+                .or_else(|| reap(child.pid));
         }
     }
     let ended = sys::now();
-    sys::close(children);
     trace.end(b"command", b"");
     // What it wrote before it ended still lies in the pipes. What others go on to write there is
     // not waited for: it might never end.
@@ -179,6 +198,10 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &Job<'_>, trace: Trace)
     ];
     let count = if first_output == 0 { 2 } else { 3 };
     port.send_exit(exit.unwrap_or(Exit::Status(0)), &stamps[..count]);
+    job.relay = Some(Relay {
+        buffer: inbound.buffer,
+        children,
+    });
 }
 
 fn watch(fd: Option<i32>, events: i16) -> PollFd {

@@ -128,6 +128,6 @@ fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
     }
     let child = spawn::spawn(&mut job)?;
     port.started(&[(crate::protocol::Stamp::Start, child.started)]);
-    relay::relay(port, &child, &job, trace);
+    relay::relay(port, &child, &mut job, trace);
     Ok(())
 }

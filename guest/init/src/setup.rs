@@ -3,8 +3,8 @@
 use crate::network;
 use crate::port::Port;
 use crate::protocol::{Kind, MAX_CONFIG, Stage};
-use crate::random;
-use crate::relay;
+use crate::random::Generator;
+use crate::relay::{self, Relay};
 use crate::script::{Op, Script};
 use crate::spare::{self, Spare};
 use crate::spawn;
@@ -45,6 +45,10 @@ pub(crate) struct Job<'a> {
     pub(crate) init: bool,
     /// A process for the command that is there already.
     pub(crate) spare: Option<Spare>,
+    /// Opened before it is needed, for the same reason.
+    random: Option<Generator>,
+    /// The same.
+    pub(crate) relay: Option<Relay>,
     release: [Option<Text<'a>>; RELEASES],
 }
 
@@ -66,12 +70,17 @@ pub(crate) fn carry_out(
         ports: 0,
         init: false,
         spare: None,
+        random: None,
+        relay: None,
         release: [None; RELEASES],
     };
     let mut script = Script::new(script);
     loop {
         match script.next_op() {
             Ok(Some(Op::Pause)) => {
+                // What stays comes first, so that what is made again has the same numbers.
+                job.random = job.random.or_else(|| Generator::open().ok());
+                job.relay = job.relay.or_else(|| Relay::prepare().ok());
                 // Without it the command gets one when it is known.
                 job.spare = spare::prepare().ok();
                 port.send(Kind::Paused, &[]);
@@ -100,6 +109,7 @@ pub(crate) fn carry_out(
 fn rehearse(job: &mut Job<'static>, port: &mut Port, trace: Trace) {
     if let Ok(child) = spawn::spawn(job) {
         relay::relay(port, &child, job, trace);
+        while sys::reap().is_some() {}
         child.close();
     }
 }
@@ -234,7 +244,10 @@ impl<'a> Job<'a> {
                 Ok(())
             }
             Op::Entropy { bytes } => {
-                random::add(bytes).map_err(trouble(Stage::Prepare, b"/dev/urandom"))
+                let trouble = trouble(Stage::Prepare, b"/dev/urandom");
+                let opened = self.random.take().map_or_else(Generator::open, Ok);
+                let random = self.random.insert(opened.map_err(&trouble)?);
+                random.add(bytes).map_err(trouble)
             }
             // Taken care of where the script is read.
             Op::Pause | Op::Rehearse | Op::Tell { .. } => Ok(()),

@@ -21,11 +21,16 @@ pub(crate) struct Child {
     pub(crate) stdout: i32,
     /// Where its standard error is read; none on a terminal.
     pub(crate) stderr: Option<i32>,
+    /// Where it was told to begin, if it was there before.
+    go: Option<i32>,
 }
 
 impl Child {
     /// It has ended, and what it wrote was read.
     pub(crate) fn close(self) {
+        if let Some(go) = self.go {
+            sys::close(go);
+        }
         sys::close(self.stdout);
         // A terminal's two ends are one descriptor.
         if let Some(stderr) = self.stderr {
@@ -69,6 +74,7 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
                 started,
                 ours: spare.ends,
                 told: spare.told,
+                go: Some(spare.go),
             }
         }
         (spare, terminal) => {
@@ -78,7 +84,7 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
                 Some((rows, columns)) => self::terminal(rows, columns)?,
                 None => pipes().map_err(internal)?,
             };
-            fork(job, ends).map_err(internal)?
+            begin(job, ends).map_err(internal)?
         }
     };
     let Begun {
@@ -86,6 +92,7 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
         started,
         ours,
         told,
+        go,
     } = begun;
     let mut errno = [0u8; 4];
     // Ends without a byte when the command has taken over.
@@ -116,6 +123,7 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
         stdin,
         stdout,
         stderr,
+        go,
     })
 }
 
@@ -138,18 +146,37 @@ struct Begun {
     ours: Ends,
     /// Where the error is read if it cannot.
     told: i32,
+    /// See [`Child`].
+    go: Option<i32>,
 }
 
-fn fork(job: &mut Job<'static>, (ours, theirs): (Ends, Ends)) -> sys::Result<Begun> {
+/// What the child does.
+struct Task<'j> {
+    job: &'j mut Job<'static>,
+    ends: Ends,
+    /// Where it writes the error if it cannot.
+    tell: i32,
+}
+
+extern "C" fn child(task: usize) -> ! {
+    // SAFETY: `begin` passes a pointer to its own, and stands still meanwhile.
+    let task = unsafe { &mut *(task as *mut Task<'_>) };
+    lead();
+    let errno = execute(task.job, task.ends);
+    let _ = sys::write(task.tell, &errno.to_le_bytes());
+    sys::exit(127);
+}
+
+fn begin(job: &mut Job<'static>, (ours, theirs): (Ends, Ends)) -> sys::Result<Begun> {
     let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
     let started = sys::now();
-    let pid = sys::fork()?;
-    if pid == 0 {
-        lead();
-        let errno = execute(job, theirs);
-        let _ = sys::write(tell, &errno.to_le_bytes());
-        sys::exit(127);
-    }
+    let mut task = Task {
+        job,
+        ends: theirs,
+        tell,
+    };
+    // SAFETY: `child` changes only what the task refers to, all of which lives on here.
+    let pid = unsafe { sys::lend(child, &raw mut task as usize) }?;
     sys::close(tell);
     for fd in theirs {
         sys::close(fd);
@@ -159,6 +186,7 @@ fn fork(job: &mut Job<'static>, (ours, theirs): (Ends, Ends)) -> sys::Result<Beg
         started,
         ours,
         told,
+        go: None,
     })
 }
 

@@ -9,8 +9,8 @@ mod process;
 use core::arch::asm;
 
 pub(crate) use process::{
-    block_signals, execve, exit, fork, has_children, kill, own_root, reap, restart, set_user,
-    setsid, signalfd, signals_of, twin, unblock_signals, wait,
+    block_signals, ended, execve, exit, fork, has_children, kill, lend, own_root, reap, restart,
+    set_user, setsid, signalfd, signals_of, twin, unblock_signals, wait,
 };
 
 /// A system call's result.

@@ -44,6 +44,32 @@ pub(crate) fn signalfd(signals: &[i32]) -> Result<i32> {
     .map(|fd| fd as i32)
 }
 
+/// The child whose end a descriptor as of [`signalfd`] tells, and its status as of `wait(2)`. It is
+/// there until it is waited for, which takes longer than to know its end.
+pub(crate) fn ended(children: i32) -> Option<(i32, i32)> {
+    const CLD_EXITED: i32 = 1;
+    const CLD_KILLED: i32 = 2;
+    const CLD_DUMPED: i32 = 3;
+    let mut information = [0u8; 128];
+    let read = super::read(children, &mut information);
+    if read != Ok(information.len()) {
+        return None;
+    }
+    // `struct signalfd_siginfo`.
+    let word = |at: usize| {
+        let bytes = information.get(at..at + 4)?.try_into().ok()?;
+        Some(i32::from_le_bytes(bytes))
+    };
+    let (code, pid, status) = (word(8)?, word(12)?, word(40)?);
+    let status = match code {
+        CLD_EXITED => (status & 0xff) << 8,
+        CLD_KILLED => status,
+        CLD_DUMPED => status | 0x80,
+        _ => return None,
+    };
+    Some((pid, status))
+}
+
 /// Has `SIGIO` sent to this process when something happens at `fd`, which stays non-blocking.
 pub(crate) fn signals_of(fd: i32) {
     const F_SETFL: usize = 4;
@@ -110,6 +136,49 @@ pub(crate) unsafe fn twin(
             inlateout("rax") 56isize => result,
             in("rdi") CLONE_VM | CLONE_FS | SIGCHLD as usize,
             in("rsi") stack.as_mut_ptr_range().end,
+            in("rdx") 0usize,
+            in("r10") 0usize,
+            in("r8") 0usize,
+            in("r12") entry,
+            in("r13") argument,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    if result < 0 {
+        Err(-result as i32)
+    } else {
+        Ok(result as i32)
+    }
+}
+
+/// A child that runs `entry` in this process's memory and below its stack, which stands still until
+/// the child has executed a program or ended (`vfork(2)`): nothing is copied.
+///
+/// # Safety
+/// What `entry` does with `argument` must be sound as if it were called here.
+pub(crate) unsafe fn lend(entry: extern "C" fn(usize) -> !, argument: usize) -> Result<i32> {
+    const CLONE_VM: usize = 0x100;
+    const CLONE_VFORK: usize = 0x4000;
+    let result: isize;
+    // SAFETY: the x86-64 system call convention. The child comes out of the call with this stack,
+    // goes below what a leaf function may keep there, and never leaves `entry`; the parent goes on
+    // after that with all registers but those of the call as they were.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "sub rsp, 128",
+            "and rsp, -16",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") 56isize => result,
+            in("rdi") CLONE_VM | CLONE_VFORK | SIGCHLD as usize,
+            in("rsi") 0usize,
             in("rdx") 0usize,
             in("r10") 0usize,
             in("r8") 0usize,
