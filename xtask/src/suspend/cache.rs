@@ -28,7 +28,7 @@ macro_rules! kind {
             title: $title,
             qemu: concat!($title, ": QEMU, zstd -1"),
             dropped: concat!($title, ": --drop-cache, effective"),
-            dropped_lz4: concat!($title, ": --drop-cache, lz4, effective"),
+            dropped_lz4: concat!($title, ": --drop-cache, lz4:8, effective"),
         }
     };
 }
@@ -88,7 +88,7 @@ impl<'a> Cached<'a> {
             plain.raw,
         );
         machine.load()?;
-        for (rate, compression) in [(kind.dropped_lz4, "lz4"), (kind.dropped, "zstd:1")] {
+        for (rate, compression) in [(kind.dropped_lz4, "lz4:8"), (kind.dropped, "zstd:1")] {
             machine.does("set", &["--compression", compression])?;
             machine.shell(USE)?;
             let begun = Instant::now();
