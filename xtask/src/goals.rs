@@ -9,6 +9,26 @@ pub(crate) struct Goal {
     pub(crate) bound: Bound,
 }
 
+/// What one series may take of another, or must have.
+pub(crate) const fn ratio(subject: &'static str, base: &'static str, bound: Bound) -> Goal {
+    let base = Some(base);
+    Goal {
+        subject,
+        base,
+        bound,
+    }
+}
+
+/// What a series may take, or must have.
+pub(crate) const fn absolute(subject: &'static str, bound: Bound) -> Goal {
+    let base = None;
+    Goal {
+        subject,
+        base,
+        bound,
+    }
+}
+
 /// On which side of it a ratio, or a median in the unit of its series, is right.
 pub(crate) enum Bound {
     AtMost(f64),
@@ -40,7 +60,7 @@ pub(crate) fn judge(report: &mut Report, goals: &[Goal], named: impl Fn(&str) ->
             continue;
         };
         let Some(base) = goal.base else {
-            text += &absolute(subject, &goal.bound);
+            text += &median(subject, &goal.bound);
             continue;
         };
         let Some(base) = of(base) else {
@@ -61,7 +81,7 @@ pub(crate) fn judge(report: &mut Report, goals: &[Goal], named: impl Fn(&str) ->
 }
 
 /// The median beside its bound.
-fn absolute(subject: &Series, bound: &Bound) -> String {
+fn median(subject: &Series, bound: &Bound) -> String {
     let Some(found) = Summary::of(subject).statistics else {
         return String::new();
     };
@@ -93,16 +113,11 @@ mod tests {
 
     #[test]
     fn ratios_and_medians_are_held_against_their_bounds() {
-        let goal = |subject, base, bound| Goal {
-            subject,
-            base,
-            bound,
-        };
         let goals = [
-            goal("new", Some("old"), Bound::AtLeast(2.0)),
-            goal("new", Some("absent"), Bound::AtLeast(2.0)),
-            goal("new", None, Bound::AtLeast(250e6)),
-            goal("wait", None, Bound::AtMost(0.15)),
+            ratio("new", "old", Bound::AtLeast(2.0)),
+            ratio("new", "absent", Bound::AtLeast(2.0)),
+            absolute("new", Bound::AtLeast(250e6)),
+            absolute("wait", Bound::AtMost(0.15)),
         ];
         let mut report = Report::new("bench", "2026-11-21T00:00:00Z", Default::default());
         for (name, unit, values) in [

@@ -10,7 +10,9 @@ const TARGET: &str = env!("CARGO_TARGET_TMPDIR");
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let mount = lacks("CAP_SYS_ADMIN", 21).or_else(|| lacks("CAP_SYS_PTRACE", 19));
+    let mount = lacks("CAP_SYS_ADMIN", 21)
+        .or_else(|| lacks("CAP_SYS_PTRACE", 19))
+        .or_else(no_huge_pages);
     let drop = lacks("CAP_SETPCAP", 8);
     let tests = vec![
         trial("memory_goes_with_its_machine", old.clone(), goes),
@@ -18,6 +20,14 @@ fn main() {
         trial("memory_has_a_name_where_it_must", old.or(drop), named),
     ];
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
+}
+
+/// The reason not to look for huge pages, if this host's kernel gives none to a tmpfs that asks.
+fn no_huge_pages() -> Option<String> {
+    let path = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    let said = fs::read_to_string(path).unwrap_or_else(|_| "[deny]".to_owned());
+    said.contains("[deny]")
+        .then(|| format!("without huge pages ({path})"))
 }
 
 /// The files with memory of machines.

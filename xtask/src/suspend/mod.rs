@@ -24,7 +24,7 @@ use brisk_measure::{Report, Sample, Unit, render};
 use clap::ValueEnum;
 
 use crate::bench::{environment, say};
-use crate::goals::{Bound, Goal, judge};
+use crate::goals::{Bound, Goal, absolute, judge, ratio};
 
 use cache::{Cached, FOLIOS, PAGES};
 use late::Late;
@@ -80,32 +80,15 @@ impl Part {
 /// Takes a figure of a series.
 type Put<'a> = dyn FnMut(&str, Unit, f64) + 'a;
 
-const fn ratio(subject: &'static str, base: &'static str, bound: Bound) -> Goal {
-    let base = Some(base);
-    Goal {
-        subject,
-        base,
-        bound,
-    }
-}
-
-const fn absolute(subject: &'static str, bound: Bound) -> Goal {
-    let base = None;
-    Goal {
-        subject,
-        base,
-        bound,
-    }
-}
-
 /// What "at once" is: seconds.
 const AT_ONCE: Bound = Bound::AtMost(0.15);
 /// What suspending may take: bytes.
 const SMALL: Bound = Bound::AtMost(64e6);
 
-const GOALS: [Goal; 16] = [
+const GOALS: [Goal; 17] = [
     ratio(rates::ZSTD, rates::QEMU, Bound::AtLeast(2.0)),
     ratio(rates::LZ4, rates::QEMU, Bound::AtLeast(2.4)),
+    ratio(rates::FAST, rates::QEMU, Bound::AtLeast(2.4)),
     ratio(rates::ZSTD, rates::ONE, Bound::AtLeast(1.8)),
     ratio(rates::SIZE, rates::SIZE_QEMU, Bound::AtMost(1.02)),
     absolute(rates::LOADED, Bound::AtLeast(1.8e9)),

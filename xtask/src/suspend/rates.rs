@@ -15,6 +15,7 @@ pub(super) const QEMU: &str = "QEMU, zstd -1";
 pub(super) const ZSTD: &str = "suspend, zstd:1";
 pub(super) const ONE: &str = "suspend, zstd:1, one thread";
 pub(super) const LZ4: &str = "suspend, lz4";
+pub(super) const FAST: &str = "suspend, lz4:8";
 pub(super) const SIZE: &str = "image, zstd:1";
 pub(super) const SIZE_QEMU: &str = "image of QEMU, zstd -1";
 pub(super) const LOADED: &str = "load, zstd:1, of the guest's memory";
@@ -31,6 +32,7 @@ pub(super) fn round(machine: &Machine<'_>, place: &Path, put: &mut Put<'_>) -> a
         (ZSTD, "zstd:1", "0", false),
         (ONE, "zstd:1", "1", true),
         (LZ4, "lz4", "0", false),
+        (FAST, "lz4:8", "0", false),
     ] {
         machine.does("set", &["--compression", compression, "--threads", threads])?;
         let suspended = machine.suspend(&[])?;
