@@ -106,6 +106,10 @@ pub(crate) fn fork() -> Result<i32> {
     unsafe { call(57, [0; 5]) }.map(|pid| pid as i32)
 }
 
+const CLONE_VM: usize = 0x100;
+const CLONE_FS: usize = 0x200;
+const CLONE_VFORK: usize = 0x4000;
+
 /// A child with this process's memory, and its root and working directory until one of the two
 /// does without ([`own_root`]): it runs `entry` on a stack of its own.
 ///
@@ -117,39 +121,9 @@ pub(crate) unsafe fn twin(
     entry: extern "C" fn(usize) -> !,
     argument: usize,
 ) -> Result<i32> {
-    const CLONE_VM: usize = 0x100;
-    const CLONE_FS: usize = 0x200;
-    let result: isize;
-    // SAFETY: the x86-64 system call convention. The child comes out of the call on the other
-    // stack, which is a mapping's end and so aligned, and never leaves `entry`; the parent goes on
-    // behind it with all registers but those of the call as they were.
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r13",
-            "call r12",
-            "ud2",
-            "2:",
-            inlateout("rax") 56isize => result,
-            in("rdi") CLONE_VM | CLONE_FS | SIGCHLD as usize,
-            in("rsi") stack.as_mut_ptr_range().end,
-            in("rdx") 0usize,
-            in("r10") 0usize,
-            in("r8") 0usize,
-            in("r12") entry,
-            in("r13") argument,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    if result < 0 {
-        Err(-result as i32)
-    } else {
-        Ok(result as i32)
-    }
+    let end = stack.as_mut_ptr_range().end as usize;
+    // SAFETY: the caller's.
+    unsafe { clone(CLONE_VM | CLONE_FS, end, entry, argument) }
 }
 
 /// A child that runs `entry` in this process's memory and below its stack, which stands still until
@@ -158,12 +132,24 @@ pub(crate) unsafe fn twin(
 /// # Safety
 /// What `entry` does with `argument` must be sound as if it were called here.
 pub(crate) unsafe fn lend(entry: extern "C" fn(usize) -> !, argument: usize) -> Result<i32> {
-    const CLONE_VM: usize = 0x100;
-    const CLONE_VFORK: usize = 0x4000;
+    // SAFETY: the caller's; what is below the stack of a process that stands still is free.
+    unsafe { clone(CLONE_VM | CLONE_VFORK, 0, entry, argument) }
+}
+
+/// A child that runs `entry` on `stack`, 0 for below this process's own.
+///
+/// # Safety
+/// That what the child does beside this process is sound is up to the caller.
+unsafe fn clone(
+    flags: usize,
+    stack: usize,
+    entry: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> Result<i32> {
     let result: isize;
-    // SAFETY: the x86-64 system call convention. The child comes out of the call with this stack,
+    // SAFETY: the x86-64 system call convention. The child comes out of the call with its stack,
     // goes below what a leaf function may keep there, and never leaves `entry`; the parent goes on
-    // after that with all registers but those of the call as they were.
+    // behind it with all registers but those of the call as they were.
     unsafe {
         asm!(
             "syscall",
@@ -177,8 +163,8 @@ pub(crate) unsafe fn lend(entry: extern "C" fn(usize) -> !, argument: usize) -> 
             "ud2",
             "2:",
             inlateout("rax") 56isize => result,
-            in("rdi") CLONE_VM | CLONE_VFORK | SIGCHLD as usize,
-            in("rsi") 0usize,
+            in("rdi") flags | SIGCHLD as usize,
+            in("rsi") stack,
             in("rdx") 0usize,
             in("r10") 0usize,
             in("r8") 0usize,
@@ -197,7 +183,6 @@ pub(crate) unsafe fn lend(entry: extern "C" fn(usize) -> !, argument: usize) -> 
 
 /// From here on root and working directory are this process's own.
 pub(crate) fn own_root() -> Result<()> {
-    const CLONE_FS: usize = 0x200;
     // SAFETY: no memory is involved.
     unsafe { call(272, [CLONE_FS, 0, 0, 0, 0]) }.map(drop)
 }
