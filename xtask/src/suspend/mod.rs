@@ -85,7 +85,7 @@ const AT_ONCE: Bound = Bound::AtMost(0.15);
 /// What suspending may take: bytes.
 const SMALL: Bound = Bound::AtMost(64e6);
 
-const GOALS: [Goal; 17] = [
+const GOALS: [Goal; 19] = [
     ratio(rates::ZSTD, rates::QEMU, Bound::AtLeast(2.0)),
     ratio(rates::LZ4, rates::QEMU, Bound::AtLeast(2.4)),
     ratio(rates::FAST, rates::QEMU, Bound::AtLeast(2.4)),
@@ -95,8 +95,10 @@ const GOALS: [Goal; 17] = [
     absolute(rates::RUNS, AT_ONCE),
     ratio(PAGES.dropped, PAGES.qemu, Bound::AtLeast(5.0)),
     ratio(PAGES.dropped_lz4, PAGES.qemu, Bound::AtLeast(5.0)),
+    ratio(PAGES.dropped_fast, PAGES.qemu, Bound::AtLeast(5.0)),
     ratio(FOLIOS.dropped, FOLIOS.qemu, Bound::AtLeast(5.0)),
     ratio(FOLIOS.dropped_lz4, FOLIOS.qemu, Bound::AtLeast(5.0)),
+    ratio(FOLIOS.dropped_fast, FOLIOS.qemu, Bound::AtLeast(5.0)),
     ratio(order::LEARNT, order::UNORDERED, Bound::AtMost(0.5)),
     absolute(late::SMALL.runs, AT_ONCE),
     absolute(late::LARGE.runs, AT_ONCE),
