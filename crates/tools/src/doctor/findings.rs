@@ -12,6 +12,8 @@ use super::facts::{Facts, Kvm};
 pub enum Severity {
     /// Something cannot be done at all.
     Impossible,
+    /// Guests may fail through no fault of their own.
+    Faulty,
     /// Boots take longer than they must.
     Slow,
     /// Numbers may be worse or less steady than they could be.
@@ -24,6 +26,7 @@ impl Severity {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Impossible => "impossible",
+            Self::Faulty => "faulty",
             Self::Slow => "slow",
             Self::Note => "note",
         }
@@ -137,6 +140,17 @@ fn qemu(facts: &Facts) -> Vec<Finding> {
             "apt install qemu-system-x86",
         )),
         Ok(capabilities) => {
+            if capabilities.cmpxchg16b_is_wrong() && facts.kvm != Kvm::Works {
+                let package = &capabilities.package;
+                list.push(finding(
+                    Severity::Faulty,
+                    format!("QEMU {package} gets the flags of cmpxchg16b wrong"),
+                    "emulated guests with newer kernels (6.12 is one) crash or hang sooner or \
+                     later; brisk tells the kernels that it boots to do without",
+                    "use QEMU 8.0 or newer (Debian 12 has 10.0 in backports); else clearcpuid=cx16 \
+                     on the kernel's command line, or -cpu MODEL,-cx16",
+                ));
+            }
             if capabilities.qboot.is_none() {
                 list.push(finding(
                     Severity::Slow,
@@ -403,6 +417,25 @@ pub(super) mod tests {
 
     fn kvm_fix(facts: &Facts) -> String {
         kvm(facts).expect("a finding").fix
+    }
+
+    #[test]
+    fn an_old_qemu_is_faulty_where_it_emulates() {
+        let with = |version: (u32, u32), kvm| {
+            let capabilities = serde_json::json!({
+                "version": version, "package": "X", "machines": ["microvm"], "devices": [],
+                "qboot": "/qboot.rom", "identities": [],
+            });
+            texts(&Facts {
+                qemu: Ok(serde_json::from_value(capabilities).unwrap()),
+                kvm,
+                ..good()
+            })
+        };
+        let faulty = ["QEMU X gets the flags of cmpxchg16b wrong"];
+        assert_eq!(with((7, 2), Kvm::Useless("slow".into()))[..1], faulty);
+        assert_eq!(with((7, 2), Kvm::Works), [""; 0]);
+        assert_eq!(with((8, 0), Kvm::Useless("slow".into())).len(), 1);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) instructions: bool,
     /// Whether there is nothing in the guest that could load a security policy.
     pub(crate) no_policy: bool,
+    /// Whether QEMU emulates `cmpxchg16b` wrongly.
+    pub(crate) no_cmpxchg16b: bool,
     pub(crate) append: &'a [String],
 }
 
@@ -229,6 +231,13 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
         );
     }
     if setting.accelerator == Accelerator::Tcg {
+        if setting.no_cmpxchg16b {
+            list.add(
+                // By its number, which older kernels understand too.
+                "clearcpuid=141",
+                "the kernel does without cmpxchg16b: QEMU before 8.0 gets its flags wrong",
+            );
+        }
         list.lever("tsc=reliable", "no watchdog for a clock that is the host's");
         if let Some(khz) = setting.tsc_khz {
             let text = format!("tsc_early_khz={khz}");
@@ -288,6 +297,7 @@ mod tests {
             trace: false,
             instructions: false,
             no_policy: false,
+            no_cmpxchg16b: false,
             levers: &Levers::All,
             append,
         }
@@ -309,6 +319,23 @@ mod tests {
         for text in kvm {
             assert!(!text.contains("tsc") && !text.contains("timer"), "{text}");
         }
+    }
+
+    #[test]
+    fn an_instruction_that_is_emulated_wrongly_is_not_used() {
+        let with = |accelerator, no_cmpxchg16b| {
+            texts(&Setting {
+                accelerator,
+                no_cmpxchg16b,
+                ..setting(&[])
+            })
+            .iter()
+            // X86_FEATURE_CX16: bit 13 of word 4.
+            .any(|text| *text == format!("clearcpuid={}", 4 * 32 + 13))
+        };
+        assert!(with(Accelerator::Tcg, true));
+        assert!(!with(Accelerator::Tcg, false));
+        assert!(!with(Accelerator::Kvm, true));
     }
 
     #[test]

@@ -54,6 +54,17 @@ pub enum Error {
 }
 
 impl Capabilities {
+    /// Whether emulation (TCG) gets the flags of `cmpxchg16b` wrong.
+    ///
+    /// QEMU before 8.0 takes the other flags from what an earlier instruction may have left
+    /// there, an operand for instance. An interrupt that comes next saves them, and what returns
+    /// from it may be traced, or have interrupts where there must be none: kernels that use the
+    /// instruction in their allocator (6.12 does) crash sooner or later.
+    #[must_use]
+    pub fn cmpxchg16b_is_wrong(&self) -> bool {
+        self.version < (8, 0)
+    }
+
     /// Those of `program`, from the cache if it knows this very binary.
     ///
     /// # Errors
