@@ -468,7 +468,9 @@ impl Watch {
         });
         observation.guest_offset = offset;
         let ended = match ended {
-            Ended::Failed(reason) => Ended::Failed(with_last_words(reason, &said, &observation)),
+            Ended::Failed(reason) => {
+                Ended::Failed(with_last_words(reason, &said, &observation.console))
+            }
             other => other,
         };
         if !limits.keep {

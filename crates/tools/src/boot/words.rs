@@ -1,6 +1,6 @@
 //! What a guest says: how much of it is kept, and what of it tells why a boot failed.
 
-use super::observation::Observation;
+use super::observation::Piece;
 use crate::run::gave_up;
 
 /// Most bytes of consoles and log that are kept of one boot.
@@ -25,16 +25,16 @@ impl Kept {
 }
 
 /// What QEMU said, or why the kernel gave up, or the last line of the console: why it failed.
-pub(super) fn with_last_words(mut reason: String, said: &str, observation: &Observation) -> String {
-    let console: String = observation
-        .console
-        .iter()
-        .map(|piece| &*piece.text)
-        .collect();
-    let last = said
-        .lines()
+/// What QEMU only warned of is told if there is nothing else.
+pub(super) fn with_last_words(mut reason: String, said: &str, console: &[Piece]) -> String {
+    let console: String = console.iter().map(|piece| &*piece.text).collect();
+    let (warnings, errors): (Vec<_>, Vec<_>) =
+        said.lines().partition(|line| line.contains(": warning: "));
+    let last = errors
+        .into_iter()
         .chain(gave_up(&console))
         .chain(console.lines().rev())
+        .chain(warnings)
         .find(|line| !line.trim().is_empty());
     if let Some(last) = last {
         let harmless: String = last.chars().filter(|c| !c.is_control()).collect();
@@ -42,4 +42,23 @@ pub(super) fn with_last_words(mut reason: String, said: &str, observation: &Obse
         reason.push_str(harmless.trim());
     }
     reason
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_not_why_it_failed_if_there_is_another_reason() {
+        let with = |said: &str, console: &str| {
+            let text = console.to_owned();
+            with_last_words("failed".to_owned(), said, &[Piece { at: 0, text }])
+        };
+        let warning = "qemu: warning: TCG doesn't support that";
+        let error = format!("{warning}\nqemu: no such file\n");
+        assert_eq!(with(&error, "last\n"), "failed: qemu: no such file");
+        assert_eq!(with(warning, "first\nlast\n"), "failed: last");
+        assert_eq!(with(warning, " "), format!("failed: {warning}"));
+        assert_eq!(with("", ""), "failed");
+    }
 }

@@ -171,7 +171,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             firmware: firmware.clone(),
             machine,
             accelerator,
-            cpu: cpu(options, accelerator, machine),
+            cpu: cpu(options, facts, accelerator, machine),
             cpus: options.cpus,
             memory_mib: options.memory_mib,
             ram,

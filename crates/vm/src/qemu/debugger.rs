@@ -6,8 +6,9 @@
 
 /// No packet is longer: QEMU announces 4096 bytes (`MAX_PACKET_LENGTH`).
 const LONGEST: usize = 16 * 1024;
-/// Number of the instruction pointer among the registers of x86-64 (`gdb-xml/i386-64bit.xml`).
-const POINTER: u8 = 16;
+/// Where the instruction pointer begins among the registers of x86-64, in hexadecimal digits:
+/// after sixteen of 64 bits (`gdb-xml/i386-64bit.xml`), whatever the mode of the processor.
+const POINTER: usize = 16 * 16;
 
 /// What cannot be a conversation that ends at the breakpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -137,11 +138,13 @@ impl Debugger {
                 // 5 is SIGTRAP.
                 Some(b'T' | b'S') if answer.get(1..3) == Some("05") => {
                     self.state = State::Locating;
-                    Ok(Some(format!("p{POINTER:x}")))
+                    // All registers: for a single one QEMU 7.2 wants to be asked for
+                    // their description first.
+                    Ok(Some("g".to_owned()))
                 }
                 _ => elsewhere(format!("no breakpoint ({answer})")),
             },
-            State::Locating => match little_endian(answer) {
+            State::Locating => match pointer(answer) {
                 Some(found) if found == address => {
                     self.state = State::There;
                     Ok(None)
@@ -176,12 +179,10 @@ fn checked(content: &[u8], digits: [u8; 2]) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(content).into_owned())
 }
 
-/// A register: its bytes in hexadecimal, the lowest first.
-fn little_endian(text: &str) -> Option<u64> {
-    if text.len() != 16 || !text.is_ascii() {
-        return None;
-    }
-    u64::from_str_radix(text, 16).ok().map(u64::swap_bytes)
+/// The instruction pointer among all registers: bytes in hexadecimal, the lowest first.
+fn pointer(registers: &str) -> Option<u64> {
+    let digits = registers.get(POINTER..POINTER + 16)?;
+    u64::from_str_radix(digits, 16).ok().map(u64::swap_bytes)
 }
 
 fn malformed(bytes: &[u8]) -> Error {
@@ -195,8 +196,17 @@ mod tests {
 
     use super::*;
 
-    /// As QEMU 10.0.2 answered for the PVH entry of Debian's 6.12 at 0x1000a30.
-    const SAID: &str = "+$OK#9a+$T05thread:01;#07+$300a000100000000#35";
+    /// As QEMU 7.2 and 10.0 answer for the PVH entry of Debian's 6.12 at 0x1000a30.
+    fn answers() -> Vec<u8> {
+        let registers = registers("300a000100000000");
+        let said = said(&["OK", "T05thread:01;", &registers]);
+        [b"+", &*said].concat()
+    }
+
+    /// All of them, with this instruction pointer and two that follow.
+    fn registers(pointer: &str) -> String {
+        format!("{}{pointer}0200000010000000", "00".repeat(16 * 8))
+    }
 
     fn said(packets: &[&str]) -> Vec<u8> {
         packets.iter().flat_map(|text| packet(text)).collect()
@@ -208,7 +218,7 @@ mod tests {
             let mut debugger = Debugger::new(0x100_0a30);
             let mut sent = debugger.hello();
             let mut there = false;
-            for bytes in SAID.as_bytes().chunks(cut) {
+            for bytes in answers().chunks(cut) {
                 assert!(!there);
                 let reply = debugger.push(bytes).unwrap();
                 sent.extend(reply.bytes);
@@ -216,7 +226,7 @@ mod tests {
             }
             assert!(there, "{cut}");
             let sent = String::from_utf8(sent).unwrap();
-            assert_eq!(sent, "$Z1,1000a30,1#99+$c#63+$p10#d1+");
+            assert_eq!(sent, "$Z1,1000a30,1#99+$c#63+$g#67+");
         }
     }
 
@@ -230,9 +240,12 @@ mod tests {
         assert_eq!(ends(&["OK", "O41", "W00"]), Error::Ended(0x10));
         let stopped = ends(&["OK", "T02thread:01;"]).to_string();
         assert!(stopped.contains("no breakpoint (T02"), "{stopped}");
-        let other = ends(&["OK", "S05", "1100000000000000"]).to_string();
+        let other = ends(&["OK", "S05", &registers("1100000000000000")]).to_string();
         assert!(other.contains("at 0x11 instead of 0x10"), "{other}");
-        assert!(matches!(ends(&["OK", "S05", "11"]), Error::Malformed(_)));
+        for none in ["", "11", &registers("x")] {
+            let end = ends(&["OK", "S05", none]);
+            assert!(matches!(end, Error::Malformed(_)), "{none}: {end}");
+        }
     }
 
     #[test]
@@ -256,7 +269,7 @@ mod tests {
         #[test]
         fn no_bytes_are_too_strange(pieces in prop::collection::vec(prop_oneof![
             prop::collection::vec(any::<u8>(), 0..20),
-            "(OK|S05|T05|E01|W00|O|[0-9a-f]{16})".prop_map(|text| packet(&text)),
+            "(OK|S05|T05|E01|W00|O|[0-9a-f]{272})".prop_map(|text| packet(&text)),
         ], 0..20)) {
             let mut debugger = Debugger::new(0x10);
             for piece in pieces {
