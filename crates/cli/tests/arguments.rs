@@ -58,6 +58,18 @@ fn options_show_in_the_guest() {
     assert!(lines[6].starts_with("dummy "), "{text}");
 }
 
+/// Debian's kernels have AppArmor, and it is on unless the list of modules is another.
+#[test]
+fn security_modules_that_need_a_policy_are_there_for_who_speaks_of_them() {
+    let with = |append: &[&str]| {
+        let file = "/sys/module/apparmor/parameters/enabled";
+        brisk![].args(append).command(["cat", file]).exits(0).text()
+    };
+    assert_eq!(with(&[]), "N\n");
+    assert_eq!(with(&["--append", "apparmor=1"]), "Y\n");
+    assert_eq!(with(&["--all-initcalls"]), "Y\n");
+}
+
 #[test]
 fn a_working_directory_that_the_guest_has_not_is_named() {
     let deep = "/no/such".repeat(100);

@@ -47,6 +47,9 @@ pub struct Options {
     pub levers: Levers,
     /// Whether no initcall is left out.
     pub all_initcalls: bool,
+    /// Whether something in the guest may load a policy for a security module, as in one that
+    /// stays. For a command alone nothing does.
+    pub policies: bool,
     /// More modules to load.
     pub extra_modules: Vec<String>,
     /// Whether modules keep their signatures.
@@ -109,6 +112,7 @@ impl Default for Options {
             signed_modules: false,
             ram: Ram::Auto,
             warm: Warm::No,
+            policies: false,
             gives_memory_back: false,
             terminal: None,
             timeout: None,

@@ -22,7 +22,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) trace: bool,
     /// Whether nothing may be random.
     pub(crate) instructions: bool,
-    /// Whether there is nothing in the guest that could load a security policy.
+    /// Whether nothing in the guest loads a security policy, unless the user does.
     pub(crate) no_policy: bool,
     /// Whether QEMU emulates `cmpxchg16b` wrongly.
     pub(crate) no_cmpxchg16b: bool,
@@ -121,9 +121,21 @@ const DISPENSABLE: [Dispensable; 17] = [
     ),
 ];
 
-/// Whether one of these parameters speaks of IMA, or of the security modules that there are.
-fn asks_for_ima(append: &[String]) -> bool {
-    let speaks = |text: &String| ["lsm=", "ima", "evm"].iter().any(|of| text.starts_with(of));
+/// How parameters of and about security modules begin, those that need a policy.
+const POLICIES: [&str; 8] = [
+    "lsm=",
+    "security=",
+    "apparmor",
+    "selinux",
+    "tomoyo",
+    "ipe",
+    "ima",
+    "evm",
+];
+
+/// Whether one of these parameters speaks of a security module that needs a policy.
+fn asks_for_policies(append: &[String]) -> bool {
+    let speaks = |text: &String| POLICIES.iter().any(|of| text.starts_with(of));
     append.iter().any(speaks)
 }
 
@@ -168,6 +180,7 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
         levers: setting.levers,
         parameters: Vec::new(),
     };
+    let no_policy = setting.no_policy && !asks_for_policies(setting.append);
     let opened = "console without a driver to probe; shown when the kernel fails";
     if setting.console {
         list.add("earlyprintk=ttyS0,keep", opened);
@@ -209,11 +222,12 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
         list.add("printk.devkmsg=on", "init can log what it does");
     }
     list.lever("cryptomgr.notests", "no self-tests of ciphers");
-    if setting.no_policy {
+    if no_policy {
         list.lever(
             "lsm=lockdown,yama,landlock,bpf",
-            "the other security modules (apparmor, tomoyo, ipe, ima, evm) do nothing without a \
-             policy, and an initramfs has nothing that could load one",
+            "the other security modules (apparmor, selinux, tomoyo, ipe, ima, evm) do nothing \
+             without a policy, and nothing loads one before the command; --append apparmor=1, or \
+             whatever speaks of them, keeps all",
         );
     }
     if setting.machine == (Machine::Pc { acpi: false }) {
@@ -260,7 +274,7 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
                 When::Always => true,
                 When::Bare => bare(setting.machine),
                 When::Unsigned => !setting.signed_modules,
-                When::Unmeasured => setting.no_policy && !asks_for_ima(setting.append),
+                When::Unmeasured => no_policy,
             })
             .collect();
         let names: Vec<_> = left_out.iter().map(|call| call.name).collect();
@@ -361,19 +375,27 @@ mod tests {
     }
 
     #[test]
-    fn ima_stays_where_it_may_be_used() {
+    fn security_modules_stay_where_they_may_get_a_policy() {
         let with = |no_policy, append: &[&str]| {
             let append: Vec<_> = append.iter().map(|&text| text.to_owned()).collect();
-            texts(&Setting {
+            let line = texts(&Setting {
                 no_policy,
                 ..setting(&append)
-            })
-            .join(" ")
+            });
+            let list = line.iter().any(|text| text.starts_with("lsm=lockdown,"));
+            assert_eq!(line.join(" ").contains("init_ima"), list, "{line:?}");
+            list
         };
-        assert!(with(true, &["foo=1"]).contains("init_ima"));
-        assert!(!with(false, &[]).contains("init_ima"));
-        for text in ["ima_policy=tcb", "lsm=ima", "evm=fix"] {
-            assert!(!with(true, &[text]).contains("init_ima"), "{text}");
+        assert!(with(true, &["foo=1"]));
+        assert!(!with(false, &[]));
+        for text in [
+            "ima_policy=tcb",
+            "lsm=ima",
+            "evm=fix",
+            "apparmor=1",
+            "security=selinux",
+        ] {
+            assert!(!with(true, &[text]), "{text}");
         }
     }
 
@@ -425,20 +447,6 @@ mod tests {
         })
         .join(" ");
         assert!(!line.contains("initcall_blacklist"), "{line}");
-    }
-
-    #[test]
-    fn security_modules_stay_where_a_policy_could_be_loaded() {
-        let has = |no_policy| {
-            texts(&Setting {
-                no_policy,
-                ..setting(&[])
-            })
-            .iter()
-            .any(|text| text.starts_with("lsm="))
-        };
-        assert!(has(true));
-        assert!(!has(false));
     }
 
     #[test]

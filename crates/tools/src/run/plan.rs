@@ -273,7 +273,7 @@ fn kernel_parameters(
         all_initcalls: options.all_initcalls,
         signed_modules: options.signed_modules,
         machine,
-        no_policy: facts.root == Root::None && !options.all_initcalls,
+        no_policy: (facts.root == Root::None || !options.policies) && !options.all_initcalls,
         no_cmpxchg16b: facts.capabilities.cmpxchg16b_is_wrong(),
         levers: &options.levers,
         append: &options.append,

@@ -172,7 +172,7 @@ pub fn levers() -> Vec<Lever> {
     }
     add(
         "lsm",
-        "no security modules that need a policy to do anything, with --root none",
+        "no security modules that need a policy to do anything",
         None,
         on(&["lsm"]),
     );
