@@ -12,7 +12,7 @@ mod wiring;
 pub use detached::{Places, start_detached};
 pub use foreign::Foreign;
 pub use handover::Keeping;
-pub use memory::without_name;
+pub use memory::{has_huge_pages, without_name};
 
 use std::io;
 use std::os::unix::net::UnixStream;

@@ -98,8 +98,9 @@ pub struct MachineArgs {
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub levers: String,
 
-    /// Guest memory as a private mapping, or as a named shared file that other processes can
-    /// map. `auto` shares where virtiofs needs it.
+    /// Guest memory as a private mapping, or as a file that other processes can map. `auto`
+    /// shares where virtiofs needs it; and under emulation where huge pages are allowed, which is
+    /// to root, because brisk can then have it allocated while QEMU starts.
     #[arg(long, value_enum, default_value_t = Ram::Auto)]
     pub ram: Ram,
 

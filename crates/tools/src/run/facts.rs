@@ -11,7 +11,7 @@ use brisk_vm::cache::Cache;
 use brisk_vm::kernel::Extracted;
 use brisk_vm::qemu::{Accelerator, Capabilities};
 use brisk_vm::virtiofs::Virtiofsd;
-use brisk_vm::{elf, kernel};
+use brisk_vm::{elf, kernel, launch};
 
 use super::accelerator;
 use super::error::Error;
@@ -50,6 +50,8 @@ pub struct Facts {
     pub current_dir: PathBuf,
     /// Whether brisk runs as root.
     pub privileged: bool,
+    /// Whether shared memory may come in huge pages.
+    pub huge_pages: bool,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -92,6 +94,7 @@ pub fn gather(
         busybox: busybox(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         privileged: rustix::process::geteuid().is_root(),
+        huge_pages: launch::has_huge_pages(),
         notes,
         kernel,
         image,

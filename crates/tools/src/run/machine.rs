@@ -1,11 +1,13 @@
 //! The machine: its type, firmware, processor, and the form of its kernel. Pure.
 
-use brisk_vm::qemu::{Accelerator, Firmware as QemuFirmware, Machine as QemuMachine, ODD_SLOTS};
+use brisk_vm::qemu::{
+    Accelerator, Firmware as QemuFirmware, Machine as QemuMachine, ODD_SLOTS, Ram as QemuRam,
+};
 
 use super::error::Error;
 use super::facts::Facts;
 use super::levers::{CPU, VMLINUX};
-use super::options::{Firmware, Machine, Options};
+use super::options::{Firmware, Machine, Options, Ram};
 use super::plan::is_builtin;
 
 /// Emulated, a single processor boots quickest on a PC of before ACPI: interpreting its tables
@@ -134,7 +136,52 @@ pub(super) fn cpu(
     model
 }
 
+/// Where the guest's memory lies. What is shared can be allocated by a thread of ours while QEMU
+/// starts, which is worth it where that is in huge pages, and where a boot is long enough.
+pub(super) fn ram(
+    wanted: Ram,
+    serves: bool,
+    huge_pages: bool,
+    accelerator: Accelerator,
+) -> Result<QemuRam, Error> {
+    match (wanted, serves) {
+        (Ram::Private, true) => Err(Error::unfit(
+            "--ram private hides memory from virtiofsd",
+            "leave it out, or use a root that is an image or none",
+        )),
+        (Ram::Shared, _) | (Ram::Auto, true) => Ok(QemuRam::Shared),
+        (Ram::Auto, false) if huge_pages && accelerator == Accelerator::Tcg => Ok(QemuRam::Shared),
+        (Ram::Private | Ram::Auto, false) => Ok(QemuRam::Private),
+    }
+}
+
 /// Whether the firmware is SeaBIOS, which says on a debug console what it does.
 pub(super) fn speaks(machine: QemuMachine, firmware: &QemuFirmware) -> bool {
     *firmware == QemuFirmware::Default && !matches!(machine, QemuMachine::Microvm { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_shared_where_that_is_needed_or_helps() {
+        let auto = |serves, huge_pages, accelerator| {
+            ram(Ram::Auto, serves, huge_pages, accelerator).expect("always possible")
+        };
+        assert_eq!(auto(true, false, Accelerator::Kvm), QemuRam::Shared);
+        assert_eq!(auto(false, true, Accelerator::Tcg), QemuRam::Shared);
+        assert_eq!(auto(false, false, Accelerator::Tcg), QemuRam::Private);
+        assert_eq!(auto(false, true, Accelerator::Kvm), QemuRam::Private);
+        let wanted = |wanted, serves| ram(wanted, serves, true, Accelerator::Tcg);
+        assert_eq!(
+            wanted(Ram::Private, false).expect("possible"),
+            QemuRam::Private
+        );
+        assert_eq!(
+            wanted(Ram::Shared, false).expect("possible"),
+            QemuRam::Shared
+        );
+        assert!(wanted(Ram::Private, true).is_err());
+    }
 }

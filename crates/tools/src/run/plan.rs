@@ -10,13 +10,13 @@ use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
     Accelerator, Channels, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan, Network,
-    Parameter, Ram as QemuRam, Transport,
+    Parameter, Transport,
 };
 
 use super::error::Error;
 use super::facts::Facts;
-use super::machine::{cpu, firmware, machine, speaks, vmlinux};
-use super::options::{Net, Options, Ram, Warm};
+use super::machine::{cpu, firmware, machine, ram, speaks, vmlinux};
+use super::options::{Net, Options, Warm};
 use super::parameters::{Setting, parameters};
 use super::root::{ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
@@ -103,6 +103,7 @@ impl Plan {
 /// If options do not go together, or not with this machine.
 pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let machine = machine(options, facts)?;
+    let (accelerator, accelerator_why) = facts.accelerator.clone();
     let transport = machine.transport();
     let sharing = sharing(facts, transport)?;
     let shares: Vec<_> = options
@@ -142,16 +143,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         })
         .collect();
     let serves = sharing == Sharing::Virtiofs && !directories.is_empty();
-    let ram = match (options.ram, serves) {
-        (Ram::Private, true) => {
-            return Err(Error::unfit(
-                "--ram private hides memory from virtiofsd",
-                "leave it out, or use a root that is an image or none",
-            ));
-        }
-        (Ram::Shared, _) | (Ram::Auto, true) => QemuRam::Shared,
-        (Ram::Private | Ram::Auto, false) => QemuRam::Private,
-    };
+    let ram = ram(options.ram, serves, facts.huge_pages, accelerator)?;
     let prepare = steps(&scene);
     let command = command(options, facts)?;
 
@@ -163,7 +155,6 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let balloon = reports_free_memory(options, facts);
     let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
     let firmware = firmware(options, facts, machine, devices)?;
-    let (accelerator, accelerator_why) = facts.accelerator.clone();
     Ok(Plan {
         machine: MachinePlan {
             program: facts.qemu.clone(),

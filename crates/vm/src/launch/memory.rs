@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, seek, sendfile};
 use rustix::io::Errno;
@@ -87,30 +88,70 @@ fn small(bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// What every boot touches, bytes from the start and how many: where a PVH kernel, its early data
-/// and the first memory after it lie, and the memory of the firmware.
-const START: [(u64, u64); 2] = [(16 << 20, 68 << 20), (0, 2 << 20)];
+/// Whether memory of [`without_name`] may have huge pages: to root that may mount.
+#[must_use]
+pub fn has_huge_pages() -> bool {
+    huge(u64::from(STEP) << 20).is_ok()
+}
 
-/// How much at the top holds the initramfs and what the kernel allocates first, bytes.
-const TOP: u64 = 18 << 20;
+/// Where a PVH kernel lies, MiB.
+const KERNEL: Range<u32> = 16..56;
+/// The memory of the firmware, MiB.
+const FIRMWARE: Range<u32> = 0..2;
+/// How much at the top holds the initramfs and what the kernel allocates first, MiB.
+const TOP: u32 = 18;
+/// What the kernel allocates after its start, MiB.
+const AFTER: Range<u32> = 56..84;
 
-/// How much is asked for at once, bytes.
-const STEP: u64 = 4 << 20;
+/// How much QEMU takes for itself while a guest boots, and then some, MiB.
+const OWN: u32 = 80;
+
+/// How much is asked for at once, MiB: a huge page.
+const STEP: u32 = 2;
+
+/// A huge page that takes longer than this must be had from the host of this host. 0.3 ms are
+/// common, and 5 where that has to find the memory first.
+const SLOW: Duration = Duration::from_micros(1200);
 
 /// Has another thread allocate what every boot touches, while QEMU starts: one fault at a time
 /// costs the guest more, and much more where the host is a guest itself that has given its free
-/// memory back.
+/// memory back. There the thread also takes memory like that which QEMU will need, and frees it:
+/// what was freed last is what QEMU gets.
+///
+/// It is a head start and no more: without it the guest takes the faults.
 pub(super) fn populate(memory: OwnedFd, bytes: u64) {
+    let top = u32::try_from(bytes >> 20).unwrap_or(u32::MAX);
     thread::spawn(move || {
-        for (start, len) in START.into_iter().chain([(bytes.saturating_sub(TOP), TOP)]) {
-            let end = bytes.min(start + len);
-            for offset in (start..end).step_by(STEP as usize) {
-                // It is a head start and no more: without it the guest takes the faults.
-                let len = STEP.min(end - offset);
-                let _ = brisk_sys::populate(&memory, offset, len as usize);
-            }
+        let started = Instant::now();
+        let pages = pages(top);
+        let done = |start: &&u32| allocate(&memory, **start).is_ok();
+        let number = pages.iter().take_while(done).count();
+        if started.elapsed() > SLOW * number as u32 {
+            let Ok(own) = huge(u64::from(OWN) << 20) else {
+                return;
+            };
+            let pages = (0..OWN).step_by(STEP as usize);
+            let _ = pages.map_while(|start| allocate(&own, start).ok()).count();
         }
     });
+}
+
+/// What of a memory of `top` MiB is allocated, in the order in which that is of most use.
+fn pages(top: u32) -> Vec<u32> {
+    let starts = |range: Range<u32>| range.step_by(STEP as usize);
+    let mut kernel: Vec<_> = starts(KERNEL).collect();
+    // QEMU fills the kernel's place from its beginning. Who follows it waits for each of its
+    // pages, and who comes from the end halves its way.
+    kernel.reverse();
+    let rest = [FIRMWARE, top.saturating_sub(TOP)..top, AFTER];
+    let all = kernel.into_iter().chain(rest.into_iter().flat_map(starts));
+    all.filter(|start| start.saturating_add(STEP) <= top)
+        .collect()
+}
+
+/// Has the kernel allocate a huge page at `start` MiB.
+fn allocate(memory: &OwnedFd, start: u32) -> rustix::io::Result<()> {
+    brisk_sys::populate(memory, u64::from(start) << 20, (STEP << 20) as usize)
 }
 
 #[cfg(test)]
@@ -121,6 +162,18 @@ mod tests {
         let stat = rustix::fs::fstat(fd).expect("stat");
         assert_eq!(u64::try_from(stat.st_size), Ok(bytes));
         rustix::io::pwrite(fd, b"end", bytes - 3).expect("the last bytes can be written");
+    }
+
+    #[test]
+    fn what_is_allocated_lies_in_the_memory() {
+        assert_eq!(pages(256)[..2], [54, 52]);
+        assert_eq!(pages(256).last(), Some(&82));
+        assert_eq!(pages(256).len(), (40 + 2 + 18 + 28) / 2);
+        assert!(pages(256).contains(&254) && pages(256).contains(&0));
+        for top in [0, 1, 2, 17, 40, 85] {
+            assert!(pages(top).iter().all(|start| start + STEP <= top), "{top}");
+        }
+        assert!(pages(u32::MAX).len() < 50);
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Parts {
             Ram::Private => return,
             Ram::Shared | Ram::Kept(_) | Ram::Copy(_) => (
                 "align=2M,share=on",
-                "memory in a named shared file: virtiofsd maps it, snapshots can leave it out",
+                "memory in a file: allocated while QEMU starts; virtiofsd maps it, snapshots leave it out",
             ),
             Ram::Template(_) => (
                 "share=off,readonly=on,rom=off",
