@@ -1,6 +1,8 @@
 //! Nothing is left behind, however it ends. Every run in every test is looked at when it ends;
 //! here are the endings with most to leave: a machine and two servers.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use brisk_testkit::{Running, Signal, brisk, tree};
@@ -82,4 +84,28 @@ fn after_the_death_of_a_server() {
     run.signal(Signal::INT);
     run.signal(Signal::TERM);
     assert!(run.wait().status.code().is_some_and(|code| code >= 120));
+}
+
+#[test]
+fn after_the_end_of_a_script_around_qemu() {
+    let home = tempdir().unwrap();
+    let script = home.path().join("qemu");
+    // The shell stays, and QEMU is its child.
+    fs::write(&script, "#!/bin/sh\nqemu-system-x86_64 \"$@\"\nexit $?\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let start = || {
+        let run = brisk!["--root", "none", "--qemu"].arg(&script);
+        let mut run = run.script(WAIT).spawn();
+        run.shows("ready\n");
+        run.process("qemu-system");
+        run
+    };
+    let run = start();
+    run.signal(Signal::TERM);
+    let _ = run.wait().exited(143);
+    // Here the guest notices that nobody listens.
+    let run = start();
+    run.signal(Signal::KILL);
+    assert_eq!(run.wait().signal(), Some(9));
 }

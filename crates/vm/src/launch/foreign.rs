@@ -94,11 +94,7 @@ impl Foreign {
 
     /// With all that it started: the command line may be a script's.
     fn end_all(&mut self) {
-        let group = i32::try_from(self.child.id()).ok();
-        if let Some(group) = group.and_then(rustix::process::Pid::from_raw) {
-            // Fails only for one that has ended and been reaped.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
+        super::processes::kill_group(&self.child);
         super::end(&mut self.child);
     }
 

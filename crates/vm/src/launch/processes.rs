@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::process::{Child, ChildStderr};
 
 use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// All end when this is dropped.
 #[derive(Debug)]
@@ -46,6 +47,9 @@ impl Processes {
 
     fn end_all(&mut self) {
         let qemu = (!self.ended).then_some(&mut self.qemu);
+        if let Some(qemu) = &qemu {
+            kill_group(qemu);
+        }
         end_all(qemu.into_iter().chain(&mut self.daemons.0));
     }
 }
@@ -69,6 +73,13 @@ pub(super) fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> St
         text.push_str(&String::from_utf8_lossy(&bytes));
     }
     text
+}
+
+/// Kills a child that leads a process group and has not been waited for, with all that it started:
+/// what is called QEMU may be a script around it.
+pub(super) fn kill_group(leader: &Child) {
+    // Fails only for one that has ended.
+    let _ = kill_process_group(Pid::from_child(leader), Signal::KILL);
 }
 
 /// Ends a child of ours that has nothing to lose.
