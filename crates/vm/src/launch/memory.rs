@@ -105,6 +105,11 @@ const AFTER: Range<u32> = 56..84;
 
 /// How much QEMU takes for itself while a guest boots, and then some, MiB.
 const OWN: u32 = 80;
+/// The same for a guest that goes on where another one stood, and does little.
+const OWN_WARM: u32 = 24;
+
+/// After so many pages that came at once no more are slow.
+const ENOUGH: u32 = 3;
 
 /// How much is asked for at once, MiB: a huge page.
 const STEP: u32 = 2;
@@ -115,8 +120,7 @@ const SLOW: Duration = Duration::from_micros(1200);
 
 /// Has another thread allocate what every boot touches, while QEMU starts: one fault at a time
 /// costs the guest more, and much more where the host is a guest itself that has given its free
-/// memory back. There the thread also takes memory like that which QEMU will need, and frees it:
-/// what was freed last is what QEMU gets.
+/// memory back. There the thread has memory for QEMU itself found, too.
 ///
 /// It is a head start and no more: without it the guest takes the faults.
 pub(super) fn populate(memory: OwnedFd, bytes: u64) {
@@ -127,13 +131,37 @@ pub(super) fn populate(memory: OwnedFd, bytes: u64) {
         let done = |start: &&u32| allocate(&memory, **start).is_ok();
         let number = pages.iter().take_while(done).count();
         if started.elapsed() > SLOW * number as u32 {
-            let Ok(own) = huge(u64::from(OWN) << 20) else {
-                return;
-            };
-            let pages = (0..OWN).step_by(STEP as usize);
-            let _ = pages.map_while(|start| allocate(&own, start).ok()).count();
+            find(OWN);
         }
     });
+}
+
+/// Has another thread find memory for a QEMU whose guest booted before.
+pub(super) fn head_start() {
+    thread::spawn(|| find(OWN_WARM));
+}
+
+/// Allocates huge pages, so many MiB or until they come at once, and frees them: what was freed
+/// last is what QEMU gets.
+fn find(most: u32) {
+    let Ok(file) = huge(u64::from(most) << 20) else {
+        return;
+    };
+    let mut quick = 0;
+    for start in (0..most).step_by(STEP as usize) {
+        let started = Instant::now();
+        if allocate(&file, start).is_err() {
+            return;
+        }
+        quick = if started.elapsed() > SLOW {
+            0
+        } else {
+            quick + 1
+        };
+        if quick == ENOUGH {
+            return;
+        }
+    }
 }
 
 /// What of a memory of `top` MiB is allocated, in the order in which that is of most use.

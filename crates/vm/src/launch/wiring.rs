@@ -75,7 +75,10 @@ impl Wiring {
                 }
                 Some(file)
             }
-            Ram::Template(path) => Some(open(path, &mut reads())?),
+            Ram::Template(path) => {
+                memory::head_start();
+                Some(open(path, &mut reads())?)
+            }
             Ram::Copy(path) => {
                 let from = open(path, &mut reads())?;
                 let (file, filling) = memory::copy(from, bytes).map_err(prepare("memory"))?;
