@@ -118,6 +118,7 @@ fn attempt(
         let mut standby = None;
         // The command ends, and others can begin.
         let mut conclude = |running| {
+            late.has_answered();
             if let Some((lock, say)) = ending.take() {
                 // What follows the command must not find it at work.
                 drop(lock);

@@ -28,6 +28,7 @@ pub(super) struct Late<'a> {
     home: &'a Home,
     image: &'a Image,
     given_up: AtomicBool,
+    waited_for: AtomicBool,
     standing: Mutex<Standing>,
 }
 
@@ -50,6 +51,7 @@ impl<'a> Late<'a> {
             home,
             image,
             given_up: AtomicBool::new(false),
+            waited_for: AtomicBool::new(true),
             standing: Mutex::default(),
         }
     }
@@ -57,6 +59,12 @@ impl<'a> Late<'a> {
     /// The guest is not wanted any more.
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
+        self.has_answered();
+    }
+
+    /// Nobody waits for the guest any more.
+    pub(super) fn has_answered(&self) {
+        self.waited_for.store(false, Ordering::Relaxed);
     }
 
     /// The guest runs: from now on it can be stopped. Before, that would keep who has it run from
@@ -168,5 +176,9 @@ impl Memory for Late<'_> {
             }
             thread::sleep(AGAIN);
         }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.waited_for.load(Ordering::Relaxed)
     }
 }

@@ -103,6 +103,7 @@ pub fn stand_by(home: &Home) -> Result<(), Error> {
                 home.note(&format!("VM may stand still: {}", chain(&error)));
             }
             late.runs();
+            late.has_answered();
             Ok(standby)
         }),
         Err(error) => {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::opening::RamSection;
 use super::source::{Ended, Failure, Memory, Queue, Reading, lock};
@@ -16,6 +16,10 @@ const KEPT: usize = 8;
 const BATCH: usize = 16;
 /// How long until a chunk that could not be read is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// How long what nobody asks for waits for a guest that somebody waits for.
+const HELD: Duration = Duration::from_secs(1);
+/// How often it is looked whether somebody still does.
+const GLANCE: Duration = Duration::from_millis(5);
 
 pub(super) struct Sender<'a> {
     pub(super) stream: &'a UnixStream,
@@ -34,11 +38,16 @@ impl Sender<'_> {
         self.write(opening)?;
         let chunks = self.memory.length().div_ceil(self.memory.chunk() as u64);
         self.first()?;
+        let until = Instant::now() + HELD;
+        while self.memory.is_waited_for() && Instant::now() < until && !self.has_ended() {
+            self.asked()?;
+            self.pause(GLANCE);
+        }
         for index in 0..chunks {
             // What cannot be read keeps nobody from what can be.
             while !self.memory.is_zero(index) && !self.chunk(index)? {
                 self.asked()?;
-                self.pause();
+                self.pause(AGAIN);
             }
         }
         self.asked()?;
@@ -164,12 +173,16 @@ impl Sender<'_> {
         Ok(self.chunks.back().map(|(_, chunk)| &**chunk))
     }
 
-    /// Waits until something is asked for, or it is time to try again what could not be read.
-    fn pause(&self) {
+    fn has_ended(&self) -> bool {
+        lock(&self.queue.0).ended.is_some()
+    }
+
+    /// Waits until something is asked for, and not longer than this.
+    fn pause(&self, most: Duration) {
         let queue = lock(&self.queue.0);
         if queue.wanted.is_empty() && queue.ended.is_none() {
             // Whatever wakes it, the queue is looked at again.
-            let _ = self.queue.1.wait_timeout(queue, AGAIN);
+            let _ = self.queue.1.wait_timeout(queue, most);
         }
     }
 

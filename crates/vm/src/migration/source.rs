@@ -31,6 +31,10 @@ pub trait Memory: Sync {
     /// Fills `out`, which is as long as the chunk is. With `wait` it returns only when it has, or
     /// has given up: the guest waits, too.
     fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading;
+    /// Whether somebody waits for what the guest does now: what it needs goes alone meanwhile.
+    fn is_waited_for(&self) -> bool {
+        false
+    }
 }
 
 /// What became of a chunk.
@@ -176,7 +180,8 @@ impl Source {
     }
 
     /// Sends everything but memory, and then pages until all are there: those that are asked for
-    /// first, then those that the memory has first, then all others. Pages of zeros that nobody
+    /// first, then those that the memory has first, then, when nobody waits for the guest, all
+    /// others. Pages of zeros that nobody
     /// asks for are not sent: what is missing in the end is zero.
     ///
     /// # Errors
@@ -275,14 +280,18 @@ fn listen(stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue>, C
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
     use crate::migration::saved::Block;
 
     /// Eight pages, of which the second is zero and two are needed first, and a chunk that cannot
     /// be read until somebody has waited for another one.
-    struct Pages(AtomicU64);
+    struct Pages {
+        unreadable: AtomicU64,
+        /// Whether somebody waits for the guest, until that has had a page it asked for.
+        waited_for: AtomicBool,
+    }
 
     impl Memory for Pages {
         fn first(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool) {
@@ -304,22 +313,41 @@ mod tests {
         }
 
         fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading {
-            if !wait && index == self.0.load(Ordering::Relaxed) {
+            if !wait && index == self.unreadable.load(Ordering::Relaxed) {
                 return Reading::Later;
             }
             if wait {
-                self.0.store(u64::MAX, Ordering::Relaxed);
+                self.unreadable.store(u64::MAX, Ordering::Relaxed);
+                self.waited_for.store(false, Ordering::Relaxed);
             }
             for (number, page) in (2 * index..).zip(out.chunks_mut(PAGE)) {
                 page.fill(if number == 1 { 0 } else { number as u8 + 1 });
             }
             Reading::Whole
         }
+
+        fn is_waited_for(&self) -> bool {
+            self.waited_for.load(Ordering::Relaxed)
+        }
     }
 
-    /// Serves to a QEMU that has some pages, has asked for some, and wants no more when it has
-    /// all; the numbers of the pages as they came, and what was done.
     fn served(sent: u64, wanted: &[Range<u64>], unreadable: u64) -> (Vec<u64>, Ended) {
+        let memory = Pages {
+            unreadable: AtomicU64::new(unreadable),
+            waited_for: AtomicBool::new(false),
+        };
+        served_from(&memory, sent, wanted, &[])
+    }
+
+    /// Serves to a QEMU that has some pages, has asked for some, asks in these words when it has
+    /// those that it needs first, and wants no more when it has all; the numbers of the pages as
+    /// they came, and what was done.
+    fn served_from(
+        memory: &Pages,
+        sent: u64,
+        wanted: &[Range<u64>],
+        words: &'static [u8],
+    ) -> (Vec<u64>, Ended) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let page = PAGE as u64;
         let saved = Saved {
@@ -347,6 +375,11 @@ mod tests {
         let qemu = thread::spawn(move || {
             let mut stream = Vec::new();
             let mut buffer = [0; 4096];
+            while stream.len() < 2 * PAGE {
+                let count = theirs.read(&mut buffer).unwrap();
+                stream.extend_from_slice(&buffer[..count]);
+            }
+            theirs.write_all(words).unwrap();
             while !stream.ends_with(b"\x7e\0\0\0\x01\0") {
                 let count = theirs.read(&mut buffer).unwrap();
                 stream.extend_from_slice(&buffer[..count]);
@@ -354,7 +387,7 @@ mod tests {
             theirs.write_all(b"\0\x01\0\x04\0\0\0\0").unwrap();
             stream
         });
-        let ended = source.serve(&Pages(AtomicU64::new(unreadable))).unwrap();
+        let ended = source.serve(memory).unwrap();
         let stream = qemu.join().unwrap();
         // A whole page of its number and one: nothing else in the stream is like that.
         let number = |at: usize| {
@@ -383,6 +416,19 @@ mod tests {
         let (numbers, ended) = served(0, &[], u64::MAX);
         assert_eq!(numbers, [5, 2, 0, 3, 4, 6, 7]);
         assert_eq!((ended.sent, ended.first, ended.wanted), (7, 2, vec![]));
+    }
+
+    #[test]
+    fn what_nobody_needs_waits_as_long_as_the_guest_is_waited_for() {
+        let memory = Pages {
+            unreadable: AtomicU64::new(u64::MAX),
+            waited_for: AtomicBool::new(true),
+        };
+        // A page from 0x7000 on.
+        let words = b"\0\x03\0\x10\0\0\0\0\0\0\x70\0\0\0\x10\0\x03ram";
+        let (numbers, ended) = served_from(&memory, 0, &[], words);
+        assert_eq!(numbers, [5, 2, 7, 0, 3, 4, 6]);
+        assert_eq!((ended.wanted.len(), ended.wanted[0].start), (1, 7));
     }
 
     #[test]
