@@ -44,10 +44,13 @@ fn instructions_are_the_same_at_every_boot_and_differ_with_the_command_line() {
     let plain = count(&["--runs", "3"]);
     assert_eq!(plain.len(), 3);
     assert!(plain.windows(2).all(|pair| pair[0] == pair[1]), "{plain:?}");
-    let longer = count(&["--runs", "2", "--append", "brisk.unknown=1"]);
-    // Not always more: what lies where, and when the timer ticks, is another matter then, too.
-    let ratio = longer[0] / plain[0];
-    assert!(ratio != 1.0 && (0.99..1.01).contains(&ratio), "{ratio}");
+    // So many that what they cost is more than what they move, such as the timer's ticks.
+    let unknown = ["--append", "brisk.unknown=1"].repeat(10);
+    let longer = count(&[&["--runs", "2"][..], &unknown].concat());
+    assert!(
+        longer[0] > plain[0] && longer[0] < plain[0] * 1.01,
+        "{longer:?}"
+    );
 }
 
 #[test]
