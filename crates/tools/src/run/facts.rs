@@ -82,7 +82,7 @@ pub fn gather(
     let capabilities = Capabilities::of(&qemu, cache)?;
     let (root, notes) = root::find(options, cache, progress)?;
     let serves = matches!(root, Root::Directory { .. }) || !options.shares.is_empty();
-    let asks = serves || options.gives_memory_back;
+    let asks = serves || options.stays;
     let modules = kernel.modules.as_deref().filter(|_| asks);
     let mut facts = Facts {
         loadable: modules.and_then(loadable).unwrap_or_default(),

@@ -113,20 +113,18 @@ pub(super) fn firmware(
 /// executes byte by byte, and more features mean more instructions to patch.
 const TCG_CPU: &str = "qemu64,+pdpe1gb,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf-lm";
 
-pub(super) fn cpu(
-    options: &Options,
-    facts: &Facts,
-    accelerator: Accelerator,
-    machine: QemuMachine,
-) -> String {
+pub(super) fn cpu(options: &Options, facts: &Facts, machine: QemuMachine) -> String {
     // An older one warns that it does not emulate that.
     let seeds = facts.capabilities.version >= (8, 0);
-    let mut model = options.cpu.clone().unwrap_or_else(|| match accelerator {
-        Accelerator::Kvm => "host".to_owned(),
-        Accelerator::Tcg if !options.levers.has(CPU) => "max".to_owned(),
-        Accelerator::Tcg if seeds => format!("{TCG_CPU},+rdseed"),
-        Accelerator::Tcg => TCG_CPU.to_owned(),
-    });
+    let mut model = options
+        .cpu
+        .clone()
+        .unwrap_or_else(|| match facts.accelerator.0 {
+            Accelerator::Kvm => "host".to_owned(),
+            Accelerator::Tcg if !options.levers.has(CPU) => "max".to_owned(),
+            Accelerator::Tcg if seeds => format!("{TCG_CPU},+rdseed"),
+            Accelerator::Tcg => TCG_CPU.to_owned(),
+        });
     if machine == (QemuMachine::Pc { acpi: false }) {
         model.push_str(",-apic");
     }

@@ -47,9 +47,6 @@ pub struct Options {
     pub levers: Levers,
     /// Whether no initcall is left out.
     pub all_initcalls: bool,
-    /// Whether something in the guest may load a policy for a security module, as in one that
-    /// stays. For a command alone nothing does.
-    pub policies: bool,
     /// More modules to load.
     pub extra_modules: Vec<String>,
     /// Whether modules keep their signatures.
@@ -58,8 +55,9 @@ pub struct Options {
     pub ram: Ram,
     /// Whether the guest is continued from one that booted before.
     pub warm: Warm,
-    /// Whether the host has what memory the guest does not use, where the kernel can say that.
-    pub gives_memory_back: bool,
+    /// Whether the guest stays after its command: the host then has what memory it does not use,
+    /// where the kernel can say that, and something in it may load a policy for a security module.
+    pub stays: bool,
     /// Size of the terminal the command runs on, rows and columns; none: pipes.
     pub terminal: Option<(u16, u16)>,
     /// When to give up.
@@ -112,8 +110,7 @@ impl Default for Options {
             signed_modules: false,
             ram: Ram::Auto,
             warm: Warm::No,
-            policies: false,
-            gives_memory_back: false,
+            stays: false,
             terminal: None,
             timeout: None,
             console: false,

@@ -162,7 +162,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             firmware: firmware.clone(),
             machine,
             accelerator,
-            cpu: cpu(options, facts, accelerator, machine),
+            cpu: cpu(options, facts, machine),
             cpus: options.cpus,
             memory_mib: options.memory_mib,
             ram,
@@ -264,7 +264,7 @@ fn kernel_parameters(
         all_initcalls: options.all_initcalls,
         signed_modules: options.signed_modules,
         machine,
-        no_policy: (facts.root == Root::None || !options.policies) && !options.all_initcalls,
+        no_policy: (facts.root == Root::None || !options.stays) && !options.all_initcalls,
         no_cmpxchg16b: facts.capabilities.cmpxchg16b_is_wrong(),
         levers: &options.levers,
         append: &options.append,
@@ -316,7 +316,7 @@ fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
 }
 
 fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
-    options.gives_memory_back && is_in_kernel(facts, "virtio_balloon")
+    options.stays && is_in_kernel(facts, "virtio_balloon")
 }
 
 fn modules(

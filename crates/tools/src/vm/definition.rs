@@ -245,8 +245,7 @@ impl Definition {
             },
             append: self.append.clone(),
             ram: Ram::Shared,
-            gives_memory_back: true,
-            policies: true,
+            stays: true,
             accel: crate::run::Accel::Auto,
             // So that there are terminals for whoever is executed later.
             terminal: Some((24, 80)),

@@ -32,9 +32,7 @@ pub trait Memory: Sync {
     /// has given up: the guest waits, too.
     fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading;
     /// Whether somebody waits for what the guest does now: what it needs goes alone meanwhile.
-    fn is_waited_for(&self) -> bool {
-        false
-    }
+    fn is_waited_for(&self) -> bool;
 }
 
 /// What became of a chunk.
@@ -181,8 +179,8 @@ impl Source {
 
     /// Sends everything but memory, and then pages until all are there: those that are asked for
     /// first, then those that the memory has first, then, when nobody waits for the guest, all
-    /// others. Pages of zeros that nobody
-    /// asks for are not sent: what is missing in the end is zero.
+    /// others. Pages of zeros that nobody asks for are not sent: what is missing in the end is
+    /// zero.
     ///
     /// # Errors
     /// If QEMU ends, fails, or the memory cannot be read.
