@@ -1,5 +1,6 @@
 //! Kernel interfaces of brisk that need unsafe code, as safe functions.
 
+mod ahead;
 mod clock;
 mod file;
 mod lock;
@@ -7,6 +8,7 @@ mod memory;
 mod process;
 mod wait;
 
+pub use ahead::{AHEAD_BASE, AHEAD_VIRTUAL, AheadProgram, ahead_layout, ahead_program};
 pub use clock::tsc_khz;
 pub use file::start_writeback;
 pub use lock::{Sharing, is_taken, lock, try_lock};

@@ -4,6 +4,7 @@ mod detached;
 mod faults;
 mod foreign;
 mod handover;
+mod learning;
 mod memory;
 mod processes;
 mod tmpfs;
@@ -12,6 +13,7 @@ mod wiring;
 pub use detached::{Places, start_detached};
 pub use foreign::Foreign;
 pub use handover::Keeping;
+pub use learning::Learning;
 pub use memory::{has_huge_pages, without_name};
 
 use std::io;
@@ -85,6 +87,7 @@ pub struct Running {
     /// Debugger port, if the plan has one.
     pub debugger: Option<UnixStream>,
     filling: Option<Filling>,
+    learning: Option<Learning>,
 }
 
 /// Whose children the processes are.
@@ -129,6 +132,7 @@ impl Running {
         }
         wiring.files()?;
         let filling = wiring.filling.take();
+        let learning = wiring.learning.take();
         let mut command = wiring.command(unprivileged, None)?;
         command.stderr(Stdio::piped());
         // Ctrl-C on the terminal is for us to forward, not for QEMU.
@@ -150,7 +154,13 @@ impl Running {
             firmware,
             debugger,
             filling,
+            learning,
         })
+    }
+
+    /// What is seen of the boot, once, if the plan is to learn from it.
+    pub fn learning(&mut self) -> Option<Learning> {
+        self.learning.take()
     }
 
     /// Returns when the guest's memory is what the plan says it is: a copy takes a moment, which

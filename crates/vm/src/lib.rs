@@ -1,5 +1,6 @@
 //! Virtual machines of brisk: kernel images, initramfs, QEMU, QMP.
 
+pub mod ahead;
 pub mod cache;
 pub mod elf;
 pub mod free;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use brisk_vm::qemu::{
-    Accelerator, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan, Network,
-    Parameter, Ram, State, argv, loading,
+    Accelerator, Ahead, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan,
+    Network, Parameter, Ram, State, argv, loading,
 };
 
 /// A machine without a root.
@@ -25,6 +25,7 @@ fn plain(machine: Machine) -> MachinePlan {
         ram: Ram::Private,
         state: None,
         late_memory: false,
+        ahead: Ahead::No,
         reports_free_memory: false,
         kernel: "/cache/vmlinux".into(),
         initramfs: "/cache/initramfs".into(),
@@ -45,6 +46,15 @@ fn plain(machine: Machine) -> MachinePlan {
         debugger: false,
         exit_on_reset: true,
         extra: Vec::new(),
+    }
+}
+
+/// The machine whose kernel may have its code translated ahead.
+fn ahead(ahead: Ahead) -> MachinePlan {
+    MachinePlan {
+        ram: Ram::Shared,
+        ahead,
+        ..plain(Machine::Pc { acpi: false })
     }
 }
 
@@ -117,6 +127,8 @@ golden! {
     pc_with_directories: shared(Machine::Pc { acpi: true });
     pc_with_disks: disks(Machine::Pc { acpi: true });
     pc_without_acpi: plain(Machine::Pc { acpi: false });
+    pc_that_is_learnt_from: ahead(Ahead::Learn);
+    pc_with_a_processor_more: ahead(Ahead::Use("/cache/ahead".into()));
 }
 
 #[test]

@@ -61,6 +61,12 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Warm::No, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "yes", hide_possible_values = true)]
     pub warm: Warm,
 
+    /// Under emulation, let a second processor of the guest, of which its kernel does not know,
+    /// have QEMU translate the kernel's code before the first one comes to it. `auto`: if this
+    /// machine has two processors; the first boot of a kernel shows which code that is.
+    #[arg(long, value_enum, default_value_t = Ahead::Auto, value_name = "WHEN")]
+    pub translate_ahead: Ahead,
+
     /// Terminal for the command. `auto`: if standard input and output both are one.
     #[arg(long, value_enum, default_value_t = When::Auto)]
     pub tty: When,
@@ -115,6 +121,15 @@ pub enum YesNo {
     /// Yes.
     Yes,
     /// No.
+    No,
+}
+
+/// See [`Args::translate_ahead`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Ahead {
+    /// If it can be done.
+    Auto,
+    /// Never; nothing is learnt for it, either.
     No,
 }
 
@@ -309,6 +324,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             Warm::New => tool::Warm::New,
             Warm::Ready => tool::Warm::Ready,
         },
+        ahead: args.translate_ahead == Ahead::Auto,
         keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
         command: args.command.clone(),
         ..args.machine.options(&args.guest)?

@@ -14,6 +14,7 @@ use brisk_vm::virtiofs::Virtiofsd;
 use brisk_vm::{elf, kernel, launch};
 
 use super::accelerator;
+use super::ahead::{self, Known};
 use super::error::Error;
 use super::options::{Accel, Options};
 use super::root::{self, Root};
@@ -52,6 +53,8 @@ pub struct Facts {
     pub privileged: bool,
     /// Whether shared memory may come in huge pages.
     pub huge_pages: bool,
+    /// What is known of the kernel's code, where it can be translated ahead.
+    pub ahead: Option<Known>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -95,6 +98,7 @@ pub fn gather(
         current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         privileged: rustix::process::geteuid().is_root(),
         huge_pages: launch::has_huge_pages(),
+        ahead: ahead::known(&image.path, &capabilities, cache),
         notes,
         kernel,
         image,

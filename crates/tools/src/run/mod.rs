@@ -5,6 +5,7 @@
 //! signals, and makes sure that nothing is left.
 
 mod accelerator;
+mod ahead;
 mod console;
 mod ending;
 mod error;

@@ -53,6 +53,9 @@ pub struct Options {
     pub signed_modules: bool,
     /// Where memory lies.
     pub ram: Ram,
+    /// Whether a second processor, of which the kernel does not know, may have its code translated
+    /// ahead.
+    pub ahead: bool,
     /// Whether the guest is continued from one that booted before.
     pub warm: Warm,
     /// Whether the guest stays after its command: the host then has what memory it does not use,
@@ -109,6 +112,7 @@ impl Default for Options {
             extra_modules: Vec::new(),
             signed_modules: false,
             ram: Ram::Auto,
+            ahead: false,
             warm: Warm::No,
             stays: false,
             terminal: None,

@@ -9,10 +9,11 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, Channels, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan, Network,
-    Parameter, Transport,
+    Accelerator, Ahead, Channels, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan,
+    Network, Parameter, Transport,
 };
 
+use super::ahead;
 use super::error::Error;
 use super::facts::Facts;
 use super::machine::{cpu, firmware, machine, ram, speaks, vmlinux};
@@ -155,7 +156,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let balloon = reports_free_memory(options, facts);
     let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
     let firmware = firmware(options, facts, machine, devices)?;
-    Ok(Plan {
+    let mut plan = Plan {
         machine: MachinePlan {
             program: facts.qemu.clone(),
             version: facts.capabilities.version,
@@ -168,6 +169,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             ram,
             state: None,
             late_memory: false,
+            ahead: Ahead::No,
             reports_free_memory: balloon,
             kernel: if vmlinux(options, facts) {
                 facts.image.path.clone()
@@ -220,7 +222,9 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         },
         unprivileged: unprivileged(facts, sharing, !shares.is_empty(), accelerator),
         terminal: options.terminal.is_some(),
-    })
+    };
+    ahead::apply(&mut plan.machine, options, facts);
+    Ok(plan)
 }
 
 /// Root gives its rights up, except where QEMU must open by itself what only root can: shared

@@ -11,6 +11,7 @@ use brisk_vm::qemu::qmp;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
+use super::ahead::Learner;
 use super::console::Console;
 use super::ending::{Ending, Interrupted};
 use super::error::Error;
@@ -30,6 +31,7 @@ const SIGWINCH: i32 = 28;
 pub(super) struct Pump {
     pub(super) peer: Peer,
     timing: Timing,
+    pub(super) learner: Option<Learner>,
     raw: bool,
     decoder: Decoder,
     pub(super) qmp: qmp::Reader,
@@ -66,6 +68,7 @@ impl Pump {
         timing: Timing,
         signals: Signals,
         script: Script,
+        learner: Option<Learner>,
         raw: bool,
         show_console: bool,
     ) -> Self {
@@ -81,6 +84,7 @@ impl Pump {
         Self {
             peer,
             timing,
+            learner,
             raw,
             decoder: Decoder::new(),
             qmp: qmp::Reader::default(),
@@ -255,11 +259,15 @@ impl Pump {
         match event {
             Event::Hello(stamps) => {
                 self.timing.stamps(&stamps);
+                if let Some(learner) = &mut self.learner {
+                    learner.booted();
+                }
                 self.outbox.extend(self.greeted.take().unwrap_or_default());
             }
             Event::Started(stamps) => {
                 self.timing.stamps(&stamps);
                 self.started = true;
+                self.learn();
             }
             // Only brisk boot asks for it.
             Event::Log(_) => {}
@@ -289,6 +297,15 @@ impl Pump {
             }
         }
         None
+    }
+
+    /// The boot is over.
+    fn learn(&mut self) {
+        let machine = self.peer.machine_mut();
+        if let (Some(learner), Some(machine)) = (&mut self.learner, machine) {
+            // A QEMU that is gone traces nothing more.
+            let _ = machine.qmp.write_all(&learner.started());
+        }
     }
 
     fn read_console(&mut self) {

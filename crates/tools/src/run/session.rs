@@ -10,6 +10,7 @@ use brisk_vm::launch::Running;
 use brisk_vm::qemu::{loading, qmp};
 use brisk_vm::virtiofs::Served;
 
+use super::ahead::Learner;
 use super::ending::Ending;
 use super::error::Error;
 use super::facts::Facts;
@@ -29,6 +30,7 @@ pub struct Session {
     terminal: Option<Terminal>,
     signals: Signals,
     script: Script,
+    learner: Option<Learner>,
 }
 
 /// How far a session came.
@@ -74,6 +76,8 @@ impl Session {
         timing.now(Moment::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
         running.has_memory().map_err(Error::Session)?;
+        let learning = running.learning();
+        let learner = learning.and_then(|learning| Learner::new(learning, facts, cache));
         let mut commands = qmp::command("qmp_capabilities");
         for (command, arguments) in plan.machine.state.iter().flat_map(loading) {
             commands.extend(qmp::command_with(command, &arguments));
@@ -89,6 +93,7 @@ impl Session {
             terminal: terminal(plan.terminal)?,
             signals,
             script,
+            learner,
         })
     }
 
@@ -107,6 +112,7 @@ impl Session {
             terminal: terminal(plan.terminal)?,
             signals,
             script,
+            learner: None,
         })
     }
 
@@ -124,6 +130,7 @@ impl Session {
             terminal: terminal(on_terminal)?,
             signals,
             script,
+            learner: None,
         })
     }
 
@@ -145,7 +152,12 @@ impl Session {
         };
         // The terminal is the user's again before anything is said on it.
         drop(terminal);
-        pump.finish(ending, deadline)
+        let learner = pump.learner.take();
+        let (ending, timing) = pump.finish(ending, deadline)?;
+        if let (Some(learner), Ending::Command(_)) = (learner, &ending) {
+            learner.keep();
+        }
+        Ok((ending, timing))
     }
 
     /// Runs it until its script pauses, whatever it rehearses before, and lets it be for a time
@@ -178,6 +190,7 @@ impl Session {
             self.timing,
             self.signals,
             self.script,
+            self.learner,
             raw,
             show_console,
         );

@@ -93,6 +93,7 @@ impl Running {
             firmware: None,
             debugger: None,
             filling: None,
+            learning: None,
         }))
     }
 }

@@ -11,9 +11,10 @@ use std::process::{Command, Stdio};
 use brisk_host::program::Program;
 use command_fds::{CommandFdExt, FdMapping};
 
+use super::learning::Learning;
 use super::memory::{self, Filling};
 use super::{Error, Unprivileged, faults};
-use crate::qemu::{Fds, MachinePlan, Ram, argv};
+use crate::qemu::{Ahead, Fds, MachinePlan, Ram, argv};
 
 /// What is handed over so far.
 pub(super) struct Wiring {
@@ -21,6 +22,8 @@ pub(super) struct Wiring {
     mappings: Vec<FdMapping>,
     /// Who fills the memory, if that is under way.
     pub(super) filling: Option<Filling>,
+    /// What the boot is watched with, if it is learnt from.
+    pub(super) learning: Option<Learning>,
 }
 
 pub(super) fn prepare(what: &'static str) -> impl Fn(io::Error) -> Error {
@@ -41,6 +44,7 @@ impl Wiring {
             plan: plan.clone(),
             mappings: Vec::new(),
             filling: None,
+            learning: None,
         }
     }
 
@@ -63,6 +67,8 @@ impl Wiring {
     /// Hands over what the plan names by path, and memory.
     pub(super) fn files(&mut self) -> Result<(), Error> {
         let reads = || File::options().read(true).clone();
+        // The cache may lie where only its owner can go; a descriptor needs no path.
+        let name = |fd| PathBuf::from(format!("/proc/self/fd/{fd}"));
         let bytes = self.plan.memory_mib << 20;
         let ram = match &self.plan.ram {
             Ram::Private => None,
@@ -86,6 +92,22 @@ impl Wiring {
                 Some(file)
             }
         };
+        match &self.plan.ahead {
+            Ahead::No => {}
+            Ahead::Learn => {
+                if let Some(ram) = &ram {
+                    let ram = ram.try_clone().map_err(prepare("memory"))?;
+                    let (learning, trace) = Learning::of(ram).map_err(prepare("a trace"))?;
+                    self.learning = Some(learning);
+                    self.map(trace, Fds::AHEAD);
+                }
+            }
+            Ahead::Use(starter) => {
+                let starter = open(starter, &mut reads())?;
+                self.map(starter, Fds::AHEAD);
+                self.plan.ahead = Ahead::Use(name(Fds::AHEAD));
+            }
+        }
         if let Some(ram) = ram {
             self.map(ram, Fds::RAM);
         }
@@ -96,8 +118,6 @@ impl Wiring {
             let file = open(&disk.path, reads().write(disk.writable))?;
             self.map(file, fd);
         }
-        // The cache may lie where only its owner can go; a descriptor needs no path.
-        let name = |fd| PathBuf::from(format!("/proc/self/fd/{fd}"));
         let kernel = open(&self.plan.kernel, &mut reads())?;
         self.map(kernel, Fds::KERNEL);
         self.plan.kernel = name(Fds::KERNEL);

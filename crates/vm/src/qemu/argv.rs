@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
+use crate::ahead::EVENT;
+
 use super::machine::{
-    Accelerator, Channels, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network,
-    Ram, Transport,
+    Accelerator, Ahead, Channels, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
+    Network, Ram, Transport,
 };
 
 /// Some words of the command line that belong together.
@@ -131,11 +133,16 @@ impl Parts {
             );
         }
         self.add(["-cpu", &plan.cpu], "CPU model");
-        let cpus = plan.cpus.to_string();
-        self.add(
-            ["-smp", &cpus],
-            "virtual CPUs; each further one costs boot time",
-        );
+        let (more, why) = match plan.ahead {
+            Ahead::Use(_) => (
+                1,
+                "virtual CPUs: the last one is unknown to the kernel, whose code it has QEMU \
+                 translate ahead",
+            ),
+            _ => (0, "virtual CPUs; each further one costs boot time"),
+        };
+        let cpus = (plan.cpus + more).to_string();
+        self.add(["-smp", &cpus], why);
         let memory = format!("{}M", plan.memory_mib);
         self.add(["-m", &memory], "memory");
         let (sharing, why) = match plan.ram {
@@ -163,10 +170,36 @@ impl Parts {
                 "the guest goes on from where it was, instead of booting",
             );
         }
-        self.add(
-            ["-kernel", &plan.kernel.to_string_lossy()],
-            "the kernel, decompressed once on the host instead of at every boot in the guest",
-        );
+        let kernel = plan.kernel.to_string_lossy();
+        let why = "the kernel, decompressed once on the host instead of at every boot in the guest";
+        if let Ahead::Use(starter) = &plan.ahead {
+            self.add(
+                [
+                    "-device",
+                    &format!("loader,file={}", kernel.replace(',', ",,")),
+                ],
+                why,
+            );
+            self.add(
+                ["-kernel", &starter.to_string_lossy()],
+                "what is to be translated ahead: sets the second processor to work, and jumps to \
+                 the kernel",
+            );
+        } else {
+            self.add(["-kernel", &kernel], why);
+        }
+        if plan.ahead == Ahead::Learn {
+            self.add(
+                [
+                    "-trace",
+                    EVENT,
+                    "-D",
+                    &format!("/proc/self/fd/{}", Fds::AHEAD),
+                ],
+                "which code of the kernel is executed when, for the next boot to have it \
+                 translated ahead",
+            );
+        }
         self.add(
             ["-initrd", &plan.initramfs.to_string_lossy()],
             "our init and the modules it needs, uncompressed",

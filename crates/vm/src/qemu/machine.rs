@@ -184,6 +184,18 @@ pub enum Channels {
     },
 }
 
+/// Whether a second processor translates the kernel's code ahead; see [`crate::ahead`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub enum Ahead {
+    /// No.
+    #[default]
+    No,
+    /// Not yet: QEMU traces which code that is.
+    Learn,
+    /// Yes, started by this ELF.
+    Use(PathBuf),
+}
+
 /// A parameter of the kernel's command line.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Parameter {
@@ -232,6 +244,8 @@ impl Fds {
     pub const LATE: i32 = 13;
     /// Debugger port.
     pub const DEBUGGER: i32 = 14;
+    /// What is traced, or who starts the kernel, when its code is to be translated ahead.
+    pub const AHEAD: i32 = 15;
     /// First port at which commands are asked for; the others follow.
     pub const PORTS: i32 = 64;
     /// First disk; the others follow.
@@ -257,6 +271,9 @@ pub struct MachinePlan {
     pub cpu: String,
     /// Virtual CPUs.
     pub cpus: u32,
+    /// Whether one more, unknown to the kernel, translates ahead.
+    #[serde(default)]
+    pub ahead: Ahead,
     /// Guest memory, MiB.
     pub memory_mib: u64,
     /// Where guest memory lies.

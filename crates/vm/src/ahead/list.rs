@@ -1,0 +1,87 @@
+//! The list of blocks to visit.
+
+use std::collections::HashSet;
+
+use brisk_sys::ahead_layout::{SET_CR4, WAIT};
+
+use super::kernel::Kernel;
+use super::walk::Walker;
+
+/// Fewer blocks than this are not worth a processor.
+const FEWEST: usize = 1000;
+/// Of so many blocks one after the other…
+const OF: usize = 7;
+/// …these are translated ahead; the first processor translates the others meanwhile, and does not
+/// catch up.
+const TAKEN: usize = 6;
+/// CR4 before the kernel has set up its floating-point unit: PAE.
+const CR4_PAE: u32 = 1 << 5;
+/// And after: OSFXSR.
+const CR4_OSFXSR: u32 = 1 << 9;
+/// Blocks in which it is looked whether they were there before.
+const WINDOW: usize = 64;
+/// So many of them.
+const AGAIN: usize = 60;
+
+/// What to visit.
+pub(super) struct List {
+    /// For the program; without its end.
+    pub(super) words: Vec<u32>,
+    /// Addresses on the pages that are mapped.
+    pub(super) blocks: Vec<u64>,
+}
+
+impl List {
+    /// From the blocks in the order of their translation; `None` if it is too short.
+    ///
+    /// It stops twice: what is translated before the kernel patches it is translated for nothing,
+    /// and makes the patching slow, because QEMU looks for translations of what is overwritten.
+    pub(super) fn new(kernel: &Kernel<'_>, blocks: Vec<u64>) -> Option<Self> {
+        let change = change(&blocks)?;
+        let (early, late) = blocks.split_at(change);
+        let (traced, site) = tracing(kernel, early).unwrap_or_default();
+        let (first, second) = early.split_at(traced);
+        let mut walker = Walker::new(kernel, &blocks);
+        let mut words = some(&mut walker, first);
+        words.extend(wait(kernel, site));
+        words.extend(some(&mut walker, second));
+        words.extend([SET_CR4, CR4_PAE | CR4_OSFXSR]);
+        words.extend(wait(kernel, kernel.last_call_patched()));
+        words.extend(some(&mut walker, late));
+        (words.len() >= FEWEST).then_some(Self { words, blocks })
+    }
+}
+
+/// The blocks that can be visited, without those that are left to the first processor.
+fn some(walker: &mut Walker<'_>, blocks: &[u64]) -> Vec<u32> {
+    let safe = blocks.iter().filter(|&&block| walker.is_safe(block));
+    let taken = safe.enumerate().filter(|(at, _)| at % OF < TAKEN);
+    taken.map(|(_, block)| *block as u32).collect()
+}
+
+/// Words that wait for an instruction to be patched.
+fn wait(kernel: &Kernel<'_>, site: Option<u64>) -> Vec<u32> {
+    let expected = site.and_then(|site| Some((site, kernel.patched(site)?)));
+    expected.map_or(Vec::new(), |(site, bytes)| vec![WAIT, site as u32, bytes])
+}
+
+/// Where the kernel sets up its floating-point unit: a processor is in another mode then, and all
+/// blocks are translated once more, which they hardly are before. Soon after it patches itself.
+fn change(blocks: &[u64]) -> Option<usize> {
+    let mut seen = HashSet::new();
+    let again: Vec<bool> = blocks.iter().map(|block| !seen.insert(block)).collect();
+    let mut windows = again.chunks_exact(WINDOW);
+    let window = windows.position(|w| w.iter().filter(|again| **again).count() >= AGAIN)?;
+    Some(window.saturating_sub(1) * WINDOW)
+}
+
+/// Where the calls of function tracing are taken out: before, a block begins after each such call.
+/// Also the highest of those that were executed, since they are taken out in order.
+fn tracing(kernel: &Kernel<'_>, blocks: &[u64]) -> Option<(usize, Option<u64>)> {
+    let call = |block: &u64| {
+        let site = block.checked_sub(5)?;
+        kernel.is_traced(site).then_some(site)
+    };
+    let last = blocks.iter().rposition(|block| call(block).is_some())?;
+    Some((last + 1, blocks.iter().filter_map(call).max()))
+}

@@ -1,0 +1,180 @@
+//! Whether a processor that is sent to a block comes back and does nothing meanwhile.
+
+use std::collections::{HashMap, HashSet};
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory};
+use iced_x86::{Mnemonic, OpAccess, Register};
+
+use super::kernel::Kernel;
+
+/// Most instructions on a path.
+const DEEPEST: u32 = 500;
+
+/// Follows paths, and remembers what they came to.
+pub(super) struct Walker<'a> {
+    kernel: &'a Kernel<'a>,
+    /// Numbers of the virtual pages that are mapped.
+    pages: HashSet<u64>,
+    known: HashMap<u64, Known>,
+    info: InstructionInfoFactory,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// Being followed: who comes here again is in a loop.
+    Open,
+    Safe,
+    Unsafe,
+}
+
+/// Where an instruction leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// To an exception.
+    Fault,
+    /// To one address, or to either of two.
+    To(u64, Option<u64>),
+    /// To something else than back.
+    Away,
+}
+
+impl<'a> Walker<'a> {
+    /// A processor for which the pages that the addresses are on are mapped, and no others.
+    pub(super) fn new(kernel: &'a Kernel<'a>, addresses: &[u64]) -> Self {
+        Self {
+            kernel,
+            pages: addresses.iter().map(|address| address >> 12).collect(),
+            known: HashMap::new(),
+            info: InstructionInfoFactory::new(),
+        }
+    }
+
+    /// Whether every path from there comes to an exception, and to nothing else before.
+    pub(super) fn is_safe(&mut self, address: u64) -> bool {
+        self.follow(address, 0)
+    }
+
+    fn follow(&mut self, address: u64, depth: u32) -> bool {
+        if !self.pages.contains(&(address >> 12)) {
+            return true;
+        }
+        match self.known.get(&address) {
+            Some(Known::Safe) => return true,
+            Some(Known::Open | Known::Unsafe) => return false,
+            None if depth == DEEPEST => return false,
+            None => {}
+        }
+        self.known.insert(address, Known::Open);
+        let kernel = self.kernel;
+        let mut forms = kernel.forms(address).peekable();
+        let safe = forms.peek().is_some()
+            && forms.all(|bytes| match self.step(address, bytes) {
+                Step::Fault => true,
+                Step::Away => false,
+                Step::To(one, other) => {
+                    self.follow(one, depth + 1)
+                        && other.is_none_or(|other| self.follow(other, depth + 1))
+                }
+            });
+        let known = if safe { Known::Safe } else { Known::Unsafe };
+        self.known.insert(address, known);
+        safe
+    }
+
+    fn step(&mut self, address: u64, bytes: &[u8]) -> Step {
+        let options = DecoderOptions::NONE;
+        let instruction = Decoder::with_ip(64, bytes, address, options).decode();
+        if changes_the_machine(&instruction) || self.crosses(&instruction) {
+            return Step::Away;
+        }
+        let next = instruction.next_ip();
+        let flow = instruction.flow_control();
+        if matches!(flow, FlowControl::Exception | FlowControl::Interrupt) {
+            return Step::Fault;
+        }
+        match self.access(&instruction) {
+            Some(Access::Faults) => return Step::Fault,
+            Some(Access::Reads) => return Step::Away,
+            None => {}
+        }
+        match flow {
+            FlowControl::Next => Step::To(next, None),
+            FlowControl::UnconditionalBranch => Step::To(instruction.near_branch_target(), None),
+            FlowControl::ConditionalBranch => {
+                Step::To(instruction.near_branch_target(), Some(next))
+            }
+            _ => Step::Away,
+        }
+    }
+
+    /// Whether part of it is on a page that is not mapped, which is a fault, or one whose bytes are
+    /// not at hand.
+    fn crosses(&self, instruction: &Instruction) -> bool {
+        let last = instruction.next_ip().wrapping_sub(1);
+        last >> 12 != instruction.ip() >> 12 && !self.pages.contains(&(last >> 12))
+    }
+
+    /// What its accesses to memory come to, with all registers zero but for what was computed from
+    /// nothing since.
+    fn access(&mut self, instruction: &Instruction) -> Option<Access> {
+        let info = self.info.info(instruction);
+        let mut found = None;
+        for memory in info.used_memory() {
+            // It may be none: a repeated one with a count of zero, a masked one.
+            let sure = matches!(
+                memory.access(),
+                OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            );
+            let fixed = memory.index() == Register::None
+                && matches!(memory.base(), Register::None | Register::RIP);
+            if fixed && self.pages.contains(&(memory.displacement() >> 12)) {
+                return Some(Access::Reads);
+            }
+            if sure {
+                found = Some(Access::Faults);
+            }
+        }
+        found
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Faults,
+    Reads,
+}
+
+/// Whether an instruction does more than to compute, or its doing is not known.
+fn changes_the_machine(instruction: &Instruction) -> bool {
+    use Mnemonic as M;
+    instruction.code() == Code::INVALID
+        || instruction.is_privileged()
+        || matches!(
+            instruction.mnemonic(),
+            M::Syscall
+                | M::Sysenter
+                | M::Sysret
+                | M::Sysexit
+                | M::Iretq
+                | M::Iretd
+                | M::Iret
+                | M::Hlt
+                | M::Monitor
+                | M::Mwait
+                | M::Monitorx
+                | M::Mwaitx
+                | M::Swapgs
+                | M::Clac
+                | M::Stac
+                | M::Vmcall
+                | M::Vmmcall
+                | M::Pause
+                | M::Popf
+                | M::Popfd
+                | M::Popfq
+        )
+        || (0..instruction.op_count()).any(|operand| {
+            let register = instruction.op_register(operand);
+            register.is_cr() || register.is_dr() || register.is_segment_register()
+        })
+}
