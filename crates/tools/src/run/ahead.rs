@@ -85,14 +85,16 @@ pub(super) fn apply(machine: &mut MachinePlan, options: &Options, facts: &Facts)
         Lesson::Starter(starter) => {
             machine.ahead = Ahead::Use(starter.clone());
             let reserved = ahead::RESERVED;
-            machine.parameters.push(Parameter::new(
+            // First, where no `--` of the user's is before it.
+            let parameter = Parameter::new(
                 format!(
                     "memmap={}K${:#x}",
                     (reserved.end - reserved.start) >> 10,
                     reserved.start
                 ),
                 "memory of the processor that has the kernel's code translated ahead",
-            ));
+            );
+            machine.parameters.insert(0, parameter);
         }
         Lesson::None if usual && options.ram != RamOption::Private => {
             machine.ahead = Ahead::Learn;

@@ -11,7 +11,8 @@
 //!   are mapped, read-only, and a page of its own. At a block's first access to memory it is back,
 //!   by a page fault.
 //! - It is sent only to blocks whose every path comes to such an access before it comes to a
-//!   privileged instruction, an indirect jump or a loop ([`walk`]); whatever the kernel patches is
+//!   privileged instruction, an indirect jump or a loop, or to the
+//!   address of code ([`walk`]); whatever the kernel patches is
 //!   followed in both its forms.
 //! - What is only there while the kernel boots is left to the first processor ([`kernel`]).
 //! - When the list is at its end, it halts for good, with interrupts off.
@@ -43,7 +44,7 @@ pub fn is_possible() -> bool {
 }
 
 /// Changes whenever what is made of the same boot does.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Guest-physical memory that the kernel must leave alone.
 pub const RESERVED: Range<u64> = AHEAD_BASE..AHEAD_BASE + image::MAX;

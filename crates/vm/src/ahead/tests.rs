@@ -70,21 +70,24 @@ fn a_block_that_comes_to_memory_is_safe() {
 
 #[test]
 fn a_block_that_may_do_something_is_not() {
-    let risky: [&[u8]; 14] = [
-        b"\xfa\x55",                 // cli
-        b"\x0f\x30\x55",             // wrmsr
-        b"\x0f\x22\xdf\x55",         // mov %rdi,%cr3
-        b"\xee\x55",                 // out %al,(%dx)
-        b"\xf4",                     // hlt
-        b"\x0f\x01\xf8\x55",         // swapgs
-        b"\x0f\x05\x55",             // syscall
-        b"\x8e\xd0\x55",             // mov %eax,%ss
-        b"\xff\xe0",                 // jmp *%rax
-        b"\xeb\xfe",                 // jmp to itself
-        b"\xff\xc9\x75\xfc\x55",     // dec %ecx; jnz to it
-        b"\x74\x01\x55\xfa\x55",     // je to cli
-        b"\x8b\x05\x10\x00\x00\x00", // mov 0x10(%rip),%eax: code, which is mapped
-        b"\xf3\x90\xeb\xfc",         // pause; jmp to it
+    let risky: [&[u8]; 17] = [
+        b"\xfa\x55",                         // cli
+        b"\x0f\x30\x55",                     // wrmsr
+        b"\x0f\x22\xdf\x55",                 // mov %rdi,%cr3
+        b"\xee\x55",                         // out %al,(%dx)
+        b"\xf4",                             // hlt
+        b"\x0f\x01\xf8\x55",                 // swapgs
+        b"\x0f\x05\x55",                     // syscall
+        b"\x8e\xd0\x55",                     // mov %eax,%ss
+        b"\xff\xe0",                         // jmp *%rax
+        b"\xeb\xfe",                         // jmp to itself
+        b"\xff\xc9\x75\xfc\x55",             // dec %ecx; jnz to it
+        b"\x74\x01\x55\xfa\x55",             // je to cli
+        b"\x8b\x05\x10\x00\x00\x00",         // mov 0x10(%rip),%eax: code, which is mapped
+        b"\xf3\x90\xeb\xfc",                 // pause; jmp to it
+        b"\x48\xc7\xc0\x10\x00\x00\x81\x55", // mov $ffffffff81000010,%rax
+        b"\x48\x8d\x05\x10\x00\x00\x00\x55", // lea 0x10(%rip),%rax
+        b"\x8b\x04\xc5\x10\x00\x00\x81",     // mov ffffffff81000010(,%rax,8),%eax
     ];
     for code in risky {
         assert!(!is_safe(code, &[]), "{code:02x?}");

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory};
-use iced_x86::{Mnemonic, OpAccess, Register};
+use iced_x86::{Mnemonic, OpAccess, OpKind};
 
 use super::kernel::Kernel;
 
@@ -84,7 +84,10 @@ impl<'a> Walker<'a> {
     fn step(&mut self, address: u64, bytes: &[u8]) -> Step {
         let options = DecoderOptions::NONE;
         let instruction = Decoder::with_ip(64, bytes, address, options).decode();
-        if changes_the_machine(&instruction) || self.crosses(&instruction) {
+        let away = changes_the_machine(&instruction)
+            || self.crosses(&instruction)
+            || self.names_code(&instruction);
+        if away {
             return Step::Away;
         }
         let next = instruction.next_ip();
@@ -92,10 +95,8 @@ impl<'a> Walker<'a> {
         if matches!(flow, FlowControl::Exception | FlowControl::Interrupt) {
             return Step::Fault;
         }
-        match self.access(&instruction) {
-            Some(Access::Faults) => return Step::Fault,
-            Some(Access::Reads) => return Step::Away,
-            None => {}
+        if self.accesses_memory(&instruction) {
+            return Step::Fault;
         }
         match flow {
             FlowControl::Next => Step::To(next, None),
@@ -114,34 +115,31 @@ impl<'a> Walker<'a> {
         last >> 12 != instruction.ip() >> 12 && !self.pages.contains(&(last >> 12))
     }
 
-    /// What its accesses to memory come to, with all registers zero but for what was computed from
-    /// nothing since.
-    fn access(&mut self, instruction: &Instruction) -> Option<Access> {
+    /// Whether it has the address of code in it, which can be read: from there on an access to
+    /// memory need not be a fault.
+    fn names_code(&self, instruction: &Instruction) -> bool {
+        let is_code = |address: u64| self.pages.contains(&(address >> 12));
+        let memory = instruction.memory_displacement64();
+        (0..instruction.op_count()).any(|operand| match instruction.op_kind(operand) {
+            OpKind::Memory => is_code(memory),
+            OpKind::Immediate32to64 | OpKind::Immediate64 => {
+                is_code(instruction.immediate(operand))
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether it accesses memory in any case: one that is repeated may have a count of zero. With
+    /// nothing in the registers but what was computed from nothing, that is a fault.
+    fn accesses_memory(&mut self, instruction: &Instruction) -> bool {
         let info = self.info.info(instruction);
-        let mut found = None;
-        for memory in info.used_memory() {
-            // It may be none: a repeated one with a count of zero, a masked one.
-            let sure = matches!(
+        info.used_memory().iter().any(|memory| {
+            matches!(
                 memory.access(),
                 OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-            );
-            let fixed = memory.index() == Register::None
-                && matches!(memory.base(), Register::None | Register::RIP);
-            if fixed && self.pages.contains(&(memory.displacement() >> 12)) {
-                return Some(Access::Reads);
-            }
-            if sure {
-                found = Some(Access::Faults);
-            }
-        }
-        found
+            )
+        })
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Faults,
-    Reads,
 }
 
 /// Whether an instruction does more than to compute, or its doing is not known.
