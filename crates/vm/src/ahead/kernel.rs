@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use object::LittleEndian as LE;
-use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::elf::{PF_W, PF_X};
+use object::read::elf::ProgramHeader;
 
-use crate::kernel::pvh_entry;
+use crate::kernel::elf::{data, loads, pvh_entry, segments};
 
 /// Where the kernel is linked (`__START_KERNEL_map`), 2 GiB to the end of the address space.
 const LINKED: u64 = 0xffff_ffff_8000_0000;
@@ -33,17 +33,15 @@ impl<'a> Kernel<'a> {
     /// `patched`: the code, from its beginning, after the kernel has booted.
     pub(super) fn new(vmlinux: &'a [u8], patched: &'a [u8]) -> Option<Self> {
         let entry = u32::try_from(pvh_entry(vmlinux)?).ok()?;
-        let header = FileHeader64::<LE>::parse(vmlinux).ok()?;
-        let segments = header.program_headers(LE, vmlinux).ok()?;
-        let mut texts = segments.iter().filter(|segment| {
+        let mut texts = loads(segments(vmlinux).ok()?).filter(|segment| {
             let flags = segment.p_flags(LE);
             let code = flags.contains(PF_X) && !flags.contains(PF_W);
-            segment.p_type(LE) == PT_LOAD && code && segment.p_vaddr(LE) >= LINKED
+            code && segment.p_vaddr(LE) >= LINKED
         });
         let (Some(text), None) = (texts.next(), texts.next()) else {
             return None;
         };
-        let original = text.data(LE, vmlinux).ok()?;
+        let original = data(text, vmlinux).ok()?;
         let start = text.p_vaddr(LE);
         Some(Self {
             addresses: start..start.checked_add(original.len() as u64)?,

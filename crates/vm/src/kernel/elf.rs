@@ -109,7 +109,7 @@ fn without_tail(data: &[u8]) -> &[u8] {
     &data[..end]
 }
 
-fn loads(segments: &[Segment]) -> impl Iterator<Item = &Segment> {
+pub(crate) fn loads(segments: &[Segment]) -> impl Iterator<Item = &Segment> {
     segments.iter().filter(|s| s.p_type(LE) == elf::PT_LOAD)
 }
 
@@ -155,7 +155,7 @@ fn header(bytes: &[u8]) -> Result<&Header, Reason> {
     }
 }
 
-fn segments(bytes: &[u8]) -> Result<&[Segment], Reason> {
+pub(crate) fn segments(bytes: &[u8]) -> Result<&[Segment], Reason> {
     let header = header(bytes)?;
     let end = header
         .e_phoff(LE)
@@ -173,7 +173,7 @@ fn segments(bytes: &[u8]) -> Result<&[Segment], Reason> {
         .map_err(|_| Reason::Malformed("ELF program header"))
 }
 
-fn data<'a>(segment: &Segment, bytes: &'a [u8]) -> Result<&'a [u8], Reason> {
+pub(crate) fn data<'a>(segment: &Segment, bytes: &'a [u8]) -> Result<&'a [u8], Reason> {
     segment.data(LE, bytes).map_err(|()| Reason::Truncated {
         what: "an ELF segment",
         expected: segment.p_offset(LE).saturating_add(segment.p_filesz(LE)),

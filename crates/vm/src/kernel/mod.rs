@@ -5,7 +5,7 @@
 //! most of a second.
 
 mod bzimage;
-mod elf;
+pub(crate) mod elf;
 mod entry;
 mod error;
 mod payload;
