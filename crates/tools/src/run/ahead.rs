@@ -64,7 +64,7 @@ pub(super) fn known(image: &Path, capabilities: &Capabilities, cache: &Cache) ->
 /// Changes a plan for it, if it can be done with this machine: one processor, for which there are
 /// no tables in which the kernel would find another.
 pub(super) fn apply(machine: &mut MachinePlan, options: &Options, facts: &Facts) {
-    let Some(known) = facts.ahead.as_ref().filter(|_| options.ahead) else {
+    let Some(known) = &facts.ahead else {
         return;
     };
     let fits = machine.accelerator == Accelerator::Tcg

@@ -53,7 +53,7 @@ pub struct Facts {
     pub privileged: bool,
     /// Whether shared memory may come in huge pages.
     pub huge_pages: bool,
-    /// What is known of the kernel's code, where it can be translated ahead.
+    /// What is known of the kernel's code, where it may and can be translated ahead.
     pub ahead: Option<Known>,
     /// What the user should know.
     pub notes: Vec<String>,
@@ -98,7 +98,10 @@ pub fn gather(
         current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         privileged: rustix::process::geteuid().is_root(),
         huge_pages: launch::has_huge_pages(),
-        ahead: ahead::known(&image.path, &capabilities, cache),
+        ahead: options
+            .ahead
+            .then(|| ahead::known(&image.path, &capabilities, cache))
+            .flatten(),
         notes,
         kernel,
         image,

@@ -74,6 +74,11 @@ impl Pump {
     ) -> Self {
         let mut greeted = None;
         let (outbox, on_resume) = match script {
+            // What is learnt is looked at before anyone else comes to the kernel.
+            Script::Now(frames) if learner.is_some() => {
+                greeted = Some(frames);
+                (Vec::new(), None)
+            }
             Script::Now(frames) => (frames, None),
             Script::Resumed(steps) => (Vec::new(), Some(steps)),
             Script::Greeted(frames) => {
