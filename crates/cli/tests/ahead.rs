@@ -4,8 +4,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use brisk_testkit::{Brisk, brisk, qemu_is_before, trials};
+use brisk_testkit::{Brisk, brisk, in_memory, qemu_is_before, trials};
 use libtest_mimic::Arguments;
 use tempfile::TempDir;
 
@@ -13,31 +15,51 @@ use tempfile::TempDir;
 /// kernel's entry, how many blocks it was sent to, and how often it waited in vain.
 const TOLD: &str = "dd if=/dev/mem bs=4096 skip=49 count=1 2>/dev/null | od -An -v -tu4 -N32";
 
+/// Those words, as they were printed.
+fn words(lines: &[&str]) -> Vec<u32> {
+    let words = lines.iter().flat_map(|line| line.split_whitespace());
+    words.map(|word| word.parse().unwrap()).collect()
+}
+
 /// A cache in which nothing is known yet.
-struct Cache(TempDir);
+struct Cache {
+    dir: TempDir,
+    /// The same for templates.
+    templates: TempDir,
+}
 
 impl Cache {
     fn new() -> Self {
-        Self(TempDir::with_prefix_in("ahead-", env!("CARGO_TARGET_TMPDIR")).unwrap())
+        Self {
+            dir: TempDir::with_prefix_in("ahead-", env!("CARGO_TARGET_TMPDIR")).unwrap(),
+            templates: in_memory("ahead-"),
+        }
     }
 
     fn run(&self, words: &[&str]) -> Brisk {
-        brisk!["--root", "none"]
-            .env("BRISK_CACHE_DIR", self.0.path())
-            .args(words)
+        let run = brisk!["--root", "none"]
+            .env("BRISK_CACHE_DIR", self.dir.path())
+            .env("BRISK_WARM_DIR", self.templates.path());
+        // Whatever else this machine does meanwhile.
+        let run = match words.contains(&"--translate-ahead") {
+            true => run,
+            false => run.args(["--translate-ahead", "yes"]),
+        };
+        run.args(words)
     }
 
     /// What the plan is: the number of processors, and whether it learns.
     fn plans(&self, words: &[&str]) -> (bool, bool) {
-        let run = self.run(&["--dry-run"]).args(words).command(["true"]);
+        let run = self.run(words).args(["--dry-run"]).command(["true"]);
         let text = run.exits(0).text();
         let two = text.contains("  -smp 2\n") && text.contains(" memmap=384K$0x30000");
-        assert_eq!(two, text.contains("/ahead/"), "{text}");
+        let starter = text.contains("/ahead/") || text.contains("/ahead-waiting/");
+        assert_eq!(two, starter, "{text}");
         (two, text.contains("  -trace translate_block"))
     }
 
     fn learnt(&self) -> Vec<PathBuf> {
-        let list = fs::read_dir(self.0.path().join("v1/ahead"));
+        let list = fs::read_dir(self.dir.path().join("v1/ahead"));
         let files = list.into_iter().flatten().map(|file| file.unwrap().path());
         files.filter(|file| file.extension().is_none()).collect()
     }
@@ -59,11 +81,7 @@ fn uses() {
     let text = run.text();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!((lines[0], lines.last().copied()), ("1", Some("in")));
-    let words: Vec<u32> = lines[1..lines.len() - 1]
-        .iter()
-        .flat_map(|line| line.split_whitespace())
-        .map(|word| word.parse().unwrap())
-        .collect();
+    let words = words(&lines[1..lines.len() - 1]);
     // Debian's kernels have 38,000 to 44,000; it is far from its end if it got stuck.
     assert!(words[5] > 30_000, "{words:?}");
     assert_eq!(words[6], 0, "it waited in vain: {words:?}");
@@ -90,10 +108,100 @@ fn refuses() {
         &["--machine", "microvm"],
         &["--firmware", "seabios"],
         &["--cpu", "max"],
-        &["--warm"],
     ] {
         assert_eq!(cache.plans(words), (false, false), "{words:?}");
     }
+}
+
+/// What the processor was sent to in a guest that went on from a template.
+fn visited(cache: &Cache, warm: &[&str]) -> u32 {
+    let run = cache
+        .run(warm)
+        .script(&format!("nproc; {TOLD}; cat; exit 3"));
+    let run = run.stdin("in\n").exits(3);
+    let text = run.text();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!((lines[0], lines.last().copied()), ("1", Some("in")));
+    words(&lines[1..lines.len() - 1])[5]
+}
+
+fn uses_warm() {
+    let cache = Cache::new();
+    assert_eq!(cache.plans(&["--warm"]), (true, false));
+    // The first one that goes on is learnt from.
+    assert_eq!(visited(&cache, &["--warm"]), 0);
+    let first = visited(&cache, &["--warm"]);
+    // Every other block of Debian's kernels that it can be sent to is 6,000 and more.
+    assert!(first > 3_000, "{first}");
+    // What is there is not learnt anew.
+    assert_eq!(visited(&cache, &["--warm"]), first);
+    assert!(cache.learnt().is_empty());
+    // Another template has its own.
+    assert_eq!(visited(&cache, &["--warm=new"]), 0);
+    assert!(visited(&cache, &["--warm"]) > 3_000);
+}
+
+fn refuses_warm() {
+    let cache = Cache::new();
+    for words in [
+        &["--warm", "--translate-ahead", "no"][..],
+        &["--warm", "--cpus", "2"],
+        // It boots, and nobody would tell who waits.
+        &["--warm", "--rw"],
+    ] {
+        assert_eq!(cache.plans(words), (false, false), "{words:?}");
+    }
+}
+
+/// Threads that have something to do until this is dropped, one for each processor.
+struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    fn new() -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let over = over.clone();
+            std::thread::spawn(move || while !over.load(Ordering::Relaxed) {});
+        }
+        Self(over)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn spares() {
+    let cache = Cache::new();
+    cache.learns();
+    assert_eq!(visited(&cache, &["--warm"]), 0);
+    let _busy = Busy::new();
+    let auto = ["--translate-ahead", "auto"];
+    assert_eq!(cache.plans(&auto), (false, false));
+    let warm = [&auto[..], &["--warm"]].concat();
+    assert_eq!(visited(&cache, &warm), 0);
+    assert!(visited(&cache, &["--warm"]) > 3_000);
+}
+
+fn long_warm() {
+    let cache = Cache::new();
+    // Longer than it is watched: learnt from all the same, up to then.
+    let run = cache.run(&["--warm"]).script("sleep 3; echo out");
+    assert_eq!(run.exits(0).text(), "out\n");
+    assert!(visited(&cache, &["--warm"]) > 3_000);
+}
+
+fn ends_warm() {
+    let cache = Cache::new();
+    // Cut off: the next one is learnt from.
+    let run = cache
+        .run(&["--warm", "--timeout", "1s"])
+        .command(["sleep", "1000"]);
+    run.exits(124);
+    assert_eq!(visited(&cache, &["--warm"]), 0);
+    assert!(visited(&cache, &["--warm"]) > 3_000);
 }
 
 fn mends() {
@@ -117,7 +225,17 @@ fn main() {
     let arguments = Arguments::from_args();
     let alone = std::thread::available_parallelism().map_or(1, usize::from) < 2;
     let alone = alone.then(|| "one processor".to_owned());
-    let tests = trials(
+    let warm = trials(
+        qemu_is_before(8, 2).or_else(|| alone.clone()),
+        [
+            ("a_guest_that_goes_on_has_it_translated_ahead", uses_warm),
+            ("no_guest_waits_where_it_does_not_fit", refuses_warm),
+            ("a_busy_machine_is_spared", spares),
+            ("a_long_command_is_watched_for_a_while", long_warm),
+            ("a_command_that_was_cut_off_teaches_nothing", ends_warm),
+        ],
+    );
+    let mut tests = trials(
         qemu_is_before(8, 0).or(alone),
         [
             ("the_next_boot_has_it_translated_ahead", uses),
@@ -126,5 +244,6 @@ fn main() {
             ("a_run_that_was_cut_off_teaches_nothing", fails),
         ],
     );
+    tests.extend(warm);
     libtest_mimic::run(&arguments, tests).exit();
 }

@@ -34,6 +34,11 @@ pub mod ahead_layout {
     pub const GDT_LATE: u64 = 0x1070;
     /// Length and virtual address of the interrupt table.
     pub const IDT_POINTER: u64 = 0x1080;
+    /// The stack segment that blocks are visited with: 32 bits.
+    pub const STACK_SEGMENT: u64 = 0x1090;
+    /// What [`HOLD`] waits for: 32 bits. Written by the host: [`GO`], or another number than zero,
+    /// for which the processor halts.
+    pub const SIGNAL: u64 = 0x1094;
     /// Task state, for the stack that faults switch to.
     pub const TSS: u64 = 0x1100;
     /// Interrupt table, 32 entries.
@@ -51,6 +56,20 @@ pub mod ahead_layout {
     pub const END: u32 = 2;
     /// The following words are an address, and what the kernel will write there.
     pub const WAIT: u32 = 3;
+    /// To wait until the host has written more of the list, and other page tables.
+    pub const HOLD: u32 = 4;
+    /// The following word is the stack segment.
+    pub const SET_STACK: u32 = 5;
+
+    /// The kernel's stack segment.
+    pub const KERNEL_STACK: u32 = 0x18;
+    /// There is more.
+    pub const GO: u32 = 1;
+    /// Ports of QEMU's `fw_cfg` for its numbers, and for what they name, and the number of what is
+    /// not zero if there is more to do for this guest: whether there is a boot menu.
+    pub const SELECTOR: u16 = 0x510;
+    /// See [`SELECTOR`].
+    pub const MENU: u16 = 0x0e;
 }
 
 /// The code.
@@ -80,8 +99,8 @@ mod x86 {
     #![expect(unsafe_code, reason = "refers to what the assembler made")]
 
     use super::ahead_layout::{
-        END, GDT_EARLY, GDT_LATE, IDT_POINTER, KERNEL, MISSED, NEXT, PATIENCE, SET_CR4, TABLES,
-        TABLES_EARLY, TARGET, VISITED,
+        END, GDT_EARLY, GDT_LATE, GO, HOLD, IDT_POINTER, KERNEL, MENU, MISSED, NEXT, PATIENCE,
+        SELECTOR, SET_CR4, SET_STACK, SIGNAL, STACK_SEGMENT, TABLES, TABLES_EARLY, TARGET, VISITED,
     };
     use super::{AHEAD_BASE, AHEAD_VIRTUAL, AheadProgram};
 
@@ -137,7 +156,7 @@ mod x86 {
         "movl %eax, %gs",
         // Every exception comes here, on a stack of its own and with a null stack segment.
         "brisk_ahead_fault:",
-        "movl $0x18, %eax",
+        "movl brisk_ahead_start + {STACK_SEGMENT}(%rip), %eax",
         "movl %eax, %ss",
         "pushq $2",
         "popfq",
@@ -173,12 +192,20 @@ mod x86 {
         "7:",
         "cmpl ${END}, %edi",
         "je 9f",
+        "cmpl ${HOLD}, %edi",
+        "je 5f",
         "movl (%rsi), %ecx",
         "addq $4, %rsi",
         "movq %rsi, brisk_ahead_start + {NEXT}(%rip)",
         "cmpl ${SET_CR4}, %edi",
         "jne 8f",
         "movq %rcx, %cr4",
+        "jmp 3b",
+        "8:",
+        "cmpl ${SET_STACK}, %edi",
+        "jne 8f",
+        "movl %ecx, brisk_ahead_start + {STACK_SEGMENT}(%rip)",
+        "movl %ecx, %ss",
         "jmp 3b",
         // Until the kernel has patched what is there.
         "8:",
@@ -196,6 +223,23 @@ mod x86 {
         "cmpl brisk_ahead_start + {PATIENCE}(%rip), %eax",
         "jb 4b",
         "incl brisk_ahead_start + {MISSED}(%rip)",
+        "jmp 3b",
+        "5:",
+        "movl brisk_ahead_start + {SIGNAL}(%rip), %eax",
+        "testl %eax, %eax",
+        "jz 5b",
+        "cmpl ${GO}, %eax",
+        "jne 9f",
+        "movw ${SELECTOR}, %dx",
+        "movw ${MENU}, %ax",
+        "outw %ax, %dx",
+        "incw %dx",
+        "inb %dx, %al",
+        "testb %al, %al",
+        "jz 9f",
+        // What was mapped is no longer what is.
+        "movq %cr3, %rax",
+        "movq %rax, %cr3",
         "jmp 3b",
         "9:",
         "cli",
@@ -231,6 +275,13 @@ mod x86 {
         TABLES_EARLY = const TABLES_EARLY,
         TABLES = const TABLES,
         SET_CR4 = const SET_CR4,
+        SET_STACK = const SET_STACK,
+        STACK_SEGMENT = const STACK_SEGMENT,
+        SIGNAL = const SIGNAL,
+        HOLD = const HOLD,
+        GO = const GO,
+        MENU = const MENU,
+        SELECTOR = const SELECTOR,
         END = const END,
         options(att_syntax),
     );
@@ -270,7 +321,7 @@ mod x86 {
             // cli, in real mode; then what 64-bit code and 32-bit code begin with.
             assert_eq!(program.code[0], 0xfa);
             let at = |offset: u64| &program.code[offset as usize..];
-            assert_eq!(at(program.fault)[..5], [0xb8, 0x18, 0, 0, 0]);
+            assert_eq!(at(program.fault)[..2], [0x8b, 0x05]);
             assert_eq!(at(program.entry)[..5], [0xb8, 0, 0x03, 0xe0, 0xfe]);
         }
     }

@@ -40,6 +40,16 @@ pub fn own_session(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// Gives the child its memory in small pages only, whatever it asks for, if the kernel lets us.
+pub fn small_pages(command: &mut Command) -> &mut Command {
+    let prepare = || {
+        let _ = rustix::thread::disable_transparent_huge_pages(true);
+        Ok(())
+    };
+    // SAFETY: between fork and exec only one system call is made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) }
+}
+
 /// Gives the child a view of the whole file tree in which nothing can be written, for
 /// programs that have no such option. Needs the right to make a mount namespace.
 pub fn read_only_view(command: &mut Command) -> &mut Command {
@@ -160,6 +170,15 @@ mod tests {
             std::os::unix::process::ExitStatusExt::signal(&status),
             Some(9)
         );
+    }
+
+    #[test]
+    fn a_child_may_be_kept_to_small_pages() {
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status");
+        let output = small_pages(&mut command).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("THP_enabled:\t0\n"), "{text}");
     }
 
     #[test]

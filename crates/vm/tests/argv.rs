@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use brisk_vm::qemu::{
-    Accelerator, Ahead, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan,
-    Network, Parameter, Ram, State, argv, loading,
+    Accelerator, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan, Network,
+    Parameter, Ram, State, argv, loading,
 };
 
 /// A machine without a root.
@@ -25,7 +25,9 @@ fn plain(machine: Machine) -> MachinePlan {
         ram: Ram::Private,
         state: None,
         late_memory: false,
-        ahead: Ahead::No,
+        starter: None,
+        ahead: false,
+        traced: false,
         reports_free_memory: false,
         kernel: "/cache/vmlinux".into(),
         initramfs: "/cache/initramfs".into(),
@@ -50,10 +52,11 @@ fn plain(machine: Machine) -> MachinePlan {
 }
 
 /// The machine whose kernel may have its code translated ahead.
-fn ahead(ahead: Ahead) -> MachinePlan {
+fn ahead(starter: Option<&str>, traced: bool) -> MachinePlan {
     MachinePlan {
         ram: Ram::Shared,
-        ahead,
+        starter: starter.map(PathBuf::from),
+        traced,
         ..plain(Machine::Pc { acpi: false })
     }
 }
@@ -127,8 +130,17 @@ golden! {
     pc_with_directories: shared(Machine::Pc { acpi: true });
     pc_with_disks: disks(Machine::Pc { acpi: true });
     pc_without_acpi: plain(Machine::Pc { acpi: false });
-    pc_that_is_learnt_from: ahead(Ahead::Learn);
-    pc_with_a_processor_more: ahead(Ahead::Use("/cache/ahead".into()));
+    pc_that_is_learnt_from: ahead(None, true);
+    pc_with_a_processor_more: ahead(Some("/cache/ahead"), false);
+    pc_that_goes_on_with_a_processor_more: MachinePlan {
+        ram: Ram::Template("/templates/one".into()),
+        state: Some(State {
+            path: "/templates/one".into(),
+            offset: 512 << 20,
+        }),
+        ahead: true,
+        ..ahead(Some("/cache/ahead"), true)
+    };
 }
 
 #[test]

@@ -63,7 +63,8 @@ pub struct Args {
 
     /// Under emulation, let a second processor of the guest, of which its kernel does not know,
     /// have QEMU translate the kernel's code before the first one comes to it. `auto`: if this
-    /// machine has two processors; the first boot of a kernel shows which code that is.
+    /// machine has a processor that is idle; the first boot of a kernel, and the first run from a
+    /// guest that was kept, show which code that is.
     #[arg(long, value_enum, default_value_t = Ahead::Auto, value_name = "WHEN")]
     pub translate_ahead: Ahead,
 
@@ -127,8 +128,10 @@ pub enum YesNo {
 /// See [`Args::translate_ahead`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Ahead {
-    /// If it can be done.
+    /// If it can be done, and a processor of this machine has nothing else to do.
     Auto,
+    /// If it can be done.
+    Yes,
     /// Never; nothing is learnt for it, either.
     No,
 }
@@ -324,7 +327,11 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             Warm::New => tool::Warm::New,
             Warm::Ready => tool::Warm::Ready,
         },
-        ahead: args.translate_ahead == Ahead::Auto,
+        ahead: match args.translate_ahead {
+            Ahead::Auto => tool::Ahead::WhenIdle,
+            Ahead::Yes => tool::Ahead::Always,
+            Ahead::No => tool::Ahead::Never,
+        },
         keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
         command: args.command.clone(),
         ..args.machine.options(&args.guest)?

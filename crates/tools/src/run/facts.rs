@@ -98,10 +98,7 @@ pub fn gather(
         current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         privileged: rustix::process::geteuid().is_root(),
         huge_pages: launch::has_huge_pages(),
-        ahead: options
-            .ahead
-            .then(|| ahead::known(&image.path, &capabilities, cache))
-            .flatten(),
+        ahead: ahead::known(&image.path, options, &capabilities, cache),
         notes,
         kernel,
         image,

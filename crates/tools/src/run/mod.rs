@@ -37,7 +37,9 @@ pub use error::Error;
 pub use facts::{Facts, gather};
 pub(crate) use identity::{clock, identity};
 pub use levers::Levers;
-pub use options::{Accel, Firmware, Machine, Net, Options, Ram, RootOption, Share, User, Warm};
+pub use options::{
+    Accel, Ahead, Firmware, Machine, Net, Options, Ram, RootOption, Share, User, Warm,
+};
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};
 pub use profile::{Profile, ProfileError};

@@ -55,7 +55,7 @@ pub struct Options {
     pub ram: Ram,
     /// Whether a second processor, of which the kernel does not know, may have its code translated
     /// ahead.
-    pub ahead: bool,
+    pub ahead: Ahead,
     /// Whether the guest is continued from one that booted before.
     pub warm: Warm,
     /// Whether the guest stays after its command: the host then has what memory it does not use,
@@ -112,7 +112,7 @@ impl Default for Options {
             extra_modules: Vec::new(),
             signed_modules: false,
             ram: Ram::Auto,
-            ahead: false,
+            ahead: Ahead::Never,
             warm: Warm::No,
             stays: false,
             terminal: None,
@@ -128,6 +128,17 @@ impl Default for Options {
             command: Vec::new(),
         }
     }
+}
+
+/// When a second processor has the kernel's code translated ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// Never, nor is anything learnt for it.
+    Never,
+    /// If a processor of the host has nothing else to do.
+    WhenIdle,
+    /// Whenever that can be.
+    Always,
 }
 
 /// Whether a guest boots.

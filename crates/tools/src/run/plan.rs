@@ -9,8 +9,8 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, Ahead, Channels, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan,
-    Network, Parameter, Transport,
+    Accelerator, Channels, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan, Network,
+    Parameter, Transport,
 };
 
 use super::ahead;
@@ -23,6 +23,7 @@ use super::root::{ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
 use super::user;
 use super::variables::variables;
+use super::warm;
 
 /// `nobody` and `nogroup` of the usual distributions.
 const NOBODY: Unprivileged = Unprivileged {
@@ -169,7 +170,9 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             ram,
             state: None,
             late_memory: false,
-            ahead: Ahead::No,
+            starter: None,
+            ahead: false,
+            traced: false,
             reports_free_memory: balloon,
             kernel: if vmlinux(options, facts) {
                 facts.image.path.clone()
@@ -223,7 +226,10 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         unprivileged: unprivileged(facts, sharing, !shares.is_empty(), accelerator),
         terminal: options.terminal.is_some(),
     };
-    ahead::apply(&mut plan.machine, options, facts);
+    // Who waits to be taught does so in a guest that is kept.
+    if options.warm == Warm::No || warm::unfit(&plan, options, facts).is_none() {
+        ahead::apply(&mut plan.machine, options, facts);
+    }
     Ok(plan)
 }
 

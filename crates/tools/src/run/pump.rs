@@ -75,7 +75,7 @@ impl Pump {
         let mut greeted = None;
         let (outbox, on_resume) = match script {
             // What is learnt is looked at before anyone else comes to the kernel.
-            Script::Now(frames) if learner.is_some() => {
+            Script::Now(frames) if matches!(learner, Some(Learner::Boot(_))) => {
                 greeted = Some(frames);
                 (Vec::new(), None)
             }
@@ -117,7 +117,12 @@ impl Pump {
     /// `None`: the guest waits at a pause of its script.
     pub(super) fn run(&mut self, deadline: Option<Instant>) -> Result<Option<Ending>, Error> {
         while !self.paused {
-            let Some(ready) = self.wait(deadline).map_err(Error::Session)? else {
+            let until = self.learner.as_ref().and_then(Learner::until);
+            let soonest = [deadline, until].into_iter().flatten().min();
+            let Some(ready) = self.wait(soonest).map_err(Error::Session)? else {
+                if self.has_learnt() {
+                    continue;
+                }
                 let console = self.console.tail();
                 return Ok(Some(Ending::TimedOut {
                     started: self.started,
@@ -264,8 +269,8 @@ impl Pump {
         match event {
             Event::Hello(stamps) => {
                 self.timing.stamps(&stamps);
-                if let Some(learner) = &mut self.learner {
-                    learner.booted();
+                if let Some(Learner::Boot(boot)) = &mut self.learner {
+                    boot.booted();
                 }
                 self.outbox.extend(self.greeted.take().unwrap_or_default());
             }
@@ -304,12 +309,21 @@ impl Pump {
         None
     }
 
+    /// Whether what was waited for was that, and not the end.
+    fn has_learnt(&mut self) -> bool {
+        let enough = self.learner.as_mut().and_then(Learner::enough);
+        if let (Some(command), Some(machine)) = (&enough, self.peer.machine_mut()) {
+            let _ = machine.qmp.write_all(command);
+        }
+        enough.is_some()
+    }
+
     /// The boot is over.
     fn learn(&mut self) {
         let machine = self.peer.machine_mut();
-        if let (Some(learner), Some(machine)) = (&mut self.learner, machine) {
+        if let (Some(Learner::Boot(boot)), Some(machine)) = (&mut self.learner, machine) {
             // A QEMU that is gone traces nothing more.
-            let _ = machine.qmp.write_all(&learner.started());
+            let _ = machine.qmp.write_all(&boot.started());
         }
     }
 

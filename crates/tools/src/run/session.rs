@@ -77,7 +77,8 @@ impl Session {
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
         running.has_memory().map_err(Error::Session)?;
         let learning = running.learning();
-        let learner = learning.and_then(|learning| Learner::new(learning, facts, cache));
+        let learner =
+            learning.and_then(|learning| Learner::new(learning, &plan.machine, facts, cache));
         let mut commands = qmp::command("qmp_capabilities");
         for (command, arguments) in plan.machine.state.iter().flat_map(loading) {
             commands.extend(qmp::command_with(command, &arguments));

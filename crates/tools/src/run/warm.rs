@@ -21,6 +21,7 @@ use brisk_vm::virtiofs::Virtiofsd;
 use rustix::fs::{FsWord, statfs};
 use serde::{Deserialize, Serialize};
 
+use super::ahead;
 use super::ending::Ending;
 use super::error::Error;
 use super::facts::Facts;
@@ -111,6 +112,8 @@ pub fn warm(
         // Who serves the directories must see what the guest writes.
         false => Ram::Copy(entry.path.clone()),
     };
+    plan.machine.traced = ahead::teaches(&plan.machine, &entry.path);
+    plan.machine.ahead = ahead::works(&plan.machine, facts);
     plan.machine.state = Some(State {
         path: entry.path,
         offset: entry.meta.offset,
@@ -121,7 +124,7 @@ pub fn warm(
 }
 
 /// Why a guest like this cannot be kept, if it cannot.
-fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
+pub(super) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
     let (major, minor) = facts.capabilities.version;
     let nine_p = plan.machine.filesystems.len() != plan.served.len();
     let keeps = facts.virtiofsd.as_ref().is_some_and(Virtiofsd::keeps_state);
@@ -221,6 +224,7 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     plan.part = Part::Preparation;
     plan.terminal = false;
     let timing = Timing::new(Instant::now());
+    let machine = plan.machine.clone();
     let started = Session::start(plan, facts, cache, timing, &mut |_| {})?;
     let paused = match started.run_to_pause(PATIENCE, REST)? {
         Stop::Paused(paused) => *paused,
@@ -230,6 +234,7 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     let state = save_state(&mut control)?;
     paused.running.kill();
     file.write_all_at(&state, bytes).map_err(session)?;
+    ahead::begin(&machine, file).map_err(session)?;
     open(0o444).map_err(session)?;
     Ok(Template { offset: bytes })
 }

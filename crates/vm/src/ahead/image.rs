@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use brisk_sys::ahead_layout::{
-    END, GDT, GDT_EARLY, GDT_LATE, IDT, IDT_POINTER, KERNEL, NEXT, PATIENCE, STACK, TABLES,
-    TABLES_EARLY, TSS,
+    END, GDT, GDT_EARLY, GDT_LATE, IDT, IDT_POINTER, KERNEL, KERNEL_STACK, NEXT, PATIENCE, STACK,
+    STACK_SEGMENT, TABLES, TABLES_EARLY, TSS,
 };
 use brisk_sys::{AHEAD_BASE, AHEAD_VIRTUAL, AheadProgram, ahead_program};
 
@@ -21,6 +21,12 @@ const PAGE: u64 = 4096;
 
 /// The ELF; `None` if it would be too large, or brisk has no code for it.
 pub(super) fn elf(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
+    let entry = AHEAD_BASE + ahead_program()?.entry;
+    Some(wrapped(&memory(kernel, list)?, entry))
+}
+
+/// What is in memory from [`AHEAD_BASE`] when it begins.
+pub(super) fn memory(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
     let program = ahead_program()?;
     let mut memory = Memory::new();
     memory.bytes[..program.code.len()].copy_from_slice(program.code);
@@ -34,8 +40,9 @@ pub(super) fn elf(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
     memory.put(NEXT, AHEAD_VIRTUAL + start as u64);
     memory.put32(KERNEL, kernel.entry);
     memory.put32(PATIENCE, TICKS);
+    memory.put32(STACK_SEGMENT, KERNEL_STACK);
     descriptors(&mut memory, &program);
-    Some(wrapped(&memory.bytes, AHEAD_BASE + program.entry))
+    Some(memory.bytes)
 }
 
 /// What the second processor has, from [`AHEAD_BASE`].

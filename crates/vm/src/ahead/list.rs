@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use brisk_sys::ahead_layout::{SET_CR4, WAIT};
+use brisk_sys::ahead_layout::{HOLD, KERNEL_STACK, SET_CR4, SET_STACK, WAIT};
 
 use super::kernel::Kernel;
 use super::walk::Walker;
@@ -14,6 +14,10 @@ const OF: usize = 7;
 /// …these are translated ahead; the first processor translates the others meanwhile, and does not
 /// catch up.
 const TAKEN: usize = 6;
+/// The same for a guest that went on, which does little else than translate: one of so many.
+const OF_AFTER_BOOT: usize = 2;
+/// Most blocks of such a guest: what a short command takes.
+const MOST_AFTER_BOOT: usize = 20_000;
 /// CR4 before the kernel has set up its floating-point unit: PAE.
 const CR4_PAE: u32 = 1 << 5;
 /// And after: OSFXSR.
@@ -48,6 +52,37 @@ impl List {
         words.extend([SET_CR4, CR4_PAE | CR4_OSFXSR]);
         words.extend(wait(kernel, kernel.last_call_patched()));
         words.extend(some(&mut walker, late));
+        (words.len() >= FEWEST).then_some(Self { words, blocks })
+    }
+
+    /// Nothing yet.
+    pub(super) fn later() -> Self {
+        Self {
+            words: vec![HOLD],
+            blocks: Vec::new(),
+        }
+    }
+
+    /// From the blocks of a guest that went on when its kernel had long patched itself.
+    ///
+    /// Of what was translated twice the first was for the kernel's stack segment, the second for
+    /// none, which is what an interrupt of a program leaves: QEMU tells them apart.
+    pub(super) fn after_boot(kernel: &Kernel<'_>, mut blocks: Vec<u64>) -> Option<Self> {
+        blocks.truncate(MOST_AFTER_BOOT);
+        let mut walker = Walker::new(kernel, &blocks);
+        let mut seen = HashSet::new();
+        let mut stack = KERNEL_STACK;
+        let mut words = vec![SET_CR4, CR4_PAE | CR4_OSFXSR];
+        let firsts = blocks.iter().map(|block| (block, seen.insert(block)));
+        let safe = firsts.filter(|(block, _)| walker.is_safe(**block));
+        for (block, first) in safe.step_by(OF_AFTER_BOOT) {
+            let wanted = if first { KERNEL_STACK } else { 0 };
+            if wanted != stack {
+                words.extend([SET_STACK, wanted]);
+                stack = wanted;
+            }
+            words.push(*block as u32);
+        }
         (words.len() >= FEWEST).then_some(Self { words, blocks })
     }
 }

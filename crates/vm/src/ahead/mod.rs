@@ -17,11 +17,15 @@
 //! - What is only there while the kernel boots is left to the first processor ([`kernel`]).
 //! - When the list is at its end, it halts for good, with interrupts off.
 //!
+//! In a guest that is kept to go on from it waits, and visits what the first one that went on
+//! executed, of which the host writes the list into the guest's memory ([`Kept`]).
+//!
 //! The list comes from QEMU's trace of the first boot, which costs nothing ([`trace`]), and is
 //! kept together with the code in a small ELF that QEMU starts in place of the kernel
 //! ([`image`]): it starts the second processor and jumps to the kernel.
 
 mod image;
+mod kept;
 mod kernel;
 mod list;
 mod trace;
@@ -44,7 +48,7 @@ pub fn is_possible() -> bool {
 }
 
 /// Changes whenever what is made of the same boot does.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Guest-physical memory that the kernel must leave alone.
 pub const RESERVED: Range<u64> = AHEAD_BASE..AHEAD_BASE + image::MAX;
@@ -66,6 +70,17 @@ pub fn learn(vmlinux: &[u8], patched: &[u8], traced: &[u8]) -> Option<Vec<u8>> {
     let list = List::new(&kernel, blocks.collect())?;
     image::elf(&kernel, &list)
 }
+
+/// The ELF to start instead of `vmlinux` where the second processor is to wait until it is taught.
+///
+/// `None` if the kernel has not the shape that is known.
+#[must_use]
+pub fn waiting(vmlinux: &[u8]) -> Option<Vec<u8>> {
+    let kernel = Kernel::new(vmlinux, &[])?;
+    image::elf(&kernel, &List::later())
+}
+
+pub use kept::Kept;
 
 #[cfg(test)]
 mod tests;

@@ -1,3 +1,5 @@
+use std::os::unix::fs::FileExt;
+
 use proptest::prelude::*;
 
 use super::image;
@@ -7,7 +9,9 @@ use super::walk::Walker;
 use super::*;
 use crate::kernel::pvh_entry;
 use brisk_sys::AHEAD_VIRTUAL;
-use brisk_sys::ahead_layout::{END, SET_CR4, TABLES, WAIT};
+use brisk_sys::ahead_layout::{
+    END, GO, HOLD, KERNEL_STACK, NEXT, SET_CR4, SET_STACK, SIGNAL, TABLES, WAIT,
+};
 
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const INIT: u64 = 0xffff_ffff_8200_0000;
@@ -224,6 +228,93 @@ fn only_code_that_was_executed_is_mapped_and_nothing_of_the_kernel_can_be_writte
     assert_eq!(memory[last..], END.to_le_bytes());
 }
 
+/// What of each function follows its call, once, and that of the first ones again.
+fn after_boot(again: Range<u64>) -> Vec<u64> {
+    (0..1400)
+        .chain(again)
+        .map(|at| TEXT + 16 * at + 5)
+        .collect()
+}
+
+#[test]
+fn after_boot_every_other_block_is_visited_and_what_came_twice_without_a_stack_segment() {
+    let (text, patched) = functions();
+    let elf = vmlinux(&text, &[]);
+    let kernel = Kernel::new(&elf, &patched).unwrap();
+    let list = |blocks| List::after_boot(&kernel, blocks).map(|list| list.words);
+    let words = list(after_boot(0..700)).unwrap();
+    assert_eq!(words[..2], [SET_CR4, 0x220]);
+    let block = |at: u64| (TEXT + 16 * at + 5) as u32;
+    assert_eq!(words[2..4], [block(0), block(2)]);
+    assert_eq!(words[702..704], [SET_STACK, 0]);
+    assert_eq!(words[704], block(0));
+    assert_eq!(words.len(), 704 + 350);
+    // And back.
+    let mut blocks = after_boot(0..600);
+    blocks.extend((0..200).map(|at| TEXT + 16 * at));
+    let words = list(blocks).unwrap();
+    assert_eq!(words[1004..1006], [SET_STACK, KERNEL_STACK]);
+    assert_eq!(words[1006], TEXT as u32);
+    // Too few, and no more than there is room for.
+    assert!(list(after_boot(0..500)).is_none());
+    let many = list(after_boot(0..1400).repeat(20)).unwrap();
+    assert_eq!(many.len(), 2 + 700 + 2 + 9300);
+}
+
+#[test]
+fn a_kept_guest_is_taught_once_it_is_worth_it() {
+    let (text, patched) = functions();
+    let elf = vmlinux(&text, &[]);
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(0x200_0000).unwrap();
+    file.write_all_at(&patched, 0x100_0000).unwrap();
+    let read = |at: u64, length: usize| {
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        bytes
+    };
+    let kept = Kept::new(&file);
+    assert!(!kept.is_untaught().unwrap());
+    kept.begin().unwrap();
+    assert!(kept.is_untaught().unwrap());
+    let signal = || read(AHEAD_BASE + SIGNAL, 4);
+    // Neither go nor wait.
+    assert!(!matches!(signal()[0], 0 | 1));
+    let code = vec![0xf4; NEXT as usize];
+    file.write_all_at(&code, AHEAD_BASE).unwrap();
+
+    kept.teach(&elf, &traced(&after_boot(0..0))).unwrap();
+    assert!(!kept.is_untaught().unwrap());
+    assert!(!matches!(signal()[0], 0 | 1));
+    assert_eq!(read(AHEAD_BASE + NEXT, 8), [0; 8]);
+
+    kept.begin().unwrap();
+    kept.teach(&elf, &traced(&after_boot(0..700))).unwrap();
+    assert!(!kept.is_untaught().unwrap());
+    assert_eq!(signal(), GO.to_le_bytes());
+    // Somebody may be in the code.
+    assert_eq!(read(AHEAD_BASE, code.len()), code);
+    let memory = read(AHEAD_BASE, image::MAX as usize);
+    assert_eq!(look_up(&memory, TEXT), Some(0x100_0001));
+    let next = u64::from_le_bytes(*memory[NEXT as usize..].first_chunk().unwrap());
+    let list = &memory[(next - AHEAD_VIRTUAL) as usize..];
+    assert_eq!(list[..4], SET_CR4.to_le_bytes());
+    assert_eq!(list[4 * 1054..][..4], END.to_le_bytes());
+    assert_eq!(read(0x100_0000, patched.len()), patched);
+}
+
+#[test]
+fn who_waits_to_be_taught_has_no_code_but_its_own() {
+    let file = waiting(&vmlinux(&[], &[])).unwrap();
+    assert!(pvh_entry(&file).is_some());
+    let memory = &file[4096..];
+    assert_eq!(look_up(memory, TEXT), None);
+    assert_eq!(look_up(memory, AHEAD_VIRTUAL), Some(AHEAD_BASE + 3));
+    let end = [HOLD.to_le_bytes(), END.to_le_bytes()].concat();
+    assert!(memory.ends_with(&end));
+    assert!(waiting(b"\x7fELF").is_none());
+}
+
 #[test]
 fn qemu_takes_it_for_a_pvh_kernel() {
     let (text, patched) = functions();
@@ -257,6 +348,11 @@ proptest! {
         lines.extend(&noise);
         lines.extend(traced(&blocks));
         let noisy = learn(&elf, &noise, &lines);
+        let kernel = Kernel::new(&elf, &patched).unwrap();
+        if let Some(list) = List::after_boot(&kernel, blocks) {
+            let memory = image::memory(&kernel, &list).unwrap();
+            prop_assert!(memory.len() as u64 <= image::MAX);
+        }
         for file in [whole, part, noisy].into_iter().flatten() {
             prop_assert!(pvh_entry(&file).is_some());
         }

@@ -14,7 +14,7 @@ use command_fds::{CommandFdExt, FdMapping};
 use super::learning::Learning;
 use super::memory::{self, Filling};
 use super::{Error, Unprivileged, faults};
-use crate::qemu::{Ahead, Fds, MachinePlan, Ram, argv};
+use crate::qemu::{Fds, MachinePlan, Ram, argv};
 
 /// What is handed over so far.
 pub(super) struct Wiring {
@@ -92,21 +92,16 @@ impl Wiring {
                 Some(file)
             }
         };
-        match &self.plan.ahead {
-            Ahead::No => {}
-            Ahead::Learn => {
-                if let Some(ram) = &ram {
-                    let ram = ram.try_clone().map_err(prepare("memory"))?;
-                    let (learning, trace) = Learning::of(ram).map_err(prepare("a trace"))?;
-                    self.learning = Some(learning);
-                    self.map(trace, Fds::AHEAD);
-                }
-            }
-            Ahead::Use(starter) => {
-                let starter = open(starter, &mut reads())?;
-                self.map(starter, Fds::AHEAD);
-                self.plan.ahead = Ahead::Use(name(Fds::AHEAD));
-            }
+        if let (true, Some(ram)) = (self.plan.traced, &ram) {
+            let ram = ram.try_clone().map_err(prepare("memory"))?;
+            let (learning, trace) = Learning::of(ram).map_err(prepare("a trace"))?;
+            self.learning = Some(learning);
+            self.map(trace, Fds::TRACE);
+        }
+        if let Some(starter) = &self.plan.starter {
+            let starter = open(starter, &mut reads())?;
+            self.map(starter, Fds::STARTER);
+            self.plan.starter = Some(name(Fds::STARTER));
         }
         if let Some(ram) = ram {
             self.map(ram, Fds::RAM);
@@ -139,6 +134,11 @@ impl Wiring {
         let words = argv(&self.plan).into_iter().flat_map(|part| part.words);
         let mut command = Program::at(&self.plan.program).args(words).command();
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        // A huge page for the translations of each processor is one too many for one that halts;
+        // and where the host is busy there are others like it.
+        if self.plan.state.is_some() && self.plan.starter.is_some() && !self.plan.ahead {
+            brisk_sys::small_pages(&mut command);
+        }
         let granted = match (unprivileged, cover) {
             (Some(user), Some(cover)) if self.plan.late_memory => {
                 faults::grant(&mut command, user, cover)

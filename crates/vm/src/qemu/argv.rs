@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::ahead::EVENT;
 
 use super::machine::{
-    Accelerator, Ahead, Channels, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
-    Network, Ram, Transport,
+    Accelerator, Channels, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network,
+    Ram, Transport,
 };
 
 /// Some words of the command line that belong together.
@@ -133,13 +133,13 @@ impl Parts {
             );
         }
         self.add(["-cpu", &plan.cpu], "CPU model");
-        let (more, why) = match plan.ahead {
-            Ahead::Use(_) => (
+        let (more, why) = match plan.starter {
+            Some(_) => (
                 1,
                 "virtual CPUs: the last one is unknown to the kernel, whose code it has QEMU \
                  translate ahead",
             ),
-            _ => (0, "virtual CPUs; each further one costs boot time"),
+            None => (0, "virtual CPUs; each further one costs boot time"),
         };
         let cpus = (plan.cpus + more).to_string();
         self.add(["-smp", &cpus], why);
@@ -170,16 +170,20 @@ impl Parts {
                 "the guest goes on from where it was, instead of booting",
             );
         }
+        if plan.ahead {
+            self.add(
+                ["-boot", "menu=on"],
+                "for the second processor, which asks the machine for it, to work",
+            );
+        }
         let kernel = plan.kernel.to_string_lossy();
         let why = "the kernel, decompressed once on the host instead of at every boot in the guest";
-        if let Ahead::Use(starter) = &plan.ahead {
-            self.add(
-                [
-                    "-device",
-                    &format!("loader,file={}", kernel.replace(',', ",,")),
-                ],
-                why,
-            );
+        if let Some(starter) = &plan.starter {
+            // Memory that is there already has it.
+            if plan.state.is_none() {
+                let device = format!("loader,file={}", kernel.replace(',', ",,"));
+                self.add(["-device", &device], why);
+            }
             self.add(
                 ["-kernel", &starter.to_string_lossy()],
                 "what is to be translated ahead: sets the second processor to work, and jumps to \
@@ -188,15 +192,15 @@ impl Parts {
         } else {
             self.add(["-kernel", &kernel], why);
         }
-        if plan.ahead == Ahead::Learn {
+        if plan.traced {
             self.add(
                 [
                     "-trace",
                     EVENT,
                     "-D",
-                    &format!("/proc/self/fd/{}", Fds::AHEAD),
+                    &format!("/proc/self/fd/{}", Fds::TRACE),
                 ],
-                "which code of the kernel is executed when, for the next boot to have it \
+                "which code of the kernel is executed when, for the next run to have it \
                  translated ahead",
             );
         }

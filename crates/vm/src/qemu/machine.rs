@@ -184,18 +184,6 @@ pub enum Channels {
     },
 }
 
-/// Whether a second processor translates the kernel's code ahead; see [`crate::ahead`].
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub enum Ahead {
-    /// No.
-    #[default]
-    No,
-    /// Not yet: QEMU traces which code that is.
-    Learn,
-    /// Yes, started by this ELF.
-    Use(PathBuf),
-}
-
 /// A parameter of the kernel's command line.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Parameter {
@@ -244,8 +232,10 @@ impl Fds {
     pub const LATE: i32 = 13;
     /// Debugger port.
     pub const DEBUGGER: i32 = 14;
-    /// What is traced, or who starts the kernel, when its code is to be translated ahead.
-    pub const AHEAD: i32 = 15;
+    /// What starts the kernel when its code is to be translated ahead.
+    pub const STARTER: i32 = 15;
+    /// What QEMU traces.
+    pub const TRACE: i32 = 80;
     /// First port at which commands are asked for; the others follow.
     pub const PORTS: i32 = 64;
     /// First disk; the others follow.
@@ -271,9 +261,16 @@ pub struct MachinePlan {
     pub cpu: String,
     /// Virtual CPUs.
     pub cpus: u32,
-    /// Whether one more, unknown to the kernel, translates ahead.
+    /// What starts the kernel, and one more CPU of which it does not know, to have its code
+    /// translated ahead; see [`crate::ahead`].
     #[serde(default)]
-    pub ahead: Ahead,
+    pub starter: Option<PathBuf>,
+    /// Whether that CPU is to work, if it waits in memory that was kept.
+    #[serde(default)]
+    pub ahead: bool,
+    /// Whether QEMU tells which code it translates, to learn from.
+    #[serde(default)]
+    pub traced: bool,
     /// Guest memory, MiB.
     pub memory_mib: u64,
     /// Where guest memory lies.

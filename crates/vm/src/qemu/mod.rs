@@ -14,8 +14,8 @@ pub mod watch;
 pub use argv::{ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use machine::{
-    Accelerator, Ahead, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine,
-    MachinePlan, Network, Parameter, Ram, State, Transport,
+    Accelerator, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
+    Network, Parameter, Ram, State, Transport,
 };
 pub use state::{
     STATE_LIMIT, allow_late_memory, end_late_memory, load_state, loading, save_state,
