@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use brisk_sys::ahead_layout::{
-    END, GDT, GDT_EARLY, GDT_LATE, IDT, IDT_POINTER, KERNEL, KERNEL_STACK, NEXT, PATIENCE, STACK,
-    STACK_SEGMENT, TABLES, TABLES_EARLY, TSS,
+    END, GDT, GDT_EARLY, GDT_LATE, IDT, IDT_POINTER, KERNEL, KERNEL_STACK, NEXT, PATIENCE,
+    SET_STACK, STACK, STACK_SEGMENT, TABLES, TABLES_EARLY, TSS,
 };
 use brisk_sys::{AHEAD_BASE, AHEAD_VIRTUAL, AheadProgram, ahead_program};
 
@@ -33,8 +33,11 @@ pub(super) fn memory(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
     tables(&mut memory, kernel, list)?;
     let start = memory.bytes.len();
     let room = usize::try_from(MAX).ok()?.checked_sub(start)? / size_of::<u32>();
-    // What does not fit is left out, from the end, where no commands are.
-    for word in list.words.iter().take(room.checked_sub(1)?).chain([&END]) {
+    // What does not fit is left out, from the end, where commands are those of stack segments.
+    let most = room.checked_sub(1)?.min(list.words.len());
+    let words = &list.words[..most];
+    let whole = words.strip_suffix(&[SET_STACK]).unwrap_or(words);
+    for word in whole.iter().chain([&END]) {
         memory.bytes.extend(word.to_le_bytes());
     }
     memory.put(NEXT, AHEAD_VIRTUAL + start as u64);

@@ -9,12 +9,12 @@ use super::walk::Walker;
 
 /// Fewer blocks than this are not worth a processor.
 const FEWEST: usize = 1000;
-/// Of so many blocks one after the other…
+/// Of so many blocks one after the other, early in a boot…
 const OF: usize = 7;
 /// …these are translated ahead; the first processor translates the others meanwhile, and does not
-/// catch up.
+/// catch up. Later it has been busy with other things, and is far behind.
 const TAKEN: usize = 6;
-/// The same for a guest that went on, which does little else than translate: one of so many.
+/// A guest that went on does little else than translate: there it is one of so many.
 const OF_AFTER_BOOT: usize = 2;
 /// Most blocks of such a guest: what a short command takes.
 const MOST_AFTER_BOOT: usize = 20_000;
@@ -51,7 +51,7 @@ impl List {
         words.extend(some(&mut walker, second));
         words.extend([SET_CR4, CR4_PAE | CR4_OSFXSR]);
         words.extend(wait(kernel, kernel.last_call_patched()));
-        words.extend(some(&mut walker, late));
+        words.extend(with_stacks(&mut walker, late, 1));
         (words.len() >= FEWEST).then_some(Self { words, blocks })
     }
 
@@ -64,25 +64,11 @@ impl List {
     }
 
     /// From the blocks of a guest that went on when its kernel had long patched itself.
-    ///
-    /// Of what was translated twice the first was for the kernel's stack segment, the second for
-    /// none, which is what an interrupt of a program leaves: QEMU tells them apart.
     pub(super) fn after_boot(kernel: &Kernel<'_>, mut blocks: Vec<u64>) -> Option<Self> {
         blocks.truncate(MOST_AFTER_BOOT);
         let mut walker = Walker::new(kernel, &blocks);
-        let mut seen = HashSet::new();
-        let mut stack = KERNEL_STACK;
         let mut words = vec![SET_CR4, CR4_PAE | CR4_OSFXSR];
-        let firsts = blocks.iter().map(|block| (block, seen.insert(block)));
-        let safe = firsts.filter(|(block, _)| walker.is_safe(**block));
-        for (block, first) in safe.step_by(OF_AFTER_BOOT) {
-            let wanted = if first { KERNEL_STACK } else { 0 };
-            if wanted != stack {
-                words.extend([SET_STACK, wanted]);
-                stack = wanted;
-            }
-            words.push(*block as u32);
-        }
+        words.extend(with_stacks(&mut walker, &blocks, OF_AFTER_BOOT));
         (words.len() >= FEWEST).then_some(Self { words, blocks })
     }
 }
@@ -92,6 +78,26 @@ fn some(walker: &mut Walker<'_>, blocks: &[u64]) -> Vec<u32> {
     let safe = blocks.iter().filter(|&&block| walker.is_safe(block));
     let taken = safe.enumerate().filter(|(at, _)| at % OF < TAKEN);
     taken.map(|(_, block)| *block as u32).collect()
+}
+
+/// One of so many of the blocks that can be visited, with the stack segments that they were
+/// translated for: of what was translated twice the first was for the kernel's, the second for none,
+/// which is what an interrupt of a program leaves. QEMU tells them apart.
+fn with_stacks(walker: &mut Walker<'_>, blocks: &[u64], of: usize) -> Vec<u32> {
+    let mut seen = HashSet::new();
+    let firsts = blocks.iter().map(|block| (block, seen.insert(block)));
+    let safe = firsts.filter(|(block, _)| walker.is_safe(**block));
+    let mut stack = KERNEL_STACK;
+    let mut words = Vec::new();
+    for (block, first) in safe.step_by(of) {
+        let wanted = if first { KERNEL_STACK } else { 0 };
+        if wanted != stack {
+            words.extend([SET_STACK, wanted]);
+            stack = wanted;
+        }
+        words.push(*block as u32);
+    }
+    words
 }
 
 /// Words that wait for an instruction to be patched.

@@ -262,6 +262,30 @@ fn after_boot_every_other_block_is_visited_and_what_came_twice_without_a_stack_s
 }
 
 #[test]
+fn a_list_that_does_not_fit_ends_with_a_block() {
+    let (text, patched) = functions();
+    let elf = vmlinux(&text, &[]);
+    let kernel = Kernel::new(&elf, &patched).unwrap();
+    // Wherever it is cut, no command is without its word.
+    for start in 0..3 {
+        let change = [SET_STACK, 0, TEXT as u32];
+        let count = image::MAX as usize / size_of_val(&change);
+        let words = [vec![TEXT as u32; start], change.repeat(count)].concat();
+        let blocks = vec![TEXT];
+        let memory = image::memory(&kernel, &List { words, blocks }).unwrap();
+        let left = image::MAX as usize - memory.len();
+        assert!(left < 8, "{left}");
+        let word = |back: usize| {
+            let at = memory.len() - 4 * back;
+            u32::from_le_bytes(*memory[at..].first_chunk().unwrap())
+        };
+        assert_eq!(word(1), END);
+        assert!(word(2) == TEXT as u32 || word(3) == SET_STACK, "{start}");
+        assert_ne!(word(2), SET_STACK, "{start}");
+    }
+}
+
+#[test]
 fn a_kept_guest_is_taught_once_it_is_worth_it() {
     let (text, patched) = functions();
     let elf = vmlinux(&text, &[]);
