@@ -13,8 +13,9 @@ pub use clock::tsc_khz;
 pub use file::start_writeback;
 pub use lock::{Sharing, is_taken, lock, try_lock};
 pub use memory::populate;
-pub use process::with_userfaultfd;
-pub use process::{die_with_parent, own_session, read_only_view, small_pages, wait_with_peak};
+pub use process::{
+    die_with_parent, own_session, read_only_view, small_pages, wait_with_peak, with_userfaultfd,
+};
 pub use wait::wait_for;
 
 /// What a system call that returns nothing came to.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brisk_vm::ahead::{self, Kept};
-use brisk_vm::cache::{self, Cache};
+use brisk_vm::cache::{self, Cache, Entry};
 use brisk_vm::launch::Learning;
 use brisk_vm::qemu::{
     Accelerator, Capabilities, Firmware, Machine, MachinePlan, Parameter, Ram, qmp,
@@ -62,11 +62,11 @@ pub(super) fn known(
         return None;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let busy = fs::read_to_string("/proc/loadavg").is_ok_and(|text| is_busy(&text, processors));
-    let spare = options.ahead == When::Always || !busy;
     if !ahead::is_possible() || processors < 2 || capabilities.version < OLDEST {
         return None;
     }
+    let busy = || fs::read_to_string("/proc/loadavg").is_ok_and(|text| is_busy(&text, processors));
+    let spare = options.ahead == When::Always || !busy();
     let identity = format!(
         "{} {} {:?}",
         ahead::VERSION,
@@ -91,30 +91,33 @@ pub(super) fn known(
 fn is_busy(loadavg: &str, processors: usize) -> bool {
     let fields = loadavg.split(' ').nth(3);
     let executing = fields.and_then(|field| field.split('/').next()?.parse::<usize>().ok());
-    executing.is_some_and(|executing| executing.saturating_sub(1) + 2 > processors)
+    executing.is_some_and(|executing| executing >= processors)
 }
 
 /// What starts a guest that is to be kept, with a second processor that waits to be taught.
 fn waiting(image: &Path, key: &str, cache: &Cache) -> Option<PathBuf> {
-    let build = |file: &mut File| {
-        let starter = fs::read(image)
-            .ok()
-            .and_then(|kernel| ahead::waiting(&kernel));
-        let written = file.write_all(starter.as_deref().unwrap_or_default());
-        written
-            .map(|()| starter.is_some())
-            .map_err(cannot_write(cache))
-    };
-    let entry = cache.get_or_build(KIND_WAITING, key, build).ok()?;
+    let starter = || ahead::waiting(&fs::read(image).ok()?);
+    let entry = stored(cache, KIND_WAITING, key, starter).ok()?;
     entry.meta.then_some(entry.path)
 }
 
-fn cannot_write(cache: &Cache) -> impl Fn(io::Error) -> cache::Error {
-    let path = cache.dir().to_owned();
-    move |source| cache::Error::Write {
-        path: path.clone(),
-        source,
-    }
+/// A starter in the cache, put there if it is not; its description says whether there can be one.
+fn stored(
+    cache: &Cache,
+    kind: &str,
+    key: &str,
+    starter: impl FnOnce() -> Option<Vec<u8>>,
+) -> Result<Entry<bool>, cache::Error> {
+    cache.get_or_build(kind, key, |file: &mut File| {
+        let starter = starter();
+        let written = file.write_all(starter.as_deref().unwrap_or_default());
+        written
+            .map(|()| starter.is_some())
+            .map_err(|source| cache::Error::Write {
+                path: cache.dir().to_owned(),
+                source,
+            })
+    })
 }
 
 /// Changes a plan for it, if it can be done with this machine: one processor, for which there are
@@ -159,14 +162,6 @@ pub(super) fn apply(machine: &mut MachinePlan, options: &Options, facts: &Facts)
             machine.ram = Ram::Shared;
         }
         Lesson::None | Lesson::Impossible => {}
-    }
-}
-
-/// Has the second processor of guests that go on from a template halt, until one has taught it.
-pub(super) fn begin(machine: &MachinePlan, template: &File) -> io::Result<()> {
-    match machine.starter {
-        Some(_) => Kept::new(template).begin(),
-        None => Ok(()),
     }
 }
 
@@ -309,14 +304,8 @@ impl Boot {
         let (Some(patched), Some(traced)) = (&self.patched, &self.traced) else {
             return;
         };
-        let starter = ahead::learn(&self.vmlinux, patched, traced);
-        let build = |file: &mut File| {
-            let written = file.write_all(starter.as_deref().unwrap_or_default());
-            written
-                .map(|()| starter.is_some())
-                .map_err(cannot_write(&self.cache))
-        };
-        let _ = self.cache.get_or_build(KIND, &self.key, build);
+        let starter = || ahead::learn(&self.vmlinux, patched, traced);
+        let _ = stored(&self.cache, KIND, &self.key, starter);
     }
 }
 

@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use brisk_vm::ahead::Kept;
 use brisk_vm::cache::{self, Cache, Identity};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Ram, State, save_state};
@@ -224,7 +225,7 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     plan.part = Part::Preparation;
     plan.terminal = false;
     let timing = Timing::new(Instant::now());
-    let machine = plan.machine.clone();
+    let waits = plan.machine.starter.is_some();
     let started = Session::start(plan, facts, cache, timing, &mut |_| {})?;
     let paused = match started.run_to_pause(PATIENCE, REST)? {
         Stop::Paused(paused) => *paused,
@@ -234,7 +235,10 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     let state = save_state(&mut control)?;
     paused.running.kill();
     file.write_all_at(&state, bytes).map_err(session)?;
-    ahead::begin(&machine, file).map_err(session)?;
+    if waits {
+        // Until one that goes on has taught it, the second processor is to halt.
+        Kept::new(file).begin().map_err(session)?;
+    }
     open(0o444).map_err(session)?;
     Ok(Template { offset: bytes })
 }
