@@ -36,16 +36,18 @@ macro_rules! kind {
 }
 
 /// ext4 before Linux 6.16 caches single pages.
-pub(super) const PAGES: Kind = kind!("cached", ext4, "half cache");
+pub(super) const PAGES: Kind = kind!("cached", ext4, "half page cache");
 /// EROFS caches large folios, as XFS does.
-pub(super) const FOLIOS: Kind = kind!("folios", erofs, "half cache, large folios");
+pub(super) const FOLIOS: Kind = kind!("folios", erofs, "half page cache, large folios");
 
-/// What is its own: 535 MiB in a tmpfs.
-const OWN: &str = "mkdir /m && mount -t tmpfs -o size=900M none /m && \
-     dd if=/fill.tar iflag=direct bs=1M skip=489 count=535 of=/m/own 2> /dev/null";
+/// What is a process's own: 535 MiB, which dd has read past the cache and cannot get rid of.
+const OWN: &str = "own='dd if=/fill.tar iflag=direct,skip_bytes bs=535M skip=512753664 count=1'; \
+     setsid sh -c \"$own | { head -c 1 | wc -c > /tmp/new; mv /tmp/new /tmp/own; sleep 1000000; }\" \
+     < /dev/null > /dev/null 2>&1 & \
+     until test -e /tmp/own; do usleep 10000; done; test $(cat /tmp/own) = 1";
 /// As much is read from the disk; 96 MiB are used and free again.
 const USE: &str = "dd if=/fill.tar bs=1M count=535 of=/dev/null 2> /dev/null; \
-     dd if=/m/own bs=1M count=96 of=/m/freed 2> /dev/null; rm /m/freed";
+     dd if=/fill.tar iflag=direct bs=96M skip=5 count=1 of=/dev/null 2> /dev/null";
 
 pub(super) struct Cached<'a> {
     machine: Machine<'a>,
