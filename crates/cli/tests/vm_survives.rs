@@ -18,8 +18,9 @@ fn machines() -> Machines {
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         ("suspend_is_killed_anywhere", suspend_killed),
+        ("a_dropped_cache_is_killed_anywhere", dropping_killed),
         ("resume_is_killed_anywhere", resume_killed),
         ("a_clone_is_killed_anywhere", clone_killed),
         ("what_a_killed_resume_left_goes_with_its_machine", left),
@@ -51,20 +52,23 @@ fn kills(guest: &Checked, command: &[&str], delay: Duration) -> bool {
 
 /// Kills `command` at points all over the time it takes, and finds the machine well each time.
 /// Where it was how often: running, standing still, in its image, done.
-fn killed_anywhere(command: &[&str], seed: u64) -> [usize; 4] {
-    let mut guest = Checked::new(machines(), &["--compression", "lz4"]);
+fn killed_anywhere(command: &[&str], seed: u64, points: usize) -> [usize; 4] {
+    // No image is based on another one: of such nothing is written while the guest runs.
+    let whole = ["--compression", "lz4", "--incremental=false"];
+    let drops = command.contains(&"--drop-cache");
+    let mut guest = Checked::new(machines(), if drops { &whole } else { &whole[..2] });
     let resumes = command[0] == "resume";
     let timed = |words: &[&str]| {
         let begun = Instant::now();
         let _ = guest.all.does(words);
         begun.elapsed()
     };
-    let took = [timed(&["suspend", "a"]), timed(&["resume", "--eager", "a"])];
+    let suspend = if drops { command } else { &["suspend", "a"] };
+    let took = [timed(suspend), timed(&["resume", "--eager", "a"])];
     let mut whole = took[usize::from(resumes)];
     guest.is_well();
     let mut random = Random(seed);
     let mut seen = [0; 4];
-    let points = times(50, 200);
     while seen[..3].iter().sum::<usize>() < points {
         if resumes {
             let _ = guest.all.does(&["suspend", "a"]);
@@ -92,12 +96,19 @@ fn killed_anywhere(command: &[&str], seed: u64) -> [usize; 4] {
 }
 
 fn suspend_killed() {
-    let seen = killed_anywhere(&["suspend", "a"], 0x5eed);
+    let seen = killed_anywhere(&["suspend", "a"], 0x5eed, times(50, 200));
     assert!(seen[1] > 0, "{seen:?}");
 }
 
+/// Part of the image is written while the guest runs.
+fn dropping_killed() {
+    let suspend = &["suspend", "--drop-cache", "a"];
+    let seen = killed_anywhere(suspend, 0xd509, times(15, 200));
+    assert!(seen[0] > 0, "{seen:?}");
+}
+
 fn resume_killed() {
-    let seen = killed_anywhere(&["resume", "--eager", "a"], 0xfeed);
+    let seen = killed_anywhere(&["resume", "--eager", "a"], 0xfeed, times(50, 200));
     assert!(seen[2] > 0, "{seen:?}");
 }
 

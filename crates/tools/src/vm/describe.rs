@@ -47,7 +47,7 @@ pub(super) fn describe(
 
 /// Where QEMU puts memory: below the devices, and what does not fit there from 4 GiB on
 /// (`pc_init1` in `hw/i386/pc_piix.c`, `pc_q35_init`, `microvm_memory_init`).
-fn ranges(plan: &MachinePlan) -> Vec<Range> {
+pub(super) fn ranges(plan: &MachinePlan) -> Vec<Range> {
     const GIB: u64 = 1 << 30;
     let bytes = plan.memory_mib << 20;
     let below = match plan.machine {

@@ -85,8 +85,18 @@ pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<End
 
 /// Has init do something that is no command; what it told.
 pub(super) fn tell(home: &Home, steps: &[Step], limit: Duration) -> Result<Vec<u8>, Error> {
+    tell_while(home, steps, limit, &|| Ok(()))
+}
+
+/// The same, with `still` asked from time to time whether that is still wanted.
+pub(super) fn tell_while(
+    home: &Home,
+    steps: &[Step],
+    limit: Duration,
+    still: &dyn Fn() -> Result<(), String>,
+) -> Result<Vec<u8>, Error> {
     let port = Port::free(home, PORTS..ALL)?;
-    let said = converse(&port.stream, steps, true, limit, &|| Ok(()));
+    let said = converse(&port.stream, steps, true, limit, still);
     said.map_err(|reason| Error::Guest {
         reason,
         console: home.places().console,

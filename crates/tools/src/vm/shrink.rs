@@ -2,18 +2,19 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_vm::free::{Memory, Place, free_pages};
+use brisk_vm::free::{Memory, Place, forecast, free_pages};
 use brisk_vm::guest::Step;
-use brisk_vm::image::{Control, Description, Pages};
+use brisk_vm::image::{self, Control, Description, Pages, Writer};
 
+use super::describe::ranges;
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
-use super::ports::tell;
+use super::ports::tell_while;
 
 /// How long init may take to drop the cache.
 const DROP: Duration = Duration::from_secs(60);
@@ -30,41 +31,103 @@ const NOTE: &str = "/sys/kernel/vmcoreinfo";
 
 /// Has the guest forget what it can read from its disks again. Where its kernel tells how its free
 /// pages are to be known once it stands still: that. Else waits until the host has the memory. The
-/// guest runs meanwhile. A guest that cannot is noted, and suspended as it is.
-pub(super) fn drop_cache(
+/// guest runs meanwhile, and what of its memory is likely to stay is written to the image. A guest
+/// that cannot is noted, and suspended as it is.
+pub(super) fn drop_cache<'a>(
     home: &Home,
     running: &Running,
+    mut writer: Writer<'a>,
     control: Control<'_>,
-) -> Result<Option<Place>, Error> {
-    let steps = [
-        Step::Tell { path: NOTE.into() },
-        Step::Write {
-            path: "/proc/sys/vm/drop_caches".into(),
-            contents: b"1".to_vec(),
-        },
-    ];
+) -> Result<(Writer<'a>, Option<Place>), Error> {
     let begun = Instant::now();
-    let note = match tell(home, &steps, DROP) {
+    let asked = |steps: &[Step], gone: &AtomicBool| {
+        let still = || match gone.load(Ordering::Relaxed) || is_cancelled(control) {
+            true => Err("nobody waits for it any more".into()),
+            false => Ok(()),
+        };
+        tell_while(home, steps, DROP, &still)
+    };
+    let kept = |error: &Error| home.note(&format!("The cache is not left out: {error}"));
+    let note = match asked(&[Step::Tell { path: NOTE.into() }], &AtomicBool::new(false)) {
         Ok(note) => note,
+        Err(_) if is_cancelled(control) => return Err(Error::Interrupted),
         Err(error) => {
-            home.note(&format!("The cache is not left out: {error}"));
-            return Ok(None);
+            kept(&error);
+            return Ok((writer, None));
         }
     };
-    match place(running, &note) {
+    let place = place(running, &note);
+    let ram = home.open_memory(running)?;
+    let forget = Step::Write {
+        path: "/proc/sys/vm/drop_caches".into(),
+        contents: b"1".to_vec(),
+    };
+    let early = |enough: &AtomicBool| match place {
+        Ok(place) if writer.takes_early() => {
+            let ranges = &ranges(&running.machine);
+            let memory = Memory { file: &ram, ranges };
+            match forecast(memory, place) {
+                Ok(forecast) => writer.write_early(&ram, &forecast, enough),
+                Err(error) => {
+                    home.note(&format!("Nothing is written meanwhile: {error}"));
+                    Ok(writer)
+                }
+            }
+        }
+        _ => Ok(writer),
+    };
+    let (forgot, written) = meanwhile(|gone| asked(&[forget], gone), early);
+    writer = written?;
+    match forgot {
+        Err(_) if is_cancelled(control) => return Err(Error::Interrupted),
+        Err(error) => {
+            kept(&error);
+            return Ok((writer, None));
+        }
+        Ok(_) => {}
+    }
+    match place {
         Ok(place) => {
             let seconds = begun.elapsed().as_secs_f64();
-            home.note(&format!("The cache is dropped: {seconds:.2} sec"));
-            return Ok(Some(place));
+            let early = match writer.early_bytes() {
+                0 => String::new(),
+                bytes => format!(", and {:.1} MB are written", bytes as f64 / 1e6),
+            };
+            home.note(&format!("The cache is dropped: {seconds:.2} sec{early}"));
+            return Ok((writer, Some(place)));
         }
         Err(reason) => home.note(&format!("Free memory is not known at once: {reason}")),
     }
-    if !running.machine.reports_free_memory {
+    if running.machine.reports_free_memory {
+        give_back(home, &ram, control)?;
+    } else {
         home.note("The cache is not left out: the guest's kernel has no virtio_balloon");
-        return Ok(None);
     }
-    give_back(home, &home.open_memory(running)?, control)?;
-    Ok(None)
+    Ok((writer, None))
+}
+
+fn is_cancelled(control: Control<'_>) -> bool {
+    control.cancel.load(Ordering::Relaxed)
+}
+
+/// What the guest does, and what is written until it has done that. The guest hears of it when
+/// writing fails.
+fn meanwhile<T: Send, W>(
+    guest: impl FnOnce(&AtomicBool) -> T + Send,
+    write: impl FnOnce(&AtomicBool) -> Result<W, image::Error>,
+) -> (T, Result<W, image::Error>) {
+    let (enough, gone) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let guest = scope.spawn(|| {
+            let result = guest(&gone);
+            enough.store(true, Ordering::Relaxed);
+            result
+        });
+        let written = write(&enough);
+        gone.store(written.is_err(), Ordering::Relaxed);
+        let result = guest.join();
+        (result.expect("asking a guest does not panic"), written)
+    })
 }
 
 /// Where the guest's kernel tells how its lists look, or why that is not to be used.
@@ -115,7 +178,7 @@ fn give_back(home: &Home, memory: &File, control: Control<'_>) -> Result<(), Err
     let begun = Instant::now();
     let (mut now, mut since) = (before, begun);
     while since.elapsed() < SILENCE && begun.elapsed() < PATIENCE {
-        if control.cancel.load(Ordering::Relaxed) {
+        if is_cancelled(control) {
             return Err(Error::Interrupted);
         }
         thread::sleep(GLANCE);

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use brisk_vm::image::{self, Base, Changed, Recipient, Report, Secret, Source, host_key};
+use brisk_vm::image::{
+    self, Base, Changed, Outline, Recipient, Report, Secret, Source, Writer, host_key,
+};
 use brisk_vm::migration::PAGE;
 use brisk_vm::qemu::save_state;
 use serde_json::json;
@@ -74,12 +76,27 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     let mut qmp = live::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.
     qmp.execute("cont", &json!(null))?;
-    let drops = how.drop_cache.unwrap_or(definition.suspend.drop_cache);
-    let place = match drops {
-        true => drop_cache(home, &running, control)?,
-        false => None,
-    };
     let base = bases::of(home, &path).filter(|_| definition.suspend.incremental);
+    let memory = running.machine.memory_mib << 20;
+    let outline = Outline {
+        vm: definition.uuid().map_err(wrong)?.unwrap_or_default(),
+        memory,
+        base: base.as_ref(),
+    };
+    let begin = |outline| Writer::begin(&path, outline, &recipients, &options, control);
+    let drops = how.drop_cache.unwrap_or(definition.suspend.drop_cache);
+    let begun = begin(outline)
+        .map_err(Error::from)
+        .and_then(|writer| match drops {
+            true => drop_cache(home, &running, writer, control),
+            false => Ok((writer, None)),
+        });
+    let (writer, place) = begun.map_err(|error| {
+        home.note(&format!(
+            "Suspend failed before the guest stood still: {error}"
+        ));
+        error.or_interrupted()
+    })?;
     home.note("VM suspending");
     let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
         let ram = home.open_memory(&running)?;
@@ -87,7 +104,7 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         let free = place.and_then(|place| left_out(home, place, &ram, &description));
         let source = Source {
             memory: &ram,
-            size: running.machine.memory_mib << 20,
+            size: memory,
             leave_out: free.as_ref(),
             state: &state,
             description: &description,
@@ -95,17 +112,20 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
                 image,
                 changed: Changed::Compare,
             }),
-            working_set: &needed_first(home, running.machine.memory_mib << 20),
+            working_set: &needed_first(home, memory),
         };
-        let write = |source| image::write(&path, source, &recipients, &options, control);
-        match write(&source) {
+        match writer.finish(&source) {
             Err(error @ image::Error::Damaged { .. }) if base.is_some() => {
                 home.note(&format!("All is written, not what changed: {error}"));
                 let whole = Source {
                     base: None,
                     ..source
                 };
-                Ok((write(&whole)?, false))
+                let outline = Outline {
+                    base: None,
+                    ..outline
+                };
+                Ok((begin(outline)?.finish(&whole)?, false))
             }
             result => Ok((result?, base.is_some())),
         }

@@ -6,6 +6,7 @@
 //! must look like one, and of each size there must be as many as the kernel counts. If not, none
 //! is taken for free. A guest that lies about both only deceives itself.
 
+mod forecast;
 mod note;
 mod walk;
 
@@ -13,6 +14,7 @@ use std::fs::File;
 
 use crate::image::{Pages, Range};
 
+pub use forecast::forecast;
 pub use note::{Note, Place};
 use walk::Tables;
 
@@ -71,29 +73,50 @@ pub fn free_pages(memory: Memory<'_>, place: Place) -> Result<Pages, Unknown> {
     let note = Note::read(memory, place)?;
     let tables = Tables::new(memory, &note)?;
     let counted = counted(&tables, &note)?;
-    let size = memory
-        .ranges
-        .iter()
-        .map(|range| range.offset + range.length);
     let mut blocks = Blocks {
         layout: Layout::of(&note)?,
         found: [0; ORDERS],
-        pages: Pages::none(size.max().unwrap_or(0)),
+        pages: Pages::none(memory.end()),
         until: 0,
     };
-    let base = vmemmap(&tables, &note)?;
-    let length = blocks.layout.size;
+    let size = blocks.layout.size;
+    let mut take = |structure: Option<&[u8]>, page, range: &Range| match structure {
+        Some(structure) => blocks.take(structure, page, range),
+        None if page < blocks.until => Err(Unknown::Used(page)),
+        None => Ok(()),
+    };
+    each_structure(memory, (&tables, &note), size, &mut take)?;
+    let mut both = blocks.found.iter().zip(counted).enumerate();
+    match both.find(|(_, (found, counted))| **found != *counted) {
+        None => Ok(blocks.pages),
+        Some((order, (found, counted))) => Err(Unknown::Miscounted {
+            order,
+            found: *found,
+            counted,
+        }),
+    }
+}
+
+/// Takes the structure of a page, if there is one, the page's number, and the range it is in.
+type Take<'a> = dyn FnMut(Option<&[u8]>, u64, &Range) -> Result<(), Unknown> + 'a;
+
+/// Has `take` take the structure of each page of the guest. Where there are none, it is told so
+/// once for each page full of structures that is not there.
+fn each_structure(
+    memory: Memory<'_>,
+    (tables, note): (&Tables<'_>, &Note),
+    length: u64,
+    take: &mut Take<'_>,
+) -> Result<(), Unknown> {
+    let base = vmemmap(tables, note)?;
     let mut bytes = Vec::new();
     for range in memory.ranges {
         let (mut page, end) = (range.address / PAGE, (range.address + range.length) / PAGE);
-        blocks.until = 0;
         while page < end {
             let at = base.wrapping_add(page * length);
             let Some((address, left)) = tables.translate(at) else {
                 // No structures for these: a hole, or memory that the kernel does not have.
-                if page < blocks.until {
-                    return Err(Unknown::Used(page));
-                }
+                take(None, page, range)?;
                 page = (page + 1).max(page + (PAGE - at % PAGE) / length);
                 continue;
             };
@@ -104,20 +127,17 @@ pub fn free_pages(memory: Memory<'_>, place: Place) -> Result<Pages, Unknown> {
             }
             memory.read(address, &mut bytes)?;
             for structure in bytes.chunks_exact(length as usize) {
-                blocks.take(structure, page, (range, end))?;
+                take(Some(structure), page, range)?;
                 page += 1;
             }
         }
     }
-    let mut both = blocks.found.iter().zip(counted).enumerate();
-    match both.find(|(_, (found, counted))| **found != *counted) {
-        None => Ok(blocks.pages),
-        Some((order, (found, counted))) => Err(Unknown::Miscounted {
-            order,
-            found: *found,
-            counted,
-        }),
-    }
+    Ok(())
+}
+
+/// The number in the file of a page of the guest.
+fn in_file(page: u64, range: &Range) -> u64 {
+    (range.offset + page * PAGE - range.address) / PAGE
 }
 
 /// How a page's structure looks.
@@ -133,12 +153,7 @@ struct Layout {
 impl Layout {
     fn of(note: &Note) -> Result<Self, Unknown> {
         let size = note.number("SIZE(page)")?;
-        let field = |name, bytes| {
-            let at = note.number(name)?;
-            let fits = (32..=256).contains(&size) && at <= size - bytes;
-            fits.then_some(at as usize)
-                .ok_or(Unknown::Strange("size of a page's structure"))
-        };
+        let field = |name, bytes| field(note, size, name, bytes);
         let orders = note.number("LENGTH(zone.free_area)")?;
         if orders == 0 || orders > ORDERS as u64 {
             return Err(Unknown::Strange("number of block sizes"));
@@ -155,6 +170,14 @@ impl Layout {
     }
 }
 
+/// Where a field of so many bytes is in a page's structure.
+fn field(note: &Note, size: u64, name: &str, bytes: u64) -> Result<usize, Unknown> {
+    let at = note.number(name)?;
+    let fits = (32..=256).contains(&size) && at <= size - bytes;
+    fits.then_some(at as usize)
+        .ok_or(Unknown::Strange("size of a page's structure"))
+}
+
 /// What was found so far.
 struct Blocks {
     layout: Layout,
@@ -165,12 +188,8 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn take(
-        &mut self,
-        structure: &[u8],
-        page: u64,
-        (range, end): (&Range, u64),
-    ) -> Result<(), Unknown> {
+    fn take(&mut self, structure: &[u8], page: u64, range: &Range) -> Result<(), Unknown> {
+        let end = (range.address + range.length) / PAGE;
         let layout = &self.layout;
         let word = |at: usize| {
             let bytes = structure[at..].first_chunk();
@@ -194,7 +213,7 @@ impl Blocks {
         }
         self.found[order as usize] += 1;
         self.until = page + (1 << order);
-        let first = (range.offset + page * PAGE - range.address) / PAGE;
+        let first = in_file(page, range);
         self.pages.insert_all(first..first + (1 << order));
         Ok(())
     }
@@ -252,6 +271,14 @@ fn counted(tables: &Tables<'_>, note: &Note) -> Result<[u64; ORDERS], Unknown> {
 }
 
 impl Memory<'_> {
+    /// Where it ends in the file.
+    fn end(&self) -> u64 {
+        let ends = self.ranges.iter();
+        ends.map(|range| range.offset + range.length)
+            .max()
+            .unwrap_or(0)
+    }
+
     /// Fills `out` from a physical address.
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Unknown> {
         use std::os::unix::fs::FileExt;

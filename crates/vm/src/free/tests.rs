@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use proptest::prelude::*;
 
 use super::*;
+use crate::image::Forecast;
 
 const SIZE: u64 = 16 << 20;
 const PAGES: u64 = SIZE / PAGE;
@@ -39,6 +40,11 @@ impl Guest {
             "OFFSET(page._refcount)=52".into(),
             "OFFSET(page._mapcount)=48".into(),
             "OFFSET(page.private)=40".into(),
+            "OFFSET(page.flags)=0".into(),
+            "OFFSET(page.compound_head)=8".into(),
+            "OFFSET(page.mapping)=24".into(),
+            "NUMBER(PG_lru)=5".into(),
+            "NUMBER(PG_swapbacked)=17".into(),
             format!("NUMBER(PAGE_BUDDY_MAPCOUNT_VALUE)={BUDDY}"),
             "LENGTH(zone.free_area)=11".into(),
             "SIZE(free_area)=88".into(),
@@ -104,6 +110,22 @@ impl Guest {
     }
 
     fn free(&self) -> Result<Pages, Unknown> {
+        self.ask(free_pages)
+    }
+
+    fn expected(&self) -> Result<Forecast, Unknown> {
+        self.ask(forecast)
+    }
+
+    /// What a page is for: its flags, the first page of the large one it is in, what it is of.
+    fn describe(&self, page: u64, (flags, head, mapping): (u64, u64, u64)) {
+        let at = STRUCTURES + page * 64;
+        for (offset, value) in [(0, flags), (8, head), (24, mapping)] {
+            self.put(at + offset, value);
+        }
+    }
+
+    fn ask<T>(&self, what: fn(Memory<'_>, Place) -> Result<T, Unknown>) -> Result<T, Unknown> {
         let text = self.lines.join("\n");
         let mut note = Vec::new();
         for word in [11, text.len() as u32, 0] {
@@ -124,7 +146,7 @@ impl Guest {
             ranges: &ranges,
         };
         let place = Place::parse("0x0000000000001000 1024").unwrap();
-        free_pages(memory, place)
+        what(memory, place)
     }
 }
 
@@ -160,12 +182,14 @@ proptest! {
 
     #[test]
     fn a_note_of_anything_is_no_trouble(
-        line in 0..19_usize,
+        line in 0..24_usize,
         value in prop_oneof!["[0-9a-fx-]{0,20}", "-?[0-9]{1,19}", "[0-9a-f]{16}"],
     ) {
         let mut guest = Guest::new(&[(2048, 3)]);
         let (name, _) = guest.lines[line].split_once('=').unwrap();
         guest.lines[line] = format!("{name}={value}");
+        // A guess, whatever it is.
+        let _ = guest.expected();
         // Nothing but what is free, whatever it says.
         if let Ok(pages) = guest.free() {
             let others = (0..PAGES).filter(|page| !(2048..2056).contains(page));
@@ -211,4 +235,55 @@ fn encrypted_memory_is_not_looked_at() {
     guest.lines[mask] = "NUMBER(sme_mask)=140737488355328".into();
     let strange = Unknown::Strange("mask of encrypted memory");
     assert_eq!(guest.free(), Err(strange));
+}
+
+#[test]
+fn what_a_guest_will_have_left() {
+    const LISTED: u64 = 1 << 5;
+    const SWAP: u64 = 1 << 17;
+    const FILE: u64 = 0xffff_8880_0001_0000;
+    let guest = Guest::new(&[(2048, 3)]);
+    let head = MAP + 3000 * 64;
+    // A process's own page; a large one; a file's page, and one that a process has mapped; the
+    // kernel's, which is on no list; a file's page that is none any more.
+    guest.describe(1500, (LISTED | SWAP, 0, FILE | 1));
+    guest.describe(3000, (LISTED | SWAP, 0, FILE | 1));
+    for tail in 3001..3004 {
+        guest.set(tail, (0, -1, 0));
+        guest.describe(tail, (0, head | 1, 0));
+    }
+    guest.describe(1600, (LISTED, 0, FILE));
+    guest.describe(1601, (LISTED, 0, FILE));
+    guest.set(1601, (2, 0, 0));
+    guest.describe(1700, (SWAP, 0, FILE));
+    guest.describe(1800, (LISTED, 0, 0));
+    // A large page of a file.
+    guest.describe(3500, (LISTED, 0, FILE));
+    guest.set(3501, (0, -1, 0));
+    guest.describe(3501, (0, (MAP + 3500 * 64) | 1, 0));
+    let forecast = guest.expected().unwrap();
+    // Of the groups of eight pages, one has four such pages.
+    let lasting = (0..PAGES / 8).filter(|group| forecast.lasts(group * 8..group * 8 + 8));
+    assert_eq!(lasting.collect::<Vec<_>>(), [3000 / 8]);
+    let gone: Vec<u64> = (0..PAGES).filter(|page| !forecast.keeps(*page)).collect();
+    let free = 2048..2056;
+    let expected: Vec<u64> = [1600].into_iter().chain(free).chain(3500..3502).collect();
+    assert_eq!(gone, expected);
+}
+
+#[test]
+fn a_kernel_that_tells_too_little_is_no_trouble() {
+    for name in [
+        "PG_swapbacked",
+        "page.mapping",
+        "page.compound_head",
+        "page.flags",
+        "PG_lru",
+    ] {
+        let mut guest = Guest::new(&[(2048, 3)]);
+        guest.lines.retain(|line| !line.contains(name));
+        let untold = matches!(guest.expected(), Err(Unknown::Untold(what)) if what.contains(name));
+        assert!(untold, "{name}");
+        assert_eq!(guest.free().unwrap().len(), 8);
+    }
 }

@@ -76,6 +76,11 @@ pub(super) fn fits(
     bounds(path, memory, size, leave_out).map(|bounds| bounds.most <= bounds.free)
 }
 
+/// Bytes that are free beyond those that the image of a memory may take.
+pub(super) fn spare(path: &Path, memory: &File, size: u64) -> Result<u64, Error> {
+    bounds(path, memory, size, None).map(|bounds| bounds.free.saturating_sub(bounds.most))
+}
+
 /// Estimates the image of a memory at a path; takes some tens of milliseconds.
 ///
 /// # Errors

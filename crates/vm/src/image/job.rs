@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::chunk;
 use super::codec::Encoder;
+use super::early::Early;
 use super::error::{Error, io_error};
 use super::header::{Header, PAGE};
 use super::memory::{self, Range};
@@ -14,17 +15,23 @@ use super::pipeline::{Control, Progress, Work};
 use super::reader::{Record, Scratch};
 use super::report::{Stages, Watch};
 use super::seal::{self, Kind, Owner, SealKey, TAG};
-use super::writer::{Base, Changed, Options, Source, encoder};
+use super::writer::{Base, Changed, Source, encoder};
 
-/// The memory's part of the work, shared by the threads.
-pub(super) struct Job<'a> {
+/// Where chunks go, and what they are sealed with.
+pub(super) struct Target<'a> {
     pub(super) path: &'a Path,
-    pub(super) source: &'a Source<'a>,
     pub(super) header: &'a Header,
     pub(super) owner: Owner,
     pub(super) key: &'a SealKey,
     pub(super) output: &'a Output<'a>,
     pub(super) control: Control<'a>,
+}
+
+/// The memory's part of the work, shared by the threads.
+pub(super) struct Job<'a> {
+    pub(super) target: Target<'a>,
+    pub(super) source: &'a Source<'a>,
+    pub(super) early: Option<&'a Early>,
     pub(super) done: Mutex<Done>,
 }
 
@@ -32,6 +39,8 @@ pub(super) struct Done {
     pub(super) records: Vec<Record>,
     bytes: u64,
     pub(super) pages: u64,
+    /// Those of them that were written early.
+    pub(super) early: u64,
 }
 
 impl Done {
@@ -40,6 +49,7 @@ impl Done {
             records: vec![Record::Zero; chunks as usize],
             bytes: 0,
             pages: 0,
+            early: 0,
         }
     }
 
@@ -58,38 +68,74 @@ impl Done {
 }
 
 /// What one thread needs: all the memory it will ever use.
-struct Worker {
-    chunk: Vec<u8>,
-    bitmap: Vec<u8>,
+pub(super) struct Worker {
+    pub(super) chunk: Vec<u8>,
+    pub(super) bitmap: Vec<u8>,
     sealed: Vec<u8>,
     encoder: Encoder,
     base: Option<Scratch>,
-    stages: Stages,
+    pub(super) stages: Stages,
 }
 
-impl Job<'_> {
-    pub(super) fn run(&self, options: &Options) -> Result<Stages, Error> {
-        let size = self.header.chunk_size as usize;
-        let work = Work::new(self.header.chunks(), self.control);
-        let worker = || {
-            let compares = matches!(
-                self.source.base,
-                Some(Base {
-                    changed: Changed::Compare,
-                    ..
-                })
-            );
-            Ok(Worker {
-                chunk: vec![0; size],
-                bitmap: vec![0; pages::bitmap_len(size)],
-                sealed: vec![0; chunk::sealed_bound(size)],
-                encoder: encoder(self.path, options.compression)?,
-                base: compares.then(|| Scratch::new(size)).transpose()?,
-                stages: Stages::default(),
+impl Worker {
+    /// For chunks of an image; `compares` them with those of another one.
+    pub(super) fn new(target: &Target<'_>, compares: bool) -> Result<Self, Error> {
+        let size = target.header.chunk_size as usize;
+        Ok(Self {
+            chunk: vec![0; size],
+            bitmap: vec![0; pages::bitmap_len(size)],
+            sealed: vec![0; chunk::sealed_bound(size)],
+            encoder: encoder(target.path, target.header.compression)?,
+            base: compares.then(|| Scratch::new(size)).transpose()?,
+            stages: Stages::default(),
+        })
+    }
+}
+
+impl Target<'_> {
+    /// Compresses, seals and writes the `kept` pages at the start of a worker's chunk; where they
+    /// are, and their sealed length.
+    pub(super) fn put(
+        &self,
+        worker: &mut Worker,
+        (kind, index): (Kind, u64),
+        kept: usize,
+        watch: &mut Watch,
+    ) -> Result<(u64, u32), Error> {
+        let bitmap = &worker.bitmap[..pages::bitmap_len(self.header.chunk_len(index))];
+        let (plain, sealed) = (&worker.chunk[..kept * PAGE], &mut worker.sealed);
+        let length = chunk::encode(&mut worker.encoder, bitmap, plain, sealed)
+            .map_err(io_error("compress the memory for", self.path))?;
+        worker.stages.compress += watch.lap();
+        let associated = seal::associated(&self.owner, (kind, index), self.header.chunks());
+        let tag = self
+            .key
+            .seal((kind, index), &associated, &mut sealed[..length]);
+        sealed[length..length + TAG].copy_from_slice(&tag);
+        worker.stages.seal += watch.lap();
+        let sealed = &sealed[..length + TAG];
+        let offset = self.output.put(sealed, self.control)?;
+        worker.stages.write += watch.lap();
+        Ok((offset, sealed.len() as u32))
+    }
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn run(&self, threads: usize) -> Result<Stages, Error> {
+        let Target {
+            header, control, ..
+        } = self.target;
+        let work = Work::new(header.chunks(), control);
+        let compares = matches!(
+            self.source.base,
+            Some(Base {
+                changed: Changed::Compare,
+                ..
             })
-        };
+        );
+        let worker = || Worker::new(&self.target, compares);
         let step = |worker: &mut Worker, index| self.step(worker, index, &work);
-        let workers = work.run(options.threads.max(1), worker, step)?;
+        let workers = work.run(threads.max(1), worker, step)?;
         let mut stages = Stages::default();
         workers.iter().for_each(|worker| stages.add(&worker.stages));
         Ok(stages)
@@ -97,8 +143,9 @@ impl Job<'_> {
 
     fn step(&self, worker: &mut Worker, index: u64, work: &Work<'_>) -> Result<(), Error> {
         let mut watch = Watch::start();
-        let length = self.header.chunk_len(index);
-        let start = index * u64::from(self.header.chunk_size);
+        let (path, header) = (self.target.path, self.target.header);
+        let length = header.chunk_len(index);
+        let start = index * u64::from(header.chunk_size);
         let first = start / PAGE as u64;
         let range = first..first + (length / PAGE) as u64;
         let left_out = self.source.leave_out;
@@ -117,17 +164,21 @@ impl Job<'_> {
         }
         let chunk = &mut worker.chunk[..length];
         let read = memory::read_chunk(self.source.memory, start, chunk)
-            .map_err(io_error("read the memory for", self.path))?;
+            .map_err(io_error("read the memory for", path))?;
         if let Range::Hole(next) = read {
             if self.source.base.is_none() {
-                work.skip_to(next / u64::from(self.header.chunk_size));
+                work.skip_to(next / u64::from(header.chunk_size));
             }
             chunk.fill(0);
         }
+        let is_left_out = |page| left_out.is_some_and(|pages| pages.contains(first + page as u64));
+        let unchanged = |early: &'a Early| early.unchanged(index, chunk, |page| !is_left_out(page));
+        if let Some(piece) = self.early.and_then(unchanged) {
+            worker.stages.read += watch.lap();
+            return self.finish(index, piece.record(), piece.pages());
+        }
         let bitmap = &mut worker.bitmap[..pages::bitmap_len(length)];
-        let kept = pages::gather(chunk, bitmap, |page| {
-            left_out.is_some_and(|pages| pages.contains(first + page as u64))
-        });
+        let kept = pages::gather(chunk, bitmap, is_left_out);
         worker.stages.read += watch.lap();
         if kept == 0 {
             return self.finish(index, Record::Zero, 0);
@@ -140,20 +191,15 @@ impl Job<'_> {
                 return self.finish(index, Record::Parent, 0);
             }
         }
-        let sealed = &mut worker.sealed;
-        let length = chunk::encode(&mut worker.encoder, bitmap, plain, sealed)
-            .map_err(io_error("compress the memory for", self.path))?;
-        worker.stages.compress += watch.lap();
-        let kind = (Kind::Memory, index);
-        let associated = seal::associated(&self.owner, kind, self.header.chunks());
-        let tag = self.key.seal(kind, &associated, &mut sealed[..length]);
-        sealed[length..length + TAG].copy_from_slice(&tag);
-        worker.stages.seal += watch.lap();
-        let sealed = &sealed[..length + TAG];
-        let offset = self.output.put(sealed, self.control)?;
-        worker.stages.write += watch.lap();
-        let length = sealed.len() as u32;
-        self.finish(index, Record::Here { offset, length }, kept as u64)
+        let (offset, length) = self
+            .target
+            .put(worker, (Kind::Memory, index), kept, &mut watch)?;
+        let record = Record::Here {
+            offset,
+            length,
+            early: false,
+        };
+        self.finish(index, record, kept as u64)
     }
 
     fn finish(&self, index: u64, record: Record, pages: u64) -> Result<(), Error> {
@@ -161,15 +207,18 @@ impl Job<'_> {
             let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
             done.records[index as usize] = record;
             done.pages += pages;
+            if let Record::Here { early: true, .. } = record {
+                done.early += pages;
+            }
             done.bytes = done
                 .bytes
-                .max((index + 1) * u64::from(self.header.chunk_size));
+                .max((index + 1) * u64::from(self.target.header.chunk_size));
             done.bytes.min(self.source.size)
         };
-        (self.control.progress)(Progress {
+        (self.target.control.progress)(Progress {
             done,
             total: self.source.size,
-            stored: self.output.len(),
+            stored: self.target.output.len(),
         });
         Ok(())
     }

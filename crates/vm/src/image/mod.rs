@@ -1,8 +1,9 @@
 //! Suspend images: a guest's memory and device state in one compressed, sealed file.
 //!
-//! An image is written by [`write`] while the guest is stopped, read by [`Image`], claimed once
-//! by [`Claim`], and wrapped for other keys by [`rekey`]. The file is described byte by byte in
-//! `docs/src/image-format.md`; nothing of the guest is in clear in it.
+//! An image is written by [`write`] while the guest is stopped, or begun before that by
+//! [`Writer`], read by [`Image`], claimed once by [`Claim`], and wrapped for other keys by
+//! [`rekey`]. The file is described byte by byte in `docs/src/image-format.md`; nothing of the
+//! guest is in clear in it.
 //!
 //! ```text
 //! header | sealed chunks of memory, device state, working set | sealed head | sealed records
@@ -15,12 +16,14 @@ mod codec;
 mod core_file;
 mod description;
 mod durable;
+mod early;
 mod error;
 mod estimate;
 mod extract;
 mod head;
 mod header;
 mod host_key;
+mod index;
 mod job;
 mod keys;
 mod load;
@@ -42,6 +45,7 @@ mod writer;
 pub use claim::{Claim, Hold, State, remove_resumed, resumable, resumed, state};
 pub use codec::Compression;
 pub use description::{Description, Disk, Kernel, MAX_DESCRIPTION, MAX_TEXT, Range};
+pub use early::Forecast;
 pub use error::{Error, Place};
 pub use estimate::{Estimate, estimate};
 pub use extract::{Form, extract};
@@ -60,7 +64,7 @@ pub use report::{Report, Stages};
 pub use slot::{Slot, SlotKind};
 pub use verify::Verified;
 pub use working_set::{WORKING_PAGES, read_working_set, write_working_set};
-pub use writer::{Base, Changed, Options, Source, write};
+pub use writer::{Base, Changed, Options, Outline, Source, Writer, write};
 
 /// The usual end of an image's name.
 pub const EXTENSION: &str = "brisk";

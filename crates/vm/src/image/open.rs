@@ -95,7 +95,7 @@ pub(super) fn read_records(
     let possible = |record: &Record| match *record {
         Record::Zero => true,
         Record::Parent => header.incremental,
-        Record::Here { offset, length } => {
+        Record::Here { offset, length, .. } => {
             let length = u64::from(length);
             let end = offset.checked_add(length);
             length > TAG as u64

@@ -21,25 +21,29 @@ pub(super) struct Output<'a> {
     path: &'a Path,
     base: u64,
     next: AtomicU64,
-    pace: Option<Pace>,
+    pace: Option<&'a Pace>,
 }
 
 /// At most so many bytes a second: each piece waits until those before it have had their time.
 /// Time in which nothing was written is not made up for, so that there is never a burst.
-struct Pace {
+pub(super) struct Pace {
     rate: u64,
     free_at: Mutex<Instant>,
 }
 
 impl<'a> Output<'a> {
-    /// Data begins at `base`; at most `limit` bytes a second are written.
-    pub(super) fn new(file: &'a File, path: &'a Path, base: u64, limit: Option<u64>) -> Self {
-        let pace = limit.map(|rate| Pace::new(rate, Instant::now()));
+    /// Data begins at `base`, and has so many bytes already.
+    pub(super) fn new(
+        (file, path): (&'a File, &'a Path),
+        base: u64,
+        written: u64,
+        pace: Option<&'a Pace>,
+    ) -> Self {
         Self {
             file,
             path,
             base,
-            next: AtomicU64::new(0),
+            next: AtomicU64::new(written),
             pace,
         }
     }
@@ -51,7 +55,7 @@ impl<'a> Output<'a> {
 
     /// Writes a piece; where it is.
     pub(super) fn put(&self, bytes: &[u8], control: Control<'_>) -> Result<u64, Error> {
-        if let Some(pace) = &self.pace {
+        if let Some(pace) = self.pace {
             pace.wait(bytes.len() as u64, control);
         }
         let length = bytes.len() as u64;
@@ -70,7 +74,12 @@ impl<'a> Output<'a> {
 }
 
 impl Pace {
-    fn new(rate: u64, now: Instant) -> Self {
+    /// So many bytes a second from now on.
+    pub(super) fn new(rate: u64) -> Self {
+        Self::from(rate, Instant::now())
+    }
+
+    fn from(rate: u64, now: Instant) -> Self {
         Self {
             rate: rate.max(1),
             free_at: Mutex::new(now),
@@ -108,7 +117,7 @@ mod tests {
     /// When pieces were written, each of so many bytes and there so long after the one before was.
     fn written(pieces: &[(u64, u64)]) -> Vec<(Duration, u64)> {
         let start = Instant::now();
-        let pace = Pace::new(RATE, start);
+        let pace = Pace::from(RATE, start);
         let mut now = start;
         let mut turns = Vec::new();
         for (bytes, micros) in pieces {

@@ -14,12 +14,12 @@ use super::durable::split;
 use super::error::{Error, Place, io_error};
 use super::head::Head;
 use super::header::{Header, PAGE, RECORD};
+use super::index::{INDEX, PIECES};
 use super::keys::Keys;
 use super::open::{read_head, read_header, read_records};
 use super::pages;
 use super::seal::{self, DataKey, Kind, Owner, SealKey};
 use super::working_set;
-use super::writer::{INDEX, PIECES};
 
 /// Most images of a chain.
 pub(super) const MAX_CHAIN: usize = 16;
@@ -35,6 +35,8 @@ pub enum Record {
         offset: u64,
         /// Sealed length.
         length: u32,
+        /// Whether it was sealed while the guest still ran.
+        early: bool,
     },
     /// As in the image that this one is based on.
     Parent,
@@ -44,7 +46,11 @@ impl Record {
     pub(super) fn encode(self) -> [u8; RECORD] {
         let (tag, length, offset) = match self {
             Self::Zero => (0_u32, 0, 0),
-            Self::Here { offset, length } => (1, length, offset),
+            Self::Here {
+                offset,
+                length,
+                early,
+            } => (if early { 3 } else { 1 }, length, offset),
             Self::Parent => (2, 0, 0),
         };
         let mut bytes = [0; RECORD];
@@ -60,7 +66,11 @@ impl Record {
         let offset = u64::from_le_bytes(*bytes.get(8..)?.first_chunk()?);
         match word(0)? {
             0 if length == 0 && offset == 0 => Some(Self::Zero),
-            1 => Some(Self::Here { offset, length }),
+            tag @ (1 | 3) => Some(Self::Here {
+                offset,
+                length,
+                early: tag == 3,
+            }),
             2 if length == 0 && offset == 0 => Some(Self::Parent),
             _ => None,
         }
@@ -325,8 +335,16 @@ impl Image {
         out: &mut [u8],
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], Error> {
-        let (offset, length) = match self.records[index as usize] {
-            Record::Here { offset, length } => (offset, length),
+        let (offset, length, kind) = match self.records[index as usize] {
+            Record::Here {
+                offset,
+                length,
+                early,
+            } => (
+                offset,
+                length,
+                if early { Kind::Early } else { Kind::Memory },
+            ),
             Record::Zero => {
                 scratch.bitmap.clear();
                 scratch
@@ -346,7 +364,7 @@ impl Image {
         self.file
             .read_exact_at(&mut scratch.sealed, self.header.len() + offset)
             .map_err(|error| self.unreadable(error))?;
-        let kind = (Kind::Memory, index);
+        let kind = (kind, index);
         let associated = seal::associated(&self.owner, kind, self.header.chunks());
         let plain = self
             .key

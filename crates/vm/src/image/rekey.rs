@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use super::claim::lock;
 use super::durable::Durable;
 use super::error::{Error, io_error};
+use super::index::write_index;
 use super::keys::{self, Keys, Recipient};
 use super::pipeline::{Control, Progress};
 use super::reader::Image;
-use super::writer::write_index;
 
 /// Bytes that are copied between two looks at whether to stop.
 const STEP: u64 = 64 << 20;

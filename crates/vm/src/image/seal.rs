@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Head = 4,
     Records = 5,
     WorkingPages = 6,
+    /// Memory that was sealed while the guest still ran.
+    Early = 7,
 }
 
 /// Random bytes from the system: from its kernel, for the generator of the cipher's library takes

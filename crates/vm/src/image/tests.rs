@@ -1,6 +1,7 @@
 mod claims;
 mod damage;
 mod durability;
+mod early;
 mod fixture;
 mod keys;
 mod parents;

@@ -3,25 +3,28 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::blob;
 use super::codec::{Compression, Encoder};
 use super::description::Description;
 use super::durable::Durable;
+use super::early::{Early, Forecast};
 use super::error::{Error, io_error};
-use super::estimate::{estimate, fits};
-use super::head::{Head, MAX_BLOB, Parent};
+use super::estimate::{estimate, fits, spare};
+use super::head::{Blob, Head, MAX_BLOB, Parent};
 use super::header::{self, Header, PAGE, chunk_size_for};
-use super::job::{Done, Job};
+use super::index::{PIECES, write_index};
+use super::job::{Done, Job, Target};
 use super::keys::{self, Recipient};
-use super::output::Output;
+use super::output::{Output, Pace};
 use super::pages::Pages;
 use super::pipeline::Control;
-use super::reader::{Image, MAX_CHAIN, Record};
-use super::report::Report;
-use super::seal::{self, DataKey, Kind, Owner, TAG};
+use super::reader::{Image, MAX_CHAIN};
+use super::report::{Report, Stages};
+use super::seal::{self, DataKey, Kind, Owner, SealKey};
 use super::working_set;
 
 /// What goes into an image. The guest must stand still while it is written.
@@ -31,8 +34,8 @@ pub struct Source<'a> {
     pub memory: &'a File,
     /// Bytes of it, a multiple of 4096.
     pub size: u64,
-    /// Pages that need not be kept, such as free ones and clean page cache. They read as zero
-    /// afterwards.
+    /// Pages that need not be kept, such as free ones and clean page cache. What they read as
+    /// afterwards is zero, or what they hold.
     pub leave_out: Option<&'a Pages>,
     /// What QEMU saves of everything but the memory.
     pub state: &'a [u8],
@@ -102,49 +105,290 @@ pub fn write(
     options: &Options,
     control: Control<'_>,
 ) -> Result<Report, Error> {
-    let started = Instant::now();
-    let chunk_size = check(path, source, options)?;
-    if !options.replace && path.symlink_metadata().is_ok() {
-        return Err(Error::Exists {
-            path: path.to_owned(),
-        });
-    }
-    let durable = Durable::create(path)?;
-    check_space(path, source, options)?;
-    let key = DataKey::random()?;
-    let mut header = Header {
-        id: seal::random()?,
-        created: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        memory: source.size,
-        chunk_size,
-        incremental: source.base.is_some(),
-        compression: options.compression,
-        stored_chunks: 0,
-        stored_pages: 0,
-        data_len: 0,
-        slots: keys::wrap(&key, recipients)?,
-        head_len: 0,
-    };
-    let owner = Owner {
+    let outline = Outline {
         vm: source.description.uuid,
-        image: header.id,
+        memory: source.size,
+        base: source.base.map(|base| base.image),
     };
-    let pieces = key.derive(PIECES, &header.id);
-    let output = Output::new(&durable.file, path, header.len(), options.limit);
-    let mut encoder = encoder(path, options.compression)?;
-    let mut put = |kind, length, fill: &mut blob::Fill<'_>| {
-        let sealed = (&pieces, &owner);
-        blob::write(kind, length, fill, sealed, &mut encoder, &output, control)
-    };
-    let length = source.state.len() as u64;
-    let state = put(Kind::State, length, &mut blob::copy(source.state))?;
-    let (mut working_set, mut working_pages) = (None, None);
-    if !source.working_set.is_empty() {
+    Writer::begin(path, outline, recipients, options, control)?.finish(source)
+}
+
+/// What of an image is known before its guest stands still.
+#[derive(Debug, Clone, Copy)]
+pub struct Outline<'a> {
+    /// The machine.
+    pub vm: [u8; 16],
+    /// Bytes of its memory.
+    pub memory: u64,
+    /// The image that it was resumed from, to write only what has changed.
+    pub base: Option<&'a Image>,
+}
+
+/// Device state; ranges and pages of the working set.
+type Blobs = (Blob, (Option<Blob>, Option<Blob>));
+
+/// An image that has been begun. Nothing is under its name before [`Self::finish`]; what is
+/// dropped before leaves nothing.
+pub struct Writer<'a> {
+    path: &'a Path,
+    options: &'a Options,
+    control: Control<'a>,
+    base: Option<&'a Image>,
+    durable: Durable,
+    data_key: DataKey,
+    key: SealKey,
+    header: Header,
+    owner: Owner,
+    pace: Option<Pace>,
+    early: Option<Early>,
+    /// Bytes of sealed data so far.
+    written: u64,
+}
+
+impl std::fmt::Debug for Writer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Writer({})", self.path.display())
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// Makes its file and its keys.
+    ///
+    /// # Errors
+    /// If that cannot be, or an image has that name.
+    pub fn begin(
+        path: &'a Path,
+        outline: Outline<'a>,
+        recipients: &[Recipient],
+        options: &'a Options,
+        control: Control<'a>,
+    ) -> Result<Self, Error> {
+        let chunk_size = check_outline(&outline, options)?;
+        if !options.replace && path.symlink_metadata().is_ok() {
+            return Err(Error::Exists {
+                path: path.to_owned(),
+            });
+        }
+        let durable = Durable::create(path)?;
+        let data_key = DataKey::random()?;
+        let header = Header {
+            id: seal::random()?,
+            created: 0,
+            memory: outline.memory,
+            chunk_size,
+            incremental: outline.base.is_some(),
+            compression: options.compression,
+            stored_chunks: 0,
+            stored_pages: 0,
+            data_len: 0,
+            slots: keys::wrap(&data_key, recipients)?,
+            head_len: 0,
+        };
+        let owner = Owner {
+            vm: outline.vm,
+            image: header.id,
+        };
+        Ok(Self {
+            key: data_key.derive(PIECES, &header.id),
+            path,
+            options,
+            control,
+            base: outline.base,
+            durable,
+            data_key,
+            header,
+            owner,
+            pace: options.limit.map(Pace::new),
+            early: None,
+            written: 0,
+        })
+    }
+
+    /// Whether [`Self::write_early`] would write something: not where the image has only what has
+    /// changed, nor with one thread, which is left for the guest.
+    #[must_use]
+    pub fn takes_early(&self) -> bool {
+        self.early.is_none() && self.base.is_none() && self.options.threads > 1
+    }
+
+    /// Writes what is likely to stay as it is, once, while the guest still runs, until `enough` is
+    /// true. That need not be right: [`Self::finish`] holds it against the memory. What is written
+    /// in vain must leave room for all that the image may have.
+    ///
+    /// # Errors
+    /// If it cannot be read or written, or the caller says stop.
+    pub fn write_early(
+        mut self,
+        memory: &File,
+        forecast: &Forecast,
+        enough: &AtomicBool,
+    ) -> Result<Self, Error> {
+        if !self.takes_early() {
+            return Ok(self);
+        }
+        let room = spare(self.path, memory, self.header.memory)?;
+        let output = self.output();
+        let target = self.target(&output);
+        let threads = self.options.threads - 1;
+        let early = Early::write(&target, (memory, forecast), (threads, room), enough)?;
+        self.written = output.len();
+        self.early = Some(early);
+        Ok(self)
+    }
+
+    /// Bytes of pages that were written early.
+    #[must_use]
+    pub fn early_bytes(&self) -> u64 {
+        self.early.as_ref().map_or(0, Early::bytes)
+    }
+
+    /// Writes all of it. When this returns, it is durable under its name; if it fails, nothing is
+    /// left of it.
+    ///
+    /// # Errors
+    /// If the source makes no sense, the image does not fit, or cannot be written.
+    pub fn finish(mut self, source: &Source<'_>) -> Result<Report, Error> {
+        let started = Instant::now();
+        self.check(source)?;
+        check_space(self.path, source, self.options)?;
+        let (path, control) = (self.path, self.control);
+        self.header.created = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let output = self.output();
+        let (state, working) = self.blobs(source, &output)?;
+        let job = Job {
+            target: self.target(&output),
+            source,
+            early: self.early.as_ref(),
+            done: Mutex::new(Done::new(self.header.chunks())),
+        };
+        let mut stages = job.run(self.options.threads)?;
+        let early = self.early.as_ref();
+        let before = early.map_or(Duration::ZERO, |early| early.elapsed);
+        stages.add(&early.map_or_else(Stages::default, |early| early.stages));
+        let done = job
+            .done
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let data_len = output.len();
+        let chunks = done.chunks();
+        let header = &mut self.header;
+        header.stored_chunks = chunks[0];
+        header.stored_pages = done.pages;
+        header.data_len = data_len;
+        let head = Head {
+            description: source.description.clone(),
+            parent: source.base.map(|base| base.image.as_parent()),
+            state,
+            working_set: working.0,
+            working_pages: working.1,
+        };
+        let durable = self.durable;
+        write_index(
+            &durable.file,
+            path,
+            &self.data_key,
+            &self.owner,
+            header,
+            &head,
+            &done.records,
+        )?;
+        let elapsed_without_fsync = before + started.elapsed();
+        durable.sync()?;
+        if control.cancelled() {
+            return Err(Error::Cancelled);
+        }
+        durable.publish(self.options.replace)?;
+        Ok(Report {
+            raw: done.pages * PAGE as u64,
+            early: done.early * PAGE as u64,
+            early_elapsed: before,
+            memory: source.size,
+            compressed: header.file_len(),
+            elapsed: before + started.elapsed(),
+            elapsed_without_fsync,
+            threads: self.options.threads.max(1),
+            stages,
+            chunks,
+        })
+    }
+
+    /// Where the next piece goes, and all behind it.
+    fn output(&self) -> Output<'_> {
+        let place = (&self.durable.file, self.path);
+        Output::new(place, self.header.len(), self.written, self.pace.as_ref())
+    }
+
+    fn target<'t>(&'t self, output: &'t Output<'t>) -> Target<'t> {
+        Target {
+            path: self.path,
+            header: &self.header,
+            owner: self.owner,
+            key: &self.key,
+            output,
+            control: self.control,
+        }
+    }
+
+    fn check(&self, source: &Source<'_>) -> Result<(), Error> {
+        let size = source.size;
+        let base = source.base.map(|base| base.image.header().id);
+        let same = size == self.header.memory
+            && source.description.uuid == self.owner.vm
+            && base == self.base.map(|base| base.header().id);
+        if !same {
+            return Err(Error::invalid(
+                "another machine than the image was begun for",
+            ));
+        }
+        let length = source
+            .memory
+            .metadata()
+            .map_err(io_error("examine the memory for", self.path))?;
+        if length.len() < size {
+            let length = length.len();
+            return Err(Error::invalid(format!(
+                "the memory's file has {length} bytes, fewer than the {size} of the memory"
+            )));
+        }
+        source.description.check(size).map_err(Error::Invalid)?;
+        if source.state.len() as u64 > MAX_BLOB || source.working_set.len() as u64 * 16 > MAX_BLOB {
+            return Err(Error::invalid(format!(
+                "a device state or working set of more than {MAX_BLOB} bytes"
+            )));
+        }
+        let pages = size / PAGE as u64;
+        if source.working_set.iter().any(|range| range.end > pages) {
+            return Err(Error::invalid("a working set outside of the memory"));
+        }
+        Ok(())
+    }
+
+    /// Device state and working set.
+    fn blobs(&self, source: &Source<'_>, output: &Output<'_>) -> Result<Blobs, Error> {
+        let path = self.path;
+        let mut encoder = encoder(path, self.options.compression)?;
+        let mut put = |kind, length, fill: &mut blob::Fill<'_>| {
+            let sealed = (&self.key, &self.owner);
+            blob::write(
+                kind,
+                length,
+                fill,
+                sealed,
+                &mut encoder,
+                output,
+                self.control,
+            )
+        };
+        let length = source.state.len() as u64;
+        let state = put(Kind::State, length, &mut blob::copy(source.state))?;
+        if source.working_set.is_empty() {
+            return Ok((state, (None, None)));
+        }
         let ranges = working_set::encode(source.working_set);
         let fill = &mut blob::copy(&ranges);
-        working_set = Some(put(Kind::WorkingSet, ranges.len() as u64, fill)?);
+        let working_set = put(Kind::WorkingSet, ranges.len() as u64, fill)?;
         let pages = working_set::first_pages(source.working_set);
         let fill = &mut |from: u64, piece: &mut [u8]| {
             let pages = &pages[(from / PAGE as u64) as usize..];
@@ -155,147 +399,20 @@ pub fn write(
             read.map_err(io_error("read the memory for", path))
         };
         let length = (pages.len() * PAGE) as u64;
-        working_pages = Some(put(Kind::WorkingPages, length, fill)?);
+        let working_pages = put(Kind::WorkingPages, length, fill)?;
+        Ok((state, (Some(working_set), Some(working_pages))))
     }
-    drop(encoder);
-    let job = Job {
-        path,
-        source,
-        header: &header,
-        owner,
-        key: &pieces,
-        output: &output,
-        control,
-        done: Mutex::new(Done::new(header.chunks())),
-    };
-    let stages = job.run(options)?;
-    let done = job
-        .done
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    let chunks = done.chunks();
-    header.stored_chunks = chunks[0];
-    header.stored_pages = done.pages;
-    header.data_len = output.len();
-    let head = Head {
-        description: source.description.clone(),
-        parent: source.base.map(|base| base.image.as_parent()),
-        state,
-        working_set,
-        working_pages,
-    };
-    write_index(
-        &durable.file,
-        path,
-        &key,
-        &owner,
-        &mut header,
-        &head,
-        &done.records,
-    )?;
-    let elapsed_without_fsync = started.elapsed();
-    durable.sync()?;
-    if control.cancelled() {
-        return Err(Error::Cancelled);
-    }
-    durable.publish(options.replace)?;
-    Ok(Report {
-        raw: done.pages * PAGE as u64,
-        memory: source.size,
-        compressed: header.file_len(),
-        elapsed: started.elapsed(),
-        elapsed_without_fsync,
-        threads: options.threads.max(1),
-        stages,
-        chunks,
-    })
 }
 
-/// What the key of the pieces is for; the image's identity is its material.
-pub(super) const PIECES: &str = "brisk suspend image 1: memory, device state, working set";
-/// What the key of head and records is for; the whole header is its material.
-pub(super) const INDEX: &str = "brisk suspend image 1: head and records";
-
-/// Seals head and records under a key of this very header, and writes all three.
-pub(super) fn write_index(
-    file: &File,
-    path: &Path,
-    key: &DataKey,
-    owner: &Owner,
-    header: &mut Header,
-    head: &Head,
-    records: &[Record],
-) -> Result<(), Error> {
-    let mut head = head.encode();
-    header.head_len = u32::try_from(head.len() + TAG)
-        .ok()
-        .filter(|length| *length <= header::MAX_HEAD)
-        .ok_or_else(|| Error::invalid("the description is too long"))?;
-    let encoded = header.encode();
-    let key = key.derive(INDEX, &encoded);
-    let put = |bytes: &[u8], offset| {
-        file.write_all_at(bytes, offset)
-            .map_err(io_error("write", path))
-    };
-    // The owner is not known before the head is open: it binds itself by its key.
-    let nobody = Owner {
-        vm: [0; 16],
-        image: header.id,
-    };
-    let tag = key.seal(
-        (Kind::Head, 0),
-        &seal::associated(&nobody, (Kind::Head, 0), 1),
-        &mut head,
-    );
-    head.extend(tag);
-    let mut offset = header.head_offset();
-    put(&head, offset)?;
-    offset += head.len() as u64;
-    let count = header.record_pieces();
-    let mut piece = Vec::new();
-    for (index, records) in (0..).zip(records.chunks(header::RECORDS_IN_PIECE as usize)) {
-        piece.clear();
-        records
-            .iter()
-            .for_each(|record| piece.extend(record.encode()));
-        let associated = seal::associated(owner, (Kind::Records, index), count);
-        let tag = key.seal((Kind::Records, index), &associated, &mut piece);
-        piece.extend(tag);
-        put(&piece, offset)?;
-        offset += piece.len() as u64;
-    }
-    put(&encoded, 0)
-}
-
-fn check(path: &Path, source: &Source<'_>, options: &Options) -> Result<u32, Error> {
-    let size = source.size;
-    let base = source.base.map(|base| base.image);
+/// Its size of chunks.
+fn check_outline(outline: &Outline<'_>, options: &Options) -> Result<u32, Error> {
+    let (size, base) = (outline.memory, outline.base);
     let usual = base.map_or_else(|| chunk_size_for(size), |base| base.header().chunk_size);
     let chunk_size = options.chunk_size.unwrap_or(usual);
     header::check_sizes(size, chunk_size).map_err(Error::invalid)?;
-    let length = source
-        .memory
-        .metadata()
-        .map_err(io_error("examine the memory for", path))?;
-    if length.len() < size {
-        let length = length.len();
-        return Err(Error::invalid(format!(
-            "the memory's file has {length} bytes, fewer than the {size} of the memory"
-        )));
-    }
-    source.description.check(size).map_err(Error::Invalid)?;
-    if source.state.len() as u64 > MAX_BLOB || source.working_set.len() as u64 * 16 > MAX_BLOB {
-        return Err(Error::invalid(format!(
-            "a device state or working set of more than {MAX_BLOB} bytes"
-        )));
-    }
-    let pages = size / PAGE as u64;
-    if source.working_set.iter().any(|range| range.end > pages) {
-        return Err(Error::invalid("a working set outside of the memory"));
-    }
     if let Some(base) = base {
         let fits = base.header().memory == size && base.header().chunk_size == chunk_size;
-        if !fits || base.description().uuid != source.description.uuid {
+        if !fits || base.description().uuid != outline.vm {
             return Err(Error::invalid(format!(
                 "{} is no image of the same machine with memory and chunks of the same size",
                 base.path().display()

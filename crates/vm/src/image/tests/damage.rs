@@ -113,7 +113,7 @@ fn cut_off_anywhere_it_is_refused_before_anything_is_read() {
     let start = victim.header.len();
     let mut ends = vec![0, 1, 8, 16, 127, 128, start - 1, start];
     for record in image.records() {
-        if let Record::Here { offset, length } = record {
+        if let Record::Here { offset, length, .. } = record {
             let (from, to) = (start + offset, start + offset + u64::from(*length));
             ends.extend([from, from + 1, to - 16, to - 1, to]);
         }
@@ -152,7 +152,7 @@ fn cut_off_anywhere_it_is_refused_before_anything_is_read() {
 
 /// The bytes of a sealed chunk in the file.
 fn place(image: &Image, index: usize) -> std::ops::Range<usize> {
-    let Record::Here { offset, length } = image.records()[index] else {
+    let Record::Here { offset, length, .. } = image.records()[index] else {
         panic!("chunk {index} is not here");
     };
     let from = (image.header().len() + offset) as usize;

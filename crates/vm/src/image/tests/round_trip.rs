@@ -370,7 +370,13 @@ fn pages_of_the_working_set_come_with_their_numbers() {
         working_set: &[590..601, 0..1],
         ..fixture.source()
     };
-    let refused = write(&path, &outside, &recipients, &options, Control::none());
+    let refused = write(
+        &fixture.path("b.brisk"),
+        &outside,
+        &recipients,
+        &options,
+        Control::none(),
+    );
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
 }
 

@@ -1,0 +1,205 @@
+//! Chunks that are written while the guest still runs, in case they stay as they are.
+//!
+//! Making a guest's memory small takes the guest a while, in which the host has a processor to
+//! spare. What is written meanwhile is only a guess: once the guest stands still, each chunk's
+//! pages are held against the digest of what was written, and chunks that are not the same are
+//! written again. They are sealed as a kind of their own, so that no nonce is used twice.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::{Error, io_error};
+use super::header::PAGE;
+use super::job::{Target, Worker};
+use super::memory::{self, Range};
+use super::pages::{self, Pages};
+use super::pipeline::Work;
+use super::reader::Record;
+use super::report::{Stages, Watch};
+use super::seal::Kind;
+
+/// Most chunks that are written early: 4 GiB of chunks of the usual size, and 4 MB of brisk's own
+/// memory.
+const MOST: usize = 1 << 14;
+/// Pages that are told together to be likely to stay: as many as the smallest chunk has.
+const GROUP: u64 = 8;
+
+/// What is expected of a guest's memory once it stands still. It need not be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forecast {
+    kept: Pages,
+    /// One for each group, half of which or more is likely to stay.
+    lasting: Pages,
+    /// The last group that was told of, and how many of its pages are likely to stay.
+    last: (u64, u64),
+}
+
+impl Forecast {
+    /// Nothing is expected to be kept of a memory of so many bytes.
+    #[must_use]
+    pub fn none(memory: u64) -> Self {
+        Self {
+            kept: Pages::none(memory),
+            lasting: Pages::none(memory.div_ceil(GROUP)),
+            last: (0, 0),
+        }
+    }
+
+    /// The image is expected to have this page; whether it is likely to be what it is now. Pages
+    /// are told of in ascending order.
+    pub fn keep(&mut self, page: u64, lasts: bool) {
+        self.kept.insert(page);
+        let group = page / GROUP;
+        if self.last.0 != group {
+            self.last = (group, 0);
+        }
+        self.last.1 += u64::from(lasts);
+        if self.last.1 >= GROUP / 2 {
+            self.lasting.insert(group);
+        }
+    }
+
+    /// Whether the image is expected to have a page.
+    #[must_use]
+    pub fn keeps(&self, page: u64) -> bool {
+        self.kept.contains(page)
+    }
+
+    /// Whether a chunk, which begins with a group, is likely to stay as it is for the most part.
+    #[must_use]
+    pub fn lasts(&self, chunk: std::ops::Range<u64>) -> bool {
+        let groups = chunk.start / GROUP..chunk.end.div_ceil(GROUP);
+        let half = (groups.end - groups.start).div_ceil(2);
+        let lasting = groups.filter(|group| self.lasting.contains(*group));
+        lasting.count() as u64 >= half
+    }
+}
+
+/// What was written early.
+#[derive(Default)]
+pub(super) struct Early {
+    pieces: BTreeMap<u64, Piece>,
+    /// The time it took, and that of the processors.
+    pub(super) elapsed: Duration,
+    pub(super) stages: Stages,
+}
+
+/// A chunk, and how to tell whether it is as it was.
+pub(super) struct Piece {
+    bitmap: Box<[u8]>,
+    digest: blake3::Hash,
+    offset: u64,
+    length: u32,
+}
+
+impl Piece {
+    pub(super) fn record(&self) -> Record {
+        Record::Here {
+            offset: self.offset,
+            length: self.length,
+            early: true,
+        }
+    }
+
+    pub(super) fn pages(&self) -> u64 {
+        pages::count(&self.bitmap) as u64
+    }
+}
+
+impl Early {
+    /// Writes chunks that are likely to stay as they are, until `enough` is true or so many bytes
+    /// are written.
+    pub(super) fn write(
+        target: &Target<'_>,
+        (memory, forecast): (&File, &Forecast),
+        (threads, room): (usize, u64),
+        enough: &AtomicBool,
+    ) -> Result<Self, Error> {
+        let started = Instant::now();
+        let header = target.header;
+        let pages = |index| {
+            let first = index * u64::from(header.chunk_size) / PAGE as u64;
+            first..first + (header.chunk_len(index) / PAGE) as u64
+        };
+        let chunks = (0..header.chunks()).filter(|index| forecast.lasts(pages(*index)));
+        let chunks: Vec<_> = chunks.take(MOST).collect();
+        let pieces = Mutex::new(BTreeMap::new());
+        let work = Work::new(chunks.len() as u64, target.control);
+        let step = |worker: &mut Worker, number: u64| {
+            // The first one is written in any case.
+            let is_enough = enough.load(Ordering::Relaxed) && number > 0;
+            if is_enough || target.output.len() >= room {
+                work.skip_to(u64::MAX);
+                return Ok(());
+            }
+            let index = chunks[number as usize];
+            let mut watch = Watch::start();
+            let length = header.chunk_len(index);
+            let start = index * u64::from(header.chunk_size);
+            let chunk = &mut worker.chunk[..length];
+            let read = memory::read_chunk(memory, start, chunk)
+                .map_err(io_error("read the memory for", target.path))?;
+            if let Range::Hole(_) = read {
+                return Ok(());
+            }
+            let first = pages(index).start;
+            let bitmap = &mut worker.bitmap[..pages::bitmap_len(length)];
+            let kept = pages::gather(chunk, bitmap, |page| !forecast.keeps(first + page as u64));
+            if kept == 0 {
+                return Ok(());
+            }
+            let digest = blake3::hash(&chunk[..kept * PAGE]);
+            let bitmap = Box::from(&*bitmap);
+            worker.stages.read += watch.lap();
+            let (offset, length) = target.put(worker, (Kind::Early, index), kept, &mut watch)?;
+            let piece = Piece {
+                bitmap,
+                digest,
+                offset,
+                length,
+            };
+            let mut pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
+            pieces.insert(index, piece);
+            Ok(())
+        };
+        let workers = work.run(threads, || Worker::new(target, false), step)?;
+        let mut stages = Stages::default();
+        workers.iter().for_each(|worker| stages.add(&worker.stages));
+        Ok(Self {
+            pieces: pieces.into_inner().unwrap_or_else(PoisonError::into_inner),
+            elapsed: started.elapsed(),
+            stages,
+        })
+    }
+
+    /// Bytes of the pages that were written.
+    pub(super) fn bytes(&self) -> u64 {
+        let pages = self.pieces.values().map(Piece::pages);
+        pages.sum::<u64>() * PAGE as u64
+    }
+
+    /// What was written of a chunk, if that is what it is now: all pages that are `wanted` and not
+    /// zero are in it, and all that are in it are as they were.
+    pub(super) fn unchanged(
+        &self,
+        index: u64,
+        chunk: &[u8],
+        wanted: impl Fn(usize) -> bool,
+    ) -> Option<&Piece> {
+        let piece = self.pieces.get(&index)?;
+        let missing = |(page, bytes): (usize, &[u8])| {
+            !pages::is_set(&piece.bitmap, page) && wanted(page) && !pages::is_zero(bytes)
+        };
+        if chunk.chunks_exact(PAGE).enumerate().any(missing) {
+            return None;
+        }
+        let mut hasher = blake3::Hasher::new();
+        for (first, count) in pages::runs(&piece.bitmap) {
+            hasher.update(&chunk[first * PAGE..(first + count) * PAGE]);
+        }
+        (hasher.finalize() == piece.digest).then_some(piece)
+    }
+}
