@@ -28,6 +28,12 @@ const GLANCE: Duration = Duration::from_millis(100);
 
 /// Has the address of what the kernel tells those who save its memory.
 const NOTE: &str = "/sys/kernel/vmcoreinfo";
+/// How many free pages processors have at hand, which are in no list of free ones: one of so many.
+/// Without it the kernel decides (Linux 5.14): since 6.7 tens of MB after many were freed.
+const AT_HAND: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
+/// As few as can be.
+const FEW: &str = "1000000";
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// Has the guest forget what it can read from its disks again. Where its kernel tells how its free
 /// pages are to be known once it stands still: that. Else waits until the host has the memory. The
@@ -36,7 +42,7 @@ const NOTE: &str = "/sys/kernel/vmcoreinfo";
 pub(super) fn drop_cache<'a>(
     home: &Home,
     running: &Running,
-    mut writer: Writer<'a>,
+    writer: Writer<'a>,
     control: Control<'_>,
 ) -> Result<(Writer<'a>, Option<Place>), Error> {
     let begun = Instant::now();
@@ -48,7 +54,14 @@ pub(super) fn drop_cache<'a>(
         tell_while(home, steps, DROP, &still)
     };
     let kept = |error: &Error| home.note(&format!("The cache is not left out: {error}"));
-    let note = match asked(&[Step::Tell { path: NOTE.into() }], &AtomicBool::new(false)) {
+    let told = |paths: &[&str]| {
+        let steps = paths.iter().map(|path| Step::Tell {
+            path: (*path).into(),
+        });
+        asked(&steps.collect::<Vec<_>>(), &AtomicBool::new(false))
+    };
+    // Older kernels do not have the second one.
+    let note = match told(&[NOTE, AT_HAND]).or_else(|_| told(&[NOTE])) {
         Ok(note) => note,
         Err(_) if is_cancelled(control) => return Err(Error::Interrupted),
         Err(error) => {
@@ -56,28 +69,16 @@ pub(super) fn drop_cache<'a>(
             return Ok((writer, None));
         }
     };
-    let place = place(running, &note);
+    let (note, at_hand) = lines(&note);
+    let place = place(running, note);
     let ram = home.open_memory(running)?;
-    let forget = Step::Write {
-        path: "/proc/sys/vm/drop_caches".into(),
-        contents: b"1".to_vec(),
-    };
+    let forget = forgetting(at_hand == "0");
     let early = |enough: &AtomicBool| match place {
-        Ok(place) if writer.takes_early() => {
-            let ranges = &ranges(&running.machine);
-            let memory = Memory { file: &ram, ranges };
-            match forecast(memory, place) {
-                Ok(forecast) => writer.write_early(&ram, &forecast, enough),
-                Err(error) => {
-                    home.note(&format!("Nothing is written meanwhile: {error}"));
-                    Ok(writer)
-                }
-            }
-        }
-        _ => Ok(writer),
+        Ok(place) => write_early(home, running, (&ram, place), writer, enough),
+        Err(_) => Ok(writer),
     };
-    let (forgot, written) = meanwhile(|gone| asked(&[forget], gone), early);
-    writer = written?;
+    let (forgot, written) = meanwhile(|gone| asked(&forget, gone), early);
+    let writer = written?;
     match forgot {
         Err(_) if is_cancelled(control) => return Err(Error::Interrupted),
         Err(error) => {
@@ -104,6 +105,49 @@ pub(super) fn drop_cache<'a>(
         home.note("The cache is not left out: the guest's kernel has no virtio_balloon");
     }
     Ok((writer, None))
+}
+
+/// The first two lines of what a guest told.
+fn lines(told: &[u8]) -> (&[u8], String) {
+    let mut lines = told.split(|byte| *byte == b'\n');
+    let first = lines.next().unwrap_or_default();
+    let second = lines.next().unwrap_or_default();
+    (first, String::from_utf8_lossy(second).into_owned())
+}
+
+/// Drops the cache. Where the kernel decides how many free pages it has `at_hand`, these are few
+/// meanwhile.
+fn forgetting(at_hand: bool) -> Vec<Step> {
+    let write = |path: &str, text: &str| Step::Write {
+        path: path.into(),
+        contents: text.into(),
+    };
+    let drop = write(DROP_CACHES, "1");
+    match at_hand {
+        true => vec![write(AT_HAND, FEW), drop, write(AT_HAND, "0")],
+        false => vec![drop],
+    }
+}
+
+/// Writes what the kernel's page structures say is likely to stay, until that is enough.
+fn write_early<'a>(
+    home: &Home,
+    running: &Running,
+    (ram, place): (&File, Place),
+    writer: Writer<'a>,
+    enough: &AtomicBool,
+) -> Result<Writer<'a>, image::Error> {
+    if !writer.takes_early() {
+        return Ok(writer);
+    }
+    let ranges = &ranges(&running.machine);
+    match forecast(Memory { file: ram, ranges }, place) {
+        Ok(forecast) => writer.write_early(ram, &forecast, enough),
+        Err(error) => {
+            home.note(&format!("Nothing is written meanwhile: {error}"));
+            Ok(writer)
+        }
+    }
 }
 
 fn is_cancelled(control: Control<'_>) -> bool {
