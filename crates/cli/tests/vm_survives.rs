@@ -54,9 +54,9 @@ fn kills(guest: &Checked, command: &[&str], delay: Duration) -> bool {
 /// Where it was how often: running, standing still, in its image, done.
 fn killed_anywhere(command: &[&str], seed: u64, points: usize) -> [usize; 4] {
     // No image is based on another one: of such nothing is written while the guest runs.
-    let whole = ["--compression", "lz4", "--incremental=false"];
+    let settings = ["--compression", "lz4", "--incremental=false"];
     let drops = command.contains(&"--drop-cache");
-    let mut guest = Checked::new(machines(), if drops { &whole } else { &whole[..2] });
+    let mut guest = Checked::new(machines(), &settings[..if drops { 3 } else { 2 }]);
     let resumes = command[0] == "resume";
     let timed = |words: &[&str]| {
         let begun = Instant::now();

@@ -6,7 +6,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use brisk_vm::image::{self, Progress};
 use brisk_vm::qemu::{Disk, DiskFormat, MachinePlan};
@@ -175,7 +174,7 @@ pub(super) fn make(
             total: total + more,
             stored: 0,
         });
-        match control.cancel.load(Ordering::Relaxed) {
+        match control.cancelled() {
             true => Err(Error::Interrupted),
             false => Ok(()),
         }

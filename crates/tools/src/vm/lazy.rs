@@ -6,7 +6,6 @@
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use brisk_sys::wait_for;
@@ -91,7 +90,7 @@ pub fn resume_lazily(home: &Home, control: image::Control<'_>) -> Result<Lazily,
 
 /// Whether the guest runs though who resumed it was ended; another one serves it then.
 fn runs_all_the_same(home: &Home, control: image::Control<'_>) -> Result<bool, Error> {
-    while is_filling(home)? && !control.cancel.load(Ordering::Relaxed) {
+    while is_filling(home)? && !control.cancelled() {
         if condition(home)? == Condition::Running {
             return Ok(true);
         }
@@ -109,7 +108,7 @@ fn listen(child: &mut Child, control: image::Control<'_>) -> Result<Word, Error>
     let mut text = Vec::new();
     let mut told = false;
     loop {
-        if control.cancel.load(Ordering::Relaxed) && !told {
+        if control.cancelled() && !told {
             told = true;
             if let Some(pid) = Pid::from_raw(child.id() as i32) {
                 // Fails only if it has ended.
@@ -151,7 +150,7 @@ pub(super) fn wait_until_filled(home: &Home, control: image::Control<'_>) -> Res
             said = true;
             home.note("Waiting for the rest of its memory");
         }
-        if control.cancel.load(Ordering::Relaxed) {
+        if control.cancelled() {
             return Err(Error::Interrupted);
         }
         std::thread::sleep(GLANCE);

@@ -42,12 +42,12 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 pub(super) fn drop_cache<'a>(
     home: &Home,
     running: &Running,
-    writer: Writer<'a>,
+    (ram, writer): (&File, Writer<'a>),
     control: Control<'_>,
 ) -> Result<(Writer<'a>, Option<Place>), Error> {
     let begun = Instant::now();
     let asked = |steps: &[Step], gone: &AtomicBool| {
-        let still = || match gone.load(Ordering::Relaxed) || is_cancelled(control) {
+        let still = || match gone.load(Ordering::Relaxed) || control.cancelled() {
             true => Err("nobody waits for it any more".into()),
             false => Ok(()),
         };
@@ -60,10 +60,14 @@ pub(super) fn drop_cache<'a>(
         });
         asked(&steps.collect::<Vec<_>>(), &AtomicBool::new(false))
     };
-    // Older kernels do not have the second one.
-    let note = match told(&[NOTE, AT_HAND]).or_else(|_| told(&[NOTE])) {
+    let note = match told(&[NOTE, AT_HAND]) {
+        // Older kernels do not have the second one; who did not answer is not asked again.
+        Err(_) if begun.elapsed() < DROP && !control.cancelled() => told(&[NOTE]),
+        answer => answer,
+    };
+    let note = match note {
         Ok(note) => note,
-        Err(_) if is_cancelled(control) => return Err(Error::Interrupted),
+        Err(_) if control.cancelled() => return Err(Error::Interrupted),
         Err(error) => {
             kept(&error);
             return Ok((writer, None));
@@ -71,16 +75,15 @@ pub(super) fn drop_cache<'a>(
     };
     let (note, at_hand) = lines(&note);
     let place = place(running, note);
-    let ram = home.open_memory(running)?;
     let forget = forgetting(at_hand == "0");
     let early = |enough: &AtomicBool| match place {
-        Ok(place) => write_early(home, running, (&ram, place), writer, enough),
+        Ok(place) => write_early(home, running, (ram, place), writer, enough),
         Err(_) => Ok(writer),
     };
     let (forgot, written) = meanwhile(|gone| asked(&forget, gone), early);
     let writer = written?;
     match forgot {
-        Err(_) if is_cancelled(control) => return Err(Error::Interrupted),
+        Err(_) if control.cancelled() => return Err(Error::Interrupted),
         Err(error) => {
             kept(&error);
             return Ok((writer, None));
@@ -100,7 +103,7 @@ pub(super) fn drop_cache<'a>(
         Err(reason) => home.note(&format!("Free memory is not known at once: {reason}")),
     }
     if running.machine.reports_free_memory {
-        give_back(home, &ram, control)?;
+        give_back(home, ram, control)?;
     } else {
         home.note("The cache is not left out: the guest's kernel has no virtio_balloon");
     }
@@ -148,10 +151,6 @@ fn write_early<'a>(
             Ok(writer)
         }
     }
-}
-
-fn is_cancelled(control: Control<'_>) -> bool {
-    control.cancel.load(Ordering::Relaxed)
 }
 
 /// What the guest does, and what is written until it has done that. The guest hears of it when
@@ -222,7 +221,7 @@ fn give_back(home: &Home, memory: &File, control: Control<'_>) -> Result<(), Err
     let begun = Instant::now();
     let (mut now, mut since) = (before, begun);
     while since.elapsed() < SILENCE && begun.elapsed() < PATIENCE {
-        if is_cancelled(control) {
+        if control.cancelled() {
             return Err(Error::Interrupted);
         }
         thread::sleep(GLANCE);

@@ -85,13 +85,15 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     };
     let begin = |outline| Writer::begin(&path, outline, &recipients, &options, control);
     let drops = how.drop_cache.unwrap_or(definition.suspend.drop_cache);
-    let begun = begin(outline)
-        .map_err(Error::from)
-        .and_then(|writer| match drops {
-            true => drop_cache(home, &running, writer, control),
-            false => Ok((writer, None)),
-        });
-    let (writer, place) = begun.map_err(|error| {
+    let begun = home.open_memory(&running).and_then(|ram| {
+        let writer = begin(outline)?;
+        let (writer, place) = match drops {
+            true => drop_cache(home, &running, (&ram, writer), control)?,
+            false => (writer, None),
+        };
+        Ok((ram, writer, place))
+    });
+    let (ram, writer, place) = begun.map_err(|error| {
         home.note(&format!(
             "Suspend failed before the guest stood still: {error}"
         ));
@@ -99,7 +101,6 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     })?;
     home.note("VM suspending");
     let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
-        let ram = home.open_memory(&running)?;
         let description = describe(home, &running, &definition)?;
         let free = place.and_then(|place| left_out(home, place, &ram, &description));
         let source = Source {

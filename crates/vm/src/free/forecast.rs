@@ -1,6 +1,8 @@
 //! Which pages of a guest that still runs will be left when it has dropped its page cache.
 
-use super::{Layout, Memory, Note, Place, Tables, Unknown, each_structure, field, in_file};
+use super::{
+    Layout, Memory, Note, Place, Tables, Unknown, each_structure, field, in_file, long, word,
+};
 use crate::image::Forecast;
 
 /// What a page is for, as its structure says.
@@ -76,19 +78,17 @@ pub fn forecast(memory: Memory<'_>, place: Place) -> Result<Forecast, Unknown> {
 
 /// What a page is for, when the one before it is for `last`.
 fn used(bytes: &[u8], (layout, fields): (&Layout, &Fields), last: Use) -> Use {
-    let half = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("checked"));
-    let whole = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("checked"));
-    let has = |flag| whole(fields.flags) & flag != 0;
-    if whole(fields.head) & 1 == 1 {
+    let has = |flag| long(bytes, fields.flags) & flag != 0;
+    if long(bytes, fields.head) & 1 == 1 {
         // Large pages are for one thing.
         last
-    } else if half(layout.count) == 0 {
+    } else if word(bytes, layout.count) == 0 {
         Use::Free
     } else if !has(fields.listed) {
         Use::Other
     } else if has(fields.backed_by_swap) {
         Use::Own
-    } else if half(layout.kind) == u32::MAX && whole(fields.mapping) != 0 {
+    } else if word(bytes, layout.kind) == u32::MAX && long(bytes, fields.mapping) != 0 {
         Use::Cache
     } else {
         Use::Other

@@ -178,6 +178,16 @@ fn field(note: &Note, size: u64, name: &str, bytes: u64) -> Result<usize, Unknow
         .ok_or(Unknown::Strange("size of a page's structure"))
 }
 
+/// Four bytes of a page's structure, at a [`field`].
+fn word(structure: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*structure[at..].first_chunk().expect("fields are checked"))
+}
+
+/// Eight bytes of it.
+fn long(structure: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*structure[at..].first_chunk().expect("fields are checked"))
+}
+
 /// What was found so far.
 struct Blocks {
     layout: Layout,
@@ -191,12 +201,8 @@ impl Blocks {
     fn take(&mut self, structure: &[u8], page: u64, range: &Range) -> Result<(), Unknown> {
         let end = (range.address + range.length) / PAGE;
         let layout = &self.layout;
-        let word = |at: usize| {
-            let bytes = structure[at..].first_chunk();
-            u32::from_le_bytes(*bytes.expect("the layout was checked"))
-        };
-        let unused = word(layout.count) == 0;
-        let is_head = unused && word(layout.kind) == layout.buddy;
+        let unused = word(structure, layout.count) == 0;
+        let is_head = unused && word(structure, layout.kind) == layout.buddy;
         if page < self.until {
             return match unused && !is_head {
                 true => Ok(()),
@@ -206,8 +212,7 @@ impl Blocks {
         if !is_head {
             return Ok(());
         }
-        let high = word(layout.order + 4);
-        let order = u64::from(word(layout.order)) | u64::from(high) << 32;
+        let order = long(structure, layout.order);
         if order >= layout.orders || page % (1 << order) != 0 || page + (1 << order) > end {
             return Err(Unknown::Strange("block of free pages"));
         }

@@ -8,10 +8,9 @@ use super::chunk;
 use super::codec::{Decoder, Encoder, Stored};
 use super::error::{Error, Place, io_error};
 use super::head::{BLOB_PIECE, Blob};
-use super::output::Output;
-use super::pipeline::Control;
+use super::job::Target;
 use super::reader::Image;
-use super::seal::{self, Kind, Owner, SealKey, TAG};
+use super::seal::{self, Kind};
 
 /// Puts the bytes from an offset on into a piece.
 pub(super) type Fill<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Error> + 'a;
@@ -21,10 +20,8 @@ pub(super) fn write(
     kind: Kind,
     length: u64,
     fill: &mut Fill<'_>,
-    (key, owner): (&SealKey, &Owner),
+    target: &Target<'_>,
     encoder: &mut Encoder,
-    output: &Output<'_>,
-    control: Control<'_>,
 ) -> Result<Blob, Error> {
     let count = length.div_ceil(BLOB_PIECE);
     let mut piece = vec![0; length.min(BLOB_PIECE) as usize];
@@ -34,7 +31,7 @@ pub(super) fn write(
         pieces: Vec::with_capacity(count as usize),
     };
     for index in 0..count {
-        if control.cancelled() {
+        if target.control.cancelled() {
             return Err(Error::Cancelled);
         }
         let from = index * BLOB_PIECE;
@@ -42,11 +39,9 @@ pub(super) fn write(
         fill(from, &mut piece)?;
         let length = chunk::encode(encoder, &[], &piece, &mut sealed)
             .map_err(|error| Error::invalid(format!("cannot compress: {error}")))?;
-        let associated = seal::associated(owner, (kind, index), count);
-        let tag = key.seal((kind, index), &associated, &mut sealed[..length]);
-        sealed[length..length + TAG].copy_from_slice(&tag);
-        let offset = output.put(&sealed[..length + TAG], control)?;
-        blob.pieces.push((offset, (length + TAG) as u32));
+        let sealed = target.seal((kind, index), count, &mut sealed, length);
+        let offset = target.output.put(sealed, target.control)?;
+        blob.pieces.push((offset, sealed.len() as u32));
     }
     Ok(blob)
 }

@@ -120,11 +120,8 @@ impl Early {
     ) -> Result<Self, Error> {
         let started = Instant::now();
         let header = target.header;
-        let pages = |index| {
-            let first = index * u64::from(header.chunk_size) / PAGE as u64;
-            first..first + (header.chunk_len(index) / PAGE) as u64
-        };
-        let chunks = (0..header.chunks()).filter(|index| forecast.lasts(pages(*index)));
+        let chunks = 0..header.chunks();
+        let chunks = chunks.filter(|index| forecast.lasts(header.chunk_pages(*index)));
         let chunks: Vec<_> = chunks.take(MOST).collect();
         let pieces = Mutex::new(BTreeMap::new());
         let work = Work::new(chunks.len() as u64, target.control);
@@ -137,15 +134,14 @@ impl Early {
             }
             let index = chunks[number as usize];
             let mut watch = Watch::start();
-            let length = header.chunk_len(index);
-            let start = index * u64::from(header.chunk_size);
+            let (start, length) = (header.chunk_start(index), header.chunk_len(index));
             let chunk = &mut worker.chunk[..length];
             let read = memory::read_chunk(memory, start, chunk)
                 .map_err(io_error("read the memory for", target.path))?;
             if let Range::Hole(_) = read {
                 return Ok(());
             }
-            let first = pages(index).start;
+            let first = header.chunk_pages(index).start;
             let bitmap = &mut worker.bitmap[..pages::bitmap_len(length)];
             let kept = pages::gather(chunk, bitmap, |page| !forecast.keeps(first + page as u64));
             if kept == 0 {
@@ -166,12 +162,10 @@ impl Early {
             Ok(())
         };
         let workers = work.run(threads, || Worker::new(target, false), step)?;
-        let mut stages = Stages::default();
-        workers.iter().for_each(|worker| stages.add(&worker.stages));
         Ok(Self {
             pieces: pieces.into_inner().unwrap_or_else(PoisonError::into_inner),
             elapsed: started.elapsed(),
-            stages,
+            stages: Worker::stages(&workers),
         })
     }
 

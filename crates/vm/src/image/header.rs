@@ -101,11 +101,21 @@ impl Header {
         self.memory.div_ceil(u64::from(self.chunk_size))
     }
 
+    /// Where a chunk begins in the memory.
+    pub(super) fn chunk_start(&self, index: u64) -> u64 {
+        index * u64::from(self.chunk_size)
+    }
+
+    /// The pages of a chunk.
+    pub(super) fn chunk_pages(&self, index: u64) -> std::ops::Range<u64> {
+        let first = self.chunk_start(index) / PAGE as u64;
+        first..first + (self.chunk_len(index) / PAGE) as u64
+    }
+
     /// Bytes of memory in one chunk.
     #[must_use]
     pub fn chunk_len(&self, index: u64) -> usize {
-        let start = index * u64::from(self.chunk_size);
-        let left = self.memory.saturating_sub(start);
+        let left = self.memory.saturating_sub(self.chunk_start(index));
         left.min(u64::from(self.chunk_size)) as usize
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Target<'a> {
 pub(super) struct Job<'a> {
     pub(super) target: Target<'a>,
     pub(super) source: &'a Source<'a>,
-    pub(super) early: Option<&'a Early>,
+    pub(super) early: &'a Early,
     pub(super) done: Mutex<Done>,
 }
 
@@ -90,6 +90,13 @@ impl Worker {
             stages: Stages::default(),
         })
     }
+
+    /// What all of them did.
+    pub(super) fn stages(workers: &[Self]) -> Stages {
+        let mut stages = Stages::default();
+        workers.iter().for_each(|worker| stages.add(&worker.stages));
+        stages
+    }
 }
 
 impl Target<'_> {
@@ -107,20 +114,29 @@ impl Target<'_> {
         let length = chunk::encode(&mut worker.encoder, bitmap, plain, sealed)
             .map_err(io_error("compress the memory for", self.path))?;
         worker.stages.compress += watch.lap();
-        let associated = seal::associated(&self.owner, (kind, index), self.header.chunks());
-        let tag = self
-            .key
-            .seal((kind, index), &associated, &mut sealed[..length]);
-        sealed[length..length + TAG].copy_from_slice(&tag);
+        let sealed = self.seal((kind, index), self.header.chunks(), sealed, length);
         worker.stages.seal += watch.lap();
-        let sealed = &sealed[..length + TAG];
         let offset = self.output.put(sealed, self.control)?;
         worker.stages.write += watch.lap();
         Ok((offset, sealed.len() as u32))
     }
+
+    /// Seals the first bytes of a buffer, which has room for the tag behind them.
+    pub(super) fn seal<'b>(
+        &self,
+        piece: (Kind, u64),
+        count: u64,
+        bytes: &'b mut [u8],
+        length: usize,
+    ) -> &'b [u8] {
+        let associated = seal::associated(&self.owner, piece, count);
+        let tag = self.key.seal(piece, &associated, &mut bytes[..length]);
+        bytes[length..length + TAG].copy_from_slice(&tag);
+        &bytes[..length + TAG]
+    }
 }
 
-impl<'a> Job<'a> {
+impl Job<'_> {
     pub(super) fn run(&self, threads: usize) -> Result<Stages, Error> {
         let Target {
             header, control, ..
@@ -136,18 +152,15 @@ impl<'a> Job<'a> {
         let worker = || Worker::new(&self.target, compares);
         let step = |worker: &mut Worker, index| self.step(worker, index, &work);
         let workers = work.run(threads.max(1), worker, step)?;
-        let mut stages = Stages::default();
-        workers.iter().for_each(|worker| stages.add(&worker.stages));
-        Ok(stages)
+        Ok(Worker::stages(&workers))
     }
 
     fn step(&self, worker: &mut Worker, index: u64, work: &Work<'_>) -> Result<(), Error> {
         let mut watch = Watch::start();
         let (path, header) = (self.target.path, self.target.header);
-        let length = header.chunk_len(index);
-        let start = index * u64::from(header.chunk_size);
-        let first = start / PAGE as u64;
-        let range = first..first + (length / PAGE) as u64;
+        let (start, length) = (header.chunk_start(index), header.chunk_len(index));
+        let range = header.chunk_pages(index);
+        let first = range.start;
         let left_out = self.source.leave_out;
         if left_out.is_some_and(|pages| pages.all(range.clone())) {
             return self.finish(index, Record::Zero, 0);
@@ -172,8 +185,8 @@ impl<'a> Job<'a> {
             chunk.fill(0);
         }
         let is_left_out = |page| left_out.is_some_and(|pages| pages.contains(first + page as u64));
-        let unchanged = |early: &'a Early| early.unchanged(index, chunk, |page| !is_left_out(page));
-        if let Some(piece) = self.early.and_then(unchanged) {
+        let early = self.early;
+        if let Some(piece) = early.unchanged(index, chunk, |page| !is_left_out(page)) {
             worker.stages.read += watch.lap();
             return self.finish(index, piece.record(), piece.pages());
         }
@@ -210,9 +223,7 @@ impl<'a> Job<'a> {
             if let Record::Here { early: true, .. } = record {
                 done.early += pages;
             }
-            done.bytes = done
-                .bytes
-                .max((index + 1) * u64::from(self.target.header.chunk_size));
+            done.bytes = done.bytes.max(self.target.header.chunk_start(index + 1));
             done.bytes.min(self.source.size)
         };
         (self.target.control.progress)(Progress {

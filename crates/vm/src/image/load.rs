@@ -60,7 +60,7 @@ impl Image {
         let end = pieces.iter().map(|piece| piece.to + piece.length).max();
         into.set_len(end.unwrap_or(0)).map_err(failed())?;
         self.each_chunk(threads, control, |index, plain, bitmap| {
-            let start = index * u64::from(self.header.chunk_size);
+            let start = self.header.chunk_start(index);
             let mut at = 0;
             for (first, count) in pages::runs(bitmap) {
                 let bytes = &plain[at..at + count * PAGE];

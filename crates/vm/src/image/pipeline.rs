@@ -45,7 +45,9 @@ impl std::fmt::Debug for Control<'_> {
 }
 
 impl Control<'_> {
-    pub(super) fn cancelled(&self) -> bool {
+    /// Whether the caller has said stop.
+    #[must_use]
+    pub fn cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
 }

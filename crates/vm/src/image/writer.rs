@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::blob;
 use super::codec::{Compression, Encoder};
@@ -23,7 +23,7 @@ use super::output::{Output, Pace};
 use super::pages::Pages;
 use super::pipeline::Control;
 use super::reader::{Image, MAX_CHAIN};
-use super::report::{Report, Stages};
+use super::report::Report;
 use super::seal::{self, DataKey, Kind, Owner, SealKey};
 use super::working_set;
 
@@ -255,18 +255,17 @@ impl<'a> Writer<'a> {
         self.header.created = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
+        let early = self.early.take().unwrap_or_default();
         let output = self.output();
-        let (state, working) = self.blobs(source, &output)?;
+        let (state, working) = self.blobs(source, &self.target(&output))?;
         let job = Job {
             target: self.target(&output),
             source,
-            early: self.early.as_ref(),
+            early: &early,
             done: Mutex::new(Done::new(self.header.chunks())),
         };
         let mut stages = job.run(self.options.threads)?;
-        let early = self.early.as_ref();
-        let before = early.map_or(Duration::ZERO, |early| early.elapsed);
-        stages.add(&early.map_or_else(Stages::default, |early| early.stages));
+        stages.add(&early.stages);
         let done = job
             .done
             .into_inner()
@@ -294,7 +293,7 @@ impl<'a> Writer<'a> {
             &head,
             &done.records,
         )?;
-        let elapsed_without_fsync = before + started.elapsed();
+        let elapsed_without_fsync = early.elapsed + started.elapsed();
         durable.sync()?;
         if control.cancelled() {
             return Err(Error::Cancelled);
@@ -303,10 +302,10 @@ impl<'a> Writer<'a> {
         Ok(Report {
             raw: done.pages * PAGE as u64,
             early: done.early * PAGE as u64,
-            early_elapsed: before,
+            early_elapsed: early.elapsed,
             memory: source.size,
             compressed: header.file_len(),
-            elapsed: before + started.elapsed(),
+            elapsed: early.elapsed + started.elapsed(),
             elapsed_without_fsync,
             threads: self.options.threads.max(1),
             stages,
@@ -366,20 +365,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Device state and working set.
-    fn blobs(&self, source: &Source<'_>, output: &Output<'_>) -> Result<Blobs, Error> {
+    fn blobs(&self, source: &Source<'_>, target: &Target<'_>) -> Result<Blobs, Error> {
         let path = self.path;
         let mut encoder = encoder(path, self.options.compression)?;
         let mut put = |kind, length, fill: &mut blob::Fill<'_>| {
-            let sealed = (&self.key, &self.owner);
-            blob::write(
-                kind,
-                length,
-                fill,
-                sealed,
-                &mut encoder,
-                output,
-                self.control,
-            )
+            blob::write(kind, length, fill, target, &mut encoder)
         };
         let length = source.state.len() as u64;
         let state = put(Kind::State, length, &mut blob::copy(source.state))?;
