@@ -14,9 +14,9 @@ use super::list::List;
 /// Most bytes of memory, for code, page tables and list: to 0x90000, well below the extended BIOS
 /// data area, and what the kernel needs below 1 MiB for itself has room beneath and above.
 pub(super) const MAX: u64 = 0x6_0000;
-/// How long the kernel may take to come to patching, ticks of the time-stamp counter: half a
-/// second at 2 GHz.
-const TICKS: u32 = 1_000_000_000;
+/// How often it is looked whether the kernel has come to patching, each of which takes 4 to 10 ns:
+/// ten times what it takes to come there.
+const LOOKS: u32 = 400_000_000;
 const PAGE: u64 = 4096;
 
 /// The ELF; `None` if it would be too large, or brisk has no code for it.
@@ -42,7 +42,7 @@ pub(super) fn memory(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
     }
     memory.put(NEXT, AHEAD_VIRTUAL + start as u64);
     memory.put32(KERNEL, kernel.entry);
-    memory.put32(PATIENCE, TICKS);
+    memory.put32(PATIENCE, LOOKS);
     memory.put32(STACK_SEGMENT, KERNEL_STACK);
     descriptors(&mut memory, &program);
     Some(memory.bytes)

@@ -48,7 +48,7 @@ pub fn is_possible() -> bool {
 }
 
 /// Changes whenever what is made of the same boot does.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Guest-physical memory that the kernel must leave alone.
 pub const RESERVED: Range<u64> = AHEAD_BASE..AHEAD_BASE + image::MAX;
