@@ -1,8 +1,9 @@
 //! Domains of libvirt are booted, and left as they were.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use brisk_testkit::{Brisk, Libvirt, Signal, agent_initramfs, brisk_of, tool, trial};
 use libtest_mimic::Arguments;
@@ -12,7 +13,7 @@ use tempfile::{TempDir, tempdir};
 fn main() {
     let arguments = Arguments::from_args();
     let forbidden = Libvirt::forbidden();
-    let of_domains: [(&str, fn()); 7] = [
+    let of_domains: [(&str, fn()); 8] = [
         (
             "a_domain_that_crashes_is_not_a_number",
             a_domain_that_crashes_is_not_a_number,
@@ -24,6 +25,10 @@ fn main() {
         (
             "a_domain_is_measured_by_each_marker_and_left_as_it_was",
             a_domain_is_measured_by_each_marker_and_left_as_it_was,
+        ),
+        (
+            "an_event_may_come_when_qemu_has_gone",
+            an_event_may_come_when_qemu_has_gone,
         ),
         (
             "a_domain_is_explained_by_its_console",
@@ -119,7 +124,7 @@ fn a_domain_is_measured_by_each_marker_and_left_as_it_was() {
         let ends = values(&report, &name);
         let runs = values(&report, "virsh start to the guest runs");
         let began = values(&report, "virsh start to QEMU's process");
-        assert_eq!(ends.len(), 2, "{words:?}");
+        assert_eq!(ends.len(), 2, "{words:?} {report}");
         for ((end, run), began) in ends.iter().zip(&runs).zip(&began) {
             assert!(began < run && run < end, "{began} {run} {end}");
         }
@@ -128,6 +133,33 @@ fn a_domain_is_measured_by_each_marker_and_left_as_it_was() {
         assert_eq!(libvirt.virsh(&["domstate", "it's 1 domain"]), "shut off");
     }
     assert_eq!(libvirt.virsh(&["dumpxml", "it's 1 domain"]), before);
+}
+
+fn an_event_may_come_when_qemu_has_gone() {
+    let libvirt = Libvirt::start();
+    libvirt.define(&xml("late", "", CONSOLE));
+    // A virsh that tells of the guest's end when the domain is shut off.
+    let home = tempdir().unwrap();
+    let (virsh, uri) = (tool("virsh").display().to_string(), libvirt.uri());
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *qemu-monitor-event*) ;; *) exec {virsh} \"$@\" ;; esac\n\
+         mkfifo \"$0.events\"\nwhile IFS= read -r line; do\n\
+         case $line in 'event SHUTDOWN'*)\n\
+         until {virsh} -c '{uri}' domstate late | grep -q 'shut off'; do :; done ;;\n\
+         esac\nprintf '%s\\n' \"$line\"\ndone <\"$0.events\" &\n\
+         exec {virsh} \"$@\" >\"$0.events\"\n"
+    );
+    let program = home.path().join("virsh");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = env::var("PATH").unwrap();
+    bench(&libvirt, "late", &home)
+        .args(["--ready", "qmp:SHUTDOWN", "--runs", "1"])
+        .args(["--stop", "destroy"])
+        .env("PATH", format!("{}:{path}", home.path().display()))
+        .exits(0);
+    let report = read(&home.path().join("report.json"));
+    assert_eq!(values(&report, "virsh start to ready").len(), 1, "{report}");
 }
 
 fn a_domain_that_crashes_is_not_a_number() {

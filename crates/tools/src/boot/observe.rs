@@ -22,6 +22,9 @@ use crate::run::signals::Signals;
 
 /// How long what QEMU left is read; a program of the user's around it may still write.
 const REST: Duration = Duration::from_secs(1);
+/// How long an event of a domain may take from QEMU to here, by way of libvirt and virsh: QEMU may
+/// be gone before it is heard of.
+const LATE: Duration = Duration::from_secs(5);
 /// Name of the ready marker among the moments.
 pub(crate) const READY: &str = "ready";
 
@@ -138,11 +141,24 @@ impl Watch {
     }
 
     /// What QEMU left when it went: a guest's last frame and last words may be in it.
-    fn read_rest(&mut self, mut open: Vec<Source>, signals: &Signals) -> io::Result<Option<Ended>> {
-        let deadline = Instant::now() + REST;
+    fn read_rest(
+        &mut self,
+        mut open: Vec<Source>,
+        signals: &mut Signals,
+    ) -> io::Result<Option<Ended>> {
+        let rest = if self.is_expecting() { LATE } else { REST };
+        let deadline = Instant::now() + rest;
         while Instant::now() < deadline {
-            let (ready, _) = self.wait(&open, signals, Some(Instant::now()))?;
-            if ready.is_empty() {
+            let until = if self.is_expecting() {
+                deadline
+            } else {
+                Instant::now()
+            };
+            let (ready, signalled) = self.wait(&open, signals, Some(until))?;
+            if let Some(signal) = signalled.then(|| signals.end_asked()).flatten() {
+                return Ok(Some(Ended::Interrupted(signal)));
+            }
+            if ready.is_empty() && !signalled {
                 break;
             }
             let ended = self.read_all(ready, &mut open)?;
@@ -151,6 +167,12 @@ impl Watch {
             }
         }
         Ok(None)
+    }
+
+    /// Whether libvirt may still tell of the event that is waited for.
+    fn is_expecting(&self) -> bool {
+        let wanted = self.qmp_event.is_some() && self.observation.moment(READY).is_none();
+        wanted && matches!(self.machine, Machine::Domain(_))
     }
 
     /// Reads each source once; those that have ended are open no more.
@@ -335,13 +357,9 @@ impl Watch {
     }
 
     fn take_events(&mut self, events: Vec<(Duration, libvirt::Event)>) -> Option<Ended> {
-        for (at, event) in events {
-            let ended = self.take_event(at.as_nanos() as u64, event.name, &event.data);
-            if ended.is_some() {
-                return ended;
-            }
-        }
-        None
+        events
+            .into_iter()
+            .find_map(|(at, event)| self.take_event(at.as_nanos() as u64, event.name, &event.data))
     }
 
     fn take_console(&mut self, at: u64, bytes: &[u8]) -> Option<Ended> {
