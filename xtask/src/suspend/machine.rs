@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
@@ -16,6 +18,8 @@ pub(super) struct Bench {
     pub(super) dir: PathBuf,
     /// What they can have as their root.
     pub(super) roots: Roots,
+    /// Whether somebody wants no more of it.
+    pub(super) stopped: Arc<AtomicBool>,
 }
 
 /// A machine that runs, until this is dropped.
@@ -82,6 +86,7 @@ impl<'a> Machine<'a> {
 
     /// What a command says, in both ways.
     pub(super) fn does(&self, verb: &str, words: &[&str]) -> anyhow::Result<String> {
+        ensure!(!self.bench.stopped.load(Ordering::Relaxed), "interrupted");
         let mut command = self.vm(verb, words);
         let output = command.output().context("cannot start brisk")?;
         let said = text(&output.stdout) + &text(&output.stderr);

@@ -18,10 +18,13 @@ mod root;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use brisk_measure::{Report, Sample, Unit, render};
 use clap::ValueEnum;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bench::{environment, say};
 use crate::goals::{Bound, Goal, absolute, judge, ratio};
@@ -112,12 +115,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let brisk = fs::canonicalize(&args.brisk)
         .with_context(|| format!("{} is not built", args.brisk.display()))?;
+    // An interruption leaves no machine behind: they are killed as this returns.
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stopped.clone())?;
+    }
     let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
     step("makes the disks of the machines");
     let bench = Bench {
         brisk,
         dir: scratch.path().to_owned(),
         roots: root::roots(scratch.path())?,
+        stopped,
     };
     let parts = match args.only.as_slice() {
         [] => Part::value_variants(),
