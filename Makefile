@@ -54,6 +54,8 @@ soak:
 
 check:
 	$(CARGO) fmt --all --check
+	@# The guest's program and the fuzz targets are no targets of this workspace.
+	rustfmt --check --edition 2024 guest/init/src/main.rs fuzz/fuzz_targets/*.rs
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) xtask check
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
