@@ -6,23 +6,24 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use brisk_host::program::Program;
 use brisk_sys::wait_for;
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::Error;
+use super::processes::Leader;
 use crate::qemu::Fds;
 use crate::qemu::watch::{Console, Extra, watch};
 
 /// A QEMU and the channels that were added to it. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Foreign {
-    child: Child,
+    child: Leader,
     /// Control channel.
     pub qmp: UnixStream,
     /// Console, if it can be read.
@@ -77,7 +78,7 @@ impl Foreign {
                 .map_err(|error| prepare("the console")(error.into()))?;
         }
         Ok(Self {
-            child,
+            child: Leader::new(child),
             qmp,
             console: piped.or(added.map(OwnedFd::from)),
             marker,
@@ -89,33 +90,21 @@ impl Foreign {
     /// # Errors
     /// If the system cannot tell.
     pub fn has_ended(&mut self) -> io::Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
-    }
-
-    /// With all that it started: the command line may be a script's.
-    fn end_all(&mut self) {
-        super::processes::kill_group(&self.child);
-        super::end(&mut self.child);
+        Ok(self.child.status()?.is_some())
     }
 
     /// Ends it, after it had so much time to end by itself; how it did, if it has, and what it wrote
     /// to stderr.
     pub fn end(mut self, patience: Duration) -> (Option<ExitStatus>, String) {
         let status = self.status(patience).ok().flatten();
-        self.end_all();
-        (status, super::said([self.child.stderr.take()]))
+        self.child.end();
+        (status, super::said([self.child.stderr()]))
     }
 
     fn status(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
-        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let process = pidfd_open(self.child.pid(), PidfdFlags::empty())?;
         let mut fds = [PollFd::new(&process, PollFlags::IN)];
         wait_for(&mut fds, Some(Instant::now() + patience))?;
-        self.child.try_wait()
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        self.end_all();
+        self.child.status()
     }
 }

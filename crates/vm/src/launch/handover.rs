@@ -19,7 +19,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::processes::Processes;
 use super::{Owner, Running, SAID};
@@ -109,9 +109,7 @@ impl Keeping {
             processes,
             mut other,
         } = self;
-        let qemu = i32::try_from(processes.qemu.id()).ok();
-        let qemu = qemu.and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
-        let qemu = pidfd_open(qemu, PidfdFlags::empty())?;
+        let qemu = pidfd_open(processes.qemu.pid(), PidfdFlags::empty())?;
         let mut fds = [
             PollFd::new(&other, PollFlags::IN),
             PollFd::new(&qemu, PollFlags::IN),

@@ -1,56 +1,119 @@
 //! QEMU and its daemons as children, and making sure that they end.
 
 use std::io::{self, Read};
-use std::process::{Child, ChildStderr};
+use std::process::{Child, ChildStderr, ExitStatus};
 
 use rustix::io::ioctl_fionbio;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+/// A child that leads a process group. All of that ends when it does, or this is dropped: what is
+/// called QEMU may be a script around it.
+#[derive(Debug)]
+pub(super) struct Leader {
+    child: Child,
+    status: Option<ExitStatus>,
+}
+
+impl Leader {
+    pub(super) fn new(child: Child) -> Self {
+        Self {
+            child,
+            status: None,
+        }
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn status(&mut self) -> io::Result<Option<ExitStatus>> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if self.status.is_none() && waitid(WaitId::Pid(self.pid()), look)?.is_some() {
+            // Its number is its own until it is waited for.
+            self.kill();
+            self.status = Some(self.child.wait()?);
+        }
+        Ok(self.status)
+    }
+
+    fn kill(&self) {
+        if self.status.is_none() {
+            // Fails only if all have ended.
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+        }
+    }
+
+    /// Ends it now.
+    pub(super) fn end(&mut self) {
+        self.kill();
+        self.status = self.child.wait().ok();
+    }
+
+    pub(super) fn stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
 
 /// All end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Processes {
-    pub(super) qemu: Child,
+    pub(super) qemu: Leader,
     daemons: Daemons,
-    ended: bool,
 }
 
 /// What serves a QEMU. All end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Daemons(pub(super) Vec<Child>);
 
+impl Daemons {
+    /// All are told before any is waited for: they give their memory back side by side.
+    fn end(&mut self) {
+        for child in &mut self.0 {
+            // Fails only for one that has ended and been reaped.
+            let _ = child.kill();
+        }
+        for child in &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+}
+
 impl Drop for Daemons {
     fn drop(&mut self) {
-        end_all(self.0.iter_mut());
+        self.end();
     }
 }
 
 impl Processes {
     pub(super) fn new(qemu: Child, daemons: Daemons) -> Self {
         Self {
-            qemu,
+            qemu: Leader::new(qemu),
             daemons,
-            ended: false,
         }
     }
 
     pub(super) fn has_ended(&mut self) -> io::Result<bool> {
-        self.ended = self.ended || self.qemu.try_wait()?.is_some();
-        Ok(self.ended)
+        Ok(self.qemu.status()?.is_some())
     }
 
     /// Ends all and returns what they wrote to stderr.
     pub(super) fn kill(mut self) -> String {
         self.end_all();
-        let streams = std::iter::once(&mut self.qemu).chain(&mut self.daemons.0);
-        said(streams.map(|child| child.stderr.take()))
+        let daemons = self.daemons.0.iter_mut().map(|child| child.stderr.take());
+        said(std::iter::once(self.qemu.stderr()).chain(daemons))
     }
 
     fn end_all(&mut self) {
-        let qemu = (!self.ended).then_some(&mut self.qemu);
-        if let Some(qemu) = &qemu {
-            kill_group(qemu);
-        }
-        end_all(qemu.into_iter().chain(&mut self.daemons.0));
+        self.qemu.kill();
+        self.daemons.end();
+        self.qemu.end();
     }
 }
 
@@ -75,33 +138,64 @@ pub(super) fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> St
     text
 }
 
-/// Kills a child that leads a process group and has not been waited for, with all that it started:
-/// what is called QEMU may be a script around it.
-pub(super) fn kill_group(leader: &Child) {
-    // Fails only for one that has ended.
-    let _ = kill_process_group(Pid::from_child(leader), Signal::KILL);
-}
-
 /// Ends a child of ours that has nothing to lose.
 pub(crate) fn end(child: &mut Child) {
-    end_all([child]);
-}
-
-/// All are told before any is waited for: they give their memory back side by side.
-fn end_all<'a>(children: impl IntoIterator<Item = &'a mut Child>) {
-    let mut children: Vec<_> = children.into_iter().collect();
-    for child in &mut children {
-        // Fails only for one that has ended and been reaped.
-        let _ = child.kill();
-    }
-    for child in children {
-        let _ = child.wait();
-    }
+    // Fails only for one that has ended and been reaped.
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brisk_sys::wait_for;
+    use rustix::event::{PollFd, PollFlags};
+    use rustix::process::{PidfdFlags, pidfd_open};
+    use std::io::BufRead;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    /// A script that ends before what it started, and that.
+    fn script() -> (Leader, OwnedFd) {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 >/dev/null & echo $!"]);
+        let command = command.process_group(0).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let output = child.stdout.take().unwrap();
+        io::BufReader::new(output).read_line(&mut line).unwrap();
+        let started = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        let started = pidfd_open(started, PidfdFlags::empty()).unwrap();
+        (Leader::new(child), started)
+    }
+
+    /// Whether a process ends within a minute.
+    fn ends(process: &OwnedFd) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut fds = [PollFd::new(process, PollFlags::IN)];
+        wait_for(&mut fds, Some(deadline)).unwrap() > 0
+    }
+
+    #[test]
+    fn what_a_script_leaves_behind_ends_with_it() {
+        let (mut leader, started) = script();
+        let own = pidfd_open(leader.pid(), PidfdFlags::empty()).unwrap();
+        assert!(ends(&own));
+        let status = leader.status().unwrap();
+        assert!(status.unwrap().success());
+        assert!(ends(&started));
+        // The number is not its own any more.
+        assert_eq!(leader.status().unwrap(), status);
+    }
+
+    #[test]
+    fn what_a_script_leaves_behind_ends_when_nobody_asked() {
+        let (leader, started) = script();
+        drop(leader);
+        assert!(ends(&started));
+    }
 
     #[test]
     fn what_was_said_is_read_though_somebody_could_say_more() {
