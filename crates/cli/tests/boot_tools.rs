@@ -271,7 +271,7 @@ fn a_guest_that_cannot_do_what_it_must_is_not_tuned() {
         (panic, "sysrq triggered crash"),
     ] {
         brisk_of!["boot", "tune", "--accel", "tcg", "--no-profile"]
-            .args(["--check", check])
+            .args(["--check", check, "--timeout", "120s"])
             .exits(125)
             .said(&["does not work before anything is tuned", said]);
     }
