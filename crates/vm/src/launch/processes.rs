@@ -72,22 +72,9 @@ pub(super) struct Processes {
 #[derive(Debug)]
 pub(super) struct Daemons(pub(super) Vec<Child>);
 
-impl Daemons {
-    /// All are told before any is waited for: they give their memory back side by side.
-    fn end(&mut self) {
-        for child in &mut self.0 {
-            // Fails only for one that has ended and been reaped.
-            let _ = child.kill();
-        }
-        for child in &mut self.0 {
-            let _ = child.wait();
-        }
-    }
-}
-
 impl Drop for Daemons {
     fn drop(&mut self) {
-        self.end();
+        end_all(&mut self.0);
     }
 }
 
@@ -112,7 +99,7 @@ impl Processes {
 
     fn end_all(&mut self) {
         self.qemu.kill();
-        self.daemons.end();
+        end_all(&mut self.daemons.0);
         self.qemu.end();
     }
 }
@@ -140,9 +127,18 @@ pub(super) fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> St
 
 /// Ends a child of ours that has nothing to lose.
 pub(crate) fn end(child: &mut Child) {
-    // Fails only for one that has ended and been reaped.
-    let _ = child.kill();
-    let _ = child.wait();
+    end_all(std::slice::from_mut(child));
+}
+
+/// All are told before any is waited for: they give their memory back side by side.
+fn end_all(children: &mut [Child]) {
+    for child in &mut *children {
+        // Fails only for one that has ended and been reaped.
+        let _ = child.kill();
+    }
+    for child in children {
+        let _ = child.wait();
+    }
 }
 
 #[cfg(test)]
