@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use brisk_vm::ahead::{self, Kept};
@@ -24,6 +25,9 @@ const KIND_WAITING: &str = "ahead-waiting";
 /// How long a guest that went on from a template is watched: a short command is over by then, and a
 /// long one does not gain by it.
 const WATCHED: Duration = Duration::from_secs(2);
+/// How often is looked for a processor to spare, at most.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(300);
 /// The oldest QEMU with which it was tried.
 const OLDEST: (u32, u32) = (8, 0);
 
@@ -66,7 +70,7 @@ pub(super) fn known(
         return None;
     }
     let busy = || fs::read_to_string("/proc/loadavg").is_ok_and(|text| is_busy(&text, processors));
-    let spare = options.ahead == When::Always || !busy();
+    let spare = options.ahead == When::Always || !stays_busy(busy);
     let identity = format!(
         "{} {} {:?}",
         ahead::VERSION,
@@ -84,6 +88,17 @@ pub(super) fn known(
         Some(_) => Lesson::Impossible,
     };
     Some(Known { key, lesson, spare })
+}
+
+/// Whether the machine is busy at each of some looks. Who started us is often not quite done with
+/// that at the first one: of an idle machine every fourth looked busy.
+fn stays_busy(mut is_busy: impl FnMut() -> bool) -> bool {
+    (0..LOOKS).all(|look| {
+        if look > 0 {
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        is_busy()
+    })
 }
 
 /// Whether a machine of so many processors would have none for each of a guest's two: from
@@ -324,6 +339,24 @@ mod tests {
         assert!(!is_busy(&loadavg(0), 2));
         for unknown in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 x/80 1"] {
             assert!(!is_busy(unknown, 2), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_machine_is_spared_if_it_is_busy_whenever_one_looks() {
+        let mut looks = 0;
+        assert!(stays_busy(|| {
+            looks += 1;
+            true
+        }));
+        assert_eq!(looks, LOOKS);
+        for idle in 1..=LOOKS {
+            let mut looks = 0;
+            assert!(!stays_busy(|| {
+                looks += 1;
+                looks < idle
+            }));
+            assert_eq!(looks, idle, "no more than it takes");
         }
     }
 }
