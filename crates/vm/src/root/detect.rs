@@ -260,15 +260,20 @@ fn form<R: Skip>(mut reader: Reader<R>) -> Result<Form, super::Fault> {
     })
 }
 
-/// `docker save` and podman call their members by digests: a directory, a layer in it, a
-/// configuration.
+/// What a member of an archive with a `manifest.json` may be called, which says what each is:
+/// `docker save` and podman have a directory by a digest with `layer.tar` in it, and a
+/// configuration; others have layers and configuration side by side, compressed or not, the
+/// configuration of crane and kaniko called `sha256:` and its digest.
 fn is_docker_blob(name: &str) -> bool {
-    let first = name.split('/').next().unwrap_or_default();
-    let stem = first
-        .strip_suffix(".json")
-        .or_else(|| first.strip_suffix(".tar"))
-        .unwrap_or(first);
-    stem.len() == 64 && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+    const LAYERS: [&str; 5] = [".json", ".tar", ".tar.gz", ".tgz", ".tar.zst"];
+    let digest = |part: &str| {
+        let digits = part.strip_prefix("sha256:").unwrap_or(part);
+        digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    match name.split_once('/') {
+        None => digest(name) || LAYERS.iter().any(|end| name.ends_with(end)),
+        Some((first, rest)) => digest(first) || matches!(rest, "layer.tar" | "json" | "VERSION"),
+    }
 }
 
 fn access(path: &Path, source: io::Error) -> Error {

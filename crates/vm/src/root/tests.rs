@@ -124,7 +124,8 @@ fn tar_of(names: &[&str]) -> Vec<u8> {
 #[test]
 fn archives() {
     let home = Home::new();
-    let layer = format!("{}/layer.tar", "a".repeat(64));
+    let digest = "a".repeat(64);
+    let (layer, packed) = (format!("{digest}/layer.tar"), format!("{digest}.tar.gz"));
     let form = |path: &Path| match detect(path).unwrap() {
         Found::Container(container) => container.form,
         other => panic!("{other:?}"),
@@ -143,7 +144,21 @@ fn archives() {
             &[&layer[..], "repositories", "manifest.json"],
             Form::DockerArchive,
         ),
+        // Of crane, ko and kaniko; of Jib; of Bazel and by hand.
+        (
+            &[&format!("sha256:{digest}"), &packed, "manifest.json"],
+            Form::DockerArchive,
+        ),
+        (
+            &["config.json", &packed, "manifest.json"],
+            Form::DockerArchive,
+        ),
+        (
+            &["manifest.json", "base/layer.tar", "image.json"],
+            Form::DockerArchive,
+        ),
         (&["manifest.json", "etc/passwd"], Form::Tarball),
+        (&["config.json", &packed], Form::Tarball),
         (&["bin/sh"], Form::Tarball),
     ] {
         let tar = tar_of(names);

@@ -109,9 +109,9 @@ impl Cache {
     }
 }
 
-/// What tells one state of a file from another without reading it. The time of the last status
-/// change cannot be set back as the modification time can. A directory has none: its manifests
-/// are small and read each time.
+/// What tells one state of a file from another without reading it, and what it was taken for. The
+/// time of the last status change cannot be set back as the modification time can. A directory has
+/// none: its manifests are small and read each time.
 pub(super) fn identity(found: &Container) -> io::Result<Option<String>> {
     let metadata = fs::metadata(&found.path)?;
     if found.form == Form::OciDirectory {
@@ -120,7 +120,8 @@ pub(super) fn identity(found: &Container) -> io::Result<Option<String>> {
     let mut text = String::new();
     let _ = write!(
         text,
-        "{} {} {} {} {} {} {:?}",
+        "{:?} {} {} {} {} {} {} {:?}",
+        found.form,
         metadata.dev(),
         metadata.ino(),
         metadata.size(),

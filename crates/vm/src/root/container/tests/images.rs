@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::super::stream::hex;
 use super::*;
+use crate::root::{Found, detect};
 
 fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
@@ -112,10 +113,9 @@ fn docker(home: &Path, layers: &[Vec<u8>], stated: &[Vec<u8>]) -> Container {
     add("manifest.json", manifest.to_string().as_bytes());
     let path = home.join("docker.tar.gz");
     fs::write(&path, gzip(&builder.into_inner().unwrap())).unwrap();
-    Container {
-        path,
-        form: Form::DockerArchive,
-        name: None,
+    match detect(&path).unwrap() {
+        Found::Container(found) => found,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -128,6 +128,20 @@ fn setup() -> (tempfile::TempDir, PathBuf) {
 fn content(root: &ContainerRoot, path: &str) -> String {
     let mut files = reading::read(&fs::read(&root.image).unwrap());
     String::from_utf8(files.remove(path).unwrap().data).unwrap()
+}
+
+#[test]
+fn what_was_taken_for_something_else_is_read_again() {
+    let (home, cache) = setup();
+    let layers = [layer(&[file("a", "1")])];
+    let found = docker(home.path(), &layers, &layers);
+    let tarball = Container {
+        form: Form::Tarball,
+        ..found.clone()
+    };
+    let root = take(&tarball, &cache).unwrap();
+    assert!(content(&root, "/manifest.json").contains("config.json"));
+    assert_eq!(content(&take(&found, &cache).unwrap(), "/a"), "1");
 }
 
 #[test]
