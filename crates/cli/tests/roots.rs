@@ -50,6 +50,15 @@ impl Home {
 }
 
 #[test]
+fn a_root_has_no_commands_but_its_own() {
+    let home = Home::new();
+    // It has a busybox, which could do that.
+    let run = brisk!["--root"].arg(home.path("tree")).command(["cksum"]);
+    run.exits(127)
+        .said(&["cksum: command not found in the guest"]);
+}
+
+#[test]
 fn the_hosts_root_is_seen_from_the_same_directory_and_never_changed() {
     let home = tempdir().unwrap();
     fs::write(home.path().join("mark"), "of the host\n").unwrap();

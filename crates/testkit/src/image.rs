@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::program::{capture, tool};
 
 /// Applets that the tests call.
-const APPLETS: [&str; 12] = [
-    "cat", "echo", "env", "grep", "id", "ls", "mkdir", "mount", "pwd", "sh", "touch", "uname",
+const APPLETS: [&str; 13] = [
+    "cat", "echo", "env", "grep", "id", "ls", "mkdir", "mount", "pwd", "sh", "touch", "true",
+    "uname",
 ];
 
 /// A static busybox.

@@ -255,9 +255,10 @@ pub(crate) fn execute(job: &mut Job<'_>, ends: Ends) -> i32 {
             other => return other,
         }
     }
-    // An initramfs has no links to busybox's applets: it looks at the name it was called by.
+    // An initramfs has no links to busybox's applets: it looks at the name it was called by. Any
+    // other root has the commands that it has.
     let busybox = Text::new(b"/bin/busybox\0");
-    if worst == sys::ENOENT && sys::exists(busybox) {
+    if worst == sys::ENOENT && sys::is_in_memory(busybox) {
         return attempt(job, busybox);
     }
     worst

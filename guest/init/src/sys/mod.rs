@@ -244,6 +244,18 @@ pub(crate) fn exists(path: Text<'_>) -> bool {
     unsafe { call(21, [path.ptr(), 0, 0, 0, 0]) }.is_ok()
 }
 
+/// Whether what is at `path` is in a file system that is nothing but memory.
+pub(crate) fn is_in_memory(path: Text<'_>) -> bool {
+    const RAMFS: u64 = 0x8584_58f6;
+    const TMPFS: u64 = 0x0102_1994;
+    // `struct statfs`, which begins with the type.
+    let mut system = [0_u64; 15];
+    let into = system.as_mut_ptr() as usize;
+    // SAFETY: a path that ends in NUL, and room for all of the structure.
+    let told = unsafe { call(137, [path.ptr(), into, 0, 0, 0]) };
+    told.is_ok() && matches!(system[0], RAMFS | TMPFS)
+}
+
 pub(crate) fn chroot(path: Text<'_>) -> Result<()> {
     // SAFETY: a path that ends in NUL.
     unsafe { call(161, [path.ptr(), 0, 0, 0, 0]) }.map(drop)
