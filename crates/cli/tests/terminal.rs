@@ -1,6 +1,6 @@
 //! The command's terminal is the user's, and the user's is as it was afterwards.
 
-use brisk_testkit::{Signal, brisk, until};
+use brisk_testkit::{Process, Signal, brisk, until};
 
 #[test]
 fn the_command_has_a_terminal_of_the_users_size() {
@@ -23,6 +23,23 @@ fn the_command_has_a_terminal_of_the_users_size() {
     window.types("a key\n");
     let run = run.wait().exited(6);
     assert!(run.text().ends_with("<a key>\r\n"), "{:?}", run.text());
+    assert!(!window.is_raw());
+}
+
+#[test]
+fn what_is_written_last_has_the_line_ends_of_the_guests_terminal() {
+    let script = "echo ready; read -rs line; echo last; exit 6";
+    let (mut run, mut window) = brisk!["--root", "none"].script(script).on_terminal(24, 80);
+    run.shows("ready\r\n");
+    window.takes(false);
+    window.types("\n");
+    let is_qemu = |process: &Process| process.name().starts_with("qemu-system");
+    until("the guest's end", || {
+        (!run.processes().iter().any(is_qemu)).then_some(())
+    });
+    window.takes(true);
+    let text = run.wait().exited(6).text();
+    assert_eq!(text, "ready\r\nlast\r\n");
     assert!(!window.is_raw());
 }
 

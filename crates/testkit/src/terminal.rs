@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{Action, Termios, Winsize, tcflow, tcgetattr, tcsetwinsize};
 
 use crate::brisk::Brisk;
 use crate::program::tool;
@@ -15,6 +17,7 @@ use crate::running::Running;
 #[derive(Debug)]
 pub struct Window {
     keys: File,
+    line: PathBuf,
     before: String,
 }
 
@@ -27,6 +30,15 @@ impl Window {
     /// Changes the size.
     pub fn resize(&self, rows: u16, columns: u16) {
         tcsetwinsize(&self.keys, size(rows, columns)).unwrap();
+    }
+
+    /// Takes nothing more, as after Ctrl-S, or goes on.
+    pub fn takes(&self, output: bool) {
+        let action = if output { Action::OOn } else { Action::OOff };
+        // Not kept open, or its end would not be seen.
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let line = rustix::fs::open(&self.line, flags, Mode::empty());
+        tcflow(line.unwrap(), action).unwrap();
     }
 
     /// Whether keys are passed on as they are.
@@ -48,8 +60,8 @@ impl Brisk {
         let name = ptsname(&master, Vec::new()).unwrap();
         let line = rustix::fs::open(
             name.as_c_str(),
-            rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
+            OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+            Mode::empty(),
         )
         .unwrap();
         let keys = File::from(master);
@@ -71,7 +83,8 @@ impl Brisk {
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn();
         let mut running = Running::new(child.unwrap(), self.guest, slot, None);
         running.collect(keys.try_clone().unwrap());
-        (running, Window { keys, before })
+        let line = name.into_string().unwrap().into();
+        (running, Window { keys, line, before })
     }
 }
 

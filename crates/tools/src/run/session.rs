@@ -151,10 +151,13 @@ impl Session {
                 "the guest came to a pause that nobody asked for",
             )));
         };
-        // The terminal is the user's again before anything is said on it.
-        drop(terminal);
+        if let Some(terminal) = &terminal {
+            terminal.takes_keys();
+        }
         let learner = pump.learner.take();
         let (ending, timing) = pump.finish(ending, deadline)?;
+        // The terminal is the user's again before anything is said on it.
+        drop(terminal);
         if let (Some(learner), Ending::Command(_)) = (learner, &ending) {
             learner.keep();
         }

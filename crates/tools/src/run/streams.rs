@@ -9,7 +9,7 @@ use brisk_sys::wait_for;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::signals::{Signals, asks_for_end};
 
@@ -148,6 +148,15 @@ impl Terminal {
         raw.make_raw();
         tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &raw)?;
         Ok(Self { before })
+    }
+
+    /// Keys are the user's again, such as the one that interrupts. What is left of the guest's
+    /// output still goes out as it is: the guest's own terminal has made its lines.
+    pub fn takes_keys(&self) {
+        let mut keys = self.before.clone();
+        keys.output_modes.remove(OutputModes::OPOST);
+        // Where the terminal is gone nobody presses any.
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &keys);
     }
 }
 
