@@ -14,6 +14,7 @@ use brisk_vm::qemu::control::{self, Control};
 use brisk_vm::qemu::{Ram, State, Urgent, allow_late_memory, qmp, take_late_memory};
 use serde_json::json;
 
+use super::busy::Processors;
 use super::error::{Error, file};
 use super::home::Home;
 use super::late::Late;
@@ -245,6 +246,10 @@ fn run(
             break;
         }
         thread::sleep(Duration::from_millis(1));
+    }
+    let processors = ask("query-cpus-fast")?;
+    if let Some(pid) = live::pid(home) {
+        late.has(Processors::of(pid, &processors));
     }
     // Nobody may resume it again once the guest has run an instruction.
     claim.start()?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::qmp;
 use serde_json::json;
 
+use super::busy::Processors;
 use super::home::Home;
 use super::live;
 use super::resume::set_clock;
@@ -29,6 +30,7 @@ pub(super) struct Late<'a> {
     image: &'a Image,
     given_up: AtomicBool,
     waited_for: AtomicBool,
+    processors: OnceLock<Processors>,
     standing: Mutex<Standing>,
 }
 
@@ -52,6 +54,7 @@ impl<'a> Late<'a> {
             image,
             given_up: AtomicBool::new(false),
             waited_for: AtomicBool::new(true),
+            processors: OnceLock::new(),
             standing: Mutex::default(),
         }
     }
@@ -65,6 +68,11 @@ impl<'a> Late<'a> {
     /// Nobody waits for the guest any more.
     pub(super) fn has_answered(&self) {
         self.waited_for.store(false, Ordering::Relaxed);
+    }
+
+    /// These are the guest's processors.
+    pub(super) fn has(&self, processors: Processors) {
+        let _ = self.processors.set(processors);
     }
 
     /// The guest runs: from now on it can be stopped. Before, that would keep who has it run from
@@ -178,7 +186,8 @@ impl Memory for Late<'_> {
         }
     }
 
-    fn is_waited_for(&self) -> bool {
-        self.waited_for.load(Ordering::Relaxed)
+    fn is_at_work(&self) -> bool {
+        let busy = || self.processors.get().is_some_and(Processors::are_busy);
+        self.waited_for.load(Ordering::Relaxed) || busy()
     }
 }

@@ -7,6 +7,7 @@
 
 mod auto;
 mod bases;
+mod busy;
 mod clone;
 mod copy;
 mod definition;

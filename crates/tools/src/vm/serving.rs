@@ -18,6 +18,7 @@ use brisk_vm::qemu::{Urgent, control, end_late_memory};
 use serde_json::json;
 
 use super::bases;
+use super::busy::Processors;
 use super::error::{Error, file};
 use super::home::Home;
 use super::late::Late;
@@ -99,7 +100,7 @@ pub fn stand_by(home: &Home) -> Result<(), Error> {
         Ok(Some(serving)) => serving.serve(|_, late| {
             let standby = start_standby(home);
             // It serves even if the guest cannot be told anything.
-            if let Err(error) = go_on(home) {
+            if let Err(error) = go_on(home, late) {
                 home.note(&format!("VM may stand still: {}", chain(&error)));
             }
             late.runs();
@@ -152,12 +153,16 @@ fn has_all(home: &Home) -> bool {
 }
 
 /// Has a guest go on that stood still when the other one was ended.
-fn go_on(home: &Home) -> Result<(), Error> {
+fn go_on(home: &Home, late: &Late<'_>) -> Result<(), Error> {
     let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
     let mut qmp = live::control(&stream)?;
     if qmp.execute("query-status", &json!(null))?["running"] != json!(true) {
         qmp.execute("cont", &json!(null))?;
         set_clock(home);
+    }
+    let processors = qmp.execute("query-cpus-fast", &json!(null))?;
+    if let Some(pid) = live::pid(home) {
+        late.has(Processors::of(pid, &processors));
     }
     Ok(())
 }

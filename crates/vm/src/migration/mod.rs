@@ -13,6 +13,7 @@
 //! again: return path | which pages are there? … resume | pages … | end
 //! ```
 
+mod manners;
 mod opening;
 mod requests;
 mod saved;

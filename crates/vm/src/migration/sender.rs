@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::manners::Manners;
 use super::opening::RamSection;
 use super::source::{Ended, Failure, Memory, Queue, Reading, lock};
 use super::wire::PAGE;
@@ -16,9 +17,7 @@ const KEPT: usize = 8;
 const BATCH: usize = 16;
 /// How long until a chunk that could not be read is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long what nobody asks for waits for a guest that somebody waits for.
-const HELD: Duration = Duration::from_secs(1);
-/// How often it is looked whether somebody still does.
+/// How often it is looked whether a guest is still at work.
 const GLANCE: Duration = Duration::from_millis(5);
 
 pub(super) struct Sender<'a> {
@@ -31,21 +30,24 @@ pub(super) struct Sender<'a> {
     pub(super) chunks: VecDeque<(u64, Vec<u8>)>,
     pub(super) buffer: Vec<u8>,
     pub(super) ended: Ended,
+    pub(super) manners: Manners,
 }
 
 impl Sender<'_> {
     pub(super) fn all(&mut self, opening: &[u8]) -> Result<(), Failure> {
         self.write(opening)?;
-        let chunks = self.memory.length().div_ceil(self.memory.chunk() as u64);
+        let memory = self.memory;
+        let chunks = memory.length().div_ceil(memory.chunk() as u64);
         self.first()?;
-        let until = Instant::now() + HELD;
-        while self.memory.is_waited_for() && Instant::now() < until && !self.has_ended() {
-            self.asked()?;
-            self.pause(GLANCE);
-        }
-        for index in 0..chunks {
+        for index in (0..chunks).filter(|index| !memory.is_zero(*index)) {
+            let beside = self.give_way()?;
             // What cannot be read keeps nobody from what can be.
-            while !self.memory.is_zero(index) && !self.chunk(index)? {
+            loop {
+                let since = Instant::now();
+                if self.chunk(index)? {
+                    self.manners.sent(since, beside);
+                    break;
+                }
                 self.asked()?;
                 self.pause(AGAIN);
             }
@@ -64,6 +66,19 @@ impl Sender<'_> {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
+    }
+
+    /// Waits as long as more than what is asked for would keep the guest from its work; whether it
+    /// still is at work.
+    fn give_way(&mut self) -> Result<bool, Failure> {
+        loop {
+            self.asked()?;
+            let busy = self.manners.is_asking() || self.memory.is_at_work();
+            if !busy || !self.manners.must_wait() || self.has_ended() {
+                return Ok(busy);
+            }
+            self.pause(GLANCE);
+        }
     }
 
     /// Sends what the guest needed first before, and what is asked for meanwhile.
@@ -134,6 +149,7 @@ impl Sender<'_> {
 
     /// Sends a page that the guest waits for.
     fn one(&mut self, number: u64) -> Result<(), Failure> {
+        self.manners.was_asked();
         match self.ended.wanted.last_mut() {
             Some(last) if last.end == number => last.end += 1,
             _ => self.ended.wanted.push(number..number + 1),

@@ -8,6 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::manners::Manners;
 use super::opening::{RamSection, inquiry, opening, resumption};
 use super::requests::{Request, Requests};
 use super::saved::Saved;
@@ -31,8 +32,8 @@ pub trait Memory: Sync {
     /// Fills `out`, which is as long as the chunk is. With `wait` it returns only when it has, or
     /// has given up: the guest waits, too.
     fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading;
-    /// Whether somebody waits for what the guest does now: what it needs goes alone meanwhile.
-    fn is_waited_for(&self) -> bool;
+    /// Whether the guest is at work: what it needs goes before all else then.
+    fn is_at_work(&self) -> bool;
 }
 
 /// What became of a chunk.
@@ -178,8 +179,8 @@ impl Source {
     }
 
     /// Sends everything but memory, and then pages until all are there: those that are asked for
-    /// first, then those that the memory has first, then, when nobody waits for the guest, all
-    /// others. Pages of zeros that nobody asks for are not sent: what is missing in the end is
+    /// first, then those that the memory has first, then all others, as long as that keeps the
+    /// guest from no work. Pages of zeros that nobody asks for are not sent: what is missing in the end is
     /// zero.
     ///
     /// # Errors
@@ -209,6 +210,7 @@ impl Source {
                 chunks: VecDeque::new(),
                 buffer: Vec::new(),
                 ended: Ended::default(),
+                manners: Manners::new(),
             };
             let sent = sender.all(&opening);
             if sent.is_err() {
@@ -287,8 +289,8 @@ mod tests {
     /// be read until somebody has waited for another one.
     struct Pages {
         unreadable: AtomicU64,
-        /// Whether somebody waits for the guest, until that has had a page it asked for.
-        waited_for: AtomicBool,
+        /// Whether the guest is at work, until it has had a page that it asked for.
+        at_work: AtomicBool,
     }
 
     impl Memory for Pages {
@@ -316,7 +318,7 @@ mod tests {
             }
             if wait {
                 self.unreadable.store(u64::MAX, Ordering::Relaxed);
-                self.waited_for.store(false, Ordering::Relaxed);
+                self.at_work.store(false, Ordering::Relaxed);
             }
             for (number, page) in (2 * index..).zip(out.chunks_mut(PAGE)) {
                 page.fill(if number == 1 { 0 } else { number as u8 + 1 });
@@ -324,15 +326,15 @@ mod tests {
             Reading::Whole
         }
 
-        fn is_waited_for(&self) -> bool {
-            self.waited_for.load(Ordering::Relaxed)
+        fn is_at_work(&self) -> bool {
+            self.at_work.load(Ordering::Relaxed)
         }
     }
 
     fn served(sent: u64, wanted: &[Range<u64>], unreadable: u64) -> (Vec<u64>, Ended) {
         let memory = Pages {
             unreadable: AtomicU64::new(unreadable),
-            waited_for: AtomicBool::new(false),
+            at_work: AtomicBool::new(false),
         };
         served_from(&memory, sent, wanted, &[])
     }
@@ -417,10 +419,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_waits_as_long_as_the_guest_is_waited_for() {
+    fn what_nobody_needs_waits_as_long_as_the_guest_is_at_work() {
         let memory = Pages {
             unreadable: AtomicU64::new(u64::MAX),
-            waited_for: AtomicBool::new(true),
+            at_work: AtomicBool::new(true),
         };
         // A page from 0x7000 on.
         let words = b"\0\x03\0\x10\0\0\0\0\0\0\x70\0\0\0\x10\0\x03ram";

@@ -1,0 +1,103 @@
+//! Whether a guest's processors are at work.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// QEMU's threads that are a guest's processors.
+#[derive(Debug)]
+pub(super) struct Processors {
+    /// Where the kernel says what each does, see proc_pid_stat(5).
+    files: Vec<PathBuf>,
+}
+
+impl Processors {
+    /// Those of a process that QEMU told of when it was asked with `query-cpus-fast`.
+    pub(super) fn of(pid: u32, answer: &Value) -> Self {
+        let threads = answer.as_array().into_iter().flatten();
+        let threads = threads.filter_map(|cpu| cpu["thread-id"].as_u64());
+        let file = |thread| PathBuf::from(format!("/proc/{pid}/task/{thread}/stat"));
+        Self {
+            files: threads.map(file).collect(),
+        }
+    }
+
+    /// Whether one of them runs, or would if the host had a processor for it. Who waits for
+    /// memory does not.
+    pub(super) fn are_busy(&self) -> bool {
+        self.files.iter().any(|file| is_running(file))
+    }
+}
+
+/// Of a thread that has ended there is no file.
+fn is_running(file: &Path) -> bool {
+    let text = fs::read(file).unwrap_or_default();
+    // The name before the state may be anything.
+    let after = text.rsplit(|byte| *byte == b')').next();
+    after.is_some_and(|rest| rest.starts_with(b" R"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::thread;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A name that could be taken for a state, as a thread may give itself one.
+    const NAME: &str = "a) R";
+
+    fn tell(told: &Sender<i32>) {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        told.send(thread).expect("somebody hears it");
+    }
+
+    fn of(threads: &Receiver<i32>) -> Processors {
+        let thread = threads.recv().expect("a thread tells");
+        Processors::of(std::process::id(), &json!([{"thread-id": thread}]))
+    }
+
+    #[test]
+    fn who_runs_is_told_from_who_waits_and_who_has_ended() {
+        let stop = AtomicBool::new(false);
+        let (told, threads) = mpsc::channel();
+        let (ended, end) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let named = || thread::Builder::new().name(NAME.to_owned());
+            let first = told.clone();
+            let wait = move || {
+                tell(&first);
+                end.recv().expect_err("nobody says anything");
+            };
+            let waiting = named().spawn_scoped(scope, wait).expect("a thread");
+            let waits = of(&threads);
+            let run = || {
+                tell(&told);
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
+            let running = named().spawn_scoped(scope, run).expect("a thread");
+            let runs = of(&threads);
+            // It has yet to come to where it waits.
+            while waits.are_busy() {}
+            let both = Processors {
+                files: [&waits.files[..], &runs.files].concat(),
+            };
+            let seen = [&runs, &both, &waits].map(Processors::are_busy);
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(seen, [true, true, false]);
+            running.join().expect("no panic");
+            drop(ended);
+            waiting.join().expect("no panic");
+            // The kernel may be slower than who joins.
+            while both.are_busy() {}
+        });
+        let unknown = Processors::of(std::process::id(), &json!({}));
+        assert!(!unknown.are_busy());
+    }
+}
