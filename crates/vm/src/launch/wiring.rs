@@ -73,14 +73,7 @@ impl Wiring {
         let ram = match &self.plan.ram {
             Ram::Private => None,
             Ram::Shared => Some(memory::file(bytes).map_err(prepare("memory"))?),
-            Ram::Kept(path) => {
-                let file = open(path, reads().write(true))?;
-                if self.plan.state.is_none() {
-                    let file = file.try_clone().map_err(prepare("memory"))?;
-                    memory::populate(file, bytes);
-                }
-                Some(file)
-            }
+            Ram::Kept(path) => Some(open(path, reads().write(true))?),
             Ram::Template(path) => {
                 memory::head_start();
                 Some(open(path, &mut reads())?)
