@@ -15,6 +15,7 @@ use brisk_measure::{Environment, Phase, Report, Sample, Unit, render};
 use brisk_tools::environment;
 use brisk_vm::initramfs::{Content, Extra, Request, Signatures};
 
+use crate::clones::memory_of_each;
 use crate::goals::{Bound, Goal, absolute, judge, ratio};
 
 /// What is measured, and where it goes.
@@ -83,6 +84,8 @@ const ALONE: &str = "brisk run --translate-ahead no --root none -- true";
 /// What a user starts with.
 const PLAIN: &str = "brisk run -- uname -a";
 const WARM: &str = "brisk run --warm --root none -- true";
+/// The same with the host's root.
+const WARM_PLAIN: &str = "brisk run --warm -- true";
 const READY: &str = "brisk run --warm=ready --root none -- true";
 const READY_HOST: &str = "brisk run --warm=ready -- uname -r";
 const WARM_HOST: &str = "brisk run --warm -- uname -r";
@@ -90,7 +93,10 @@ const PC: &str = "qemu -M pc, bzImage, busybox initramfs";
 const GUESTFISH: &str = "guestfish -a /dev/null run";
 const HOST: &str = host!();
 const VNG: &str = "vng --disable-kvm -- uname -r";
-const GOALS: [Goal; 15] = [
+/// What a clone adds, with the root of each kind.
+const CLONE: &str = "20 at once of brisk run --warm --root none -- cat: memory of each";
+const CLONE_PLAIN: &str = "20 at once of brisk run --warm -- cat: memory of each";
+const GOALS: [Goal; 18] = [
     absolute(NONE, Bound::AtMost(1.0)),
     absolute(PLAIN, Bound::AtMost(1.0)),
     // What the book says of it.
@@ -102,6 +108,9 @@ const GOALS: [Goal; 15] = [
     absolute(concat!(host!(), outside!()), Bound::AtMost(0.015)),
     absolute(concat!(host!(), peak!()), Bound::AtMost(30e6)),
     absolute(WARM, Bound::AtMost(0.15)),
+    absolute(WARM_PLAIN, Bound::AtMost(0.15)),
+    absolute(CLONE, Bound::AtMost(20e6)),
+    absolute(CLONE_PLAIN, Bound::AtMost(20e6)),
     absolute(READY, Bound::AtMost(0.15)),
     // 150 ms where a boot takes a second.
     ratio(WARM, NONE, Bound::AtMost(0.15)),
@@ -160,11 +169,7 @@ fn measured(args: &Args, path: &Path) -> anyhow::Result<Report> {
         let iteration = round.saturating_sub(args.warmup);
         for case in &cases {
             let (seconds, failed) = time(case)?;
-            let sample = |value: f64| match (&failed, phase) {
-                (Some(reason), _) => Sample::failed(iteration, phase, reason.clone()),
-                (None, Phase::Warmup) => Sample::warmup(iteration, value),
-                (None, Phase::Measured) => Sample::measured(iteration, value),
-            };
+            let sample = |value: f64| sample_of(iteration, phase, value, failed.clone());
             report
                 .series_mut(case.name, Unit::Seconds)
                 .push(sample(seconds));
@@ -183,10 +188,26 @@ fn measured(args: &Args, path: &Path) -> anyhow::Result<Report> {
                 report.series_mut(&name, Unit::Bytes).push(sample(peak));
             }
         }
+        for (name, root) in [(CLONE, "none"), (CLONE_PLAIN, "host")] {
+            let (bytes, failed) = match memory_of_each(&clone(args, root)?) {
+                Ok(bytes) => (bytes, None),
+                Err(error) => (0.0, Some(format!("{error:#}"))),
+            };
+            let sample = sample_of(iteration, phase, bytes, failed);
+            report.series_mut(name, Unit::Bytes).push(sample);
+        }
         report.save(path)?;
         progress(round + 1, args.warmup + args.runs);
     }
     Ok(report)
+}
+
+fn sample_of(iteration: u32, phase: Phase, value: f64, failed: Option<String>) -> Sample {
+    match (failed, phase) {
+        (Some(reason), _) => Sample::failed(iteration, phase, reason),
+        (None, Phase::Warmup) => Sample::warmup(iteration, value),
+        (None, Phase::Measured) => Sample::measured(iteration, value),
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the result of the task")]
@@ -203,14 +224,26 @@ fn words(text: &[&str]) -> Vec<String> {
     text.iter().map(|&word| word.to_owned()).collect()
 }
 
+fn brisk(args: &Args) -> anyhow::Result<String> {
+    let brisk = fs::canonicalize(&args.brisk)
+        .with_context(|| format!("{} is not built", args.brisk.display()))?;
+    Ok(brisk.to_string_lossy().into_owned())
+}
+
+/// A guest that waits for its standard input to end.
+fn clone(args: &Args, root: &str) -> anyhow::Result<Vec<String>> {
+    let (brisk, kernel) = (brisk(args)?, &args.kernel);
+    Ok(words(&[
+        &brisk, "run", "--accel", "tcg", "--warm", "--kernel", kernel, "--root", root, "--", "cat",
+    ]))
+}
+
 fn cases(
     args: &Args,
     scratch: &Path,
     memory: &Path,
 ) -> anyhow::Result<(Vec<Case>, Vec<&'static str>)> {
-    let brisk = fs::canonicalize(&args.brisk)
-        .with_context(|| format!("{} is not built", args.brisk.display()))?;
-    let brisk = brisk.to_string_lossy().into_owned();
+    let brisk = brisk(args)?;
     let case = |name, words: Vec<String>| Case {
         name,
         words,
@@ -261,18 +294,16 @@ fn cases(
         "plain.json",
         &["--kernel", &args.kernel, "--", "uname", "-a"],
     ));
+    let warm = ["--warm", "--kernel", &args.kernel];
     list.push(of_brisk(
         WARM,
         "warm.json",
-        &[
-            "--warm",
-            "--kernel",
-            &args.kernel,
-            "--root",
-            "none",
-            "--",
-            "true",
-        ],
+        &[&warm[..], &["--root", "none", "--", "true"]].concat(),
+    ));
+    list.push(of_brisk(
+        WARM_PLAIN,
+        "warm-plain.json",
+        &[&warm[..], &["--", "true"]].concat(),
     ));
     list.push(ready(
         READY,

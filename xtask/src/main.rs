@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod clones;
 mod examples;
 mod goals;
 mod man;
