@@ -87,7 +87,8 @@ pub fn read_only_view(command: &mut Command) -> &mut Command {
 
 /// Makes the child another user to whom `/dev/userfaultfd` belongs, in a view of the file tree of
 /// its own. `devices` is a file system with a `userfaultfd` of that user's; it covers `cover`,
-/// which the child cannot see then. Needs root.
+/// which the child cannot see then. Needs root. Where there can be no such view, as in a
+/// `chroot`, the child is that user without the device.
 ///
 /// Descriptors must be handed to the child after this, for they may take the place of `devices`.
 pub fn with_userfaultfd(
@@ -100,7 +101,7 @@ pub fn with_userfaultfd(
     let text = |path: &Path| Ok::<_, io::Error>(CString::new(path.as_os_str().as_bytes())?);
     let device = text(&cover.join("userfaultfd"))?;
     let cover = text(cover)?;
-    let prepare = move || {
+    let view = move || {
         use rustix::mount::{
             MountPropagationFlags, MoveMountFlags, mount_bind, mount_change, move_mount,
         };
@@ -111,7 +112,10 @@ pub fn with_userfaultfd(
         mount_change(c"/", flags)?;
         let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         move_mount(&devices, c"", rustix::fs::CWD, &*cover, empty)?;
-        mount_bind(&*device, c"/dev/userfaultfd")?;
+        mount_bind(&*device, c"/dev/userfaultfd")
+    };
+    let prepare = move || {
+        let _ = view();
         // SAFETY: no groups are read; the child has one thread.
         checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
         // SAFETY: numbers only.
@@ -152,9 +156,25 @@ pub fn wait_with_peak(mut child: Child) -> io::Result<(ExitStatus, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::process::Stdio;
 
     use super::*;
+
+    #[test]
+    fn who_can_have_no_view_of_its_own_is_that_user_all_the_same() {
+        let no_mount = File::open("/dev/null").unwrap();
+        let mut command = Command::new("id");
+        let nobody = (65534, 65534);
+        with_userfaultfd(&mut command, no_mount.into(), Path::new("/tmp"), nobody).unwrap();
+        let output = command.arg("-u").output();
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(output.unwrap().stdout, b"65534\n");
+        } else {
+            let error = output.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
 
     #[test]
     fn the_child_dies_with_the_thread_that_started_it() {
