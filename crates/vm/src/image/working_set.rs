@@ -10,7 +10,9 @@ use std::path::Path;
 
 use super::durable::Durable;
 use super::error::{Error, Place, io_error};
+use super::head::MAX_BLOB;
 use super::keys::Keys;
+use super::pages::Pages;
 use super::reader::Image;
 use super::seal::{self, Kind, Owner, TAG};
 use super::slot;
@@ -43,6 +45,27 @@ pub(super) fn decode(bytes: &[u8], pages: u64) -> Option<Vec<Range<u64>>> {
         (end <= pages).then_some(start..end)
     });
     ranges.collect()
+}
+
+/// The same without pages that the image leaves out: there is nothing to have of them, neither
+/// soon nor later.
+pub(super) fn without(ranges: &[Range<u64>], left_out: Option<&Pages>) -> Vec<Range<u64>> {
+    let Some(left_out) = left_out else {
+        return ranges.to_vec();
+    };
+    let mut kept: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        let mut open = false;
+        for page in range.clone().filter(|page| !left_out.contains(*page)) {
+            match kept.last_mut() {
+                Some(last) if open && last.end == page => last.end += 1,
+                _ => kept.push(page..page + 1),
+            }
+            open = true;
+        }
+    }
+    kept.truncate(MAX_BLOB as usize / 16);
+    kept
 }
 
 /// Pages whose contents are stored a second time, one after the other, so that they are there

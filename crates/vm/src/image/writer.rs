@@ -44,7 +44,7 @@ pub struct Source<'a> {
     /// The image that it was resumed from, to write only what has changed.
     pub base: Option<Base<'a>>,
     /// Ranges of pages in the order in which they were needed after the last resume; empty if
-    /// unknown.
+    /// unknown. Those that are left out are no part of the image's.
     pub working_set: &'a [std::ops::Range<u64>],
 }
 
@@ -373,13 +373,14 @@ impl<'a> Writer<'a> {
         };
         let length = source.state.len() as u64;
         let state = put(Kind::State, length, &mut blob::copy(source.state))?;
-        if source.working_set.is_empty() {
+        let needed = working_set::without(source.working_set, source.leave_out);
+        if needed.is_empty() {
             return Ok((state, (None, None)));
         }
-        let ranges = working_set::encode(source.working_set);
+        let ranges = working_set::encode(&needed);
         let fill = &mut blob::copy(&ranges);
         let working_set = put(Kind::WorkingSet, ranges.len() as u64, fill)?;
-        let pages = working_set::first_pages(source.working_set);
+        let pages = working_set::first_pages(&needed);
         let fill = &mut |from: u64, piece: &mut [u8]| {
             let pages = &pages[(from / PAGE as u64) as usize..];
             let read = pages

@@ -381,6 +381,47 @@ fn pages_of_the_working_set_come_with_their_numbers() {
 }
 
 #[test]
+fn a_working_set_has_no_pages_that_are_left_out() {
+    let fixture = Fixture::new(64);
+    let mut left_out = Pages::none(fixture.bytes.len() as u64);
+    left_out.insert_all(2..10);
+    left_out.insert(61);
+    let path = fixture.path("a.brisk");
+    let source = |working_set| Source {
+        working_set,
+        leave_out: Some(&left_out),
+        ..fixture.source()
+    };
+    let options = Options {
+        replace: true,
+        ..small()
+    };
+    let recipients = fixture.recipients();
+    let write = |ranges| {
+        let source = source(ranges);
+        write(&path, &source, &recipients, &options, Control::none()).unwrap()
+    };
+    write(&[8..16, 0..3, 60..64, 5..7]);
+    let image = fixture.open(&path).unwrap();
+    let kept = [10..16, 0..2, 60..61, 62..64];
+    assert_eq!(image.working_set().unwrap().unwrap(), kept);
+    let mut got = Vec::new();
+    let mut take = |number: u64, content: &[u8]| {
+        let at = number as usize * PAGE;
+        assert!(content == &fixture.bytes[at..at + PAGE], "page {number}");
+        got.push(number);
+        true
+    };
+    image.each_working_page(&mut take).unwrap();
+    assert_eq!(got, kept.into_iter().flatten().collect::<Vec<_>>());
+    // What is left of it is all that it takes room for.
+    let (nothing, something) = (write(&[]).compressed, write(&[2..5, 5..10]).compressed);
+    assert_eq!(something, nothing);
+    let image = fixture.open(&path).unwrap();
+    assert_eq!(image.working_set().unwrap(), None);
+}
+
+#[test]
 fn memory_that_cannot_be_is_refused() {
     let fixture = Fixture::new(8);
     let source = |size| Source {
