@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use brisk_vm::image::{self, Claim, Image, WORKING_PAGES, write_working_set};
 use brisk_vm::migration::{Ended, Failure, Source};
-use brisk_vm::qemu::{Urgent, control, end_late_memory};
+use brisk_vm::qemu::{Urgent, end_late_memory};
 use serde_json::json;
 
 use super::bases;
@@ -120,17 +120,9 @@ fn again(home: &Home, claim: Claim, begun: Instant) -> Result<Option<Serving<'_>
     let image = Image::from_file(claim.file()?, claim.path(), &keys)?.with_parents(&keys, &[])?;
     let pid = live::pid(home).ok_or_else(|| Error::has_ended(&home.name))?;
     let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
-    let stream = loop {
-        match urgent.reconnect(&home.places().late()) {
-            Ok(stream) => break stream,
-            Err(control::Error::Refused { .. }) if has_all(home) => {
-                conclude(home, (claim, &image), begun, Ok(Ended::default()), None);
-                return Ok(None);
-            }
-            // It has not noticed yet that the other one is gone.
-            Err(control::Error::Refused { .. }) => urgent.wait()?,
-            Err(error) => return Err(error.into()),
-        }
+    let Some(stream) = urgent.reconnect(&home.places().late(), &mut || has_all(home))? else {
+        conclude(home, (claim, &image), begun, Ok(Ended::default()), None);
+        return Ok(None);
     };
     let source = Source::again(stream, &image.state()?, image.header().memory)?;
     Ok(Some(Serving {

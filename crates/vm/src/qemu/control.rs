@@ -135,12 +135,20 @@ impl<'a> Control<'a> {
     /// # Errors
     /// As [`Control::execute`].
     pub fn event(&mut self, name: &str) -> Result<Value, Error> {
-        let deadline = Instant::now() + self.limit;
+        self.event_within(name, self.limit)
+    }
+
+    /// The same within another time.
+    ///
+    /// # Errors
+    /// As [`Control::execute`].
+    pub fn event_within(&mut self, name: &str, limit: Duration) -> Result<Value, Error> {
+        let deadline = Instant::now() + limit;
         loop {
             if let Some(at) = self.events.iter().position(|(known, _)| known == name) {
                 return Ok(self.events.remove(at).1);
             }
-            for message in self.messages(name, deadline)? {
+            for message in self.messages(name, deadline, limit)? {
                 self.note(message);
             }
         }
@@ -166,7 +174,7 @@ impl<'a> Control<'a> {
         let deadline = Instant::now() + self.limit;
         loop {
             let mut answer = None;
-            for message in self.messages(command, deadline)? {
+            for message in self.messages(command, deadline, self.limit)? {
                 match message {
                     Message::Answer { id, result } if name == id => answer = Some(result),
                     other => self.note(other),
@@ -185,13 +193,16 @@ impl<'a> Control<'a> {
         }
     }
 
-    fn messages(&mut self, command: &str, deadline: Instant) -> Result<Vec<Message>, Error> {
+    fn messages(
+        &mut self,
+        command: &str,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<Vec<Message>, Error> {
         let mut fds = [PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
         if wait_for(&mut fds, Some(deadline)).map_err(Error::Channel)? == 0 {
-            return Err(Error::Silent {
-                command: command.to_owned(),
-                limit: self.limit,
-            });
+            let command = command.to_owned();
+            return Err(Error::Silent { command, limit });
         }
         let mut buffer = [0; 16 * 1024];
         let mut stream = self.stream;

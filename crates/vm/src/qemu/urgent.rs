@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde_json::json;
@@ -20,6 +20,8 @@ use super::qmp::Reader;
 
 /// How long QEMU may take for an answer, or to notice that a source is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long QEMU takes at most to tell what has happened already.
+const GLANCE: Duration = Duration::from_millis(100);
 /// The socket in the directory [`Fds::LATE`].
 const SOCKET: &str = "memory.sock";
 
@@ -52,25 +54,20 @@ impl Urgent {
         Ok(())
     }
 
-    /// Connects to a QEMU that has lost the source of its memory.
+    /// Connects to a QEMU that has lost the source of its memory, as soon as it has noticed that;
+    /// `None` if it `has_all` of it, which is asked when QEMU refuses and says nothing new.
     ///
     /// `directory` is the one it has as [`Fds::LATE`].
     ///
     /// # Errors
-    /// If QEMU ends, or refuses because it still has a source or needs none.
-    pub fn reconnect(&self, directory: &Path) -> Result<UnixStream, Error> {
-        let uri = format!("unix:/proc/self/fd/{}/{SOCKET}", Fds::LATE);
-        let mut control = self.control();
-        control.execute_urgently("migrate-recover", &json!({ "uri": uri }))?;
-        UnixStream::connect(socket(directory)).map_err(Error::Channel)
-    }
-
-    /// Waits until QEMU says something of its memory. That may be what others were told already.
-    ///
-    /// # Errors
-    /// If it ends, or says nothing.
-    pub fn wait(&self) -> Result<(), Error> {
-        self.control().event("MIGRATION").map(drop)
+    /// If QEMU ends, does not answer, or refuses for long without a reason.
+    pub fn reconnect(
+        &self,
+        directory: &Path,
+        has_all: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<UnixStream>, Error> {
+        // All by one: what QEMU says besides is not said again.
+        reconnect(&mut self.control(), directory, has_all)
     }
 
     fn control(&self) -> Control<'_> {
@@ -78,6 +75,93 @@ impl Urgent {
     }
 }
 
+fn reconnect(
+    control: &mut Control<'_>,
+    directory: &Path,
+    has_all: &mut dyn FnMut() -> bool,
+) -> Result<Option<UnixStream>, Error> {
+    let uri = format!("unix:/proc/self/fd/{}/{SOCKET}", Fds::LATE);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match control.execute_urgently("migrate-recover", &json!({ "uri": uri })) {
+            Err(Error::Refused { .. }) => {}
+            answer => {
+                answer?;
+                let stream = UnixStream::connect(socket(directory));
+                return stream.map(Some).map_err(Error::Channel);
+            }
+        }
+        // What it then says may have come before it refused, or be what others were told already.
+        match control.event_within("MIGRATION", GLANCE) {
+            Err(Error::Silent { .. }) if has_all() => return Ok(None),
+            Err(Error::Silent { .. }) if Instant::now() < deadline => {}
+            news => drop(news?),
+        }
+    }
+}
+
 fn socket(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    const PAUSED: &str =
+        "{\"event\": \"MIGRATION\", \"data\": {\"status\": \"postcopy-paused\"}}\r\n";
+    const REFUSED: &str =
+        "{\"error\": {\"class\": \"GenericError\", \"desc\": \"not paused\"}, \"id\": \"ID\"}\r\n";
+    const DONE: &str = "{\"return\": {}, \"id\": \"ID\"}\r\n";
+
+    /// A QEMU that says these words, one text each time that it is asked; whether there was a
+    /// connection, and how often it was looked whether it has all.
+    fn asked(words: Vec<String>, has_all: bool) -> (Result<bool, Error>, u32) {
+        let directory = tempfile::tempdir().unwrap();
+        let _listening = UnixListener::bind(socket(directory.path())).unwrap();
+        let (stream, theirs) = UnixStream::pair().unwrap();
+        let qemu = thread::spawn(move || {
+            let asked = BufReader::new(&theirs).lines();
+            for (line, words) in asked.zip(words) {
+                let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+                let words = words.replace("ID", line["id"].as_str().unwrap());
+                (&theirs).write_all(words.as_bytes()).unwrap();
+            }
+        });
+        let mut control = Control::new(&stream, Reader::default(), PATIENCE);
+        let mut looked = 0;
+        let connected = reconnect(&mut control, directory.path(), &mut || {
+            looked += 1;
+            has_all
+        });
+        drop(stream);
+        qemu.join().unwrap();
+        (connected.map(|stream| stream.is_some()), looked)
+    }
+
+    #[test]
+    fn what_is_told_while_it_refuses_is_heard() {
+        for refusal in [format!("{PAUSED}{REFUSED}"), format!("{REFUSED}{PAUSED}")] {
+            let (connected, looked) = asked(vec![refusal, DONE.to_owned()], true);
+            assert!(connected.unwrap());
+            assert_eq!(looked, 0);
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_has_all_or_is_asked_again() {
+        let words = || vec![REFUSED.to_owned(), DONE.to_owned()];
+        for has_all in [true, false] {
+            let (connected, looked) = asked(words(), has_all);
+            assert_eq!((connected.unwrap(), looked), (!has_all, 1));
+        }
+        let (ended, _) = asked(vec![REFUSED.to_owned()], false);
+        assert!(matches!(ended, Err(Error::Ended { .. })), "{ended:?}");
+    }
 }
