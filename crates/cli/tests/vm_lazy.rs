@@ -374,7 +374,11 @@ fn killed(machine: &Machine, after: Duration, all: bool) -> usize {
         killed += kill_servers(machine.name, usize::MAX);
     }
     resume.wait().unwrap();
-    let suspended = machine.ok(&["list"]).contains("suspended");
+    // A QEMU that was not ready yet ends with who was killed.
+    let list = until("what it is doing is known", || {
+        Some(machine.ok(&["list"])).filter(|list| !list.contains("busy"))
+    });
+    let suspended = list.contains("suspended");
     if suspended {
         machine.ok(&["resume", machine.name]);
     }

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_testkit::{Machines, brisk_of, capture, ext4, qemu_is_before, tool, tree, trials, until};
@@ -357,6 +359,13 @@ fn thrown_away() {
             fs::rename(&image, image.with_extension("brisk.resuming")).unwrap();
         }
         assert_eq!(all.doing("a"), "suspended");
+        // As if its QEMU ended while it is asked.
+        let runtime = all.memory().join("run/vm/a");
+        fs::create_dir_all(&runtime).unwrap();
+        let qemu = UnixListener::bind(runtime.join("qmp.sock")).unwrap();
+        let ended = thread::spawn(move || qemu.accept().map(drop));
+        assert_eq!(all.glance("a"), "suspended");
+        ended.join().unwrap().unwrap();
         let _ = all.does(&["kill", "a"]);
         assert_eq!(all.doing("a"), "off");
         let _ = all.does(&["start", "a"]);

@@ -75,15 +75,16 @@ pub fn condition(home: &Home) -> Result<Condition, Error> {
         let status = control
             .execute("qmp_capabilities", &json!(null))
             .and_then(|_| control.execute("query-status", &json!(null)));
-        return Ok(match status {
-            Ok(status) if status["running"] == json!(true) => Condition::Running,
+        match status {
+            Ok(status) if status["running"] == json!(true) => return Ok(Condition::Running),
             // A command was ended after the image was durable and before QEMU was, or before
             // QEMU had all of it: what counts is in the image.
-            Ok(_) if !filling && in_image(home)? => Condition::Suspended,
-            Ok(_) => Condition::Paused,
-            Err(_) if pid(home).is_some() => Condition::Busy,
-            Err(_) => Condition::Off,
-        });
+            Ok(_) if !filling && in_image(home)? => return Ok(Condition::Suspended),
+            Ok(_) => return Ok(Condition::Paused),
+            Err(_) if pid(home).is_some() => return Ok(Condition::Busy),
+            // It has ended meanwhile.
+            Err(_) => {}
+        }
     }
     Ok(if in_image(home)? {
         Condition::Suspended
