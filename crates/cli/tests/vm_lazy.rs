@@ -4,11 +4,12 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use brisk_testkit::{capture, in_memory, times, tool, trials, until};
+use brisk_vm::image::Claim;
 use libtest_mimic::Arguments;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -27,7 +28,7 @@ fn main() {
     } else {
         None
     };
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         (
             "memory_comes_as_the_guest_asks_for_it",
             memory_comes_as_the_guest_asks_for_it,
@@ -47,6 +48,10 @@ fn main() {
         (
             "whoever_serves_is_killed_anywhere",
             whoever_serves_is_killed_anywhere,
+        ),
+        (
+            "a_command_that_waits_has_memory_served",
+            a_command_that_waits_has_memory_served,
         ),
         (
             "what_was_needed_first_comes_first",
@@ -203,10 +208,13 @@ impl Machine {
 
     #[track_caller]
     fn is_whole(&self) {
-        assert_eq!(
-            self.ok(&["exec", self.name, "--", "sha256sum", "/m/x"]),
-            self.sum
-        );
+        assert_eq!(self.ok(&self.summing()), self.sum);
+    }
+
+    /// To sum the file up, which does not take that long if its memory comes.
+    fn summing(&self) -> Vec<&str> {
+        let words = ["exec", "--timeout", "100s", self.name];
+        [&words[..], &["--", "sha256sum", "/m/x"]].concat()
     }
 
     /// Makes a stretch of the image something else, and returns what was there.
@@ -390,6 +398,38 @@ fn killed(machine: &Machine, after: Duration, all: bool) -> usize {
         (false, 0 | 1) => 1,
         _ => 2,
     }
+}
+
+/// A process that was killed holds its claim until it has ended.
+fn a_command_that_waits_has_memory_served() {
+    let machine = Machine::with("lazy-waits", 40);
+    let claim = until("it is left with memory missing", || {
+        machine.ok(&["suspend", machine.name]);
+        machine.runs_at_once();
+        while !servers(machine.name).is_empty() {
+            kill_servers(machine.name, usize::MAX);
+        }
+        Claim::inherit(&machine.image("")).unwrap()
+    });
+    let mut command = machine.command(&machine.summing());
+    let command = command.stdout(Stdio::piped()).spawn().unwrap();
+    let files = PathBuf::from(format!("/proc/{}/fd", command.id()));
+    until("it is past where it looks who serves", || {
+        let mut files = fs::read_dir(&files).unwrap().flatten();
+        let named =
+            |file: fs::DirEntry| Some(fs::read_link(file.path()).ok()?.ends_with("port0.lock"));
+        files.find_map(|file| named(file).filter(|found| *found))
+    });
+    drop(claim);
+    let output = command.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        machine.sum,
+        "{}",
+        machine.log()
+    );
+    machine.logs("going on with that");
+    machine.has_all();
 }
 
 fn what_was_needed_first_comes_first() {

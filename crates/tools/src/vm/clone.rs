@@ -16,6 +16,7 @@ use super::lifecycle::Running;
 use super::live::{self, Condition, condition};
 use super::ports::tell;
 use super::resume::{Resumed, disks_are_as_noted, open, run_from};
+use super::serving::looking_after;
 use crate::chain;
 use crate::run::identity;
 
@@ -150,7 +151,7 @@ fn run(
     let resumed = run_from(new, image, &mut running, control, begun, || Ok(()))?;
     let mut all = identity().map_err(file("read", "/dev/urandom"))?;
     all.extend(steps);
-    tell(new, &all, TELLING)?;
+    looking_after(new, || tell(new, &all, TELLING))??;
     running.nameless = false;
     running.save(new)?;
     Ok(resumed)

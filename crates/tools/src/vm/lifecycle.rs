@@ -17,6 +17,7 @@ use super::home::Home;
 use super::identity::{identify, new_generation};
 use super::live::{self, Condition, condition};
 use super::ports::{ALL, connect, converse, tell};
+use super::serving::looking_after;
 use super::unit;
 use crate::run;
 
@@ -180,9 +181,12 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
         return Err(Error::not_running(&home.name, now));
     }
     home.processing("stop", "");
-    // A machine that stops may do so before it has answered.
-    let told = tell(home, &[Step::Stop], limit);
-    if !live::wait_for_end(home, limit) {
+    let (told, ended) = looking_after(home, || {
+        let told = tell(home, &[Step::Stop], limit);
+        (told, live::wait_for_end(home, limit))
+    })?;
+    if !ended {
+        // A machine that stops may do so before it has answered.
         told?;
         return Err(Error::state(
             &home.name,

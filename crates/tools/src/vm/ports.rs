@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::error::{Error, file};
 use super::home::Home;
 use super::live::{Condition, condition, is_nameless, reach};
+use super::serving::looking_after;
 use crate::run::{Ending, Session, variables};
 
 /// How many commands can run in a machine at once.
@@ -80,7 +81,7 @@ pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<End
     }
     let port = Port::free(home, 0..PORTS)?;
     let session = Session::at_port(port.stream, &words.steps(), words.terminal.is_some())?;
-    Ok(session.run(timeout, false)?.0)
+    Ok(looking_after(home, || session.run(timeout, false))??.0)
 }
 
 /// Has init do something that is no command; what it told.

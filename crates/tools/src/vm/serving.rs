@@ -2,15 +2,16 @@
 //!
 //! Who serves holds the claim on the image. Another process, `brisk vm fill --standby`, waits for
 //! that claim, and so takes over as soon as the first one ends before the guest has all of its
-//! memory. If both were killed, the next command on the machine starts another one. The guest
-//! waits meanwhile wherever it needs what it does not have.
+//! memory. If both were killed, the next command on the machine starts another one, or the one
+//! that is waiting for the guest. The guest waits meanwhile wherever it needs what it does not have.
 
 use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brisk_vm::image::{self, Claim, Image, WORKING_PAGES, write_working_set};
 use brisk_vm::migration::{Ended, Failure, Source};
@@ -26,6 +27,9 @@ use super::live;
 use super::resume::set_clock;
 use super::unlock::host_keys;
 use crate::chain;
+
+/// How often it is looked whether a machine's memory is served, while something waits for it.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A guest that runs, or will, and what has its memory.
 pub(super) struct Serving<'a> {
@@ -171,6 +175,34 @@ pub(super) fn look_after(home: &Home) -> Result<bool, Error> {
         start_standby(home);
     }
     Ok(served.is_some())
+}
+
+/// Does what waits for a guest, and sees to it meanwhile that its memory is served if it still
+/// comes: who serves it may be killed at any time, and who was killed may hold its claim a little
+/// longer.
+pub(super) fn looking_after<T>(home: &Home, work: impl FnOnce() -> T) -> Result<T, Error> {
+    if !is_filling(home)? {
+        return Ok(work());
+    }
+    let (working, done) = mpsc::channel::<()>();
+    Ok(thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut pause = LOOK;
+            while done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                match served(home) {
+                    Ok(Some(true)) => {}
+                    // One that cannot serve it says so in the log, but not all the time.
+                    Ok(Some(false)) => {
+                        start_standby(home);
+                        pause *= 2;
+                    }
+                    Ok(None) | Err(_) => break,
+                }
+            }
+        });
+        let _working = working;
+        work()
+    }))
 }
 
 /// Whether somebody serves a machine's memory; none if it has all of it.
