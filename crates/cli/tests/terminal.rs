@@ -28,7 +28,8 @@ fn the_command_has_a_terminal_of_the_users_size() {
 
 #[test]
 fn what_is_written_last_has_the_line_ends_of_the_guests_terminal() {
-    let script = "echo ready; read -rs line; echo last; exit 6";
+    // Without an echo before it is ready: what is typed is not to be in the text.
+    let script = "stty -echo; echo ready; read -r line; echo last; exit 6";
     let (mut run, mut window) = brisk!["--root", "none"].script(script).on_terminal(24, 80);
     run.shows("ready\r\n");
     window.takes(false);

@@ -111,7 +111,12 @@ impl Machine {
     }
 
     fn run(&self, words: &[&str]) -> Output {
-        self.command(words).output().unwrap()
+        let mut command = self.command(words);
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        until("brisk ends", || child.try_wait().unwrap());
+        child.wait_with_output().unwrap()
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -412,7 +417,8 @@ fn a_command_that_waits_has_memory_served() {
         Claim::inherit(&machine.image("")).unwrap()
     });
     let mut command = machine.command(&machine.summing());
-    let command = command.stdout(Stdio::piped()).spawn().unwrap();
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let command = command.spawn().unwrap();
     let files = PathBuf::from(format!("/proc/{}/fd", command.id()));
     until("it is past where it looks who serves", || {
         let mut files = fs::read_dir(&files).unwrap().flatten();
