@@ -166,7 +166,8 @@ fn identities() {
 /// A guest that rehearsed is as one that did not, but for the numbers of its processes.
 fn rehearsal() {
     let place = Place::new();
-    let script = "ls /proc/1/fd; ls -a / /tmp /run; cat /proc/[0-9]*/cmdline; \
+    // init has the other end of the command's input until the input ends.
+    let script = "cat; ls /proc/1/fd; ls -a / /tmp /run; cat /proc/[0-9]*/cmdline; \
                   busybox ps -o stat | busybox grep -c Z; ls /proc/self/fd; env";
     let fresh = place.bare("--warm=ready").script(script).exits(0);
     place.has_one();
