@@ -36,6 +36,12 @@ impl Mount {
         Self::on_disk(path, size, "mkfs.btrfs", &["-q"])
     }
 
+    /// A block device on a new directory.
+    #[must_use]
+    pub fn of(path: PathBuf, device: &str) -> Self {
+        Self::new(path, &[device])
+    }
+
     fn on_disk(path: PathBuf, size: u64, mkfs: &str, words: &[&str]) -> Self {
         let disk = path.with_extension("disk");
         File::create_new(&disk).unwrap().set_len(size).unwrap();

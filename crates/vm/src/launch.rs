@@ -53,6 +53,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A block device that the guest is to write to.
+    #[error("{} is in use on this host: mounted, swap, or part of another device", path.display())]
+    InUse {
+        /// The device.
+        path: PathBuf,
+    },
     /// The program.
     #[error("cannot start {}", program.display())]
     Start {

@@ -80,6 +80,7 @@ fn disks(machine: Machine) -> MachinePlan {
     let disk = |path: &str, format, writable, sector_size| Disk {
         path: PathBuf::from(path),
         format,
+        device: path.starts_with("/dev/"),
         writable,
         sector_size,
     };
@@ -87,6 +88,7 @@ fn disks(machine: Machine) -> MachinePlan {
         disks: vec![
             disk("/images/root,raw", DiskFormat::Raw, false, 512),
             disk("/images/other,qcow2", DiskFormat::Qcow2, true, 4096),
+            disk("/dev/mapper/data", DiskFormat::Raw, true, 512),
         ],
         network: Network::User,
         ..plain(machine)
@@ -189,10 +191,10 @@ fn without_acpi_qboot_gets_devices_in_odd_slots() {
             .map(|word| word.rsplit_once(",addr=").map(|(_, slot)| slot.to_owned()))
             .collect()
     };
-    let odd = ["0x3", "0x5", "0x7", "0x9", "0xb"].map(|slot| Some(slot.to_owned()));
+    let odd = ["0x3", "0x5", "0x7", "0x9", "0xb", "0xd"].map(|slot| Some(slot.to_owned()));
     assert_eq!(slots(&plan), odd);
     plan.firmware = Firmware::Default;
-    assert_eq!(slots(&plan), vec![None; 5]);
+    assert_eq!(slots(&plan), vec![None; 6]);
 }
 
 #[test]

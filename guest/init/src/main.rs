@@ -11,6 +11,7 @@
 
 mod memory;
 mod modules;
+mod mounts;
 mod network;
 mod port;
 #[expect(

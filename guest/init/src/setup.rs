@@ -1,5 +1,6 @@
 //! Carrying out the script: mounts, network, environment.
 
+use crate::mounts;
 use crate::network;
 use crate::port::Port;
 use crate::protocol::{Kind, MAX_CONFIG, Stage};
@@ -312,14 +313,43 @@ impl<'a> Job<'a> {
         let _ = sys::kill(-1, sys::SIGKILL);
         while sys::reap().is_some() {}
         let _ = sys::chdir(Text::new(b"/\0"));
+        if self.release.iter().any(Option::is_some) {
+            disks();
+        }
         for path in self.release.iter().flatten() {
-            const MS_RDONLY_REMOUNT: usize = 1 | 32;
-            let none = Text::new(b"\0");
-            if sys::unmount(*path).is_err() {
-                let _ = sys::mount(none, *path, none, MS_RDONLY_REMOUNT, none);
-            }
+            unmount(*path);
         }
         sys::sync();
+    }
+}
+
+/// What cannot be unmounted, such as the root, can be made read-only.
+fn unmount(path: Text<'_>) {
+    const MS_RDONLY_REMOUNT: usize = 1 | 32;
+    let none = Text::new(b"\0");
+    if sys::unmount(path).is_err() {
+        let _ = sys::mount(none, path, none, MS_RDONLY_REMOUNT, none);
+    }
+}
+
+/// Unmounts what a command has mounted of disks and left so, the last first.
+fn disks() {
+    const MOST: usize = 64 * 1024;
+    let Ok(file) = sys::open(Text::new(b"/proc/self/mounts\0"), sys::O_RDONLY, 0) else {
+        return;
+    };
+    let Ok(bytes) = sys::pages(MOST) else {
+        return;
+    };
+    let mut len = 0;
+    while let Ok(count @ 1..) = sys::read(file, &mut bytes[len..]) {
+        len += count;
+    }
+    sys::close(file);
+    for line in bytes[..len].rsplit_mut(|&byte| byte == b'\n') {
+        if let Some(point) = mounts::point_of_device(line) {
+            unmount(Text::new(point));
+        }
     }
 }
 

@@ -36,6 +36,12 @@ pub struct Args {
     #[command(flatten)]
     pub machine: MachineArgs,
 
+    /// Attach a disk, a raw or qcow2 image or a block device; `:ro` forbids writing. It is /dev/vda
+    /// in the guest, or /dev/vdb where the root is an image; further ones follow. Modules for the
+    /// file systems on it are loaded.
+    #[arg(long, value_name = "IMAGE[:ro]")]
+    pub disk: Vec<String>,
+
     /// Show a directory of this machine at a path of the guest; `:ro` forbids writing.
     #[arg(long, value_name = "HOST:GUEST[:ro]")]
     pub share: Vec<String>,
@@ -306,6 +312,11 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         },
     };
     Ok(Options {
+        disks: args
+            .disk
+            .iter()
+            .map(|text| tool::ExtraDisk::parse(text))
+            .collect(),
         shares: args
             .share
             .iter()

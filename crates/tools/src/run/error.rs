@@ -26,6 +26,8 @@ pub enum Error {
         source: Box<root::Error>,
     },
     #[error(transparent)]
+    Disk(Box<root::Error>),
+    #[error(transparent)]
     Cache(#[from] cache::Error),
     #[error("cannot share {}", path.display())]
     Share { path: PathBuf, source: io::Error },

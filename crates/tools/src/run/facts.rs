@@ -17,7 +17,7 @@ use super::accelerator;
 use super::ahead::{self, Known};
 use super::error::Error;
 use super::options::{Accel, Options};
-use super::root::{self, Root};
+use super::root::{self, Attached, Root};
 
 /// How long the time-stamp counter is measured, once in a boot of this machine.
 const TSC_SPAN: Duration = Duration::from_millis(20);
@@ -45,6 +45,8 @@ pub struct Facts {
     pub virtiofsd: Option<Virtiofsd>,
     /// The root.
     pub root: Root,
+    /// The disks besides it.
+    pub disks: Vec<Attached>,
     /// A static busybox of the host.
     pub busybox: Option<PathBuf>,
     /// Current directory.
@@ -85,7 +87,9 @@ pub fn gather(
     let capabilities = Capabilities::of(&qemu, cache)?;
     let (root, notes) = root::find(options, cache, progress)?;
     let serves = matches!(root, Root::Directory { .. }) || !options.shares.is_empty();
-    let asks = serves || options.stays;
+    let disks = root::attach(options, &root)?;
+    let known = disks.iter().any(|disk| !disk.modules.is_empty());
+    let asks = serves || options.stays || known;
     let modules = kernel.modules.as_deref().filter(|_| asks);
     let mut facts = Facts {
         loadable: modules.and_then(loadable).unwrap_or_default(),
@@ -94,6 +98,7 @@ pub fn gather(
         tsc_khz: tsc_khz(cache),
         virtiofsd: serves.then(|| Virtiofsd::find(cache).ok()).flatten(),
         root,
+        disks,
         busybox: busybox(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         privileged: rustix::process::geteuid().is_root(),

@@ -38,7 +38,7 @@ pub use facts::{Facts, gather};
 pub(crate) use identity::{clock, identity};
 pub use levers::Levers;
 pub use options::{
-    Accel, Ahead, Firmware, Machine, Net, Options, Ram, RootOption, Share, User, Warm,
+    Accel, Ahead, ExtraDisk, Firmware, Machine, Net, Options, Ram, RootOption, Share, User, Warm,
 };
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};

@@ -31,6 +31,8 @@ pub struct Options {
     pub firmware: Firmware,
     /// CPU model.
     pub cpu: Option<String>,
+    /// Disks besides the root.
+    pub disks: Vec<ExtraDisk>,
     /// Shared directories.
     pub shares: Vec<Share>,
     /// Network.
@@ -101,6 +103,7 @@ impl Default for Options {
             machine: Machine::Auto,
             firmware: Firmware::Auto,
             cpu: None,
+            disks: Vec::new(),
             shares: Vec::new(),
             net: Net::None,
             env: Vec::new(),
@@ -223,6 +226,30 @@ pub enum Ram {
     Private,
     /// A named file.
     Shared,
+}
+
+/// `--disk`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtraDisk {
+    /// Image or block device of the host.
+    pub path: PathBuf,
+    /// Whether the guest may write.
+    pub writable: bool,
+}
+
+impl ExtraDisk {
+    /// From `PATH` or `PATH:ro`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let (path, writable) = match text.strip_suffix(":ro") {
+            Some(path) => (path, false),
+            None => (text, true),
+        };
+        Self {
+            path: path.into(),
+            writable,
+        }
+    }
 }
 
 /// `--share`.

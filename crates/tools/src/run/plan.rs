@@ -9,8 +9,8 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, Channels, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan, Network,
-    Parameter, Transport,
+    Accelerator, Channels, Disk, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan,
+    Network, Parameter, Transport,
 };
 
 use super::ahead;
@@ -19,7 +19,7 @@ use super::facts::Facts;
 use super::machine::{cpu, firmware, machine, ram, speaks, vmlinux};
 use super::options::{Net, Options, Warm};
 use super::parameters::{Setting, parameters};
-use super::root::{ImageDefaults, Root};
+use super::root::{Attached, ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
 use super::user;
 use super::variables::variables;
@@ -125,6 +125,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         shares: &shares,
         terminal: options.terminal.is_some() || options.warm != Warm::No,
         network: options.net == Net::User,
+        disks: facts.disks.iter().any(|attached| attached.disk.writable),
     };
     let mut directories = Vec::new();
     if let Root::Directory { path, .. } = &facts.root {
@@ -149,10 +150,13 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let prepare = steps(&scene);
     let command = command(options, facts)?;
 
-    let disks = match &facts.root {
-        Root::Disk { disk, .. } => vec![disk.clone()],
-        _ => Vec::new(),
+    let root = match &facts.root {
+        Root::Disk { disk, .. } => Some(disk),
+        _ => None,
     };
+    let more = facts.disks.iter().map(|attached| &attached.disk);
+    let disks: Vec<_> = root.into_iter().chain(more).cloned().collect();
+    let unprivileged = unprivileged(facts, &disks, (sharing, !shares.is_empty()), accelerator);
     let cards = usize::from(options.net != Net::None);
     let balloon = reports_free_memory(options, facts);
     let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
@@ -223,7 +227,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         } else {
             Vec::new()
         },
-        unprivileged: unprivileged(facts, sharing, !shares.is_empty(), accelerator),
+        unprivileged,
         terminal: options.terminal.is_some(),
     };
     // Who waits to be taught does so in a guest that is kept.
@@ -237,12 +241,12 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
 /// directories with 9p, images with backing files, `/dev/kvm`.
 fn unprivileged(
     facts: &Facts,
-    sharing: Sharing,
-    shares: bool,
+    disks: &[Disk],
+    (sharing, shares): (Sharing, bool),
     accelerator: Accelerator,
 ) -> Option<Unprivileged> {
     let serves = sharing == Sharing::NineP && (shares || is_directory(&facts.root));
-    let qcow2 = matches!(&facts.root, Root::Disk { disk, .. } if disk.format == DiskFormat::Qcow2);
+    let qcow2 = disks.iter().any(|disk| disk.format == DiskFormat::Qcow2);
     let possible = facts.privileged && !serves && !qcow2 && accelerator == Accelerator::Tcg;
     possible.then_some(NOBODY)
 }
@@ -366,6 +370,13 @@ fn modules(
         want("virtio_blk", "the disk of the root");
         for module in modules {
             want(module, &format!("the root is {filesystem}"));
+        }
+    }
+    for Attached { disk, modules } in &facts.disks {
+        want("virtio_blk", "a disk that was asked for with --disk");
+        // A guest may have no use for a file system that this kernel does not know.
+        for module in modules.iter().filter(|name| is_in_kernel(facts, name)) {
+            want(module, &format!("on the disk {}", disk.path.display()));
         }
     }
     if facts.root != Root::None && !options.writable {

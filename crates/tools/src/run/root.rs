@@ -7,7 +7,7 @@ use brisk_vm::qemu::{Disk, DiskFormat};
 use brisk_vm::root::{self, Found};
 
 use super::error::Error;
-use super::options::{Options, RootOption};
+use super::options::{ExtraDisk, Options, RootOption};
 
 /// A root file system, found and ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,18 @@ pub enum Root {
         image: ImageDefaults,
     },
 }
+
+/// A disk besides the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attached {
+    /// For QEMU.
+    pub disk: Disk,
+    /// Modules that its file systems need.
+    pub modules: Vec<String>,
+}
+
+/// Most disks of a guest.
+const DISKS: usize = 16;
 
 /// What a container image says about its command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,6 +93,9 @@ pub(crate) fn find(
         source: Box::new(source),
     };
     let found = root::detect(Path::new(argument)).map_err(failed)?;
+    if let Found::Disk(disk) = &found {
+        is_believed(&disk.path)?;
+    }
     let mut notes = Vec::new();
     let root = match found {
         Found::Directory(directory) => {
@@ -114,6 +129,7 @@ pub(crate) fn find(
                 disk: Disk {
                     path: unpacked.image,
                     format: DiskFormat::Raw,
+                    device: false,
                     writable: false,
                     sector_size: 512,
                 },
@@ -144,11 +160,9 @@ pub(crate) fn find(
                 filesystem: disk.filesystem.name().into(),
                 modules: names(disk.kernel_modules()),
                 disk: Disk {
+                    device: disk.device,
                     path: disk.path,
-                    format: match disk.format {
-                        root::Format::Raw => DiskFormat::Raw,
-                        root::Format::Qcow2 => DiskFormat::Qcow2,
-                    },
+                    format: format(disk.format),
                     writable: options.writable,
                     sector_size: disk.sector_size,
                 },
@@ -163,6 +177,78 @@ pub(crate) fn find(
         }
     };
     Ok((root, notes))
+}
+
+/// Looks at the disks that `--disk` names.
+pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Error> {
+    let attach = |extra: &ExtraDisk| {
+        let found = root::image(&extra.path).map_err(|error| Error::Disk(error.into()))?;
+        is_believed(&found.path)?;
+        let modules = found
+            .filesystems
+            .iter()
+            .flat_map(|one| one.kernel_modules());
+        Ok(Attached {
+            modules: modules.map(|&name| name.to_owned()).collect(),
+            disk: Disk {
+                path: found.path,
+                format: format(found.format),
+                device: found.device,
+                writable: extra.writable,
+                sector_size: found.sector_size,
+            },
+        })
+    };
+    let attached = options.disks.iter().map(attach);
+    let attached = attached.collect::<Result<Vec<_>, Error>>()?;
+    let first = match root {
+        Root::Disk { disk, .. } => Some(disk),
+        _ => None,
+    };
+    let all: Vec<_> = first
+        .into_iter()
+        .chain(attached.iter().map(|one| &one.disk))
+        .collect();
+    if all.len() > DISKS {
+        return Err(Error::unfit(
+            format!("{} disks, and a guest has {DISKS} at most", all.len()),
+            "leave some out, or put them into one image with partitions",
+        ));
+    }
+    for (index, disk) in all.iter().enumerate() {
+        let same = |other: &&&Disk| other.path == disk.path && (other.writable || disk.writable);
+        if let Some(twice) = all[..index].iter().find(same) {
+            return Err(Error::unfit(
+                format!("{} is there twice, and written to", twice.path.display()),
+                "a guest that has a disk twice destroys what is on it; leave one out",
+            ));
+        }
+    }
+    Ok(attached)
+}
+
+/// A guest that writes to a raw image can make it one that names a file of the host.
+fn is_believed(path: &Path) -> Result<(), Error> {
+    let named = path.extension().is_some_and(|end| end == "qcow2");
+    let needed = root::needed(path).map_err(|error| Error::Disk(error.into()))?;
+    match needed.filter(|_| !named) {
+        None => Ok(()),
+        Some(other) => Err(Error::unfit(
+            format!(
+                "{} says that it is a qcow2 image which reads from {other}, and a guest that wrote \
+                 to it as to a raw one may have made it say so",
+                path.display()
+            ),
+            "if it is one, give it a name that ends in .qcow2",
+        )),
+    }
+}
+
+const fn format(format: root::Format) -> DiskFormat {
+    match format {
+        root::Format::Raw => DiskFormat::Raw,
+        root::Format::Qcow2 => DiskFormat::Qcow2,
+    }
 }
 
 fn names(modules: &[&str]) -> Vec<String> {

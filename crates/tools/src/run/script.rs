@@ -58,6 +58,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) shares: &'a [SharedDirectory],
     pub(crate) terminal: bool,
     pub(crate) network: bool,
+    /// Whether there are disks that the guest may write to, besides the root's.
+    pub(crate) disks: bool,
 }
 
 /// Tag of the root directory.
@@ -115,6 +117,12 @@ pub(crate) fn steps(scene: &Scene<'_>) -> Vec<Step> {
                 .sharing
                 .mount(&share.tag, &share.guest, share.writable),
         );
+    }
+    if scene.disks && !scene.writable {
+        // The root is not changed; what is mounted below it may be.
+        steps.push(Step::Release {
+            path: "/".to_owned(),
+        });
     }
     steps.push(Step::Loopback);
     if scene.network {

@@ -137,6 +137,10 @@ pub(super) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<Str
          can"
     } else if options.writable {
         "--rw: its root would be written to by more than one guest"
+    } else if plan.machine.disks.iter().any(|disk| disk.writable) {
+        "--disk: an image would be written to by more than one guest; :ro forbids writing"
+    } else if plan.machine.disks.iter().any(|disk| disk.device) {
+        "what is on a block device changes without a trace"
     } else if options.instructions || options.trace {
         "it is to be measured as it boots"
     } else if (major, minor) < (8, 2) {

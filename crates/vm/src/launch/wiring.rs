@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,12 @@ use std::process::{Command, Stdio};
 
 use brisk_host::program::Program;
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::fs::OFlags;
 
 use super::learning::Learning;
 use super::memory::{self, Filling};
 use super::{Error, Unprivileged, faults};
-use crate::qemu::{Fds, MachinePlan, Ram, argv};
+use crate::qemu::{Disk, Fds, MachinePlan, Ram, argv};
 
 /// What is handed over so far.
 pub(super) struct Wiring {
@@ -35,6 +37,25 @@ pub(super) fn open(path: &Path, options: &mut OpenOptions) -> Result<OwnedFd, Er
     match options.open(&path) {
         Ok(file) => Ok(file.into()),
         Err(source) => Err(Error::Open { path, source }),
+    }
+}
+
+/// A device that the guest writes to is taken from this host meanwhile (`O_EXCL` of open(2)).
+fn open_disk(disk: &Disk) -> Result<OwnedFd, Error> {
+    let mut options = File::options();
+    options.read(true).write(disk.writable);
+    if disk.device && disk.writable {
+        options.custom_flags(OFlags::EXCL.bits() as i32);
+    }
+    match options.open(&disk.path) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(Error::InUse {
+            path: disk.path.clone(),
+        }),
+        Err(source) => Err(Error::Open {
+            path: disk.path.clone(),
+            source,
+        }),
+        Ok(file) => Ok(file.into()),
     }
 }
 
@@ -103,8 +124,7 @@ impl Wiring {
             self.map(open(&state.path, &mut reads())?, Fds::STATE);
         }
         for (fd, disk) in (Fds::DISKS..).zip(self.plan.disks.clone()) {
-            let file = open(&disk.path, reads().write(disk.writable))?;
-            self.map(file, fd);
+            self.map(open_disk(&disk)?, fd);
         }
         let kernel = open(&self.plan.kernel, &mut reads())?;
         self.map(kernel, Fds::KERNEL);

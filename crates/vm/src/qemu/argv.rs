@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::ahead::EVENT;
 
 use super::machine::{
-    Accelerator, Channels, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan, Network,
-    Ram, Transport,
+    Accelerator, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
+    Network, Ram, Transport,
 };
 
 /// Some words of the command line that belong together.
@@ -334,6 +334,7 @@ impl Parts {
         for (index, disk) in plan.disks.iter().enumerate() {
             let slot = self.slots.next();
             let read_only = if disk.writable { "off" } else { "on" };
+            let protocol = if disk.device { "host_device" } else { "file" };
             let path = disk.path.to_string_lossy();
             let fd = Fds::DISKS + index as i32;
             let (driver, filename) = match disk.format {
@@ -351,7 +352,7 @@ impl Parts {
                     "-blockdev",
                     &format!(
                         "driver={driver},node-name=disk{index},read-only={read_only},\
-                         file.driver=file,file.filename={filename}"
+                         file.driver={protocol},file.filename={filename}"
                     ),
                     "-device",
                     &format!(
@@ -360,7 +361,7 @@ impl Parts {
                         disk.sector_size
                     ),
                 ],
-                &format!("disk {path}"),
+                &format!("disk {path}, {} in the guest", Disk::node(index)),
             );
         }
         for (index, filesystem) in plan.filesystems.iter().enumerate() {

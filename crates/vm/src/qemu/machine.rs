@@ -133,10 +133,22 @@ pub struct Disk {
     pub path: PathBuf,
     /// Its format.
     pub format: DiskFormat,
+    /// Whether it is a block device of the host.
+    #[serde(default)]
+    pub device: bool,
     /// Whether the guest may write.
     pub writable: bool,
     /// Bytes in a sector, 512 or 4096.
     pub sector_size: u32,
+}
+
+impl Disk {
+    /// The node of the disk at an index below 26, in the guest.
+    #[must_use]
+    pub fn node(index: usize) -> String {
+        let letter = char::from(b'a' + index as u8);
+        format!("/dev/vd{letter}")
+    }
 }
 
 /// A directory of the host.

@@ -39,13 +39,16 @@ pub fn detect_with(arg: &Path, options: Options) -> Result<Found, Error> {
     let (path, name) = split_name(arg);
     let metadata = fs::metadata(&path).map_err(|error| access(&path, error))?;
     let kind = metadata.file_type();
-    let found = if kind.is_dir() {
+    let mut found = if kind.is_dir() {
         directory(&path, name.clone())
     } else if kind.is_file() || kind.is_block_device() {
         file(&path, name.clone(), options)?
     } else {
         return Err(not(&path, "neither a file nor a directory", SYSTEM));
     };
+    if let Found::Disk(disk) = &mut found {
+        disk.device = kind.is_block_device();
+    }
     match (&found, name) {
         (Found::Container(container), _) if container.form != Form::Tarball => Ok(found),
         (_, None) => Ok(found),
@@ -113,12 +116,13 @@ fn file(path: &Path, name: Option<String>, options: Options) -> Result<Found, Er
     }
 }
 
-type ReadAt<'a> = dyn Fn(u64, usize) -> Result<Vec<u8>, Error> + 'a;
+pub(super) type ReadAt<'a> = dyn Fn(u64, usize) -> Result<Vec<u8>, Error> + 'a;
 
 fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> {
     let head = read(0, partition::TABLE.max(magic::HEAD))?;
     let mut disk = Disk {
         path: path.into(),
+        device: false,
         format,
         filesystem: super::Filesystem::Ext4,
         partition: None,
@@ -126,38 +130,22 @@ fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> 
         partitions: Vec::new(),
         reason: None,
     };
-    let mut partitions = match magic::kind(&head) {
-        Kind::Filesystem(filesystem) => {
-            disk.filesystem = filesystem;
-            return Ok(Found::Disk(disk));
-        }
-        Kind::Gpt => {
-            let (size, partitions) = partition::gpt(&head).map_err(|what| Error::Damaged {
-                path: path.into(),
-                what,
-            })?;
-            disk.sector_size = size;
-            partitions
-        }
-        Kind::BootSector => mbr(&head, read)?,
-        Kind::Other(what, hint) => return Err(not(path, what, hint)),
-        Kind::Zeros => {
-            return Err(not(
+    if let Kind::Filesystem(filesystem) = magic::kind(&head) {
+        disk.filesystem = filesystem;
+        return Ok(Found::Disk(disk));
+    }
+    let Some((sector_size, partitions)) = partitions(path, &head, read)? else {
+        return Err(match magic::kind(&head) {
+            Kind::Other(what, hint) => not(path, what, hint),
+            Kind::Zeros => not(
                 path,
                 "all zeros at its start",
                 "there is no file system on it yet",
-            ));
-        }
-        _ => return Err(not(path, "nothing that brisk knows", SYSTEM)),
+            ),
+            _ => not(path, "nothing that brisk knows", SYSTEM),
+        });
     };
-    for partition in &mut partitions {
-        let head = read(partition.start, magic::HEAD)?;
-        partition.content = magic::content(&head);
-        partition.filesystem = match magic::kind(&head) {
-            Kind::Filesystem(filesystem) => Some(filesystem),
-            _ => None,
-        };
-    }
+    disk.sector_size = sector_size;
     let Some((root, reason)) = partition::choose(&partitions) else {
         return Err(Error::NoRootPartition {
             path: path.into(),
@@ -169,6 +157,31 @@ fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> 
     disk.reason = Some(reason);
     disk.partitions = partitions;
     Ok(Found::Disk(disk))
+}
+
+/// Bytes in a sector, and what the partitions hold, of a disk with a partition table.
+pub(super) fn partitions(
+    path: &Path,
+    head: &[u8],
+    read: &ReadAt<'_>,
+) -> Result<Option<(u32, Vec<Partition>)>, Error> {
+    let (sector_size, mut partitions) = match magic::kind(head) {
+        Kind::Gpt => partition::gpt(head).map_err(|what| Error::Damaged {
+            path: path.into(),
+            what,
+        })?,
+        Kind::BootSector => (512, mbr(head, read)?),
+        _ => return Ok(None),
+    };
+    for partition in &mut partitions {
+        let head = read(partition.start, magic::HEAD)?;
+        partition.content = magic::content(&head);
+        partition.filesystem = match magic::kind(&head) {
+            Kind::Filesystem(filesystem) => Some(filesystem),
+            _ => None,
+        };
+    }
+    Ok(Some((sector_size, partitions)))
 }
 
 fn mbr(head: &[u8], read: &ReadAt<'_>) -> Result<Vec<Partition>, Error> {
@@ -276,7 +289,7 @@ fn is_docker_blob(name: &str) -> bool {
     }
 }
 
-fn access(path: &Path, source: io::Error) -> Error {
+pub(super) fn access(path: &Path, source: io::Error) -> Error {
     let path = path.to_path_buf();
     match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::Missing { path },

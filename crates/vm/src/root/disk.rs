@@ -79,6 +79,8 @@ impl fmt::Display for Format {
 pub struct Disk {
     /// Where it is.
     pub path: PathBuf,
+    /// Whether it is a block device.
+    pub device: bool,
     /// Its format.
     pub format: Format,
     /// The root file system in it.

@@ -48,6 +48,16 @@ pub enum Error {
         /// What to try.
         hint: &'static str,
     },
+    /// It cannot be a disk of a guest.
+    #[error("{path} {what}, and cannot be a disk; {hint}", path = path.display())]
+    NotADisk {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+        /// What to try.
+        hint: &'static str,
+    },
     /// A disk without a partition that could be the root.
     #[error(
         "{path} has no partition with a file system of Linux, but {}; give the image of one \

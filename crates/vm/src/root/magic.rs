@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Unknown,
 }
 
-const CONVERT: &str = "convert it with `qemu-img convert -O qcow2`";
+pub(super) const CONVERT: &str = "convert it with `qemu-img convert -O qcow2`";
 const DECOMPRESS: &str = "decompress it first";
 const KERNEL: &str = "a kernel goes to `--kernel`";
 const SYSTEM: &str = "give a directory, a disk image or a container image";

@@ -8,6 +8,7 @@ mod container;
 mod detect;
 mod disk;
 mod error;
+mod image;
 mod magic;
 mod partition;
 mod qcow2;
@@ -20,6 +21,7 @@ pub use container::{Container, ContainerConfig, ContainerRoot, Fault, Form, cont
 pub use detect::{Options, detect, detect_with};
 pub use disk::{Disk, Filesystem, Format};
 pub use error::Error;
+pub use image::{Image, image};
 pub use partition::{Partition, Reason};
 pub use qcow2::needed;
 

@@ -1,0 +1,102 @@
+//! Disks that a guest gets besides its root, whatever is in them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use super::detect::{ReadAt, partitions};
+use super::magic::{self, Kind};
+use super::{Error, Filesystem, Format, partition, qcow2};
+
+const MAKE: &str =
+    "`qemu-img create -f qcow2 FILE 10G` or `truncate -s 10G FILE` makes an empty one";
+
+/// A disk image or block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it is a block device.
+    pub device: bool,
+    /// Its format.
+    pub format: Format,
+    /// Bytes in a sector, as [`Disk::sector_size`](super::Disk::sector_size).
+    pub sector_size: u32,
+    /// The file systems on it and on its partitions that brisk knows, each once.
+    pub filesystems: Vec<Filesystem>,
+}
+
+/// Says what a disk is, by its type and its first bytes: a raw image or a qcow2 one. What is in it
+/// is the guest's business; it may be empty.
+///
+/// # Errors
+/// It cannot be read, is no disk, or in a format of another hypervisor.
+pub fn image(path: &Path) -> Result<Image, Error> {
+    let not = |what: &str, hint| Error::NotADisk {
+        path: path.into(),
+        what: what.into(),
+        hint,
+    };
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => not("does not exist", MAKE),
+        _ => super::detect::access(path, source),
+    };
+    let kind = fs::metadata(path).map_err(failed)?.file_type();
+    if kind.is_dir() {
+        let hint = "--share shows a directory to a guest";
+        return Err(not("is a directory", hint));
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        let hint = "give an image or a block device";
+        return Err(not("is neither a file nor a block device", hint));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let head = qcow2::read_at(&file, 0, magic::HEAD).map_err(failed)?;
+    if head.is_empty() {
+        return Err(not("is empty", MAKE));
+    }
+    let raw = |offset, length| qcow2::read_at(&file, offset, length).map_err(failed);
+    let inner = |offset, length| qcow2::read(path, offset, length);
+    let (format, read): (_, &ReadAt<'_>) = match magic::kind(&head) {
+        Kind::Qcow2 => {
+            qcow2::check_references(path, false).map_err(|error| match error {
+                Error::NotARoot { what, hint, .. } => not(&format!("is {what}"), hint),
+                other => other,
+            })?;
+            (Format::Qcow2, &inner)
+        }
+        Kind::Other(what, hint) if hint == magic::CONVERT => {
+            return Err(not(&format!("is {what}"), hint));
+        }
+        _ => (Format::Raw, &raw),
+    };
+    let (sector_size, filesystems) = content(path, read)?;
+    Ok(Image {
+        path: path.into(),
+        device: kind.is_block_device(),
+        format,
+        sector_size,
+        filesystems,
+    })
+}
+
+/// Bytes in a sector, and file systems. A partition table that makes no sense is the guest's.
+fn content(path: &Path, read: &ReadAt<'_>) -> Result<(u32, Vec<Filesystem>), Error> {
+    let head = read(0, partition::TABLE.max(magic::HEAD))?;
+    if let Kind::Filesystem(filesystem) = magic::kind(&head) {
+        return Ok((512, vec![filesystem]));
+    }
+    let (sector_size, partitions) = match partitions(path, &head, read) {
+        Ok(found) => found.unwrap_or((512, Vec::new())),
+        Err(Error::Damaged { .. }) => (512, Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut filesystems = Vec::new();
+    for filesystem in partitions.iter().filter_map(|one| one.filesystem) {
+        if !filesystems.contains(&filesystem) {
+            filesystems.push(filesystem);
+        }
+    }
+    Ok((sector_size, filesystems))
+}
