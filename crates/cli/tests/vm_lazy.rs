@@ -218,7 +218,7 @@ impl Machine {
 
     /// To sum the file up, which does not take that long if its memory comes.
     fn summing(&self) -> Vec<&str> {
-        let words = ["exec", "--timeout", "100s", self.name];
+        let words = ["exec", "--timeout", "250s", self.name];
         [&words[..], &["--", "sha256sum", "/m/x"]].concat()
     }
 

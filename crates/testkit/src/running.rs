@@ -122,16 +122,12 @@ impl Running {
         let waiting = format!("{text:?} is on standard output");
         until(&waiting, || {
             let ended = self.child.try_wait().unwrap().is_some();
-            // Look again after the end: the text may have come with it.
+            let reader = self.stdout.reader.as_ref();
+            let read = reader.is_none_or(|reader| reader.is_finished());
+            // Looked at after both: the text may have come at the very end.
             let shown = self.stdout.shows(text);
             assert!(
-                shown
-                    || !ended
-                    || self
-                        .stdout
-                        .reader
-                        .as_ref()
-                        .is_some_and(|reader| !reader.is_finished()),
+                shown || !ended || !read,
                 "brisk ended without {text:?}; it said {:?} and {:?}",
                 String::from_utf8_lossy(&self.stdout.bytes.lock().unwrap()),
                 String::from_utf8_lossy(&self.stderr.bytes.lock().unwrap()),

@@ -217,13 +217,14 @@ impl Pump {
         if !ready.stderr.is_empty() {
             self.stderr.write()?;
         }
-        if !ready.console.is_empty() {
-            self.read_console();
-        }
+        // QEMU greets before there is a kernel.
         if !ready.qmp.is_empty() {
             if let Some(ending) = self.read_qmp()? {
                 return Ok(Some(ending));
             }
+        }
+        if !ready.console.is_empty() {
+            self.read_console();
         }
         if !ready.stdin.is_empty() {
             self.read_stdin()?;
@@ -354,6 +355,7 @@ impl Pump {
                     qmp::Message::Greeting => self.timing.now(Moment::QemuUp),
                     qmp::Message::Event { name, .. } if name == "RESUME" => self.resumed()?,
                     qmp::Message::Error(stderr) => {
+                        self.read_console();
                         let console = self.console.tail();
                         return Ok(Some(Ending::QemuEnded { stderr, console }));
                     }

@@ -155,8 +155,12 @@ impl Door {
     fn open(dir: &Path, template: &str) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(dir)?;
         let name = format!("{template}.{}", std::process::id());
-        let listener = UnixListener::bind(short(&File::open(dir)?, &name))?;
+        // Whoever finds it finds somebody who listens.
+        let outside = dir.parent().unwrap_or(dir);
+        let hidden = format!("{name}.door");
+        let listener = UnixListener::bind(short(&File::open(outside)?, &hidden))?;
         let path = dir.join(name);
+        fs::rename(outside.join(hidden), &path)?;
         Ok(Self { listener, path })
     }
 }

@@ -24,6 +24,8 @@ use super::serving::look_after;
 
 /// How long QEMU may take for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
+/// How long it may take to say what it is doing to a command that depends on it.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take where an answer is only nice to have.
 const GLANCE: Duration = Duration::from_secs(2);
 /// How often it is looked whether QEMU has room for a connection.
@@ -65,13 +67,18 @@ impl Condition {
 /// # Errors
 /// If its definition is wrong.
 pub fn condition(home: &Home) -> Result<Condition, Error> {
+    condition_within(home, GLANCE)
+}
+
+/// The same, and QEMU may take so long for it.
+fn condition_within(home: &Home, limit: Duration) -> Result<Condition, Error> {
     let filling = look_after(home)?;
-    let stream = match connect_within(home, GLANCE) {
+    let stream = match connect_within(home, limit) {
         Err(Error::Control(control::Error::Silent { .. })) => return Ok(Condition::Busy),
         other => other?,
     };
     if let Some(stream) = stream {
-        let mut control = glance(&stream);
+        let mut control = Control::new(&stream, qmp::Reader::default(), limit);
         let status = control
             .execute("qmp_capabilities", &json!(null))
             .and_then(|_| control.execute("query-status", &json!(null)));
@@ -103,7 +110,7 @@ fn in_image(home: &Home) -> Result<bool, Error> {
 /// What a machine is doing, for the command that holds its lock: a QEMU that stands still beside
 /// its image is none that counts, and is ended.
 pub(super) fn settle(home: &Home) -> Result<Condition, Error> {
-    let now = condition(home)?;
+    let now = condition_within(home, PATIENCE)?;
     if now == Condition::Suspended && is_there(home)? {
         home.note("Ending what a command that was killed left standing still");
         end(home)?;

@@ -26,8 +26,8 @@ use super::{Owner, Running, SAID};
 
 /// Control channel, console, the port of our init.
 const CHANNELS: usize = 3;
-/// How long a keeper may take to hand its machine over.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a keeper may take to hand its machine over. One that is gone is seen at once.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What comes with them.
 const HERE: &[u8] = b"!";
 

@@ -391,25 +391,21 @@ mod tests {
         }
     }
 
-    /// A build of one second at most in a directory with the given command.
-    fn build(command: &str, interrupt: &Interrupt) -> Result<(), Failure> {
+    const SECOND: Option<Duration> = Some(Duration::from_secs(1));
+
+    /// A build in a directory with the given command, within a limit.
+    fn build(command: &str, limit: Option<Duration>, interrupt: &Interrupt) -> Result<(), Failure> {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        run(
-            command,
-            "0",
-            dir.path(),
-            &log,
-            Some(Duration::from_secs(1)),
-            interrupt,
-        )
+        run(command, "0", dir.path(), &log, limit, interrupt)
     }
 
     #[test]
     fn a_failure_tells_the_end_of_the_log() {
         let never = Interrupt::new().unwrap();
-        assert!(build("true", &never).is_ok());
-        let Err(Failure::Broken(reason)) = build("seq 20; echo no rule >&2; exit 2", &never) else {
+        assert!(build("true", None, &never).is_ok());
+        let Err(Failure::Broken(reason)) = build("seq 20; echo no rule >&2; exit 2", None, &never)
+        else {
             panic!()
         };
         let lines: Vec<&str> = reason.lines().collect();
@@ -421,7 +417,7 @@ mod tests {
     fn a_build_that_takes_too_long_is_ended_with_its_children() {
         let never = Interrupt::new().unwrap();
         let started = Instant::now();
-        let Err(Failure::Broken(reason)) = build("sleep 1000 & wait", &never) else {
+        let Err(Failure::Broken(reason)) = build("sleep 1000 & wait", SECOND, &never) else {
             panic!()
         };
         assert_eq!(reason, "not finished within 1 s");
@@ -432,7 +428,7 @@ mod tests {
     fn an_interrupted_build_ends() {
         let interrupt = Interrupt::new().unwrap();
         interrupt.trigger().unwrap().pull();
-        let ended = build("sleep 1000", &interrupt);
+        let ended = build("sleep 1000", None, &interrupt);
         assert!(matches!(ended, Err(Failure::Interrupted)));
     }
 
