@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use brisk_testkit::{Brisk, Mount, brisk, capture, ext4, lacks, qcow2, tool, tree, trial};
+use brisk_testkit::{Brisk, Loop, Mount, brisk, capture, ext4, lacks, qcow2, tool, tree, trial};
 use libtest_mimic::{Arguments, Trial};
 use tempfile::{TempDir, tempdir};
 
@@ -153,46 +153,31 @@ fn told() {
     refused(&["a.img:ro"; 17], &["17 disks", "16 at most"]);
 }
 
-/// A loop device until this is dropped.
-struct Loop(String);
-
-impl Loop {
-    fn new(image: &Path) -> Self {
-        let words = ["--find", "--show", image.to_str().unwrap()];
-        let said = capture(&tool("losetup"), &words);
-        Self(said.trim().to_owned())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        capture(&tool("losetup"), &["--detach", &self.0]);
-    }
-}
-
 fn devices() {
     let home = Home::new();
     let image = home.system("root.img");
     let device = Loop::new(&image);
     for machine in ["auto", "microvm", "q35"] {
-        let run = brisk!["--root"].args([&device.0, "--machine", machine]);
+        let run = brisk!["--root"].args([device.name(), "--machine", machine]);
         assert_eq!(
             run.script("cat /etc/origin").exits(0).text(),
             "the test's tree\n"
         );
     }
-    let run = brisk!["--rw", "--root"].arg(&device.0);
+    let run = brisk!["--rw", "--root"].arg(device.name());
     run.script("echo changed > /etc/origin").exits(0);
     let read = "mkdir -p /m && mount -o ro /dev/vda /m && cat /m/etc/origin";
-    let run = home.run().args(["--disk", &format!("{}:ro", device.0)]);
+    let run = home
+        .run()
+        .args(["--disk", &format!("{}:ro", device.name())]);
     assert_eq!(run.script(read).exits(0).text(), "changed\n");
-    let mount = Mount::of(home.path("mounted"), &device.0);
-    let in_use = [&*device.0, "is in use on this host"];
-    let run = home.run().args(["--disk", &device.0]).script("true");
+    let mount = Mount::of(home.path("mounted"), device.name());
+    let in_use = [device.name(), "is in use on this host"];
+    let run = home.run().args(["--disk", device.name()]).script("true");
     run.exits(125).said(&in_use);
     drop(mount);
     home.run()
-        .args(["--disk", &device.0])
+        .args(["--disk", device.name()])
         .script("true")
         .exits(0);
 }

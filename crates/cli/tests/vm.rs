@@ -26,8 +26,8 @@ fn what_cannot_be_is_refused() {
     assert!(!all.state_dir("nosuch").exists());
     all.refuses(&["create", "a", "--cpus", "0"], &["cpus = \"0\""]);
     all.refuses(
-        &["create", "a", "--root", "host"],
-        &["root = \"host\"", "cannot be kept"],
+        &["create", "a", "--root", "host", "--rw"],
+        &["rw = \"true\"", "its own root"],
     );
     assert!(!all.definition("a").exists());
     let _ = all.does(&["create", "a", "--memory", "128M"]);

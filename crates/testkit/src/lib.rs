@@ -33,7 +33,7 @@ pub use leftovers::{Process, Staying};
 pub use libvirt::{Libvirt, agent_initramfs};
 pub use machines::Machines;
 pub use memory::in_memory;
-pub use mount::{Breaking, Cut, Mount};
+pub use mount::{Breaking, Cut, Loop, Mount};
 pub use program::{capture, tool};
 pub use running::{Finished, Running};
 pub use rustix::process::Signal;

@@ -134,8 +134,15 @@ impl Machines {
     /// How many QEMUs there are.
     #[must_use]
     pub fn count(&self) -> usize {
+        self.count_of("qemu")
+    }
+
+    /// How many processes there are whose names begin so.
+    #[must_use]
+    pub fn count_of(&self, start: &str) -> usize {
         let all = self.staying.processes();
-        let qemu = all.iter().filter(|one| one.name().starts_with("qemu"));
-        qemu.count()
+        all.iter()
+            .filter(|one| one.name().starts_with(start))
+            .count()
     }
 }

@@ -102,6 +102,32 @@ impl Drop for Mount {
     }
 }
 
+/// A block device whose blocks are those of a file, until this is dropped.
+#[derive(Debug)]
+pub struct Loop(String);
+
+impl Loop {
+    /// Of an image.
+    #[must_use]
+    pub fn new(image: &Path) -> Self {
+        let words = ["--find", "--show", image.to_str().unwrap()];
+        let said = capture(&tool("losetup"), &words);
+        Self(said.trim().to_owned())
+    }
+
+    /// Its node.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        capture(&tool("losetup"), &["--detach", &self.0]);
+    }
+}
+
 /// A disk with an ext4 file system that can break: each access to it is an I/O error then.
 #[derive(Debug)]
 pub struct Breaking {

@@ -1,10 +1,11 @@
 //! virtiofsd: serves a directory of the host to a guest over a socket.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use brisk_host::program::{self, Program};
 use command_fds::{CommandFdExt, FdMapping};
@@ -228,6 +229,29 @@ impl Virtiofsd {
     /// # Errors
     /// If the socket cannot be made or the daemon not started.
     pub fn serve(&self, dir: &Path, writable: bool) -> Result<Served, Error> {
+        self.start(dir, writable, |command| {
+            command.stderr(Stdio::piped());
+            brisk_sys::die_with_parent(command);
+        })
+    }
+
+    /// The same for a QEMU that outlives whoever starts it; what the daemon says goes to a file.
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub fn serve_staying(&self, dir: &Path, writable: bool, says: File) -> Result<Served, Error> {
+        self.start(dir, writable, |command| {
+            command.stderr(says);
+            brisk_sys::own_session(command);
+        })
+    }
+
+    fn start(
+        &self,
+        dir: &Path,
+        writable: bool,
+        bind: impl FnOnce(&mut Command),
+    ) -> Result<Served, Error> {
         let sandbox = Sandbox::possible().for_directory(dir);
         let (listener, client) = sockets().map_err(|source| Error::Socket { source })?;
         let start = |source| Error::Start {
@@ -237,10 +261,7 @@ impl Virtiofsd {
         let mut command = Program::at(&self.path)
             .args(self.args(dir, writable, sandbox))
             .command();
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         command
             .fd_mappings(vec![FdMapping {
                 parent_fd: listener,
@@ -250,7 +271,7 @@ impl Virtiofsd {
         if !writable && self.needs_view() {
             brisk_sys::read_only_view(&mut command);
         }
-        brisk_sys::die_with_parent(&mut command);
+        bind(&mut command);
         let daemon = command.spawn().map_err(start)?;
         Ok(Served {
             daemon,

@@ -90,7 +90,7 @@ fn own_disks(
     definition: &Definition,
     running: &Running,
 ) -> Result<Vec<OwnDisk>, Error> {
-    let needed = disks::needed(&running.machine, definition, &new.state());
+    let needed = disks::needed(running, definition, &new.state());
     let needed = needed.map_err(|(what, hint)| Error::state(&home.name, what, hint))?;
     disks::check(home, &running.machine, &needed)?;
     Ok(needed)

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Net, Options, Ram, RootOption};
+use crate::run::{ExtraDisk, Net, Options, Ram, RootOption};
 
 /// Why a definition is none.
 #[derive(Debug, thiserror::Error)]
@@ -61,10 +61,13 @@ pub struct Definition {
     /// Release or path of the kernel; none: as `brisk run` chooses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// `none`, or the path of an image.
+    /// `none`, `host`, or the path of an image or a directory.
     pub root: String,
     /// Whether the root is written to, instead of a layer in memory.
     pub rw: bool,
+    /// Disks besides it, `PATH` or `PATH:ro`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<String>,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Memory, such as `512M` or `2G`.
@@ -108,6 +111,7 @@ impl Default for Definition {
             kernel: None,
             root: "none".into(),
             rw: false,
+            disks: Vec::new(),
             cpus: 1,
             memory: "512M".into(),
             huge_pages: true,
@@ -149,16 +153,17 @@ impl Definition {
         if self.cpus == 0 {
             return wrong("cpus", "0", "a machine has one at least");
         }
-        if self.root == "host" {
-            return wrong(
-                "root",
-                "host",
-                "the state of what serves directories cannot be kept; write \"none\" or the path \
-                 of an image",
-            );
+        if self.root == "host" && self.rw {
+            let reason = "nobody but this host writes to its own root; write rw = false";
+            return wrong("rw", "true", reason);
         }
-        if self.root != "none" && !self.root.starts_with('/') {
-            return wrong("root", &self.root, "write \"none\" or an absolute path");
+        if !["none", "host"].contains(&self.root.as_str()) && !self.root.starts_with('/') {
+            let reason = "write \"none\", \"host\" or an absolute path";
+            return wrong("root", &self.root, reason);
+        }
+        if let Some(disk) = self.disks.iter().find(|disk| !disk.starts_with('/')) {
+            let reason = "write the absolute path of an image, and :ro after it to only read";
+            return wrong("disks", disk, reason);
         }
         match &self.suspend.path {
             Some(path) if path.contains(UUID) && self.uuid.is_none() => {
@@ -225,6 +230,13 @@ impl Definition {
         Some(path.replace(NAME, name).replace(UUID, uuid).into())
     }
 
+    /// The disks besides the root.
+    #[must_use]
+    pub fn extra_disks(&self) -> Vec<ExtraDisk> {
+        let disks = self.disks.iter();
+        disks.map(|disk| ExtraDisk::parse(disk)).collect()
+    }
+
     /// The options of `brisk run` that make this machine.
     ///
     /// # Errors
@@ -234,9 +246,11 @@ impl Definition {
             kernel: self.kernel.clone(),
             root: match self.root.as_str() {
                 "none" => RootOption::None,
+                "host" => RootOption::Host,
                 path => RootOption::Path(path.to_owned()),
             },
             writable: self.rw,
+            disks: self.extra_disks(),
             cpus: self.cpus,
             memory_mib: self.memory_mib()?,
             net: match self.net {

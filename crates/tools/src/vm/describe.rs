@@ -1,9 +1,11 @@
 //! What an image says about its machine.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use brisk_vm::cache;
 use brisk_vm::image::{Description, Disk, Kernel, Range};
 use brisk_vm::qemu::{Machine, MachinePlan};
 use serde_json::json;
@@ -12,6 +14,9 @@ use super::definition::Definition;
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
+
+/// How much of a block device is held against what it was, bytes.
+const HEAD: u64 = 8 << 20;
 
 /// What an image says about its machine.
 pub(super) fn describe(
@@ -75,6 +80,9 @@ pub(super) fn ranges(plan: &MachinePlan) -> Vec<Range> {
 /// What tells one state of a disk from another.
 pub(super) fn identify(path: &Path, writable: bool) -> Result<Disk, Error> {
     let meta = fs::metadata(path).map_err(file("look at", path))?;
+    if meta.file_type().is_block_device() {
+        return identify_device(path, writable).map_err(file("read", path));
+    }
     Ok(Disk {
         path: path.to_owned(),
         size: meta.size(),
@@ -83,5 +91,21 @@ pub(super) fn identify(path: &Path, writable: bool) -> Result<Disk, Error> {
         mtime: (meta.mtime(), meta.mtime_nsec()),
         ctime: (meta.ctime(), meta.ctime_nsec()),
         writable,
+        hash: String::new(),
+    })
+}
+
+/// A device may be another one after this host was restarted, and nobody notes when it was written
+/// to. Its beginning has a partition table or a superblock, which who mounts it changes.
+fn identify_device(path: &Path, writable: bool) -> io::Result<Disk> {
+    let mut device = File::open(path)?;
+    let mut head = Vec::new();
+    (&device).take(HEAD).read_to_end(&mut head)?;
+    Ok(Disk {
+        path: path.to_owned(),
+        size: device.seek(SeekFrom::End(0))?,
+        writable,
+        hash: cache::key(&head),
+        ..Disk::default()
     })
 }

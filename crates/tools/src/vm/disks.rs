@@ -14,8 +14,10 @@ use rustix::fs::statvfs;
 
 use super::copy::{copy, data, share};
 use super::definition::Definition;
+use super::directories::Directories;
 use super::error::{Error, file};
 use super::home::Home;
+use super::lifecycle::Running;
 use crate::run;
 
 /// Ends the name of a copy that is not whole.
@@ -36,34 +38,46 @@ impl fmt::Display for OwnDisk {
 }
 
 /// The disks that a clone of a machine must have for itself, in `dir`: those that the machine writes
-/// to, and the one that it will write to when it is started anew.
+/// to, and those that it will write to when it is started anew.
 ///
 /// # Errors
 /// What cannot be copied, and what to try.
 pub(super) fn needed(
-    plan: &MachinePlan,
+    running: &Running,
     definition: &Definition,
     dir: &Path,
 ) -> Result<Vec<OwnDisk>, (String, &'static str)> {
-    if !plan.filesystems.is_empty() {
-        return Err((
-            "has directories of this host, which a clone would share with it".to_owned(),
-            "clones are made of machines whose root is an image, or none",
-        ));
-    }
-    let root = Path::new(&definition.root);
-    let will_write = definition.rw && definition.root != "none";
-    if will_write && !plan.disks.iter().any(|disk| disk.path == root) {
+    let plan = &running.machine;
+    let written = running.directories.as_ref().and_then(Directories::written);
+    if let Some(written) = written {
         return Err((
             format!(
-                "will write to {} when it is started anew, which is not the disk that it has now, \
-                 and a clone would write to it, too",
-                definition.root
+                "writes to the directory {}, and a clone would write to it, too",
+                written.display()
             ),
-            "brisk vm set has it be as it was, or not write (--rw=false)",
+            "clones are made of machines that write to images, or to none",
         ));
     }
-    let mine = |disk: &&Disk| disk.writable || (will_write && disk.path == root);
+    let disks = definition.extra_disks();
+    let disks = disks.iter().filter(|disk| disk.writable);
+    let root = definition.rw && definition.root != "none";
+    let root = root.then(|| PathBuf::from(&definition.root));
+    let will: Vec<_> = root
+        .into_iter()
+        .chain(disks.map(|disk| disk.path.clone()))
+        .collect();
+    let has = |path: &&PathBuf| !plan.disks.iter().any(|disk| disk.path == **path);
+    if let Some(other) = will.iter().find(has) {
+        return Err((
+            format!(
+                "will write to {} when it is started anew, which is no disk that it has now, and a \
+                 clone would write to it, too",
+                other.display()
+            ),
+            "brisk vm set has it be as it was, or not write (--rw=false, --disk PATH:ro)",
+        ));
+    }
+    let mine = |disk: &&Disk| disk.writable || will.contains(&disk.path);
     let own = |(number, disk): (usize, &Disk)| OwnDisk {
         from: disk.path.clone(),
         to: dir.join(format!("disk{number}.{}", ending(disk.format))),
@@ -140,11 +154,25 @@ pub(super) fn give(disks: &[OwnDisk], plan: &mut MachinePlan) {
 
 /// What names them in its definition.
 pub(super) fn name(disks: &[OwnDisk], definition: &mut Definition) -> Result<(), Error> {
-    let root = Path::new(&definition.root);
-    if let Some(own) = disks.iter().find(|own| own.from == root) {
+    let own = |path: &Path| {
+        let Some(own) = disks.iter().find(|own| own.from == path) else {
+            return Ok(None);
+        };
         let path = std::path::absolute(&own.to).map_err(file("find", &own.to))?;
         let text = path.to_str().ok_or(io::ErrorKind::InvalidInput.into());
-        definition.root = text.map_err(file("name", &own.to))?.to_owned();
+        Ok::<_, Error>(Some(text.map_err(file("name", &own.to))?.to_owned()))
+    };
+    if let Some(path) = own(Path::new(&definition.root))? {
+        definition.root = path;
+    }
+    let extra = definition.extra_disks();
+    for (text, disk) in definition.disks.iter_mut().zip(extra) {
+        if let Some(path) = own(&disk.path)? {
+            *text = match disk.writable {
+                true => path,
+                false => format!("{path}:ro"),
+            };
+        }
     }
     Ok(())
 }

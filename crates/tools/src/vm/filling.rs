@@ -164,6 +164,12 @@ fn begin<'a>(
             "it needs QEMU {FIRST} or newer, and this is {version}"
         )));
     }
+    if running.directories.is_some() {
+        return Ok(Begun::Unable(
+            "what serves its directories reads and writes its memory, too, and must find it there"
+                .to_owned(),
+        ));
+    }
     home.clear();
     home.prepare()?;
     let length = image.header().memory;

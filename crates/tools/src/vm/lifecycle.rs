@@ -12,6 +12,7 @@ use brisk_vm::qemu::{Channels, MachinePlan, Ram};
 use serde::{Deserialize, Serialize};
 
 use super::bases;
+use super::directories::{Directories, Served};
 use super::error::{Error, file};
 use super::home::Home;
 use super::identity::{identify, new_generation};
@@ -33,12 +34,36 @@ pub(super) struct Running {
     pub(super) kernel: String,
     /// Version of QEMU, with its package.
     pub(super) qemu: String,
+    /// What serves its directories, if it has any that virtiofsd serves.
+    #[serde(default)]
+    pub(super) directories: Option<Directories>,
     /// Whether it is a clone that has not been told yet who it is.
     #[serde(default)]
     pub(super) nameless: bool,
 }
 
 impl Running {
+    /// Why it cannot be suspended, and what to try, if it cannot.
+    pub(super) fn cannot_be_saved(&self) -> Option<(String, &'static str)> {
+        let (major, minor) = self.machine.version;
+        if (major, minor) < (8, 2) {
+            return Some((
+                format!("runs in QEMU {major}.{minor}, which cannot go on from a file"),
+                "stop it, and start it with QEMU 8.2 or later",
+            ));
+        }
+        let served = self.directories.as_ref();
+        if self.machine.filesystems.is_empty() || served.is_some_and(Directories::can_be_kept) {
+            return None;
+        }
+        let what = match served {
+            Some(_) => "has directories served by a virtiofsd whose state cannot be kept",
+            None => "has directories served by QEMU itself (9p), which cannot be saved then",
+        };
+        let hint = "stop it, and start it with virtiofsd 1.11 or later";
+        Some((what.to_owned(), hint))
+    }
+
     pub(super) fn save(&self, home: &Home) -> Result<(), Error> {
         let path = home.plan();
         // The state is there only until it is loaded.
@@ -89,6 +114,7 @@ pub fn start(
     let facts = run::gather(&options, cache, progress)?;
     let mut plan = run::plan(&options, &facts)?;
     plan.pack(cache, progress)?;
+    let directories = Directories::of(&plan, &facts);
     home.clear();
     home.prepare()?;
     home.processing("start", "");
@@ -108,6 +134,7 @@ pub fn start(
         unprivileged: plan.unprivileged,
         kernel: plan.release,
         qemu: facts.capabilities.package.clone(),
+        directories,
         nameless: false,
     };
     let mut steps = plan.prepare;
@@ -143,6 +170,9 @@ pub fn start(
     match booted {
         Ok(()) => {
             home.note("VM running");
+            if let Some((what, _)) = running.cannot_be_saved() {
+                home.note(&format!("It cannot be suspended: it {what}"));
+            }
             Ok(())
         }
         Err(error) => {
@@ -161,11 +191,22 @@ pub fn start(
 pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
     // First, so that there is no machine without one, wherever we are killed.
     running.save(home)?;
-    let pid = start_detached(&running.machine, &home.places(), running.unprivileged)?;
+    let places = home.places();
+    let served = match &running.directories {
+        Some(directories) => directories.serve(&places.errors)?,
+        None => Served::default(),
+    };
+    let pid = start_detached(
+        &running.machine,
+        served.sockets,
+        &places,
+        running.unprivileged,
+    )?;
     live::set_pid(home, pid)?;
     // Whoever serves its memory must not end before it.
     let us = running.machine.late_memory.then(std::process::id);
-    let processes: Vec<_> = std::iter::once(pid).chain(us).collect();
+    let others = us.into_iter().chain(served.processes);
+    let processes: Vec<_> = std::iter::once(pid).chain(others).collect();
     unit::enter(home, &processes);
     Ok(())
 }

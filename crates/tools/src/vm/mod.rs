@@ -12,6 +12,7 @@ mod clone;
 mod copy;
 mod definition;
 mod describe;
+mod directories;
 mod disks;
 mod error;
 mod filling;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{self, Claim, Image, Keys};
+use brisk_vm::image::{self, Claim, Disk, Image, Keys};
 use brisk_vm::qemu::{Capabilities, Ram, State, load_state};
 use serde_json::json;
 
@@ -181,8 +181,8 @@ pub(super) fn open(
 ) -> Result<(Image, Running), Error> {
     let keys = with_host_key(home, keys)?;
     let image = Image::from_file(file, path, &keys)?.with_parents(&keys, &[])?;
-    let running = machine_of(&image, path)?;
-    check(home, &image, &running, path, cache)?;
+    let mut running = machine_of(&image, path)?;
+    check(home, &image, &mut running, path, cache)?;
     Ok((image, running))
 }
 
@@ -203,7 +203,7 @@ fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
 fn check(
     home: &Home,
     image: &Image,
-    running: &Running,
+    running: &mut Running,
     path: &Path,
     cache: &Cache,
 ) -> Result<(), Error> {
@@ -240,6 +240,9 @@ fn check(
             return unlike(format!("{} is not there any more", file.display()));
         }
     }
+    if let Some(directories) = &mut running.directories {
+        directories.again(cache).or_else(unlike)?;
+    }
     disks_are_as_noted(image)
 }
 
@@ -247,7 +250,12 @@ fn check(
 pub(super) fn disks_are_as_noted(image: &Image) -> Result<(), Error> {
     for disk in &image.description().disks {
         let now = identify(&disk.path, disk.writable)?;
-        if (now.size, now.dev, now.ino, now.mtime) != (disk.size, disk.dev, disk.ino, disk.mtime) {
+        // Who looks at a file changes its ctime at most.
+        let as_it_is = Disk {
+            ctime: disk.ctime,
+            ..now
+        };
+        if as_it_is != *disk {
             return Err(Error::Unlike {
                 path: image.path().to_owned(),
                 reason: format!(

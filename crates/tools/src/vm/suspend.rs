@@ -63,13 +63,8 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
     }
     let running = Running::of(home)?;
-    let (major, minor) = running.machine.version;
-    if (major, minor) < (8, 2) {
-        return Err(Error::state(
-            &home.name,
-            format!("runs in QEMU {major}.{minor}, which cannot go on from a file"),
-            "stop it, and start it with QEMU 8.2 or later",
-        ));
+    if let Some((what, hint)) = running.cannot_be_saved() {
+        return Err(Error::state(&home.name, what, hint));
     }
     home.processing("suspend", &format!("to {}", path.display()));
     let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;

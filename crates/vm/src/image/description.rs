@@ -72,6 +72,9 @@ pub struct Disk {
     pub ctime: (i64, i64),
     /// Whether the machine may write to it.
     pub writable: bool,
+    /// Of a block device, which has no such times: a hash of its first 8 MiB, in hexadecimal.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hash: String,
 }
 
 /// A stretch of the memory's file in the guest's physical addresses.
@@ -111,17 +114,19 @@ impl Description {
                 ("kernel's hash", kernel.hash.len()),
             ]
         });
-        let disks = self.disks.iter();
+        let disks = self.disks.iter().flat_map(|disk| {
+            [
+                ("path of a disk", disk.path.as_os_str().len()),
+                ("hash of a disk", disk.hash.len()),
+            ]
+        });
         let texts = [
             ("name", self.name.len()),
             ("QEMU version", self.qemu.len()),
             ("machine type", self.machine.len()),
             ("CPU model", self.cpu.len()),
         ];
-        let mut texts = texts
-            .into_iter()
-            .chain(kernel)
-            .chain(disks.map(|disk| ("path of a disk", disk.path.as_os_str().len())));
+        let mut texts = texts.into_iter().chain(kernel).chain(disks);
         if let Some((what, length)) = texts.find(|(_, length)| *length > MAX_TEXT) {
             return Err(format!(
                 "the {what} is longer than {MAX_TEXT}: {length} bytes"

@@ -48,12 +48,14 @@ impl Places {
     }
 }
 
-/// Starts `plan` with its channels at `places`; returns QEMU's process number.
+/// Starts `plan` with its channels at `places`; `directories` are the sockets of its virtiofs
+/// directories in order. Returns QEMU's process number.
 ///
 /// # Errors
 /// If a socket, a file or the program cannot be had.
 pub fn start_detached(
     plan: &MachinePlan,
+    directories: Vec<OwnedFd>,
     places: &Places,
     unprivileged: Option<Unprivileged>,
 ) -> Result<u32, Error> {
@@ -81,6 +83,9 @@ pub fn start_detached(
             .clone()
     };
     wiring.map(open(&places.console, &mut added())?, Fds::CONSOLE);
+    for (fd, socket) in (Fds::FILESYSTEMS..).zip(directories) {
+        wiring.map(socket, fd);
+    }
     wiring.files()?;
     let errors = open(&places.errors, &mut added())?;
     if plan.late_memory {

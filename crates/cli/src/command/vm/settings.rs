@@ -42,14 +42,24 @@ struct Settings {
     #[arg(long, value_name = "PATH|VERSION")]
     kernel: Option<String>,
 
-    /// Root: `none`, or the path of a raw, qcow2, ext4, erofs, OCI or tar image.
-    #[arg(long, value_name = "none|IMAGE")]
+    /// Root: `none`, `host`, or the path of a directory or of a raw, qcow2, ext4, erofs, OCI or tar
+    /// image.
+    #[arg(long, value_name = "none|host|PATH")]
     root: Option<String>,
 
     /// Write to the root, instead of to a layer in memory.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     rw: Option<bool>,
+
+    /// Disk besides the root, a raw or qcow2 image or a block device; :ro forbids writing. May be
+    /// given several times.
+    #[arg(long, value_name = "IMAGE[:ro]")]
+    disk: Vec<String>,
+
+    /// Forget the disks so far.
+    #[arg(long)]
+    no_disks: bool,
 
     /// Virtual CPUs.
     #[arg(long, value_name = "N")]
@@ -170,12 +180,17 @@ impl Settings {
         }
         if let Some(root) = &self.root {
             definition.root = match root.as_str() {
-                // The definition says why not "host".
                 "none" | "host" => root.clone(),
                 path => absolute("--root", path)?,
             };
         }
         put(&mut definition.rw, &self.rw);
+        if self.no_disks {
+            definition.disks.clear();
+        }
+        for disk in &self.disk {
+            definition.disks.push(absolute("--disk", disk)?);
+        }
         put(&mut definition.cpus, &self.cpus);
         put(&mut definition.memory, &self.memory);
         put(&mut definition.huge_pages, &self.huge_pages);
@@ -256,6 +271,12 @@ pub(super) fn rm(args: &RmArgs) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let lock = home.lock("rm").map_err(explain)?;
     let now = condition(&home).map_err(explain)?;
+    if now == Condition::Suspended {
+        bail!(
+            "{} is suspended; brisk vm kill throws its image away",
+            home.name
+        );
+    }
     if now != Condition::Off {
         bail!(
             "{} is {}; brisk vm stop or brisk vm kill ends it first",

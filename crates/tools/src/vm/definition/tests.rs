@@ -40,7 +40,14 @@ fn mistakes_are_named() {
         ("memroy = \"1G\"", ["memroy", "expected one of"]),
         ("memory = \"1\"", ["memory = \"1\"", "512M"]),
         ("memory = \"32M\"", ["memory = \"32M\"", "64M"]),
-        ("root = \"host\"", ["root = \"host\"", "none"]),
+        (
+            "root = \"host\"\nrw = true",
+            ["rw = \"true\"", "its own root"],
+        ),
+        (
+            "disks = [\"a.img\"]",
+            ["disks = \"a.img\"", "absolute path"],
+        ),
         ("root = \"disk\"", ["root = \"disk\"", "absolute"]),
         ("init = \"init\"", ["init = \"init\"", "absolute"]),
         (

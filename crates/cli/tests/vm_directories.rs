@@ -1,0 +1,120 @@
+//! Machines whose root is a directory: what serves it goes on where another one left off.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use brisk_testkit::{
+    Machines, brisk_of, qemu_is_before, tree, trials, until, virtiofsd_keeps_nothing,
+};
+use libtest_mimic::Arguments;
+
+fn main() {
+    let old = qemu_is_before(8, 2).or_else(virtiofsd_keeps_nothing);
+    let tests: [(_, fn()); 4] = [
+        ("one_that_is_read_is_as_it_is_now", read),
+        ("one_that_is_written_to_has_what_was_written", written),
+        ("this_hosts_root_is_one", host),
+        ("one_that_is_gone_is_told", gone),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials(old, tests)).exit();
+}
+
+fn machines() -> Machines {
+    Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn root(all: &Machines) -> PathBuf {
+    let root = all.dir().join("root");
+    tree(&root);
+    root
+}
+
+/// Nobody serves a directory.
+#[track_caller]
+fn is_unserved(all: &Machines) {
+    until("what served it has ended", || {
+        (all.count_of("virtiofsd") == 0).then_some(())
+    });
+}
+
+fn read() {
+    let all = machines();
+    let root = root(&all);
+    all.boot("a", &["--root", root.to_str().unwrap()]);
+    let script = "cat /etc/origin; echo mine > /srv/file; cat /srv/file";
+    assert_eq!(all.tells("a", script), "the test's tree\nmine\n");
+    let _ = all.does(&["suspend", "a"]);
+    is_unserved(&all);
+    assert!(!root.join("srv/file").exists());
+    fs::write(root.join("srv/new"), "of the host\n").unwrap();
+    let note = "all memory is loaded before the guest runs";
+    let _ = all.does(&["resume", "a"]).said(&[note, "directories"]);
+    let script = "cat /srv/file /srv/new /etc/origin";
+    let both = "mine\nof the host\nthe test's tree\n";
+    assert_eq!(all.tells("a", script), both);
+    // Nobody writes to it, so there can be many.
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["resume", "a", "--clone", "b"]);
+    let _ = all.does(&["resume", "a"]);
+    for name in ["a", "b"] {
+        assert_eq!(all.tells(name, script), both);
+        let _ = all.does(&["stop", name]);
+    }
+    is_unserved(&all);
+}
+
+fn written() {
+    let all = machines();
+    let root = root(&all);
+    all.boot("a", &["--root", root.to_str().unwrap(), "--rw"]);
+    // A file that is open goes on to be written to.
+    let wait = |file| format!("until test -e {file}; do busybox sleep 0.01; done");
+    let script = format!(
+        "(exec > /srv/open; echo one; {}; echo two; echo > /run/done) < /dev/null 2> /dev/null & \
+         echo up",
+        wait("/run/go")
+    );
+    assert_eq!(all.tells("a", &script), "up\n");
+    let _ = all.does(&["suspend", "a"]);
+    let texts = ["writes to the directory", root.to_str().unwrap()];
+    all.refuses(&["resume", "a", "--clone", "b"], &texts);
+    let _ = all.does(&["resume", "a"]);
+    let go = format!("touch /run/go; {}; cat /srv/open", wait("/run/done"));
+    assert_eq!(all.tells("a", &go), "one\ntwo\n");
+    let _ = all.does(&["stop", "a"]);
+    let open = fs::read_to_string(root.join("srv/open")).unwrap();
+    assert_eq!(open, "one\ntwo\n");
+    is_unserved(&all);
+}
+
+fn host() {
+    let all = machines();
+    fs::write(all.dir().join("mark"), "of the host\n").unwrap();
+    let refused = ["create", "a", "--root", "host", "--rw"];
+    all.refuses(&refused, &["rw", "its own root"]);
+    all.boot("a", &["--root", "host"]);
+    let script = format!("cat {}; hostname", all.dir().join("mark").display());
+    assert_eq!(all.tells("a", &script), "of the host\na\n");
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.tells("a", &script), "of the host\na\n");
+}
+
+fn gone() {
+    let all = machines();
+    let root = root(&all);
+    all.boot("a", &["--root", root.to_str().unwrap()]);
+    let _ = all.does(&["suspend", "a"]);
+    let away = root.with_extension("away");
+    fs::rename(&root, &away).unwrap();
+    let texts = [root.to_str().unwrap(), "is not there any more"];
+    all.refuses(&["resume", "a"], &texts);
+    assert_eq!(all.doing("a"), "suspended");
+    fs::rename(&away, &root).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.tells("a", "cat /etc/origin"), "the test's tree\n");
+    // One that never was.
+    let _ = all.does(&["create", "b", "--root", "/does/not/exist"]);
+    all.refuses(&["start", "b"], &["/does/not/exist does not exist"]);
+}

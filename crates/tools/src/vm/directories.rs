@@ -1,0 +1,100 @@
+//! Directories of this host that a machine sees, and what serves them as long as it runs.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use brisk_vm::cache::Cache;
+use brisk_vm::virtiofs::Virtiofsd;
+use serde::{Deserialize, Serialize};
+
+use super::error::{Error, file};
+use crate::run;
+
+/// What serves a machine's directories.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Directories {
+    daemon: Virtiofsd,
+    /// Each, and whether the guest may write there.
+    list: Vec<(PathBuf, bool)>,
+}
+
+/// Servers that have been started: they end when QEMU does.
+#[derive(Default)]
+pub(super) struct Served {
+    /// Their processes.
+    pub(super) processes: Vec<u32>,
+    /// For QEMU.
+    pub(super) sockets: Vec<OwnedFd>,
+}
+
+impl Directories {
+    /// Those of a plan, if virtiofsd serves any.
+    pub(super) fn of(plan: &run::Plan, facts: &run::Facts) -> Option<Self> {
+        let daemon = facts.virtiofsd.clone();
+        daemon
+            .filter(|_| !plan.served.is_empty())
+            .map(|daemon| Self {
+                daemon,
+                list: plan.served.clone(),
+            })
+    }
+
+    /// The first that the guest may write to.
+    pub(super) fn written(&self) -> Option<&Path> {
+        let mut list = self.list.iter();
+        list.find_map(|(path, writable)| writable.then_some(path.as_path()))
+    }
+
+    /// Whether another server can go on where this one leaves off.
+    pub(super) fn can_be_kept(&self) -> bool {
+        self.daemon.keeps_state()
+    }
+
+    /// Has what is installed now serve them, where another one left off.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(super) fn again(&mut self, cache: &Cache) -> Result<(), String> {
+        let gone = |path: &PathBuf| !path.is_dir();
+        if let Some((path, _)) = self.list.iter().find(|(path, _)| gone(path)) {
+            return Err(format!(
+                "its directory {} is not there any more",
+                path.display()
+            ));
+        }
+        let daemon = Virtiofsd::find(cache).map_err(|error| {
+            format!("virtiofsd serves its directories, and there is none: {error}")
+        })?;
+        if !daemon.keeps_state() {
+            return Err(format!(
+                "{} cannot go on where another one left off, virtiofsd 1.11 can",
+                daemon.path.display()
+            ));
+        }
+        self.daemon = daemon;
+        Ok(())
+    }
+
+    /// Starts the servers; what they say is added to `errors`.
+    pub(super) fn serve(&self, errors: &Path) -> Result<Served, Error> {
+        let mut served = Served {
+            processes: Vec::new(),
+            sockets: Vec::new(),
+        };
+        let mut options = File::options();
+        let options = options.append(true).create(true).mode(0o600);
+        for (path, writable) in &self.list {
+            let says = options.open(errors).map_err(file("open", errors))?;
+            let one = self.daemon.serve_staying(path, *writable, says);
+            let one = one.map_err(|source| run::Error::Serve {
+                path: path.clone(),
+                source,
+            })?;
+            served.processes.push(one.daemon.id());
+            served.sockets.push(one.socket);
+        }
+        Ok(served)
+    }
+}
