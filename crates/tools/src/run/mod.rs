@@ -17,6 +17,7 @@ mod options;
 pub(crate) mod parameters;
 mod peer;
 mod plan;
+mod privileges;
 mod profile;
 mod pump;
 mod ready;

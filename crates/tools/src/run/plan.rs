@@ -9,8 +9,8 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, Channels, Disk, DiskFormat, Filesystem, Machine as QemuMachine, MachinePlan,
-    Network, Parameter, Transport,
+    Accelerator, Channels, Filesystem, Machine as QemuMachine, MachinePlan, Network, Parameter,
+    Transport,
 };
 
 use super::ahead;
@@ -19,17 +19,13 @@ use super::facts::Facts;
 use super::machine::{cpu, firmware, machine, ram, speaks, vmlinux};
 use super::options::{Net, Options, Warm};
 use super::parameters::{Setting, parameters};
+use super::privileges::unprivileged;
 use super::root::{Attached, ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
 use super::user;
 use super::variables::variables;
 use super::warm;
 
-/// `nobody` and `nogroup` of the usual distributions.
-const NOBODY: Unprivileged = Unprivileged {
-    user: 65534,
-    group: 65534,
-};
 /// Graphics drivers and what they pull in are of no use to a guest without a display.
 const DENY: [&str; 3] = ["virtio_gpu", "drm*", "*_drm"];
 
@@ -237,21 +233,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     Ok(plan)
 }
 
-/// Root gives its rights up, except where QEMU must open by itself what only root can: shared
-/// directories with 9p, images with backing files, `/dev/kvm`.
-fn unprivileged(
-    facts: &Facts,
-    disks: &[Disk],
-    (sharing, shares): (Sharing, bool),
-    accelerator: Accelerator,
-) -> Option<Unprivileged> {
-    let serves = sharing == Sharing::NineP && (shares || is_directory(&facts.root));
-    let qcow2 = disks.iter().any(|disk| disk.format == DiskFormat::Qcow2);
-    let possible = facts.privileged && !serves && !qcow2 && accelerator == Accelerator::Tcg;
-    possible.then_some(NOBODY)
-}
-
-fn is_directory(root: &Root) -> bool {
+pub(super) fn is_directory(root: &Root) -> bool {
     matches!(root, Root::Directory { .. })
 }
 

@@ -1,0 +1,28 @@
+//! Who QEMU is, where root calls brisk. Pure.
+
+use brisk_vm::launch::Unprivileged;
+use brisk_vm::qemu::{Accelerator, Disk, DiskFormat};
+
+use super::facts::Facts;
+use super::plan::is_directory;
+use super::script::Sharing;
+
+/// `nobody` and `nogroup` of the usual distributions.
+const NOBODY: Unprivileged = Unprivileged {
+    user: 65534,
+    group: 65534,
+};
+
+/// Root gives its rights up, except where QEMU must open by itself what only root can: shared
+/// directories with 9p, images with backing files, `/dev/kvm`.
+pub(super) fn unprivileged(
+    facts: &Facts,
+    disks: &[Disk],
+    (sharing, shares): (Sharing, bool),
+    accelerator: Accelerator,
+) -> Option<Unprivileged> {
+    let serves = sharing == Sharing::NineP && (shares || is_directory(&facts.root));
+    let qcow2 = disks.iter().any(|disk| disk.format == DiskFormat::Qcow2);
+    let possible = facts.privileged && !serves && !qcow2 && accelerator == Accelerator::Tcg;
+    possible.then_some(NOBODY)
+}
