@@ -78,3 +78,19 @@ fn a_working_directory_that_the_guest_has_not_is_named() {
         .exits(122)
         .said(&["cannot enter", &deep, "No such file or directory"]);
 }
+
+#[test]
+fn a_guest_has_a_name() {
+    let named = |words: &[&str]| {
+        let run = brisk!["--root", "none"].args(words).command(["hostname"]);
+        run.exits(0).text()
+    };
+    assert_eq!(named(&[]), "brisk\n");
+    assert_eq!(
+        named(&["--hostname", "build-1.example"]),
+        "build-1.example\n"
+    );
+    let run = brisk!["--root", "none", "--hostname", "a b"].command(["true"]);
+    run.exits(125)
+        .said(&["--hostname \"a b\"", "letters, digits"]);
+}

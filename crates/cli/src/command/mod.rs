@@ -10,4 +10,5 @@ pub mod kernel;
 mod ready;
 pub mod run;
 mod run_output;
+mod run_words;
 pub mod vm;

@@ -12,6 +12,7 @@ use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
 use super::guest::{GuestArgs, MachineArgs, duration};
+use super::run_words::{host_name, share, user, variable};
 use super::{ready, run_output};
 use crate::exit;
 use crate::ui::{Spinner, Ui};
@@ -45,6 +46,10 @@ pub struct Args {
     /// Show a directory of this machine at a path of the guest; `:ro` forbids writing.
     #[arg(long, value_name = "HOST:GUEST[:ro]")]
     pub share: Vec<String>,
+
+    /// Host name of the guest: letters, digits, - and ., up to 64.
+    #[arg(long, value_name = "NAME", default_value = "brisk")]
+    pub hostname: String,
 
     /// Set a variable of the command's environment, or pass on this machine's value of it.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
@@ -322,6 +327,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             .iter()
             .map(|text| share(text))
             .collect::<anyhow::Result<_>>()?,
+        host_name: Some(host_name(&args.hostname)?),
         env: args.env.iter().filter_map(|text| variable(text)).collect(),
         workdir: args.workdir.clone(),
         user: args.user.as_deref().map(user),
@@ -347,54 +353,6 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         command: args.command.clone(),
         ..args.machine.options(&args.guest)?
     })
-}
-
-fn share(text: &str) -> anyhow::Result<tool::Share> {
-    let (text_without_mode, writable) = match text.strip_suffix(":ro") {
-        Some(rest) => (rest, false),
-        None => (text, true),
-    };
-    let Some((host, guest)) = text_without_mode
-        .rsplit_once(':')
-        .filter(|(_, guest)| guest.starts_with('/'))
-    else {
-        bail!("--share {text}: write HOST:GUEST or HOST:GUEST:ro, GUEST an absolute path");
-    };
-    let host = std::fs::canonicalize(host)
-        .with_context(|| format!("--share {text}: cannot use {host}"))?;
-    if !host.is_dir() {
-        bail!("--share {text}: {} is not a directory", host.display());
-    }
-    Ok(tool::Share {
-        host,
-        guest: guest.to_owned(),
-        writable,
-    })
-}
-
-/// A bare name passes this machine's value on; one that is not set here is left out.
-pub(super) fn variable(text: &str) -> Option<OsString> {
-    if text.contains('=') {
-        return Some(text.into());
-    }
-    let value = std::env::var_os(text)?;
-    let mut variable = OsString::from(text);
-    variable.push("=");
-    variable.push(value);
-    Some(variable)
-}
-
-fn user(text: &str) -> tool::User {
-    match text.split_once(':') {
-        Some((user, group)) => tool::User {
-            user: user.into(),
-            group: Some(group.into()),
-        },
-        None => tool::User {
-            user: text.into(),
-            group: None,
-        },
-    }
 }
 
 /// Says what went wrong, if anything, and gives the exit status.
@@ -464,31 +422,5 @@ pub(super) fn conclude(ending: &Ending, timeout: Option<Duration>, ui: &Ui) -> u
 fn show_console(console: &str, ui: &Ui) {
     if !console.is_empty() {
         ui.plain(&format!("last lines of its console:\n{console}\n"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_name_both_sides() {
-        let dir = std::env::temp_dir();
-        let dir = std::fs::canonicalize(dir).unwrap();
-        let text = |tail: &str| format!("{}{tail}", dir.display());
-        let parsed = share(&text(":/mnt:ro")).unwrap();
-        assert_eq!(
-            (parsed.host.clone(), &*parsed.guest, parsed.writable),
-            (dir.clone(), "/mnt", false)
-        );
-        assert!(share(&text(":/mnt")).unwrap().writable);
-        assert!(share(&text("")).is_err());
-        assert!(share(&text(":mnt")).is_err());
-        assert!(
-            share("/does/not/exist:/mnt")
-                .unwrap_err()
-                .to_string()
-                .contains("/does/not/exist")
-        );
     }
 }

@@ -37,6 +37,8 @@ pub struct Options {
     pub shares: Vec<Share>,
     /// Network.
     pub net: Net,
+    /// Host name; none: the kernel's, `(none)`.
+    pub host_name: Option<String>,
     /// `NAME=VALUE` for the command.
     pub env: Vec<OsString>,
     /// Working directory.
@@ -106,6 +108,7 @@ impl Default for Options {
             disks: Vec::new(),
             shares: Vec::new(),
             net: Net::None,
+            host_name: None,
             env: Vec::new(),
             workdir: None,
             user: None,

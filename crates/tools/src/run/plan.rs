@@ -121,6 +121,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         shares: &shares,
         terminal: options.terminal.is_some() || options.warm != Warm::No,
         network: options.net == Net::User,
+        host_name: options.host_name.as_deref(),
         disks: facts.disks.iter().any(|attached| attached.disk.writable),
     };
     let mut directories = Vec::new();

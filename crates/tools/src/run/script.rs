@@ -58,6 +58,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) shares: &'a [SharedDirectory],
     pub(crate) terminal: bool,
     pub(crate) network: bool,
+    pub(crate) host_name: Option<&'a str>,
     /// Whether there are disks that the guest may write to, besides the root's.
     pub(crate) disks: bool,
 }
@@ -124,6 +125,9 @@ pub(crate) fn steps(scene: &Scene<'_>) -> Vec<Step> {
             path: "/".to_owned(),
         });
     }
+    steps.extend(scene.host_name.map(|name| Step::HostName {
+        name: name.to_owned(),
+    }));
     steps.push(Step::Loopback);
     if scene.network {
         steps.push(Step::Address {

@@ -6,7 +6,8 @@ use brisk_tools::run::Terminal;
 use brisk_tools::vm::{self as tool, Words};
 
 use super::super::guest::duration;
-use super::super::run::{conclude, variable};
+use super::super::run::conclude;
+use super::super::run_words::variable;
 use super::{explain, home};
 use crate::ui::Ui;
 
