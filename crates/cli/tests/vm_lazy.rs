@@ -14,6 +14,13 @@ use libtest_mimic::Arguments;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+/// Tests with the names of their functions.
+macro_rules! named {
+    ($($test:ident),* $(,)?) => {
+        [$((stringify!($test), $test as fn())),*]
+    };
+}
+
 fn main() {
     let version = capture(&tool("qemu-system-x86_64"), &["--version"]);
     let old = ["7.", "8.", "9."]
@@ -28,39 +35,16 @@ fn main() {
     } else {
         None
     };
-    let tests: [(&str, fn()); 8] = [
-        (
-            "memory_comes_as_the_guest_asks_for_it",
-            memory_comes_as_the_guest_asks_for_it,
-        ),
-        (
-            "a_guest_stands_still_while_its_image_cannot_be_read",
-            a_guest_stands_still_while_its_image_cannot_be_read,
-        ),
-        (
-            "a_machine_that_lacks_memory_can_be_ended",
-            a_machine_that_lacks_memory_can_be_ended,
-        ),
-        (
-            "a_file_where_the_next_image_would_be_changes_nothing",
-            a_file_where_the_next_image_would_be_changes_nothing,
-        ),
-        (
-            "whoever_serves_is_killed_anywhere",
-            whoever_serves_is_killed_anywhere,
-        ),
-        (
-            "a_command_that_waits_has_memory_served",
-            a_command_that_waits_has_memory_served,
-        ),
-        (
-            "what_was_needed_first_comes_first",
-            what_was_needed_first_comes_first,
-        ),
-        (
-            "the_rest_keeps_no_guest_from_its_work",
-            the_rest_keeps_no_guest_from_its_work,
-        ),
+    let tests = named![
+        memory_comes_as_the_guest_asks_for_it,
+        a_guest_stands_still_while_its_image_cannot_be_read,
+        a_machine_that_lacks_memory_can_be_ended,
+        a_file_where_the_next_image_would_be_changes_nothing,
+        the_next_image_may_be_elsewhere,
+        whoever_serves_is_killed_anywhere,
+        a_command_that_waits_has_memory_served,
+        what_was_needed_first_comes_first,
+        the_rest_keeps_no_guest_from_its_work,
     ];
     let trials = trials(reason.map(str::to_owned), tests);
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -405,17 +389,47 @@ fn killed(machine: &Machine, after: Duration, all: bool) -> usize {
     }
 }
 
-/// A process that was killed holds its claim until it has ended.
-fn a_command_that_waits_has_memory_served() {
-    let machine = Machine::with("lazy-waits", 40);
-    let claim = until("it is left with memory missing", || {
+/// Suspends and resumes it, and kills who serves it before it has all; nobody else can while the
+/// claim is held.
+fn lacking(machine: &Machine) -> Claim {
+    until("it is left with memory missing", || {
         machine.ok(&["suspend", machine.name]);
         machine.runs_at_once();
         while !servers(machine.name).is_empty() {
             kill_servers(machine.name, usize::MAX);
         }
         Claim::inherit(&machine.image("")).unwrap()
-    });
+    })
+}
+
+/// Its memory comes from where it was, whatever its definition says by then.
+fn the_next_image_may_be_elsewhere() {
+    let machine = Machine::with("lazy-elsewhere", 40);
+    let claim = lacking(&machine);
+    let next = machine.image("").with_file_name("next.brisk");
+    let set = ["set", machine.name, "--suspend-path"];
+    machine.ok(&[&set[..], &[next.to_str().unwrap()]].concat());
+    drop(claim);
+    machine.ok(&["suspend", machine.name]);
+    machine.logs("going on with that");
+    // What it came from is of no use there.
+    let left = fs::read_dir(next.parent().unwrap()).unwrap().flatten();
+    let left = left.map(|file| file.file_name().into_string().unwrap());
+    let left: Vec<_> = left.filter(|name| name.contains(".brisk")).collect();
+    assert_eq!(left, ["next.brisk"]);
+    let away = [&set[..], &["default"]].concat();
+    machine.says(&away, "would not be found elsewhere");
+    machine.runs_at_once();
+    machine.is_whole();
+    machine.ok(&away);
+    machine.ok(&["stop", machine.name]);
+    assert!(!next.with_file_name("next.brisk.base-0").exists());
+}
+
+/// A process that was killed holds its claim until it has ended.
+fn a_command_that_waits_has_memory_served() {
+    let machine = Machine::with("lazy-waits", 40);
+    let claim = lacking(&machine);
     let mut command = machine.command(&machine.summing());
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
     let command = command.spawn().unwrap();

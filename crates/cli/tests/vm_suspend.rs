@@ -379,6 +379,23 @@ fn thrown_away() {
         assert_eq!(all.doing("a"), "off");
         let _ = all.does(&["start", "a"]);
     }
+    // Where its next image is to be, and was: neither is left, and nothing that is no image goes.
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["resume", "a", "--eager"]);
+    let base = image.with_extension("brisk.base-0");
+    assert!(base.exists());
+    let other = all.dir().join("other");
+    fs::write(&other, "precious").unwrap();
+    let elsewhere = ["set", "a", "--suspend-path", other.to_str().unwrap()];
+    let _ = all.does(&elsewhere);
+    let texts = [other.to_str().unwrap(), "exists already", "--suspend-path"];
+    all.refuses(&["suspend", "a"], &texts);
+    let _ = all.does(&["stop", "a"]);
+    assert!(!base.exists());
+    all.refuses(&["kill", "a"], &["is no suspend image"]);
+    assert_eq!(fs::read(&other).unwrap(), b"precious");
+    let _ = all.does(&["set", "a", "--suspend-path", "default"]);
+    let _ = all.does(&["start", "a"]);
     let _ = all.does(&["stop", "a"]);
     let _ = all.does(&["rm", "a"]);
     assert!(!all.state_dir("a").exists());

@@ -24,14 +24,17 @@ const LARGEST: u64 = 2;
 /// # Errors
 /// If it can be neither renamed nor removed.
 pub(super) fn keep(home: &Home, claim: Claim, image: &Image) -> Result<(), Error> {
-    let definition = home.definition()?;
-    let next = home.image(&definition);
-    if !definition.suspend.incremental || is_enough(image) {
+    let was = claim.image().to_owned();
+    // One that cannot be read says nothing of another place.
+    let useful = home
+        .definition()
+        .is_ok_and(|definition| definition.suspend.incremental && home.image(&definition) == was);
+    if !useful || is_enough(image) {
         claim.finish()?;
-        remove(&next, None);
+        remove(&was, None);
         return Ok(());
     }
-    let path = with_number(&next, image.depth() - 1);
+    let path = with_number(&was, image.depth() - 1);
     // One that a machine left which was started anew since is of no use.
     let _ = fs::remove_file(&path);
     let noted = path
@@ -46,7 +49,7 @@ pub(super) fn keep(home: &Home, claim: Claim, image: &Image) -> Result<(), Error
 /// The image that a machine was resumed from, if the next one can be based on it.
 pub(super) fn of(home: &Home, next: &Path) -> Option<Image> {
     let path = PathBuf::from(fs::read_to_string(home.base()).ok()?);
-    if path.parent() != next.parent() {
+    if image_of(&path)? != next {
         return None;
     }
     let keys = host_keys(home).ok()?;
@@ -81,16 +84,32 @@ pub(super) fn remove(path: &Path, used: Option<&Image>) {
     }
 }
 
-/// Removes all of a machine that does not run. Where its definition says nothing, they are not
-/// known.
+/// Removes all of a machine that does not run. Where neither its definition nor its runtime
+/// directory says anything, they are not known.
 pub(super) fn forget(home: &Home) {
-    if let Ok(definition) = home.definition() {
-        remove(&home.image(&definition), None);
+    let usual = home.definition().ok();
+    let usual = usual.map(|definition| home.image(&definition));
+    for image in usual.into_iter().chain(noted(home)) {
+        remove(&image, None);
     }
 }
 
+/// The image, by its usual name, that a machine which runs was resumed from, if that stays for the
+/// next one. Its definition may say meanwhile that it is to be elsewhere.
+pub(super) fn noted(home: &Home) -> Option<PathBuf> {
+    image_of(Path::new(&fs::read_to_string(home.base()).ok()?))
+}
+
+const BASE: &str = ".base-";
+
 fn with_number(image: &Path, number: usize) -> PathBuf {
     let mut name = image.as_os_str().to_owned();
-    name.push(format!(".base-{number}"));
+    name.push(format!("{BASE}{number}"));
     name.into()
+}
+
+/// The image that a base belongs to.
+fn image_of(base: &Path) -> Option<PathBuf> {
+    let (image, _) = base.to_str()?.rsplit_once(BASE)?;
+    Some(image.into())
 }

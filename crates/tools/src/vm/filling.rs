@@ -181,6 +181,7 @@ fn begin<'a>(
         offset: 0,
     });
     running.machine.late_memory = true;
+    running.filled_from = Some(claim.image().to_owned());
     running.machine.stopped = true;
     launch(home, &running)?;
     let channel = |error| file("make", "a channel to QEMU")(error);

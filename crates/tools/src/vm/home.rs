@@ -4,6 +4,8 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use brisk_vm::launch::Places;
 use rustix::fs::{FlockOperation, flock};
@@ -307,11 +309,9 @@ impl Home {
             .open(&path)
             .map_err(file("open", &path))?;
         if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut holder = String::new();
-            let _ = opened.read_to_string(&mut holder);
             return Err(Error::Busy {
                 name: self.name.clone(),
-                holder: holder.trim().to_owned(),
+                holder: holder(&mut opened),
             });
         }
         let line = format!("brisk vm {command}, process {}\n", std::process::id());
@@ -354,8 +354,8 @@ impl Home {
     /// # Errors
     /// If a file cannot be removed.
     pub fn remove(&self) -> Result<(), Error> {
-        self.clear();
         bases::forget(self);
+        self.clear();
         let path = self.file();
         fs::remove_file(&path).map_err(file("remove", &path))?;
         let state = self.state();
@@ -377,6 +377,21 @@ pub fn new_uuid() -> Result<String, Error> {
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
+}
+
+/// Who holds a lock, as it says in the file: who has just taken it says so at once.
+fn holder(lock: &mut File) -> String {
+    const TRIES: u32 = 100;
+    let mut text = String::new();
+    for _ in 0..TRIES {
+        let _ = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
+        if text.ends_with('\n') {
+            break;
+        }
+        text.clear();
+        thread::sleep(Duration::from_millis(1));
+    }
+    text.trim().to_owned()
 }
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {

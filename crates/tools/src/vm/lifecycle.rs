@@ -1,12 +1,13 @@
 //! Starting and stopping.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
-use brisk_vm::image::Claim;
+use brisk_vm::image::{self, Claim, Header};
 use brisk_vm::launch::{Unprivileged, start_detached};
 use brisk_vm::qemu::{Channels, MachinePlan, Ram};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,10 @@ pub(super) struct Running {
     /// What serves its directories, if it has any that virtiofsd serves.
     #[serde(default)]
     pub(super) directories: Option<Directories>,
+    /// The image that its memory comes from while it runs, by its usual name, whatever its definition
+    /// says meanwhile of the next one.
+    #[serde(default)]
+    pub(super) filled_from: Option<PathBuf>,
     /// Whether it is a clone that has not been told yet who it is.
     #[serde(default)]
     pub(super) nameless: bool,
@@ -115,12 +120,12 @@ pub fn start(
     let mut plan = run::plan(&options, &facts)?;
     plan.pack(cache, progress)?;
     let directories = Directories::of(&plan, &facts);
+    // What another boot needed or had says nothing of this one.
+    bases::forget(home);
     home.clear();
     home.prepare()?;
     home.processing("start", "");
-    // What another boot needed or had says nothing of this one.
     let _ = fs::remove_file(home.working_set());
-    bases::remove(&home.image(&definition), None);
     // A suspended machine needs them, and a cache may be emptied.
     plan.machine.kernel = home.keep("kernel", &plan.machine.kernel)?;
     plan.machine.initramfs = home.keep("initramfs", &plan.machine.initramfs)?;
@@ -135,6 +140,7 @@ pub fn start(
         kernel: plan.release,
         qemu: facts.capabilities.package.clone(),
         directories,
+        filled_from: None,
         nameless: false,
     };
     let mut steps = plan.prepare;
@@ -235,8 +241,8 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
             "brisk vm kill ends it",
         ));
     }
-    home.clear();
     bases::forget(home);
+    home.clear();
     home.note("VM halted");
     Ok(())
 }
@@ -262,6 +268,13 @@ pub fn kill(home: &Home) -> Result<(), Error> {
         Condition::Suspended => Some(Claim::take(&home.image(&home.definition()?))?),
         _ => None,
     };
+    if let Some(claim) = &claim {
+        // What somebody else put there is not ours to remove.
+        if let Err(error @ image::Error::NotAnImage { .. }) = Header::read(claim.path()) {
+            return Err(error.into());
+        }
+    }
+    let bases = bases::noted(home);
     live::end(home)?;
     match claim {
         Some(mut claim) => {
@@ -272,5 +285,8 @@ pub fn kill(home: &Home) -> Result<(), Error> {
         None => home.note("VM killed"),
     }
     bases::forget(home);
+    if let Some(image) = bases {
+        bases::remove(&image, None);
+    }
     Ok(())
 }

@@ -182,6 +182,7 @@ pub(super) fn open(
     let keys = with_host_key(home, keys)?;
     let image = Image::from_file(file, path, &keys)?.with_parents(&keys, &[])?;
     let mut running = machine_of(&image, path)?;
+    running.filled_from = None;
     check(home, &image, &mut running, path, cache)?;
     Ok((image, running))
 }

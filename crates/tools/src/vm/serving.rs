@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -23,6 +24,7 @@ use super::busy::Processors;
 use super::error::{Error, file};
 use super::home::Home;
 use super::late::Late;
+use super::lifecycle::Running;
 use super::live;
 use super::resume::set_clock;
 use super::unlock::host_keys;
@@ -90,8 +92,7 @@ impl Serving<'_> {
 /// # Errors
 /// If the image cannot be opened. All else is noted in the machine's log.
 pub fn stand_by(home: &Home) -> Result<(), Error> {
-    let path = home.image(&home.definition()?);
-    let Some(claim) = Claim::inherit(&path)? else {
+    let Some(claim) = Claim::inherit(&filled_from(home)?)? else {
         return Ok(());
     };
     let begun = Instant::now();
@@ -211,7 +212,16 @@ fn served(home: &Home) -> Result<Option<bool>, Error> {
         return Ok(None);
     }
     // There may be another file where the next image is to be.
-    Ok(image::resumed(&home.image(&home.definition()?))?)
+    Ok(image::resumed(&filled_from(home)?)?)
+}
+
+/// The image that a machine's memory comes from, by its usual name.
+fn filled_from(home: &Home) -> Result<PathBuf, Error> {
+    match Running::of(home)?.filled_from {
+        Some(path) => Ok(path),
+        // An older brisk has resumed it.
+        None => Ok(home.image(&home.definition()?)),
+    }
 }
 
 /// Starts who serves a machine if nobody else does. Without one it is served all the same.

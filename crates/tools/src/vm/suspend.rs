@@ -57,7 +57,11 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     wait_until_filled(home, control)?;
     // Writing would find that, too, but with a guest that stands still.
     if let Some(path) = image::resumable(&path) {
-        return Err(image::Error::Exists { path }.into());
+        return Err(Error::state(
+            &home.name,
+            format!("cannot be suspended: {} exists already", path.display()),
+            "move that, or name another place with brisk vm set --suspend-path",
+        ));
     }
     if definition.suspend.host_key {
         recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
@@ -141,6 +145,9 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         }
     };
     bases::remove(&path, base.as_ref().filter(|_| based));
+    if let Some(other) = bases::noted(home).filter(|other| *other != path) {
+        bases::remove(&other, None);
+    }
     // The image is durable: from here on it is the machine.
     let _ = qmp.execute("quit", &json!(null));
     live::wait_for_end(home, END);

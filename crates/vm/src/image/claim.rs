@@ -240,6 +240,12 @@ impl Claim {
         &self.now
     }
 
+    /// Its usual name.
+    #[must_use]
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
     /// The guest is about to run: from here on nobody can resume the image again. Call this,
     /// and wait for it, before the guest's first instruction.
     ///

@@ -65,6 +65,7 @@ pub enum Command {
         new: NewKeyArgs,
     },
     /// Write the guest's memory, in clear, for a debugger.
+    #[command(group = clap::ArgGroup::new("form").required(true).args(["raw", "elf"]))]
     Extract {
         /// The image.
         #[arg(value_name = "IMAGE")]
@@ -76,10 +77,10 @@ pub enum Command {
         #[arg(long, value_name = "IMAGE")]
         parent: Vec<PathBuf>,
         /// Write the memory from its first byte to its last.
-        #[arg(long, value_name = "FILE", required_unless_present = "elf")]
+        #[arg(long, value_name = "FILE")]
         raw: Option<PathBuf>,
         /// Write an ELF core file with the guest's physical addresses, for gdb and crash.
-        #[arg(long, value_name = "FILE", conflicts_with = "raw")]
+        #[arg(long, value_name = "FILE")]
         elf: Option<PathBuf>,
         /// Replace the file if it is there.
         #[arg(long)]

@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use brisk_tools::vm::{Autoshutdown, Condition, Definition, Network, condition, new_uuid};
+use brisk_vm::image::{Error, Header, resumable};
 use clap::ValueEnum;
 
 use super::{explain, home};
@@ -262,7 +263,19 @@ pub(super) fn set(args: &SetArgs) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let _lock = home.lock("set").map_err(explain)?;
     let mut definition = home.definition().map_err(explain)?;
+    let image = home.image(&definition);
     args.settings.apply(&mut definition)?;
+    let holds = |path| !matches!(Header::read(path), Err(Error::NotAnImage { .. }));
+    let suspended = condition(&home).map_err(explain)? == Condition::Suspended;
+    let elsewhere = home.image(&definition) != image;
+    if elsewhere && suspended && resumable(&image).as_deref().is_some_and(holds) {
+        bail!(
+            "{} is suspended to {}, and would not be found elsewhere; brisk vm resume goes on from \
+             there, brisk vm kill throws that away",
+            home.name,
+            image.display()
+        );
+    }
     home.define(&definition, false).map_err(explain)?;
     Ok(exit::OK)
 }
