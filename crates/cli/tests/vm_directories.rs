@@ -11,11 +11,12 @@ use libtest_mimic::Arguments;
 
 fn main() {
     let old = qemu_is_before(8, 2).or_else(virtiofsd_keeps_nothing);
-    let tests: [(_, fn()); 4] = [
+    let tests: [(_, fn()); 5] = [
         ("one_that_is_read_is_as_it_is_now", read),
         ("one_that_is_written_to_has_what_was_written", written),
         ("this_hosts_root_is_one", host),
         ("one_that_is_gone_is_told", gone),
+        ("others_are_shared", shared),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials(old, tests)).exit();
 }
@@ -117,4 +118,36 @@ fn gone() {
     // One that never was.
     let _ = all.does(&["create", "b", "--root", "/does/not/exist"]);
     all.refuses(&["start", "b"], &["/does/not/exist does not exist"]);
+}
+
+fn shared() {
+    let all = machines();
+    let [read, write] = ["read", "write"].map(|name| {
+        let path = all.dir().join(name);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("mark"), name).unwrap();
+        path
+    });
+    let read_only = format!("{}:/mnt/r:ro", read.display());
+    let written = format!("{}:/mnt/w", write.display());
+    all.boot("a", &["--share", &read_only, "--share", &written]);
+    let script =
+        "cat /mnt/r/mark /mnt/w/mark; echo one > /mnt/w/new; ! echo one 2> /dev/null > /mnt/r/new";
+    assert_eq!(all.tells("a", script), "readwrite");
+    let _ = all.does(&["suspend", "a"]);
+    fs::write(read.join("mark"), "again").unwrap();
+    let texts = ["writes to the directory", write.to_str().unwrap()];
+    all.refuses(&["resume", "a", "--clone", "b"], &texts);
+    let _ = all.does(&["resume", "a"]);
+    // What it has looked at it looks at again after a second.
+    let script = "until test \"$(cat /mnt/r/mark)\" = again; do busybox sleep 0.01; done; \
+                  cat /mnt/w/new; echo two >> /mnt/w/new";
+    assert_eq!(all.tells("a", script), "one\n");
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!(fs::read_to_string(write.join("new")).unwrap(), "one\ntwo\n");
+    assert!(!read.join("new").exists());
+    fs::remove_dir_all(&write).unwrap();
+    all.refuses(&["start", "a"], &["cannot share", write.to_str().unwrap()]);
+    let _ = all.does(&["set", "a", "--no-shares"]);
+    let _ = all.does(&["start", "a"]);
 }

@@ -169,9 +169,10 @@ impl Virtiofsd {
         Ok(entry.meta)
     }
 
-    /// The arguments that serve `dir`; the socket is descriptor 3.
-    #[must_use]
-    pub fn args(&self, dir: &Path, writable: bool, sandbox: Sandbox) -> Vec<String> {
+    /// The arguments that serve `dir`; the socket is descriptor 3. A guest that stays looks again
+    /// after a second whether something has changed here.
+    fn args(&self, dir: &Path, writable: bool, sandbox: Sandbox, stays: bool) -> Vec<String> {
+        let cache = if stays { "auto" } else { "always" };
         let dir = dir.to_string_lossy();
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self.flavour {
@@ -181,11 +182,8 @@ impl Virtiofsd {
                 migration,
             } => {
                 let mut args: Vec<String> = words(&["--fd=3", "--shared-dir", &dir]);
-                args.extend(words(&[
-                    "--cache=always",
-                    "--thread-pool-size=0",
-                    "--log-level=error",
-                ]));
+                args.push(format!("--cache={cache}"));
+                args.extend(words(&["--thread-pool-size=0", "--log-level=error"]));
                 // overlayfs takes no lower directory that may turn into another file system.
                 if submounts {
                     args.push("--no-announce-submounts".into());
@@ -201,7 +199,7 @@ impl Virtiofsd {
                 args
             }
             Flavour::C => {
-                let source = format!("source={dir},cache=always,sandbox=chroot,log_level=err");
+                let source = format!("source={dir},cache={cache},sandbox=chroot,log_level=err");
                 words(&["--fd=3", "-o", &source, "--thread-pool-size=0"])
             }
         }
@@ -229,7 +227,7 @@ impl Virtiofsd {
     /// # Errors
     /// If the socket cannot be made or the daemon not started.
     pub fn serve(&self, dir: &Path, writable: bool) -> Result<Served, Error> {
-        self.start(dir, writable, |command| {
+        self.start(dir, writable, false, |command| {
             command.stderr(Stdio::piped());
             brisk_sys::die_with_parent(command);
         })
@@ -240,7 +238,7 @@ impl Virtiofsd {
     /// # Errors
     /// As [`Self::serve`].
     pub fn serve_staying(&self, dir: &Path, writable: bool, says: File) -> Result<Served, Error> {
-        self.start(dir, writable, |command| {
+        self.start(dir, writable, true, |command| {
             command.stderr(says);
             brisk_sys::own_session(command);
         })
@@ -250,6 +248,7 @@ impl Virtiofsd {
         &self,
         dir: &Path,
         writable: bool,
+        stays: bool,
         bind: impl FnOnce(&mut Command),
     ) -> Result<Served, Error> {
         let sandbox = Sandbox::possible().for_directory(dir);
@@ -259,7 +258,7 @@ impl Virtiofsd {
             source,
         };
         let mut command = Program::at(&self.path)
-            .args(self.args(dir, writable, sandbox))
+            .args(self.args(dir, writable, sandbox, stays))
             .command();
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command

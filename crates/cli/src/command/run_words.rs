@@ -6,26 +6,15 @@ use anyhow::{Context, bail};
 use brisk_tools::run as tool;
 
 pub(super) fn share(text: &str) -> anyhow::Result<tool::Share> {
-    let (text_without_mode, writable) = match text.strip_suffix(":ro") {
-        Some(rest) => (rest, false),
-        None => (text, true),
-    };
-    let Some((host, guest)) = text_without_mode
-        .rsplit_once(':')
-        .filter(|(_, guest)| guest.starts_with('/'))
-    else {
+    let Some(share) = tool::Share::parse(text) else {
         bail!("--share {text}: write HOST:GUEST or HOST:GUEST:ro, GUEST an absolute path");
     };
-    let host = std::fs::canonicalize(host)
-        .with_context(|| format!("--share {text}: cannot use {host}"))?;
+    let host = std::fs::canonicalize(&share.host)
+        .with_context(|| format!("--share {text}: cannot use {}", share.host.display()))?;
     if !host.is_dir() {
         bail!("--share {text}: {} is not a directory", host.display());
     }
-    Ok(tool::Share {
-        host,
-        guest: guest.to_owned(),
-        writable,
-    })
+    Ok(tool::Share { host, ..share })
 }
 
 pub(super) fn host_name(text: &str) -> anyhow::Result<String> {

@@ -87,6 +87,14 @@ pub fn gather(
     let capabilities = Capabilities::of(&qemu, cache)?;
     let (root, notes) = root::find(options, cache, progress)?;
     let serves = matches!(root, Root::Directory { .. }) || !options.shares.is_empty();
+    for share in &options.shares {
+        if !share.host.is_dir() {
+            return Err(Error::Share {
+                path: share.host.clone(),
+                source: std::io::ErrorKind::NotADirectory.into(),
+            });
+        }
+    }
     let disks = root::attach(options, &root)?;
     let known = disks.iter().any(|disk| !disk.modules.is_empty());
     let asks = serves || options.stays || known;

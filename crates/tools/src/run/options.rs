@@ -266,6 +266,23 @@ pub struct Share {
     pub writable: bool,
 }
 
+impl Share {
+    /// From `HOST:GUEST` or `HOST:GUEST:ro`, where GUEST is an absolute path.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (paths, writable) = match text.strip_suffix(":ro") {
+            Some(paths) => (paths, false),
+            None => (text, true),
+        };
+        let (host, guest) = paths.rsplit_once(':')?;
+        (guest.starts_with('/') && !host.is_empty()).then(|| Self {
+            host: host.into(),
+            guest: guest.to_owned(),
+            writable,
+        })
+    }
+}
+
 /// `--user`, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {

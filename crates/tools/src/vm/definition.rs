@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
-use crate::run::{ExtraDisk, Net, Options, Ram, RootOption};
+use crate::run::{ExtraDisk, Net, Options, Ram, RootOption, Share};
 
 /// Why a definition is none.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,9 @@ pub struct Definition {
     /// Disks besides it, `PATH` or `PATH:ro`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<String>,
+    /// Directories of this host, `HOST:GUEST` or `HOST:GUEST:ro`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<String>,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Memory, such as `512M` or `2G`.
@@ -112,6 +115,7 @@ impl Default for Definition {
             root: "none".into(),
             rw: false,
             disks: Vec::new(),
+            shares: Vec::new(),
             cpus: 1,
             memory: "512M".into(),
             huge_pages: true,
@@ -164,6 +168,12 @@ impl Definition {
         if let Some(disk) = self.disks.iter().find(|disk| !disk.starts_with('/')) {
             let reason = "write the absolute path of an image, and :ro after it to only read";
             return wrong("disks", disk, reason);
+        }
+        let absolute = |share: &Share| share.host.is_absolute();
+        let good = |text: &&String| !Share::parse(text).as_ref().is_some_and(absolute);
+        if let Some(share) = self.shares.iter().find(good) {
+            let reason = "write HOST:GUEST, two absolute paths, and :ro after them to only read";
+            return wrong("shares", share, reason);
         }
         match &self.suspend.path {
             Some(path) if path.contains(UUID) && self.uuid.is_none() => {
@@ -251,6 +261,11 @@ impl Definition {
             },
             writable: self.rw,
             disks: self.extra_disks(),
+            shares: self
+                .shares
+                .iter()
+                .filter_map(|text| Share::parse(text))
+                .collect(),
             cpus: self.cpus,
             memory_mib: self.memory_mib()?,
             net: match self.net {

@@ -62,6 +62,15 @@ struct Settings {
     #[arg(long)]
     no_disks: bool,
 
+    /// Show a directory of this host at a path of the guest; :ro forbids writing. May be given several
+    /// times.
+    #[arg(long, value_name = "HOST:GUEST[:ro]")]
+    share: Vec<String>,
+
+    /// Forget the shared directories so far.
+    #[arg(long)]
+    no_shares: bool,
+
     /// Virtual CPUs.
     #[arg(long, value_name = "N")]
     cpus: Option<u32>,
@@ -191,6 +200,12 @@ impl Settings {
         }
         for disk in &self.disk {
             definition.disks.push(absolute("--disk", disk)?);
+        }
+        if self.no_shares {
+            definition.shares.clear();
+        }
+        for share in &self.share {
+            definition.shares.push(absolute("--share", share)?);
         }
         put(&mut definition.cpus, &self.cpus);
         put(&mut definition.memory, &self.memory);

@@ -48,6 +48,10 @@ fn mistakes_are_named() {
             "disks = [\"a.img\"]",
             ["disks = \"a.img\"", "absolute path"],
         ),
+        (
+            "shares = [\"/srv:mnt\"]",
+            ["shares = \"/srv:mnt\"", "two absolute paths"],
+        ),
         ("root = \"disk\"", ["root = \"disk\"", "absolute"]),
         ("init = \"init\"", ["init = \"init\"", "absolute"]),
         (
