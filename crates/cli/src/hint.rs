@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
 use crate::ui::error_text;
 
 /// An error with its causes and with what to try, where something is known.
@@ -16,11 +18,50 @@ where
     }
 }
 
+/// Tells who writes the command of a guest as other programs want it how it is written here.
+pub(crate) fn dashes(mut error: clap::Error, words: impl Iterator<Item = String>) -> clap::Error {
+    let words: Vec<_> = words.skip(1).take(2).collect();
+    let takes_one = match &*words.iter().map(String::as_str).collect::<Vec<_>>() {
+        ["run", ..] => "brisk run",
+        ["vm", "exec"] => "brisk vm exec NAME",
+        _ => return error,
+    };
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if !word.starts_with('-') => word.clone(),
+        _ => return error,
+    };
+    if error.kind() == ErrorKind::UnknownArgument {
+        let tip = format!("the command comes after '--': {takes_one} -- {unknown} …");
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use brisk_vm::image::Error;
+    use clap::Parser;
 
     use super::*;
+    use crate::Cli;
+
+    #[test]
+    fn a_command_without_dashes_is_shown_with_them() {
+        let told = |line: &str| {
+            let words = || line.split(' ').map(str::to_owned);
+            let error = Cli::try_parse_from(words()).unwrap_err();
+            dashes(error, words()).to_string()
+        };
+        let run = told("brisk run --root none ls -l");
+        assert!(run.contains("brisk run -- ls"), "{run}");
+        let exec = told("brisk vm exec web uname");
+        assert!(exec.contains("brisk vm exec NAME -- uname"), "{exec}");
+        for other in ["brisk run --rot none", "brisk vm stop web now"] {
+            let told = told(other);
+            assert!(!told.contains("after '--'"), "{told}");
+        }
+    }
 
     fn shown(hint: Option<&str>) -> String {
         let error = Error::Io {
