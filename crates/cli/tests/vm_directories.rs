@@ -5,18 +5,19 @@ use std::fs;
 use std::path::PathBuf;
 
 use brisk_testkit::{
-    Machines, brisk_of, qemu_is_before, tree, trials, until, virtiofsd_keeps_nothing,
+    Machines, Signal, brisk_of, qemu_is_before, tree, trials, until, virtiofsd_keeps_nothing,
 };
 use libtest_mimic::Arguments;
 
 fn main() {
     let old = qemu_is_before(8, 2).or_else(virtiofsd_keeps_nothing);
-    let tests: [(_, fn()); 5] = [
+    let tests: [(_, fn()); 6] = [
         ("one_that_is_read_is_as_it_is_now", read),
         ("one_that_is_written_to_has_what_was_written", written),
         ("this_hosts_root_is_one", host),
         ("one_that_is_gone_is_told", gone),
         ("others_are_shared", shared),
+        ("whose_server_was_killed_is_not_lost_by_a_suspend", unserved),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials(old, tests)).exit();
 }
@@ -150,4 +151,19 @@ fn shared() {
     all.refuses(&["start", "a"], &["cannot share", write.to_str().unwrap()]);
     let _ = all.does(&["set", "a", "--no-shares"]);
     let _ = all.does(&["start", "a"]);
+}
+
+fn unserved() {
+    let all = machines();
+    let root = root(&all);
+    all.boot("a", &["--root", root.to_str().unwrap()]);
+    // One that confines itself has a parent, which ends with it.
+    let servers = all.processes("virtiofsd").into_iter();
+    let server = servers.max_by_key(|server| server.pid).unwrap();
+    server.signal(Signal::KILL);
+    is_unserved(&all);
+    let texts = ["what serves its directories has ended", "brisk vm kill"];
+    all.refuses(&["suspend", "a"], &texts);
+    assert_eq!(all.doing("a"), "running");
+    let _ = all.does(&["kill", "a"]);
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::brisk::Brisk;
-use crate::leftovers::Staying;
+use crate::leftovers::{Process, Staying};
 use crate::memory::in_memory;
 use crate::running::{Finished, Running};
 use crate::wait::until;
@@ -140,9 +140,14 @@ impl Machines {
     /// How many processes there are whose names begin so.
     #[must_use]
     pub fn count_of(&self, start: &str) -> usize {
-        let all = self.staying.processes();
-        all.iter()
-            .filter(|one| one.name().starts_with(start))
-            .count()
+        self.processes(start).len()
+    }
+
+    /// Those processes.
+    #[must_use]
+    pub fn processes(&self, start: &str) -> Vec<Process> {
+        let mut all = self.staying.processes();
+        all.retain(|one| one.name().starts_with(start));
+        all
     }
 }

@@ -6,8 +6,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use brisk_vm::cache::Cache;
+use brisk_vm::qemu::FILESYSTEM;
+use brisk_vm::qemu::control::Control;
 use brisk_vm::virtiofs::Virtiofsd;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::error::{Error, file};
 use crate::run;
@@ -97,4 +100,16 @@ impl Directories {
         }
         Ok(served)
     }
+}
+
+/// Whether a server of a machine's directories has ended. QEMU goes on without it, as the guest does
+/// that waits for a file, but ends when it is to be saved.
+pub(super) fn one_has_ended(qmp: &mut Control<'_>) -> Result<bool, Error> {
+    let channels = qmp.execute("query-chardev", &json!(null))?;
+    let text = |channel: &Value, name: &str| channel[name].as_str().unwrap_or_default().to_owned();
+    let gone = |channel: &Value| {
+        text(channel, "label").starts_with(FILESYSTEM)
+            && text(channel, "filename").starts_with("disconnected:")
+    };
+    Ok(channels.as_array().is_some_and(|all| all.iter().any(gone)))
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::bases;
 use super::describe::describe;
+use super::directories::one_has_ended;
 use super::error::Error;
 use super::home::Home;
 use super::lazy::wait_until_filled;
@@ -75,6 +76,13 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     let mut qmp = live::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.
     qmp.execute("cont", &json!(null))?;
+    if running.directories.is_some() && one_has_ended(&mut qmp)? {
+        let (what, hint) = (
+            "cannot be suspended: what serves its directories has ended",
+            "brisk vm kill ends it; its qemu.log may say more",
+        );
+        return Err(Error::state(&home.name, what, hint));
+    }
     let base = bases::of(home, &path).filter(|_| definition.suspend.incremental);
     let memory = running.machine.memory_mib << 20;
     let outline = Outline {

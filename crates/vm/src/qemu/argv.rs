@@ -9,6 +9,9 @@ use super::machine::{
     Network, Ram, Transport,
 };
 
+/// Begins the names of channels to what serves directories.
+pub const FILESYSTEM: &str = "fs";
+
 /// Some words of the command line that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Part {
@@ -370,9 +373,14 @@ impl Parts {
                 Filesystem::Virtiofs { tag } => self.add(
                     [
                         "-chardev",
-                        &socket(&format!("fs{index}"), Fds::FILESYSTEMS + index as i32),
+                        &socket(
+                            &format!("{FILESYSTEM}{index}"),
+                            Fds::FILESYSTEMS + index as i32,
+                        ),
                         "-device",
-                        &format!("vhost-user-fs-{suffix},chardev=fs{index},tag={tag}{slot}"),
+                        &format!(
+                            "vhost-user-fs-{suffix},chardev={FILESYSTEM}{index},tag={tag}{slot}"
+                        ),
                     ],
                     "a directory of the host, served by virtiofsd",
                 ),

@@ -11,7 +11,7 @@ mod state;
 mod urgent;
 pub mod watch;
 
-pub use argv::{ODD_SLOTS, Part, argv};
+pub use argv::{FILESYSTEM, ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use machine::{
     Accelerator, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
