@@ -64,6 +64,12 @@ fn images() {
         "mine\n"
     );
     let _ = all.does(&["stop", "b"]);
+    // Nor is it written to by another machine.
+    let _ = all.does(&["create", "c", "--disk", &first]);
+    let _ = all.does(&["resume", "a"]);
+    let texts = ["QEMU ended", "lock", "has one of its disks"];
+    all.refuses(&["start", "c"], &texts);
+    let _ = all.does(&["suspend", "a"]);
     // What is not as it was is refused, and nothing is lost by that.
     let away = data.with_extension("away");
     fs::rename(&data, &away).unwrap();

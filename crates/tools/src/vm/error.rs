@@ -85,6 +85,12 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// QEMU did not like what it was given.
+    #[error("QEMU ended: {said}")]
+    QemuEnded {
+        /// Its last words.
+        said: String,
+    },
     /// The guest did not come up.
     #[error("the guest did not come up: {reason}; its console is in {}", console.display())]
     Guest {
@@ -186,6 +192,9 @@ impl Error {
             Self::Run(error) => error.hint(),
             Self::Image(error) => error.hint().map(str::to_owned),
             Self::NotSuspended { source, .. } => source.hint(),
+            Self::QemuEnded { said } if said.contains("lock") => {
+                Some("another machine or another program has one of its disks".to_owned())
+            }
             Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 Some("free some space there".to_owned())
             }

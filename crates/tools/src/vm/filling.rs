@@ -22,6 +22,7 @@ use super::lazy::Word;
 use super::lifecycle::launch;
 use super::live::{self, Condition};
 use super::resume::{open, set_clock};
+use super::said::Said;
 use super::serving::{Serving, is_filling, start_standby};
 use crate::chain;
 
@@ -183,13 +184,16 @@ fn begin<'a>(
     running.machine.late_memory = true;
     running.filled_from = Some(claim.image().to_owned());
     running.machine.stopped = true;
+    let said = Said::from_now(home);
+    let explain = |error: Error| said.explain(home, error);
     launch(home, &running)?;
     let channel = |error| file("make", "a channel to QEMU")(error);
     let (ours, theirs) = UnixStream::pair().map_err(channel)?;
     let source = Source::new(ours, &image.state()?, length)?;
-    let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name))?;
-    let mut qmp = live::control(&stream)?;
-    if let Err(reason) = allow_late_memory(&mut qmp)? {
+    let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name));
+    let stream = stream.map_err(explain)?;
+    let mut qmp = live::control(&stream).map_err(explain)?;
+    if let Err(reason) = allow_late_memory(&mut qmp).map_err(|error| explain(error.into()))? {
         return Ok(Begun::Unable(reason));
     }
     let pid = live::pid(home).ok_or_else(|| Error::ended_loading(&home.name))?;

@@ -19,6 +19,7 @@ use super::home::Home;
 use super::identity::{identify, new_generation};
 use super::live::{self, Condition, condition};
 use super::ports::{ALL, connect, converse, tell};
+use super::said::Said;
 use super::serving::looking_after;
 use super::unit;
 use crate::run;
@@ -155,6 +156,7 @@ pub fn start(
     }
     steps.push(Step::Serve { ports: ALL.into() });
     progress("booting");
+    let said = Said::from_now(home);
     let booted = launch(home, &running).and_then(|()| {
         let init = connect(&home.places().guest())?;
         let still = || {
@@ -182,6 +184,7 @@ pub fn start(
             Ok(())
         }
         Err(error) => {
+            let error = said.explain(home, error);
             // What went wrong first is what matters.
             let _ = live::end(home);
             home.note(&format!("VM did not start: {error}"));

@@ -25,6 +25,7 @@ mod live;
 mod memory;
 mod ports;
 mod resume;
+mod said;
 mod serving;
 mod shrink;
 mod suspend;

@@ -19,6 +19,7 @@ use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
 use super::memory::Fresh;
 use super::ports::tell;
+use super::said::Said;
 use super::unlock::with_host_key;
 use crate::chain;
 use crate::run::clock;
@@ -152,10 +153,13 @@ pub(super) fn run_from(
     running.machine.ram = Ram::Kept(memory.path);
     running.machine.state = Some(place.clone());
     running.machine.stopped = true;
+    let said = Said::from_now(home);
     launch(home, running)?;
-    let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name))?;
-    let mut qmp = live::control(&stream)?;
-    load_state(&mut qmp, &place)?;
+    let explain = |error: Error| said.explain(home, error);
+    let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name));
+    let stream = stream.map_err(explain)?;
+    let mut qmp = live::control(&stream).map_err(explain)?;
+    load_state(&mut qmp, &place).map_err(|error| explain(error.into()))?;
     before()?;
     qmp.execute("cont", &json!(null))?;
     Ok(Resumed {
