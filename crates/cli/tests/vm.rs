@@ -328,4 +328,20 @@ fn an_init_of_the_image_is_pid_1() {
         files.contains("/up/") && files.contains("/down/"),
         "{files}"
     );
+    // It turns itself off.
+    let _ = all.does(&["start", "a"]);
+    let _ = all.exec("a", "busybox poweroff").spawn().wait();
+    until("it is off", || (all.doing("a") == "off").then_some(()));
+}
+
+#[test]
+fn a_guest_ends_itself() {
+    let all = machines();
+    let _ = all.does(&["create", "a", "--memory", "128M"]);
+    for command in ["poweroff", "reboot", "halt"] {
+        let _ = all.does(&["start", "a"]);
+        // Whether it is told how that ended is left to chance.
+        let _ = all.exec("a", command).spawn().wait();
+        until("it is off", || (all.doing("a") == "off").then_some(()));
+    }
 }

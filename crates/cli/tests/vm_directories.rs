@@ -112,6 +112,11 @@ fn gone() {
     fs::rename(&root, &away).unwrap();
     let texts = [root.to_str().unwrap(), "is not there any more"];
     all.refuses(&["resume", "a"], &texts);
+    // As where its file system is not mounted.
+    fs::create_dir(&root).unwrap();
+    let texts = [root.to_str().unwrap(), "nothing of what was in it"];
+    all.refuses(&["resume", "a"], &texts);
+    fs::remove_dir(&root).unwrap();
     assert_eq!(all.doing("a"), "suspended");
     fs::rename(&away, &root).unwrap();
     let _ = all.does(&["resume", "a"]);

@@ -392,7 +392,8 @@ fn thrown_away() {
     all.refuses(&["suspend", "a"], &texts);
     let _ = all.does(&["stop", "a"]);
     assert!(!base.exists());
-    all.refuses(&["kill", "a"], &["is no suspend image"]);
+    assert_eq!(all.doing("a"), "off");
+    all.refuses(&["kill", "a"], &["does not run"]);
     assert_eq!(fs::read(&other).unwrap(), b"precious");
     let _ = all.does(&["set", "a", "--suspend-path", "default"]);
     let _ = all.does(&["start", "a"]);
@@ -465,7 +466,8 @@ fn bound() {
     fs::rename(&image, all.dir().join(format!("{other}.image"))).unwrap();
     let texts = ["it holds another machine a", uuid.as_str(), other.as_str()];
     all.refuses(&["resume", "a"], &texts);
-    assert_eq!((all.doing("a").as_str(), all.count()), ("suspended", 0));
+    assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
+    all.refuses(&["kill", "a"], &["does not run"]);
     fs::write(all.definition("a"), &text).unwrap();
     fs::rename(all.dir().join(format!("{other}.image")), &image).unwrap();
     let _ = all.does(&["resume", "a"]);

@@ -9,6 +9,9 @@ use crate::trace::Trace;
 
 /// The first port is the one the machine was set up through.
 const FIRST: usize = 2;
+/// Signals that stop the machine: that of Ctrl-Alt-Delete, and those that `halt`, `poweroff` and
+/// `reboot` of busybox send. Each ends QEMU.
+const STOPS: [i32; 4] = [sys::SIGINT, sys::SIGUSR1, sys::SIGUSR2, sys::SIGTERM];
 /// How long what runs may take to end when the machine stops, milliseconds.
 const PATIENCE: usize = 5_000;
 const STEP: usize = 20;
@@ -27,8 +30,10 @@ pub(crate) fn start(job: &Job<'_>) -> Result<(), i32> {
 
 /// What PID 1 does from then on: takes in who has lost its parent, and stops when it is told to.
 pub(crate) fn supervise(job: &Job<'_>) -> ! {
-    let _ = sys::block_signals(&[sys::SIGCHLD, sys::SIGINT]);
-    let signals = sys::signalfd(&[sys::SIGCHLD, sys::SIGINT]).unwrap_or(-1);
+    let [first, second, third, fourth] = STOPS;
+    let wanted = [sys::SIGCHLD, first, second, third, fourth];
+    let _ = sys::block_signals(&wanted);
+    let signals = sys::signalfd(&wanted).unwrap_or(-1);
     loop {
         let mut fds = [PollFd {
             fd: signals,
@@ -45,7 +50,7 @@ pub(crate) fn supervise(job: &Job<'_>) -> ! {
             information[2],
             information[3],
         ]);
-        if number == sys::SIGINT {
+        if STOPS.contains(&number) {
             stop(job);
         }
     }

@@ -19,6 +19,7 @@ use super::plan::is_builtin;
 pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
     let plain_pc = facts.accelerator.0 == Accelerator::Tcg
         && options.cpus == 1
+        && !options.powers_off
         && facts.capabilities.machines.contains("pc");
     let qboot = facts.capabilities.qboot.is_some() && options.firmware != Firmware::Seabios;
     let has_microvm =

@@ -65,6 +65,8 @@ pub struct Options {
     /// Whether the guest stays after its command: the host then has what memory it does not use,
     /// where the kernel can say that, and something in it may load a policy for a security module.
     pub stays: bool,
+    /// Whether the guest may turn itself off, for which its kernel needs ACPI.
+    pub powers_off: bool,
     /// Size of the terminal the command runs on, rows and columns; none: pipes.
     pub terminal: Option<(u16, u16)>,
     /// When to give up.
@@ -121,6 +123,7 @@ impl Default for Options {
             ahead: Ahead::Never,
             warm: Warm::No,
             stays: false,
+            powers_off: false,
             terminal: None,
             timeout: None,
             console: false,

@@ -133,7 +133,12 @@ pub fn autostop(dirs: &Dirs, cache: &Cache, limit: Duration, turn: Turn<'_>) -> 
 
 fn runs(home: &Home) -> bool {
     let now = condition(home);
-    !now.is_ok_and(|now| matches!(now, Condition::Off | Condition::Suspended))
+    !now.is_ok_and(|now| {
+        matches!(
+            now,
+            Condition::Off | Condition::Suspended | Condition::Missing
+        )
+    })
 }
 
 fn is_failure(error: &Error) -> bool {
@@ -150,7 +155,8 @@ fn control(turn: Turn<'_>) -> Control<'_> {
 fn at_boot(definition: &Definition, now: Condition) -> Option<Action> {
     match now {
         _ if !definition.autoboot => None,
-        Condition::Off => Some(Action::Start),
+        // Which tells what is missing.
+        Condition::Off | Condition::Missing => Some(Action::Start),
         Condition::Suspended | Condition::Paused => Some(Action::Resume),
         Condition::Running | Condition::Busy => None,
     }
@@ -158,7 +164,7 @@ fn at_boot(definition: &Definition, now: Condition) -> Option<Action> {
 
 fn at_shutdown(wanted: Autoshutdown, now: Condition) -> Option<Action> {
     match (now, wanted) {
-        (Condition::Off | Condition::Suspended, _) => None,
+        (Condition::Off | Condition::Suspended | Condition::Missing, _) => None,
         (_, Autoshutdown::Suspend) => Some(Action::Suspend),
         (_, Autoshutdown::Shutdown) => Some(Action::Stop),
         (_, Autoshutdown::Off) => Some(Action::Kill),

@@ -8,8 +8,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{self, Claim, Image};
+use brisk_vm::image::{self, Claim, Image, Keys, Secret};
 
+use super::definition::Definition;
 use super::error::Error;
 use super::home::Home;
 use super::unlock::host_keys;
@@ -56,6 +57,25 @@ pub(super) fn of(home: &Home, next: &Path) -> Option<Image> {
     let image = Image::open(&path, &keys).ok()?;
     let image = image.with_parents(&keys, &[]).ok()?;
     (!is_enough(&image)).then_some(image)
+}
+
+/// Whether an image and all that it is based on are locked for the same as the next one: who opens
+/// that must be able to open all of them, and nobody else.
+pub(super) fn is_locked_so(
+    image: &Image,
+    definition: &Definition,
+    passphrase: Option<&Secret>,
+) -> bool {
+    let locks = definition.suspend.locks();
+    let mut chain = std::iter::successors(Some(image), |image| image.parent());
+    if !chain.all(|image| image.description().locks == locks) {
+        return false;
+    }
+    // It may have been another one.
+    passphrase.is_none_or(|secret| {
+        let keys = Keys::new().with_passphrase(secret.clone());
+        Image::open(image.path(), &keys).is_ok()
+    })
 }
 
 /// Whether no more images shall be based on each other.

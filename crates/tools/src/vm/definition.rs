@@ -275,6 +275,7 @@ impl Definition {
             append: self.append.clone(),
             ram: Ram::Shared,
             stays: true,
+            powers_off: self.init.is_some(),
             accel: crate::run::Accel::Auto,
             // So that there are terminals for whoever is executed later.
             terminal: Some((24, 80)),

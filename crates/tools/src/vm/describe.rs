@@ -45,6 +45,7 @@ pub(super) fn describe(
             hash: String::new(),
         }),
         disks: disks.collect::<Result<_, _>>()?,
+        locks: definition.suspend.locks(),
         definition: json!({ "definition": text, "machine": machine }).to_string(),
         ranges: ranges(plan),
     })

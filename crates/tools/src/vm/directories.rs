@@ -1,6 +1,6 @@
 //! Directories of this host that a machine sees, and what serves them as long as it runs.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,13 @@ pub(super) struct Directories {
     daemon: Virtiofsd,
     /// Each, and whether the guest may write there.
     list: Vec<(PathBuf, bool)>,
+    /// Some of what is in each of them.
+    #[serde(default)]
+    names: Vec<Vec<String>>,
 }
+
+/// How many names of a directory are noted.
+const NAMES: usize = 64;
 
 /// Servers that have been started: they end when QEMU does.
 #[derive(Default)]
@@ -41,7 +47,18 @@ impl Directories {
             .map(|daemon| Self {
                 daemon,
                 list: plan.served.clone(),
+                names: Vec::new(),
             })
+    }
+
+    /// Notes what is in them.
+    pub(super) fn look(&mut self) {
+        let names = |(path, _): &(PathBuf, bool)| {
+            let files = fs::read_dir(path).into_iter().flatten().flatten();
+            let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+            names.take(NAMES).collect()
+        };
+        self.names = self.list.iter().map(names).collect();
     }
 
     /// The first that the guest may write to.
@@ -64,6 +81,17 @@ impl Directories {
         if let Some((path, _)) = self.list.iter().find(|(path, _)| gone(path)) {
             return Err(format!(
                 "its directory {} is not there any more",
+                path.display()
+            ));
+        }
+        let is_another = |(path, names): &(&PathBuf, &Vec<String>)| {
+            let there = |name: &String| path.join(name).symlink_metadata().is_ok();
+            !names.is_empty() && !names.iter().any(there)
+        };
+        let paths = self.list.iter().map(|(path, _)| path);
+        if let Some((path, _)) = paths.zip(&self.names).find(is_another) {
+            return Err(format!(
+                "its directory {} has nothing of what was in it; is its file system mounted?",
                 path.display()
             ));
         }

@@ -37,6 +37,14 @@ impl fmt::Display for OwnDisk {
     }
 }
 
+/// Whether who copied a clone's disks was killed.
+pub(super) fn are_partial(home: &Home) -> bool {
+    let files = fs::read_dir(home.state()).into_iter().flatten().flatten();
+    files
+        .map(|file| file.path())
+        .any(|path| path.extension().is_some_and(|end| end == PARTIAL))
+}
+
 /// The disks that a clone of a machine must have for itself, in `dir`: those that the machine writes
 /// to, and those that it will write to when it is started anew.
 ///

@@ -1,7 +1,7 @@
 //! Why something did not become of a machine.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use brisk_vm::qemu::control;
 use brisk_vm::{image, launch};
@@ -174,10 +174,24 @@ impl Error {
         }
     }
 
+    /// It is suspended, and its image is gone.
+    pub(super) fn missing(name: &str, image: &Path) -> Self {
+        let what = format!(
+            "is suspended to {}, which is not there, or not where its definition says",
+            image.display()
+        );
+        let hint = "mount its file system, or move it back; brisk vm kill forgets it";
+        Self::state(name, what, hint)
+    }
+
     /// It should run, and does something else.
     pub(super) fn not_running(name: &str, now: Condition) -> Self {
         let (what, hint) = match now {
             Condition::Suspended => ("is suspended", "brisk vm resume goes on from there"),
+            Condition::Missing => (
+                "is suspended, and its image is not there",
+                "mount its file system, or move it back; brisk vm info names it",
+            ),
             Condition::Paused => ("stands still", "brisk vm resume has it go on"),
             Condition::Busy => ("does not answer", "brisk vm kill ends it"),
             Condition::Off | Condition::Running => ("does not run", "brisk vm start starts it"),

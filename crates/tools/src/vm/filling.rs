@@ -21,6 +21,7 @@ use super::late::Late;
 use super::lazy::Word;
 use super::lifecycle::launch;
 use super::live::{self, Condition};
+use super::noted::Noted;
 use super::resume::{open, set_clock};
 use super::said::Said;
 use super::serving::{Serving, is_filling, start_standby};
@@ -93,7 +94,7 @@ fn attempt(
             return Err(Error::state(&home.name, what, hint));
         }
         // What a killed command left, and errors, are the other resume's.
-        Condition::Off | Condition::Paused => return Ok(Some(String::new())),
+        Condition::Off | Condition::Missing | Condition::Paused => return Ok(Some(String::new())),
         _ => return Err(Error::runs_already(&home.name)),
     }
     let path = home.image(&definition);
@@ -264,6 +265,7 @@ fn run(
     }
     // Nobody may resume it again once the guest has run an instruction.
     claim.start()?;
+    Noted::remove(home);
     let running = qmp.execute_while("cont", &json!(null), &mut || {
         slow(begun.elapsed());
         live::pid(home).is_some()

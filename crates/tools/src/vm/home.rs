@@ -187,6 +187,11 @@ impl Home {
             .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)))
     }
 
+    /// Names the image of the suspended machine.
+    pub(super) fn suspended(&self) -> PathBuf {
+        self.state().join("suspended")
+    }
+
     /// What its guest needed first after the last resume, until the next image takes it in.
     #[must_use]
     pub fn working_set(&self) -> PathBuf {

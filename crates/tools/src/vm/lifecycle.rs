@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
-use brisk_vm::image::{self, Claim, Header};
+use brisk_vm::image::Claim;
 use brisk_vm::launch::{Unprivileged, start_detached};
 use brisk_vm::qemu::{Channels, MachinePlan, Ram};
 use serde::{Deserialize, Serialize};
 
 use super::bases;
 use super::directories::{Directories, Served};
+use super::disks;
 use super::error::{Error, file};
 use super::home::Home;
 use super::identity::{identify, new_generation};
 use super::live::{self, Condition, condition};
+use super::noted::{self, Noted};
 use super::ports::{ALL, connect, converse, tell};
+use super::resume::missing;
 use super::said::Said;
 use super::serving::looking_after;
 use super::unit;
@@ -43,6 +46,9 @@ pub(super) struct Running {
     /// says meanwhile of the next one.
     #[serde(default)]
     pub(super) filled_from: Option<PathBuf>,
+    /// Whether it has not been told yet what it is to do.
+    #[serde(default)]
+    pub(super) booting: bool,
     /// Whether it is a clone that has not been told yet who it is.
     #[serde(default)]
     pub(super) nameless: bool,
@@ -107,6 +113,7 @@ pub fn start(
     let _lock = home.lock("start")?;
     match live::settle(home)? {
         Condition::Off => {}
+        Condition::Missing => return Err(missing(home)),
         Condition::Suspended => {
             return Err(Error::state(
                 &home.name,
@@ -115,6 +122,10 @@ pub fn start(
             ));
         }
         _ => return Err(Error::runs_already(&home.name)),
+    }
+    if disks::are_partial(home) {
+        let what = "is a clone whose disks were not copied to the end";
+        return Err(Error::state(&home.name, what, "brisk vm rm removes it"));
     }
     let options = definition.options().map_err(|source| home.wrong(source))?;
     let facts = run::gather(&options, cache, progress)?;
@@ -127,6 +138,7 @@ pub fn start(
     home.prepare()?;
     home.processing("start", "");
     let _ = fs::remove_file(home.working_set());
+    Noted::remove(home);
     // A suspended machine needs them, and a cache may be emptied.
     plan.machine.kernel = home.keep("kernel", &plan.machine.kernel)?;
     plan.machine.initramfs = home.keep("initramfs", &plan.machine.initramfs)?;
@@ -135,13 +147,14 @@ pub fn start(
     plan.machine.channels = Channels::Listening { ports: ALL };
     let uuid = definition.uuid().map_err(|source| home.wrong(source))?;
     identify(&mut plan.machine, uuid, new_generation()?);
-    let running = Running {
+    let mut running = Running {
         machine: plan.machine,
         unprivileged: plan.unprivileged,
         kernel: plan.release,
         qemu: facts.capabilities.package.clone(),
         directories,
         filled_from: None,
+        booting: true,
         nameless: false,
     };
     let mut steps = plan.prepare;
@@ -175,6 +188,8 @@ pub fn start(
         })
     });
     progress("");
+    running.booting = false;
+    let booted = booted.and_then(|()| running.save(home));
     match booted {
         Ok(()) => {
             home.note("VM running");
@@ -268,15 +283,21 @@ pub fn kill(home: &Home) -> Result<(), Error> {
     home.processing("kill", "");
     // Nobody may need what is removed.
     let claim = match now {
-        Condition::Suspended => Some(Claim::take(&home.image(&home.definition()?))?),
+        Condition::Suspended => {
+            let definition = home.definition()?;
+            let image = home.image(&definition);
+            // What somebody else put there is not ours to remove.
+            if noted::is_own(home, &definition, &image) != Some(true) {
+                return Err(Error::state(
+                    &home.name,
+                    format!("may not be the machine in {}", image.display()),
+                    "if nobody needs that any more, remove it",
+                ));
+            }
+            Some(Claim::take(&image)?)
+        }
         _ => None,
     };
-    if let Some(claim) = &claim {
-        // What somebody else put there is not ours to remove.
-        if let Err(error @ image::Error::NotAnImage { .. }) = Header::read(claim.path()) {
-            return Err(error.into());
-        }
-    }
     let bases = bases::noted(home);
     live::end(home)?;
     match claim {
@@ -285,8 +306,10 @@ pub fn kill(home: &Home) -> Result<(), Error> {
             claim.finish()?;
             home.note("Image removed");
         }
+        None if now == Condition::Missing => home.note("Image forgotten"),
         None => home.note("VM killed"),
     }
+    Noted::remove(home);
     bases::forget(home);
     if let Some(image) = bases {
         bases::remove(&image, None);

@@ -20,6 +20,7 @@ use serde_json::json;
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
+use super::noted;
 use super::serving::look_after;
 
 /// How long QEMU may take for an answer.
@@ -40,6 +41,8 @@ pub enum Condition {
     Off,
     /// It is in an image.
     Suspended,
+    /// It is in an image that is not where it was.
+    Missing,
     /// Its processors run.
     Running,
     /// Its processors stand still: a command was ended in the middle, or works on it.
@@ -55,6 +58,7 @@ impl Condition {
         match self {
             Self::Off => "off",
             Self::Suspended => "suspended",
+            Self::Missing => "image missing",
             Self::Running => "running",
             Self::Paused => "paused",
             Self::Busy => "busy",
@@ -93,18 +97,23 @@ fn condition_within(home: &Home, limit: Duration) -> Result<Condition, Error> {
             Err(_) => {}
         }
     }
-    Ok(if in_image(home)? {
-        Condition::Suspended
-    } else {
-        Condition::Off
+    Ok(match in_image(home)? {
+        true => Condition::Suspended,
+        false if noted::missing(home).is_some() => Condition::Missing,
+        false => Condition::Off,
     })
 }
 
 /// Whether there is an image that no guest has run from.
 fn in_image(home: &Home) -> Result<bool, Error> {
-    let image = home.image(&home.definition()?);
-    let state = image::state(&image);
-    Ok(matches!(state, Ok(State::Ready | State::Resuming { .. })))
+    let definition = home.definition()?;
+    let image = home.image(&definition);
+    let there = matches!(
+        image::state(&image),
+        Ok(State::Ready | State::Resuming { .. })
+    );
+    // Where it cannot be told whose it is, resume will see.
+    Ok(there && noted::is_own(home, &definition, &image) != Some(false))
 }
 
 /// What a machine is doing, for the command that holds its lock: a QEMU that stands still beside
@@ -114,6 +123,11 @@ pub(super) fn settle(home: &Home) -> Result<Condition, Error> {
     if now == Condition::Suspended && is_there(home)? {
         home.note("Ending what a command that was killed left standing still");
         end(home)?;
+    }
+    if Running::of(home).is_ok_and(|running| running.booting) {
+        home.note("Ending what a command that was killed was booting");
+        end(home)?;
+        return condition(home);
     }
     if is_nameless(home) {
         home.note("Ending a clone that a command which was killed has not told who it is");

@@ -23,6 +23,7 @@ mod lazy;
 mod lifecycle;
 mod live;
 mod memory;
+mod noted;
 mod ports;
 mod resume;
 mod said;

@@ -18,6 +18,7 @@ use super::home::Home;
 use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
 use super::memory::Fresh;
+use super::noted::{self, Noted};
 use super::ports::tell;
 use super::said::Said;
 use super::unlock::with_host_key;
@@ -65,6 +66,9 @@ pub fn resume(
     match live::settle(home)? {
         Condition::Suspended => {}
         Condition::Paused => return go_on(home, begun),
+        // What lies there says whose it is.
+        Condition::Off if image::resumable(&home.image(&definition)).is_some() => {}
+        Condition::Missing => return Err(missing(home)),
         Condition::Off => {
             return Err(Error::state(
                 &home.name,
@@ -109,6 +113,12 @@ fn go_on(home: &Home, begun: Instant) -> Result<Resumed, Error> {
     })
 }
 
+/// Its image is gone.
+pub(super) fn missing(home: &Home) -> Error {
+    let image = noted::missing(home).unwrap_or_default();
+    Error::missing(&home.name, &image)
+}
+
 fn load(
     home: &Home,
     (claim, keys): (&mut Claim, &Keys),
@@ -118,7 +128,11 @@ fn load(
 ) -> Result<(Resumed, Image), Error> {
     let (image, mut running) = open(home, (claim.file()?, claim.path()), keys, cache)?;
     // Nobody may resume it again once the guest has run an instruction.
-    let before = || Ok(claim.start()?);
+    let before = || {
+        claim.start()?;
+        Noted::remove(home);
+        Ok(())
+    };
     let resumed = run_from(home, &image, &mut running, control, begun, before)?;
     set_clock(home);
     Ok((resumed, image))

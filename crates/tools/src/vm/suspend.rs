@@ -18,9 +18,11 @@ use super::home::Home;
 use super::lazy::wait_until_filled;
 use super::lifecycle::Running;
 use super::live::{self, Condition};
+use super::noted::Noted;
 use super::resume::set_clock;
 use super::shrink::{drop_cache, left_out};
 use super::unlock::host_keys;
+use crate::chain;
 
 /// How long QEMU may take to end.
 const END: Duration = Duration::from_secs(30);
@@ -48,7 +50,8 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         let hint = "give a file with it: --passphrase-file";
         return Err(Error::state(&home.name, "is locked for a passphrase", hint));
     }
-    recipients.extend(how.passphrase.map(Recipient::Passphrase));
+    let secret = how.passphrase;
+    recipients.extend(secret.clone().map(Recipient::Passphrase));
     let _lock = home.lock("suspend")?;
     let now = live::settle(home)?;
     if !matches!(now, Condition::Running | Condition::Paused) {
@@ -67,7 +70,10 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     if definition.suspend.host_key {
         recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
     }
-    let running = Running::of(home)?;
+    let mut running = Running::of(home)?;
+    if let Some(directories) = &mut running.directories {
+        directories.look();
+    }
     if let Some((what, hint)) = running.cannot_be_saved() {
         return Err(Error::state(&home.name, what, hint));
     }
@@ -83,7 +89,9 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         );
         return Err(Error::state(&home.name, what, hint));
     }
-    let base = bases::of(home, &path).filter(|_| definition.suspend.incremental);
+    let base = bases::of(home, &path).filter(|base| {
+        definition.suspend.incremental && bases::is_locked_so(base, &definition, secret.as_ref())
+    });
     let memory = running.machine.memory_mib << 20;
     let outline = Outline {
         vm: definition.uuid().map_err(wrong)?.unwrap_or_default(),
@@ -155,6 +163,10 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     bases::remove(&path, base.as_ref().filter(|_| based));
     if let Some(other) = bases::noted(home).filter(|other| *other != path) {
         bases::remove(&other, None);
+    }
+    // Without that note the image is known by its keys.
+    if let Err(error) = Noted::write(home, &definition, &path) {
+        home.note(&format!("Where it is was not noted: {}", chain(&error)));
     }
     // The image is durable: from here on it is the machine.
     let _ = qmp.execute("quit", &json!(null));

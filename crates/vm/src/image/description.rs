@@ -35,6 +35,10 @@ pub struct Description {
     /// Its disks, as they were when it stood still.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<Disk>,
+    /// Whom the image was locked for when it was written, as whoever wrote it tells one such set
+    /// from another. Empty: not known, or it has been locked for others since.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub locks: String,
     /// Its definition, not interpreted here.
     pub definition: String,
     /// Where the memory is in the guest's physical addresses. Empty: all of it from 0.
@@ -126,6 +130,11 @@ impl Description {
             ("machine type", self.machine.len()),
             ("CPU model", self.cpu.len()),
         ];
+        if self.locks.len() > MAX_DEFINITION {
+            return Err(format!(
+                "its list of locks is longer than {MAX_DEFINITION} bytes"
+            ));
+        }
         let mut texts = texts.into_iter().chain(kernel).chain(disks);
         if let Some((what, length)) = texts.find(|(_, length)| *length > MAX_TEXT) {
             return Err(format!(

@@ -36,6 +36,8 @@ pub fn rekey(
     let durable = Durable::create(path)?;
     let mut header = image.header.clone();
     header.slots = keys::wrap(&image.data_key, recipients)?;
+    let mut head = image.head.clone();
+    head.description.locks.clear();
     copy(
         (&image.file, image.header.len()),
         (&durable.file, header.len()),
@@ -49,7 +51,7 @@ pub fn rekey(
         &image.data_key,
         &image.owner,
         &mut header,
-        &image.head,
+        &head,
         &image.records,
     )?;
     durable.sync()?;

@@ -42,6 +42,8 @@ pub(crate) const POLLHUP: i16 = 16;
 
 pub(crate) const SIGHUP: i32 = 1;
 pub(crate) const SIGINT: i32 = 2;
+pub(crate) const SIGUSR1: i32 = 10;
+pub(crate) const SIGUSR2: i32 = 12;
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const SIGTERM: i32 = 15;
 pub(crate) const SIGCHLD: i32 = 17;

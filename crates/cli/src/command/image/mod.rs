@@ -120,12 +120,26 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             let recipients = new.recipients(ui)?;
             // Opened first, so that a passphrase is asked for where it is needed.
             let (opened, keys) = keys.open(image, ui).map_err(with_hint)?;
+            // Who can open one that another is based on can read most of that.
+            let opened = opened.with_parents(&keys, &[]).map_err(with_hint)?;
+            let chain = std::iter::successors(opened.parent(), |image| image.parent());
+            let parents: Vec<_> = chain.map(|image| image.path().to_owned()).collect();
             drop(opened);
             let work = Work::new("copying", ui)?;
-            image::rekey(image, &keys, &recipients, work.control()).map_err(with_hint)?;
+            for one in parents.iter().map(PathBuf::as_path).chain([&**image]) {
+                image::rekey(one, &keys, &recipients, work.control()).map_err(with_hint)?;
+            }
             drop(work);
             let who = Header::read(image).map_err(with_hint)?.locked_for();
-            ui.note(&format!("{}: now locked for {who}", image.display()));
+            let others = match parents.len() {
+                0 => String::new(),
+                1 => ", and the one that it is based on".to_owned(),
+                more => format!(", and the {more} that it is based on"),
+            };
+            ui.note(&format!(
+                "{}{others}: now locked for {who}",
+                image.display()
+            ));
         }
         Command::Extract {
             image,

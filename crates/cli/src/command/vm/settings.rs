@@ -39,8 +39,8 @@ pub(super) struct RmArgs {
 
 #[derive(Debug, clap::Args)]
 struct Settings {
-    /// Kernel: a release that is installed, or a path. Default: as brisk run chooses.
-    #[arg(long, value_name = "PATH|VERSION")]
+    /// Kernel: a release that is installed, or a path. `default`: as brisk run chooses.
+    #[arg(long, value_name = "PATH|VERSION|default")]
     kernel: Option<String>,
 
     /// Root: `none`, `host`, or the path of a directory or of a raw, qcow2, ext4, erofs, OCI or tar
@@ -90,14 +90,18 @@ struct Settings {
     #[arg(long, value_enum)]
     net: Option<Net>,
 
-    /// Program of the root that becomes PID 1, for example /sbin/init. Without one only what is
-    /// executed with brisk vm exec runs there.
-    #[arg(long, value_name = "PATH")]
+    /// Program of the root that becomes PID 1, for example /sbin/init. Without one, or with `none`,
+    /// only what is executed with brisk vm exec runs there.
+    #[arg(long, value_name = "PATH|none")]
     init: Option<String>,
 
     /// One more kernel parameter.
     #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
     append: Vec<String>,
+
+    /// Forget the kernel parameters so far.
+    #[arg(long)]
+    no_append: bool,
 
     /// Start the machine, or resume it, when this host boots; see brisk vm autostart.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
@@ -183,10 +187,11 @@ impl Settings {
             }
         }
         if let Some(kernel) = &self.kernel {
-            definition.kernel = Some(match kernel.contains('/') {
-                true => absolute("--kernel", kernel)?,
-                false => kernel.clone(),
-            });
+            definition.kernel = match kernel.as_str() {
+                "default" => None,
+                path if path.contains('/') => Some(absolute("--kernel", path)?),
+                release => Some(release.to_owned()),
+            };
         }
         if let Some(root) = &self.root {
             definition.root = match root.as_str() {
@@ -216,8 +221,11 @@ impl Settings {
                 Net::User => Network::User,
             };
         }
-        if self.init.is_some() {
-            definition.init.clone_from(&self.init);
+        if let Some(init) = &self.init {
+            definition.init = Some(init.clone()).filter(|init| init != "none");
+        }
+        if self.no_append {
+            definition.append.clear();
         }
         definition.append.extend(self.append.iter().cloned());
         put(&mut definition.autoboot, &self.autoboot);
@@ -302,6 +310,12 @@ pub(super) fn rm(args: &RmArgs) -> anyhow::Result<u8> {
     if now == Condition::Suspended {
         bail!(
             "{} is suspended; brisk vm kill throws its image away",
+            home.name
+        );
+    }
+    if now == Condition::Missing {
+        bail!(
+            "{} is suspended, and its image is not there; brisk vm kill forgets it",
             home.name
         );
     }

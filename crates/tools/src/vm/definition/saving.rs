@@ -102,6 +102,16 @@ impl Suspend {
         })
     }
 
+    /// Tells one set of those who open the image from another.
+    #[must_use]
+    pub fn locks(&self) -> String {
+        let mut recipients = self.recipients.clone();
+        recipients.sort();
+        recipients.dedup();
+        let (host_key, passphrase) = (self.host_key, self.passphrase);
+        format!("host-key {host_key}, passphrase {passphrase}, recipients {recipients:?}")
+    }
+
     /// Whose public keys open the image.
     ///
     /// # Errors
