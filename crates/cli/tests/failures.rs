@@ -196,3 +196,13 @@ fn machines_that_cannot_be_are_refused_with_a_way_out() {
         .exits(125)
         .said(&["2 processors are found through ACPI only", "--cpus 1"]);
 }
+
+#[test]
+fn a_guest_that_turns_itself_off_ends_the_run() {
+    // Without ACPI its kernel stands still instead.
+    for machine in ["pc-no-acpi", "microvm", "q35"] {
+        let run = brisk!["--root", "none", "--machine", machine];
+        let run = run.command(["poweroff", "-f"]).exits(120);
+        let _ = run.said(&["QEMU ended before the command did"]);
+    }
+}

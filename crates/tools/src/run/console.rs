@@ -48,6 +48,16 @@ impl Console {
         LAST_WORDS.iter().any(|words| text.contains(words))
     }
 
+    /// Whether the kernel stands still for ever: it was to power off, and has no ACPI for that, or to
+    /// halt (`kernel/reboot.c`, `arch/x86/kernel/reboot.c`).
+    pub(crate) fn halted(&self) -> bool {
+        const WORDS: &str = "System halted";
+        const LAST: usize = 256;
+        let start = self.kept.len().saturating_sub(LAST);
+        let last: Vec<u8> = self.kept.range(start..).copied().collect();
+        harmless(&last).contains(WORDS)
+    }
+
     /// Its last lines, and before them why the kernel gave up, which a long trace follows.
     pub(crate) fn tail(&self) -> String {
         let text = self.text();
@@ -99,6 +109,16 @@ mod tests {
             console.tail(),
             "[    1.0] Kernel panic - not syncing: VFS\n---[ end ]---"
         );
+    }
+
+    #[test]
+    fn a_kernel_that_stands_still_says_so() {
+        let mut console = Console::new(false);
+        console.push(b"reboot: Power off not available: System ");
+        assert!(!console.halted());
+        console.push(b"halted instead\r\n");
+        assert!(console.halted());
+        assert!(!console.panicked());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who is at the other end of a session, and what it is sent first.
 
+use std::io;
 use std::os::unix::net::UnixStream;
 
 use brisk_vm::guest::Step;
@@ -54,4 +55,18 @@ impl Peer {
             Self::Port(_) => String::new(),
         }
     }
+}
+
+/// QEMU has closed its end.
+pub(super) fn gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
+/// There is nothing yet, or a signal came first.
+pub(super) fn retry(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }

@@ -16,7 +16,7 @@ use super::console::Console;
 use super::ending::{Ending, Interrupted};
 use super::error::Error;
 use super::identity::with_identity;
-use super::peer::{Peer, Script};
+use super::peer::{Peer, Script, gone, retry};
 use super::signals::{Signals, asks_for_end};
 use super::streams::{self, Cut, Output, Terminal};
 use super::timing::{Moment, Timing};
@@ -225,6 +225,9 @@ impl Pump {
         }
         if !ready.console.is_empty() {
             self.read_console();
+            if self.console.halted() {
+                return self.qemu_ended().map(Some);
+            }
         }
         if !ready.stdin.is_empty() {
             self.read_stdin()?;
@@ -484,17 +487,4 @@ impl Pump {
         }
         Ok((ending, self.timing))
     }
-}
-
-/// QEMU has closed its end.
-pub(super) fn gone(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset};
-    matches!(error.kind(), BrokenPipe | ConnectionReset)
-}
-
-fn retry(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
 }
