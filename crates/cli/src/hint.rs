@@ -1,5 +1,6 @@
 //! What the user can try, as part of an error's message.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -19,11 +20,13 @@ where
 }
 
 /// Tells who writes the command of a guest as other programs want it how it is written here.
-pub(crate) fn dashes(mut error: clap::Error, words: impl Iterator<Item = String>) -> clap::Error {
-    let words: Vec<_> = words.skip(1).take(2).collect();
-    let takes_one = match &*words.iter().map(String::as_str).collect::<Vec<_>>() {
-        ["run", ..] => "brisk run",
-        ["vm", "exec"] => "brisk vm exec NAME",
+pub(crate) fn dashes(mut error: clap::Error, words: impl Iterator<Item = OsString>) -> clap::Error {
+    let mut words = words
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned());
+    let takes_one = match words.next().as_deref() {
+        Some("run") => "brisk run",
+        Some("vm") if words.next().as_deref() == Some("exec") => "brisk vm exec NAME",
         _ => return error,
     };
     let unknown = match error.get(ContextKind::InvalidArg) {
@@ -49,7 +52,7 @@ mod tests {
     #[test]
     fn a_command_without_dashes_is_shown_with_them() {
         let told = |line: &str| {
-            let words = || line.split(' ').map(str::to_owned);
+            let words = || line.split(' ').map(OsString::from);
             let error = Cli::try_parse_from(words()).unwrap_err();
             dashes(error, words()).to_string()
         };
@@ -61,6 +64,15 @@ mod tests {
             let told = told(other);
             assert!(!told.contains("after '--'"), "{told}");
         }
+    }
+
+    #[test]
+    fn words_need_not_be_text() {
+        use std::os::unix::ffi::OsStringExt;
+        let words = || ["brisk".into(), "run".into(), OsString::from_vec(vec![0xff])].into_iter();
+        let error = Cli::try_parse_from(words()).unwrap_err();
+        let told = dashes(error, words()).to_string();
+        assert!(told.contains("error: "), "{told}");
     }
 
     fn shown(hint: Option<&str>) -> String {

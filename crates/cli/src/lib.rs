@@ -60,7 +60,7 @@ pub fn main() -> u8 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let error = hint::dashes(error, std::env::args());
+            let error = hint::dashes(error, std::env::args_os());
             let _ = error.print();
             return if error.use_stderr() { exit::USAGE } else { 0 };
         }
