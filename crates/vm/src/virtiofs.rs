@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use brisk_host::program::{self, Program};
 use command_fds::{CommandFdExt, FdMapping};
@@ -227,10 +227,7 @@ impl Virtiofsd {
     /// # Errors
     /// If the socket cannot be made or the daemon not started.
     pub fn serve(&self, dir: &Path, writable: bool) -> Result<Served, Error> {
-        self.start(dir, writable, false, |command| {
-            command.stderr(Stdio::piped());
-            brisk_sys::die_with_parent(command);
-        })
+        self.start(dir, writable, None)
     }
 
     /// The same for a QEMU that outlives whoever starts it; what the daemon says goes to a file.
@@ -238,19 +235,11 @@ impl Virtiofsd {
     /// # Errors
     /// As [`Self::serve`].
     pub fn serve_staying(&self, dir: &Path, writable: bool, says: File) -> Result<Served, Error> {
-        self.start(dir, writable, true, |command| {
-            command.stderr(says);
-            brisk_sys::own_session(command);
-        })
+        self.start(dir, writable, Some(says))
     }
 
-    fn start(
-        &self,
-        dir: &Path,
-        writable: bool,
-        stays: bool,
-        bind: impl FnOnce(&mut Command),
-    ) -> Result<Served, Error> {
+    /// With a file for what it says, it stays.
+    fn start(&self, dir: &Path, writable: bool, says: Option<File>) -> Result<Served, Error> {
         let sandbox = Sandbox::possible().for_directory(dir);
         let (listener, client) = sockets().map_err(|source| Error::Socket { source })?;
         let start = |source| Error::Start {
@@ -258,7 +247,7 @@ impl Virtiofsd {
             source,
         };
         let mut command = Program::at(&self.path)
-            .args(self.args(dir, writable, sandbox, stays))
+            .args(self.args(dir, writable, sandbox, says.is_some()))
             .command();
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
@@ -270,7 +259,10 @@ impl Virtiofsd {
         if !writable && self.needs_view() {
             brisk_sys::read_only_view(&mut command);
         }
-        bind(&mut command);
+        match says {
+            Some(says) => brisk_sys::own_session(command.stderr(says)),
+            None => brisk_sys::die_with_parent(command.stderr(Stdio::piped())),
+        };
         let daemon = command.spawn().map_err(start)?;
         Ok(Served {
             daemon,

@@ -234,6 +234,14 @@ pub enum Ram {
     Shared,
 }
 
+/// What comes before `:ro`, and whether that is not there: the guest may write then.
+fn mode(text: &str) -> (&str, bool) {
+    match text.strip_suffix(":ro") {
+        Some(rest) => (rest, false),
+        None => (text, true),
+    }
+}
+
 /// `--disk`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtraDisk {
@@ -247,10 +255,7 @@ impl ExtraDisk {
     /// From `PATH` or `PATH:ro`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let (path, writable) = match text.strip_suffix(":ro") {
-            Some(path) => (path, false),
-            None => (text, true),
-        };
+        let (path, writable) = mode(text);
         Self {
             path: path.into(),
             writable,
@@ -273,10 +278,7 @@ impl Share {
     /// From `HOST:GUEST` or `HOST:GUEST:ro`, where GUEST is an absolute path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (paths, writable) = match text.strip_suffix(":ro") {
-            Some(paths) => (paths, false),
-            None => (text, true),
-        };
+        let (paths, writable) = mode(text);
         let (host, guest) = paths.rsplit_once(':')?;
         (guest.starts_with('/') && !host.is_empty()).then(|| Self {
             host: host.into(),

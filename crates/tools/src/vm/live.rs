@@ -124,23 +124,36 @@ pub(super) fn settle(home: &Home) -> Result<Condition, Error> {
         home.note("Ending what a command that was killed left standing still");
         end(home)?;
     }
-    if Running::of(home).is_ok_and(|running| running.booting) {
-        home.note("Ending what a command that was killed was booting");
-        end(home)?;
-        return condition(home);
-    }
-    if is_nameless(home) {
-        home.note("Ending a clone that a command which was killed has not told who it is");
+    if let Some(what) = unready(home) {
+        home.note(match what {
+            Unready::Booting => "Ending what a command that was killed was booting",
+            Unready::Nameless => {
+                "Ending a clone that a command which was killed has not told who it is"
+            }
+        });
         end(home)?;
         return condition(home);
     }
     Ok(now)
 }
 
-/// Whether it is a clone that takes itself for the machine it was cloned from: the command that
-/// clones it works on it, or was killed.
-pub(super) fn is_nameless(home: &Home) -> bool {
-    Running::of(home).is_ok_and(|running| running.nameless)
+/// Why nobody may be let into a machine: the command that makes it works on it, or was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unready {
+    /// It has not been told yet what it is to do.
+    Booting,
+    /// It is a clone that takes itself for the machine it was cloned from.
+    Nameless,
+}
+
+/// The same; none if it is ready.
+pub(super) fn unready(home: &Home) -> Option<Unready> {
+    let running = Running::of(home).ok()?;
+    match (running.booting, running.nameless) {
+        (true, _) => Some(Unready::Booting),
+        (false, true) => Some(Unready::Nameless),
+        (false, false) => None,
+    }
 }
 
 /// Whether there is a QEMU, whatever it is doing.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{self, Header, Image, State};
+use brisk_vm::image::{self, Description, Header, Image, State};
 use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
@@ -77,10 +77,12 @@ pub(super) fn is_own(home: &Home, definition: &Definition, path: &Path) -> Optio
     let image = Image::open(&path, &host_keys(home).ok()?).ok()?;
     let uuid = definition.uuid().ok().flatten();
     let described = image.description();
-    Some(match uuid {
-        Some(uuid) => [uuid, [0; 16]].contains(&described.uuid) && described.name == home.name,
-        None => described.name == home.name,
-    })
+    Some(described.name == home.name && has_uuid(described, uuid))
+}
+
+/// Whether an image is of a machine with this UUID, as far as both say.
+pub(super) fn has_uuid(described: &Description, uuid: Option<[u8; 16]>) -> bool {
+    uuid.is_none_or(|uuid| [uuid, [0; 16]].contains(&described.uuid))
 }
 
 /// The image that a machine was suspended to, of one that is not in its image: it was moved,

@@ -15,8 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::error::{Error, file};
 use super::home::Home;
-use super::lifecycle::Running;
-use super::live::{Condition, condition, is_nameless, reach};
+use super::live::{Condition, Unready, condition, reach, unready};
 use super::serving::looking_after;
 use crate::run::{Ending, Session, variables};
 
@@ -75,14 +74,17 @@ pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<End
     if !matches!(now, Condition::Running | Condition::Busy) {
         return Err(Error::not_running(&home.name, now));
     }
-    if Running::of(home).is_ok_and(|running| running.booting) {
-        let what = "is booting";
-        let hint = "wait for the command that starts it; if that was killed, brisk vm kill ends it";
-        return Err(Error::state(&home.name, what, hint));
-    }
-    if is_nameless(home) {
-        let what = "is a clone that does not know yet who it is";
-        let hint = "wait for the command that clones it; if that was killed, brisk vm kill ends it";
+    if let Some(why) = unready(home) {
+        let (what, hint) = match why {
+            Unready::Booting => (
+                "is booting",
+                "wait for the command that starts it; if that was killed, brisk vm kill ends it",
+            ),
+            Unready::Nameless => (
+                "is a clone that does not know yet who it is",
+                "wait for the command that clones it; if that was killed, brisk vm kill ends it",
+            ),
+        };
         return Err(Error::state(&home.name, what, hint));
     }
     let port = Port::free(home, 0..PORTS)?;

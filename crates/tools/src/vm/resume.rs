@@ -237,7 +237,7 @@ fn check(
         return unlike(format!("it holds the machine {}", description.name));
     }
     let uuid = home.definition()?.uuid().map_err(|e| home.wrong(e))?;
-    if let Some(uuid) = uuid.filter(|uuid| ![*uuid, [0; 16]].contains(&description.uuid)) {
+    if let Some(uuid) = uuid.filter(|_| !noted::has_uuid(description, uuid)) {
         return unlike(format!(
             "it holds another machine {}: one with the UUID {}, and this has {}",
             home.name,

@@ -2,7 +2,6 @@
 
 use anyhow::bail;
 use brisk_tools::vm::{Autoshutdown, Condition, Definition, Network, condition, new_uuid};
-use brisk_vm::image::{Error, Header, resumable};
 use clap::ValueEnum;
 
 use super::{explain, home};
@@ -288,10 +287,8 @@ pub(super) fn set(args: &SetArgs) -> anyhow::Result<u8> {
     let mut definition = home.definition().map_err(explain)?;
     let image = home.image(&definition);
     args.settings.apply(&mut definition)?;
-    let holds = |path| !matches!(Header::read(path), Err(Error::NotAnImage { .. }));
-    let suspended = condition(&home).map_err(explain)? == Condition::Suspended;
     let elsewhere = home.image(&definition) != image;
-    if elsewhere && suspended && resumable(&image).as_deref().is_some_and(holds) {
+    if elsewhere && condition(&home).map_err(explain)? == Condition::Suspended {
         bail!(
             "{} is suspended to {}, and would not be found elsewhere; brisk vm resume goes on from \
              there, brisk vm kill throws that away",
@@ -307,24 +304,19 @@ pub(super) fn rm(args: &RmArgs) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let lock = home.lock("rm").map_err(explain)?;
     let now = condition(&home).map_err(explain)?;
-    if now == Condition::Suspended {
-        bail!(
-            "{} is suspended; brisk vm kill throws its image away",
-            home.name
-        );
-    }
-    if now == Condition::Missing {
-        bail!(
-            "{} is suspended, and its image is not there; brisk vm kill forgets it",
-            home.name
-        );
-    }
-    if now != Condition::Off {
-        bail!(
-            "{} is {}; brisk vm stop or brisk vm kill ends it first",
-            home.name,
+    let name = &home.name;
+    match now {
+        Condition::Off => {}
+        Condition::Suspended => {
+            bail!("{name} is suspended; brisk vm kill throws its image away")
+        }
+        Condition::Missing => {
+            bail!("{name} is suspended, and its image is not there; brisk vm kill forgets it")
+        }
+        _ => bail!(
+            "{name} is {}; brisk vm stop or brisk vm kill ends it first",
             now.name()
-        );
+        ),
     }
     home.remove().map_err(explain)?;
     drop(lock);
