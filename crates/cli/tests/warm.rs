@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -79,9 +80,10 @@ fn main() {
         ),
     ];
     let boots: fn() = if old.is_some() { self::old } else { written };
-    let served: [(&str, fn()); 2] = [
+    let served: [(&str, fn()); 3] = [
         ("the_hosts_root_is_there", hosts_root),
         ("served_directories_are_as_they_are_now", directories),
+        ("a_shell_that_was_replaced_is_the_new_one", replaced),
     ];
     let mut all = trials(old.clone(), tests);
     all.extend(trials(old.or_else(virtiofsd_keeps_nothing), served));
@@ -365,6 +367,33 @@ fn directories() {
     tree(&other);
     let finished = resumed(run(&other).exits(0));
     assert_eq!(finished.text(), "the test's tree\nsecond\nup\n");
+    assert_eq!(store.templates().len(), 2);
+}
+
+/// The guest that was kept has read its shell, so it is of no use when there is another one.
+fn replaced() {
+    let store = Store::new();
+    let root = tempdir().unwrap();
+    tree(root.path());
+    let shell = root.path().join("bin/sh");
+    let bytes = || fs::metadata(&shell).unwrap().len();
+    let seen = || {
+        let run = store.run().arg("--root").arg(root.path());
+        let text = resumed(run.script("wc -c < /bin/sh").exits(0)).text();
+        text.trim().parse::<u64>().unwrap()
+    };
+    assert_eq!(seen(), bytes());
+    fs::write(root.path().join("bin/new"), "").unwrap();
+    assert_eq!(seen(), bytes());
+    assert_eq!(store.templates().len(), 1);
+
+    let other = root.path().join("other");
+    let before = fs::copy(&shell, &other).unwrap();
+    let mut file = fs::File::options().append(true).open(&other).unwrap();
+    file.write_all(b"more").unwrap();
+    drop(file);
+    fs::rename(&other, &shell).unwrap();
+    assert_eq!((seen(), bytes()), (before + 4, before + 4));
     assert_eq!(store.templates().len(), 2);
 }
 

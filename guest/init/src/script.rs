@@ -61,6 +61,9 @@ pub enum Code {
     /// Send what a small file contains as a command's output is sent, nothing if it cannot be read:
     /// path.
     Tell = 24,
+    /// Read a file, so that it is in memory from then on; one that cannot be read is passed over:
+    /// path.
+    Read = 25,
 }
 
 /// One operation; text still has its final NUL.
@@ -142,6 +145,9 @@ pub enum Op<'a> {
     Tell {
         path: &'a [u8],
     },
+    Read {
+        path: &'a [u8],
+    },
 }
 
 /// The script ends early, names an unknown operation or lacks a NUL.
@@ -196,7 +202,7 @@ fn two<'a>((head, rest): (&'a [u8], &'a [u8])) -> (&'a [u8; 2], &'a [u8]) {
 fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malformed> {
     let expected = match code {
         6 | 17 | 20 | 21 | 23 => 0,
-        1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 | 19 | 24 => 1,
+        1 | 5 | 9 | 10 | 11 | 14 | 15 | 16 | 18 | 19 | 24 | 25 => 1,
         3 | 4 | 8 | 12 | 13 | 22 => 2,
         7 => 4,
         2 => 5,
@@ -256,6 +262,7 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
         21 => Op::Stop,
         23 => Op::Rehearse,
         24 => Op::Tell { path: text(a)? },
+        25 => Op::Read { path: text(a)? },
         _ => Op::Card {
             from: a.try_into().map_err(|_| Malformed)?,
             to: b.try_into().map_err(|_| Malformed)?,

@@ -92,6 +92,7 @@ pub(crate) fn carry_out(
                 job.forget();
             }
             Ok(Some(Op::Tell { path })) => tell(path, port),
+            Ok(Some(Op::Read { path })) => read(path),
             Ok(Some(op)) => match title(&op) {
                 Some((what, subject)) => {
                     trace.begin(what, subject);
@@ -122,6 +123,16 @@ fn tell(path: &[u8], port: &mut Port) {
     };
     port.drain();
     let _ = port.frame(Kind::Stdout, |buffer| sys::read(file, buffer));
+    sys::close(file);
+}
+
+/// The kernel keeps what was read.
+fn read(path: &[u8]) {
+    let Ok(file) = sys::open(Text::new(path), sys::O_RDONLY, 0) else {
+        return;
+    };
+    let mut buffer = [0; 16 << 10];
+    while sys::read(file, &mut buffer).is_ok_and(|count| count > 0) {}
     sys::close(file);
 }
 
@@ -251,7 +262,7 @@ impl<'a> Job<'a> {
                 random.add(bytes).map_err(trouble)
             }
             // Taken care of where the script is read.
-            Op::Pause | Op::Rehearse | Op::Tell { .. } => Ok(()),
+            Op::Pause | Op::Rehearse | Op::Tell { .. } | Op::Read { .. } => Ok(()),
             Op::Serve { ports } => {
                 self.ports = ports as usize;
                 Ok(())

@@ -15,8 +15,9 @@ use brisk_vm::{elf, kernel, launch};
 
 use super::accelerator;
 use super::ahead::{self, Known};
+use super::common::{self, Common};
 use super::error::Error;
-use super::options::{Accel, Options};
+use super::options::{Accel, Options, Warm};
 use super::root::{self, Attached, Root};
 
 /// How long the time-stamp counter is measured, once in a boot of this machine.
@@ -57,6 +58,9 @@ pub struct Facts {
     pub huge_pages: bool,
     /// What is known of the kernel's code, where it may and can be translated ahead.
     pub ahead: Option<Known>,
+    /// Files of the root that nearly every program needs, looked up only for a guest that others
+    /// go on from.
+    pub common: Vec<Common>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -105,14 +109,18 @@ pub fn gather(
         accelerator: (Accelerator::Tcg, "asked for with --accel tcg".into()),
         tsc_khz: tsc_khz(cache),
         virtiofsd: serves.then(|| Virtiofsd::find(cache).ok()).flatten(),
-        root,
         disks,
         busybox: busybox(),
         current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         privileged: rustix::process::geteuid().is_root(),
         huge_pages: launch::has_huge_pages(),
         ahead: ahead::known(&image.path, options, &capabilities, cache),
+        common: match &root {
+            Root::Directory { path, .. } if options.warm != Warm::No => common::find(path),
+            _ => Vec::new(),
+        },
         notes,
+        root,
         kernel,
         image,
         qemu,

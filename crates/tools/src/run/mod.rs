@@ -6,6 +6,7 @@
 
 mod accelerator;
 mod ahead;
+mod common;
 mod console;
 mod ending;
 mod error;

@@ -23,6 +23,7 @@ use rustix::fs::{FsWord, statfs};
 use serde::{Deserialize, Serialize};
 
 use super::ahead;
+use super::common::Common;
 use super::ending::Ending;
 use super::error::Error;
 use super::facts::Facts;
@@ -80,6 +81,7 @@ pub fn warm(
     if let Some(reason) = unfit(&plan, options, facts) {
         return Ok(Start::Cold(Box::new(plan), reason));
     }
+    plan.prepare.extend(facts.common.iter().map(Common::step));
     plan.pack(cache, progress)?;
     let dir = directory()?;
     let store = Cache::new(&dir);
@@ -197,6 +199,7 @@ fn key(plan: &Plan, facts: &Facts) -> Result<String, Error> {
         facts.capabilities,
         Identity::of(&plan.machine.program)?,
     );
+    identity.push_str(&format!("{:?}", facts.common));
     for disk in &plan.machine.disks {
         identity.push_str(&format!("{:?}", Identity::of(&disk.path)?));
     }

@@ -105,6 +105,9 @@ pub enum Step {
     Tell {
         path: String,
     },
+    Read {
+        path: String,
+    },
 }
 
 impl Step {
@@ -220,6 +223,7 @@ fn step_into(out: &mut Vec<u8>, step: &Step) -> Result<(), Errno> {
         Step::Card { from, to } => put(out, Code::Card, &[Bytes(from), Bytes(to)]),
         Step::Rehearse => put(out, Code::Rehearse, &[]),
         Step::Tell { path } => put(out, Code::Tell, &[Text(&text(path))]),
+        Step::Read { path } => put(out, Code::Read, &[Text(&text(path))]),
     }
 }
 
@@ -319,6 +323,7 @@ mod tests {
             },
             Step::Rehearse,
             Step::Tell { path: s("/t") },
+            Step::Read { path: s("/l") },
         ];
         let bytes = encode(&steps).unwrap();
         let expected = [
@@ -375,6 +380,7 @@ mod tests {
             },
             Op::Rehearse,
             Op::Tell { path: b"/t\0" },
+            Op::Read { path: b"/l\0" },
         ];
         assert_eq!(read(&bytes).unwrap(), expected);
     }
