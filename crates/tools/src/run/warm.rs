@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use brisk_vm::ahead::Kept;
 use brisk_vm::cache::{self, Cache, Identity};
+use brisk_vm::free::{Memory, trim};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Ram, State, save_state};
 use brisk_vm::virtiofs::Virtiofsd;
@@ -45,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const REST: Duration = Duration::from_millis(1500);
 /// How long QEMU may take for a command.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How many templates are kept; each takes what its guest had touched, some 100 MB.
+/// How many templates are kept; each takes what its guest needs, some 60 MB.
 const KEPT: usize = 4;
 /// `TMPFS_MAGIC` of `linux/magic.h`.
 const TMPFS: FsWord = 0x0102_1994;
@@ -223,11 +224,15 @@ impl<E: Into<Error>> From<E> for Failed {
 fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result<Template, Failed> {
     let session = |error: io::Error| Failed::Error(Error::Session(error));
     let bytes = plan.machine.memory_mib << 20;
+    let ranges = plan.machine.ranges();
     file.set_len(bytes).map_err(session)?;
     // QEMU opens it again, as another user; nobody else gets into the directory.
     let open = |mode| file.set_permissions(Permissions::from_mode(mode));
     open(0o666).map_err(session)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    // It is open for writing only.
+    let both = File::options().read(true).write(true).open(&path);
+    let both = both.map_err(session)?;
     plan.machine.ram = Ram::Kept(path.into());
     plan.part = Part::Preparation;
     plan.terminal = false;
@@ -241,6 +246,12 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     let mut control = Control::new(&paused.running.qmp, paused.qmp, ANSWER);
     let state = save_state(&mut control)?;
     paused.running.kill();
+    // Those that copy it have less to copy.
+    let memory = Memory {
+        file: &both,
+        ranges: &ranges,
+    };
+    trim(memory).map_err(session)?;
     file.write_all_at(&state, bytes).map_err(session)?;
     if waits {
         // Until one that goes on has taught it, the second processor is to halt.

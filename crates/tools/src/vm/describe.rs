@@ -6,8 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use brisk_vm::cache;
-use brisk_vm::image::{Description, Disk, Kernel, Range};
-use brisk_vm::qemu::{Machine, MachinePlan};
+use brisk_vm::image::{Description, Disk, Kernel};
 use serde_json::json;
 
 use super::definition::Definition;
@@ -47,35 +46,8 @@ pub(super) fn describe(
         disks: disks.collect::<Result<_, _>>()?,
         locks: definition.suspend.locks(),
         definition: json!({ "definition": text, "machine": machine }).to_string(),
-        ranges: ranges(plan),
+        ranges: plan.ranges(),
     })
-}
-
-/// Where QEMU puts memory: below the devices, and what does not fit there from 4 GiB on
-/// (`pc_init1` in `hw/i386/pc_piix.c`, `pc_q35_init`, `microvm_memory_init`).
-pub(super) fn ranges(plan: &MachinePlan) -> Vec<Range> {
-    const GIB: u64 = 1 << 30;
-    let bytes = plan.memory_mib << 20;
-    let below = match plan.machine {
-        Machine::Q35 if bytes >= 0xb000_0000 => 2 * GIB,
-        Machine::Q35 => 0xb000_0000,
-        Machine::Pc { .. } | Machine::Microvm { .. } if bytes >= 0xe000_0000 => 3 * GIB,
-        Machine::Pc { .. } | Machine::Microvm { .. } => 0xe000_0000,
-    };
-    let low = bytes.min(below);
-    let mut ranges = vec![Range {
-        offset: 0,
-        address: 0,
-        length: low,
-    }];
-    if bytes > low {
-        ranges.push(Range {
-            offset: low,
-            address: 4 * GIB,
-            length: bytes - low,
-        });
-    }
-    ranges
 }
 
 /// What tells one state of a disk from another.

@@ -10,7 +10,6 @@ use brisk_vm::free::{Memory, Place, forecast, free_pages};
 use brisk_vm::guest::Step;
 use brisk_vm::image::{self, Control, Description, Pages, Writer};
 
-use super::describe::ranges;
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
@@ -143,7 +142,7 @@ fn write_early<'a>(
     if !writer.takes_early() {
         return Ok(writer);
     }
-    let ranges = &ranges(&running.machine);
+    let ranges = &running.machine.ranges();
     match forecast(Memory { file: ram, ranges }, place) {
         Ok(forecast) => writer.write_early(ram, &forecast, enough),
         Err(error) => {

@@ -8,6 +8,7 @@
 
 mod forecast;
 mod note;
+mod trim;
 mod walk;
 
 use std::fs::File;
@@ -16,6 +17,7 @@ use crate::image::{Pages, Range};
 
 pub use forecast::forecast;
 pub use note::{Note, Place};
+pub use trim::trim;
 use walk::Tables;
 
 /// Bytes of a page.

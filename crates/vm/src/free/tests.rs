@@ -126,6 +126,11 @@ impl Guest {
     }
 
     fn ask<T>(&self, what: fn(Memory<'_>, Place) -> Result<T, Unknown>) -> Result<T, Unknown> {
+        let place = Place::parse("0x0000000000001000 1024").unwrap();
+        self.with_note(|memory| what(memory, place))
+    }
+
+    fn with_note<T>(&self, what: impl FnOnce(Memory<'_>) -> T) -> T {
         let text = self.lines.join("\n");
         let mut note = Vec::new();
         for word in [11, text.len() as u32, 0] {
@@ -145,8 +150,7 @@ impl Guest {
             file: &self.file,
             ranges: &ranges,
         };
-        let place = Place::parse("0x0000000000001000 1024").unwrap();
-        what(memory, place)
+        what(memory)
     }
 }
 
@@ -286,4 +290,53 @@ fn a_kernel_that_tells_too_little_is_no_trouble() {
         assert!(untold, "{name}");
         assert_eq!(guest.free().unwrap().len(), 8);
     }
+}
+
+/// What is where, page by page.
+fn contents(file: &File) -> Vec<Vec<u8>> {
+    let page = |page| {
+        let mut bytes = vec![0; PAGE as usize];
+        file.read_exact_at(&mut bytes, page * PAGE).unwrap();
+        bytes
+    };
+    (0..PAGES).map(page).collect()
+}
+
+#[test]
+fn what_is_free_or_zero_is_given_back_and_nothing_else() {
+    let guest = Guest::new(&[(2048, 3), (3000, 0)]);
+    let used = [1030, 2047, 2056, 2999, 3001, PAGES - 1];
+    for page in used.into_iter().chain([2048, 2055, 3000]) {
+        guest.file.write_all_at(b"data", page * PAGE).unwrap();
+    }
+    guest.file.write_all_at(&[0; 8192], 1500 * PAGE).unwrap();
+    let (before, left) = guest.with_note(|memory| (contents(memory.file), trim(memory).unwrap()));
+    let after = contents(&guest.file);
+    for (page, (before, after)) in before.iter().zip(&after).enumerate() {
+        let free = (2048..2056).contains(&page) || page == 3000;
+        match free {
+            true => assert!(after.iter().all(|byte| *byte == 0), "{page}"),
+            false => assert!(before == after, "{page}"),
+        }
+    }
+    let data = after
+        .iter()
+        .filter(|page| page.iter().any(|byte| *byte != 0));
+    assert_eq!(left, data.count() as u64 * PAGE);
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&guest.file.metadata().unwrap());
+    assert_eq!(blocks * 512, left);
+}
+
+#[test]
+fn without_a_note_that_is_right_only_zeros_are_given_back() {
+    let mut guest = Guest::new(&[(2048, 3)]);
+    guest.file.write_all_at(b"data", 2050 * PAGE).unwrap();
+    guest.file.write_all_at(&[0; 8192], 1500 * PAGE).unwrap();
+    guest.count(3, 1);
+    let before = contents(&guest.file);
+    let left = guest.with_note(|memory| trim(memory).unwrap());
+    assert_eq!(contents(&guest.file)[2..], before[2..]);
+    assert_eq!(contents(&guest.file)[2050][..4], *b"data");
+    guest.lines.clear();
+    assert_eq!(guest.with_note(|memory| trim(memory).unwrap()), left);
 }

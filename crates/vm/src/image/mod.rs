@@ -55,6 +55,7 @@ pub use host_key::{host_key, host_key_path};
 pub use keys::{Keys, Recipient, Secret};
 pub use load::Piece;
 pub use pages::Pages;
+pub(crate) use pages::is_zero;
 #[doc(hidden)]
 pub use parse::parse_anything;
 pub use pipeline::{Control, Progress};

@@ -67,7 +67,7 @@ impl Pages {
 }
 
 /// Whether all bytes are zero. Most pages that are not show it in the first line.
-pub(super) fn is_zero(page: &[u8]) -> bool {
+pub(crate) fn is_zero(page: &[u8]) -> bool {
     let lines = page.chunks_exact(64);
     let rest = lines.remainder();
     lines.into_iter().all(|line| {

@@ -26,9 +26,9 @@ pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
 pub(super) type Filling = JoinHandle<io::Result<()>>;
 
 /// The same with what is in the first `bytes` of another file, which another thread copies while
-/// QEMU starts.
-pub(super) fn copy(from: OwnedFd, bytes: u64) -> io::Result<(OwnedFd, Filling)> {
-    let file = empty(bytes)?;
+/// QEMU starts; of huge pages if they are wanted and allowed.
+pub(super) fn copy(from: OwnedFd, bytes: u64, huge_pages: bool) -> io::Result<(OwnedFd, Filling)> {
+    let file = without_name(bytes, huge_pages)?;
     let to = file.try_clone()?;
     Ok((file, thread::spawn(move || copy_data(&from, &to, bytes))))
 }
@@ -218,7 +218,7 @@ mod tests {
         for (offset, text) in [(0, "start"), (5 << 20, "middle"), (bytes, "behind")] {
             rustix::io::pwrite(&from, text.as_bytes(), offset).expect("can be written");
         }
-        let (file, filling) = copy(from, bytes).expect("a copy");
+        let (file, filling) = copy(from, bytes, true).expect("a copy");
         filling.join().expect("no panic").expect("all is copied");
         check(&file, bytes);
         let mut found = [0; 6];

@@ -101,7 +101,8 @@ impl Wiring {
             }
             Ram::Copy(path) => {
                 let from = open(path, &mut reads())?;
-                let (file, filling) = memory::copy(from, bytes).map_err(prepare("memory"))?;
+                let copy = memory::copy(from, bytes, !self.crowded());
+                let (file, filling) = copy.map_err(prepare("memory"))?;
                 self.filling = Some(filling);
                 Some(file)
             }
@@ -135,6 +136,12 @@ impl Wiring {
         Ok(())
     }
 
+    /// Whether a guest goes on on a host that is busy: there are likely to be others like it, and
+    /// what each of them takes matters more.
+    const fn crowded(&self) -> bool {
+        self.plan.state.is_some() && self.plan.starter.is_some() && !self.plan.ahead
+    }
+
     /// The command, without standard error.
     ///
     /// If memory comes late it has the right to be told of what is missing, if that can be;
@@ -147,9 +154,8 @@ impl Wiring {
         let words = argv(&self.plan).into_iter().flat_map(|part| part.words);
         let mut command = Program::at(&self.plan.program).args(words).command();
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        // A huge page for the translations of each processor is one too many for one that halts;
-        // and where the host is busy there are others like it.
-        if self.plan.state.is_some() && self.plan.starter.is_some() && !self.plan.ahead {
+        // A huge page for the translations of each processor is one too many for one that halts.
+        if self.crowded() {
             brisk_sys::small_pages(&mut command);
         }
         let granted = match (unprivileged, cover) {

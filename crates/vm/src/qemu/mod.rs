@@ -5,6 +5,7 @@ mod argv;
 mod capabilities;
 pub mod control;
 pub mod debugger;
+mod layout;
 mod machine;
 pub mod qmp;
 mod state;
