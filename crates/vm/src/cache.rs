@@ -94,7 +94,9 @@ impl Identity {
         Ok(Self::from_metadata(path, &meta))
     }
 
-    fn from_metadata(path: PathBuf, meta: &Metadata) -> Self {
+    /// What was found at a path, also of a symbolic link itself.
+    #[must_use]
+    pub fn from_metadata(path: PathBuf, meta: &Metadata) -> Self {
         Self {
             path,
             dev: meta.dev(),

@@ -10,6 +10,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use brisk_vm::cache::Identity;
 use brisk_vm::guest::Step;
 
 /// The directories where commands are looked for; the dynamic linker of the x86-64 ABI and that of
@@ -46,13 +47,7 @@ enum Stop {
     /// May get other entries: which are there is asked each time.
     Directory { dev: u64, ino: u64 },
     /// A file or symbolic link.
-    Content {
-        dev: u64,
-        ino: u64,
-        size: u64,
-        mtime: (i64, i64),
-        ctime: (i64, i64),
-    },
+    Content(Identity),
 }
 
 impl Common {
@@ -94,7 +89,7 @@ fn way(dir: &Path, path: &str) -> Option<Vec<Stop>> {
         let next = at.join(&part);
         let whole = dir.join(&next);
         let meta = fs::symlink_metadata(&whole).ok()?;
-        stops.push(Stop::of(&meta));
+        stops.push(Stop::of(whole.clone(), &meta));
         if meta.is_symlink() {
             links += 1;
             let target = fs::read_link(&whole).ok().filter(|_| links <= LINKS)?;
@@ -114,18 +109,14 @@ fn way(dir: &Path, path: &str) -> Option<Vec<Stop>> {
 }
 
 impl Stop {
-    fn of(meta: &Metadata) -> Self {
-        let (dev, ino) = (meta.dev(), meta.ino());
+    fn of(path: PathBuf, meta: &Metadata) -> Self {
         if meta.is_dir() {
-            return Self::Directory { dev, ino };
+            return Self::Directory {
+                dev: meta.dev(),
+                ino: meta.ino(),
+            };
         }
-        Self::Content {
-            dev,
-            ino,
-            size: meta.size(),
-            mtime: (meta.mtime(), meta.mtime_nsec()),
-            ctime: (meta.ctime(), meta.ctime_nsec()),
-        }
+        Self::Content(Identity::from_metadata(path, meta))
     }
 }
 

@@ -75,16 +75,13 @@ pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<End
         return Err(Error::not_running(&home.name, now));
     }
     if let Some(why) = unready(home) {
-        let (what, hint) = match why {
-            Unready::Booting => (
-                "is booting",
-                "wait for the command that starts it; if that was killed, brisk vm kill ends it",
-            ),
-            Unready::Nameless => (
-                "is a clone that does not know yet who it is",
-                "wait for the command that clones it; if that was killed, brisk vm kill ends it",
-            ),
+        let (what, does) = match why {
+            Unready::Booting => ("is booting", "starts"),
+            Unready::Nameless => ("is a clone that does not know yet who it is", "clones"),
         };
+        let hint = format!(
+            "wait for the command that {does} it; if that was killed, brisk vm kill ends it"
+        );
         return Err(Error::state(&home.name, what, hint));
     }
     let port = Port::free(home, 0..PORTS)?;

@@ -43,15 +43,11 @@ impl Note {
         Self::parse(&bytes).ok_or(Unknown::Strange("note"))
     }
 
-    /// From an ELF note: lengths of name and text, a type, the name, the text.
+    /// From an ELF note.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
-        let (name, length) = (word(0)?, word(4)?);
-        if bytes.get(12..12 + name.min(64))? != b"VMCOREINFO\0" {
-            return None;
-        }
-        let text = bytes.get(12 + name.next_multiple_of(4)..)?;
+        let (front, length) = extent(bytes)?;
+        let text = bytes.get(front..)?;
         let text = String::from_utf8_lossy(&text[..length.min(text.len())]);
         let pairs = text.lines().filter_map(|line| line.split_once('='));
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -79,4 +75,13 @@ impl Note {
         let text = self.0.get(name).map(|text| text.trim());
         text.ok_or_else(|| Unknown::Untold(name.to_owned()))
     }
+}
+
+/// Bytes in front of the text of the note that these begin with, and of the text. In front are the
+/// lengths of name and text, a type, and the name.
+pub(super) fn extent(bytes: &[u8]) -> Option<(usize, usize)> {
+    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
+    let (name, length) = (word(0)?, word(4)?);
+    let named = bytes.get(12..12 + name.min(64))? == b"VMCOREINFO\0";
+    named.then(|| (12 + name.next_multiple_of(4), length))
 }

@@ -6,14 +6,12 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{Memory, PAGE, Place, free_pages};
+use super::{Memory, PAGE, Place, free_pages, note};
 use crate::holes::each_stretch;
 use crate::image::{Pages, is_zero};
 
 /// How much is read at once, bytes.
 const PIECE: usize = 1 << 20;
-/// Bytes in front of the text of a note: two lengths, a type, and the name.
-const HEAD: usize = 24;
 
 /// Makes holes of the pages that are free or zero: the guest finds zeros in both. Free ones are
 /// known if the guest's kernel has left a note; it must stand still. Returns the bytes of the data
@@ -66,16 +64,12 @@ fn free(memory: Memory<'_>) -> io::Result<Option<Pages>> {
 
 /// Where the note is that a page begins with.
 fn place(memory: Memory<'_>, at: u64, page: &[u8]) -> Option<Place> {
-    let head = page.first_chunk::<HEAD>()?;
-    if head[..4] != 11_u32.to_le_bytes() || &head[12..] != b"VMCOREINFO\0\0" {
-        return None;
-    }
-    let length = u32::from_le_bytes(*head[4..].first_chunk()?);
+    let (front, length) = note::extent(page)?;
     let mut ranges = memory.ranges.iter();
     let range = ranges.find(|range| (range.offset..range.offset + range.length).contains(&at))?;
     Some(Place {
         address: range.address + at - range.offset,
-        length: HEAD as u64 + u64::from(length),
+        length: (front + length) as u64,
     })
 }
 

@@ -17,7 +17,7 @@ use crate::holes::each_stretch;
 /// Of huge pages where that is allowed, which is to root: by default the kernel gives shared
 /// memory in pages of 4 KiB, and taking and returning those costs a guest a tenth of a second.
 pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
-    let file = empty(bytes)?;
+    let file = without_name(bytes, true)?;
     populate(file.try_clone()?, bytes);
     Ok(file)
 }
@@ -48,11 +48,6 @@ fn copy_data(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> io::Result<()> {
         }
         Ok(())
     })
-}
-
-/// With huge pages if that can be.
-fn empty(bytes: u64) -> io::Result<OwnedFd> {
-    without_name(bytes, true)
 }
 
 /// Memory of `bytes` that has no name and goes with its last descriptor; of huge pages if they are

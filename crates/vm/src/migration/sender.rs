@@ -10,6 +10,7 @@ use super::manners::Manners;
 use super::opening::RamSection;
 use super::source::{Ended, Failure, Memory, Queue, Reading, lock};
 use super::wire::PAGE;
+use crate::image::is_zero;
 
 /// Chunks that are kept after they were read, for pages that are asked for next to each other.
 const KEPT: usize = 8;
@@ -108,7 +109,7 @@ impl Sender<'_> {
             return Ok(());
         }
         let contents = pages.iter().map(|(number, content)| {
-            let content = Some(content.as_ref()).filter(|page| !zero(page));
+            let content = Some(content.as_ref()).filter(|page| !is_zero(page));
             (number * PAGE as u64, content)
         });
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -212,7 +213,7 @@ impl Sender<'_> {
         let chunk = chunk.to_vec();
         let pages: Vec<(u64, &[u8])> = (first..)
             .zip(chunk.chunks(PAGE))
-            .filter(|(_, page)| !zero(page))
+            .filter(|(_, page)| !is_zero(page))
             .collect();
         for batch in pages.chunks(BATCH) {
             self.asked()?;
@@ -222,8 +223,4 @@ impl Sender<'_> {
         }
         Ok(true)
     }
-}
-
-fn zero(page: &[u8]) -> bool {
-    page.iter().all(|byte| *byte == 0)
 }
