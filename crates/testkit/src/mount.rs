@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use brisk_sys::Sharing;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create, statvfs};
 
 use crate::program::{capture, tool};
@@ -125,6 +126,34 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         capture(&tool("losetup"), &["--detach", &self.0]);
+    }
+}
+
+/// A disk image that another process has locked for itself alone, as QEMU and qemu-img do, until
+/// this is dropped.
+#[derive(Debug)]
+pub struct Taken {
+    _locked: File,
+}
+
+impl Taken {
+    /// Locked from now on.
+    ///
+    /// # Panics
+    /// If somebody has locked it already.
+    #[must_use]
+    #[track_caller]
+    pub fn new(image: &Path) -> Self {
+        Self::try_new(image).unwrap()
+    }
+
+    /// Locked from now on; none if somebody has locked it already.
+    #[must_use]
+    pub fn try_new(image: &Path) -> Option<Self> {
+        let file = File::options().read(true).write(true).open(image).unwrap();
+        brisk_sys::try_lock(&file, Sharing::Exclusive)
+            .unwrap()
+            .then_some(Self { _locked: file })
     }
 }
 

@@ -10,7 +10,8 @@
 //! | none | the guest has all of its memory | |
 //!
 //! Each step is one rename(2) and an fsync(2) of the directory, so a crash leaves the state
-//! before or the one after. Before the guest's first instruction the name must be `.resumed`,
+//! before or the one after. If QEMU refuses to let the guest run, it has not run, and the last
+//! step is undone ([`Claim::undo`]). Before the guest's first instruction the name must be `.resumed`,
 //! durably; so no crash can make it run twice. The file is removed only when the guest does not
 //! need it any more; so no crash can lose it while it has not run. Who holds a claim holds a lock
 //! on the open file (`F_OFD_SETLK` of fcntl(2)), which ends with the process: nobody else can
@@ -24,11 +25,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use brisk_sys::{Sharing, is_taken, try_lock};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::CWD;
 use rustix::io::Errno;
 
 use super::durable::sync_dir_of;
 use super::error::{Error, io_error};
+use super::naming::{rename_new, rename_over};
 
 const RESUMING: &str = ".resuming";
 const RESUMED: &str = ".resumed";
@@ -58,6 +60,8 @@ pub struct Claim {
     file: File,
     image: PathBuf,
     now: PathBuf,
+    /// Its name if no guest runs from it.
+    back: PathBuf,
     started: bool,
 }
 
@@ -118,6 +122,12 @@ pub fn resumable(image: &Path) -> Option<PathBuf> {
     names
         .into_iter()
         .find(|name| name.symlink_metadata().is_ok())
+}
+
+/// The name of an image that a guest may have run from, by its usual name.
+#[must_use]
+pub fn resumed_name(image: &Path) -> PathBuf {
+    with(image, RESUMED)
 }
 
 /// Removes the image of a machine that has ended, if a process was killed that would have removed
@@ -188,12 +198,29 @@ impl Claim {
         let resuming = with(image, RESUMING);
         let (file, name) = first(image, Sharing::Exclusive)?;
         if name == image {
-            rename(image, &resuming, RenameFlags::NOREPLACE)?;
+            rename(image, &resuming)?;
         }
         Ok(Self {
             file,
             image: image.to_owned(),
             now: resuming,
+            back: image.to_owned(),
+            started: false,
+        })
+    }
+
+    /// Claims an image that a guest may have run from, by its usual name. The caller has to know
+    /// that the disks are as they were when it was written.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if another process reads from it, or if it cannot be opened.
+    pub fn take_again(image: &Path) -> Result<Self, Error> {
+        let resumed = with(image, RESUMED);
+        Ok(Self {
+            file: lock(&resumed)?,
+            image: image.to_owned(),
+            now: resumed.clone(),
+            back: resumed,
             started: false,
         })
     }
@@ -222,6 +249,7 @@ impl Claim {
             file,
             image: image.to_owned(),
             now: resumed.clone(),
+            back: image.to_owned(),
             started: true,
         }))
     }
@@ -253,11 +281,21 @@ impl Claim {
     /// If that cannot be made durable; the guest must not run then.
     pub fn start(&mut self) -> Result<(), Error> {
         let resumed = with(&self.image, RESUMED);
-        // One of an earlier resume may be left; what is to be kept has another name.
-        rename(&self.now, &resumed, RenameFlags::empty())?;
-        self.now = resumed;
+        if self.now != resumed {
+            // One of an earlier resume may be left; what is to be kept has another name.
+            rename_over(&self.now, &resumed).map_err(io_error("rename", &self.now))?;
+            self.now = resumed;
+        }
+        // If that fails, the guest does not run, and the claim goes back as it came.
+        sync_dir_of(&self.image)?;
         self.started = true;
         Ok(())
+    }
+
+    /// The guest has certainly not run after [`Self::start`]: QEMU has refused to let it. The image
+    /// can be given back.
+    pub fn undo(&mut self) {
+        self.started = false;
     }
 
     /// The guest has all of its memory, and no other image is based on this one: it is removed.
@@ -282,7 +320,7 @@ impl Claim {
         if !self.started {
             return Err(Error::invalid("a claim is finished before its guest ran"));
         }
-        rename(&self.now, base, RenameFlags::NOREPLACE)?;
+        rename(&self.now, base)?;
         self.now = base.to_owned();
         Ok(())
     }
@@ -301,7 +339,10 @@ impl Claim {
                 path: self.now.clone(),
             });
         }
-        rename(&self.now, &self.image, RenameFlags::NOREPLACE)?;
+        if self.now != self.back {
+            rename(&self.now, &self.back)?;
+            self.now.clone_from(&self.back);
+        }
         self.started = true;
         Ok(())
     }
@@ -345,8 +386,9 @@ fn open(path: &Path, how: Sharing) -> io::Result<File> {
     File::options().read(true).write(alone).open(path)
 }
 
-fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Error> {
-    renameat_with(CWD, from, CWD, to, flags).map_err(|errno| match errno {
+/// Renames durably to a name that is not taken.
+fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    rename_new(CWD, from, to).map_err(|errno| match errno {
         Errno::EXIST => Error::Exists {
             path: to.to_owned(),
         },

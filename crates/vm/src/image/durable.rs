@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::{Error, io_error};
+use super::naming::rename_new;
 
 /// A file without a name, or with a temporary one where the file system knows no such files.
 #[derive(Debug)]
@@ -56,16 +57,14 @@ impl Durable {
     }
 
     /// Gives it its name, durably. Call [`Self::sync`] first.
+    ///
+    /// # Errors
+    /// If it cannot have that name, or the directory cannot be written. A new file is gone then,
+    /// also after a crash; where one is replaced, the new one may be there.
     pub(super) fn publish(mut self, replace: bool) -> Result<(), Error> {
         if self.temporary.is_none() && !replace {
-            match self.link(&self.name) {
-                Ok(()) => {
-                    return self.sync_dir().inspect_err(|_| {
-                        let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
-                    });
-                }
-                Err(errno) => return Err(self.refused(errno)),
-            }
+            self.link(&self.name).map_err(|errno| self.refused(errno))?;
+            return self.sync_dir().inspect_err(|_| self.retract());
         }
         if self.temporary.is_none() {
             let temporary = temporary_name(&self.name);
@@ -73,15 +72,24 @@ impl Durable {
             self.temporary = Some(temporary);
         }
         let temporary = self.temporary.as_deref().unwrap_or(OsStr::new(""));
-        let flags = if replace {
-            RenameFlags::empty()
-        } else {
-            RenameFlags::NOREPLACE
+        let (dir, name) = (&self.dir, self.name.as_os_str());
+        let named = match replace {
+            true => rustix::fs::renameat(dir, temporary, dir, name),
+            false => rename_new(dir, temporary, name),
         };
-        rustix::fs::renameat_with(&self.dir, temporary, &self.dir, &self.name, flags)
-            .map_err(|errno| self.refused(errno))?;
+        named.map_err(|errno| self.refused(errno))?;
         self.temporary = None;
-        self.sync_dir()
+        match replace {
+            true => self.sync_dir(),
+            false => self.sync_dir().inspect_err(|_| self.retract()),
+        }
+    }
+
+    /// Takes back a name that may or may not be durable. The content goes, too: after a crash the
+    /// name may be there again.
+    fn retract(&self) {
+        let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
+        let _ = self.file.set_len(0).and_then(|()| self.file.sync_all());
     }
 
     /// linkat(2): through /proc, as it needs no privilege so.
@@ -138,4 +146,58 @@ fn temporary_name(name: &OsStr) -> OsString {
     temporary.push(name);
     temporary.push(format!(".{}-{count}.tmp", std::process::id()));
     temporary
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use brisk_testkit::{Refusal, apart, refuse};
+
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<OsString> {
+        let entries = fs::read_dir(dir).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    /// Whoever is told that it failed goes on without the file, which must not come back.
+    #[test]
+    fn a_file_whose_directory_cannot_be_written_is_gone() {
+        for kinds in [
+            &[][..],
+            &[Refusal::TemporaryFiles],
+            &[Refusal::TemporaryFiles, Refusal::RenameFlags],
+        ] {
+            apart(|| {
+                let dir = tempfile::tempdir().unwrap();
+                refuse(kinds);
+                let durable = Durable::create(&dir.path().join("a.brisk")).unwrap();
+                let content = durable.file.try_clone().unwrap();
+                content.set_len(4096).unwrap();
+                refuse(&[Refusal::sync_of(&durable.dir)]);
+                let error = durable.publish(false).unwrap_err();
+                assert!(matches!(error, Error::Io { .. }), "{error}");
+                assert_eq!(names(dir.path()), [""; 0], "{kinds:?}");
+                // After a crash the name may be there, and then with nothing behind it.
+                assert_eq!(content.metadata().unwrap().len(), 0, "{kinds:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_taken_stays_where_a_rename_has_no_flags() {
+        apart(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a.brisk");
+            fs::write(&path, "another").unwrap();
+            refuse(&[Refusal::TemporaryFiles, Refusal::RenameFlags]);
+            let error = Durable::create(&path).unwrap().publish(false).unwrap_err();
+            assert!(matches!(error, Error::Exists { .. }), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), b"another");
+            assert_eq!(names(dir.path()), ["a.brisk"]);
+            Durable::create(&path).unwrap().publish(true).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"");
+        });
+    }
 }

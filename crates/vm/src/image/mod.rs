@@ -28,6 +28,7 @@ mod job;
 mod keys;
 mod load;
 mod memory;
+mod naming;
 mod open;
 mod output;
 mod pages;
@@ -42,7 +43,7 @@ mod verify;
 mod working_set;
 mod writer;
 
-pub use claim::{Claim, Hold, State, remove_resumed, resumable, resumed, state};
+pub use claim::{Claim, Hold, State, remove_resumed, resumable, resumed, resumed_name, state};
 pub use codec::Compression;
 pub use description::{Description, Disk, Kernel, MAX_DESCRIPTION, MAX_TEXT, Range};
 pub use early::Forecast;

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::fixture::{Fixture, content};
+use brisk_testkit::{Refusal, apart, refuse};
+
 use crate::image::{Claim, Error, Hold, Image, State, remove_resumed, resumed, state};
 
 #[test]
@@ -202,4 +204,99 @@ fn what_is_not_there_cannot_be_claimed() {
     let error = Claim::take(Path::new("/no/such.brisk")).unwrap_err();
     assert!(error.to_string().contains("/no/such.brisk"), "{error}");
     assert_eq!(state(Path::new("/no/such.brisk")).unwrap(), State::Absent);
+}
+
+#[test]
+fn a_guest_that_was_refused_to_run_gives_its_image_back() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    let mut claim = Claim::take(&path).unwrap();
+    claim.start().unwrap();
+    claim.undo();
+    claim.release().unwrap();
+    assert_eq!(state(&path).unwrap(), State::Ready);
+    assert_eq!(fixture.left(), ["db1.brisk"]);
+}
+
+#[test]
+fn one_that_was_resumed_is_claimed_again_only_when_asked_to() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    let mut claim = Claim::take(&path).unwrap();
+    claim.start().unwrap();
+    let busy = Claim::take_again(&path);
+    assert!(matches!(busy, Err(Error::InUse { .. })), "{busy:?}");
+    drop(claim);
+    // Whatever becomes of that before the guest runs, the name still says that one may have.
+    let again = Claim::take_again(&path).unwrap();
+    assert_eq!(state(&path).unwrap(), State::Resumed { held: true });
+    again.release().unwrap();
+    assert_eq!(state(&path).unwrap(), State::Resumed { held: false });
+    let mut again = Claim::take_again(&path).unwrap();
+    again.start().unwrap();
+    again.finish().unwrap();
+    assert_eq!(fixture.left(), [""; 0]);
+}
+
+/// What NFS, 9p and FAT refuse.
+#[test]
+fn claims_work_where_a_rename_has_no_flags() {
+    for refusals in [
+        &[Refusal::RenameFlags][..],
+        &[Refusal::RenameFlags, Refusal::Links],
+    ] {
+        apart(|| {
+            let fixture = Fixture::new(20);
+            let path = fixture.image("db1.brisk");
+            refuse(refusals);
+            Claim::take(&path).unwrap().release().unwrap();
+            fs::write(fixture.path("db1.brisk.resuming"), "another").unwrap();
+            let taken = Claim::take(&path);
+            assert!(matches!(taken, Err(Error::Exists { .. })), "{taken:?}");
+            fs::remove_file(fixture.path("db1.brisk.resuming")).unwrap();
+            let mut claim = Claim::take(&path).unwrap();
+            claim.start().unwrap();
+            claim.keep(&fixture.path("base")).unwrap();
+            assert_eq!(fixture.left(), ["base"]);
+        });
+    }
+}
+
+/// link(2) was made, and unlink(2) was not.
+#[test]
+fn an_image_with_two_names_is_resumed_once() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    let [resuming, resumed] = ["resuming", "resumed"].map(|end| {
+        let name = format!("db1.brisk.{end}");
+        fixture.path(&name)
+    });
+    fs::hard_link(&path, &resuming).unwrap();
+    let claim = Claim::take(&path).unwrap();
+    assert!(!path.exists());
+    claim.release().unwrap();
+    assert_eq!(fixture.left(), ["db1.brisk"]);
+    fs::hard_link(&path, &resumed).unwrap();
+    let mut claim = Claim::take(&path).unwrap();
+    claim.start().unwrap();
+    assert_eq!(fixture.left(), ["db1.brisk.resumed"]);
+    assert!(resumed.exists());
+}
+
+#[test]
+fn a_claim_that_cannot_be_made_durable_goes_back() {
+    apart(|| {
+        let fixture = Fixture::new(20);
+        let path = fixture.image("db1.brisk");
+        let mut claim = Claim::take(&path).unwrap();
+        // The number that the directory is going to be opened with.
+        let next = fs::File::open(fixture.path("")).unwrap();
+        let refusal = Refusal::sync_of(&next);
+        drop(next);
+        refuse(&[refusal]);
+        let started = claim.start();
+        assert!(matches!(started, Err(Error::Io { .. })), "{started:?}");
+        drop(claim);
+        assert_eq!(fixture.left(), ["db1.brisk"]);
+    });
 }

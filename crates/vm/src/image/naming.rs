@@ -1,0 +1,60 @@
+//! Giving a file another name, on file systems that know `RENAME_NOREPLACE` and on others.
+//!
+//! NFS, 9p and some FUSE file systems refuse renameat2(2) with flags (`EINVAL`). There the new
+//! name is made with link(2), which fails where it is taken, and the old one is removed. A crash
+//! between both leaves one file with two names; the next call with these names removes the old one.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+/// Renames a file in one directory to a name that must not be taken.
+///
+/// # Errors
+/// `EEXIST` if another file has that name.
+pub(super) fn rename_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> {
+    let dir = dir.as_fd();
+    match renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) if is_same(dir, from, to) => unlinkat(dir, from, AtFlags::empty()),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(dir, from, to),
+        other => other,
+    }
+}
+
+fn link_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> {
+    let dir = dir.as_fd();
+    match linkat(dir, from, dir, to, AtFlags::empty()) {
+        Ok(()) => unlinkat(dir, from, AtFlags::empty()).inspect_err(|_| {
+            let _ = unlinkat(dir, to, AtFlags::empty());
+        }),
+        Err(Errno::EXIST) if is_same(dir, from, to) => unlinkat(dir, from, AtFlags::empty()),
+        // No hard links either. Whoever writes here holds the machine's lock.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+            match statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(Errno::NOENT) => renameat(dir, from, dir, to),
+                Err(errno) => Err(errno),
+            }
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Renames a file in place of whatever has the other name. rename(2) leaves two names of one file
+/// as they are; here the old one goes.
+pub(super) fn rename_over(from: &Path, to: &Path) -> Result<(), Errno> {
+    if is_same(CWD, from, to) {
+        return unlinkat(CWD, from, AtFlags::empty());
+    }
+    renameat(CWD, from, CWD, to)
+}
+
+/// Whether two different names are those of one file.
+fn is_same<P: Arg + Copy>(dir: impl AsFd, one: P, other: P) -> bool {
+    let file = |name| statat(dir.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW).ok();
+    let ids = |name| file(name).map(|stat| (stat.st_dev, stat.st_ino));
+    ids(one).is_some_and(|id| ids(other) == Some(id))
+}
