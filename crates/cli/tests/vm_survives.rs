@@ -223,8 +223,9 @@ fn left() {
     let left = image.with_extension("brisk.resumed");
     for end in ["stop", "kill"] {
         let _ = guest.all.does(&["suspend", "a"]);
+        let used = fs::read(&image).unwrap();
         let _ = guest.all.does(&["resume", "--eager", "a"]);
-        fs::write(&left, "used").unwrap();
+        fs::write(&left, used).unwrap();
         assert_eq!(guest.all.doing("a"), "running");
         let _ = guest.all.does(&[end, "a"]);
         is_all_there_is(&guest);

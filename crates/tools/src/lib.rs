@@ -3,6 +3,7 @@
 pub mod boot;
 pub mod doctor;
 pub mod environment;
+mod reservation;
 pub mod run;
 pub mod vm;
 

@@ -44,6 +44,12 @@ pub enum Error {
     Libvirt(#[from] libvirt::Error),
     #[error("the machine and brisk lost each other")]
     Session(#[source] io::Error),
+    #[error(
+        "{} is a disk of the suspended machine {machine}: a guest that writes to it makes that \
+         impossible to resume; resume {machine} first, throw its image away with brisk vm kill, or \
+         only read the disk (:ro)", path.display()
+    )]
+    Reserved { path: PathBuf, machine: String },
     #[error("{what}; {hint}")]
     Unfit { what: String, hint: String },
 }

@@ -8,6 +8,7 @@ use brisk_vm::root::{self, Found};
 
 use super::error::Error;
 use super::options::{ExtraDisk, Options, RootOption};
+use crate::reservation::{self, Conflict};
 
 /// A root file system, found and ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,7 +225,23 @@ pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Er
             ));
         }
     }
+    is_free(&all)?;
     Ok(attached)
+}
+
+/// Nobody writes to the disks of a suspended machine.
+fn is_free(disks: &[&Disk]) -> Result<(), Error> {
+    let written = disks.iter().filter(|disk| disk.writable);
+    let root = rustix::process::geteuid().is_root();
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let Some(state) = brisk_vm::state::default_dir(root, variable) else {
+        return Ok(());
+    };
+    let written = written.map(|disk| &*disk.path);
+    match reservation::conflict(written, &state.join("vm")) {
+        None => Ok(()),
+        Some(Conflict { path, machine }) => Err(Error::Reserved { path, machine }),
+    }
 }
 
 /// A guest that writes to a raw image can make it one that names a file of the host.

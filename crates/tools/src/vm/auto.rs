@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{Control, Keys};
+use brisk_vm::image::Control;
 
 use super::definition::{Autoshutdown, Definition};
 use super::error::Error;
 use super::home::{Dirs, Home};
 use super::lifecycle::{kill, start, stop};
 use super::live::{Condition, condition, is_there};
-use super::resume::resume;
+use super::resume::{How, resume};
 use super::suspend::{Suspending, suspend};
 
 /// How long until a machine that another command works on is looked at again.
@@ -84,7 +84,7 @@ pub fn autostart(dirs: &Dirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
     let decide = |home: &Home| Ok(at_boot(&home.definition()?, condition(home)?));
     let act = |home: &Home, action| match action {
         // All of its memory first: no process has to stay with it.
-        Action::Resume => resume(home, cache, &Keys::new(), control(turn)).map(drop),
+        Action::Resume => resume(home, cache, &How::default(), control(turn)).map(drop),
         _ => start(home, cache, turn.cancel, &mut |_| {}),
     };
     each(dirs, turn, &decide, &act)
@@ -106,7 +106,7 @@ pub fn autostop(dirs: &Dirs, cache: &Cache, limit: Duration, turn: Turn<'_>) -> 
     };
     let halt = |home: &Home| {
         if condition(home).is_ok_and(|now| now == Condition::Paused) {
-            resume(home, cache, &Keys::new(), control(turn))?;
+            resume(home, cache, &How::default(), control(turn))?;
         }
         stop(home, limit)
     };
@@ -136,7 +136,7 @@ fn runs(home: &Home) -> bool {
     !now.is_ok_and(|now| {
         matches!(
             now,
-            Condition::Off | Condition::Suspended | Condition::Missing
+            Condition::Off | Condition::Suspended | Condition::Missing | Condition::CutOff
         )
     })
 }
@@ -156,7 +156,7 @@ fn at_boot(definition: &Definition, now: Condition) -> Option<Action> {
     match now {
         _ if !definition.autoboot => None,
         // Which tells what is missing.
-        Condition::Off | Condition::Missing => Some(Action::Start),
+        Condition::Off | Condition::Missing | Condition::CutOff => Some(Action::Start),
         Condition::Suspended | Condition::Paused => Some(Action::Resume),
         Condition::Running | Condition::Busy => None,
     }
@@ -164,7 +164,7 @@ fn at_boot(definition: &Definition, now: Condition) -> Option<Action> {
 
 fn at_shutdown(wanted: Autoshutdown, now: Condition) -> Option<Action> {
     match (now, wanted) {
-        (Condition::Off | Condition::Suspended | Condition::Missing, _) => None,
+        (Condition::Off | Condition::Suspended | Condition::Missing | Condition::CutOff, _) => None,
         (_, Autoshutdown::Suspend) => Some(Action::Suspend),
         (_, Autoshutdown::Shutdown) => Some(Action::Stop),
         (_, Autoshutdown::Off) => Some(Action::Kill),

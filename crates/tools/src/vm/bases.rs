@@ -13,6 +13,7 @@ use brisk_vm::image::{self, Claim, Image, Keys, Secret};
 use super::definition::Definition;
 use super::error::Error;
 use super::home::Home;
+use super::noted::owns;
 use super::unlock::host_keys;
 
 /// Most images that are based on each other: each is looked into for what is missing in the next.
@@ -30,14 +31,15 @@ pub(super) fn keep(home: &Home, claim: Claim, image: &Image) -> Result<(), Error
     let useful = home
         .definition()
         .is_ok_and(|definition| definition.suspend.incremental && home.image(&definition) == was);
-    if !useful || is_enough(image) {
-        claim.finish()?;
-        remove(&was, None);
-        return Ok(());
-    }
     let path = with_number(&was, image.depth() - 1);
     // One that a machine left which was started anew since is of no use.
-    let _ = fs::remove_file(&path);
+    remove_own(home, &path);
+    let is_taken = path.symlink_metadata().is_ok();
+    if !useful || is_taken || is_enough(image) {
+        claim.finish()?;
+        remove(home, &was, None);
+        return Ok(());
+    }
     let noted = path
         .to_str()
         .map(|text| fs::write(home.base(), text).is_ok());
@@ -88,29 +90,38 @@ fn is_enough(image: &Image) -> bool {
     image.depth() >= LONGEST || changes > last.header().file_len() / LARGEST
 }
 
-/// Removes the images beside `path` that nothing is based on any more: all but those of `used`. No
-/// guest runs that needs one.
-pub(super) fn remove(path: &Path, used: Option<&Image>) {
-    // What cannot be removed is in nobody's way.
-    let _ = image::remove_resumed(path);
+/// Removes the images of this machine beside `path` that nothing is based on any more: all but
+/// those of `used`. No guest runs that needs one. Images of other machines stay, and so do those of
+/// which it cannot be told whose they are.
+pub(super) fn remove(home: &Home, path: &Path, used: Option<&Image>) {
+    if owns(home, &image::resumed_name(path)) == Some(true) {
+        // What cannot be removed is in nobody's way.
+        let _ = image::remove_resumed(path);
+    }
     let used: Vec<_> = std::iter::successors(used, |image| image.parent())
         .map(|image| image.path().to_owned())
         .collect();
     for path in (0..LONGEST).map(|number| with_number(path, number)) {
         if !used.contains(&path) {
-            // What is not there need not be removed.
-            let _ = fs::remove_file(path);
+            remove_own(home, &path);
         }
     }
 }
 
-/// Removes all of a machine that does not run. Where neither its definition nor its runtime
-/// directory says anything, they are not known.
+fn remove_own(home: &Home, path: &Path) {
+    if owns(home, path) == Some(true) {
+        // What cannot be removed is in nobody's way.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Removes all images of a machine that does not run, which its runtime directory still tells of.
+/// Where neither its definition nor that directory says anything, they are not known.
 pub(super) fn forget(home: &Home) {
     let usual = home.definition().ok();
     let usual = usual.map(|definition| home.image(&definition));
     for image in usual.into_iter().chain(noted(home)) {
-        remove(&image, None);
+        remove(home, &image, None);
     }
 }
 

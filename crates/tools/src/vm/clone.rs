@@ -1,21 +1,22 @@
 //! A second machine that goes on from the image of a suspended one, which stays as it is.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{self, Hold, Image, Keys, Progress, State};
+use brisk_vm::image::{self, Hold, Image, Progress, State};
 
 use super::definition::Definition;
 use super::disks::{self, OwnDisk};
 use super::error::{Error, file};
+use super::first_run::{Failure, FirstRun};
 use super::home::{Home, new_uuid};
 use super::identity::{new_generation, separate};
 use super::lifecycle::Running;
 use super::live::{self, Condition, condition};
 use super::ports::tell;
-use super::resume::{Resumed, disks_are_as_noted, open, run_from};
+use super::resume::{How, Resumed, disks_are_as_noted, open, run_from};
 use super::serving::looking_after;
 use crate::chain;
 use crate::run::identity;
@@ -25,7 +26,7 @@ const TELLING: Duration = Duration::from_secs(60);
 
 /// Defines the machine `new` as `home` is defined, and has it go on from the image of that, which
 /// stays suspended. The guest gets a name, a network card, randomness and the time of its own, and
-/// copies of the disks that it writes to. `keys` open the image besides this host's.
+/// copies of the disks that it writes to.
 ///
 /// # Errors
 /// If there is such a machine already, `home` is not suspended, writes to something that cannot be
@@ -35,7 +36,7 @@ pub fn resume_clone(
     home: &Home,
     new: &Home,
     cache: &Cache,
-    keys: &Keys,
+    how: &How,
     control: image::Control<'_>,
 ) -> Result<Resumed, Error> {
     let begun = Instant::now();
@@ -50,7 +51,7 @@ pub fn resume_clone(
     }
     let path = home.image(&definition);
     let hold = Hold::take(&path)?;
-    let (image, running) = open(home, (hold.file()?, hold.path()), keys, cache)?;
+    let (image, running) = open(home, (hold.file()?, hold.path()), how, cache)?;
     let disks = own_disks(home, new, &definition, &running)?;
     let own = definition_of(new, &definition, &disks, &path)?;
     new.prepare()?;
@@ -67,7 +68,9 @@ pub fn resume_clone(
     }
     home.note(&format!("Clone {} goes on from the image", new.name));
     new.processing("resume", &format!("as a clone, from {}", path.display()));
-    let result = run(new, &own, &disks, (&image, running), control, begun);
+    let accepted = &how.accepted_disks;
+    let (own, image) = ((&own, &*disks), (&image, running));
+    let result = run(new, own, image, accepted, control, begun);
     match &result {
         Ok(resumed) => {
             new.note(&resumed.line());
@@ -120,13 +123,13 @@ fn definition_of(
 
 fn run(
     new: &Home,
-    own: &Definition,
-    disks: &[OwnDisk],
+    (own, disks): (&Definition, &[OwnDisk]),
     (image, mut running): (&Image, Running),
+    accepted: &[PathBuf],
     control: image::Control<'_>,
     begun: Instant,
 ) -> Result<Resumed, Error> {
-    let copied = copy_disks(new, disks, image, control)?;
+    let copied = copy_disks(new, disks, (image, accepted), control)?;
     // Progress counts all as one.
     let all = |progress: Progress| {
         (control.progress)(Progress {
@@ -148,7 +151,14 @@ fn run(
     plan.kernel = new.keep("kernel", &plan.kernel)?;
     plan.initramfs = new.keep("initramfs", &plan.initramfs)?;
     running.nameless = true;
-    let resumed = run_from(new, image, &mut running, control, begun, || Ok(()))?;
+    let first = FirstRun {
+        home: new,
+        image,
+        claim: None,
+        accepted,
+    };
+    let resumed = run_from(first, &mut running, control, begun);
+    let resumed = resumed.map_err(Failure::error)?;
     let mut all = identity().map_err(file("read", "/dev/urandom"))?;
     all.extend(steps);
     looking_after(new, || tell(new, &all, TELLING))??;
@@ -161,7 +171,7 @@ fn run(
 fn copy_disks(
     new: &Home,
     disks: &[OwnDisk],
-    image: &Image,
+    (image, accepted): (&Image, &[PathBuf]),
     control: image::Control<'_>,
 ) -> Result<u64, Error> {
     if disks.is_empty() {
@@ -170,7 +180,7 @@ fn copy_disks(
     let begun = Instant::now();
     let copied = disks::make(disks, image.header().memory, control)?;
     // Nobody who knows of the image writes to them; others may have.
-    disks_are_as_noted(image)?;
+    disks_are_as_noted(image, accepted)?;
     for disk in disks {
         new.note(&format!("{disk}"));
     }

@@ -3,16 +3,19 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use brisk_vm::cache;
 use brisk_vm::image::{Description, Disk, Kernel};
+use brisk_vm::qemu::{self, DiskFormat};
+use brisk_vm::{cache, root};
+use rustix::fs::statfs;
 use serde_json::json;
 
 use super::definition::Definition;
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
+use crate::run;
 
 /// How much of a block device is held against what it was, bytes.
 const HEAD: u64 = 8 << 20;
@@ -26,10 +29,13 @@ pub(super) fn describe(
     let wrong = |source| home.wrong(source);
     let text = definition.text().map_err(wrong)?;
     let plan = &running.machine;
-    let disks = plan
-        .disks
-        .iter()
-        .map(|disk| identify(&disk.path, disk.writable));
+    let mut disks = Vec::new();
+    for disk in &plan.disks {
+        disks.push(identify(&disk.path, disk.writable)?);
+        for path in backing_chain(disk)? {
+            disks.push(identify(&path, false)?);
+        }
+    }
     let machine = serde_json::to_string(running)
         .map_err(|error| file("describe", home.plan())(error.into()))?;
     Ok(Description {
@@ -43,11 +49,65 @@ pub(super) fn describe(
             version: running.kernel.clone(),
             hash: String::new(),
         }),
-        disks: disks.collect::<Result<_, _>>()?,
+        disks,
         locks: definition.suspend.locks(),
         definition: json!({ "definition": text, "machine": machine }).to_string(),
         ranges: plan.ranges(),
     })
+}
+
+/// The files that a disk reads from besides its own, the nearest first.
+fn backing_chain(disk: &qemu::Disk) -> Result<Vec<PathBuf>, Error> {
+    let mut chain = Vec::new();
+    if disk.format != DiskFormat::Qcow2 {
+        return Ok(chain);
+    }
+    let mut path = disk.path.clone();
+    loop {
+        let needed = root::needed(&path).map_err(|source| {
+            Error::from(run::Error::Root {
+                argument: path.display().to_string(),
+                source: Box::new(source),
+            })
+        })?;
+        let Some(name) = needed else {
+            return Ok(chain);
+        };
+        path = path.parent().unwrap_or(Path::new("/")).join(name);
+        // One that reads from itself is refused by QEMU.
+        if chain.contains(&path) {
+            return Ok(chain);
+        }
+        chain.push(path.clone());
+    }
+}
+
+/// Whether a disk is what it was when its guest stood still, as far as that can be told after this
+/// host was restarted. Device numbers are another one then (`st_dev`: device mapper, the order of
+/// NVMe disks, Btrfs, NFS), and so are inode numbers where the file system makes them up. To look
+/// at a file changes its ctime at most.
+///
+/// # Errors
+/// If it cannot be looked at.
+pub(super) fn is_unchanged(then: &Disk) -> Result<bool, Error> {
+    let now = identify(&then.path, then.writable)?;
+    let content = |disk: &Disk| (disk.size, disk.mtime, disk.hash.clone());
+    Ok(content(&now) == content(then) && (now.ino == then.ino || !keeps_inode_numbers(&then.path)))
+}
+
+/// Whether the inode numbers of a file's file system are the same after it was mounted again.
+fn keeps_inode_numbers(path: &Path) -> bool {
+    /// File systems that number inodes as they meet them (linux/magic.h): FUSE with virtiofs and
+    /// sshfs, 9p, SMB in its three versions, overlayfs.
+    const MADE_UP: [u32; 6] = [
+        0x6573_5546,
+        0x0102_1997,
+        0x517b,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x794c_7630,
+    ];
+    statfs(path).is_ok_and(|stat| !MADE_UP.contains(&(stat.f_type as u32)))
 }
 
 /// What tells one state of a disk from another.

@@ -192,6 +192,10 @@ impl Error {
                 "is suspended, and its image is not there",
                 "mount its file system, or move it back; brisk vm info names it",
             ),
+            Condition::CutOff => (
+                "does not run, and its last resume was cut off",
+                "brisk vm resume --again goes on from its image, if its disks are what they were",
+            ),
             Condition::Paused => ("stands still", "brisk vm resume has it go on"),
             Condition::Busy => ("does not answer", "brisk vm kill ends it"),
             Condition::Off | Condition::Running => ("does not run", "brisk vm start starts it"),
@@ -206,7 +210,10 @@ impl Error {
             Self::Run(error) => error.hint(),
             Self::Image(error) => error.hint().map(str::to_owned),
             Self::NotSuspended { source, .. } => source.hint(),
-            Self::QemuEnded { said } if said.contains("lock") => {
+            Self::QemuEnded { said: text }
+            | Self::Control(control::Error::Refused { reason: text, .. })
+                if text.contains("lock") =>
+            {
                 Some("another machine or another program has one of its disks".to_owned())
             }
             Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {

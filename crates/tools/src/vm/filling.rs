@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{Claim, Keys};
+use brisk_vm::image::Claim;
 use brisk_vm::migration::Source;
 use brisk_vm::qemu::control::{self, Control};
 use brisk_vm::qemu::{Ram, State, Urgent, allow_late_memory, qmp, take_late_memory};
@@ -16,13 +16,13 @@ use serde_json::json;
 
 use super::busy::Processors;
 use super::error::{Error, file};
+use super::first_run::{Failure, FirstRun, PATIENCE};
 use super::home::Home;
 use super::late::Late;
 use super::lazy::Word;
 use super::lifecycle::launch;
 use super::live::{self, Condition};
-use super::noted::Noted;
-use super::resume::{open, set_clock};
+use super::resume::{How, open, set_clock};
 use super::said::Said;
 use super::serving::{Serving, is_filling, start_standby};
 use crate::chain;
@@ -67,11 +67,15 @@ pub fn fill(
         Ok(None) => Ok(()),
         Ok(Some(reason)) => say(Word::Unable(reason)),
         Err(Error::Interrupted) => say(Word::Interrupted),
-        Err(error) => say(Word::Failed(match error.hint() {
-            Some(hint) => format!("{} ({hint})", chain(&error)),
-            None => chain(&error),
-        })),
+        Err(error) => say(failed(&error)),
     }
+}
+
+fn failed(error: &Error) -> Word {
+    Word::Failed(match error.hint() {
+        Some(hint) => format!("{} ({hint})", chain(error)),
+        None => chain(error),
+    })
 }
 
 /// `None` when the guest has run; else why it cannot.
@@ -94,7 +98,9 @@ fn attempt(
             return Err(Error::state(&home.name, what, hint));
         }
         // What a killed command left, and errors, are the other resume's.
-        Condition::Off | Condition::Missing | Condition::Paused => return Ok(Some(String::new())),
+        Condition::Off | Condition::Missing | Condition::CutOff | Condition::Paused => {
+            return Ok(Some(String::new()));
+        }
         _ => return Err(Error::runs_already(&home.name)),
     }
     let path = home.image(&definition);
@@ -120,33 +126,49 @@ fn attempt(
         let mut ending = Some((lock, say));
         let mut standby = None;
         // The command ends, and others can begin.
-        let mut conclude = |running| {
+        let mut conclude = |word| {
             late.has_answered();
             if let Some((lock, say)) = ending.take() {
                 // What follows the command must not find it at work.
                 drop(lock);
                 // The command may have been ended: the guest runs all the same.
-                let _ = say(Word::Runs { running, memory });
+                let _ = say(word);
             }
         };
+        let runs = |running| Word::Runs { running, memory };
         let running = run(home, claim, (late, cancel), begun, &mut |running| {
             if standby.is_none() {
                 standby = start_standby(home);
             }
-            conclude(running);
-        })?;
+            // It goes on when it can be read.
+            if late.is_unreadable() {
+                conclude(runs(running));
+            }
+        });
+        if let Err(Failure::NotRun(error)) = running {
+            return Err(error);
+        }
         late.runs();
         if standby.is_none() {
             standby = start_standby(home);
         }
-        if late.is_unreadable() {
-            // Its clock is set when it goes on.
-            conclude(running);
-        } else {
-            set_clock(home);
+        match running {
+            Ok(running) => {
+                if late.is_unreadable() {
+                    // Its clock is set when it goes on.
+                    conclude(runs(running));
+                } else {
+                    set_clock(home);
+                }
+                home.note("VM running");
+                conclude(runs(running));
+            }
+            Err(failure) => {
+                let error = failure.error();
+                home.note(&format!("VM may stand still: {}", chain(&error)));
+                conclude(failed(&error));
+            }
         }
-        home.note("VM running");
-        conclude(running);
         Ok(standby)
     })?;
     Ok(None)
@@ -159,7 +181,7 @@ fn begin<'a>(
     cache: &Cache,
     begun: Instant,
 ) -> Result<Begun<'a>, Error> {
-    let (image, mut running) = open(home, (claim.file()?, claim.path()), &Keys::new(), cache)?;
+    let (image, mut running) = open(home, (claim.file()?, claim.path()), &How::default(), cache)?;
     let version = running.machine.version.0;
     if version < FIRST {
         return Ok(Begun::Unable(format!(
@@ -216,18 +238,14 @@ fn begin<'a>(
     })))
 }
 
-/// Has the guest run as soon as it has its devices. `slow` hears if that takes long once nobody
-/// else may resume it.
-///
-/// # Errors
-/// Only before that: afterwards the guest is in no image, and nothing ends it.
+/// Has the guest run as soon as it has its devices. `slow` hears if that takes long.
 fn run(
     home: &Home,
     claim: &mut Claim,
     (late, cancel): (&Late<'_>, &AtomicBool),
     begun: Instant,
     slow: &mut dyn FnMut(Duration),
-) -> Result<Duration, Error> {
+) -> Result<Duration, Failure> {
     let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name))?;
     let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
     let asked = Instant::now();
@@ -252,7 +270,7 @@ fn run(
     loop {
         let status = ask("query-status")?;
         if cancelled() {
-            return Err(Error::Interrupted);
+            return Err(Error::Interrupted.into());
         }
         if status["status"] != json!("inmigrate") {
             break;
@@ -263,19 +281,19 @@ fn run(
     if let Some(pid) = live::pid(home) {
         late.has(Processors::of(pid, &processors));
     }
-    // Nobody may resume it again once the guest has run an instruction.
-    claim.start()?;
-    Noted::remove(home);
-    let running = qmp.execute_while("cont", &json!(null), &mut || {
+    let first = FirstRun {
+        home,
+        image: late.image(),
+        claim: Some(claim),
+        accepted: &[],
+    };
+    let asked = Instant::now();
+    let wait = &mut || {
         slow(begun.elapsed());
-        live::pid(home).is_some()
-    });
-    match running {
-        Err(error) if live::pid(home).is_some() => {
-            home.note(&format!("VM may stand still: {}", chain(&error)));
-        }
-        // If it has ended, who serves it finds that.
-        _ => {}
-    }
-    Ok(begun.elapsed())
+        live::pid(home).is_some() && (late.is_unreadable() || asked.elapsed() < PATIENCE)
+    };
+    first.run(&mut qmp, wait).map(|()| {
+        late.set_has_run();
+        begun.elapsed()
+    })
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_vm::launch::Places;
+use brisk_vm::qemu::MachinePlan;
 use rustix::fs::{FlockOperation, flock};
 
 use super::bases;
@@ -249,12 +250,32 @@ impl Home {
             new.persist(&path)
         };
         match named {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let dir = &self.dirs.config;
+                let synced = File::open(dir).and_then(|dir| dir.sync_all());
+                synced.map_err(file("write", dir))
+            }
             Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
                 Err(self.exists())
             }
             Err(error) => Err(file("write", &path)(error.error)),
         }
+    }
+
+    /// Another machine whose image would be the same file.
+    #[must_use]
+    pub fn shares_image_with(&self, definition: &Definition) -> Option<String> {
+        let image = self.image(definition);
+        let others = self.dirs.names().into_iter();
+        let homes = others.filter(|name| *name != self.name);
+        let mut homes = homes.filter_map(|name| self.dirs.home(&name).ok());
+        let other = homes.find(|other| {
+            let theirs = other
+                .definition()
+                .map(|definition| other.image(&definition));
+            theirs.is_ok_and(|theirs| theirs == image)
+        });
+        other.map(|other| other.name)
     }
 
     /// An error of its definition.
@@ -285,6 +306,17 @@ impl Home {
         let kept = fs::hard_link(from, &to).or_else(|_| fs::copy(from, &to).map(drop));
         kept.map_err(file("keep a copy of", from))?;
         Ok(to)
+    }
+
+    /// Has the copies of [`Self::keep`] survive a power cut: an image cannot be resumed without.
+    pub(super) fn sync_kept(&self, machine: &MachinePlan) -> Result<(), Error> {
+        let sync = |path: &Path| {
+            let synced = File::open(path).and_then(|file| file.sync_all());
+            synced.map_err(file("write", path))
+        };
+        sync(&machine.kernel)?;
+        sync(&machine.initramfs)?;
+        sync(&self.state())
     }
 
     /// Forgets what a machine had that runs no more.

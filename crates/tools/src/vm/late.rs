@@ -30,6 +30,7 @@ pub(super) struct Late<'a> {
     image: &'a Image,
     given_up: AtomicBool,
     waited_for: AtomicBool,
+    has_run: AtomicBool,
     processors: OnceLock<Processors>,
     standing: Mutex<Standing>,
 }
@@ -54,9 +55,15 @@ impl<'a> Late<'a> {
             image,
             given_up: AtomicBool::new(false),
             waited_for: AtomicBool::new(true),
+            has_run: AtomicBool::new(false),
             processors: OnceLock::new(),
             standing: Mutex::default(),
         }
+    }
+
+    /// The image.
+    pub(super) fn image(&self) -> &'a Image {
+        self.image
     }
 
     /// The guest is not wanted any more.
@@ -68,6 +75,16 @@ impl<'a> Late<'a> {
     /// Nobody waits for the guest any more.
     pub(super) fn has_answered(&self) {
         self.waited_for.store(false, Ordering::Relaxed);
+    }
+
+    /// QEMU said that the guest runs.
+    pub(super) fn set_has_run(&self) {
+        self.has_run.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether QEMU said that the guest runs.
+    pub(super) fn has_run(&self) -> bool {
+        self.has_run.load(Ordering::Relaxed)
     }
 
     /// These are the guest's processors.

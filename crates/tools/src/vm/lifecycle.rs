@@ -1,13 +1,13 @@
 //! Starting and stopping.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
-use brisk_vm::image::Claim;
+use brisk_vm::image::{Claim, resumed_name};
 use brisk_vm::launch::{Unprivileged, start_detached};
 use brisk_vm::qemu::{Channels, MachinePlan, Ram};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use super::identity::{identify, new_generation};
 use super::live::{self, Condition, condition};
 use super::noted::{self, Noted};
 use super::ports::{ALL, connect, converse, tell};
-use super::resume::missing;
+use super::resume::{cut_off, missing};
 use super::said::Said;
 use super::serving::looking_after;
 use super::unit;
@@ -46,6 +46,9 @@ pub(super) struct Running {
     /// says meanwhile of the next one.
     #[serde(default)]
     pub(super) filled_from: Option<PathBuf>,
+    /// Identities of the image that it was resumed from and of those that is based on.
+    #[serde(default)]
+    pub(super) images: Vec<[u8; 16]>,
     /// Whether it has not been told yet what it is to do.
     #[serde(default)]
     pub(super) booting: bool,
@@ -114,6 +117,7 @@ pub fn start(
     match live::settle(home)? {
         Condition::Off => {}
         Condition::Missing => return Err(missing(home)),
+        Condition::CutOff => return Err(cut_off(home, &definition)),
         Condition::Suspended => {
             return Err(Error::state(
                 &home.name,
@@ -154,6 +158,7 @@ pub fn start(
         qemu: facts.capabilities.package.clone(),
         directories,
         filled_from: None,
+        images: Vec::new(),
         booting: true,
         nameless: false,
     };
@@ -260,6 +265,7 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
         ));
     }
     bases::forget(home);
+    Noted::remove(home);
     home.clear();
     home.note("VM halted");
     Ok(())
@@ -282,24 +288,32 @@ pub fn kill(home: &Home) -> Result<(), Error> {
     }
     home.processing("kill", "");
     // Nobody may need what is removed.
+    let not_known = |image: &Path| {
+        Err(Error::state(
+            &home.name,
+            format!("may not be the machine in {}", image.display()),
+            "if nobody needs that any more, remove it",
+        ))
+    };
     let claim = match now {
         Condition::Suspended => {
-            let definition = home.definition()?;
-            let image = home.image(&definition);
+            let image = home.image(&home.definition()?);
             // What somebody else put there is not ours to remove.
-            if noted::is_own(home, &definition, &image) != Some(true) {
-                return Err(Error::state(
-                    &home.name,
-                    format!("may not be the machine in {}", image.display()),
-                    "if nobody needs that any more, remove it",
-                ));
+            if noted::is_own(home, &image) != Some(true) {
+                return not_known(&image);
             }
             Some(Claim::take(&image)?)
         }
+        Condition::CutOff => {
+            let image = resumed_name(&home.image(&home.definition()?));
+            if noted::owns(home, &image) != Some(true) {
+                return not_known(&image);
+            }
+            None
+        }
         _ => None,
     };
-    let bases = bases::noted(home);
-    live::end(home)?;
+    live::end_process(home)?;
     match claim {
         Some(mut claim) => {
             claim.start()?;
@@ -307,12 +321,11 @@ pub fn kill(home: &Home) -> Result<(), Error> {
             home.note("Image removed");
         }
         None if now == Condition::Missing => home.note("Image forgotten"),
+        None if now == Condition::CutOff => home.note("Image of a resume that was cut off removed"),
         None => home.note("VM killed"),
     }
-    Noted::remove(home);
     bases::forget(home);
-    if let Some(image) = bases {
-        bases::remove(&image, None);
-    }
+    Noted::remove(home);
+    home.clear();
     Ok(())
 }

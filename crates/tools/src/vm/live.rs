@@ -43,6 +43,8 @@ pub enum Condition {
     Suspended,
     /// It is in an image that is not where it was.
     Missing,
+    /// It has an image that a guest may have run from, and that nobody reads from any more.
+    CutOff,
     /// Its processors run.
     Running,
     /// Its processors stand still: a command was ended in the middle, or works on it.
@@ -59,6 +61,7 @@ impl Condition {
             Self::Off => "off",
             Self::Suspended => "suspended",
             Self::Missing => "image missing",
+            Self::CutOff => "resume cut off",
             Self::Running => "running",
             Self::Paused => "paused",
             Self::Busy => "busy",
@@ -100,6 +103,7 @@ fn condition_within(home: &Home, limit: Duration) -> Result<Condition, Error> {
     Ok(match in_image(home)? {
         true => Condition::Suspended,
         false if noted::missing(home).is_some() => Condition::Missing,
+        false if noted::is_cut_off(home, &home.image(&home.definition()?)) => Condition::CutOff,
         false => Condition::Off,
     })
 }
@@ -113,7 +117,7 @@ fn in_image(home: &Home) -> Result<bool, Error> {
         Ok(State::Ready | State::Resuming { .. })
     );
     // Where it cannot be told whose it is, resume will see.
-    Ok(there && noted::is_own(home, &definition, &image) != Some(false))
+    Ok(there && noted::is_own(home, &image) != Some(false))
 }
 
 /// What a machine is doing, for the command that holds its lock: a QEMU that stands still beside
@@ -166,6 +170,16 @@ pub(super) fn is_there(home: &Home) -> Result<bool, Error> {
 /// # Errors
 /// If it does not end.
 pub(super) fn end(home: &Home) -> Result<(), Error> {
+    end_process(home)?;
+    home.clear();
+    Ok(())
+}
+
+/// Ends QEMU.
+///
+/// # Errors
+/// If it does not end.
+pub(super) fn end_process(home: &Home) -> Result<(), Error> {
     if let Some(pid) = pid(home).and_then(|pid| Pid::from_raw(pid as i32)) {
         // Fails only if it has ended by itself meanwhile.
         let _ = kill_process(pid, Signal::KILL);
@@ -182,7 +196,6 @@ pub(super) fn end(home: &Home) -> Result<(), Error> {
         let gone = [PollFd::new(&stream, PollFlags::HUP)];
         wait_at(gone, END);
     }
-    home.clear();
     Ok(())
 }
 

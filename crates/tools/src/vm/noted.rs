@@ -6,12 +6,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use brisk_vm::image::{self, Description, Header, Image, State};
+use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
 use super::error::{Error, file};
 use super::home::Home;
+use super::lifecycle::Running;
 use super::unlock::host_keys;
+use crate::reservation::Reserved;
 
 /// The image of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,15 +23,27 @@ pub(super) struct Noted {
     pub(super) image: PathBuf,
     id: [u8; 16],
     uuid: Option<String>,
+    /// The disks that it writes to, which nobody else may write to meanwhile.
+    #[serde(default)]
+    disks: Vec<Reserved>,
 }
 
 impl Noted {
-    /// Notes the image that a machine has been suspended to, durably.
-    pub(super) fn write(home: &Home, definition: &Definition, image: &Path) -> Result<(), Error> {
+    /// Notes the image that a machine with these disks has been suspended to, durably.
+    pub(super) fn write(
+        home: &Home,
+        definition: &Definition,
+        image: &Path,
+        disks: &[Disk],
+    ) -> Result<(), Error> {
+        let written = disks.iter().filter(|disk| disk.writable);
         let noted = Self {
             image: image.to_owned(),
             id: Header::read(image)?.id,
             uuid: definition.uuid.clone(),
+            disks: written
+                .filter_map(|disk| Reserved::of(&disk.path))
+                .collect(),
         };
         let path = home.suspended();
         let temporary = path.with_extension("tmp");
@@ -49,35 +64,53 @@ impl Noted {
         (noted.uuid == definition.uuid).then_some(noted)
     }
 
-    /// The machine is not suspended any more.
+    /// The machine is not suspended any more, and is not after a power cut either: without its
+    /// image it would be missed.
     pub(super) fn remove(home: &Home) {
-        // What is not there need not be removed.
-        let _ = fs::remove_file(home.suspended());
+        if fs::remove_file(home.suspended()).is_ok() {
+            // It is gone all the same as long as this host runs.
+            let _ = File::open(home.state()).and_then(|dir| dir.sync_all());
+        }
     }
 }
 
-/// Whether the image at a path is this machine's, as far as this host can tell.
-pub(super) fn is_own(home: &Home, definition: &Definition, path: &Path) -> Option<bool> {
-    let noted = Noted::read(home);
-    let usual = path;
-    let path = image::resumable(path)?;
-    let header = match Header::read(&path) {
+/// Whether the image that can be resumed by this usual name is this machine's, as far as this host
+/// can tell.
+pub(super) fn is_own(home: &Home, path: &Path) -> Option<bool> {
+    let now = image::resumable(path)?;
+    match owns(home, &now) {
+        // It is damaged, and lies where this machine's is.
+        None if Header::read(&now).is_err() => Noted::read(home)
+            .is_some_and(|noted| noted.image == path)
+            .then_some(true),
+        own => own,
+    }
+}
+
+/// Whether a file is an image of this machine: one that it was suspended to or resumed from, as
+/// its records say, or one that says so itself to this host's key. `None` if that cannot be told.
+pub(super) fn owns(home: &Home, path: &Path) -> Option<bool> {
+    let header = match Header::read(path) {
         Ok(header) => header,
         Err(image::Error::NotAnImage { .. }) => return Some(false),
-        // It is damaged.
-        Err(_) => {
-            return noted
-                .is_some_and(|noted| noted.image == usual)
-                .then_some(true);
-        }
+        Err(_) => return None,
     };
-    if noted.is_some_and(|noted| noted.id == header.id) {
+    let suspended_to = Noted::read(home).is_some_and(|noted| noted.id == header.id);
+    let resumed_from = || Running::of(home).is_ok_and(|it| it.images.contains(&header.id));
+    if suspended_to || resumed_from() {
         return Some(true);
     }
-    let image = Image::open(&path, &host_keys(home).ok()?).ok()?;
-    let uuid = definition.uuid().ok().flatten();
+    let uuid = home.definition().ok()?.uuid().ok().flatten();
+    let image = Image::open(path, &host_keys(home).ok()?).ok()?;
     let described = image.description();
     Some(described.name == home.name && has_uuid(described, uuid))
+}
+
+/// Whether a resume was cut off by a crash or a power cut: there is an image of this machine that
+/// nobody reads from and that a guest may have run from.
+pub(super) fn is_cut_off(home: &Home, image: &Path) -> bool {
+    matches!(image::resumed(image), Ok(Some(false)))
+        && owns(home, &image::resumed_name(image)) != Some(false)
 }
 
 /// Whether an image is of a machine with this UUID, as far as both say.

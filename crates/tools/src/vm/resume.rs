@@ -2,18 +2,21 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{self, Claim, Disk, Image, Keys};
-use brisk_vm::qemu::{Capabilities, Ram, State, load_state};
+use brisk_vm::image::{self, Claim, Image, Keys};
+use brisk_vm::qemu::control::Control;
+use brisk_vm::qemu::{Capabilities, Ram, State, load_state, qmp};
 use serde_json::json;
 
 use super::bases;
+use super::definition::Definition;
 use super::definition::text_of_uuid;
-use super::describe::identify;
+use super::describe::is_unchanged;
 use super::error::{Error, file};
+use super::first_run::{self, Failure, FirstRun};
 use super::home::Home;
 use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
@@ -27,6 +30,20 @@ use crate::run::clock;
 
 /// How long init may take to set the clock.
 const CLOCK: Duration = Duration::from_secs(10);
+/// How often it is looked whether the user wants no more while QEMU says nothing.
+const GLANCE: Duration = Duration::from_millis(500);
+
+/// How a machine is resumed.
+#[derive(Debug, Clone, Default)]
+pub struct How {
+    /// What opens the image besides this host's key.
+    pub keys: Keys,
+    /// Disks that are what they were, though they do not look so.
+    pub accepted_disks: Vec<PathBuf>,
+    /// Whether an image that a guest may have run from is resumed once more: one whose last resume
+    /// was cut off. Its disks must be what they were.
+    pub again: bool,
+}
 
 /// What a resume did.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,7 +66,7 @@ impl Resumed {
     }
 }
 
-/// Goes on from a machine's image, which is used up by that. `keys` open it besides this host's.
+/// Goes on from a machine's image, which is used up by that.
 ///
 /// # Errors
 /// If there is none, it is damaged, or what it needs is not here as it was. The image stays as it
@@ -57,7 +74,7 @@ impl Resumed {
 pub fn resume(
     home: &Home,
     cache: &Cache,
-    keys: &Keys,
+    how: &How,
     control: image::Control<'_>,
 ) -> Result<Resumed, Error> {
     let begun = Instant::now();
@@ -69,6 +86,8 @@ pub fn resume(
         // What lies there says whose it is.
         Condition::Off if image::resumable(&home.image(&definition)).is_some() => {}
         Condition::Missing => return Err(missing(home)),
+        Condition::CutOff if how.again => {}
+        Condition::CutOff => return Err(cut_off(home, &definition)),
         Condition::Off => {
             return Err(Error::state(
                 &home.name,
@@ -80,8 +99,11 @@ pub fn resume(
     }
     let path = home.image(&definition);
     home.processing("resume", &format!("from {}", path.display()));
-    let mut claim = Claim::take(&path)?;
-    let resumed = load(home, (&mut claim, keys), cache, control, begun);
+    let mut claim = match image::resumable(&path) {
+        None if how.again => Claim::take_again(&path)?,
+        _ => Claim::take(&path)?,
+    };
+    let resumed = load(home, (&mut claim, how), cache, control, begun);
     match resumed {
         Ok((resumed, image)) => {
             bases::keep(home, claim, &image)?;
@@ -89,21 +111,39 @@ pub fn resume(
             home.note("VM running");
             Ok(resumed)
         }
-        Err(error) => {
+        Err(Failure::NotRun(error)) => {
             // What went wrong first is what matters.
             let _ = live::end(home);
-            // If the guest may have run, it stays used.
-            let _ = claim.release();
             home.note(&format!("Resume failed: {}", chain(&error)));
+            claim.release()?;
             Err(error.or_interrupted())
         }
+        Err(Failure::Unknown(error)) => {
+            home.note(&format!("VM may run: {}", chain(&error)));
+            Err(error)
+        }
     }
+}
+
+/// A crash or a power cut came between the mark that its guest may run and the end of its image.
+pub(super) fn cut_off(home: &Home, definition: &Definition) -> Error {
+    let image = image::resumed_name(&home.image(definition));
+    Error::state(
+        &home.name,
+        format!(
+            "was being resumed when that was cut off, and its guest may have run: {} is left",
+            image.display()
+        ),
+        "brisk vm resume --again goes on from there if its disks are what they were, brisk vm kill \
+         throws it away",
+    )
 }
 
 /// A machine that a killed command left standing still.
 fn go_on(home: &Home, begun: Instant) -> Result<Resumed, Error> {
     let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
     live::control(&stream)?.execute("cont", &json!(null))?;
+    Noted::remove(home);
     home.note("VM goes on");
     set_clock(home);
     Ok(Resumed {
@@ -121,33 +161,34 @@ pub(super) fn missing(home: &Home) -> Error {
 
 fn load(
     home: &Home,
-    (claim, keys): (&mut Claim, &Keys),
+    (claim, how): (&mut Claim, &How),
     cache: &Cache,
     control: image::Control<'_>,
     begun: Instant,
-) -> Result<(Resumed, Image), Error> {
-    let (image, mut running) = open(home, (claim.file()?, claim.path()), keys, cache)?;
-    // Nobody may resume it again once the guest has run an instruction.
-    let before = || {
-        claim.start()?;
-        Noted::remove(home);
-        Ok(())
+) -> Result<(Resumed, Image), Failure> {
+    let (image, mut running) = open(home, (claim.file()?, claim.path()), how, cache)?;
+    for disk in &how.accepted_disks {
+        home.note(&format!("Disk {} is taken for what it was", disk.display()));
+    }
+    let first = FirstRun {
+        home,
+        image: &image,
+        claim: Some(claim),
+        accepted: &how.accepted_disks,
     };
-    let resumed = run_from(home, &image, &mut running, control, begun, before)?;
+    let resumed = run_from(first, &mut running, control, begun)?;
     set_clock(home);
     Ok((resumed, image))
 }
 
-/// Starts a machine with all that is in an image, and has it run. `before` is called at the last
-/// moment before its first instruction.
+/// Starts a machine with all that is in an image, and has it run.
 pub(super) fn run_from(
-    home: &Home,
-    image: &Image,
+    first: FirstRun<'_>,
     running: &mut Running,
     control: image::Control<'_>,
     begun: Instant,
-    before: impl FnOnce() -> Result<(), Error>,
-) -> Result<Resumed, Error> {
+) -> Result<Resumed, Failure> {
+    let (home, image) = (first.home, first.image);
     home.clear();
     home.prepare()?;
     let length = image.header().memory;
@@ -174,8 +215,12 @@ pub(super) fn run_from(
     let stream = stream.map_err(explain)?;
     let mut qmp = live::control(&stream).map_err(explain)?;
     load_state(&mut qmp, &place).map_err(|error| explain(error.into()))?;
-    before()?;
-    qmp.execute("cont", &json!(null))?;
+    drop(qmp);
+    let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
+    let asked = Instant::now();
+    first.run(&mut qmp, &mut || {
+        !control.cancelled() && asked.elapsed() < first_run::PATIENCE
+    })?;
     Ok(Resumed {
         running: begun.elapsed(),
         memory: length,
@@ -194,15 +239,45 @@ pub(super) fn set_clock(home: &Home) {
 pub(super) fn open(
     home: &Home,
     (file, path): (File, &Path),
-    keys: &Keys,
+    how: &How,
     cache: &Cache,
 ) -> Result<(Image, Running), Error> {
-    let keys = with_host_key(home, keys)?;
+    let keys = with_host_key(home, &how.keys)?;
     let image = Image::from_file(file, path, &keys)?.with_parents(&keys, &[])?;
     let mut running = machine_of(&image, path)?;
     running.filled_from = None;
+    let chain = std::iter::successors(Some(&image), |image| image.parent());
+    running.images = chain.map(|image| image.header().id).collect();
     check(home, &image, &mut running, path, cache)?;
+    accepted_are_disks(&image, &how.accepted_disks)?;
+    // Again when the guest is about to run: it takes long to load memory.
+    disks_are_as_noted(&image, &how.accepted_disks)?;
     Ok((image, running))
+}
+
+/// A path that is misspelt would accept nothing.
+fn accepted_are_disks(image: &Image, accepted: &[PathBuf]) -> Result<(), Error> {
+    let disks = &image.description().disks;
+    match accepted
+        .iter()
+        .find(|path| disks.iter().all(|disk| disk.path != **path))
+    {
+        None => Ok(()),
+        Some(path) => {
+            let known: Vec<_> = disks
+                .iter()
+                .map(|disk| disk.path.display().to_string())
+                .collect();
+            Err(Error::state(
+                &image.description().name,
+                format!("has no disk {}", path.display()),
+                match known.is_empty() {
+                    true => "it has none at all".to_owned(),
+                    false => format!("it has {}", known.join(", ")),
+                },
+            ))
+        }
+    }
 }
 
 fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
@@ -262,24 +337,21 @@ fn check(
     if let Some(directories) = &mut running.directories {
         directories.again(cache).or_else(unlike)?;
     }
-    disks_are_as_noted(image)
+    Ok(())
 }
 
-/// The disks must be what they were when the guest stood still.
-pub(super) fn disks_are_as_noted(image: &Image) -> Result<(), Error> {
-    for disk in &image.description().disks {
-        let now = identify(&disk.path, disk.writable)?;
-        // Who looks at a file changes its ctime at most.
-        let as_it_is = Disk {
-            ctime: disk.ctime,
-            ..now
-        };
-        if as_it_is != *disk {
+/// The disks must be what they were when the guest stood still, with all files that they read from,
+/// but for those that the administrator says are.
+pub(super) fn disks_are_as_noted(image: &Image, accepted: &[PathBuf]) -> Result<(), Error> {
+    let disks = &image.description().disks;
+    for disk in disks.iter().filter(|disk| !accepted.contains(&disk.path)) {
+        if !is_unchanged(disk)? {
             return Err(Error::Unlike {
                 path: image.path().to_owned(),
                 reason: format!(
-                    "its disk {} has changed since, and what the guest has in memory of it is not \
-                     true any more",
+                    "its disk {0} has changed since, and what the guest has in memory of it is not \
+                     true any more; if you know that {0} is what it was, say so with \
+                     --accept-disk {0}",
                     disk.path.display()
                 ),
             });

@@ -26,6 +26,7 @@ use super::home::Home;
 use super::late::Late;
 use super::lifecycle::Running;
 use super::live;
+use super::noted::Noted;
 use super::resume::set_clock;
 use super::unlock::host_keys;
 use crate::chain;
@@ -78,7 +79,14 @@ impl Serving<'_> {
                 Err(error)
             }
             Ok((standby, Ok(served))) => {
-                conclude(home, (claim, &image), begun, served, standby);
+                conclude(
+                    home,
+                    (claim, &image),
+                    late.has_run(),
+                    begun,
+                    served,
+                    standby,
+                );
                 Ok(())
             }
             Ok((_, Err(panic))) => std::panic::resume_unwind(panic),
@@ -105,8 +113,9 @@ pub fn stand_by(home: &Home) -> Result<(), Error> {
         Ok(Some(serving)) => serving.serve(|_, late| {
             let standby = start_standby(home);
             // It serves even if the guest cannot be told anything.
-            if let Err(error) = go_on(home, late) {
-                home.note(&format!("VM may stand still: {}", chain(&error)));
+            match go_on(home, late) {
+                Ok(()) => late.set_has_run(),
+                Err(error) => home.note(&format!("VM may stand still: {}", chain(&error))),
             }
             late.runs();
             late.has_answered();
@@ -126,7 +135,14 @@ fn again(home: &Home, claim: Claim, begun: Instant) -> Result<Option<Serving<'_>
     let pid = live::pid(home).ok_or_else(|| Error::has_ended(&home.name))?;
     let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
     let Some(stream) = urgent.reconnect(&home.places().late(), &mut || has_all(home))? else {
-        conclude(home, (claim, &image), begun, Ok(Ended::default()), None);
+        conclude(
+            home,
+            (claim, &image),
+            true,
+            begun,
+            Ok(Ended::default()),
+            None,
+        );
         return Ok(None);
     };
     let source = Source::again(stream, &image.state()?, image.header().memory)?;
@@ -157,6 +173,7 @@ fn go_on(home: &Home, late: &Late<'_>) -> Result<(), Error> {
         qmp.execute("cont", &json!(null))?;
         set_clock(home);
     }
+    Noted::remove(home);
     let processors = qmp.execute("query-cpus-fast", &json!(null))?;
     if let Some(pid) = live::pid(home) {
         late.has(Processors::of(pid, &processors));
@@ -271,6 +288,7 @@ fn learnt(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range<u64>> {
 fn conclude(
     home: &Home,
     (claim, image): (Claim, &Image),
+    has_run: bool,
     begun: Instant,
     served: Result<Ended, Failure>,
     standby: Option<Child>,
@@ -297,8 +315,15 @@ fn conclude(
             ));
             learn(home, image, &ended.wanted);
         }
-        Err(_) if live::pid(home).is_none() => {
+        Err(_) if live::pid(home).is_none() && has_run => {
             home.note("VM ended before it had all of its memory");
+        }
+        Err(_) if live::pid(home).is_none() => {
+            home.note(
+                "VM ended before it is known to have run: its image stays, and brisk vm resume \
+                 --again goes on from there",
+            );
+            return;
         }
         Err(error) => {
             home.note(&format!("VM lacks memory: {}", chain(error)));

@@ -77,6 +77,8 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     if let Some((what, hint)) = running.cannot_be_saved() {
         return Err(Error::state(&home.name, what, hint));
     }
+    // What cannot be made durable is told while the guest runs.
+    home.sync_kept(&running.machine)?;
     home.processing("suspend", &format!("to {}", path.display()));
     let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
     let mut qmp = live::control(&stream)?;
@@ -160,12 +162,12 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
             return Err(error.or_interrupted());
         }
     };
-    bases::remove(&path, base.as_ref().filter(|_| based));
+    bases::remove(home, &path, base.as_ref().filter(|_| based));
     if let Some(other) = bases::noted(home).filter(|other| *other != path) {
-        bases::remove(&other, None);
+        bases::remove(home, &other, None);
     }
     // Without that note the image is known by its keys.
-    if let Err(error) = Noted::write(home, &definition, &path) {
+    if let Err(error) = Noted::write(home, &definition, &path, &running.machine.disks) {
         home.note(&format!("Where it is was not noted: {}", chain(&error)));
     }
     // The image is durable: from here on it is the machine.

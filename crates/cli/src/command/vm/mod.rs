@@ -51,7 +51,7 @@ enum Command {
 pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     match &args.command {
         Command::Create(args) => settings::create(args, ui),
-        Command::Set(args) => settings::set(args),
+        Command::Set(args) => settings::set(args, ui),
         Command::List(args) => list::list(args, ui),
         Command::Info(args) => list::info(args, ui),
         Command::Start(args) => power::start(args, ui),

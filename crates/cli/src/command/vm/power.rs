@@ -86,6 +86,17 @@ pub(super) struct ResumeArgs {
     #[arg(long, value_name = "NAME")]
     clone: Option<String>,
 
+    /// A disk of the machine that is what it was when it was suspended, though it does not look so:
+    /// it was restored from a backup, for instance, or moved to another file system. If it is not,
+    /// the guest destroys what is on it. May be given several times; loads all memory first.
+    #[arg(long, value_name = "PATH")]
+    accept_disk: Vec<PathBuf>,
+
+    /// Resume an image once more whose last resume was cut off by a crash or a power cut. Its disks
+    /// must be what they were when it was suspended. Loads all memory first.
+    #[arg(long, conflicts_with = "clone")]
+    again: bool,
+
     /// What opens the image, where this host's key does not.
     #[command(flatten)]
     keys: KeyArgs,
@@ -189,19 +200,30 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let cache = Cache::open()?;
     let keys = unlock(&home, &args.keys)?;
+    let absolute = |path: &PathBuf| std::path::absolute(path);
+    let how = tool::How {
+        keys,
+        accepted_disks: args
+            .accept_disk
+            .iter()
+            .map(absolute)
+            .collect::<Result<_, _>>()?,
+        again: args.again,
+    };
+    let eager = args.eager || args.again || !args.accept_disk.is_empty();
     if let Some(name) = &args.clone {
         let new = super::home(name)?;
         let work = Work::new("cloning", ui)?;
-        let resumed = tool::resume_clone(&home, &new, &cache, &keys, work.control());
+        let resumed = tool::resume_clone(&home, &new, &cache, &how, work.control());
         drop(work);
         let said = resumed.map(|resumed| tell_eager(&format!("{name} runs"), resumed, ui));
         let left = format!("{} is as it was, and there is no {name}", home.name);
         return concluded(said, &left, ui);
     }
     let work = Work::new("resuming", ui)?;
-    if !args.eager && !keys.is_empty() {
+    if !eager && !how.keys.is_empty() {
         ui.note("all memory is loaded before the guest runs: only this host's key does without");
-    } else if !args.eager {
+    } else if !eager {
         match tool::resume_lazily(&home, work.control()) {
             Ok(Lazily::Unable(reason)) if reason.is_empty() => {}
             Ok(Lazily::Unable(reason)) => {
@@ -222,7 +244,7 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
             Err(error) => return concluded(Err(error), "the image is as it was", ui),
         }
     }
-    let resumed = tool::resume(&home, &cache, &keys, work.control());
+    let resumed = tool::resume(&home, &cache, &how, work.control());
     drop(work);
     let runs = format!("{} runs again", home.name);
     let said = resumed.map(|resumed| tell_eager(&runs, resumed, ui));

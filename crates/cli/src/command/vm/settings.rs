@@ -1,7 +1,7 @@
 //! Making, changing and removing machines.
 
 use anyhow::bail;
-use brisk_tools::vm::{Autoshutdown, Condition, Definition, Network, condition, new_uuid};
+use brisk_tools::vm::{Autoshutdown, Condition, Definition, Home, Network, condition, new_uuid};
 use clap::ValueEnum;
 
 use super::{explain, home};
@@ -273,6 +273,7 @@ pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
     let mut definition = Definition::default();
     args.settings.apply(&mut definition)?;
     home.define(&definition, true).map_err(explain)?;
+    warn_of_image(&home, &definition, ui);
     ui.note(&format!(
         "defined in {}; brisk vm start {} boots it",
         home.file().display(),
@@ -281,7 +282,7 @@ pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-pub(super) fn set(args: &SetArgs) -> anyhow::Result<u8> {
+pub(super) fn set(args: &SetArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let _lock = home.lock("set").map_err(explain)?;
     let mut definition = home.definition().map_err(explain)?;
@@ -297,7 +298,21 @@ pub(super) fn set(args: &SetArgs) -> anyhow::Result<u8> {
         );
     }
     home.define(&definition, false).map_err(explain)?;
+    if elsewhere {
+        warn_of_image(&home, &definition, ui);
+    }
     Ok(exit::OK)
+}
+
+/// Two machines that are suspended to one file: the second one is refused.
+fn warn_of_image(home: &Home, definition: &Definition, ui: &Ui) {
+    if let Some(other) = home.shares_image_with(definition) {
+        ui.note(&format!(
+            "warning: {other} has the same image, {}: only one of both can be suspended at a time; \
+             write %{{name}} or %{{uuid}} in the path",
+            home.image(definition).display()
+        ));
+    }
 }
 
 pub(super) fn rm(args: &RmArgs) -> anyhow::Result<u8> {
@@ -310,6 +325,10 @@ pub(super) fn rm(args: &RmArgs) -> anyhow::Result<u8> {
         Condition::Suspended => {
             bail!("{name} is suspended; brisk vm kill throws its image away")
         }
+        Condition::CutOff => bail!(
+            "the last resume of {name} was cut off, and its image is left; brisk vm resume --again \
+             goes on from there, brisk vm kill throws it away"
+        ),
         Condition::Missing => {
             bail!("{name} is suspended, and its image is not there; brisk vm kill forgets it")
         }

@@ -1,0 +1,131 @@
+//! Disks of suspended machines: their guests have parts of them in memory, so whoever writes to one
+//! meanwhile destroys it.
+//!
+//! The directory of a suspended machine has a record (`suspended`) that names the disks it writes
+//! to. Every command that has another guest write to a disk looks into these records of its user.
+//! Other programs are not kept from it; a resume finds that the disk has changed.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// A disk in such a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reserved {
+    path: PathBuf,
+    /// Device and inode number of a file, device number of a block device.
+    file: (u64, u64),
+}
+
+/// A disk that must not be written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    /// The disk, as it was asked for.
+    pub(crate) path: PathBuf,
+    /// The suspended machine.
+    pub(crate) machine: String,
+}
+
+impl Reserved {
+    /// The disk at a path, if it is there.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        Some(Self {
+            path: path.to_owned(),
+            file: file(path)?,
+        })
+    }
+
+    /// Whether it is the disk at this path. Device numbers are others after this host was
+    /// restarted, paths are not.
+    fn is(&self, path: &Path) -> bool {
+        let canonical = |path: &Path| path.canonicalize().ok();
+        file(path) == Some(self.file)
+            || canonical(path).is_some_and(|one| canonical(&self.path) == Some(one))
+    }
+}
+
+fn file(path: &Path) -> Option<(u64, u64)> {
+    let meta = fs::metadata(path).ok()?;
+    Some(match meta.file_type().is_block_device() {
+        true => (0, meta.rdev()),
+        false => (meta.dev(), meta.ino()),
+    })
+}
+
+/// A part of the record.
+#[derive(Deserialize)]
+struct Record {
+    image: PathBuf,
+    #[serde(default)]
+    disks: Vec<Reserved>,
+}
+
+/// The first of these disks that a suspended machine writes to, of those whose directories are in
+/// `machines`.
+pub(crate) fn conflict<'a>(
+    disks: impl IntoIterator<Item = &'a Path>,
+    machines: &Path,
+) -> Option<Conflict> {
+    let disks: Vec<_> = disks.into_iter().collect();
+    if disks.is_empty() {
+        return None;
+    }
+    for entry in fs::read_dir(machines).ok()?.flatten() {
+        let read = fs::read(entry.path().join("suspended")).ok();
+        let record = read.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+        let Some(record) = record else { continue };
+        // A guest has run from its image, and whoever resumed it was killed before it could say so.
+        let used = brisk_vm::image::resumed_name(&record.image).exists()
+            && brisk_vm::image::resumable(&record.image).is_none();
+        let taken = |disk: &&&Path| record.disks.iter().any(|one| one.is(disk));
+        if let Some(disk) = disks.iter().find(taken).filter(|_| !used) {
+            return Some(Conflict {
+                path: disk.to_path_buf(),
+                machine: entry.file_name().to_string_lossy().into_owned(),
+            });
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory of machines with one that is suspended and writes to `disk`.
+    fn suspended(disk: &Path) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = dir.path().join("a");
+        fs::create_dir(&machine).unwrap();
+        let image = machine.join("a.brisk");
+        fs::write(&image, "").unwrap();
+        let disks = [Reserved::of(disk).unwrap()];
+        let record = serde_json::json!({ "image": image, "disks": disks });
+        fs::write(machine.join("suspended"), record.to_string()).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_disk_is_known_by_any_of_its_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let [disk, other, link] = ["disk", "other", "link"].map(|name| dir.path().join(name));
+        fs::write(&disk, "").unwrap();
+        fs::write(&other, "").unwrap();
+        fs::hard_link(&disk, &link).unwrap();
+        let machines = suspended(&disk);
+        let held = |path: &Path| conflict([path], machines.path()).map(|found| found.machine);
+        assert_eq!(held(&disk), Some("a".to_owned()));
+        assert_eq!(held(&link), Some("a".to_owned()));
+        assert_eq!(held(&other), None);
+        assert_eq!(conflict([], machines.path()), None);
+        // Restored from a backup, or with another device number after a restart.
+        let restored = dir.path().join("restored");
+        fs::write(&restored, "").unwrap();
+        fs::rename(&restored, &disk).unwrap();
+        assert_eq!(held(&disk), Some("a".to_owned()));
+        fs::remove_file(machines.path().join("a/suspended")).unwrap();
+        assert_eq!(held(&disk), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! A guest's first instruction after a resume: what is checked before, and what a refusal means.
+//!
+//! Order matters. QEMU gets its disks first (`blockdev-set-active`, since 10.0), which is where
+//! another process that has locked one is found. Nobody writes to them from then on, so that they
+//! can be held against what the image says of them. Then the image is marked as resumed, durably,
+//! and only then the guest runs. An older QEMU gets its disks with `cont`; if it refuses, the guest
+//! has not run, and the mark is taken back.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brisk_vm::image::{Claim, Image};
+use brisk_vm::qemu::control::{self, Control};
+use serde_json::json;
+
+use super::error::Error;
+use super::home::Home;
+use super::noted::Noted;
+use super::resume::disks_are_as_noted;
+
+/// How long QEMU may take to have a guest run, or not.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why a guest does not run, or is not known to.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It has not executed an instruction, and never will in this QEMU: the image is as it was.
+    NotRun(Error),
+    /// QEMU did not say. It may run; whoever ends this QEMU may lose what it did.
+    Unknown(Error),
+}
+
+impl Failure {
+    pub(super) fn error(self) -> Error {
+        match self {
+            Self::NotRun(error) | Self::Unknown(error) => error,
+        }
+    }
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    /// Before QEMU was told to have it run.
+    fn from(error: E) -> Self {
+        Self::NotRun(error.into())
+    }
+}
+
+/// A guest that is about to run.
+pub(super) struct FirstRun<'a> {
+    pub(super) home: &'a Home,
+    pub(super) image: &'a Image,
+    /// The right to resume the image; none for a clone, which leaves it as it is.
+    pub(super) claim: Option<&'a mut Claim>,
+    /// Disks that the administrator says are what they were.
+    pub(super) accepted: &'a [PathBuf],
+}
+
+impl FirstRun<'_> {
+    /// Has QEMU, which has loaded the guest, execute its first instruction. When the channel's time
+    /// for an answer is up, `wait` says whether to wait as long again.
+    pub(super) fn run(
+        self,
+        qmp: &mut Control<'_>,
+        wait: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Failure> {
+        let Self {
+            home,
+            image,
+            claim,
+            accepted,
+        } = self;
+        activate_disks(qmp, wait)?;
+        disks_are_as_noted(image, accepted)?;
+        match claim {
+            Some(claim) => use_up(home, claim, qmp, wait),
+            None => Ok(qmp.execute_while("cont", &json!(null), wait).map(drop)?),
+        }
+    }
+}
+
+/// Marks the image as resumed and has the guest run.
+fn use_up(
+    home: &Home,
+    claim: &mut Claim,
+    qmp: &mut Control<'_>,
+    wait: &mut dyn FnMut() -> bool,
+) -> Result<(), Failure> {
+    claim.start()?;
+    match qmp.execute_while("cont", &json!(null), wait) {
+        Ok(_) => {}
+        Err(error @ control::Error::Refused { .. }) => {
+            if !runs(qmp).map_err(Failure::Unknown)? {
+                claim.undo();
+                return Err(Failure::NotRun(error.into()));
+            }
+        }
+        Err(error) => return Err(Failure::Unknown(unknown(home, error))),
+    }
+    Noted::remove(home);
+    Ok(())
+}
+
+/// Has QEMU take its disks, with its locks on them, before the guest runs. QEMU before 10.0 takes
+/// them when it does.
+fn activate_disks(qmp: &mut Control<'_>, wait: &mut dyn FnMut() -> bool) -> Result<(), Error> {
+    let active = json!({ "active": true });
+    match qmp.execute_while("blockdev-set-active", &active, wait) {
+        Err(control::Error::Refused { reason, .. }) if reason.contains("has not been found") => {
+            Ok(())
+        }
+        other => Ok(other.map(drop)?),
+    }
+}
+
+fn runs(qmp: &mut Control<'_>) -> Result<bool, Error> {
+    Ok(qmp.execute("query-status", &json!(null))?["running"] == json!(true))
+}
+
+fn unknown(home: &Home, error: control::Error) -> Error {
+    match error {
+        control::Error::Silent { .. } => Error::state(
+            &home.name,
+            "may run or not: QEMU does not say, and is left as it is",
+            "a disk of its may not answer; brisk vm info tells when it runs, and brisk vm resume \
+             has it go on if it stands still then",
+        ),
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use std::thread;
+
+    use brisk_vm::image::{State, state};
+    use brisk_vm::qemu::qmp::Reader;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::vm::Dirs;
+
+    /// A QEMU that answers each command with the next of these; `ID` stands for that of the
+    /// command. None: it says nothing until nobody listens any more.
+    fn qemu(stream: UnixStream, answers: &'static [Option<&'static str>]) {
+        thread::spawn(move || {
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            for answer in answers {
+                let Some(Ok(line)) = lines.next() else { return };
+                let asked: Value = serde_json::from_str(&line).unwrap();
+                let id = asked["id"].as_str().unwrap().to_owned();
+                if let Some(answer) = answer {
+                    (&stream)
+                        .write_all(answer.replace("ID", &id).as_bytes())
+                        .unwrap();
+                }
+            }
+            // Until the other side is gone.
+            let _ = lines.next();
+        });
+    }
+
+    /// What becomes of a resume where QEMU answers so, and of the image.
+    fn resumed(answers: &'static [Option<&'static str>]) -> (Result<(), Failure>, State) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let dirs = Dirs {
+            config: path("config"),
+            state: path("state"),
+            runtime: path("run"),
+            memory: path("memory"),
+            key: path("key"),
+        };
+        let home = dirs.home("a").unwrap();
+        fs::create_dir_all(home.state()).unwrap();
+        fs::write(home.suspended(), "{}").unwrap();
+        let image = path("a.brisk");
+        fs::write(&image, "an image").unwrap();
+        let mut claim = Claim::take(&image).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        qemu(theirs, answers);
+        let mut qmp = Control::new(&ours, Reader::default(), Duration::from_secs(1));
+        let result = use_up(&home, &mut claim, &mut qmp, &mut || false);
+        drop(claim);
+        assert_eq!(home.suspended().exists(), result.is_err());
+        (result, after(&image))
+    }
+
+    fn after(image: &Path) -> State {
+        state(image).unwrap()
+    }
+
+    const RUNS: &str = "{\"return\": {}, \"id\": \"ID\"}\n";
+    const REFUSED: &str = "{\"error\": {\"desc\": \"Failed to get a lock\"}, \"id\": \"ID\"}\n";
+    const STANDS: &str = "{\"return\": {\"running\": false}, \"id\": \"ID\"}\n";
+    const RUNNING: &str = "{\"return\": {\"running\": true}, \"id\": \"ID\"}\n";
+
+    #[test]
+    fn a_refusal_leaves_the_image_as_it_was() {
+        let (result, state) = resumed(&[Some(REFUSED), Some(STANDS)]);
+        assert!(matches!(result, Err(Failure::NotRun(_))), "{result:?}");
+        assert_eq!(state, State::Ready);
+    }
+
+    #[test]
+    fn an_image_whose_guest_runs_is_used_up() {
+        for answers in [&[Some(RUNS)][..], &[Some(REFUSED), Some(RUNNING)]] {
+            let (result, state) = resumed(answers);
+            assert!(result.is_ok(), "{result:?}");
+            assert_eq!(state, State::Resumed { held: false });
+        }
+    }
+
+    #[test]
+    fn a_silence_is_no_refusal() {
+        let (result, state) = resumed(&[None]);
+        assert!(matches!(result, Err(Failure::Unknown(_))), "{result:?}");
+        assert_eq!(state, State::Resumed { held: false });
+    }
+}
