@@ -118,8 +118,7 @@ fn remove_own(home: &Home, path: &Path) {
 /// Removes all images of a machine that does not run, which its runtime directory still tells of.
 /// Where neither its definition nor that directory says anything, they are not known.
 pub(super) fn forget(home: &Home) {
-    let usual = home.definition().ok();
-    let usual = usual.map(|definition| home.image(&definition));
+    let usual = home.image_now().ok();
     for image in usual.into_iter().chain(noted(home)) {
         remove(home, &image, None);
     }

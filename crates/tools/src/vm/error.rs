@@ -20,6 +20,18 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// Its definition is gone, and other files of its are there.
+    #[error(
+        "{} is not there, the definition of {name}: it was renamed or removed, and what {name} has \
+         otherwise was not; put it back, or remove the rest with brisk vm kill and brisk vm rm",
+        path.display()
+    )]
+    Undefined {
+        /// Its name.
+        name: String,
+        /// Where its definition was.
+        path: PathBuf,
+    },
     /// There is one already.
     #[error(
         "there is a machine {name} already; choose another name, or remove it with brisk vm rm"

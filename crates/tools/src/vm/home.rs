@@ -14,6 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::bases;
 use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
+use super::noted::Noted;
 
 /// The directories of all machines of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +88,21 @@ impl Dirs {
         };
         let mut names: Vec<_> = list.filter_map(name).collect();
         names.sort();
+        names
+    }
+
+    /// The names of machines that have files and no definition: it was renamed or removed by hand.
+    #[must_use]
+    pub fn undefined(&self) -> Vec<String> {
+        let defined = self.names();
+        let list = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
+        let found = list(&self.state).chain(list(&self.runtime));
+        let names = found.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<_> = names
+            .filter(|name| !defined.contains(name) && self.home(name).is_ok())
+            .collect();
+        names.sort();
+        names.dedup();
         names
     }
 
@@ -168,6 +184,11 @@ impl Home {
         self.runtime().join("pid")
     }
 
+    /// How long its console was when it was started, in bytes.
+    pub(super) fn console_start(&self) -> PathBuf {
+        self.runtime().join("console-start")
+    }
+
     /// Names the image that the next one can be based on, while it runs.
     #[must_use]
     pub fn base(&self) -> PathBuf {
@@ -186,6 +207,17 @@ impl Home {
         definition
             .image(&self.name)
             .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)))
+    }
+
+    /// Where the image of the machine is, or would be: as its definition says, and if that is gone,
+    /// as the record of the suspended machine says.
+    pub(super) fn image_now(&self) -> Result<PathBuf, Error> {
+        match self.definition() {
+            Ok(definition) => Ok(self.image(&definition)),
+            Err(Error::Undefined { .. }) => Ok(Noted::read(self)
+                .map_or_else(|| self.image(&Definition::default()), |noted| noted.image)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Names the image of the suspended machine.
@@ -217,8 +249,10 @@ impl Home {
         let path = self.file();
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Error::Unknown {
-                    name: self.name.clone(),
+                let name = self.name.clone();
+                return Err(match self.state().exists() || self.runtime().exists() {
+                    true => Error::Undefined { name, path },
+                    false => Error::Unknown { name },
                 });
             }
             other => other.map_err(file("read", &path))?,
@@ -394,7 +428,10 @@ impl Home {
         bases::forget(self);
         self.clear();
         let path = self.file();
-        fs::remove_file(&path).map_err(file("remove", &path))?;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => other.map_err(file("remove", &path))?,
+        }
         let state = self.state();
         fs::remove_dir_all(&state).map_err(file("remove", &state))
     }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::bases;
 use super::directories::{Directories, Served};
 use super::disks;
+use super::ended::{note_console_start, note_end};
 use super::error::{Error, file};
 use super::home::Home;
 use super::identity::{identify, new_generation};
@@ -220,6 +221,7 @@ pub fn start(
 pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
     // First, so that there is no machine without one, wherever we are killed.
     running.save(home)?;
+    note_console_start(home);
     let places = home.places();
     let served = match &running.directories {
         Some(directories) => directories.serve(&places.errors)?,
@@ -277,6 +279,7 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
 /// If there is nothing to end.
 pub fn kill(home: &Home) -> Result<(), Error> {
     let _lock = home.lock("kill")?;
+    note_end(home);
     let there = live::is_there(home)?;
     let now = match condition(home) {
         // It can be ended even if its definition is wrong by now.
@@ -297,7 +300,7 @@ pub fn kill(home: &Home) -> Result<(), Error> {
     };
     let claim = match now {
         Condition::Suspended => {
-            let image = home.image(&home.definition()?);
+            let image = home.image_now()?;
             // What somebody else put there is not ours to remove.
             if noted::is_own(home, &image) != Some(true) {
                 return not_known(&image);
@@ -305,7 +308,7 @@ pub fn kill(home: &Home) -> Result<(), Error> {
             Some(Claim::take(&image)?)
         }
         Condition::CutOff => {
-            let image = resumed_name(&home.image(&home.definition()?));
+            let image = resumed_name(&home.image_now()?);
             if noted::owns(home, &image) != Some(true) {
                 return not_known(&image);
             }

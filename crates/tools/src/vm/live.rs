@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::json;
 
+use super::ended::{note_end, note_end_if_idle};
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
@@ -74,6 +75,7 @@ impl Condition {
 /// # Errors
 /// If its definition is wrong.
 pub fn condition(home: &Home) -> Result<Condition, Error> {
+    note_end_if_idle(home);
     condition_within(home, GLANCE)
 }
 
@@ -103,15 +105,14 @@ fn condition_within(home: &Home, limit: Duration) -> Result<Condition, Error> {
     Ok(match in_image(home)? {
         true => Condition::Suspended,
         false if noted::missing(home).is_some() => Condition::Missing,
-        false if noted::is_cut_off(home, &home.image(&home.definition()?)) => Condition::CutOff,
+        false if noted::is_cut_off(home, &home.image_now()?) => Condition::CutOff,
         false => Condition::Off,
     })
 }
 
 /// Whether there is an image that no guest has run from.
 fn in_image(home: &Home) -> Result<bool, Error> {
-    let definition = home.definition()?;
-    let image = home.image(&definition);
+    let image = home.image_now()?;
     let there = matches!(
         image::state(&image),
         Ok(State::Ready | State::Resuming { .. })
@@ -123,6 +124,7 @@ fn in_image(home: &Home) -> Result<bool, Error> {
 /// What a machine is doing, for the command that holds its lock: a QEMU that stands still beside
 /// its image is none that counts, and is ended.
 pub(super) fn settle(home: &Home) -> Result<Condition, Error> {
+    note_end(home);
     let now = condition_within(home, PATIENCE)?;
     if now == Condition::Suspended && is_there(home)? {
         home.note("Ending what a command that was killed left standing still");

@@ -57,11 +57,13 @@ impl Noted {
         write().map_err(file("write", &path))
     }
 
-    /// What is noted, if it is of this machine.
+    /// What is noted, if it is of this machine and not of one that had its name before.
     pub(super) fn read(home: &Home) -> Option<Self> {
         let noted: Self = serde_json::from_slice(&fs::read(home.suspended()).ok()?).ok()?;
-        let definition = home.definition().ok()?;
-        (noted.uuid == definition.uuid).then_some(noted)
+        match home.definition() {
+            Ok(definition) if noted.uuid != definition.uuid => None,
+            _ => Some(noted),
+        }
     }
 
     /// The machine is not suspended any more, and is not after a power cut either: without its

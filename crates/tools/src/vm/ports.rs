@@ -7,11 +7,12 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brisk_vm::guest::{Decoder, Event, Kind, Step, config_frames, encode, frame};
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 
 use super::error::{Error, file};
 use super::home::Home;
@@ -26,6 +27,23 @@ pub(super) const ALL: u32 = PORTS + 1;
 
 /// Most bytes that init may tell.
 const TOLD: usize = 4096;
+/// How often it is looked whether a command has ended that another one waits for.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// A command that [`exec`] runs in a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Execution {
+    /// The words of the command, in a line.
+    pub command: String,
+    /// Number of the process on this host that waits for its end.
+    pub process: u32,
+}
+
+impl std::fmt::Display for Execution {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (process {})", self.command, self.process)
+    }
+}
 
 /// A command and its surroundings.
 #[derive(Debug, Clone, Default)]
@@ -65,11 +83,84 @@ impl Words {
     }
 }
 
-/// Runs a command in a machine.
+/// Runs a command in a machine. If as many run already as can at once, it waits for one of them to
+/// end; `waits` is told which these are.
 ///
 /// # Errors
-/// If the machine does not run, or all its ports are taken.
-pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<Ending, Error> {
+/// If the machine does not run.
+pub fn exec(
+    home: &Home,
+    words: &Words,
+    timeout: Option<Duration>,
+    waits: &mut dyn FnMut(&[Execution]),
+) -> Result<Ending, Error> {
+    let mut told = false;
+    let port = loop {
+        is_ready(home)?;
+        if let Some(port) = Port::free(home, 0..PORTS)? {
+            break port;
+        }
+        if !told {
+            told = true;
+            waits(&executions(home));
+        }
+        std::thread::sleep(GLANCE);
+    };
+    let command = match words.command.is_empty() {
+        true => "a shell".to_owned(),
+        false => words
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" "),
+    };
+    port.is_for(&Execution {
+        command,
+        process: std::process::id(),
+    });
+    let session = Session::at_port(port.stream, &words.steps(), words.terminal.is_some())?;
+    Ok(looking_after(home, || session.run(timeout, false))??.0)
+}
+
+/// The commands that [`exec`] runs in a machine.
+#[must_use]
+pub fn executions(home: &Home) -> Vec<Execution> {
+    let paths = (0..PORTS).map(|index| Port::lock_of(home, index));
+    let running = paths.filter_map(|path| {
+        let file = File::open(path).ok()?;
+        // Shared, so that two who ask do not take each other for a command.
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return None;
+        }
+        let mut text = String::new();
+        (&file).read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    });
+    running.collect()
+}
+
+/// Waits until no command runs in a machine, and lets none begin as long as the value lives.
+/// `still` is asked from time to time whether that is still wanted.
+pub(super) fn quiet(
+    home: &Home,
+    still: &dyn Fn() -> Result<(), Error>,
+) -> Result<Vec<File>, Error> {
+    let mut held = Vec::new();
+    for index in 0..PORTS {
+        let path = Port::lock_of(home, index);
+        let lock = Port::open_lock(&path).map_err(file("open", &path))?;
+        while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            still()?;
+            std::thread::sleep(GLANCE);
+        }
+        held.push(lock);
+    }
+    Ok(held)
+}
+
+/// Whether commands can be let into a machine.
+fn is_ready(home: &Home) -> Result<(), Error> {
     let now = condition(home)?;
     if !matches!(now, Condition::Running | Condition::Busy) {
         return Err(Error::not_running(&home.name, now));
@@ -84,9 +175,7 @@ pub fn exec(home: &Home, words: &Words, timeout: Option<Duration>) -> Result<End
         );
         return Err(Error::state(&home.name, what, hint));
     }
-    let port = Port::free(home, 0..PORTS)?;
-    let session = Session::at_port(port.stream, &words.steps(), words.terminal.is_some())?;
-    Ok(looking_after(home, || session.run(timeout, false))??.0)
+    Ok(())
 }
 
 /// Has init do something that is no command; what it told.
@@ -101,7 +190,10 @@ pub(super) fn tell_while(
     limit: Duration,
     still: &dyn Fn() -> Result<(), String>,
 ) -> Result<Vec<u8>, Error> {
-    let port = Port::free(home, PORTS..ALL)?;
+    let port = Port::free(home, PORTS..ALL)?.ok_or_else(|| {
+        let what = "is told something by another command of brisk's";
+        Error::state(&home.name, what, "try again when that has ended")
+    })?;
     let said = converse(&port.stream, steps, true, limit, still);
     said.map_err(|reason| Error::Guest {
         reason,
@@ -112,38 +204,51 @@ pub(super) fn tell_while(
 /// A port nobody else uses.
 struct Port {
     stream: UnixStream,
-    _lock: File,
+    lock: File,
 }
 
 impl Port {
-    fn free(home: &Home, range: Range<u32>) -> Result<Self, Error> {
+    fn lock_of(home: &Home, index: u32) -> PathBuf {
+        home.runtime().join(format!("port{index}.lock"))
+    }
+
+    fn open_lock(path: &Path) -> io::Result<File> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        options.open(path)
+    }
+
+    /// One of these that nobody uses, if there is one.
+    fn free(home: &Home, range: Range<u32>) -> Result<Option<Self>, Error> {
         let off = || Error::not_running(&home.name, Condition::Off);
         for index in range {
-            let path = home.runtime().join(format!("port{index}.lock"));
-            let lock = File::options()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path);
-            let lock = match lock {
+            let path = Self::lock_of(home, index);
+            let lock = match Self::open_lock(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(off()),
                 other => other.map_err(file("open", &path))?,
             };
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 continue;
             }
+            // Nobody takes it for the command before.
+            let _ = lock.set_len(0);
             let socket = home.places().port(index);
-            return Ok(Self {
+            return Ok(Some(Self {
                 stream: reach(&socket)?.ok_or_else(off)?,
-                _lock: lock,
-            });
+                lock,
+            }));
         }
-        Err(Error::state(
-            &home.name,
-            format!("runs {PORTS} commands already"),
-            "wait for one to end",
-        ))
+        Ok(None)
+    }
+
+    /// Says for whom it is taken, to whoever looks into the lock.
+    fn is_for(&self, execution: &Execution) {
+        let written = self.lock.set_len(0).and_then(|()| {
+            let text = serde_json::to_vec(execution)?;
+            (&self.lock).write_all(&text)
+        });
+        // It runs all the same.
+        let _ = written;
     }
 }
 

@@ -19,6 +19,7 @@ use super::lazy::wait_until_filled;
 use super::lifecycle::Running;
 use super::live::{self, Condition};
 use super::noted::Noted;
+use super::ports::{executions, quiet};
 use super::resume::set_clock;
 use super::shrink::{drop_cache, left_out};
 use super::unlock::host_keys;
@@ -35,6 +36,8 @@ pub struct Suspending {
     /// Whether the guest first forgets what it can read from its disks again, whatever the
     /// definition says.
     pub drop_cache: Option<bool>,
+    /// Whether commands that run in it may end first, and none begins meanwhile.
+    pub wait: bool,
 }
 
 /// Writes a running machine to its image and ends it. When this fails, the machine goes on.
@@ -77,9 +80,28 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     if let Some((what, hint)) = running.cannot_be_saved() {
         return Err(Error::state(&home.name, what, hint));
     }
+    let _quiet = match how.wait {
+        true => Some(quiet(home, &|| match control.cancelled() {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        })?),
+        false => None,
+    };
     // What cannot be made durable is told while the guest runs.
     home.sync_kept(&running.machine)?;
     home.processing("suspend", &format!("to {}", path.display()));
+    let ending = match how.wait {
+        true => Vec::new(),
+        false => executions(home),
+    };
+    for execution in ending {
+        // Its words may be secret.
+        let program = execution.command.split(' ').next().unwrap_or_default();
+        let process = execution.process;
+        home.note(&format!(
+            "Command {program} of process {process} ends with that"
+        ));
+    }
     let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
     let mut qmp = live::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.

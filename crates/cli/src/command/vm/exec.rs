@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-use brisk_tools::run::Terminal;
-use brisk_tools::vm::{self as tool, Words};
+use brisk_tools::run::{Terminal, harmless};
+use brisk_tools::vm::{self as tool, Execution, Words};
 
 use super::super::guest::duration;
 use super::super::run::conclude;
@@ -11,7 +11,7 @@ use super::super::run_words::variable;
 use super::{explain, home};
 use crate::ui::Ui;
 
-/// Run a command in a machine that runs, up to four at once.
+/// Run a command in a machine that runs, up to four at once; a fifth one waits for its turn.
 ///
 /// Streams, signals and exit status are as with brisk run. When brisk ends first, the command gets
 /// SIGHUP.
@@ -55,6 +55,18 @@ pub(super) fn exec(args: &ExecArgs, ui: &Ui) -> anyhow::Result<u8> {
         workdir: args.workdir.clone(),
         terminal: Terminal::size().filter(|_| !args.no_tty),
     };
-    let ending = tool::exec(&home, &words, timeout).map_err(explain)?;
+    let mut waits = |running: &[Execution]| ui.note(&waiting(&home.name, running));
+    let ending = tool::exec(&home, &words, timeout, &mut waits).map_err(explain)?;
     Ok(conclude(&ending, timeout, ui))
+}
+
+fn waiting(name: &str, running: &[Execution]) -> String {
+    let list = listed(running);
+    format!("waiting: {name} runs as many commands as it can at once: {list}")
+}
+
+/// Commands in a line.
+pub(super) fn listed(executions: &[Execution]) -> String {
+    let list: Vec<_> = executions.iter().map(Execution::to_string).collect();
+    harmless(list.join("; ").as_bytes())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use brisk_tools::run::harmless;
-use brisk_tools::vm::{Dirs, condition, unit_of};
+use brisk_tools::vm::{Dirs, Error, Home, condition, unit_of};
 use comfy_table::{Table, presets};
 use serde_json::json;
 
@@ -74,6 +74,15 @@ pub(super) fn list(args: &ListArgs, ui: &Ui) -> anyhow::Result<u8> {
             }
         };
         rows.push([name, now.to_owned(), memory, root]);
+    }
+    for name in dirs.undefined() {
+        let Ok(home) = dirs.home(&name) else { continue };
+        let now = condition(&home).map_or("unknown", |now| now.name());
+        if let Err(error) = home.definition() {
+            ui.note(&format!("error: {:#}", explain(error)));
+        }
+        let state = format!("{now}, no definition");
+        rows.push([name, state, String::new(), String::new()]);
     }
     let text = match args.format {
         Format::Json => {
@@ -178,15 +187,24 @@ fn fields(prefix: &str, value: &serde_json::Value, row: &mut impl FnMut(&str, &s
 }
 
 pub(super) fn console(args: &ConsoleArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
-    home.definition().map_err(explain)?;
+    let home = known(&args.name)?;
     show(&home.places().console, args.follow, ui)
 }
 
 pub(super) fn log(args: &LogArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
-    home.definition().map_err(explain)?;
+    let home = known(&args.name)?;
+    // Which notes that it has ended, if nobody has seen that.
+    let _ = condition(&home);
     show(&home.log(), args.follow, ui)
+}
+
+/// A machine that has files to show, also if its definition is wrong or gone.
+fn known(name: &str) -> anyhow::Result<Home> {
+    let home = home(name)?;
+    match home.definition() {
+        Err(error @ Error::Unknown { .. }) => Err(explain(error)),
+        _ => Ok(home),
+    }
 }
 
 /// How often a file that is followed is looked at.

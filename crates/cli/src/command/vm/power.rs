@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::guest::duration;
 use super::super::image::{KeyArgs, Work, passphrase_of, with_hint};
+use super::exec::listed;
 use super::{concluded, explain, home};
 use crate::ui::{Spinner, Ui};
 use crate::{exit, passphrase};
@@ -62,6 +63,11 @@ pub(super) struct SuspendArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     drop_cache: Option<bool>,
+
+    /// Let the commands that brisk vm exec runs in it end first; no other one begins meanwhile.
+    /// Without it they end with the suspend, which names them.
+    #[arg(long)]
+    wait: bool,
 }
 
 /// Go on from a machine's image.
@@ -147,10 +153,18 @@ pub(super) fn kill(args: &KillArgs) -> anyhow::Result<u8> {
 pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let passphrase = new_passphrase(&home, args, ui)?;
+    let executions = tool::executions(&home);
+    if !executions.is_empty() {
+        ui.note(&match args.wait {
+            true => format!("waiting for the end of {}", listed(&executions)),
+            false => format!("ends {}; --wait lets it end first", listed(&executions)),
+        });
+    }
     let work = Work::new("suspending", ui)?;
     let how = tool::Suspending {
         passphrase,
         drop_cache: args.drop_cache,
+        wait: args.wait,
     };
     let suspended = tool::suspend(&home, how, work.control());
     drop(work);
