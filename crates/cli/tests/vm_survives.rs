@@ -4,11 +4,13 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use brisk_testkit::{
-    Checked, Machines, Signal, brisk_of, ext4, qemu_is_before, times, tree, trials, until,
+    Checked, Machines, Signal, Taken, brisk_of, ext4, qemu_is_before, times, tree, trials, until,
 };
 use libtest_mimic::Arguments;
 
@@ -18,10 +20,19 @@ fn machines() -> Machines {
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 9] = [
         ("suspend_is_killed_anywhere", suspend_killed),
         ("a_dropped_cache_is_killed_anywhere", dropping_killed),
         ("resume_is_killed_anywhere", resume_killed),
+        ("suspend_is_killed_beside_locks", || {
+            locked_killed("suspend", 0x10c5)
+        }),
+        ("resume_is_killed_beside_locks", || {
+            locked_killed("resume", 0x10c7)
+        }),
+        ("a_resume_by_pages_is_killed_beside_locks", || {
+            locked_killed("resume by pages", 0x10c9)
+        }),
         ("a_clone_is_killed_anywhere", clone_killed),
         ("what_a_killed_resume_left_goes_with_its_machine", left),
         ("ctrl_c_and_another_command_while_suspending", interrupted),
@@ -39,6 +50,128 @@ impl Random {
         self.0 ^= self.0 << 17;
         limit.mul_f64((self.0 >> 11) as f64 / (1_u64 << 53) as f64)
     }
+}
+
+/// A process that locks a disk and lets go of it, again and again, until this is dropped.
+struct Locker {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u32>>,
+}
+
+impl Locker {
+    fn new(disk: &Path) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let (end, disk) = (Arc::clone(&ends), disk.to_owned());
+        let thread = thread::spawn(move || {
+            let mut random = Random(0x10c4e5);
+            let mut count = 0;
+            while !end.load(Ordering::Relaxed) {
+                let taken = Taken::try_new(&disk);
+                count += u32::from(taken.is_some());
+                // No wait for anything: the point is any.
+                thread::sleep(random.within(Duration::from_millis(60)));
+                drop(taken);
+                thread::sleep(random.within(Duration::from_millis(60)));
+            }
+            count
+        });
+        Self {
+            ends,
+            thread: Some(thread),
+        }
+    }
+
+    /// How often it had the lock.
+    fn end(mut self) -> u32 {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Locker {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Resumes a machine beside a process that locks its disk now and then. A refusal leaves it as it
+/// was: in its image, or standing still. How often it was refused.
+fn resumes_beside_locks(guest: &Checked, words: &[&str]) -> u32 {
+    let mut refused = 0;
+    loop {
+        let tried = guest.all.vm(words).output();
+        if tried.status.success() {
+            return refused;
+        }
+        let tried = tried.exited(125);
+        // What goes on of a command that was killed still works on it, or has had it run.
+        if ["by another process", "another command", "runs already"]
+            .iter()
+            .any(|text| tried.stderr.contains(text))
+        {
+            if guest.all.doing("a") == "running" {
+                return refused;
+            }
+            continue;
+        }
+        let _ = tried.said(&["lock", "has one of its disks"]);
+        let left = (guest.all.doing("a"), guest.all.count());
+        let left = (left.0.as_str(), left.1);
+        assert!(matches!(left, ("suspended", 0) | ("paused", 1)), "{left:?}");
+        refused += 1;
+    }
+}
+
+/// Kills a suspend or a resume of a machine at any points, beside a process that locks its disk and
+/// lets go of it at others. No machine is lost, and none runs twice.
+fn locked_killed(what: &str, seed: u64) {
+    let all = machines();
+    let disk = all.dir().join("disk");
+    File::create_new(&disk).unwrap().set_len(1 << 20).unwrap();
+    let words = ["--compression", "lz4", "--disk", disk.to_str().unwrap()];
+    let mut guest = Checked::new(all, &words);
+    let resume: &[&str] = match what {
+        "resume by pages" => &["resume", "a"],
+        _ => &["resume", "--eager", "a"],
+    };
+    let suspend = &["suspend", "a"][..];
+    let suspends = what == "suspend";
+    let mut whole = [0; 2].map(|_| {
+        let begun = Instant::now();
+        let _ = guest.all.does(suspend);
+        let _ = guest.all.does(resume);
+        begun.elapsed()
+    })[1];
+    let locker = Locker::new(&disk);
+    let mut random = Random(seed);
+    let (mut kills_done, mut refused) = (0, 0);
+    while kills_done < times(8, 200) {
+        if !suspends {
+            let _ = guest.all.does(suspend);
+        }
+        let command = if suspends { suspend } else { resume };
+        let run = guest.all.vm(command).spawn();
+        thread::sleep(random.within(whole));
+        run.signal(Signal::KILL);
+        let ended = run.wait();
+        match ended.signal() == Some(9) {
+            true => kills_done += 1,
+            false => whole = whole.mul_f64(0.9),
+        }
+        match guest.all.doing("a").as_str() {
+            "running" => {}
+            "paused" | "suspended" => refused += resumes_beside_locks(&guest, resume),
+            other => panic!("{other}"),
+        }
+        guest.is_well();
+    }
+    // Until it has been refused once at least, whatever the points in time.
+    while refused == 0 {
+        let _ = guest.all.does(suspend);
+        refused += resumes_beside_locks(&guest, resume);
+        guest.is_well();
+    }
+    assert!(locker.end() > 0);
 }
 
 /// Kills `command` after `delay`. Whether that was before its end.

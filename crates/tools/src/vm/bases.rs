@@ -108,6 +108,16 @@ pub(super) fn remove(home: &Home, path: &Path, used: Option<&Image>) {
     }
 }
 
+/// Removes what an earlier resume of this machine has left beside the image at `path`, which is
+/// about to be resumed.
+pub(super) fn remove_left(home: &Home, path: &Path) {
+    let left = image::resumed_name(path);
+    if image::resumable(path).is_some() && owns(home, &left) == Some(true) {
+        // If it cannot be removed, the resume says so.
+        let _ = image::remove_resumed(path);
+    }
+}
+
 fn remove_own(home: &Home, path: &Path) {
     if owns(home, path) == Some(true) {
         // What cannot be removed is in nobody's way.

@@ -13,6 +13,7 @@ use brisk_vm::image::{Claim, Image};
 use brisk_vm::qemu::control::{self, Control};
 use serde_json::json;
 
+use super::bases;
 use super::error::Error;
 use super::home::Home;
 use super::noted::Noted;
@@ -85,6 +86,7 @@ fn use_up(
     qmp: &mut Control<'_>,
     wait: &mut dyn FnMut() -> bool,
 ) -> Result<(), Failure> {
+    bases::remove_left(home, claim.image());
     claim.start()?;
     match qmp.execute_while("cont", &json!(null), wait) {
         Ok(_) => {}

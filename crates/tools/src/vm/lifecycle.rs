@@ -319,6 +319,7 @@ pub fn kill(home: &Home) -> Result<(), Error> {
     live::end_process(home)?;
     match claim {
         Some(mut claim) => {
+            bases::remove_left(home, claim.image());
             claim.start()?;
             claim.finish()?;
             home.note("Image removed");

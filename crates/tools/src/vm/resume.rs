@@ -106,7 +106,10 @@ pub fn resume(
     let resumed = load(home, (&mut claim, how), cache, control, begun);
     match resumed {
         Ok((resumed, image)) => {
-            bases::keep(home, claim, &image)?;
+            // The machine runs whatever becomes of its image.
+            if let Err(error) = bases::keep(home, claim, &image) {
+                home.note(&format!("The image was not removed: {}", chain(&error)));
+            }
             home.note(&resumed.line());
             home.note("VM running");
             Ok(resumed)

@@ -174,12 +174,21 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         Ok(written) => written,
         Err(error) => {
             // It goes on where it was.
-            let goes_on = qmp.execute("cont", &json!(null));
-            let how = match &goes_on {
-                Ok(_) => "it goes on",
-                Err(_) => "and it does not go on",
-            };
-            home.note(&format!("Suspend failed, {how}: {error}"));
+            if let Err(refused) = qmp.execute("cont", &json!(null)) {
+                let what = format!(
+                    "was not suspended ({}), and stands still: {}",
+                    chain(&error),
+                    chain(&refused)
+                );
+                home.note(&format!("VM {what}"));
+                // Another process may have locked a disk meanwhile.
+                return Err(Error::state(
+                    &home.name,
+                    what,
+                    "brisk vm resume has it go on",
+                ));
+            }
+            home.note(&format!("Suspend failed, it goes on: {error}"));
             set_clock(home);
             return Err(error.or_interrupted());
         }

@@ -30,7 +30,7 @@ use rustix::io::Errno;
 
 use super::durable::sync_dir_of;
 use super::error::{Error, io_error};
-use super::naming::{rename_new, rename_over};
+use super::naming::rename_new;
 
 const RESUMING: &str = ".resuming";
 const RESUMED: &str = ".resumed";
@@ -278,12 +278,14 @@ impl Claim {
     /// and wait for it, before the guest's first instruction.
     ///
     /// # Errors
-    /// If that cannot be made durable; the guest must not run then.
+    /// If that cannot be made durable, or another image that was resumed has that name; the guest
+    /// must not run then.
     pub fn start(&mut self) -> Result<(), Error> {
         let resumed = with(&self.image, RESUMED);
         if self.now != resumed {
-            // One of an earlier resume may be left; what is to be kept has another name.
-            rename_over(&self.now, &resumed).map_err(io_error("rename", &self.now))?;
+            // Another one there may be another machine's.
+            rename_new(CWD, &*self.now, &*resumed)
+                .map_err(|errno| refused(errno, &self.now, &resumed))?;
             self.now = resumed;
         }
         // If that fails, the guest does not run, and the claim goes back as it came.
@@ -388,13 +390,17 @@ fn open(path: &Path, how: Sharing) -> io::Result<File> {
 
 /// Renames durably to a name that is not taken.
 fn rename(from: &Path, to: &Path) -> Result<(), Error> {
-    rename_new(CWD, from, to).map_err(|errno| match errno {
+    rename_new(CWD, from, to).map_err(|errno| refused(errno, from, to))?;
+    sync_dir_of(to)
+}
+
+fn refused(errno: Errno, from: &Path, to: &Path) -> Error {
+    match errno {
         Errno::EXIST => Error::Exists {
             path: to.to_owned(),
         },
         _ => io_error("rename", from)(errno),
-    })?;
-    sync_dir_of(to)
+    }
 }
 
 fn with(image: &Path, suffix: &str) -> PathBuf {

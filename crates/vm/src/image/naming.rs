@@ -5,9 +5,8 @@
 //! between both leaves one file with two names; the next call with these names removes the old one.
 
 use std::os::fd::AsFd;
-use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
+use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -41,15 +40,6 @@ fn link_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> 
         }
         Err(errno) => Err(errno),
     }
-}
-
-/// Renames a file in place of whatever has the other name. rename(2) leaves two names of one file
-/// as they are; here the old one goes.
-pub(super) fn rename_over(from: &Path, to: &Path) -> Result<(), Errno> {
-    if is_same(CWD, from, to) {
-        return unlinkat(CWD, from, AtFlags::empty());
-    }
-    renameat(CWD, from, CWD, to)
 }
 
 /// Whether two different names are those of one file.

@@ -289,7 +289,8 @@ pub(super) fn set(args: &SetArgs, ui: &Ui) -> anyhow::Result<u8> {
     let image = home.image(&definition);
     args.settings.apply(&mut definition)?;
     let elsewhere = home.image(&definition) != image;
-    if elsewhere && condition(&home).map_err(explain)? == Condition::Suspended {
+    let in_image = |now| matches!(now, Condition::Suspended | Condition::CutOff);
+    if elsewhere && in_image(condition(&home).map_err(explain)?) {
         bail!(
             "{} is suspended to {}, and would not be found elsewhere; brisk vm resume goes on from \
              there, brisk vm kill throws that away",

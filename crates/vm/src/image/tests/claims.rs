@@ -280,7 +280,20 @@ fn an_image_with_two_names_is_resumed_once() {
     let mut claim = Claim::take(&path).unwrap();
     claim.start().unwrap();
     assert_eq!(fixture.left(), ["db1.brisk.resumed"]);
-    assert!(resumed.exists());
+}
+
+#[test]
+fn what_another_machine_was_resumed_from_is_not_replaced() {
+    let fixture = Fixture::new(20);
+    let path = fixture.image("db1.brisk");
+    let resumed = fixture.path("db1.brisk.resumed");
+    fs::write(&resumed, "another").unwrap();
+    let mut claim = Claim::take(&path).unwrap();
+    let started = claim.start();
+    assert!(matches!(started, Err(Error::Exists { .. })), "{started:?}");
+    drop(claim);
+    assert_eq!(fs::read(&resumed).unwrap(), b"another");
+    assert_eq!(state(&path).unwrap(), State::Ready);
 }
 
 #[test]
