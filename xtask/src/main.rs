@@ -13,6 +13,7 @@ mod man;
 mod reference;
 mod sections;
 mod suspend;
+mod versions;
 
 use std::fs;
 use std::io::{self, Write};
@@ -49,6 +50,8 @@ enum Task {
     Bench(bench::Args),
     /// Measure suspend and resume of a machine beside QEMU's own migration.
     BenchSuspend(suspend::Args),
+    /// Measure brisk beside an earlier version of it.
+    BenchVersions(versions::Args),
     /// Compare the committed reference with the command line; try examples and links.
     Check,
 }
@@ -69,6 +72,7 @@ fn main() -> anyhow::Result<()> {
         }
         Task::Bench(args) => bench::run(&args)?,
         Task::BenchSuspend(args) => suspend::run(&args)?,
+        Task::BenchVersions(args) => versions::run(&args)?,
         Task::Check => {
             let problems = check::problems(&repository(), &command)?;
             let mut out = io::stdout().lock();

@@ -268,8 +268,24 @@ fn same_place() {
     all.refuses(&["suspend", "b"], &["exists already"]);
     let _ = all.does(&["stop", "b"]);
     kept();
+    // Also if its resume was cut off.
+    let used = image.with_extension("brisk.resumed");
+    fs::rename(&image, &used).unwrap();
+    assert_eq!(
+        (all.glance("a").as_str(), all.glance("b").as_str()),
+        ("resume cut off", "off")
+    );
     let _ = all.does(&["start", "b"]);
+    let _ = all.does(&["suspend", "b"]);
+    all.refuses(&["resume", "b"], &["same.brisk.resumed exists already"]);
+    all.refuses(
+        &["resume", "b", "--eager"],
+        &["same.brisk.resumed exists already"],
+    );
+    fs::rename(&used, image.with_extension("away")).unwrap();
+    let _ = all.does(&["resume", "b"]);
     let _ = all.does(&["kill", "b"]);
+    fs::rename(image.with_extension("away"), &image).unwrap();
     kept();
     let _ = all.does(&["rm", "b"]);
     kept();

@@ -1,0 +1,228 @@
+//! `cargo xtask bench-versions`: one brisk beside an earlier one, in turn, in each round.
+//!
+//! Each round starts every command once with each version, in another order each time. The earlier
+//! one is measured twice: what it differs from itself is the noise floor.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use brisk_measure::{
+    CompareOptions, Comparison, Phase, Report, Sample, Series, Unit, noise_floor, render,
+};
+use brisk_tools::environment;
+use tempfile::TempDir;
+
+use crate::bench::{progress, say};
+
+/// What is compared, and where it goes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The earlier brisk.
+    #[arg(long)]
+    before: PathBuf,
+    /// The brisk to measure.
+    #[arg(long, default_value = "target/release/brisk")]
+    after: PathBuf,
+    /// Rounds that count.
+    #[arg(long, default_value_t = 20)]
+    runs: u32,
+    /// Rounds before them.
+    #[arg(long, default_value_t = 2)]
+    warmup: u32,
+    /// QEMU for both, where they would choose different ones.
+    #[arg(long)]
+    qemu: Option<PathBuf>,
+    /// Directory of the reports.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// A command that is timed, by the words of its series.
+const CASES: [(&str, &[&str]); 5] = [
+    (
+        "run --root none -- true",
+        &["run", "--accel", "tcg", "--root", "none", "--", "true"],
+    ),
+    (
+        "run --warm --root none -- true",
+        &[
+            "run", "--accel", "tcg", "--warm", "--root", "none", "--", "true",
+        ],
+    ),
+    ("vm suspend", &["vm", "suspend", "a"]),
+    ("vm resume", &["vm", "resume", "a"]),
+    ("vm resume --eager", &["vm", "resume", "--eager", "a"]),
+];
+/// Fills some of the guest's memory.
+const WORK: &str = "busybox dd if=/dev/urandom of=/data bs=1M count=100 2>/dev/null";
+
+/// A brisk with directories of its own.
+struct Version {
+    name: &'static str,
+    program: PathBuf,
+    files: TempDir,
+    memory: TempDir,
+    path: Option<std::ffi::OsString>,
+}
+
+impl Version {
+    fn new(
+        name: &'static str,
+        program: &Path,
+        path: Option<std::ffi::OsString>,
+    ) -> anyhow::Result<Self> {
+        let program = fs::canonicalize(program)
+            .with_context(|| format!("{} is not built", program.display()))?;
+        Ok(Self {
+            name,
+            program,
+            files: TempDir::new()?,
+            memory: TempDir::new_in("/dev/shm")?,
+            path,
+        })
+    }
+
+    /// Whole time of a command, s; or why it failed.
+    fn time(&self, words: &[&str]) -> anyhow::Result<Result<f64, String>> {
+        let dir = self.files.path();
+        let mut command = Command::new(&self.program);
+        command.args(words);
+        if let Some(path) = &self.path {
+            command.env("PATH", path);
+        }
+        command
+            .env("BRISK_CACHE_DIR", dir.join("cache"))
+            .env("BRISK_STATE_DIR", dir.join("state"))
+            .env("BRISK_CONFIG_DIR", dir.join("config"))
+            .env("BRISK_RUNTIME_DIR", self.memory.path().join("run"))
+            .env("BRISK_WARM_DIR", self.memory.path())
+            .stdin(Stdio::null());
+        let begun = Instant::now();
+        let output = command.output().context("cannot start brisk")?;
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(match output.status.success() {
+            true => Ok(seconds),
+            false => Err(format!(
+                "{}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            )),
+        })
+    }
+
+    fn must(&self, words: &[&str]) -> anyhow::Result<()> {
+        let failed = self.time(words)?.err();
+        ensure!(
+            failed.is_none(),
+            "{} {words:?}: {}",
+            self.name,
+            failed.unwrap_or_default()
+        );
+        Ok(())
+    }
+
+    /// Has it what it has after the first run of everything.
+    fn prepare(&self) -> anyhow::Result<()> {
+        self.must(&["vm", "create", "a", "--memory", "512M"])?;
+        self.must(&["vm", "start", "a"])?;
+        self.must(&["vm", "exec", "a", "--", "sh", "-c", WORK])
+    }
+
+    /// One after the other, what each needs before it.
+    fn round(&self, take: &mut dyn FnMut(&str, Result<f64, String>)) -> anyhow::Result<()> {
+        let [run, warm, suspend, resume, eager] = CASES;
+        for (name, words) in [run, warm, suspend, resume] {
+            take(name, self.time(words)?);
+        }
+        // It waits for all of the memory.
+        self.must(suspend.1)?;
+        take(eager.0, self.time(eager.1)?);
+        Ok(())
+    }
+}
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        let _ = self.time(&["vm", "kill", "a"]);
+    }
+}
+
+/// Measures.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let path = args.qemu.as_deref().and_then(Path::parent).map(|dir| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(dir.to_owned()).chain(std::env::split_paths(&path));
+        std::env::join_paths(all)
+    });
+    let path = path.transpose()?;
+    let new = |name, program: &Path| Version::new(name, program, path.clone());
+    let mut versions = vec![
+        new("before", &args.before)?,
+        new("before again", &args.before)?,
+        new("after", &args.after)?,
+    ];
+    for version in &versions {
+        version.prepare()?;
+    }
+    let mut report = Report::new(
+        "bench",
+        jiff::Timestamp::now().to_string(),
+        environment::here(),
+    );
+    let file = args.out.join("versions.json");
+    let rounds = args.warmup + args.runs;
+    for round in 0..rounds {
+        // Whoever comes first does so in each third round.
+        versions.rotate_left(1);
+        let phase = match round < args.warmup {
+            true => Phase::Warmup,
+            false => Phase::Measured,
+        };
+        let iteration = round.saturating_sub(args.warmup);
+        for version in &versions {
+            version.round(&mut |name, taken| {
+                let series = report.series_mut(&format!("{name}: {}", version.name), Unit::Seconds);
+                series.push(match (taken, phase) {
+                    (Err(reason), _) => Sample::failed(iteration, phase, reason),
+                    (Ok(seconds), Phase::Warmup) => Sample::warmup(iteration, seconds),
+                    (Ok(seconds), Phase::Measured) => Sample::measured(iteration, seconds),
+                });
+            })?;
+        }
+        report.save(&file)?;
+        progress(round + 1, rounds);
+    }
+    compare(&mut report);
+    report.warn();
+    report.save(&file)?;
+    let text = render::table(&report);
+    fs::write(args.out.join("versions.txt"), &text)?;
+    say(&text);
+    Ok(())
+}
+
+fn compare(report: &mut Report) {
+    for (name, _) in CASES {
+        let of = |version: &str| -> Option<Series> {
+            report.series(&format!("{name}: {version}")).cloned()
+        };
+        let (Some(before), Some(again), Some(after)) =
+            (of("before"), of("before again"), of("after"))
+        else {
+            continue;
+        };
+        let options = CompareOptions::default();
+        let floor = noise_floor(&before, &again, &options);
+        let options = CompareOptions {
+            noise_floor: floor,
+            ..options
+        };
+        report
+            .comparisons
+            .push(Comparison::of(&before, &after, &options));
+    }
+}
