@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use brisk_testkit::{
-    Finished, Loop, Machines, Mount, Taken, brisk, brisk_of, capture, lacks, qemu_is_before, tool,
-    trial,
+    Checked, Finished, Loop, Machines, Mount, Signal, Taken, brisk, brisk_of, capture, lacks,
+    qemu_is_before, tool, trial,
 };
 use libtest_mimic::Arguments;
 
@@ -29,6 +29,11 @@ fn main() {
         ),
         trial("a_resume_that_was_cut_off", old(), cut_off),
         trial("a_disk_of_a_suspended_machine", old(), reserved),
+        trial(
+            "a_disk_of_a_machine_that_is_being_suspended",
+            old(),
+            suspending,
+        ),
         trial("an_image_at_the_same_place", old(), same_place),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -246,6 +251,31 @@ fn reserved() {
     let _ = all.does(&["stop", "a"]);
     let _ = all.does(&["start", "b"]);
     let _ = all.does(&["kill", "b"]);
+}
+
+/// From when QEMU has let go of its locks until the machine is in its image.
+fn suspending() {
+    let all = machines();
+    let disk = disk(all.dir(), "disk");
+    let path = disk.to_str().unwrap();
+    // At such a rate it would never end.
+    let guest = Checked::new(all, &["--disk", path, "--bandwidth", "1K"]);
+    let suspend = guest.suspends();
+    let _ = guest
+        .all
+        .does(&["create", "b", "--memory", "128M", "--disk", path]);
+    for _ in 0..3 {
+        guest
+            .all
+            .refuses(&["start", "b"], &["lock", "has one of its disks"]);
+    }
+    suspend.signal(Signal::INT);
+    let _ = suspend.wait().exited(130).said(&["the machine goes on"]);
+    assert_eq!(guest.all.doing("a"), "running");
+    let _ = guest.all.does(&["set", "a", "--bandwidth", "none"]);
+    let _ = guest.all.does(&["suspend", "a"]);
+    let _ = guest.all.does(&["kill", "a"]);
+    let _ = guest.all.does(&["start", "b"]);
 }
 
 /// Of two definitions with one path, the one has an image there, and the other nothing to remove.

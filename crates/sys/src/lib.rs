@@ -11,7 +11,7 @@ mod wait;
 pub use ahead::{AHEAD_BASE, AHEAD_VIRTUAL, AheadProgram, ahead_layout, ahead_program};
 pub use clock::tsc_khz;
 pub use file::start_writeback;
-pub use lock::{Sharing, is_taken, lock, try_lock};
+pub use lock::{Sharing, is_byte_taken, is_taken, lock, try_lock, try_lock_byte};
 pub use memory::populate;
 pub use process::{
     die_with_parent, own_session, read_only_view, small_pages, wait_with_peak, with_userfaultfd,

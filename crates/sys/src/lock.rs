@@ -59,6 +59,39 @@ pub fn is_taken(file: &File) -> io::Result<bool> {
     Ok(i32::from(what.l_type) != libc::F_UNLCK)
 }
 
+/// Locks one byte of a file, shared with others, if nobody has it for itself alone; whether it did.
+/// The file must be open for reading.
+///
+/// # Errors
+/// As of [`try_lock`].
+pub fn try_lock_byte(file: &File, offset: u64) -> io::Result<bool> {
+    match fcntl(file, libc::F_OFD_SETLK, &mut byte(Sharing::Shared, offset)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether another opening has a lock of any kind on one byte of a file (`F_OFD_GETLK`). The file
+/// must be open for reading.
+///
+/// # Errors
+/// As of [`is_taken`].
+pub fn is_byte_taken(file: &File, offset: u64) -> io::Result<bool> {
+    let mut what = byte(Sharing::Exclusive, offset);
+    fcntl(file, libc::F_OFD_GETLK, &mut what)?;
+    Ok(i32::from(what.l_type) != libc::F_UNLCK)
+}
+
+fn byte(sharing: Sharing, offset: u64) -> libc::flock {
+    libc::flock {
+        l_start: offset as libc::off_t,
+        l_len: 1,
+        ..whole(sharing)
+    }
+}
+
 /// All of a file, however long it becomes.
 fn whole(sharing: Sharing) -> libc::flock {
     let kind = match sharing {
@@ -102,6 +135,18 @@ mod tests {
         assert!(!is_taken(&other).unwrap());
         drop(other);
         assert!(try_lock(&one, Sharing::Exclusive).unwrap());
+    }
+
+    #[test]
+    fn bytes_are_locked_each_for_itself() {
+        let (one, other) = twice();
+        assert!(try_lock_byte(&one, 201).unwrap());
+        assert!(try_lock_byte(&other, 201).unwrap(), "it is shared");
+        assert!(is_byte_taken(&other, 201).unwrap());
+        assert!(!is_byte_taken(&other, 200).unwrap());
+        assert!(!try_lock(&other, Sharing::Exclusive).unwrap());
+        drop(one);
+        assert!(!is_byte_taken(&other, 201).unwrap());
     }
 
     #[test]

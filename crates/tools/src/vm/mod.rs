@@ -13,6 +13,7 @@ mod copy;
 mod definition;
 mod describe;
 mod directories;
+mod disk_locks;
 mod disks;
 mod ended;
 mod error;

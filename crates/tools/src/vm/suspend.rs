@@ -13,6 +13,7 @@ use serde_json::json;
 use super::bases;
 use super::describe::describe;
 use super::directories::one_has_ended;
+use super::disk_locks::DiskLocks;
 use super::error::Error;
 use super::home::Home;
 use super::lazy::wait_until_filled;
@@ -139,7 +140,9 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         error.or_interrupted()
     })?;
     home.note("VM suspending");
+    let locks = DiskLocks::take(&running.machine.disks);
     let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
+        locks.check(&home.name)?;
         let description = describe(home, &running, &definition)?;
         let free = place.and_then(|place| left_out(home, place, &ram, &description));
         let source = Source {
@@ -173,7 +176,8 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     let (report, based) = match written {
         Ok(written) => written,
         Err(error) => {
-            // It goes on where it was.
+            // It goes on where it was, with its own locks.
+            drop(locks);
             if let Err(refused) = qmp.execute("cont", &json!(null)) {
                 let what = format!(
                     "was not suspended ({}), and stands still: {}",
