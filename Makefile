@@ -19,6 +19,12 @@ ZSHDIR    ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR   ?= $(PREFIX)/share/fish/vendor_completions.d
 UNITDIR   ?= $(PREFIX)/lib/systemd/system
 
+# Where setup/install puts a newer QEMU and virtiofsd on Debian 12; the tests find them by PATH.
+TOOLS     := $(or $(BRISK_TOOLS_DIR),$(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)/lib/brisk)
+WITHTOOLS := PATH='$(TOOLS)/bin':"$$PATH"
+# What is tried once more with the system's own QEMU, where that is another one.
+AGAIN     := arguments disks dry_run exit_status failures roots streams vm vm_seen
+
 .PHONY: help build demo test soak check bench pages install uninstall deb book clean
 
 help:
@@ -43,13 +49,17 @@ demo:
 
 test:
 	setup/install test
-	$(CARGO) test --workspace --locked
+	$(WITHTOOLS) $(CARGO) test --workspace --locked
+	@if [ -x '$(TOOLS)/bin/qemu-system-x86_64' ]; then \
+		echo 'once more, with the QEMU of the system:'; set -x; \
+		BRISK_TOOLS_DIR=/nonexistent $(CARGO) test --locked --package brisk-cli \
+			$(addprefix --test ,$(AGAIN)); fi
 
 # The same tests for longer: BRISK_SOAK=2 for twice as long, and so on.
 soak: export BRISK_SOAK ?= 1
 soak:
 	setup/install test
-	$(CARGO) test --locked --package brisk-cli \
+	$(WITHTOOLS) $(CARGO) test --locked --package brisk-cli \
 		--test vm_survives --test vm_lazy --test vm_load --test vm_targets --test warm
 
 check:
@@ -62,7 +72,7 @@ check:
 		set -x; $(CARGO) deny --offline check licenses bans sources; \
 	else echo 'cargo-deny is not installed: licences are not checked'; fi
 	@if command -v shellcheck >/dev/null; then \
-		set -x; shellcheck .ci/run setup/install packaging/build-deb examples/demo \
+		set -x; shellcheck .ci/run setup/install setup/newer-qemu packaging/build-deb examples/demo \
 			crates/cli/tests/vm_load.sh; \
 	else echo 'shellcheck is not installed: scripts are not checked'; fi
 	@if command -v typos >/dev/null; then set -x; typos; \
@@ -94,6 +104,9 @@ install: build
 	install -m 0644 '$(TARGET)/completions/_brisk' '$(DESTDIR)$(ZSHDIR)/_brisk'
 	install -m 0644 '$(TARGET)/completions/brisk.fish' '$(DESTDIR)$(FISHDIR)/brisk.fish'
 	sed 's|@BINDIR@|$(BINDIR)|' packaging/brisk-vms.service.in >'$(TARGET)/brisk-vms.service'
+	install -d '$(DESTDIR)$(PREFIX)/lib/brisk'
+	install -m 0755 setup/newer-qemu '$(DESTDIR)$(PREFIX)/lib/brisk/newer-qemu'
+	install -m 0644 setup/newer-qemu.packages '$(DESTDIR)$(PREFIX)/lib/brisk/newer-qemu.packages'
 	install -m 0644 '$(TARGET)/brisk-vms.service' '$(DESTDIR)$(UNITDIR)/brisk-vms.service'
 
 uninstall:
@@ -101,7 +114,8 @@ uninstall:
 		'$(DESTDIR)$(MANDIR)'/man1/brisk-*.1 '$(DESTDIR)$(DOCDIR)/README.md' \
 		'$(DESTDIR)$(DOCDIR)/CHANGELOG.md' '$(DESTDIR)$(BASHDIR)/brisk' \
 		'$(DESTDIR)$(ZSHDIR)/_brisk' '$(DESTDIR)$(FISHDIR)/brisk.fish' \
-		'$(DESTDIR)$(UNITDIR)/brisk-vms.service'
+		'$(DESTDIR)$(UNITDIR)/brisk-vms.service' \
+		'$(DESTDIR)$(PREFIX)'/lib/brisk/newer-qemu*
 
 deb:
 	MAKE='$(MAKE)' packaging/build-deb '$(TARGET)/debian'

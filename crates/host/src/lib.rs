@@ -1,4 +1,5 @@
 //! What this machine is: kernels, modules, programs.
 
+pub mod beside;
 pub mod kernel;
 pub mod program;

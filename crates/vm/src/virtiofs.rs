@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use brisk_host::beside;
 use brisk_host::program::{self, Program};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -144,8 +145,20 @@ impl Virtiofsd {
     /// # Errors
     /// If there is none, or it cannot be asked.
     pub fn find(cache: &Cache) -> Result<Self, Error> {
-        let program = Program::find("virtiofsd")?;
-        let path = program.path().to_owned();
+        let system = Program::find("virtiofsd").map_err(Error::from);
+        let system = system.and_then(|program| Self::ask(program.path(), cache));
+        if system.as_ref().is_ok_and(Self::keeps_state) {
+            return system;
+        }
+        // One that can do more may be beside the system.
+        let others = beside::find("virtiofsd").into_iter();
+        let mut others = others.filter_map(|path| Self::ask(&path, cache).ok());
+        others.find(Self::keeps_state).map_or(system, Ok)
+    }
+
+    fn ask(path: &Path, cache: &Cache) -> Result<Self, Error> {
+        let path = path.to_owned();
+        let program = Program::at(&path);
         let key = cache::key(path.as_os_str().as_encoded_bytes());
         let valid = |meta: &Self| meta.identity.holds();
         let entry = cache.get_valid_or_build("virtiofsd", &key, valid, |_| {

@@ -31,6 +31,8 @@ struct DryRun<'a> {
     kernel: &'a str,
     accelerator_why: &'a str,
     program: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program_why: Option<String>,
     parts: Vec<Part>,
 }
 
@@ -63,6 +65,7 @@ pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Res
                 kernel,
                 accelerator_why,
                 program,
+                program_why: facts.instead.as_ref().map(ToString::to_string),
                 parts,
             };
             serde_json::to_string_pretty(&dry)? + "\n"
@@ -80,12 +83,15 @@ pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Res
                 .collect()
         }
         Format::Table => {
+            let instead = facts.instead.as_ref();
+            let why = instead.map_or_else(String::new, |older| format!(", because {older}"));
             let mut text = format!(
-                "kernel {} ({})\n{}: {}\n\n{program}\n",
+                "kernel {} ({})\n{}: {}\nQEMU {}{why}\n\n{program}\n",
                 facts.kernel.version,
                 facts.kernel.image.display(),
                 machine.accelerator.name(),
                 plan.accelerator_why,
+                facts.capabilities.package,
             );
             for part in parts {
                 text.push_str(&format!("  {}\n", quoted(&part.words)));

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use brisk_host::beside;
 use brisk_host::kernel as installed;
-use brisk_host::program::Program;
 use brisk_vm::cache::Cache;
 use brisk_vm::elf;
 use brisk_vm::kernel;
 use brisk_vm::libvirt::Definition;
-use brisk_vm::qemu::{Accelerator, Capabilities};
+use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
 use brisk_vm::virtiofs::Virtiofsd;
 
 use super::command::Line;
@@ -41,6 +41,10 @@ pub struct Facts {
     pub vmx: bool,
     /// Whether this machine is itself virtual.
     pub virtualised: bool,
+    /// A newer QEMU beside the system's that is used, and the system's that is not.
+    pub beside: Option<(PathBuf, Older)>,
+    /// Newer QEMUs that are not used because others can change them.
+    pub untrusted: Vec<PathBuf>,
     /// QEMU, or why there is none.
     pub qemu: Result<Capabilities, String>,
     /// Release of the running kernel.
@@ -74,7 +78,7 @@ pub struct Facts {
 
 /// Looks at the machine below `root` (`/` but for tests).
 #[must_use]
-pub fn gather(root: &Path, qemu: &str, kernel: Option<&str>) -> Facts {
+pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
     let read = |path: &str| {
         let text = fs::read_to_string(root.join(path)).ok()?;
         Some(text.trim().to_owned())
@@ -87,10 +91,12 @@ pub fn gather(root: &Path, qemu: &str, kernel: Option<&str>) -> Facts {
         .unwrap_or_default();
     let found = installed::installed(root);
     let cache = Cache::open();
-    let capabilities = || -> Result<Capabilities, String> {
-        let program = Program::find(qemu).map_err(|error| error.to_string())?;
+    let mut chosen = None;
+    let mut capabilities = || -> Result<Capabilities, String> {
         let cache = cache.as_ref().map_err(ToString::to_string)?;
-        Capabilities::of(program.path(), cache).map_err(|error| chain(&error))
+        let choice = qemu::choose(program, cache).map_err(|error| chain(&error))?;
+        chosen = choice.instead.map(|older| (choice.path, older));
+        Ok(choice.capabilities)
     };
     let image = || -> Result<(String, bool), String> {
         let running = installed::running();
@@ -99,12 +105,15 @@ pub fn gather(root: &Path, qemu: &str, kernel: Option<&str>) -> Facts {
         let image = kernel::vmlinux(&chosen.image, cache).map_err(|e| chain(&e))?;
         Ok((chosen.version, image.pvh))
     };
+    let qemu = capabilities();
     let busybox = ["usr/bin/busybox", "bin/busybox", "usr/sbin/busybox"];
     Facts {
-        kvm: kvm(root, qemu, kernel),
+        kvm: kvm(root, program, kernel),
         vmx: flags.contains("vmx") || flags.contains("svm"),
         virtualised: flags.contains("hypervisor"),
-        qemu: capabilities(),
+        qemu,
+        beside: chosen,
+        untrusted: beside::untrusted(qemu::USUAL),
         running: installed::running(),
         without_modules: found
             .iter()

@@ -1,5 +1,6 @@
 //! Facts in, findings out. Pure.
 
+use brisk_vm::qemu::Capabilities;
 use serde::Serialize;
 
 use super::command::Line;
@@ -130,6 +131,46 @@ fn kvm(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// How to get one that can do all.
+const NEWER: &str = "on Debian 12, setup/newer-qemu in brisk's sources (lib/brisk/newer-qemu where \
+                     brisk is installed) unpacks Debian's newer QEMU beside it";
+
+/// What a QEMU cannot do because it is old, and which of several is used.
+fn age(capabilities: &Capabilities, facts: &Facts) -> Vec<Finding> {
+    let mut list = Vec::new();
+    let package = &capabilities.package;
+    if let Some((path, older)) = &facts.beside {
+        list.push(finding(
+            Severity::Note,
+            format!(
+                "QEMU {package} in {} is used, because {older}",
+                path.display()
+            ),
+            "machines and guests run in it; the system's QEMU is as it was",
+            "nothing is to be done; --qemu or BRISK_QEMU names another one",
+        ));
+    }
+    for path in &facts.untrusted {
+        list.push(finding(
+            Severity::Note,
+            format!(
+                "{} is not used: others than root and you can change it, or a directory above it",
+                path.display()
+            ),
+            "an older QEMU is used",
+            "chmod go-w, or remove it and run setup/newer-qemu again",
+        ));
+    }
+    let lacks = match capabilities.version {
+        version if version < (8, 2) => "no machine can be suspended, and --warm keeps no guest",
+        version if version < (10, 0) => "a machine is resumed with all of its memory loaded first",
+        _ => return list,
+    };
+    let what = format!("QEMU {package} is older than 10.0");
+    list.push(finding(Severity::Note, what, lacks, NEWER));
+    list
+}
+
 fn qemu(facts: &Facts) -> Vec<Finding> {
     let mut list = Vec::new();
     match &facts.qemu {
@@ -140,6 +181,7 @@ fn qemu(facts: &Facts) -> Vec<Finding> {
             "apt install qemu-system-x86",
         )),
         Ok(capabilities) => {
+            list.extend(age(capabilities, facts));
             if capabilities.cmpxchg16b_is_wrong() && facts.kvm != Kvm::Works {
                 let package = &capabilities.package;
                 list.push(finding(
@@ -371,6 +413,8 @@ pub(super) mod tests {
             vmx: true,
             virtualised: false,
             qemu: Err("not asked".into()),
+            beside: None,
+            untrusted: Vec::new(),
             running: "6.12".into(),
             kernels: vec!["6.12".into()],
             without_modules: BTreeSet::new(),
@@ -433,9 +477,16 @@ pub(super) mod tests {
             })
         };
         let faulty = ["QEMU X gets the flags of cmpxchg16b wrong"];
-        assert_eq!(with((7, 2), Kvm::Useless("slow".into()))[..1], faulty);
-        assert_eq!(with((7, 2), Kvm::Works), [""; 0]);
-        assert_eq!(with((8, 0), Kvm::Useless("slow".into())).len(), 1);
+        let old = "QEMU X is older than 10.0";
+        let slow = || Kvm::Useless("slow".into());
+        assert_eq!(with((7, 2), slow())[..1], faulty);
+        assert_eq!(with((7, 2), Kvm::Works), [old]);
+        let found = with((8, 0), slow());
+        assert!(
+            found.len() == 2 && found.contains(&old.to_owned()),
+            "{found:?}"
+        );
+        assert_eq!(with((10, 0), Kvm::Works), [""; 0]);
     }
 
     #[test]

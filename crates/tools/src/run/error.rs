@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use brisk_vm::qemu::ChoiceError;
 use brisk_vm::{cache, initramfs, kernel, launch, libvirt, qemu, root, virtiofs};
 
 /// What kept the guest from being started.
@@ -52,6 +53,15 @@ pub enum Error {
     Reserved { path: PathBuf, machine: String },
     #[error("{what}; {hint}")]
     Unfit { what: String, hint: String },
+}
+
+impl From<ChoiceError> for Error {
+    fn from(error: ChoiceError) -> Self {
+        match error {
+            ChoiceError::Missing(error) => Self::FindQemu(error),
+            ChoiceError::Capabilities(error) => Self::Qemu(error),
+        }
+    }
 }
 
 impl Error {

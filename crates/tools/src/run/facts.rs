@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brisk_host::kernel::{self as installed, Installed};
-use brisk_host::program::Program;
 use brisk_vm::cache::Cache;
 use brisk_vm::kernel::Extracted;
-use brisk_vm::qemu::{Accelerator, Capabilities};
+use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
 use brisk_vm::virtiofs::Virtiofsd;
 use brisk_vm::{elf, kernel, launch};
 
@@ -36,6 +35,8 @@ pub struct Facts {
     pub loadable: BTreeSet<String>,
     /// The QEMU binary.
     pub qemu: PathBuf,
+    /// The older one that was not taken, if there is one.
+    pub instead: Option<Older>,
     /// What it can do.
     pub capabilities: Capabilities,
     /// What will execute the guest, and why that.
@@ -83,12 +84,9 @@ pub fn gather(
     progress("extracting the kernel");
     let image = kernel::vmlinux(&kernel.image, cache)?;
     let builtin = kernel.modules.as_deref().and_then(builtin);
-    let qemu = Program::find(&options.qemu)
-        .map_err(Error::FindQemu)?
-        .path()
-        .to_owned();
     progress("asking QEMU what it can do");
-    let capabilities = Capabilities::of(&qemu, cache)?;
+    let choice = qemu::choose(&options.qemu, cache)?;
+    let capabilities = choice.capabilities;
     let (root, notes) = root::find(options, cache, progress)?;
     let serves = matches!(root, Root::Directory { .. }) || !options.shares.is_empty();
     for share in &options.shares {
@@ -123,7 +121,8 @@ pub fn gather(
         root,
         kernel,
         image,
-        qemu,
+        qemu: choice.path,
+        instead: choice.instead,
         capabilities,
     };
     if options.accel != Accel::Tcg {

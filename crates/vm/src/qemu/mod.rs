@@ -3,6 +3,7 @@
 pub mod agent;
 mod argv;
 mod capabilities;
+mod choice;
 pub mod control;
 pub mod debugger;
 mod layout;
@@ -14,6 +15,7 @@ pub mod watch;
 
 pub use argv::{FILESYSTEM, ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
+pub use choice::{Choice, ChoiceError, Older, USUAL, choose};
 pub use machine::{
     Accelerator, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
     Network, Parameter, Ram, State, Transport,

@@ -1,0 +1,134 @@
+//! Newer programs beside the system's: where `setup/newer-qemu` and `setup/install` put what the
+//! distribution's packages have too old.
+//!
+//! A program there is run only if nobody but root and the calling user can change it.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+/// The variable that names the directory instead.
+pub const DIR_VARIABLE: &str = "BRISK_TOOLS_DIR";
+/// Where root has it.
+const SYSTEM: &str = "/usr/local/lib/brisk";
+
+/// Directories with newer programs in `bin`, the user's own first: `BRISK_TOOLS_DIR` alone if that
+/// is set.
+#[must_use]
+pub fn dirs() -> Vec<PathBuf> {
+    let set = |name| env::var_os(name).map(PathBuf::from);
+    dirs_for(geteuid().is_root(), set)
+}
+
+fn dirs_for(root: bool, variable: impl Fn(&'static str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let set = |name| variable(name).filter(|path| path.is_absolute());
+    if let Some(dir) = set(DIR_VARIABLE) {
+        return vec![dir];
+    }
+    let home = set("HOME").filter(|_| !root);
+    let own = home.map(|home| home.join(".local/lib/brisk"));
+    own.into_iter().chain([SYSTEM.into()]).collect()
+}
+
+/// The programs of a name there that can be trusted, in order.
+#[must_use]
+pub fn find(name: &str) -> Vec<PathBuf> {
+    let user = geteuid().as_raw();
+    let trusted = there(name).filter(|path| is_trusted(path, user));
+    // What is noted of it stays true when a newer one takes its name in `bin`.
+    trusted
+        .filter_map(|path| path.canonicalize().ok())
+        .collect()
+}
+
+/// The programs of a name there that others can change, and that are not run therefore.
+#[must_use]
+pub fn untrusted(name: &str) -> Vec<PathBuf> {
+    let user = geteuid().as_raw();
+    there(name).filter(|path| !is_trusted(path, user)).collect()
+}
+
+fn there(name: &str) -> impl Iterator<Item = PathBuf> {
+    let all = dirs().into_iter().map(|dir| dir.join("bin").join(name));
+    let all: Vec<_> = all.filter(|path| path.is_file()).collect();
+    all.into_iter()
+}
+
+/// Whether only root and a user can change what is at a path: each directory above it and the file
+/// itself, also where symbolic links lead to. Others may write to a directory with the sticky bit,
+/// where they cannot rename what is not theirs.
+#[must_use]
+pub fn is_trusted(path: &Path, user: u32) -> bool {
+    let Ok(real) = path.canonicalize() else {
+        return false;
+    };
+    let safe = |place: &Path| {
+        fs::symlink_metadata(place).is_ok_and(|meta| {
+            let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+            let link = meta.is_symlink();
+            let closed = meta.mode() & 0o022 == 0 || sticky || link;
+            [0, user].contains(&meta.uid()) && closed
+        })
+    };
+    path.ancestors().chain(real.ancestors()).all(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_user_has_directories_of_their_own_and_root_only_the_systems() {
+        let dirs = |root, names: &'static [(&str, &str)]| {
+            let known = |name: &str| {
+                let found = names.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| PathBuf::from(value))
+            };
+            let dirs = dirs_for(root, known).into_iter();
+            dirs.map(|dir| dir.display().to_string())
+                .collect::<Vec<_>>()
+        };
+        let home = &[("HOME", "/home/me")];
+        assert_eq!(dirs(false, home), ["/home/me/.local/lib/brisk", SYSTEM]);
+        assert_eq!(dirs(true, home), [SYSTEM]);
+        assert_eq!(dirs(false, &[("HOME", "relative")]), [SYSTEM]);
+        let set = &[("HOME", "/home/me"), (DIR_VARIABLE, "/opt/tools")];
+        assert_eq!(dirs(true, set), ["/opt/tools"]);
+    }
+
+    #[test]
+    fn what_others_can_change_is_not_trusted() {
+        let me = geteuid().as_raw();
+        let dir = tempfile::tempdir().unwrap();
+        let (inner, link) = (dir.path().join("inner"), dir.path().join("link"));
+        fs::create_dir(&inner).unwrap();
+        let file = inner.join("file");
+        fs::write(&file, "").unwrap();
+        symlink(&file, &link).unwrap();
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let trusted = || [is_trusted(&file, me), is_trusted(&link, me)];
+        mode(&file, 0o755);
+        assert_eq!(trusted(), [true, true]);
+        for (path, open) in [(&file, 0o775), (&file, 0o757), (&inner, 0o777)] {
+            mode(path, open);
+            assert_eq!(trusted(), [false, false], "{open:o}");
+            mode(path, 0o755);
+        }
+        mode(&inner, 0o1777);
+        assert_eq!(trusted(), [true, true]);
+        assert!(!is_trusted(&dir.path().join("gone"), me));
+        // Of another user; only root can make such files.
+        if me == 0 {
+            chown(&file, Some(12345), None).unwrap();
+            assert_eq!(trusted(), [false, false]);
+            assert!(is_trusted(&file, 12345));
+        }
+    }
+}
