@@ -17,6 +17,7 @@ fn main() {
         here("what_is_written_is_kept_unless_it_is_forbidden", kept),
         here("what_is_left_mounted_is_unmounted", unmounted),
         here("what_is_no_disk_is_told", told),
+        here("a_raw_disk_stays_one", pretends),
         trial("a_block_device_is_a_disk_and_a_root", loops(), devices),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -143,14 +144,93 @@ fn told() {
         let words = [&words[..], &[path.to_str().unwrap()]].concat();
         capture(&tool("qemu-img"), &words);
     }
-    let disguised = ["overlay.img", "reads from root.img", "ends in .qcow2"];
+    let disguised = [
+        "overlay.img begins as a qcow2 image",
+        "format=qcow2 or format=raw",
+    ];
     refused(&["overlay.img:ro"], &disguised);
+    let disk = ["--disk", "overlay.img:ro,format=qcow2"];
+    home.run().args(disk).script("true").exits(0);
+    foreign(&home);
     let root = |name| brisk!["--root", name].current_dir(home.0.path());
     let run = root("overlay.img").script("true");
     run.exits(125).said(&disguised);
     root("overlay.qcow2").script("true").exits(0);
     refused(&["a.img", "a.img:ro"], &["a.img is there twice"]);
     refused(&["a.img:ro"; 17], &["17 disks", "16 at most"]);
+}
+
+/// Images that name files which QEMU would open as whoever runs it.
+fn foreign(home: &Home) {
+    let create = |name: &str, format: &str, backing: &str| {
+        let path = home.path(name);
+        let words = [
+            "create", "-q", "-u", "-f", "qcow2", "-F", format, "-b", backing,
+        ];
+        let words = [&words[..], &[path.to_str().unwrap(), "1M"]].concat();
+        capture(&tool("qemu-img"), &words);
+    };
+    home.blank("secret", 1);
+    // A VMDK image can be a text that names any file.
+    let text = format!(
+        "# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\n\
+         RW 2048 FLAT \"{}\" 0\n",
+        home.path("secret").display()
+    );
+    fs::write(home.path("names.vmdk"), text).unwrap();
+    create("vmdk.qcow2", "vmdk", "names.vmdk");
+    create(
+        "json.qcow2",
+        "raw",
+        "json:{\"driver\":\"file\",\"filename\":\"secret\"}",
+    );
+    create("nbd.qcow2", "raw", "nbd://localhost/x");
+    for (name, text) in [
+        ("vmdk.qcow2", "only raw and qcow2 are allowed"),
+        ("json.qcow2", "not in its directory"),
+        ("nbd.qcow2", "not in its directory"),
+    ] {
+        for disk in [name.to_owned(), format!("{name}:ro,format=qcow2")] {
+            let run = home.run().args(["--disk", &disk]).script("true");
+            run.exits(125).said(&[name, text]);
+        }
+        let run = brisk!["--root", name].current_dir(home.0.path());
+        run.script("true").exits(125).said(&[name, text]);
+    }
+}
+
+/// A guest writes the header of a qcow2 image with a terabyte to its raw disk.
+fn pretends() {
+    let home = Home::new();
+    let image = home.blank("a.img", 3);
+    let pretence = home.path("b.qcow2");
+    let words = [
+        "create",
+        "-q",
+        "-f",
+        "qcow2",
+        pretence.to_str().unwrap(),
+        "1T",
+    ];
+    capture(&tool("qemu-img"), &words);
+    let head = fs::read(&pretence).unwrap()[..4096].to_vec();
+    let write = "busybox dd of=/dev/vda bs=4096 count=1 conv=notrunc 2>/dev/null";
+    let run = home.run().args(["--disk", "a.img,format=raw"]).stdin(head);
+    run.script(write).exits(0);
+    assert!(fs::read(&image).unwrap().starts_with(b"QFI\xfb"));
+    let size = "cat /sys/block/vda/size";
+    let run = home.run().args(["--disk", "a.img"]).script(size);
+    run.exits(125)
+        .said(&["begins as a qcow2 image", "format=raw"]);
+    let run = home.run().args(["--disk", "a.img,format=raw"]).script(size);
+    assert_eq!(run.exits(0).text(), "6144\n");
+    // A name cannot make it one either.
+    fs::rename(&image, home.path("a.qcow2")).unwrap();
+    let run = home
+        .run()
+        .args(["--disk", "a.qcow2,format=raw"])
+        .script(size);
+    assert_eq!(run.exits(0).text(), "6144\n");
 }
 
 fn devices() {

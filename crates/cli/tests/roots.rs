@@ -136,11 +136,11 @@ fn a_writable_ext4_image_keeps_changes_and_is_clean() {
 fn a_qcow2_image_keeps_changes_only_if_asked_to() {
     let home = Home::new();
     home.ext4();
-    qcow2(&home.path("ext4"), &home.path("qcow2"));
-    home.run_unchanged("qcow2");
-    home.run("qcow2", &["--rw"]);
+    qcow2(&home.path("ext4"), &home.path("disk.qcow2"));
+    home.run_unchanged("disk.qcow2");
+    home.run("disk.qcow2", &["--rw"]);
     let run = brisk!["--root"]
-        .arg(home.path("qcow2"))
+        .arg(home.path("disk.qcow2"))
         .command(["cat", "/etc/origin"]);
     assert_eq!(run.exits(0).text(), "changed\n");
 }

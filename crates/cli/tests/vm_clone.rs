@@ -279,7 +279,7 @@ fn refused() {
     };
     clone(&["a is not suspended"]);
     let _ = all.does(&["suspend", "a"]);
-    clone(&[path, "which needs image", "qemu-img convert"]);
+    clone(&[path, "which needs", "roots/image:", "qemu-img convert"]);
     let _ = all.does(&["kill", "a"]);
     clone(&["a is not suspended"]);
     let _ = all.does(&["set", "a", "--rw=false", "--root", root]);

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use brisk_testkit::{
@@ -14,6 +15,13 @@ fn main() {
     let trials = vec![
         trial("disks_are_kept_refused_and_copied", old(), images),
         trial("a_list_of_disks_is_changed", None::<String>, list),
+        trial("a_raw_disk_stays_one", None::<String>, pretends),
+        trial(
+            "qemu_opens_no_image_as_root",
+            lacks("CAP_SYS_ADMIN", 21),
+            unprivileged,
+        ),
+        trial("a_chain_of_images_is_suspended_and_resumed", old(), chain),
         trial(
             "a_block_device_that_was_written_to_is_refused",
             old().or_else(|| lacks("CAP_SYS_ADMIN", 21)),
@@ -56,7 +64,9 @@ fn images() {
     let own = all.state_dir("b").join("disk0.raw");
     let info = all.does(&["info", "b"]).text();
     let other = all.state_dir("b").join("disk1.qcow2");
-    for disk in [own.to_str().unwrap(), other.to_str().unwrap(), &third] {
+    let own_raw = format!("{},format=raw", own.display());
+    let own_qcow2 = format!("{},format=qcow2", other.display());
+    for disk in [own_raw, own_qcow2, format!("{third},format=raw")] {
         assert!(info.contains(&format!("{disk:?}")), "{info}");
     }
     assert_eq!(
@@ -120,6 +130,88 @@ fn list() {
     let wrong = format!("disks = [\"three\"]\n{}", definition());
     fs::write(all.definition("a"), wrong).unwrap();
     all.refuses(&["start", "a"], &["disks", "three", "absolute path"]);
+}
+
+/// A guest writes the header of a qcow2 image with a terabyte to its raw disk.
+fn pretends() {
+    let all = machines();
+    let disk = all.dir().join("disk.img");
+    File::create(&disk).unwrap().set_len(3 << 20).unwrap();
+    let pretence = all.dir().join("pretence.qcow2");
+    let words = [
+        "create",
+        "-q",
+        "-f",
+        "qcow2",
+        pretence.to_str().unwrap(),
+        "1T",
+    ];
+    capture(&tool("qemu-img"), &words);
+    all.boot("a", &["--disk", disk.to_str().unwrap()]);
+    let definition = fs::read_to_string(all.definition("a")).unwrap();
+    assert!(definition.contains("disk.img,format=raw"), "{definition}");
+    let head = fs::read(&pretence).unwrap()[..4096].to_vec();
+    let write = "busybox dd of=/dev/vda bs=4096 count=1 conv=notrunc 2>/dev/null; sync";
+    let _ = all.exec("a", write).stdin(head).exits(0);
+    let _ = all.does(&["stop", "a"]);
+    assert!(fs::read(&disk).unwrap().starts_with(b"QFI\xfb"));
+    let _ = all.does(&["start", "a"]);
+    assert_eq!(all.tells("a", "cat /sys/block/vda/size"), "6144\n");
+    // Without the note nobody believes it.
+    let _ = all.does(&["kill", "a"]);
+    let forgotten = definition.replace(",format=raw", "");
+    fs::write(all.definition("a"), forgotten).unwrap();
+    all.refuses(&["start", "a"], &["begins as a qcow2 image", "format=raw"]);
+}
+
+/// A qcow2 image with a file behind it that is one, and one behind that, which only root may open.
+fn top(all: &Machines) -> PathBuf {
+    let base = ext4(all, "base.raw");
+    let image = |name: &str, behind: &str, format: &str| {
+        let path = all.dir().join(name);
+        let words = ["create", "-q", "-f", "qcow2", "-F", format, "-b", behind];
+        capture(
+            &tool("qemu-img"),
+            &[&words[..], &[path.to_str().unwrap()]].concat(),
+        );
+        path
+    };
+    let middle = image("middle.qcow2", "base.raw", "raw");
+    let top = image("top.qcow2", "middle.qcow2", "qcow2");
+    for path in [&base, &middle, &top] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    top
+}
+
+fn unprivileged() {
+    let all = machines();
+    let top = top(&all);
+    all.boot("a", &["--disk", top.to_str().unwrap()]);
+    let script = format!("{MOUNT}; echo mine > /m/file; sync; cat /m/file");
+    assert_eq!(all.tells("a", &script), "mine\n");
+    let qemu = &all.processes("qemu")[0];
+    let status = fs::read_to_string(format!("/proc/{}/status", qemu.pid)).unwrap();
+    let users = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .unwrap();
+    assert!(users.split_whitespace().all(|user| user != "0"), "{users}");
+}
+
+fn chain() {
+    let all = machines();
+    let top = top(&all);
+    all.boot("a", &["--disk", top.to_str().unwrap()]);
+    let _ = all.tells("a", &format!("{MOUNT}; echo mine > /m/file"));
+    for resume in [&["resume", "a"][..], &["resume", "--eager", "a"]] {
+        let _ = all.does(&["suspend", "a"]);
+        let _ = all.does(resume);
+        assert_eq!(
+            all.tells("a", "cat /m/file; echo x > /m/other; sync"),
+            "mine\n"
+        );
+    }
 }
 
 fn device() {

@@ -93,11 +93,11 @@ mod tests {
             dirs.map(|dir| dir.display().to_string())
                 .collect::<Vec<_>>()
         };
-        let home = &[("HOME", "/home/me")];
-        assert_eq!(dirs(false, home), ["/home/me/.local/lib/brisk", SYSTEM]);
+        let home = &[("HOME", "/users/me")];
+        assert_eq!(dirs(false, home), ["/users/me/.local/lib/brisk", SYSTEM]);
         assert_eq!(dirs(true, home), [SYSTEM]);
         assert_eq!(dirs(false, &[("HOME", "relative")]), [SYSTEM]);
-        let set = &[("HOME", "/home/me"), (DIR_VARIABLE, "/opt/tools")];
+        let set = &[("HOME", "/users/me"), (DIR_VARIABLE, "/opt/tools")];
         assert_eq!(dirs(true, set), ["/opt/tools"]);
     }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use brisk_vm::qemu::{
-    Accelerator, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan, Network,
-    Parameter, Ram, State, argv, loading,
+    Accelerator, Backing, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan,
+    Network, Parameter, Ram, State, argv, loading,
 };
 
 /// A machine without a root.
@@ -80,6 +80,7 @@ fn disks(machine: Machine) -> MachinePlan {
     let disk = |path: &str, format, writable, sector_size| Disk {
         path: PathBuf::from(path),
         format,
+        backing: Vec::new(),
         device: path.starts_with("/dev/"),
         writable,
         sector_size,
@@ -87,7 +88,19 @@ fn disks(machine: Machine) -> MachinePlan {
     MachinePlan {
         disks: vec![
             disk("/images/root,raw", DiskFormat::Raw, false, 512),
-            disk("/images/other,qcow2", DiskFormat::Qcow2, true, 4096),
+            Disk {
+                backing: vec![
+                    Backing {
+                        path: "/images/middle.qcow2".into(),
+                        format: DiskFormat::Qcow2,
+                    },
+                    Backing {
+                        path: "/images/base".into(),
+                        format: DiskFormat::Raw,
+                    },
+                ],
+                ..disk("/images/other,qcow2", DiskFormat::Qcow2, true, 4096)
+            },
             disk("/dev/mapper/data", DiskFormat::Raw, true, 512),
         ],
         network: Network::User,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use brisk_tools::run::{self as tool, Levers, Options, RootOption};
+use brisk_vm::qemu::DiskFormat;
 use clap::ValueEnum;
 
 /// What decides about the kernel and the modules of a guest.
@@ -25,6 +26,11 @@ pub struct GuestArgs {
     /// not), an OCI layout, a docker archive or a tar of a root file system.
     #[arg(long, short, value_name = "ROOT", default_value = "host")]
     pub root: String,
+
+    /// Format of the root's disk image. Default: qcow2 if its name ends in .qcow2 and it is one, else
+    /// raw; where name and content do not agree, it has to be given.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub root_format: Option<ImageFormat>,
 
     /// Let the command change the root: the directory or the image itself instead of a layer
     /// in memory.
@@ -109,6 +115,24 @@ pub struct MachineArgs {
     pub qemu_args: Vec<String>,
 }
 
+/// Format of a disk image.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum ImageFormat {
+    /// The bytes of the disk.
+    Raw,
+    /// QEMU's qcow2.
+    Qcow2,
+}
+
+impl From<ImageFormat> for DiskFormat {
+    fn from(format: ImageFormat) -> Self {
+        match format {
+            ImageFormat::Raw => Self::Raw,
+            ImageFormat::Qcow2 => Self::Qcow2,
+        }
+    }
+}
+
 /// See [`MachineArgs::accel`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Accel {
@@ -177,6 +201,7 @@ impl GuestArgs {
                 "host" => RootOption::Host,
                 path => RootOption::Path(path.to_owned()),
             },
+            root_format: self.root_format.map(DiskFormat::from),
             writable: self.rw,
             machine: match self.machine {
                 Machine::Auto => tool::Machine::Auto,

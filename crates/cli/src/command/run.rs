@@ -40,7 +40,7 @@ pub struct Args {
     /// Attach a disk, a raw or qcow2 image or a block device; `:ro` forbids writing. It is /dev/vda
     /// in the guest, or /dev/vdb where the root is an image; further ones follow. Modules for the
     /// file systems on it are loaded.
-    #[arg(long, value_name = "IMAGE[:ro]")]
+    #[arg(long, value_name = "IMAGE[:ro][,format=raw|qcow2]")]
     pub disk: Vec<String>,
 
     /// Show a directory of this machine at a path of the guest; `:ro` forbids writing.

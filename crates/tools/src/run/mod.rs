@@ -47,6 +47,7 @@ pub use plan::{Part, Plan, plan};
 pub use profile::{Profile, ProfileError};
 pub use ready::{Place, start_keeper, time as ready_time};
 pub use root::Root;
+pub(crate) use root::backing;
 pub use session::Session;
 pub use streams::Terminal;
 pub use timing::{Moment, Timing};

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brisk_vm::qemu::DiskFormat;
 use serde::{Deserialize, Serialize};
 
 use super::levers::Levers;
@@ -17,6 +18,8 @@ pub struct Options {
     pub modules: Option<PathBuf>,
     /// Root file system.
     pub root: RootOption,
+    /// Format of the root's image, if it is known.
+    pub root_format: Option<DiskFormat>,
     /// Whether the command may change the root.
     pub writable: bool,
     /// Virtual CPUs.
@@ -100,6 +103,7 @@ impl Default for Options {
             kernel: None,
             modules: None,
             root: RootOption::Host,
+            root_format: None,
             writable: false,
             cpus: 1,
             memory_mib: 512,
@@ -249,16 +253,40 @@ pub struct ExtraDisk {
     pub path: PathBuf,
     /// Whether the guest may write.
     pub writable: bool,
+    /// Its format, if it is known.
+    pub format: Option<DiskFormat>,
 }
 
 impl ExtraDisk {
-    /// From `PATH` or `PATH:ro`.
+    /// From `PATH` or `PATH:ro`, and `,format=raw` or `,format=qcow2` behind it.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let (path, writable) = mode(text);
+        const FORMAT: &str = ",format=";
+        let known = [DiskFormat::Raw, DiskFormat::Qcow2]
+            .into_iter()
+            .find_map(|format| {
+                let text = text.strip_suffix(format.driver())?.strip_suffix(FORMAT)?;
+                Some((text, format))
+            });
+        let (path, writable) = mode(known.map_or(text, |(text, _)| text));
         Self {
             path: path.into(),
             writable,
+            format: known.map(|(_, format)| format),
+        }
+    }
+}
+
+impl std::fmt::Display for ExtraDisk {
+    /// As it is parsed.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if !self.writable {
+            f.write_str(":ro")?;
+        }
+        match self.format {
+            Some(format) => write!(f, ",format={}", format.driver()),
+            None => Ok(()),
         }
     }
 }

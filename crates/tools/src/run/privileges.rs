@@ -1,7 +1,7 @@
 //! Who QEMU is, where root calls brisk. Pure.
 
 use brisk_vm::launch::Unprivileged;
-use brisk_vm::qemu::{Accelerator, Disk, DiskFormat};
+use brisk_vm::qemu::Accelerator;
 
 use super::facts::Facts;
 use super::plan::is_directory;
@@ -14,15 +14,13 @@ const NOBODY: Unprivileged = Unprivileged {
 };
 
 /// Root gives its rights up, except where QEMU must open by itself what only root can: shared
-/// directories with 9p, images with backing files, `/dev/kvm`.
+/// directories with 9p, `/dev/kvm`. Images are passed as descriptors.
 pub(super) fn unprivileged(
     facts: &Facts,
-    disks: &[Disk],
     (sharing, shares): (Sharing, bool),
     accelerator: Accelerator,
 ) -> Option<Unprivileged> {
     let serves = sharing == Sharing::NineP && (shares || is_directory(&facts.root));
-    let qcow2 = disks.iter().any(|disk| disk.format == DiskFormat::Qcow2);
-    let possible = facts.privileged && !serves && !qcow2 && accelerator == Accelerator::Tcg;
+    let possible = facts.privileged && !serves && accelerator == Accelerator::Tcg;
     possible.then_some(NOBODY)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::qemu::{Disk, DiskFormat};
+use brisk_vm::qemu::{Backing, Disk, DiskFormat};
 use brisk_vm::root::{self, Found};
 
 use super::error::Error;
@@ -25,7 +25,7 @@ pub enum Root {
     /// An image.
     Disk {
         /// For QEMU.
-        disk: Disk,
+        disk: Box<Disk>,
         /// Node in the guest.
         device: String,
         /// Type for `mount(2)`.
@@ -93,10 +93,8 @@ pub(crate) fn find(
         argument: argument.clone(),
         source: Box::new(source),
     };
-    let found = root::detect(Path::new(argument)).map_err(failed)?;
-    if let Found::Disk(disk) = &found {
-        is_believed(&disk.path)?;
-    }
+    let known = options.root_format.map(known);
+    let found = root::detect(Path::new(argument), known).map_err(failed)?;
     let mut notes = Vec::new();
     let root = match found {
         Found::Directory(directory) => {
@@ -127,13 +125,14 @@ pub(crate) fn find(
                     .map_err(failed)?;
             let config = unpacked.config;
             Root::Disk {
-                disk: Disk {
+                disk: Box::new(Disk {
                     path: unpacked.image,
                     format: DiskFormat::Raw,
+                    backing: Vec::new(),
                     device: false,
                     writable: false,
                     sector_size: 512,
-                },
+                }),
                 device: "/dev/vda".into(),
                 filesystem: unpacked.filesystem.name().into(),
                 modules: names(unpacked.filesystem.kernel_modules()),
@@ -160,13 +159,14 @@ pub(crate) fn find(
                 device: disk.device(),
                 filesystem: disk.filesystem.name().into(),
                 modules: names(disk.kernel_modules()),
-                disk: Disk {
+                disk: Box::new(Disk {
                     device: disk.device,
                     path: disk.path,
                     format: format(disk.format),
+                    backing: backing(&disk.backing),
                     writable: options.writable,
                     sector_size: disk.sector_size,
-                },
+                }),
                 image: ImageDefaults::default(),
             }
         }
@@ -183,8 +183,8 @@ pub(crate) fn find(
 /// Looks at the disks that `--disk` names.
 pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Error> {
     let attach = |extra: &ExtraDisk| {
-        let found = root::image(&extra.path).map_err(|error| Error::Disk(error.into()))?;
-        is_believed(&found.path)?;
+        let found = root::image(&extra.path, extra.format.map(known));
+        let found = found.map_err(|error| Error::Disk(error.into()))?;
         let modules = found
             .filesystems
             .iter()
@@ -194,6 +194,7 @@ pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Er
             disk: Disk {
                 path: found.path,
                 format: format(found.format),
+                backing: backing(&found.backing),
                 device: found.device,
                 writable: extra.writable,
                 sector_size: found.sector_size,
@@ -203,7 +204,7 @@ pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Er
     let attached = options.disks.iter().map(attach);
     let attached = attached.collect::<Result<Vec<_>, Error>>()?;
     let first = match root {
-        Root::Disk { disk, .. } => Some(disk),
+        Root::Disk { disk, .. } => Some(&**disk),
         _ => None,
     };
     let all: Vec<_> = first
@@ -244,28 +245,27 @@ fn is_free(disks: &[&Disk]) -> Result<(), Error> {
     }
 }
 
-/// A guest that writes to a raw image can make it one that names a file of the host.
-fn is_believed(path: &Path) -> Result<(), Error> {
-    let named = path.extension().is_some_and(|end| end == "qcow2");
-    let needed = root::needed(path).map_err(|error| Error::Disk(error.into()))?;
-    match needed.filter(|_| !named) {
-        None => Ok(()),
-        Some(other) => Err(Error::unfit(
-            format!(
-                "{} says that it is a qcow2 image which reads from {other}, and a guest that wrote \
-                 to it as to a raw one may have made it say so",
-                path.display()
-            ),
-            "if it is one, give it a name that ends in .qcow2",
-        )),
-    }
-}
-
 const fn format(format: root::Format) -> DiskFormat {
     match format {
         root::Format::Raw => DiskFormat::Raw,
         root::Format::Qcow2 => DiskFormat::Qcow2,
     }
+}
+
+const fn known(format: DiskFormat) -> root::Format {
+    match format {
+        DiskFormat::Raw => root::Format::Raw,
+        DiskFormat::Qcow2 => root::Format::Qcow2,
+    }
+}
+
+/// For QEMU.
+pub(crate) fn backing(chain: &[root::Backing]) -> Vec<Backing> {
+    let chain = chain.iter().map(|one| Backing {
+        path: one.path.clone(),
+        format: format(one.format),
+    });
+    chain.collect()
 }
 
 fn names(modules: &[&str]) -> Vec<String> {

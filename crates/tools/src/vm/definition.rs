@@ -6,6 +6,7 @@ pub use saving::Suspend;
 
 use std::path::PathBuf;
 
+use brisk_vm::qemu::DiskFormat;
 use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,36 @@ pub enum Network {
     User,
 }
 
+/// Format of a disk image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImageFormat {
+    /// The bytes of the disk.
+    Raw,
+    /// QEMU's qcow2.
+    Qcow2,
+}
+
+impl ImageFormat {
+    /// As QEMU is told it.
+    #[must_use]
+    pub const fn disk_format(self) -> DiskFormat {
+        match self {
+            Self::Raw => DiskFormat::Raw,
+            Self::Qcow2 => DiskFormat::Qcow2,
+        }
+    }
+}
+
+impl From<DiskFormat> for ImageFormat {
+    fn from(format: DiskFormat) -> Self {
+        match format {
+            DiskFormat::Raw => Self::Raw,
+            DiskFormat::Qcow2 => Self::Qcow2,
+        }
+    }
+}
+
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -63,9 +94,12 @@ pub struct Definition {
     pub kernel: Option<String>,
     /// `none`, `host`, or the path of an image or a directory.
     pub root: String,
+    /// Format of the root's image; none: as `brisk run` decides it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_format: Option<ImageFormat>,
     /// Whether the root is written to, instead of a layer in memory.
     pub rw: bool,
-    /// Disks besides it, `PATH` or `PATH:ro`.
+    /// Disks besides it, `PATH` or `PATH:ro`, each with its format behind it: `,format=raw`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<String>,
     /// Directories of this host, `HOST:GUEST` or `HOST:GUEST:ro`.
@@ -113,6 +147,7 @@ impl Default for Definition {
             uuid: None,
             kernel: None,
             root: "none".into(),
+            root_format: None,
             rw: false,
             disks: Vec::new(),
             shares: Vec::new(),
@@ -259,6 +294,7 @@ impl Definition {
                 "host" => RootOption::Host,
                 path => RootOption::Path(path.to_owned()),
             },
+            root_format: self.root_format.map(ImageFormat::disk_format),
             writable: self.rw,
             disks: self.extra_disks(),
             shares: self

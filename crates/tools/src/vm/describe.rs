@@ -3,11 +3,10 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use brisk_vm::cache;
 use brisk_vm::image::{Description, Disk, Kernel};
-use brisk_vm::qemu::{self, DiskFormat};
-use brisk_vm::{cache, root};
 use rustix::fs::statfs;
 use serde_json::json;
 
@@ -15,7 +14,6 @@ use super::definition::Definition;
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
-use crate::run;
 
 /// How much of a block device is held against what it was, bytes.
 const HEAD: u64 = 8 << 20;
@@ -32,8 +30,8 @@ pub(super) fn describe(
     let mut disks = Vec::new();
     for disk in &plan.disks {
         disks.push(identify(&disk.path, disk.writable)?);
-        for path in backing_chain(disk)? {
-            disks.push(identify(&path, false)?);
+        for backing in &disk.backing {
+            disks.push(identify(&backing.path, false)?);
         }
     }
     let machine = serde_json::to_string(running)
@@ -54,32 +52,6 @@ pub(super) fn describe(
         definition: json!({ "definition": text, "machine": machine }).to_string(),
         ranges: plan.ranges(),
     })
-}
-
-/// The files that a disk reads from besides its own, the nearest first.
-fn backing_chain(disk: &qemu::Disk) -> Result<Vec<PathBuf>, Error> {
-    let mut chain = Vec::new();
-    if disk.format != DiskFormat::Qcow2 {
-        return Ok(chain);
-    }
-    let mut path = disk.path.clone();
-    loop {
-        let needed = root::needed(&path).map_err(|source| {
-            Error::from(run::Error::Root {
-                argument: path.display().to_string(),
-                source: Box::new(source),
-            })
-        })?;
-        let Some(name) = needed else {
-            return Ok(chain);
-        };
-        path = path.parent().unwrap_or(Path::new("/")).join(name);
-        // One that reads from itself is refused by QEMU.
-        if chain.contains(&path) {
-            return Ok(chain);
-        }
-        chain.push(path.clone());
-    }
 }
 
 /// Whether a disk is what it was when its guest stood still, as far as that can be told after this

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use brisk_vm::image::{self, Progress};
 use brisk_vm::qemu::{Disk, DiskFormat, MachinePlan};
-use brisk_vm::root;
 use rustix::fs::statvfs;
 
 use super::copy::{copy, data, share};
@@ -18,7 +17,7 @@ use super::directories::Directories;
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
-use crate::run;
+use crate::run::ExtraDisk;
 
 /// Ends the name of a copy that is not whole.
 const PARTIAL: &str = "partial";
@@ -28,11 +27,12 @@ const PARTIAL: &str = "partial";
 pub(super) struct OwnDisk {
     from: PathBuf,
     to: PathBuf,
+    format: DiskFormat,
 }
 
 impl fmt::Display for OwnDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, to } = self;
+        let Self { from, to, .. } = self;
         write!(f, "Disk {} is a copy of {}", to.display(), from.display())
     }
 }
@@ -88,7 +88,8 @@ pub(super) fn needed(
     let mine = |disk: &&Disk| disk.writable || will.contains(&disk.path);
     let own = |(number, disk): (usize, &Disk)| OwnDisk {
         from: disk.path.clone(),
-        to: dir.join(format!("disk{number}.{}", ending(disk.format))),
+        to: dir.join(format!("disk{number}.{}", disk.format.driver())),
+        format: disk.format,
     };
     Ok(plan
         .disks
@@ -99,16 +100,9 @@ pub(super) fn needed(
         .collect())
 }
 
-const fn ending(format: DiskFormat) -> &'static str {
-    match format {
-        DiskFormat::Raw => "raw",
-        DiskFormat::Qcow2 => "qcow2",
-    }
-}
-
 /// Whether these disks can be copied to where nothing is.
 pub(super) fn check(home: &Home, plan: &MachinePlan, disks: &[OwnDisk]) -> Result<(), Error> {
-    for OwnDisk { from, to } in disks {
+    for OwnDisk { from, to, .. } in disks {
         let refused = |what: String, hint: &str| Err(Error::state(&home.name, what, hint));
         let meta = fs::metadata(from).map_err(file("look at", from))?;
         if !meta.is_file() {
@@ -120,25 +114,13 @@ pub(super) fn check(home: &Home, plan: &MachinePlan, disks: &[OwnDisk]) -> Resul
                 "qemu-img convert makes an image of a device, which brisk vm set --root names",
             );
         }
-        let qcow2 = plan
-            .disks
-            .iter()
-            .any(|disk| disk.path == *from && disk.format == DiskFormat::Qcow2);
-        let other = match qcow2 {
-            true => root::needed(from).map_err(|source| {
-                Error::from(run::Error::Root {
-                    argument: from.display().to_string(),
-                    source: Box::new(source),
-                })
-            })?,
-            false => None,
-        };
-        if let Some(other) = other {
+        let disk = plan.disks.iter().find(|disk| disk.path == *from);
+        if let Some(other) = disk.and_then(|disk| disk.backing.first()) {
             return refused(
                 format!(
-                    "writes to {}, which needs {other}: a copy for a clone would not have that \
-                     beside it",
-                    from.display()
+                    "writes to {}, which needs {}: a copy for a clone would not have that beside it",
+                    from.display(),
+                    other.path.display()
                 ),
                 "qemu-img convert -O qcow2 makes one image of both, which brisk vm set --root \
                  names",
@@ -168,18 +150,22 @@ pub(super) fn name(disks: &[OwnDisk], definition: &mut Definition) -> Result<(),
         };
         let path = std::path::absolute(&own.to).map_err(file("find", &own.to))?;
         let text = path.to_str().ok_or(io::ErrorKind::InvalidInput.into());
-        Ok::<_, Error>(Some(text.map_err(file("name", &own.to))?.to_owned()))
+        let text = text.map_err(file("name", &own.to))?;
+        Ok::<_, Error>(Some((text.to_owned(), own.format)))
     };
-    if let Some(path) = own(Path::new(&definition.root))? {
+    if let Some((path, format)) = own(Path::new(&definition.root))? {
         definition.root = path;
+        definition.root_format = Some(format.into());
     }
     let extra = definition.extra_disks();
     for (text, disk) in definition.disks.iter_mut().zip(extra) {
-        if let Some(path) = own(&disk.path)? {
-            *text = match disk.writable {
-                true => path,
-                false => format!("{path}:ro"),
+        if let Some((path, format)) = own(&disk.path)? {
+            let own = ExtraDisk {
+                path: path.into(),
+                format: Some(format),
+                ..disk
             };
+            *text = own.to_string();
         }
     }
     Ok(())

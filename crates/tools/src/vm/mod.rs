@@ -38,7 +38,7 @@ mod unlock;
 
 pub use auto::{Action, Outcome, Turn, autostart, autostop};
 pub use clone::resume_clone;
-pub use definition::{Autoshutdown, Definition, DefinitionError, Network, Suspend};
+pub use definition::{Autoshutdown, Definition, DefinitionError, ImageFormat, Network, Suspend};
 pub use error::Error;
 pub use filling::fill;
 pub use home::{Dirs, Home, Lock, new_uuid};

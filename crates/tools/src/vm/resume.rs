@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use brisk_vm::cache::Cache;
 use brisk_vm::image::{self, Claim, Image, Keys};
 use brisk_vm::qemu::control::Control;
-use brisk_vm::qemu::{Capabilities, Ram, State, load_state, qmp};
+use brisk_vm::qemu::{Capabilities, DiskFormat, Ram, State, load_state, qmp};
+use brisk_vm::root;
 use serde_json::json;
 
 use super::bases;
@@ -26,7 +27,7 @@ use super::ports::tell;
 use super::said::Said;
 use super::unlock::with_host_key;
 use crate::chain;
-use crate::run::clock;
+use crate::run::{self, clock};
 
 /// How long init may take to set the clock.
 const CLOCK: Duration = Duration::from_secs(10);
@@ -251,11 +252,27 @@ pub(super) fn open(
     running.filled_from = None;
     let chain = std::iter::successors(Some(&image), |image| image.parent());
     running.images = chain.map(|image| image.header().id).collect();
+    complete_chains(&mut running)?;
     check(home, &image, &mut running, path, cache)?;
     accepted_are_disks(&image, &how.accepted_disks)?;
     // Again when the guest is about to run: it takes long to load memory.
     disks_are_as_noted(&image, &how.accepted_disks)?;
     Ok((image, running))
+}
+
+/// An older brisk did not note what its qcow2 images read from.
+fn complete_chains(running: &mut Running) -> Result<(), Error> {
+    let disks = running.machine.disks.iter_mut();
+    for disk in disks.filter(|disk| disk.format == DiskFormat::Qcow2 && disk.backing.is_empty()) {
+        let chain = root::backing_chain(&disk.path).map_err(|source| {
+            Error::from(run::Error::Root {
+                argument: disk.path.display().to_string(),
+                source: Box::new(source),
+            })
+        })?;
+        disk.backing = run::backing(&chain);
+    }
+    Ok(())
 }
 
 /// A path that is misspelt would accept nothing.

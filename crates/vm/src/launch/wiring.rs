@@ -124,8 +124,15 @@ impl Wiring {
         if let Some(state) = self.plan.state.clone() {
             self.map(open(&state.path, &mut reads())?, Fds::STATE);
         }
+        let mut backing_fds = Fds::BACKING..;
         for (fd, disk) in (Fds::DISKS..).zip(self.plan.disks.clone()) {
             self.map(open_disk(&disk)?, fd);
+            for (file, fd) in disk.backing.iter().zip(&mut backing_fds) {
+                // Where it was found there was no link.
+                let flags = OFlags::NOFOLLOW.bits() as i32;
+                let backing = open(&file.path, reads().custom_flags(flags))?;
+                self.map(backing, fd);
+            }
         }
         let kernel = open(&self.plan.kernel, &mut reads())?;
         self.map(kernel, Fds::KERNEL);

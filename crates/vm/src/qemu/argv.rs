@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use crate::ahead::EVENT;
 
+use super::blockdev::block_node;
 use super::machine::{
-    Accelerator, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
-    Network, Ram, Transport,
+    Accelerator, Channels, Disk, Fds, Filesystem, Firmware, Machine, MachinePlan, Network, Ram,
+    Transport,
 };
 
 /// Begins the names of channels to what serves directories.
@@ -331,32 +332,29 @@ impl Parts {
         }
     }
 
+    /// A set of descriptors with this one, which QEMU opens as a file.
+    fn add_fd(&mut self, fd: i32, why: &str) {
+        self.add(["-add-fd", &format!("fd={fd},set={fd}")], why);
+    }
+
     fn devices(&mut self, plan: &MachinePlan) {
         let suffix = plan.machine.transport().suffix();
         let rom = if suffix == "pci" { ",romfile=" } else { "" };
+        let mut backing_fds = Fds::BACKING..;
         for (index, disk) in plan.disks.iter().enumerate() {
             let slot = self.slots.next();
-            let read_only = if disk.writable { "off" } else { "on" };
-            let protocol = if disk.device { "host_device" } else { "file" };
             let path = disk.path.to_string_lossy();
             let fd = Fds::DISKS + index as i32;
-            let (driver, filename) = match disk.format {
-                DiskFormat::Raw => {
-                    self.add(
-                        ["-add-fd", &format!("fd={fd},set={fd}")],
-                        "the disk's image",
-                    );
-                    ("raw", format!("/dev/fdset/{fd}"))
-                }
-                DiskFormat::Qcow2 => ("qcow2", path.replace(',', ",,")),
-            };
+            self.add_fd(fd, "the disk's image");
+            let backing: Vec<_> = disk.backing.iter().zip(&mut backing_fds).collect();
+            for (file, fd) in &backing {
+                let why = format!("what the disk reads from, {}", file.path.display());
+                self.add_fd(*fd, &why);
+            }
             self.add(
                 [
                     "-blockdev",
-                    &format!(
-                        "driver={driver},node-name=disk{index},read-only={read_only},\
-                         file.driver={protocol},file.filename={filename}"
-                    ),
+                    &block_node(index, disk, fd, &backing),
                     "-device",
                     &format!(
                         "virtio-blk-{suffix},drive=disk{index},logical_block_size={0},\

@@ -121,9 +121,28 @@ pub struct State {
 pub enum DiskFormat {
     /// Byte for byte; handed to QEMU as a descriptor.
     Raw,
-    /// QEMU's own; handed to it as a path, because the names of backing files are relative to
-    /// it.
+    /// QEMU's own; its backing files are handed over as descriptors, too.
     Qcow2,
+}
+
+impl DiskFormat {
+    /// QEMU's name of the driver.
+    #[must_use]
+    pub const fn driver(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Qcow2 => "qcow2",
+        }
+    }
+}
+
+/// A file that a disk image reads from where it has nothing of its own.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Backing {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: DiskFormat,
 }
 
 /// A virtio disk.
@@ -133,6 +152,9 @@ pub struct Disk {
     pub path: PathBuf,
     /// Its format.
     pub format: DiskFormat,
+    /// The files that it reads from besides itself, the nearest first.
+    #[serde(default)]
+    pub backing: Vec<Backing>,
     /// Whether it is a block device of the host.
     #[serde(default)]
     pub device: bool,
@@ -252,6 +274,8 @@ impl Fds {
     pub const PORTS: i32 = 64;
     /// First disk; the others follow.
     pub const DISKS: i32 = 16;
+    /// First backing file of a disk; the others follow, disk by disk.
+    pub const BACKING: i32 = 128;
     /// First virtiofs socket; the others follow.
     pub const FILESYSTEMS: i32 = 32;
 }

@@ -2,6 +2,7 @@
 
 pub mod agent;
 mod argv;
+mod blockdev;
 mod capabilities;
 mod choice;
 pub mod control;
@@ -17,8 +18,8 @@ pub use argv::{FILESYSTEM, ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use choice::{Choice, ChoiceError, Older, USUAL, choose};
 pub use machine::{
-    Accelerator, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, MachinePlan,
-    Network, Parameter, Ram, State, Transport,
+    Accelerator, Backing, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine,
+    MachinePlan, Network, Parameter, Ram, State, Transport,
 };
 pub use state::{
     STATE_LIMIT, allow_late_memory, end_late_memory, load_state, loading, save_state,

@@ -8,41 +8,25 @@ use super::magic::{self, Kind};
 use super::partition::{self, Partition};
 use super::{Container, Directory, DirectoryWarning, Disk, Error, Form, Format, Found, qcow2};
 
-/// What [`detect_with`] may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Let a qcow2 image read from files outside of its own directory. Only for images whose
-    /// origin is trusted: they could name any file that the user can read.
-    pub allow_outside_backing: bool,
-}
-
 const SYSTEM: &str = "give a directory, a disk image or a container image";
 /// Logical partitions; the kernel stops at 256 minors, no one uses a tenth of it.
 const LOGICAL_MAX: u32 = 60;
 
-/// Says what `arg` is: see [`detect_with`].
-///
-/// # Errors
-///
-/// Those of [`detect_with`].
-pub fn detect(arg: &Path) -> Result<Found, Error> {
-    detect_with(arg, Options::default())
-}
-
 /// Says what `arg` is, by its type and its first bytes. `PATH#NAME` chooses one of several images
-/// in a container archive, unless a file is called so.
+/// in a container archive, unless a file is called so. `format` is that of a disk image, if it is
+/// known; else see [`decide`].
 ///
 /// # Errors
 ///
 /// It cannot be read, or it is nothing that could be a root.
-pub fn detect_with(arg: &Path, options: Options) -> Result<Found, Error> {
+pub fn detect(arg: &Path, format: Option<Format>) -> Result<Found, Error> {
     let (path, name) = split_name(arg);
     let metadata = fs::metadata(&path).map_err(|error| access(&path, error))?;
     let kind = metadata.file_type();
     let mut found = if kind.is_dir() {
         directory(&path, name.clone())
     } else if kind.is_file() || kind.is_block_device() {
-        file(&path, name.clone(), options)?
+        file(&path, kind.is_block_device(), name.clone(), format)?
     } else {
         return Err(not(&path, "neither a file nor a directory", SYSTEM));
     };
@@ -91,39 +75,109 @@ fn directory(path: &Path, name: Option<String>) -> Found {
     })
 }
 
-fn file(path: &Path, name: Option<String>, options: Options) -> Result<Found, Error> {
+/// The format of a disk image that begins so. One that is known stays what it is, whatever a guest
+/// has written to it. Else a file is a qcow2 image if its name ends in `.qcow2` and its first bytes
+/// are those of one: a guest can write the header of a qcow2 image to its raw disk, which would name
+/// other files and any size. Block devices are raw.
+///
+/// # Errors
+/// If the two do not agree.
+pub(super) fn decide(
+    path: &Path,
+    device: bool,
+    head: &[u8],
+    known: Option<Format>,
+) -> Result<Format, Error> {
+    let qcow2 = qcow2::is_qcow2(head);
+    let named = path.extension().is_some_and(|end| end == "qcow2");
+    let refused = |what| {
+        Err(Error::Format {
+            path: path.into(),
+            what,
+        })
+    };
+    match (known, qcow2, named && !device) {
+        (Some(Format::Qcow2), false, _) => refused("is no qcow2 image, which it is said to be"),
+        (Some(format), _, _) => Ok(format),
+        (None, true, true) => Ok(Format::Qcow2),
+        (None, true, false) => refused(
+            "begins as a qcow2 image, and its name does not end in .qcow2: it may be one, or a \
+             guest that has it as a raw disk may have written that; say which it is: format=qcow2 \
+             or format=raw",
+        ),
+        (None, false, true) => refused(
+            "has a name that ends in .qcow2, and is no qcow2 image: a guest that has it as a raw \
+             disk could make it one; rename it, or say format=raw",
+        ),
+        (None, false, false) => Ok(Format::Raw),
+    }
+}
+
+/// The format of the disk image or block device at a path; none if there is nothing yet, or
+/// something else, such as a directory or an archive.
+///
+/// # Errors
+/// If it cannot be read, or its name and its content do not agree: see [`decide`].
+pub fn format_of(path: &Path) -> Result<Option<Format>, Error> {
+    let kind = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|error| access(path, error))?.file_type(),
+    };
+    if !kind.is_file() && !kind.is_block_device() {
+        return Ok(None);
+    }
+    let file = File::open(path).map_err(|error| access(path, error))?;
+    let head = qcow2::read_at(&file, 0, magic::HEAD).map_err(|error| access(path, error))?;
+    match magic::kind(&head) {
+        Kind::Tar | Kind::Gzip | Kind::Zstd => Ok(None),
+        _ => decide(path, kind.is_block_device(), &head, None).map(Some),
+    }
+}
+
+fn file(
+    path: &Path,
+    device: bool,
+    name: Option<String>,
+    known: Option<Format>,
+) -> Result<Found, Error> {
     let file = File::open(path).map_err(|error| access(path, error))?;
     let head = qcow2::read_at(&file, 0, magic::HEAD).map_err(|error| access(path, error))?;
     if head.is_empty() {
         return Err(not(path, "an empty file", SYSTEM));
     }
     match magic::kind(&head) {
-        Kind::Tar => archive(path, &file, name).map(Found::Container),
-        Kind::Gzip => compressed(path, "gzip", name),
-        Kind::Zstd => compressed(path, "zstd", name),
-        Kind::Qcow2 => {
-            qcow2::check_references(path, options.allow_outside_backing)?;
-            let read = |offset, length| qcow2::read(path, offset, length);
-            disk(path, Format::Qcow2, &read)
-        }
-        Kind::Other(what, hint) => Err(not(path, what, hint)),
-        _ => {
-            let read = |offset, length| {
-                qcow2::read_at(&file, offset, length).map_err(|error| access(path, error))
-            };
-            disk(path, Format::Raw, &read)
-        }
+        _ if known.is_some() => {}
+        Kind::Tar => return archive(path, &file, name).map(Found::Container),
+        Kind::Gzip => return compressed(path, "gzip", name),
+        Kind::Zstd => return compressed(path, "zstd", name),
+        Kind::Other(what, hint) => return Err(not(path, what, hint)),
+        _ => {}
     }
+    let format = decide(path, device, &head, known)?;
+    let backing = match format {
+        Format::Qcow2 => qcow2::backing_chain(path)?,
+        Format::Raw => Vec::new(),
+    };
+    let found = match format {
+        Format::Qcow2 => disk(path, format, &|offset, length| {
+            qcow2::read(path, offset, length)
+        }),
+        Format::Raw => disk(path, format, &|offset, length| {
+            qcow2::read_at(&file, offset, length).map_err(|error| access(path, error))
+        }),
+    };
+    found.map(|disk| Found::Disk(Disk { backing, ..disk }))
 }
 
 pub(super) type ReadAt<'a> = dyn Fn(u64, usize) -> Result<Vec<u8>, Error> + 'a;
 
-fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> {
+fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Disk, Error> {
     let head = read(0, partition::TABLE.max(magic::HEAD))?;
     let mut disk = Disk {
         path: path.into(),
         device: false,
         format,
+        backing: Vec::new(),
         filesystem: super::Filesystem::Ext4,
         partition: None,
         sector_size: 512,
@@ -132,7 +186,7 @@ fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> 
     };
     if let Kind::Filesystem(filesystem) = magic::kind(&head) {
         disk.filesystem = filesystem;
-        return Ok(Found::Disk(disk));
+        return Ok(disk);
     }
     let Some((sector_size, partitions)) = partitions(path, &head, read)? else {
         return Err(match magic::kind(&head) {
@@ -156,7 +210,7 @@ fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Found, Error> 
     disk.filesystem = root.filesystem.unwrap_or(disk.filesystem);
     disk.reason = Some(reason);
     disk.partitions = partitions;
-    Ok(Found::Disk(disk))
+    Ok(disk)
 }
 
 /// Bytes in a sector, and what the partitions hold, of a disk with a partition table.

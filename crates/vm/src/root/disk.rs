@@ -2,6 +2,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::partition::{Partition, Reason};
+use super::qcow2::Backing;
 
 /// A file system that a guest can mount as its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +84,8 @@ pub struct Disk {
     pub device: bool,
     /// Its format.
     pub format: Format,
+    /// The files that it reads from besides itself, the nearest first.
+    pub backing: Vec<Backing>,
     /// The root file system in it.
     pub filesystem: Filesystem,
     /// The number of the root's partition; `None` if the file system fills the disk.

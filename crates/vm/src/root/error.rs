@@ -80,8 +80,9 @@ pub enum Error {
     },
     /// A qcow2 image refers to another file.
     #[error(
-        "{path} reads from {referred:?}, outside of its directory: an image from someone else \
-         could show the guest any file you can read; allow backing files if you trust it",
+        "{path} reads from {referred:?}, which is not in its directory: an image from someone else \
+         could show the guest any file you can read; put both into one directory, or make one image \
+         of them: qemu-img convert -O qcow2",
         path = path.display()
     )]
     Backing {
@@ -89,6 +90,37 @@ pub enum Error {
         path: PathBuf,
         /// What it refers to.
         referred: String,
+    },
+    /// A qcow2 image has a backing file whose format is not recorded, or cannot be used.
+    #[error(
+        "{path} reads from {referred:?}, {}", format_hint(format.as_deref()), path = path.display()
+    )]
+    BackingFormat {
+        /// The image.
+        path: PathBuf,
+        /// What it refers to.
+        referred: String,
+        /// The format that is recorded.
+        format: Option<String>,
+    },
+    /// A qcow2 image whose content is in another file.
+    #[error(
+        "{path} has its content in {referred:?}, which brisk does not open; qemu-img convert -O \
+         qcow2 makes one image of both", path = path.display()
+    )]
+    DataFile {
+        /// The image.
+        path: PathBuf,
+        /// What it refers to.
+        referred: String,
+    },
+    /// The name and the content of a disk image say different things about its format.
+    #[error("{path} {what}", path = path.display())]
+    Format {
+        /// The image.
+        path: PathBuf,
+        /// What they say, and what to try.
+        what: &'static str,
     },
     /// An external program failed.
     #[error("`{command}` failed: {stderr}")]
@@ -133,4 +165,18 @@ fn listed(partitions: &[Partition]) -> String {
         )
     });
     each.collect::<Vec<_>>().join(", ")
+}
+
+fn format_hint(format: Option<&str>) -> String {
+    match format {
+        Some(format) => format!(
+            "a file of the format {format:?}: QEMU would open files that it names; only raw and \
+             qcow2 are allowed; qemu-img convert -O qcow2 makes one image of both"
+        ),
+        None => {
+            "and does not say what format that has: QEMU would guess it; qemu-img rebase -u -F \
+                 raw (or qcow2) -b FILE IMAGE notes it"
+                .to_owned()
+        }
+    }
 }

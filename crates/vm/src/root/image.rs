@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::detect::{ReadAt, partitions};
+use super::detect::{ReadAt, decide, partitions};
 use super::magic::{self, Kind};
-use super::{Error, Filesystem, Format, partition, qcow2};
+use super::{Backing, Error, Filesystem, Format, partition, qcow2};
 
 const MAKE: &str =
     "`qemu-img create -f qcow2 FILE 10G` or `truncate -s 10G FILE` makes an empty one";
@@ -21,6 +21,8 @@ pub struct Image {
     pub device: bool,
     /// Its format.
     pub format: Format,
+    /// The files that it reads from besides itself, the nearest first.
+    pub backing: Vec<Backing>,
     /// Bytes in a sector, as [`Disk::sector_size`](super::Disk::sector_size).
     pub sector_size: u32,
     /// The file systems on it and on its partitions that brisk knows, each once.
@@ -28,11 +30,11 @@ pub struct Image {
 }
 
 /// Says what a disk is, by its type and its first bytes: a raw image or a qcow2 one. What is in it
-/// is the guest's business; it may be empty.
+/// is the guest's business; it may be empty. `known` is its format, if it is known.
 ///
 /// # Errors
 /// It cannot be read, is no disk, or in a format of another hypervisor.
-pub fn image(path: &Path) -> Result<Image, Error> {
+pub fn image(path: &Path, known: Option<Format>) -> Result<Image, Error> {
     let not = |what: &str, hint| Error::NotADisk {
         path: path.into(),
         what: what.into(),
@@ -57,25 +59,31 @@ pub fn image(path: &Path) -> Result<Image, Error> {
         return Err(not("is empty", MAKE));
     }
     let raw = |offset, length| qcow2::read_at(&file, offset, length).map_err(failed);
-    let inner = |offset, length| qcow2::read(path, offset, length);
-    let (format, read): (_, &ReadAt<'_>) = match magic::kind(&head) {
-        Kind::Qcow2 => {
-            qcow2::check_references(path, false).map_err(|error| match error {
-                Error::NotARoot { what, hint, .. } => not(&format!("is {what}"), hint),
-                other => other,
-            })?;
-            (Format::Qcow2, &inner)
-        }
-        Kind::Other(what, hint) if hint == magic::CONVERT => {
+    match magic::kind(&head) {
+        Kind::Other(what, hint) if known.is_none() && hint == magic::CONVERT => {
             return Err(not(&format!("is {what}"), hint));
         }
-        _ => (Format::Raw, &raw),
+        _ => {}
+    }
+    let format = decide(path, kind.is_block_device(), &head, known)?;
+    let backing = match format {
+        Format::Qcow2 => qcow2::backing_chain(path).map_err(|error| match error {
+            Error::NotARoot { what, hint, .. } => not(&format!("is {what}"), hint),
+            other => other,
+        })?,
+        Format::Raw => Vec::new(),
+    };
+    let inner = |offset, length| qcow2::read(path, offset, length);
+    let read: &ReadAt<'_> = match format {
+        Format::Qcow2 => &inner,
+        Format::Raw => &raw,
     };
     let (sector_size, filesystems) = content(path, read)?;
     Ok(Image {
         path: path.into(),
         device: kind.is_block_device(),
         format,
+        backing,
         sector_size,
         filesystems,
     })

@@ -18,12 +18,12 @@ mod tests;
 use std::path::PathBuf;
 
 pub use container::{Container, ContainerConfig, ContainerRoot, Fault, Form, container};
-pub use detect::{Options, detect, detect_with};
+pub use detect::{detect, format_of};
 pub use disk::{Disk, Filesystem, Format};
 pub use error::Error;
 pub use image::{Image, image};
 pub use partition::{Partition, Reason};
-pub use qcow2::needed;
+pub use qcow2::{Backing, backing_chain};
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]

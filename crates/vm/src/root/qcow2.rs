@@ -9,20 +9,32 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Error;
+use super::{Error, Format};
 
 const MAGIC: &[u8] = b"QFI\xfb";
 /// Backing files may have backing files; QEMU itself has no bound.
 const CHAIN_MAX: u32 = 16;
 const EXTENSION_DATA_FILE: u32 = 0x4441_5441;
+const EXTENSION_BACKING_FORMAT: u32 = 0xe279_2aca;
 const INCOMPATIBLE_DATA_FILE: u64 = 1 << 2;
 
 /// What a qcow2 header says about other files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct References {
     pub(super) backing: Option<String>,
+    /// The format of the backing file, as QEMU names it.
+    pub(super) backing_format: Option<String>,
     pub(super) data: Option<String>,
     pub(super) encrypted: bool,
+}
+
+/// A file that a qcow2 image reads from where it has nothing of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: Format,
 }
 
 /// Reads the header in `head`, the first bytes of the file.
@@ -62,46 +74,38 @@ pub(super) fn references(head: &[u8]) -> Result<References, String> {
     if backing != 0 {
         found.backing = Some(text(backing, u32_at(16)?)?);
     }
-    if version == 2 {
-        return Ok(found);
+    let mut at = 72;
+    if version == 3 {
+        if u64_at(72)? & INCOMPATIBLE_DATA_FILE != 0 {
+            found.data = Some("an external data file".into());
+        }
+        at = u32_at(100)? as usize;
+        if at < 104 || at > head.len() {
+            return Err("its header has an impossible length".into());
+        }
     }
-    if u64_at(72)? & INCOMPATIBLE_DATA_FILE != 0 {
-        found.data = Some("an external data file".into());
-    }
-    let mut at = u32_at(100)? as usize;
-    if at < 104 || at > head.len() {
-        return Err("its header has an impossible length".into());
-    }
+    // Extensions end before the name of the backing file, if nothing else ends them.
+    let end = match usize::try_from(backing) {
+        Ok(0) | Err(_) => head.len(),
+        Ok(backing) => backing,
+    };
     loop {
+        if at >= end {
+            return Ok(found);
+        }
         let (kind, length) = (u32_at(at)?, u32_at(at + 4)?);
         match kind {
             0 => return Ok(found),
             EXTENSION_DATA_FILE => found.data = Some(text(at as u64 + 8, length)?),
+            EXTENSION_BACKING_FORMAT => found.backing_format = Some(text(at as u64 + 8, length)?),
             _ => {}
         }
         at = usize::try_from(length)
             .ok()
             .and_then(|length| length.checked_next_multiple_of(8)?.checked_add(at + 8))
-            .filter(|&at| at < head.len())
+            .filter(|&at| at <= end.min(head.len()))
             .ok_or("a header extension is too long")?;
     }
-}
-
-/// The name of the file that a disk image does not do without, if it is a qcow2 image that has a
-/// backing file or an external data file.
-///
-/// # Errors
-/// If it cannot be read, or its header cannot be.
-pub fn needed(path: &Path) -> Result<Option<String>, Error> {
-    let head = head(path)?;
-    if !head.starts_with(MAGIC) {
-        return Ok(None);
-    }
-    let found = references(&head).map_err(|what| Error::Damaged {
-        path: path.into(),
-        what,
-    })?;
-    Ok(found.backing.or(found.data))
 }
 
 /// The first bytes of a file, all of its header if it is a qcow2 image.
@@ -113,19 +117,29 @@ fn head(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(head)
 }
 
-/// Follows the chain of files that `path` reads from, and refuses those outside of its directory.
-pub(super) fn check_references(path: &Path, allow_outside: bool) -> Result<(), Error> {
-    let mut current = path.to_path_buf();
+/// Whether the first bytes of a file are those of a qcow2 image.
+pub(super) fn is_qcow2(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
+/// The files that a qcow2 image reads from besides itself, the nearest first, each with the format
+/// that is recorded for it. QEMU is told all of that, so that it guesses nothing and opens nothing
+/// else.
+///
+/// # Errors
+/// If one is not in the directory of the image, has no recorded format or another one than raw and
+/// qcow2, if the image has an external data file or is encrypted, or its headers cannot be read.
+pub fn backing_chain(path: &Path) -> Result<Vec<Backing>, Error> {
     let home = directory(path)?;
-    for _ in 0..CHAIN_MAX {
+    let mut chain: Vec<Backing> = Vec::new();
+    loop {
+        let current = chain.last().map_or(path, |last| &last.path).to_owned();
         let head = head(&current)?;
-        if !head.starts_with(MAGIC) {
-            return Ok(());
-        }
-        let found = references(&head).map_err(|what| Error::Damaged {
+        let damaged = |what: String| Error::Damaged {
             path: current.clone(),
             what,
-        })?;
+        };
+        let found = references(&head).map_err(damaged)?;
         if found.encrypted {
             return Err(Error::NotARoot {
                 path: current,
@@ -133,21 +147,44 @@ pub(super) fn check_references(path: &Path, allow_outside: bool) -> Result<(), E
                 hint: "decrypt it with `qemu-img convert`",
             });
         }
-        if allow_outside {
-            return Ok(());
+        if let Some(referred) = found.data {
+            return Err(Error::DataFile {
+                path: path.into(),
+                referred,
+            });
         }
-        if let Some(data) = found.data {
-            inside(path, &current, &home, &data)?;
-        }
-        let Some(backing) = found.backing else {
-            return Ok(());
+        let Some(referred) = found.backing else {
+            return Ok(chain);
         };
-        current = inside(path, &current, &home, &backing)?;
+        let target = inside(path, &current, &home, &referred)?;
+        let format = match found.backing_format.as_deref() {
+            Some("raw") => Format::Raw,
+            Some("qcow2") => Format::Qcow2,
+            format => {
+                return Err(Error::BackingFormat {
+                    path: current,
+                    referred,
+                    format: format.map(str::to_owned),
+                });
+            }
+        };
+        if target == path || chain.iter().any(|one| one.path == target) {
+            return Err(damaged("its backing files read from each other".into()));
+        }
+        chain.push(Backing {
+            path: target,
+            format,
+        });
+        if format == Format::Raw {
+            return Ok(chain);
+        }
+        if chain.len() as u32 > CHAIN_MAX {
+            return Err(Error::Damaged {
+                path: path.into(),
+                what: format!("its chain of backing files is longer than {CHAIN_MAX}"),
+            });
+        }
     }
-    Err(Error::Damaged {
-        path: path.into(),
-        what: format!("its chain of backing files is longer than {CHAIN_MAX}"),
-    })
 }
 
 /// The file that `referred` names, if it lies in `home` without the help of symbolic links.

@@ -87,7 +87,7 @@ const LINUX: [u8; 16] = *b"\xaf\x3d\xc6\x0f\x83\x84\x72\x47\x8e\x79\x3d\x69\xd8\
 const ROOT: [u8; 16] = *b"\xe3\xbc\x68\x4f\xcd\xe8\xb1\x4d\x96\xe7\xfb\xca\xf9\x84\xb7\x09";
 
 fn disk(path: &Path) -> Disk {
-    match detect(path).unwrap() {
+    match detect(path, None).unwrap() {
         Found::Disk(disk) => disk,
         other => panic!("{other:?}"),
     }
@@ -96,16 +96,16 @@ fn disk(path: &Path) -> Disk {
 #[test]
 fn directories() {
     let home = Home::new();
-    let bare = detect(home.0.path()).unwrap();
+    let bare = detect(home.0.path(), None).unwrap();
     assert!(bare.explain().contains("warning: it has no usr/bin"));
     fs::create_dir(home.path("etc")).unwrap();
-    let Found::Directory(found) = detect(home.0.path()).unwrap() else {
+    let Found::Directory(found) = detect(home.0.path(), None).unwrap() else {
         panic!("no directory");
     };
     assert_eq!(found.warning, None);
     home.write("oci-layout", b"{}");
     home.write("index.json", b"{}");
-    let Found::Container(found) = detect(home.0.path()).unwrap() else {
+    let Found::Container(found) = detect(home.0.path(), None).unwrap() else {
         panic!("no container");
     };
     assert_eq!(found.form, Form::OciDirectory);
@@ -126,7 +126,7 @@ fn archives() {
     let home = Home::new();
     let digest = "a".repeat(64);
     let (layer, packed) = (format!("{digest}/layer.tar"), format!("{digest}.tar.gz"));
-    let form = |path: &Path| match detect(path).unwrap() {
+    let form = |path: &Path| match detect(path, None).unwrap() {
         Found::Container(container) => container.form,
         other => panic!("{other:?}"),
     };
@@ -172,15 +172,17 @@ fn archives() {
 fn a_fragment_names_an_image() {
     let home = Home::new();
     home.write("i.tar", &tar_of(&["oci-layout", "index.json"]));
-    let Found::Container(found) = detect(&home.path("i.tar#debian:12")).unwrap() else {
+    let Found::Container(found) = detect(&home.path("i.tar#debian:12"), None).unwrap() else {
         panic!("no container");
     };
     assert_eq!(found.name.as_deref(), Some("debian:12"));
     assert_eq!(found.path, home.path("i.tar"));
     home.write("j#k", &tar_of(&["bin/sh"]));
-    assert!(detect(&home.path("j#k")).is_ok());
+    assert!(detect(&home.path("j#k"), None).is_ok());
     home.write("plain.tar", &tar_of(&["bin/sh"]));
-    let error = detect(&home.path("plain.tar#x")).unwrap_err().to_string();
+    let error = detect(&home.path("plain.tar#x"), None)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no named images"), "{error}");
 }
 
@@ -256,7 +258,7 @@ fn the_root_partition_of_a_gpt() {
     assert_eq!(disk(&home.write("disk", &beyond)).partition, Some(1));
     let mut damaged = image;
     damaged[1100] ^= 1;
-    let error = detect(&home.write("disk", &damaged)).unwrap_err();
+    let error = detect(&home.write("disk", &damaged), None).unwrap_err();
     assert!(
         error
             .to_string()
@@ -309,7 +311,9 @@ fn the_root_partition_of_an_mbr() {
         ("/dev/vda6".into(), Some(Reason::Only))
     );
     image[9 * MIB..11 * MIB].fill(0);
-    let error = detect(&home.write("disk", &image)).unwrap_err().to_string();
+    let error = detect(&home.write("disk", &image), None)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("but 1 (1 MiB, empty), 5 (2 MiB, empty)"),
         "{error}"
@@ -354,12 +358,8 @@ fn qcow2_may_not_reach_out_of_its_directory() {
     let overlay = home.path("overlay.qcow2");
     let create = ["create", "-q", "-f", "qcow2", "-F", "raw", "-b"];
     program("qemu-img", &create, &[&secret, &overlay]);
-    let refused = |path: &Path| matches!(detect(path), Err(Error::Backing { .. }));
+    let refused = |path: &Path| matches!(detect(path, None), Err(Error::Backing { .. }));
     assert!(refused(&overlay));
-    let allow = Options {
-        allow_outside_backing: true,
-    };
-    assert!(detect_with(&overlay, allow).is_ok());
     std::os::unix::fs::symlink(&secret, home.path("link")).unwrap();
     let create = ["create", "-q", "-f", "qcow2", "-F", "raw", "-b", "link"];
     program("qemu-img", &create, &[&overlay]);
@@ -368,7 +368,10 @@ fn qcow2_may_not_reach_out_of_its_directory() {
     let options = format!("data_file={}", data.display());
     let create = ["create", "-q", "-f", "qcow2", "-o", &options];
     program("qemu-img", &create, &[&overlay, Path::new("1M")]);
-    assert!(refused(&overlay));
+    assert!(matches!(
+        detect(&overlay, None),
+        Err(Error::DataFile { .. })
+    ));
 }
 
 #[test]
@@ -400,13 +403,13 @@ fn what_is_no_root_is_called_by_its_name() {
         (vec![], "an empty file"),
         (b"hello".to_vec(), "nothing that brisk knows"),
     ] {
-        let error = detect(&home.write("file", &bytes)).unwrap_err();
+        let error = detect(&home.write("file", &bytes), None).unwrap_err();
         assert!(matches!(error, Error::NotARoot { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
-    let missing = detect(&home.path("missing"));
+    let missing = detect(&home.path("missing"), None);
     assert!(matches!(missing, Err(Error::Missing { .. })));
-    let device = detect(Path::new("/dev/null"));
+    let device = detect(Path::new("/dev/null"), None);
     assert!(matches!(device, Err(Error::NotARoot { .. })));
 }
 
@@ -438,11 +441,11 @@ proptest! {
     fn detection_never_panics(bytes in bytes()) {
         let home = Home::new();
         if !bytes.starts_with(b"QFI") {
-            let _ = detect(&home.write("file", &bytes));
+            let _ = detect(&home.write("file", &bytes), None);
         }
         // Without qemu-img, which takes too long for this many cases.
         let _ = qcow2::references(&bytes);
-        let _ = qcow2::check_references(&home.write("file", &bytes), false);
+        let _ = qcow2::backing_chain(&home.write("file", &bytes));
         let _ = partition::gpt(&bytes);
         let _ = partition::mbr(&bytes);
         let _ = partition::logical(&bytes);
@@ -461,4 +464,88 @@ proptest! {
         }
         let _ = partition::gpt(&disk);
     }
+}
+
+/// An empty qcow2 image that reads from `referred`, of this format if that is recorded.
+fn overlay(home: &Home, name: &str, referred: &str, format: Option<&str>) -> PathBuf {
+    let mut bytes = vec![0; 65536];
+    bytes[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
+    bytes[100..104].copy_from_slice(&104_u32.to_be_bytes());
+    let mut at = 104;
+    if let Some(format) = format {
+        bytes[at..at + 4].copy_from_slice(&0xe279_2aca_u32.to_be_bytes());
+        bytes[at + 4..at + 8].copy_from_slice(&(format.len() as u32).to_be_bytes());
+        bytes[at + 8..at + 8 + format.len()].copy_from_slice(format.as_bytes());
+        at += 8 + format.len().next_multiple_of(8);
+    }
+    at += 8;
+    bytes[8..16].copy_from_slice(&(at as u64).to_be_bytes());
+    bytes[16..20].copy_from_slice(&(referred.len() as u32).to_be_bytes());
+    bytes[at..at + referred.len()].copy_from_slice(referred.as_bytes());
+    home.write(name, &bytes)
+}
+
+#[test]
+fn backing_files_are_raw_or_qcow2_and_say_so() {
+    let home = Home::new();
+    home.write("base", b"raw");
+    let chain = |format| qcow2::backing_chain(&overlay(&home, "top.qcow2", "base", format));
+    let found = chain(Some("raw")).unwrap();
+    let base = fs::canonicalize(home.path("base")).unwrap();
+    let raw = Backing {
+        path: base,
+        format: Format::Raw,
+    };
+    assert_eq!(found, std::slice::from_ref(&raw));
+    for format in ["vmdk", "qed", "vdi", "nbd", "luks", "raw\0", ""] {
+        let error = chain(Some(format)).unwrap_err();
+        assert!(
+            matches!(error, Error::BackingFormat { .. }),
+            "{format}: {error}"
+        );
+    }
+    let error = chain(None).unwrap_err().to_string();
+    assert!(error.contains("qemu-img rebase -u -F"), "{error}");
+    // What is recorded as raw is raw, whatever it looks like.
+    overlay(&home, "base", "nowhere", Some("raw"));
+    assert_eq!(chain(Some("raw")).unwrap(), [raw]);
+    overlay(&home, "base", "top.qcow2", Some("qcow2"));
+    assert!(matches!(chain(Some("qcow2")), Err(Error::Damaged { .. })));
+    for name in ["json:{}", "nbd://host/x", "fat:rw:.", "nbd:unix:/run/x"] {
+        let top = overlay(&home, "top.qcow2", name, Some("raw"));
+        let error = qcow2::backing_chain(&top).unwrap_err();
+        assert!(matches!(error, Error::Backing { .. }), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_raw_disk_stays_one_and_names_do_not_lie() {
+    let home = Home::new();
+    home.write("base", b"raw");
+    let format = |name: &str, known| {
+        let path = home.path(name);
+        let head = fs::read(&path).unwrap();
+        let found = detect::decide(&path, false, &head, known);
+        found.map_err(|error| error.to_string())
+    };
+    home.write("disk.img", &ext4());
+    assert_eq!(format("disk.img", None), Ok(Format::Raw));
+    // The guest has written the header of a qcow2 image.
+    overlay(&home, "disk.img", "base", Some("raw"));
+    assert_eq!(format("disk.img", Some(Format::Raw)), Ok(Format::Raw));
+    let error = format("disk.img", None).unwrap_err();
+    assert!(error.contains("format=qcow2 or format=raw"), "{error}");
+    assert_eq!(format("disk.img", Some(Format::Qcow2)), Ok(Format::Qcow2));
+    home.write("disk.qcow2", &ext4());
+    let error = format("disk.qcow2", None).unwrap_err();
+    assert!(error.contains("is no qcow2 image"), "{error}");
+    assert_eq!(format("disk.qcow2", Some(Format::Raw)), Ok(Format::Raw));
+    assert!(format("disk.qcow2", Some(Format::Qcow2)).is_err());
+    overlay(&home, "disk.qcow2", "base", Some("raw"));
+    assert_eq!(format("disk.qcow2", None), Ok(Format::Qcow2));
+    assert_eq!(
+        format_of(&home.path("disk.qcow2")).unwrap(),
+        Some(Format::Qcow2)
+    );
+    assert_eq!(format_of(&home.path("not there")).unwrap(), None);
 }

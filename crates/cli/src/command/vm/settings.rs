@@ -1,8 +1,17 @@
 //! Making, changing and removing machines.
 
+use std::path::Path;
+
 use anyhow::bail;
-use brisk_tools::vm::{Autoshutdown, Condition, Definition, Home, Network, condition, new_uuid};
+use brisk_tools::run::ExtraDisk;
+use brisk_tools::vm::{
+    self as tool, Autoshutdown, Condition, Definition, Home, Network, condition, new_uuid,
+};
+use brisk_vm::qemu::DiskFormat;
+use brisk_vm::root;
 use clap::ValueEnum;
+
+use super::super::guest::ImageFormat;
 
 use super::{explain, home};
 use crate::exit;
@@ -47,14 +56,19 @@ struct Settings {
     #[arg(long, value_name = "none|host|PATH")]
     root: Option<String>,
 
+    /// Format of the root's disk image. Default: what it is when --root names it; it is noted in the
+    /// definition, and stays whatever a guest writes to the disk.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    root_format: Option<ImageFormat>,
+
     /// Write to the root, instead of to a layer in memory.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     rw: Option<bool>,
 
-    /// Disk besides the root, a raw or qcow2 image or a block device; :ro forbids writing. May be
-    /// given several times.
-    #[arg(long, value_name = "IMAGE[:ro]")]
+    /// Disk besides the root, a raw or qcow2 image or a block device; :ro forbids writing. Its format
+    /// is noted in the definition when it is given. May be given several times.
+    #[arg(long, value_name = "IMAGE[:ro][,format=raw|qcow2]")]
     disk: Vec<String>,
 
     /// Forget the disks so far.
@@ -197,13 +211,25 @@ impl Settings {
                 "none" | "host" => root.clone(),
                 path => absolute("--root", path)?,
             };
+            definition.root_format = None;
+            if self.root_format.is_none() && definition.root.starts_with('/') {
+                let format = format_of(Path::new(&definition.root));
+                definition.root_format = format?.map(tool::ImageFormat::from);
+            }
+        }
+        if let Some(format) = self.root_format {
+            definition.root_format = Some(DiskFormat::from(format).into());
         }
         put(&mut definition.rw, &self.rw);
         if self.no_disks {
             definition.disks.clear();
         }
         for disk in &self.disk {
-            definition.disks.push(absolute("--disk", disk)?);
+            let mut disk = ExtraDisk::parse(&absolute("--disk", disk)?);
+            if disk.format.is_none() {
+                disk.format = format_of(&disk.path)?;
+            }
+            definition.disks.push(disk.to_string());
         }
         if self.no_shares {
             definition.shares.clear();
@@ -258,6 +284,14 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// The format of a disk image that is there already.
+fn format_of(path: &Path) -> anyhow::Result<Option<DiskFormat>> {
+    Ok(root::format_of(path)?.map(|format| match format {
+        root::Format::Raw => DiskFormat::Raw,
+        root::Format::Qcow2 => DiskFormat::Qcow2,
+    }))
 }
 
 /// What is meant from here must be meant from everywhere.

@@ -113,7 +113,7 @@ fn docker(home: &Path, layers: &[Vec<u8>], stated: &[Vec<u8>]) -> Container {
     add("manifest.json", manifest.to_string().as_bytes());
     let path = home.join("docker.tar.gz");
     fs::write(&path, gzip(&builder.into_inner().unwrap())).unwrap();
-    match detect(&path).unwrap() {
+    match detect(&path, None).unwrap() {
         Found::Container(found) => found,
         other => panic!("{other:?}"),
     }
