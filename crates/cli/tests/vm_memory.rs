@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use brisk_testkit::{Brisk, Machines, brisk_of, lacks, qemu_is_before, tool, trial};
 use libtest_mimic::Arguments;
@@ -14,7 +15,10 @@ fn main() {
         .or_else(|| lacks("CAP_SYS_PTRACE", 19))
         .or_else(no_huge_pages);
     let drop = lacks("CAP_SETPCAP", 8);
+    let root = lacks("CAP_SETUID", 7);
     let tests = vec![
+        trial("no_two_qemus_are_one_user", root.clone(), users),
+        trial("who_can_have_no_users_is_told", root, nobody),
         trial("memory_goes_with_its_machine", old.clone(), goes),
         trial("memory_comes_in_huge_pages", old.clone().or(mount), huge),
         trial("memory_has_a_name_where_it_must", old.or(drop), named),
@@ -37,11 +41,84 @@ fn files(all: &Machines) -> Vec<String> {
     names.filter(|name| name.starts_with("vm-")).collect()
 }
 
+fn pid(all: &Machines, name: &str) -> String {
+    let pid = fs::read_to_string(all.memory().join("run/vm").join(name).join("pid")).unwrap();
+    pid.split_once(' ').unwrap().0.to_owned()
+}
+
+/// The user of a machine's QEMU.
+fn user(all: &Machines, name: &str) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid(all, name))).unwrap();
+    let line = |title: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(title));
+        let words = line.unwrap().split_whitespace();
+        words.map(|word| word.parse().unwrap()).collect::<Vec<_>>()
+    };
+    let (users, groups) = (line("Uid:"), line("Gid:"));
+    assert_eq!(users, [users[0]; 4]);
+    assert_eq!(groups, users);
+    assert_eq!(line("Groups:"), [0_u32; 0]);
+    users[0]
+}
+
+/// The files of a machine's memory are its QEMU's alone.
+fn owns_its_memory(all: &Machines, name: &str) {
+    const RAM: u32 = 6;
+    let meta = fs::metadata(format!("/proc/{}/fd/{RAM}", pid(all, name))).unwrap();
+    assert_eq!((meta.uid(), meta.mode() & 0o777), (user(all, name), 0o600));
+}
+
+fn users() {
+    const NOBODY: u32 = 65534;
+    let all = Machines::new(|| brisk_of!["vm"], TARGET);
+    all.boot("a", &[]);
+    all.boot("b", &["--huge-pages=false"]);
+    let (a, b) = (user(&all, "a"), user(&all, "b"));
+    assert_ne!(a, b);
+    assert!(![0, NOBODY].iter().any(|other| [a, b].contains(other)));
+    owns_its_memory(&all, "a");
+    owns_its_memory(&all, "b");
+    // As long as it runs, whoever started it.
+    fn one_only() -> Brisk {
+        brisk_of!["vm"].env("BRISK_UID_RANGE", "2000600000-2000600000")
+    }
+    let one = Machines::new(one_only, TARGET);
+    one.boot("a", &[]);
+    assert_eq!(user(&one, "a"), 2_000_600_000);
+    let _ = one.does(&["create", "b", "--memory", "128M"]);
+    one.refuses(&["start", "b"], &["2000600000", "BRISK_UID_RANGE"]);
+}
+
+/// As in a container with few users.
+fn nobody() {
+    const NOBODY: u32 = 65534;
+    fn mapped() -> Brisk {
+        // The map is written by who is outside, as soon as there is something to map.
+        let script = "dir=$(mktemp -d)
+            mkfifo $dir/made $dir/mapped
+            unshare --user sh -c 'echo > $0/made; read _ < $0/mapped; exec \"$@\"' $dir \"$@\" &
+            read _ < $dir/made
+            echo 0 0 65536 > /proc/$!/gid_map
+            echo 0 0 65536 > /proc/$!/uid_map
+            echo > $dir/mapped
+            rm -r $dir
+            wait $!";
+        Brisk::new(tool("sh").to_str().unwrap(), TARGET)
+            .args(["-c", script, "sh"])
+            .args([env!("CARGO_BIN_EXE_brisk"), "vm"])
+    }
+    let all = Machines::new(mapped, TARGET);
+    all.boot("a", &[]);
+    assert_eq!(user(&all, "a"), NOBODY);
+    owns_its_memory(&all, "a");
+    let log = fs::read_to_string(all.state_dir("a").join("log")).unwrap();
+    let told = "QEMU has no user of its own: the users 2100000000 to 2100065535 are not all in";
+    assert!(log.contains(told), "{log}");
+}
+
 /// KiB of a machine's memory that its QEMU has in huge pages.
 fn in_huge_pages(all: &Machines, name: &str) -> u64 {
-    let pid = fs::read_to_string(all.memory().join("run/vm").join(name).join("pid")).unwrap();
-    let (pid, _since) = pid.split_once(' ').unwrap();
-    let maps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{}/smaps", pid(all, name))).unwrap();
     let sizes = maps.lines().filter_map(|line| {
         let size = line.strip_prefix("ShmemPmdMapped:")?;
         size.trim().strip_suffix(" kB")?.parse::<u64>().ok()

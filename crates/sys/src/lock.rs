@@ -25,7 +25,18 @@ pub enum Sharing {
 /// # Errors
 /// If the file system knows no locks, or the file is not open for that.
 pub fn try_lock(file: &File, sharing: Sharing) -> io::Result<bool> {
-    let mut what = whole(sharing);
+    try_to(file, whole(sharing))
+}
+
+/// Locks one byte of a file, as [`try_lock`] does a whole one. The file need not be so long.
+///
+/// # Errors
+/// As of [`try_lock`].
+pub fn try_lock_byte(file: &File, offset: u64, sharing: Sharing) -> io::Result<bool> {
+    try_to(file, byte(sharing, offset))
+}
+
+fn try_to(file: &File, mut what: libc::flock) -> io::Result<bool> {
     match fcntl(file, libc::F_OFD_SETLK, &mut what) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -57,20 +68,6 @@ pub fn is_taken(file: &File) -> io::Result<bool> {
     let mut what = whole(Sharing::Shared);
     fcntl(file, libc::F_OFD_GETLK, &mut what)?;
     Ok(i32::from(what.l_type) != libc::F_UNLCK)
-}
-
-/// Locks one byte of a file, shared with others, if nobody has it for itself alone; whether it did.
-/// The file must be open for reading.
-///
-/// # Errors
-/// As of [`try_lock`].
-pub fn try_lock_byte(file: &File, offset: u64) -> io::Result<bool> {
-    match fcntl(file, libc::F_OFD_SETLK, &mut byte(Sharing::Shared, offset)) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) if error.raw_os_error() == Some(libc::EACCES) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 /// Whether another opening has a lock of any kind on one byte of a file (`F_OFD_GETLK`). The file
@@ -140,13 +137,26 @@ mod tests {
     #[test]
     fn bytes_are_locked_each_for_itself() {
         let (one, other) = twice();
-        assert!(try_lock_byte(&one, 201).unwrap());
-        assert!(try_lock_byte(&other, 201).unwrap(), "it is shared");
+        assert!(try_lock_byte(&one, 201, Sharing::Shared).unwrap());
+        assert!(
+            try_lock_byte(&other, 201, Sharing::Shared).unwrap(),
+            "it is shared"
+        );
         assert!(is_byte_taken(&other, 201).unwrap());
         assert!(!is_byte_taken(&other, 200).unwrap());
         assert!(!try_lock(&other, Sharing::Exclusive).unwrap());
         drop(one);
         assert!(!is_byte_taken(&other, 201).unwrap());
+    }
+
+    #[test]
+    fn a_byte_is_in_the_way_of_that_byte_only() {
+        let (one, other) = twice();
+        let alone = |file, offset| try_lock_byte(file, offset, Sharing::Exclusive);
+        assert!(alone(&one, u64::from(u32::MAX)).unwrap());
+        assert!(!alone(&other, u64::from(u32::MAX)).unwrap());
+        assert!(alone(&other, 0).unwrap());
+        assert!(!try_lock(&one, Sharing::Exclusive).unwrap());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod learning;
 mod memory;
 mod processes;
 mod tmpfs;
+mod user;
 mod wiring;
 
 pub use detached::{Places, start_detached};
@@ -15,6 +16,7 @@ pub use foreign::Foreign;
 pub use handover::Keeping;
 pub use learning::Learning;
 pub use memory::{has_huge_pages, without_name};
+pub use user::why_one_user;
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -59,6 +61,23 @@ pub enum Error {
         /// The device.
         path: PathBuf,
     },
+    /// `BRISK_UID_RANGE`.
+    #[error("BRISK_UID_RANGE is {text}, which is no range of users such as 2100000000-2100065535")]
+    Range {
+        /// What it says.
+        text: String,
+    },
+    /// A user of its own for QEMU.
+    #[error(
+        "every user from {first} to {last} has an account or a process; set BRISK_UID_RANGE to \
+         others that have none"
+    )]
+    NoUser {
+        /// The first of the range.
+        first: u32,
+        /// The last of the range.
+        last: u32,
+    },
     /// The program.
     #[error("cannot start {}", program.display())]
     Start {
@@ -69,7 +88,8 @@ pub enum Error {
     },
 }
 
-/// A user for QEMU to be, instead of root.
+/// A user for QEMU to be, instead of root. Each gets one of its own; where there are none, all are
+/// the one that is named here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Unprivileged {
     /// User number.
@@ -120,7 +140,7 @@ impl Running {
             .map(|served| (served.daemon, served.socket))
             .unzip();
         let daemons = Daemons(daemons);
-        let mut wiring = Wiring::new(plan);
+        let mut wiring = Wiring::new(plan, unprivileged)?;
         let mut ends = Vec::new();
         for fd in [Fds::QMP, Fds::CONSOLE, Fds::GUEST] {
             ends.push(wiring.channel(fd)?);
@@ -139,7 +159,7 @@ impl Running {
         wiring.files()?;
         let filling = wiring.filling.take();
         let learning = wiring.learning.take();
-        let mut command = wiring.command(unprivileged, None)?;
+        let mut command = wiring.command(None)?;
         command.stderr(Stdio::piped());
         // Ctrl-C on the terminal is for us to forward, not for QEMU.
         command.process_group(0);

@@ -9,6 +9,7 @@ use brisk_host::kernel as installed;
 use brisk_vm::cache::Cache;
 use brisk_vm::elf;
 use brisk_vm::kernel;
+use brisk_vm::launch::why_one_user;
 use brisk_vm::libvirt::Definition;
 use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
 use brisk_vm::virtiofs::Virtiofsd;
@@ -62,6 +63,8 @@ pub struct Facts {
     pub busybox: bool,
     /// Whether brisk runs as root.
     pub privileged: bool,
+    /// Why all QEMUs of root are one user, if they are.
+    pub one_user: Option<String>,
     /// Policy for huge pages of shared memory.
     pub shmem_huge: Option<String>,
     /// Frequency governor of the first processor.
@@ -127,6 +130,10 @@ pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
             .iter()
             .any(|path| elf::is_static(&root.join(path)).unwrap_or(false)),
         privileged: rustix::process::geteuid().is_root(),
+        one_user: rustix::process::geteuid()
+            .is_root()
+            .then(why_one_user)
+            .flatten(),
         shmem_huge: read("sys/kernel/mm/transparent_hugepage/shmem_enabled")
             .and_then(|text| Some(text.split('[').nth(1)?.split(']').next()?.to_owned())),
         governor: read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),

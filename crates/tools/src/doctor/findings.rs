@@ -17,7 +17,7 @@ pub enum Severity {
     Faulty,
     /// Boots take longer than they must.
     Slow,
-    /// Numbers may be worse or less steady than they could be.
+    /// Numbers may be worse or less steady than they could be, or the fence lower.
     Note,
 }
 
@@ -288,6 +288,14 @@ fn programs(facts: &Facts) -> Vec<Finding> {
             "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled, as root",
         ));
     }
+    if let Some(reason) = &facts.one_user {
+        list.push(finding(
+            Severity::Note,
+            format!("QEMUs that root starts have no users of their own: {reason}"),
+            "a guest that breaks out of its QEMU reaches those of other guests",
+            "see Security model in the book",
+        ));
+    }
     list
 }
 
@@ -422,6 +430,7 @@ pub(super) mod tests {
             virtiofsd: true,
             busybox: true,
             privileged: false,
+            one_user: None,
             shmem_huge: Some("advise".into()),
             governor: Some("performance".into()),
             clocksource: Some("tsc".into()),

@@ -7,7 +7,7 @@ use super::facts::Facts;
 use super::plan::is_directory;
 use super::script::Sharing;
 
-/// `nobody` and `nogroup` of the usual distributions.
+/// `nobody` and `nogroup` of the usual distributions, where QEMUs cannot have users of their own.
 const NOBODY: Unprivileged = Unprivileged {
     user: 65534,
     group: 65534,

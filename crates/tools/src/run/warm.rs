@@ -10,7 +10,7 @@
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -226,9 +226,6 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     let bytes = plan.machine.memory_mib << 20;
     let ranges = plan.machine.ranges();
     file.set_len(bytes).map_err(session)?;
-    // QEMU opens it again, as another user; nobody else gets into the directory.
-    let open = |mode| file.set_permissions(Permissions::from_mode(mode));
-    open(0o666).map_err(session)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     // It is open for writing only.
     let both = File::options().read(true).write(true).open(&path);
@@ -257,7 +254,12 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
         // Until one that goes on has taught it, the second processor is to halt.
         Kept::new(file).begin().map_err(session)?;
     }
-    open(0o444).map_err(session)?;
+    // QEMUs of several users read it, each through a descriptor that is open for reading only, and
+    // nobody else gets into the directory.
+    let own = rustix::process::geteuid().as_raw();
+    fchown(&*file, Some(own), None).map_err(session)?;
+    let readable = Permissions::from_mode(0o444);
+    file.set_permissions(readable).map_err(session)?;
     Ok(Template { offset: bytes })
 }
 

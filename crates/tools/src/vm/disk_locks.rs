@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use brisk_sys::{is_byte_taken, try_lock_byte};
+use brisk_sys::{Sharing, is_byte_taken, try_lock_byte};
 use brisk_vm::qemu::Disk;
 
 use super::error::Error;
@@ -30,7 +30,7 @@ impl DiskLocks {
         let written = disks.iter().filter(|disk| disk.writable);
         let locked = written.filter_map(|disk| {
             let file = File::open(&disk.path).ok()?;
-            let taken = try_lock_byte(&file, NO_OTHER_WRITES).unwrap_or(false);
+            let taken = try_lock_byte(&file, NO_OTHER_WRITES, Sharing::Shared).unwrap_or(false);
             taken.then(|| (disk.path.clone(), file))
         });
         Self(locked.collect())

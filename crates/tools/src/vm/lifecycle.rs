@@ -8,7 +8,7 @@ use std::time::Duration;
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
 use brisk_vm::image::{Claim, resumed_name};
-use brisk_vm::launch::{Unprivileged, start_detached};
+use brisk_vm::launch::{Unprivileged, start_detached, why_one_user};
 use brisk_vm::qemu::{Channels, MachinePlan, Ram};
 use serde::{Deserialize, Serialize};
 
@@ -234,6 +234,9 @@ pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
         running.unprivileged,
     )?;
     live::set_pid(home, pid)?;
+    if let Some(reason) = running.unprivileged.and_then(|_| why_one_user()) {
+        home.note(&format!("QEMU has no user of its own: {reason}"));
+    }
     // Whoever serves its memory must not end before it.
     let us = running.machine.late_memory.then(std::process::id);
     let others = us.into_iter().chain(served.processes);

@@ -1,8 +1,8 @@
 //! The memory of a machine: a file that its QEMU shares with who saves or fills it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use brisk_vm::launch::without_name;
@@ -53,8 +53,6 @@ impl Home {
             .mode(0o600)
             .open(&path)
             .and_then(|ram| {
-                // QEMU opens it as another user; its directory keeps everyone else away.
-                ram.set_permissions(fs::Permissions::from_mode(0o666))?;
                 ram.set_len(bytes)?;
                 Ok(ram)
             });

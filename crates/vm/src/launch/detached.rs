@@ -59,7 +59,7 @@ pub fn start_detached(
     places: &Places,
     unprivileged: Option<Unprivileged>,
 ) -> Result<u32, Error> {
-    let mut wiring = Wiring::new(plan);
+    let mut wiring = Wiring::new(plan, unprivileged)?;
     let listen = |path: &Path| {
         // One that an earlier machine left would be in the way.
         let _ = std::fs::remove_file(path);
@@ -89,12 +89,12 @@ pub fn start_detached(
     wiring.files()?;
     let errors = open(&places.errors, &mut added())?;
     if plan.late_memory {
-        wiring.map(late(&places.late(), unprivileged)?, Fds::LATE);
+        wiring.map(late(&places.late(), wiring.user())?, Fds::LATE);
         let (ours, theirs) = UnixStream::pair().map_err(prepare("channels"))?;
         wiring.map(ours.into(), Fds::URGENT);
         wiring.map(theirs.into(), Fds::URGENT_PEER);
     }
-    let mut command = wiring.command(unprivileged, Some(&places.dir))?;
+    let mut command = wiring.command(Some(&places.dir))?;
     command.stderr(Stdio::from(errors));
     brisk_sys::own_session(&mut command);
     let child = command.spawn().map_err(|source| Error::Start {

@@ -65,11 +65,9 @@ pub fn without_name(bytes: u64, huge_pages: bool) -> io::Result<OwnedFd> {
 /// A file without a name in a file system of its own.
 fn huge(bytes: u64) -> rustix::io::Result<OwnedFd> {
     let mount = detached(&[("huge", "always"), ("size", &bytes.to_string())])?;
-    // For everyone, because QEMU opens it again as another user; only who has the descriptor can.
-    let mode = Mode::from_raw_mode(0o666);
+    let mode = Mode::from_raw_mode(0o600);
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(&mount, ".", flags, mode)?;
-    rustix::fs::fchmod(&fd, mode)?;
     rustix::fs::ftruncate(&fd, bytes)?;
     Ok(fd)
 }
@@ -77,6 +75,8 @@ fn huge(bytes: u64) -> rustix::io::Result<OwnedFd> {
 fn small(bytes: u64) -> io::Result<OwnedFd> {
     let fd =
         rustix::fs::memfd_create("brisk-ram", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    // They are made with all rights for all.
+    rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o600))?;
     rustix::fs::ftruncate(&fd, bytes)?;
     // A guest whose memory shrinks under QEMU kills it.
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;

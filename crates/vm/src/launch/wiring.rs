@@ -15,12 +15,15 @@ use rustix::fs::OFlags;
 
 use super::learning::Learning;
 use super::memory::{self, Filling};
+use super::user::User;
 use super::{Error, Unprivileged, faults};
 use crate::qemu::{Disk, Fds, MachinePlan, Ram, argv};
 
 /// What is handed over so far.
 pub(super) struct Wiring {
     plan: MachinePlan,
+    /// Who QEMU is, if not who starts it.
+    user: Option<User>,
     mappings: Vec<FdMapping>,
     /// Who fills the memory, if that is under way.
     pub(super) filling: Option<Filling>,
@@ -60,12 +63,35 @@ fn open_disk(disk: &Disk) -> Result<OwnedFd, Error> {
 }
 
 impl Wiring {
-    pub(super) fn new(plan: &MachinePlan) -> Self {
-        Self {
+    /// # Errors
+    /// If there is no user for QEMU.
+    pub(super) fn new(
+        plan: &MachinePlan,
+        unprivileged: Option<Unprivileged>,
+    ) -> Result<Self, Error> {
+        let mut wiring = Self {
             plan: plan.clone(),
+            user: unprivileged.map(User::take).transpose()?,
             mappings: Vec::new(),
             filling: None,
             learning: None,
+        };
+        if let Some(lock) = wiring.user.as_mut().and_then(|user| user.lock.take()) {
+            wiring.map(lock, Fds::USER);
+        }
+        Ok(wiring)
+    }
+
+    /// Who QEMU is, if not who starts it.
+    pub(super) fn user(&self) -> Option<Unprivileged> {
+        self.user.as_ref().map(|user| user.ids)
+    }
+
+    /// Makes a file that holds what a guest has QEMU's alone.
+    fn hand_to_user(&self, file: &OwnedFd) -> Result<(), Error> {
+        match &self.user {
+            Some(user) => user.own(file).map_err(prepare("memory")),
+            None => Ok(()),
         }
     }
 
@@ -91,6 +117,11 @@ impl Wiring {
         // The cache may lie where only its owner can go; a descriptor needs no path.
         let name = |fd| PathBuf::from(format!("/proc/self/fd/{fd}"));
         let bytes = self.plan.memory_mib << 20;
+        // Read by others as well, and written by none.
+        let template = match &self.plan.ram {
+            Ram::Template(path) | Ram::Copy(path) => Some(path.clone()),
+            _ => None,
+        };
         let ram = match &self.plan.ram {
             Ram::Private => None,
             Ram::Shared => Some(memory::file(bytes).map_err(prepare("memory"))?),
@@ -107,9 +138,14 @@ impl Wiring {
                 Some(file)
             }
         };
+        let is_template = matches!(self.plan.ram, Ram::Template(_));
+        if let Some(ram) = ram.as_ref().filter(|_| !is_template) {
+            self.hand_to_user(ram)?;
+        }
         if let (true, Some(ram)) = (self.plan.traced, &ram) {
             let ram = ram.try_clone().map_err(prepare("memory"))?;
             let (learning, trace) = Learning::of(ram).map_err(prepare("a trace"))?;
+            self.hand_to_user(&trace)?;
             self.learning = Some(learning);
             self.map(trace, Fds::TRACE);
         }
@@ -122,7 +158,11 @@ impl Wiring {
             self.map(ram, Fds::RAM);
         }
         if let Some(state) = self.plan.state.clone() {
-            self.map(open(&state.path, &mut reads())?, Fds::STATE);
+            let file = open(&state.path, &mut reads())?;
+            if template != Some(state.path) {
+                self.hand_to_user(&file)?;
+            }
+            self.map(file, Fds::STATE);
         }
         let mut backing_fds = Fds::BACKING..;
         for (fd, disk) in (Fds::DISKS..).zip(self.plan.disks.clone()) {
@@ -153,11 +193,8 @@ impl Wiring {
     ///
     /// If memory comes late it has the right to be told of what is missing, if that can be;
     /// `cover` is then a directory it cannot see.
-    pub(super) fn command(
-        self,
-        unprivileged: Option<Unprivileged>,
-        cover: Option<&Path>,
-    ) -> Result<Command, Error> {
+    pub(super) fn command(self, cover: Option<&Path>) -> Result<Command, Error> {
+        let unprivileged = self.user();
         let words = argv(&self.plan).into_iter().flat_map(|part| part.words);
         let mut command = Program::at(&self.plan.program).args(words).command();
         command.stdin(Stdio::null()).stdout(Stdio::null());

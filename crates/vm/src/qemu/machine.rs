@@ -270,6 +270,8 @@ impl Fds {
     pub const STARTER: i32 = 15;
     /// What QEMU traces.
     pub const TRACE: i32 = 80;
+    /// Keeps others from being the user that QEMU is; it never looks at it.
+    pub const USER: i32 = 81;
     /// First port at which commands are asked for; the others follow.
     pub const PORTS: i32 = 64;
     /// First disk; the others follow.
