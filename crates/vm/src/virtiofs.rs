@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -286,9 +286,9 @@ impl Virtiofsd {
 
 /// A listening socket, which is what virtiofsd wants, and the one connection to it.
 ///
-/// Its name is an abstract one that the kernel chooses (unix(7), autobind): there is nothing
-/// in the file system to leave behind, and nobody can connect after the backlog of zero is
-/// taken up.
+/// It is made in a directory that nobody else may enter, for any local user can connect to an
+/// abstract name, and virtiofsd serves whoever comes first. The name goes as soon as the connection
+/// is there.
 fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     let socket = || {
         net::socket_with(
@@ -298,11 +298,19 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
             None,
         )
     };
+    let dir = tempfile::Builder::new()
+        .prefix("brisk-virtiofs-")
+        .tempdir()?;
+    // Its path may be longer than an address.
+    let opened = File::open(&dir)?;
+    let name = format!("/proc/self/fd/{}/socket", opened.as_raw_fd());
+    let address = SocketAddrUnix::new(name)?;
     let listener = socket()?;
-    net::bind(&listener, &SocketAddrUnix::new_unnamed())?;
+    net::bind(&listener, &address)?;
     net::listen(&listener, 0)?;
     let client = socket()?;
-    net::connect(&client, &net::getsockname(&listener)?)?;
+    net::connect(&client, &address)?;
+    dir.close()?;
     Ok((listener, client))
 }
 
@@ -326,6 +334,19 @@ mod tests {
         assert_eq!(Sandbox::from(true, true, "", ""), Sandbox::Chroot);
         assert_eq!(Sandbox::from(true, false, ALL, MOUNTED), Sandbox::None);
         assert_eq!(Sandbox::from(false, true, ALL, MOUNTED), Sandbox::Chroot);
+    }
+
+    #[test]
+    fn strangers_have_no_name_to_connect_to() {
+        let (listener, client) = sockets().unwrap();
+        let address: SocketAddrUnix = net::getsockname(&listener).unwrap().try_into().unwrap();
+        assert_eq!(address.abstract_name(), None);
+        assert!(address.path().is_some());
+        let server = net::accept(&listener).unwrap();
+        rustix::io::write(&client, b"hello").unwrap();
+        let mut text = [0; 5];
+        rustix::io::read(&server, &mut text).unwrap();
+        assert_eq!(&text, b"hello");
     }
 
     #[test]
