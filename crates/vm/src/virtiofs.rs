@@ -1,9 +1,9 @@
 //! virtiofsd: serves a directory of the host to a guest over a socket.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -12,6 +12,7 @@ use brisk_host::program::{self, Program};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use crate::cache::{self, Cache, Identity};
 
@@ -298,9 +299,7 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
             None,
         )
     };
-    let dir = tempfile::Builder::new()
-        .prefix("brisk-virtiofs-")
-        .tempdir()?;
+    let dir = private_directory()?;
     // Its path may be longer than an address.
     let opened = File::open(&dir)?;
     let name = format!("/proc/self/fd/{}/socket", opened.as_raw_fd());
@@ -312,6 +311,14 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     net::connect(&client, &address)?;
     dir.close()?;
     Ok((listener, client))
+}
+
+/// Gone when it is dropped.
+fn private_directory() -> io::Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("brisk-virtiofs-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()
 }
 
 #[cfg(test)]
@@ -338,6 +345,8 @@ mod tests {
 
     #[test]
     fn strangers_have_no_name_to_connect_to() {
+        let dir = private_directory().unwrap();
+        assert_eq!(dir.path().metadata().unwrap().mode() & 0o777, 0o700);
         let (listener, client) = sockets().unwrap();
         let address: SocketAddrUnix = net::getsockname(&listener).unwrap().try_into().unwrap();
         assert_eq!(address.abstract_name(), None);
