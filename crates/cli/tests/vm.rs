@@ -45,6 +45,24 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
+fn memory_is_looked_for_only_by_who_needs_it() {
+    let all = machines();
+    let dir = all.dir().to_owned();
+    fs::write(dir.join("file"), "").unwrap();
+    let with = |words: &[&str]| all.vm(words).env("BRISK_WARM_DIR", dir.join("file"));
+    for words in [
+        &["create", "a", "--memory", "128M"][..],
+        &["list"],
+        &["info", "a"],
+        &["autostart"],
+        &["autostop"],
+        &["rm", "a"],
+    ] {
+        let _ = with(words).exits(0);
+    }
+}
+
+#[test]
 fn a_definition_is_set_and_edited() {
     let all = machines();
     let _ = all.does(&["create", "a"]);

@@ -14,6 +14,7 @@ mod facts;
 mod identity;
 pub(crate) mod levers;
 mod machine;
+mod memory_directory;
 mod options;
 pub(crate) mod parameters;
 mod peer;
@@ -39,6 +40,7 @@ pub use error::Error;
 pub use facts::{Facts, gather};
 pub(crate) use identity::{clock, identity};
 pub use levers::Levers;
+pub(crate) use memory_directory::memory_directory;
 pub use options::{
     Accel, Ahead, ExtraDisk, Firmware, Machine, Net, Options, Ram, RootOption, Share, User, Warm,
 };
@@ -52,5 +54,4 @@ pub use session::Session;
 pub use streams::Terminal;
 pub use timing::{Moment, Timing};
 pub(crate) use variables::variables;
-pub(crate) use warm::directory as memory_directory;
 pub use warm::{Start, warm};

@@ -7,11 +7,11 @@
 //! copy it: a virtiofsd, which goes on where the template's left off, has to see what the guest
 //! writes.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, fchown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, PermissionsExt, fchown};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brisk_vm::ahead::Kept;
@@ -20,7 +20,6 @@ use brisk_vm::free::{Memory, trim};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Ram, State, save_state};
 use brisk_vm::virtiofs::Virtiofsd;
-use rustix::fs::{FsWord, statfs};
 use serde::{Deserialize, Serialize};
 
 use super::ahead;
@@ -28,14 +27,13 @@ use super::common::Common;
 use super::ending::Ending;
 use super::error::Error;
 use super::facts::Facts;
+use super::memory_directory::memory_directory;
 use super::options::{Options, Warm};
 use super::plan::{Part, Plan, encoded};
 use super::ready::Place;
 use super::session::{Session, Stop};
 use super::timing::Timing;
 
-/// Names the directory of templates, before the default.
-const DIR_VARIABLE: &str = "BRISK_WARM_DIR";
 /// Kind of the entries in that directory.
 const KIND: &str = "warm";
 /// How long a boot may take.
@@ -48,8 +46,6 @@ const REST: Duration = Duration::from_millis(1500);
 const ANSWER: Duration = Duration::from_secs(30);
 /// How many templates are kept; each takes what its guest needs, some 60 MB.
 const KEPT: usize = 4;
-/// `TMPFS_MAGIC` of `linux/magic.h`.
-const TMPFS: FsWord = 0x0102_1994;
 
 /// How to run.
 #[derive(Debug)]
@@ -84,7 +80,7 @@ pub fn warm(
     }
     plan.prepare.extend(facts.common.iter().map(Common::step));
     plan.pack(cache, progress)?;
-    let dir = directory()?;
+    let dir = memory_directory()?;
     let store = Cache::new(&dir);
     let key = key(&plan, facts)?;
     let place = Place::new(&store, &key);
@@ -154,36 +150,6 @@ pub(super) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<Str
         return None;
     };
     Some(reason.to_owned())
-}
-
-/// In memory, because what a guest has in memory is nobody's business on a disk.
-pub(crate) fn directory() -> Result<PathBuf, Error> {
-    let given = std::env::var_os(DIR_VARIABLE).filter(|dir| !dir.is_empty());
-    let user = rustix::process::geteuid().as_raw();
-    let dir = given.map_or_else(
-        || PathBuf::from(format!("/dev/shm/brisk-{user}")),
-        PathBuf::from,
-    );
-    let unusable = |reason: &dyn std::fmt::Display| {
-        Error::unfit(
-            format!("cannot keep guests in {}: {reason}", dir.display()),
-            format!("set {DIR_VARIABLE} to a directory of your own in a tmpfs"),
-        )
-    };
-    match DirBuilder::new().mode(0o700).create(&dir) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(unusable(&error)),
-    }
-    let meta = fs::symlink_metadata(&dir).map_err(|error| unusable(&error))?;
-    if !meta.is_dir() || meta.uid() != user || meta.mode() & 0o077 != 0 {
-        return Err(unusable(&"others can reach it"));
-    }
-    let system = statfs(&dir).map_err(|error| unusable(&error))?;
-    if system.f_type != TMPFS {
-        return Err(unusable(&"it is not in memory (tmpfs)"));
-    }
-    Ok(dir)
 }
 
 /// All that a guest up to its command depends on.

@@ -173,7 +173,6 @@ mod tests {
             config: path("config"),
             state: path("state"),
             runtime: path("run"),
-            memory: path("memory"),
             key: path("key"),
         };
         let home = dirs.home("a").unwrap();

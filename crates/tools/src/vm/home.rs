@@ -25,8 +25,6 @@ pub struct Dirs {
     pub state: PathBuf,
     /// Sockets, a directory a machine; gone with the boot of this host.
     pub runtime: PathBuf,
-    /// Guests' memory.
-    pub memory: PathBuf,
     /// Where the host's key for images is.
     pub key: PathBuf,
 }
@@ -34,13 +32,12 @@ pub struct Dirs {
 impl Dirs {
     /// As the environment says: `BRISK_CONFIG_DIR`, `BRISK_STATE_DIR` and `BRISK_RUNTIME_DIR`,
     /// else `/etc/brisk`, `/var/lib/brisk` and `/run/brisk` for root and the XDG directories for
-    /// others. `memory` is where guests' memory may lie.
+    /// others.
     ///
     /// # Errors
     /// What is missing in the environment.
     pub fn of_environment(
         root: bool,
-        memory: PathBuf,
         variable: impl Fn(&str) -> Option<PathBuf>,
     ) -> Result<Self, String> {
         let set = |name: &str| variable(name).filter(|value| !value.as_os_str().is_empty());
@@ -63,7 +60,6 @@ impl Dirs {
             key: brisk_vm::image::host_key_path(&state),
             state: state.join("vm"),
             runtime: runtime.join("vm"),
-            memory,
         })
     }
 
@@ -73,9 +69,8 @@ impl Dirs {
     /// If there is no place for one of them.
     pub fn here() -> Result<Self, Error> {
         let root = rustix::process::geteuid().is_root();
-        let memory = crate::run::memory_directory()?;
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-        Self::of_environment(root, memory, variable).map_err(Error::Nowhere)
+        Self::of_environment(root, variable).map_err(Error::Nowhere)
     }
 
     /// The names of all machines, in order.
@@ -158,18 +153,16 @@ impl Home {
         self.dirs.runtime.join(&self.name)
     }
 
-    /// Its memory, while it runs, if that has a name. Machines of other directories may have the
-    /// same.
-    #[must_use]
-    pub fn memory(&self) -> PathBuf {
+    /// Name of the file with its memory, while it runs, if that has one. Machines of other directories
+    /// may have the same.
+    pub(super) fn memory_name(&self) -> String {
         let runtime = self.dirs.runtime.as_os_str().as_encoded_bytes();
         let hash = runtime
             .iter()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
             });
-        let file = format!("vm-{}-{hash:016x}.ram", self.name);
-        self.dirs.memory.join(file)
+        format!("vm-{}-{hash:016x}.ram", self.name)
     }
 
     /// The plan it was started by, while it runs.
@@ -355,7 +348,9 @@ impl Home {
 
     /// Forgets what a machine had that runs no more.
     pub(super) fn clear(&self) {
-        let _ = fs::remove_file(self.memory());
+        if let Some(memory) = self.named_memory() {
+            let _ = fs::remove_file(memory);
+        }
         let _ = fs::remove_dir_all(self.runtime());
     }
 

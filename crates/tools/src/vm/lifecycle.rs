@@ -20,6 +20,7 @@ use super::error::{Error, file};
 use super::home::Home;
 use super::identity::{identify, new_generation};
 use super::live::{self, Condition, condition};
+use super::memory::has_name;
 use super::noted::{self, Noted};
 use super::ports::{ALL, connect, converse, tell};
 use super::resume::{cut_off, missing};
@@ -85,7 +86,7 @@ impl Running {
         // The state is there only until it is loaded.
         let mut lasting = self.clone();
         lasting.machine.state = None;
-        if lasting.machine.ram != Ram::Kept(home.memory()) {
+        if !matches!(&lasting.machine.ram, Ram::Kept(path) if has_name(path)) {
             // Only its QEMU has it.
             lasting.machine.ram = Ram::Shared;
         }

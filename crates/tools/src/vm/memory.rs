@@ -1,9 +1,9 @@
 //! The memory of a machine: a file that its QEMU shares with who saves or fills it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use brisk_vm::launch::without_name;
 use brisk_vm::qemu::{Fds, Ram};
@@ -14,6 +14,7 @@ use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
 use super::live;
+use crate::run;
 
 /// Memory that no QEMU has yet.
 pub(super) struct Fresh {
@@ -45,7 +46,9 @@ impl Home {
         if reaches_into_processes() {
             return Fresh::without_name(bytes, huge_pages);
         }
-        let path = self.memory();
+        let path = run::memory_directory()?.join(self.memory_name());
+        // One of a machine that ended unseen.
+        let _ = fs::remove_file(&path);
         let made = File::options()
             .read(true)
             .write(true)
@@ -58,6 +61,14 @@ impl Home {
             });
         let file = made.map_err(file("make", &path))?;
         Ok(Fresh { file, path })
+    }
+
+    /// The file with the memory of this machine, if it runs and that has a name.
+    pub(super) fn named_memory(&self) -> Option<PathBuf> {
+        match Running::of(self).ok()?.machine.ram {
+            Ram::Kept(path) if has_name(&path) => Some(path),
+            _ => None,
+        }
     }
 
     /// The memory of this machine, which runs, for reading.
@@ -85,6 +96,11 @@ impl Home {
         }
         Ok(memory)
     }
+}
+
+/// Whether memory at this path is there for others, too.
+pub(super) fn has_name(path: &Path) -> bool {
+    !path.starts_with("/proc")
 }
 
 /// Whether the memory of a QEMU can be reached through its descriptors (proc(5)): by who has
