@@ -11,6 +11,7 @@ mod passphrase;
 pub mod ui;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use ui::Ui;
 
@@ -53,6 +54,19 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Keeps what guests have in memory, and keys, out of core dumps of this process and of those that it
+/// starts: QEMU and virtiofsd.
+///
+/// Where core dumps go to a program, the kernel hands it one whatever the limit is, unless that is 1
+/// (`do_coredump` in `fs/coredump.c`), which is too little for a file, too (core(5)). Other brisk
+/// processes may still look into this one's descriptors, unlike with `PR_SET_DUMPABLE`.
+fn no_core_dump() {
+    let maximum = getrlimit(Resource::Core).maximum;
+    let current = Some(maximum.map_or(1, |most| most.min(1)));
+    // Only less is asked for, which the kernel always allows.
+    let _ = setrlimit(Resource::Core, Rlimit { current, maximum });
+}
+
 /// Runs the process's command line; the result is its exit status.
 #[must_use]
 pub fn main() -> u8 {
@@ -65,6 +79,7 @@ pub fn main() -> u8 {
             return if error.use_stderr() { exit::USAGE } else { 0 };
         }
     };
+    no_core_dump();
     let ui = Ui::new();
     let result = match cli.command {
         Command::Run(args) => command::run::run(&args, &ui, started),

@@ -18,6 +18,7 @@ fn main() {
     let root = lacks("CAP_SETUID", 7);
     let tests = vec![
         trial("no_two_qemus_are_one_user", root.clone(), users),
+        trial("a_core_dump_has_no_guest", None::<String>, core),
         trial("who_can_have_no_users_is_told", root, nobody),
         trial("memory_goes_with_its_machine", old.clone(), goes),
         trial("memory_comes_in_huge_pages", old.clone().or(mount), huge),
@@ -87,6 +88,33 @@ fn users() {
     assert_eq!(user(&one, "a"), 2_000_600_000);
     let _ = one.does(&["create", "b", "--memory", "128M"]);
     one.refuses(&["start", "b"], &["2000600000", "BRISK_UID_RANGE"]);
+}
+
+fn core() {
+    fn unlimited() -> Brisk {
+        brisk_of!["vm"].in_shell("ulimit -S -c $(ulimit -H -c);", "")
+    }
+    let all = Machines::new(unlimited, TARGET);
+    all.boot("a", &[]);
+    let proc = |file| fs::read_to_string(format!("/proc/{}/{file}", pid(&all, "a"))).unwrap();
+    let limits = proc("limits");
+    let mut lines = limits.lines();
+    let core = lines.find_map(|line| line.strip_prefix("Max core file size"));
+    let soft = core.unwrap().split_whitespace().next();
+    assert!(matches!(soft, Some("0" | "1")), "{limits}");
+    // "dd" is what madvise(2) with MADV_DONTDUMP sets.
+    let maps = proc("smaps");
+    let large = maps
+        .split_inclusive("VmFlags:")
+        .zip(maps.split("VmFlags:").skip(1));
+    let mut guests = large.filter(|(map, _)| {
+        let size = map.lines().find_map(|line| line.strip_prefix("Size:"));
+        let size = size.and_then(|size| size.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        size.is_some_and(|size| size >= 120 << 10 && map.contains("rw-s"))
+    });
+    let (_, flags) = guests.next().unwrap();
+    let flags = flags.lines().next().unwrap();
+    assert!(flags.split(' ').any(|flag| flag == "dd"), "{flags}");
 }
 
 /// As in a container with few users.

@@ -27,7 +27,10 @@ pub fn populate(file: impl AsFd, offset: u64, len: usize) -> io::Result<()> {
             offset,
         )
     }?;
+    // Without it a core dump holds what the guest has there.
     // SAFETY: the range was mapped above and is known to nobody else.
+    let _ = unsafe { madvise(start, len, Advice::LinuxDontDump) };
+    // SAFETY: as above.
     let populated = unsafe { madvise(start, len, Advice::LinuxPopulateWrite) };
     // SAFETY: the same range, which nothing refers to.
     unsafe { munmap(start, len) }?;

@@ -103,7 +103,9 @@ impl Parts {
                  timer to calibrate",
             ),
         };
-        let machine = format!("{}{options}{backend}", plan.machine.name());
+        // What the guest has in memory stays out of a core dump of QEMU.
+        let core = ",dump-guest-core=off";
+        let machine = format!("{}{options}{core}{backend}", plan.machine.name());
         self.add(["-M", &machine], why);
         if plan.machine.transport() == Transport::Mmio {
             self.add(
