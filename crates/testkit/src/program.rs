@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program of the host; where distributions keep those of root as well.
+use brisk_host::beside;
+
+/// A program of the host; where distributions keep those of root as well. A QEMU or virtiofsd
+/// beside the system's that brisk takes in its stead, see [`beside`].
 ///
 /// # Panics
 /// If it is not installed, saying how to get it.
@@ -11,11 +14,40 @@ use std::process::Command;
 #[track_caller]
 pub fn tool(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
+    let system = std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin", "/usr/libexec", "/usr/lib/qemu"].map(PathBuf::from))
         .map(|directory| directory.join(name))
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| panic!("{name} is not installed; `make test` installs what tests need"))
+        .find(|path| path.is_file());
+    let enough: fn(&str) -> bool = match name {
+        "qemu-system-x86_64" => |path| version(&said(path, "--version")) >= (10, 0),
+        "virtiofsd" => |path| said(path, "--help").contains("--migration-on-error"),
+        _ => |_| true,
+    };
+    let does = |path: &PathBuf| path.to_str().is_some_and(enough);
+    let newer = || beside::find(name).into_iter().find(does);
+    let found = match system {
+        Some(system) if does(&system) => Some(system),
+        system => newer().or(system),
+    };
+    found.unwrap_or_else(|| panic!("{name} is not installed; `make test` installs what tests need"))
+}
+
+/// What a program says to one word, whatever it ends with.
+fn said(path: &str, word: &str) -> String {
+    let output = Command::new(path).arg(word).output();
+    output.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
+}
+
+/// From `QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)`; of anything else, (0, 0).
+pub(crate) fn version(said: &str) -> (u32, u32) {
+    let (_, rest) = said.split_once("version ").unwrap_or_default();
+    let mut numbers = rest
+        .split(['.', ' '])
+        .map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Standard output of a program that must succeed.

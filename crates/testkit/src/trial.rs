@@ -5,7 +5,7 @@ use std::process::Command;
 
 use libtest_mimic::Trial;
 
-use crate::program::{capture, tool};
+use crate::program::{capture, tool, version};
 
 /// A test; with a reason, it is ignored. A panic is a failure with its message in the output.
 #[must_use]
@@ -61,16 +61,9 @@ pub fn virtiofsd_keeps_nothing() -> Option<String> {
     (!keeps).then(|| "virtiofsd before 1.11".to_owned())
 }
 
-/// From `QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)`.
-fn version(said: &str) -> (u32, u32) {
-    let (_, rest) = said.split_once("version ").unwrap();
-    let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());
-    (numbers.next().unwrap(), numbers.next().unwrap())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::version;
+    use crate::program::version;
 
     #[test]
     fn a_version_is_a_number_not_a_text() {
