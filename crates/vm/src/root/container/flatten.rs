@@ -30,8 +30,11 @@ pub(super) fn read(
     let mut tree = Tree::new(limits);
     let mut digests = String::new();
     let mut entries = 0;
+    let mut before = 0;
     for (number, layer) in (0..).zip(layers) {
-        let digest = walk(source, layer, limits, tick, &mut |entry, index, _| {
+        let mut read = 0;
+        let digest = walk(source, layer, limits, tick, &mut |entry, index, reader| {
+            read = reader.position();
             entries += 1;
             if entries > limits.entries {
                 return Err(Fault::TooMuch {
@@ -45,8 +48,10 @@ pub(super) fn read(
                     layer: number,
                     entry: index,
                 },
+                before + read,
             )
         })?;
+        before += read;
         digests.push_str(&digest);
     }
     Ok(Flattened {

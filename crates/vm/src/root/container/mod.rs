@@ -99,18 +99,18 @@ pub struct ContainerRoot {
 pub(super) struct Limits {
     /// Entries in all layers together.
     entries: u64,
-    /// Bytes of names, link targets and extended attributes.
-    metadata: u64,
+    /// Memory for the tree, in bytes.
+    memory: u64,
     /// Bytes of all layers unpacked, and of the files in the image.
     content: u64,
 }
 
 impl Default for Limits {
-    /// A desktop has about half a million files; the rest keeps the memory below about 1 GiB.
+    /// A desktop has about half a million files, which take some 150 MB.
     fn default() -> Self {
         Self {
             entries: 4_000_000,
-            metadata: 512 << 20,
+            memory: 768 << 20,
             content: 256 << 30,
         }
     }

@@ -42,15 +42,35 @@ pub(super) struct Child {
 pub(super) struct Node {
     pub(super) metadata: Metadata,
     pub(super) body: Body,
+    /// Of a directory: the layer that has hidden all that lower ones put below it.
+    hidden_by: Option<u32>,
 }
+
+/// What a node and its name take of memory, besides their bytes. A directory has a node of a
+/// B-tree of its own, with room for eleven names.
+const NODE: u64 = 256;
+const DIRECTORY: u64 = 640;
+/// What an extended attribute takes besides its bytes.
+const ATTRIBUTE: u64 = 96;
+/// How much memory each byte of the layers may cost. An ordinary file has a header of 512 bytes; a
+/// single name can make a thousand directories.
+const COST: u64 = 64;
+/// What may be used besides.
+const START: u64 = 64 << 20;
 
 /// Nodes that nothing refers to any more stay in the arena; the bound on entries bounds them.
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
     limits: Limits,
-    metadata: u64,
+    /// Bytes of the layers that were read.
+    read: u64,
+    /// Estimate of the memory that this takes, in bytes.
+    memory: u64,
     content: u64,
+    /// Names that whiteouts looked at.
+    #[cfg(test)]
+    looks: u64,
 }
 
 impl Tree {
@@ -58,8 +78,11 @@ impl Tree {
         let mut tree = Self {
             nodes: Vec::new(),
             limits,
-            metadata: 0,
+            read: 0,
+            memory: 0,
             content: 0,
+            #[cfg(test)]
+            looks: 0,
         };
         tree.nodes.push(implicit());
         tree
@@ -80,7 +103,9 @@ impl Tree {
     /// Applies one entry of a layer. The rules are those of the OCI image specification
     /// (layer.md, "Applying Changesets", "Whiteouts"); a parent that is a symbolic link is
     /// followed inside the root, as containerd and docker do.
-    pub(super) fn apply(&mut self, entry: Entry, content: Content) -> Result<(), Fault> {
+    /// `read` is how much of all layers was read so far, in bytes: what is kept is in proportion.
+    pub(super) fn apply(&mut self, entry: Entry, content: Content, read: u64) -> Result<(), Fault> {
+        self.read = read;
         self.account(&entry)?;
         let path = components(&entry.path)?;
         let Some((name, parents)) = path.split_last() else {
@@ -111,6 +136,7 @@ impl Tree {
                 self.push(Node {
                     metadata: entry.metadata,
                     body,
+                    hidden_by: None,
                 })?
             }
         };
@@ -149,6 +175,10 @@ impl Tree {
     /// Hides what lower layers put under a name. What this layer put there stays, whichever of
     /// both came first in it.
     fn hide(&mut self, parent: usize, name: &[u8], layer: u32) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         let Some(&child) = self.children(parent).get(name) else {
             return;
         };
@@ -162,7 +192,12 @@ impl Tree {
         }
     }
 
+    /// Once for each directory and layer: what comes after that is of this layer.
     fn hide_children(&mut self, directory: usize, layer: u32) {
+        if self.nodes[directory].hidden_by == Some(layer) {
+            return;
+        }
+        self.nodes[directory].hidden_by = Some(layer);
         let names: Vec<_> = self.children(directory).keys().cloned().collect();
         for name in names {
             self.hide(directory, &name, layer);
@@ -256,14 +291,8 @@ impl Tree {
             _ => 0,
         };
         let xattrs = entry.metadata.xattrs.iter();
-        let xattrs: usize = xattrs.map(|(name, value)| name.len() + value.len()).sum();
-        self.metadata += (entry.path.len() + link + xattrs) as u64;
-        if self.metadata > self.limits.metadata {
-            return Err(Fault::TooMuch {
-                what: "bytes of names and attributes",
-                limit: self.limits.metadata,
-            });
-        }
+        let xattrs = xattrs.map(|(name, value)| (name.len() + value.len()) as u64 + ATTRIBUTE);
+        self.take((entry.path.len() + link) as u64 + xattrs.sum::<u64>())?;
         if let Kind::File(size) = entry.kind {
             self.content = self.content.saturating_add(size);
         }
@@ -276,7 +305,25 @@ impl Tree {
         Ok(())
     }
 
+    /// Accounts for memory before it is used.
+    fn take(&mut self, bytes: u64) -> Result<(), Fault> {
+        self.memory = self.memory.saturating_add(bytes);
+        let limit = START.saturating_add(self.read.saturating_mul(COST));
+        let limit = limit.min(self.limits.memory);
+        match self.memory > limit {
+            true => Err(Fault::TooMuch {
+                what: "bytes of memory for names, directories and attributes",
+                limit,
+            }),
+            false => Ok(()),
+        }
+    }
+
     fn push(&mut self, node: Node) -> Result<usize, Fault> {
+        self.take(match node.body {
+            Body::Directory(_) => DIRECTORY,
+            _ => NODE,
+        })?;
         if self.nodes.len() as u64 > self.limits.entries {
             return Err(Fault::TooMuch {
                 what: "files",
@@ -315,6 +362,7 @@ fn implicit() -> Node {
             ..Metadata::default()
         },
         body: Body::Directory(BTreeMap::new()),
+        hidden_by: None,
     }
 }
 
@@ -349,4 +397,45 @@ fn bad_path(path: &[u8], problem: &'static str) -> Fault {
         path = path.chars().take(200).chain(['…']).collect();
     }
     Fault::Path { path, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, kind: Kind) -> Entry {
+        Entry {
+            path: path.into(),
+            kind,
+            metadata: Metadata::default(),
+            segments: None,
+        }
+    }
+
+    #[test]
+    fn a_directory_is_made_opaque_once_in_a_layer() {
+        let mut tree = Tree::new(Limits::default());
+        let mut add = |path: &str, layer, number| {
+            let content = Content {
+                layer,
+                entry: number,
+            };
+            tree.apply(entry(path, Kind::File(0)), content, 1 << 30)
+                .unwrap();
+        };
+        for number in 0..100 {
+            add(&format!("a/b/{number}"), 0, number);
+        }
+        for number in 0..100 {
+            add(&format!("a/b/new{number}"), 1, number);
+            add("a/b/.wh..wh..opq", 1, number);
+            add("a/.wh..wh..opq", 1, number);
+        }
+        // All names of the lower layer, the first new one, and their directory.
+        assert_eq!(tree.looks, 102);
+        let a = tree.children(ROOT)[&b"a"[..]].node;
+        let b = tree.children(a)[&b"b"[..]].node;
+        assert_eq!(tree.children(b).len(), 100);
+        assert!(tree.children(b).keys().all(|name| name.starts_with(b"new")));
+    }
 }

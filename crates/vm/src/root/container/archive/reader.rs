@@ -45,6 +45,8 @@ pub(in crate::root) struct Reader<R> {
     position: u64,
     /// Stored content of the current entry not yet read.
     content: u64,
+    /// Bytes of extended headers since the last entry.
+    extended: u64,
     padding: u64,
 }
 
@@ -54,6 +56,7 @@ impl<R: Skip> Reader<R> {
             inner,
             position: 0,
             content: 0,
+            extended: 0,
             padding: 0,
         }
     }
@@ -76,6 +79,7 @@ impl<R: Skip> Reader<R> {
     /// stops without one was cut off.
     pub(in crate::root) fn next_entry(&mut self) -> Result<Option<Entry>, Fault> {
         let mut extension = Extension::default();
+        self.extended = 0;
         loop {
             let rest = self.content + self.padding;
             self.inner.skip(rest)?;
@@ -159,9 +163,11 @@ impl<R: Skip> Reader<R> {
     }
 
     fn extension(&mut self) -> Result<Vec<u8>, Fault> {
-        if self.content > EXTENSION_MAX {
+        // Any number of them may come before an entry, and all are kept until then.
+        self.extended = self.extended.saturating_add(self.content);
+        if self.extended > EXTENSION_MAX {
             return Err(Fault::TooMuch {
-                what: "bytes in an extended header",
+                what: "bytes in the extended headers of a file",
                 limit: EXTENSION_MAX,
             });
         }

@@ -146,7 +146,7 @@ impl<'a> Layout<'a> {
     /// Decides whether the rest of the data goes behind the inode, where it must end in the block
     /// in which the inode begins, and returns the first byte after it all.
     fn place_inode(&mut self, node: usize, cursor: u64) -> Result<u64, Fault> {
-        let Node { body, metadata } = self.tree.node(node);
+        let Node { body, metadata, .. } = self.tree.node(node);
         let size = match body {
             Body::Directory(_) => {
                 directory::size(self.names(node).iter().map(|name| name.name.len()))
@@ -216,7 +216,7 @@ impl<'a> Layout<'a> {
         let mut out = Padded { out, position: 0 };
         for (&node, number) in self.order.iter().zip(1..) {
             let slot = &self.slots[node];
-            let Node { metadata, body } = self.tree.node(node);
+            let Node { metadata, body, .. } = self.tree.node(node);
             let xattrs = xattr::encode(&metadata.xattrs)?;
             let inode = Inode {
                 metadata,

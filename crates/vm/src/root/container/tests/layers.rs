@@ -217,13 +217,14 @@ fn bounds_hold() {
     let try_with = |limits| take_limited(&tarball(&path), &home.path().join("cache"), limits);
     let fair = Limits {
         entries: 3,
-        metadata: 11,
+        // Three nodes and their names.
+        memory: 3 * 256 + 11,
         content: 1 << 20,
     };
     for limits in [
         Limits { entries: 2, ..fair },
         Limits {
-            metadata: 10,
+            memory: 3 * 256 + 10,
             ..fair
         },
         Limits {
@@ -249,6 +250,48 @@ fn bounds_hold() {
         files_of(&builder.into_inner().unwrap()),
         Err(Fault::TooMuch { .. })
     ));
+}
+
+/// A megabyte that would be a gigabyte in memory.
+#[test]
+fn what_is_kept_is_in_proportion_to_what_was_read() {
+    // Extended headers in any number before a file.
+    let value = "x".repeat(60_000);
+    let mut builder = Builder::new(Vec::new());
+    for number in 0..20 {
+        let record = format!(" SCHILY.xattr.user.{number:02}={value}\n");
+        let record = format!("{}{record}", record.len() + 5);
+        let size = record.len() as u64;
+        let extended = header("x", EntryType::XHeader, size);
+        builder.append(&extended, record.as_bytes()).unwrap();
+    }
+    builder
+        .append(&header("a", EntryType::Regular, 0), &[][..])
+        .unwrap();
+    let fault = files_of(&builder.into_inner().unwrap()).unwrap_err();
+    assert!(
+        fault.to_string().contains("extended headers of a file"),
+        "{fault}"
+    );
+    // Names that are thousands of directories.
+    let deep = |number: usize| {
+        let mut path = format!("{number}/");
+        while path.len() < 4080 {
+            path.push_str("a/");
+        }
+        path + "a"
+    };
+    let mut builder = Builder::new(Vec::new());
+    for number in 0..250 {
+        let path = deep(number);
+        let long = header("x", EntryType::GNULongName, path.len() as u64);
+        builder.append(&long, path.as_bytes()).unwrap();
+        builder
+            .append(&header("a", EntryType::Regular, 0), &[][..])
+            .unwrap();
+    }
+    let fault = files_of(&builder.into_inner().unwrap()).unwrap_err();
+    assert!(fault.to_string().contains("bytes of memory"), "{fault}");
 }
 
 /// The format's own checker, which knows nothing of this writer.
