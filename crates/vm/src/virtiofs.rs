@@ -291,6 +291,32 @@ impl Virtiofsd {
 /// abstract name, and virtiofsd serves whoever comes first. The name goes as soon as the connection
 /// is there.
 fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut refused = None;
+    for place in places() {
+        match sockets_below(&place) {
+            Ok(both) => return Ok(both),
+            // The first place is the one to be told of.
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// Directories for sockets, the best first. TMPDIR is the last one: a guest that is kept for a later
+/// run may be started when the directory that it names is gone.
+fn places() -> Vec<PathBuf> {
+    let run = match rustix::process::geteuid().is_root() {
+        true => Some("/run".into()),
+        false => std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
+    };
+    let fixed = run.into_iter().chain(["/dev/shm".into()]);
+    fixed
+        .filter(|dir| dir.is_absolute())
+        .chain([std::env::temp_dir()])
+        .collect()
+}
+
+fn sockets_below(place: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
     let socket = || {
         net::socket_with(
             AddressFamily::UNIX,
@@ -299,7 +325,7 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
             None,
         )
     };
-    let dir = private_directory()?;
+    let dir = private_directory(place)?;
     // Its path may be longer than an address.
     let opened = File::open(&dir)?;
     let name = format!("/proc/self/fd/{}/socket", opened.as_raw_fd());
@@ -314,11 +340,11 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Gone when it is dropped.
-fn private_directory() -> io::Result<TempDir> {
+fn private_directory(place: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new()
         .prefix("brisk-virtiofs-")
         .permissions(Permissions::from_mode(0o700))
-        .tempdir()
+        .tempdir_in(place)
 }
 
 #[cfg(test)]
@@ -345,9 +371,12 @@ mod tests {
 
     #[test]
     fn strangers_have_no_name_to_connect_to() {
-        let dir = private_directory().unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = private_directory(temporary.path()).unwrap();
         assert_eq!(dir.path().metadata().unwrap().mode() & 0o777, 0o700);
-        let (listener, client) = sockets().unwrap();
+        dir.close().unwrap();
+        let (listener, client) = sockets_below(temporary.path()).unwrap();
+        assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
         let address: SocketAddrUnix = net::getsockname(&listener).unwrap().try_into().unwrap();
         assert_eq!(address.abstract_name(), None);
         assert!(address.path().is_some());
