@@ -37,12 +37,12 @@ pub fn here() -> Environment {
 }
 
 /// Where brisk keeps what outlives a command and is no cache: `/var/lib/brisk` for root, else by
-/// the XDG base directories.
+/// the XDG base directories. None where the environment names none: a directory that anybody could
+/// make first is no substitute, for a profile that is in it decides about kernels.
 #[must_use]
-pub fn state_directory() -> PathBuf {
+pub fn state_directory() -> Option<PathBuf> {
     let root = rustix::process::geteuid().is_root();
     brisk_vm::state::default_dir(root, |name| std::env::var_os(name).map(PathBuf::from))
-        .unwrap_or_else(|| std::env::temp_dir().join("brisk"))
 }
 
 fn mitigations(directory: &Path) -> BTreeMap<String, String> {

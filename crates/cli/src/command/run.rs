@@ -204,7 +204,8 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
         spinner = (!text.is_empty()).then(|| ui.spinner(text));
     };
     let facts = tool::gather(&options, &cache, &mut progress).map_err(explain)?;
-    let profile = Profile::load(&Profile::path()).filter(|p| p.fits(&options, &facts));
+    let profile = Profile::path().and_then(|path| Profile::load(&path));
+    let profile = profile.filter(|p| p.fits(&options, &facts));
     if let Some(profile) = &profile {
         profile.apply(&mut options);
     }

@@ -70,10 +70,10 @@ impl Profile {
         self
     }
 
-    /// Where it is kept.
+    /// Where it is kept; none if the environment names no directory.
     #[must_use]
-    pub fn path() -> PathBuf {
-        state_directory().join("profile.json")
+    pub fn path() -> Option<PathBuf> {
+        Some(state_directory()?.join("profile.json"))
     }
 
     /// The one that is kept; none if there is none, or it is of another version of brisk.

@@ -53,7 +53,9 @@ impl Dirs {
             .or_else(|| root.then(|| "/run/brisk".into()))
             .or_else(|| xdg("XDG_RUNTIME_DIR").map(|dir| dir.join("brisk")))
             .ok_or(
-                "no directory for sockets: neither BRISK_RUNTIME_DIR nor XDG_RUNTIME_DIR is set",
+                "no directory for sockets: neither BRISK_RUNTIME_DIR nor XDG_RUNTIME_DIR is set, as \
+                 after su -; log in (ssh, machinectl shell USER@), or set XDG_RUNTIME_DIR to \
+                 /run/user/UID if that is there, else BRISK_RUNTIME_DIR to a directory of your own",
             )?;
         Ok(Self {
             config: config.join("vm"),

@@ -30,13 +30,18 @@ pub struct OutputArgs {
     pub html: Option<PathBuf>,
 }
 
+/// Why nothing can be kept, and what to try.
+pub(super) const NO_STATE: &str =
+    "there is no directory to keep this in: HOME is not set; set HOME or BRISK_STATE_DIR";
+
 impl OutputArgs {
     /// The file for the report; its directory is there.
     pub(super) fn file(&self, kind: &str) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.output {
             return Ok(path.clone());
         }
-        let directory = environment::state_directory().join("reports");
+        let directory = environment::state_directory();
+        let directory = directory.context(NO_STATE)?.join("reports");
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
         // Colons are of no use in names of files.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::super::guest::{GuestArgs, MachineArgs, duration};
 use super::super::run::Format;
 use super::super::run_output;
-use super::output::write;
+use super::output::{NO_STATE, write};
 use super::stopped;
 use super::subject::Until;
 use crate::exit;
@@ -155,6 +155,10 @@ struct Ledger<'a> {
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     // Before minutes are spent.
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;
+    let kept = match args.no_profile {
+        true => None,
+        false => Some(Profile::path().context(NO_STATE)?),
+    };
     let options = args.machine.options(&args.guest)?;
     let cache = Cache::open()?;
     let settings = Settings {
@@ -213,10 +217,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     if let Some(path) = &args.output {
         write(path, &json)?;
     }
-    if !args.no_profile {
-        let path = Profile::path();
-        let kept = profile.without(&tuned.blind).save(&path);
-        kept.context("cannot keep the profile")?;
+    if let Some(path) = kept {
+        let saved = profile.without(&tuned.blind).save(&path);
+        saved.context("cannot keep the profile")?;
         ui.note(&format!("profile in {}; brisk run uses it", path.display()));
         if !tuned.blind.is_empty() {
             let blind = tuned.blind.join(" ");

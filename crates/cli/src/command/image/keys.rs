@@ -97,8 +97,8 @@ impl KeyArgs {
 
     fn keys(&self) -> Result<Keys, Error> {
         let keys = self.given()?;
-        let usual = usual_host_key();
-        if self.host_key.is_none() && usual.exists() {
+        let usual = usual_host_key().ok().filter(|path| path.exists());
+        if let (None, Some(usual)) = (&self.host_key, usual) {
             return Ok(keys.with_identity(host_key(&usual, false)?));
         }
         Ok(keys)
@@ -118,7 +118,7 @@ impl NewKeyArgs {
             recipients.push(Recipient::Passphrase(secret));
         }
         if let Some(file) = &self.for_host {
-            let path = file.clone().unwrap_or_else(usual_host_key);
+            let path = file.clone().map_or_else(usual_host_key, Ok)?;
             recipients.push(Recipient::Host(host_key(&path, true)?.to_public()));
         }
         Ok(recipients)
@@ -130,6 +130,13 @@ pub(in crate::command) fn passphrase_of(image: &Path) -> Result<Option<Secret>, 
     passphrase::ask(&format!("Passphrase of {}: ", image.display()))
 }
 
-fn usual_host_key() -> PathBuf {
-    host_key_path(&brisk_tools::environment::state_directory())
+fn usual_host_key() -> Result<PathBuf, Error> {
+    let state = brisk_tools::environment::state_directory();
+    let state = state.ok_or_else(|| Error::Key {
+        what: "this host's key".to_owned(),
+        why: "there is no directory that it could be in: HOME is not set; set BRISK_STATE_DIR, or \
+              name the file"
+            .to_owned(),
+    })?;
+    Ok(host_key_path(&state))
 }
