@@ -25,7 +25,30 @@ fn too_little_memory_is_a_panic_that_says_so() {
     brisk!["--root", "none", "--memory", "63M"]
         .command(["true"])
         .exits(125)
-        .said(&["--memory 63M", "64M"]);
+        .said(&["--memory 63M", "96M"]);
+}
+
+#[test]
+fn a_machine_that_the_optimisations_leave_without_a_kernel_is_named() {
+    brisk!["--root", "none", "--machine", "microvm", "--levers", "none"]
+        .command(["true"])
+        .exits(125)
+        .said(&["which --levers leaves out", "--levers vmlinux"]);
+}
+
+#[test]
+fn more_devices_than_a_machine_has_addresses_for_are_refused() {
+    let home = tempdir().unwrap();
+    let run = |number: usize| {
+        let shares =
+            (0..number).map(|index| format!("--share={}:/mnt{index}", home.path().display()));
+        let run = brisk!["--root", "none", "--machine", "q35"].args(shares);
+        run.arg("--dry-run").command(["true"])
+    };
+    let _ = run(28).exits(0);
+    run(33)
+        .exits(125)
+        .said(&[" devices", "has room for 30", "--share"]);
 }
 
 #[test]

@@ -330,10 +330,14 @@ fn an_init_of_the_image_is_pid_1() {
         fs::write(dir.join("etc/inittab"), table).unwrap();
     });
     let root = image.to_str().unwrap();
-    all.boot("a", &["--root", root, "--rw", "--init", "/sbin/init"]);
+    let _ = all.does(&["create", "a", "--root", root, "--rw", "--init", "/no/such"]);
+    all.refuses(&["start", "a"], &["/no/such", "its console is in"]);
+    let _ = all.does(&["set", "a", "--memory", "128M", "--init", "/sbin/init"]);
+    let _ = all.does(&["start", "a"]);
     assert_eq!(
-        all.tells("a", "cat /proc/1/comm; echo kept > /srv/file"),
-        "init\n"
+        // Until then it is brisk's own, /init.
+        all.tells("a", "busybox readlink /proc/1/exe; echo kept > /srv/file"),
+        "/bin/busybox\n"
     );
     let _ = all.does(&["stop", "a"]);
     assert_eq!(content(&image, "/srv/file"), "kept\n");

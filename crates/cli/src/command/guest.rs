@@ -262,23 +262,14 @@ impl MachineArgs {
 
 /// MiB.
 fn memory(text: &str) -> anyhow::Result<u64> {
-    let wrong =
-        || anyhow::anyhow!("--memory {text}: not a size; write for example 512M, 2G or 512 (MiB)");
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let mib = match text[digits.len()..]
-        .to_ascii_uppercase()
-        .trim_end_matches("IB")
-    {
-        "" | "M" => Some(number),
-        "K" => Some(number / 1024),
-        "G" => number.checked_mul(1024),
-        "T" => number.checked_mul(1024 * 1024),
-        _ => None,
-    }
-    .ok_or_else(wrong)?;
-    if mib < 64 {
-        bail!("--memory {text}: a distribution's kernel does not boot in less than 64M");
+    let mib = tool::parse_memory(text).with_context(|| {
+        format!("--memory {text}: not a size; write for example 512M, 2G or 512 (MiB)")
+    })?;
+    if mib < tool::LEAST_MEMORY {
+        bail!(
+            "--memory {text}: a distribution's kernel does not boot in less than {}M",
+            tool::LEAST_MEMORY
+        );
     }
     Ok(mib)
 }
@@ -312,11 +303,11 @@ mod tests {
             ("512M", 512),
             ("2G", 2048),
             ("1GiB", 1024),
-            ("65536k", 64),
+            ("131072k", 128),
         ] {
             assert_eq!(memory(text).unwrap(), mib, "{text}");
         }
-        for text in ["", "M", "-1G", "12Q", "63M", "99999999999999999T"] {
+        for text in ["", "M", "-1G", "12Q", "95M", "99999999999999999T"] {
             let error = memory(text).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }

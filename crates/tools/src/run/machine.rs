@@ -31,6 +31,12 @@ pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, E
         Machine::Auto if plain_pc => QemuMachine::Pc { acpi: false },
         Machine::Auto if has_microvm => microvm,
         Machine::Microvm if has_microvm => microvm,
+        Machine::Microvm if facts.image.pvh && !options.levers.has(VMLINUX) => {
+            return Err(Error::unfit(
+                "microvm is only given the kernel as a vmlinux, which --levers leaves out",
+                "use --machine q35, or --levers vmlinux and what else shall stay",
+            ));
+        }
         Machine::Microvm if !vmlinux(options, facts) => {
             return Err(Error::unfit(
                 format!("{} has no PVH entry point", facts.kernel.image.display()),

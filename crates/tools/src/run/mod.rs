@@ -42,7 +42,8 @@ pub(crate) use identity::{clock, identity};
 pub use levers::Levers;
 pub(crate) use memory_directory::memory_directory;
 pub use options::{
-    Accel, Ahead, ExtraDisk, Firmware, Machine, Net, Options, Ram, RootOption, Share, User, Warm,
+    Accel, Ahead, ExtraDisk, Firmware, LEAST_MEMORY, Machine, Net, Options, Ram, RootOption, Share,
+    User, Warm, parse_memory,
 };
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};

@@ -56,6 +56,26 @@ pub struct Plan {
     pub terminal: bool,
 }
 
+/// Whether a machine has addresses for so many devices: a PCI bus has 32, of which the chipset takes
+/// one or two; microvm without PCI has 24 transports (`VIRTIO_NUM_TRANSPORTS` of QEMU's microvm.h,
+/// with a second interrupt controller).
+fn has_room(machine: QemuMachine, devices: usize) -> Result<(), Error> {
+    let most = match machine.transport() {
+        Transport::Mmio => 24,
+        Transport::Pci => 30,
+    };
+    match devices > most {
+        false => Ok(()),
+        true => Err(Error::unfit(
+            format!(
+                "the guest would have {devices} devices (disks, directories, network card, memory \
+                 balloon and brisk's channel), and has room for {most}"
+            ),
+            "give one directory that holds several of them with --share, or leave some out",
+        )),
+    }
+}
+
 /// A part of what init does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -157,6 +177,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let cards = usize::from(options.net != Net::None);
     let balloon = reports_free_memory(options, facts);
     let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
+    has_room(machine, devices)?;
     let firmware = firmware(options, facts, machine, devices)?;
     let mut plan = Plan {
         machine: MachinePlan {

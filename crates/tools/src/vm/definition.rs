@@ -10,7 +10,7 @@ use brisk_vm::qemu::DiskFormat;
 use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
-use crate::run::{ExtraDisk, Net, Options, Ram, RootOption, Share};
+use crate::run::{ExtraDisk, LEAST_MEMORY, Net, Options, Ram, RootOption, Share, parse_memory};
 
 /// Why a definition is none.
 #[derive(Debug, thiserror::Error)]
@@ -240,17 +240,10 @@ impl Definition {
     /// # Errors
     /// If it is no size, or too small for a distribution's kernel.
     pub fn memory_mib(&self) -> Result<u64, DefinitionError> {
-        let digits = self.memory.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let unit = match &self.memory[digits.len()..] {
-            "M" | "MiB" => Some(1),
-            "G" | "GiB" => Some(1024),
-            _ => None,
-        };
-        let mib = unit.zip(digits.parse::<u64>().ok());
-        mib.and_then(|(unit, number)| number.checked_mul(unit))
-            .filter(|mib| (64..=1 << 24).contains(mib))
+        parse_memory(&self.memory)
+            .filter(|mib| (LEAST_MEMORY..=1 << 24).contains(mib))
             .ok_or_else(|| {
-                let reason = "write for example 512M or 2G, 64M at least";
+                let reason = format!("write for example 512M or 2G, {LEAST_MEMORY}M at least");
                 DefinitionError::wrong("memory", &self.memory, reason)
             })
     }

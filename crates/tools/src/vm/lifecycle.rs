@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
@@ -29,6 +29,10 @@ use super::serving::looking_after;
 use super::unit;
 use crate::run;
 
+/// What the kernel executes as PID 1.
+const BRISK_INIT: &[u8] = b"/init";
+/// How often it is looked whether another program has become that.
+const GLANCE: Duration = Duration::from_millis(20);
 /// How long a guest may take to come up.
 const BOOT: Duration = Duration::from_secs(120);
 
@@ -194,6 +198,10 @@ pub fn start(
             console: home.places().console,
         })
     });
+    let booted = booted.and_then(|()| match &definition.init {
+        Some(init) => wait_for_init(home, init, cancel),
+        None => Ok(()),
+    });
     progress("");
     running.booting = false;
     let booted = booted.and_then(|()| running.save(home));
@@ -215,6 +223,37 @@ pub fn start(
             }
             Err(error)
         }
+    }
+}
+
+/// Waits until the program that is to be PID 1 is: `exec` would find nothing of what it starts
+/// before.
+fn wait_for_init(home: &Home, program: &str, cancel: &AtomicBool) -> Result<(), Error> {
+    let words = [Step::Tell {
+        path: "/proc/1/cmdline".into(),
+    }];
+    let failed = || Error::Guest {
+        reason: format!("{program} did not become PID 1"),
+        console: home.places().console,
+    };
+    let deadline = Instant::now() + BOOT;
+    loop {
+        let told = tell(home, &words, BOOT).map_err(|error| match live::pid(home) {
+            Some(_) => error,
+            // The kernel gave up, for lack of a PID 1.
+            None => failed(),
+        })?;
+        // It may have changed its words since; those of brisk's init begin with this.
+        if told.split(|byte| *byte == 0).next() != Some(BRISK_INIT) {
+            return Ok(());
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        if live::pid(home).is_none() || Instant::now() > deadline {
+            return Err(failed());
+        }
+        std::thread::sleep(GLANCE);
     }
 }
 
@@ -257,9 +296,11 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
         return Err(Error::not_running(&home.name, now));
     }
     home.processing("stop", "");
+    let deadline = Instant::now() + limit;
     let (told, ended) = looking_after(home, || {
         let told = tell(home, &[Step::Stop], limit);
-        (told, live::wait_for_end(home, limit))
+        let left = deadline.saturating_duration_since(Instant::now());
+        (told, live::wait_for_end(home, left))
     })?;
     if !ended {
         // A machine that stops may do so before it has answered.

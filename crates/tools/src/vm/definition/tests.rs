@@ -39,7 +39,7 @@ fn mistakes_are_named() {
     for (text, parts) in [
         ("memroy = \"1G\"", ["memroy", "expected one of"]),
         ("memory = \"1\"", ["memory = \"1\"", "512M"]),
-        ("memory = \"32M\"", ["memory = \"32M\"", "64M"]),
+        ("memory = \"32M\"", ["memory = \"32M\"", "96M"]),
         (
             "root = \"host\"\nrw = true",
             ["rw = \"true\"", "its own root"],
