@@ -1,7 +1,8 @@
 //! Nothing happens to a machine that nobody is told of.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 
 use brisk_testkit::{Machines, Signal, brisk_of, qemu_is_before, trial, until};
 use libtest_mimic::Arguments;
@@ -22,6 +23,7 @@ fn main() {
         ),
         trial("commands_that_a_suspend_ends_are_named", old(), named),
         trial("a_suspend_waits_for_commands", old(), waits),
+        trial("a_console_keeps_its_end", None::<String>, long),
         trial("a_fifth_command_waits_for_its_turn", None::<String>, queued),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -50,6 +52,35 @@ fn ended() {
     // What a command does is told as that.
     let _ = all.does(&["kill", "a"]);
     assert_eq!((logged("VM ended by itself"), logged("VM killed")), (1, 1));
+}
+
+fn long() {
+    let all = machines();
+    all.boot("a", &[]);
+    let console = all.state_dir("a").join("console.log");
+    let length = || fs::metadata(&console).unwrap().len();
+    let mut file = File::options().append(true).open(&console).unwrap();
+    let line = format!("{}\n", "x".repeat(99));
+    file.write_all(line.repeat(50_000).as_bytes()).unwrap();
+    until("the beginning is gone", || {
+        (length() < 3_000_000).then_some(())
+    });
+    assert!(length() > 2_000_000 - 100, "{}", length());
+    // The guest's own lines follow, and its panic is found though the file was longer once.
+    let _ = all.tells("a", "echo '<0>the guest goes on' > /dev/kmsg");
+    until("the guest's line is there", || {
+        let text = all.does(&["console", "a"]).text();
+        text.contains("the guest goes on").then_some(())
+    });
+    let crash = all.exec("a", "echo c > /proc/sysrq-trigger").spawn();
+    until("QEMU has ended", || (all.count() == 0).then_some(()));
+    let _ = crash.wait();
+    let log = all.does(&["log", "a"]).text();
+    assert!(log.contains("Kernel panic - not syncing"), "{log}");
+    // Nothing of ours stays behind.
+    until("all have ended", || {
+        (all.count_of("brisk") == 0).then_some(())
+    });
 }
 
 fn undefined() {

@@ -37,6 +37,12 @@ impl Console {
         }
     }
 
+    /// Whether more is to be read while what is shown cannot be written (`full`): the guest's serial
+    /// port waits then, as its standard output would.
+    pub(crate) fn wants_more(&self, full: bool) -> bool {
+        !(self.show && full)
+    }
+
     fn text(&self) -> String {
         let (a, b) = self.kept.as_slices();
         harmless(&[a, b].concat())
@@ -97,6 +103,14 @@ pub fn harmless(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_waits_for_who_reads_its_console() {
+        assert!(!Console::new(true).wants_more(true));
+        assert!(Console::new(true).wants_more(false));
+        // A command that writes more than is read must not keep a panic from being seen.
+        assert!(Console::new(false).wants_more(true));
+    }
 
     #[test]
     fn a_panic_is_seen_across_pieces() {

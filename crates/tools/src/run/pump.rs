@@ -163,7 +163,8 @@ impl Pump {
         ];
         if let Some(machine) = machine {
             interest.push((machine.qmp.as_fd(), PollFlags::IN));
-            interest.push((machine.console.as_fd(), PollFlags::IN));
+            let wanted = self.console.wants_more(self.stderr.is_full());
+            interest.push((machine.console.as_fd(), when(wanted, PollFlags::IN)));
         }
         let own = machine.is_some();
         // Descriptors that are not waited for are left out: a hang-up would wake us for nothing.
@@ -224,7 +225,7 @@ impl Pump {
             }
         }
         if !ready.console.is_empty() {
-            self.read_console();
+            self.read_console(false);
             if self.console.halted() {
                 return self.qemu_ended().map(Some);
             }
@@ -300,7 +301,7 @@ impl Pump {
                 errno,
                 subject,
             } => {
-                self.read_console();
+                self.read_console(true);
                 let console = self.console.tail();
                 return Some(Ending::Guest {
                     stage,
@@ -331,12 +332,16 @@ impl Pump {
         }
     }
 
-    fn read_console(&mut self) {
+    /// Reads what there is: of a guest that ends all, which is no more than its socket holds.
+    fn read_console(&mut self, all: bool) {
         let mut buffer = [0; 16 * 1024];
         let Some(machine) = self.peer.machine_mut() else {
             return;
         };
-        while let Ok(count @ 1..) = machine.console.read(&mut buffer) {
+        while all || self.console.wants_more(self.stderr.is_full()) {
+            let Ok(count @ 1..) = machine.console.read(&mut buffer) else {
+                break;
+            };
             self.timing.now(Moment::Kernel);
             let shown = self.console.push(&buffer[..count]);
             self.stderr.push(shown.as_bytes());
@@ -358,7 +363,7 @@ impl Pump {
                     qmp::Message::Greeting => self.timing.now(Moment::QemuUp),
                     qmp::Message::Event { name, .. } if name == "RESUME" => self.resumed()?,
                     qmp::Message::Error(stderr) => {
-                        self.read_console();
+                        self.read_console(true);
                         let console = self.console.tail();
                         return Ok(Some(Ending::QemuEnded { stderr, console }));
                     }
@@ -437,7 +442,7 @@ impl Pump {
 
     /// QEMU is gone or going without an exit frame.
     fn qemu_ended(&mut self) -> io::Result<Ending> {
-        self.read_console();
+        self.read_console(true);
         let console = self.console.tail();
         if self.console.panicked() {
             return Ok(Ending::Panic { console });

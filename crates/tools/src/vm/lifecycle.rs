@@ -20,6 +20,7 @@ use super::error::{Error, file};
 use super::home::Home;
 use super::identity::{identify, new_generation};
 use super::live::{self, Condition, condition};
+use super::log_size;
 use super::memory::has_name;
 use super::noted::{self, Noted};
 use super::ports::{ALL, connect, converse, tell};
@@ -279,7 +280,8 @@ pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
     }
     // Whoever serves its memory must not end before it.
     let us = running.machine.late_memory.then(std::process::id);
-    let others = us.into_iter().chain(served.processes);
+    let logs = log_size::start(home);
+    let others = us.into_iter().chain(served.processes).chain(logs);
     let processes: Vec<_> = std::iter::once(pid).chain(others).collect();
     unit::enter(home, &processes);
     Ok(())

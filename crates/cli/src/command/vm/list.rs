@@ -216,6 +216,8 @@ fn show(path: &Path, follow: bool, ui: &Ui) -> anyhow::Result<u8> {
         let mut bytes = Vec::new();
         match fs::File::open(path) {
             Ok(mut file) => {
+                // One that became too long has lost its beginning, of which this was shown.
+                at = at.min(file.metadata()?.len());
                 file.seek(SeekFrom::Start(at))?;
                 at += file
                     .read_to_end(&mut bytes)

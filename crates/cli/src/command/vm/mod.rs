@@ -36,6 +36,8 @@ enum Command {
     Resume(power::ResumeArgs),
     #[command(hide = true)]
     Fill(power::FillArgs),
+    #[command(hide = true)]
+    BoundLogs(power::BoundLogsArgs),
     Exec(exec::ExecArgs),
     Console(list::ConsoleArgs),
     Log(list::LogArgs),
@@ -60,6 +62,7 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Command::Suspend(args) => power::suspend(args, ui),
         Command::Resume(args) => power::resume(args, ui),
         Command::Fill(args) => power::fill(args),
+        Command::BoundLogs(args) => power::bound_logs(args),
         Command::Exec(args) => exec::exec(args, ui),
         Command::Console(args) => list::console(args, ui),
         Command::Log(args) => list::log(args, ui),

@@ -119,6 +119,13 @@ pub(super) struct FillArgs {
     pub(super) standby: bool,
 }
 
+/// Keep the console and the messages of a running machine within bounds until it ends.
+#[derive(Debug, clap::Args)]
+pub(super) struct BoundLogsArgs {
+    /// Its name.
+    pub(super) name: String,
+}
+
 pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let cache = Cache::open()?;
@@ -284,5 +291,10 @@ pub(super) fn fill(args: &FillArgs) -> anyhow::Result<u8> {
     let cancel = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTERM, Arc::clone(&cancel))?;
     tool::fill(&home, &cache, &cancel, &mut std::io::stdout()).map_err(explain)?;
+    Ok(exit::OK)
+}
+
+pub(super) fn bound_logs(args: &BoundLogsArgs) -> anyhow::Result<u8> {
+    tool::bound_logs(&home(&args.name)?).map_err(explain)?;
     Ok(exit::OK)
 }

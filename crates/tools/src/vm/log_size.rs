@@ -1,0 +1,140 @@
+//! Keeps the files that a VM's kernel and its QEMU write to within bounds, while it runs.
+//!
+//! QEMU appends to them by itself, so that nothing is lost if brisk is killed. A process of ours
+//! waits for changes, and removes the oldest part of a file that has become too long. It ends with
+//! QEMU.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::inotify;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::error::{Error, file};
+use super::home::Home;
+use super::live;
+
+/// Longest file, bytes; while a guest writes as fast as it can, what it writes in [`PAUSE`] more.
+const LONGEST: u64 = 4 << 20;
+/// What stays of a longer one, bytes: its end.
+const KEPT: u64 = 2 << 20;
+/// Time between two looks. A guest that writes all the time costs no more than that.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts the process that keeps the files of a running VM within bounds. Without it the VM runs
+/// all the same.
+pub(super) fn start(home: &Home) -> Option<u32> {
+    let started = std::env::current_exe().and_then(|program| {
+        let mut command = Command::new(program);
+        command.args(["vm", "bound-logs", &home.name]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // There is nobody to tell.
+        command.stderr(Stdio::null());
+        brisk_sys::own_session(&mut command);
+        command.spawn()
+    });
+    let note = |error| home.note(&format!("Its console is kept at any length: {error}"));
+    started.map_err(note).ok().map(|child| child.id())
+}
+
+/// Keeps the files of a VM within bounds until its QEMU ends.
+///
+/// # Errors
+/// If the files cannot be watched.
+pub fn bound_logs(home: &Home) -> Result<(), Error> {
+    let Some(pid) = live::pid(home) else {
+        return Ok(());
+    };
+    let process =
+        Pid::from_raw(pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    // Another process may have had the number by then.
+    let Some(process) = process.filter(|_| live::pid(home) == Some(pid)) else {
+        return Ok(());
+    };
+    let places = home.places();
+    let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+    let watch =
+        inotify::init(flags).map_err(|errno| file("watch", &places.console)(errno.into()))?;
+    for path in [&places.console, &places.errors] {
+        inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY)
+            .map_err(|errno| file("watch", path)(errno.into()))?;
+    }
+    loop {
+        if shorten(&places.console, LONGEST, KEPT).map_err(file("shorten", &places.console))? {
+            // All of it is from this start of the VM.
+            let _ = fs::write(home.console_start(), "0");
+        }
+        shorten(&places.errors, LONGEST, KEPT).map_err(file("shorten", &places.errors))?;
+        let ended = |others: &[PollFd<'_>], deadline| {
+            let mut fds = vec![PollFd::new(&process, PollFlags::IN)];
+            fds.extend_from_slice(others);
+            let waited = wait_for(&mut fds, deadline);
+            waited.is_err() || !fds[0].revents().is_empty()
+        };
+        let changed = [PollFd::new(&watch, PollFlags::IN)];
+        if ended(&changed, None) || ended(&[], Some(Instant::now() + PAUSE)) {
+            return Ok(());
+        }
+        // What changed is looked at in any case.
+        let mut events = [0; 4096];
+        while let Ok(1..) = rustix::io::read(&watch, &mut events) {}
+    }
+}
+
+/// Removes the beginning of a file that is longer than `longest` bytes, so that `kept` bytes at
+/// most stay, from the beginning of a line. Others may append to it meanwhile (`O_APPEND`).
+fn shorten(path: &Path, longest: u64, kept: u64) -> io::Result<bool> {
+    let mut file = File::options().read(true).append(true).open(path)?;
+    let length = file.metadata()?.len();
+    if length <= longest {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::Start(length - kept))?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end)?;
+    let line = end.iter().position(|byte| *byte == b'\n');
+    let from = line.map_or(0, |line| line + 1);
+    file.set_len(0)?;
+    file.write_all(&end[from..])?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_file_stays_and_others_go_on_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("console.log");
+        let mut writer = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .unwrap();
+        for number in 0..100 {
+            writeln!(writer, "line {number:04}").unwrap();
+        }
+        assert!(!shorten(&path, 1000, 55).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().len(), 1000);
+        writeln!(writer, "line 0100").unwrap();
+        assert!(shorten(&path, 1000, 35).unwrap());
+        writeln!(writer, "line 0101").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "line 0098\nline 0099\nline 0100\nline 0101\n");
+    }
+
+    #[test]
+    fn a_single_line_that_never_ends_is_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("console.log");
+        fs::write(&path, "x".repeat(5000)).unwrap();
+        assert!(shorten(&path, 1000, 100).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().len(), 100);
+    }
+}
