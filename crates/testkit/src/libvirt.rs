@@ -1,5 +1,6 @@
 //! A libvirt of the test's own.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -22,6 +23,17 @@ fn in_user_namespace() -> Command {
     let mut command = Command::new(tool("unshare"));
     command.args(["--user", "--map-user=65534", "--map-group=65534"]);
     command
+}
+
+/// A search path without the directories of newer programs: a libvirt runs the QEMU that it came
+/// with, for that of Debian 12 gives options that QEMU 10 does not have.
+fn without_newer(path: OsString) -> OsString {
+    let newer: Vec<_> = brisk_host::beside::dirs()
+        .into_iter()
+        .map(|dir| dir.join("bin"))
+        .collect();
+    let system = std::env::split_paths(&path).filter(|dir| !newer.contains(dir));
+    std::env::join_paths(system).unwrap()
 }
 
 impl Libvirt {
@@ -75,6 +87,10 @@ impl Libvirt {
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
+            .env(
+                "PATH",
+                without_newer(std::env::var_os("PATH").unwrap_or_default()),
+            )
             .env_remove("LIBVIRT_DEFAULT_URI");
         for (variable, name) in [
             ("HOME", "home"),
