@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use brisk_testkit::{Brisk, Machines, brisk_of, lacks, qemu_is_before, tool, trial};
+use brisk_testkit::{Brisk, Machines, brisk, brisk_of, lacks, qemu_is_before, tool, trial, until};
 use libtest_mimic::Arguments;
 
 const TARGET: &str = env!("CARGO_TARGET_TMPDIR");
@@ -20,6 +20,11 @@ fn main() {
         trial("no_two_qemus_are_one_user", root.clone(), users),
         trial("a_core_dump_has_no_guest", None::<String>, core),
         trial("who_can_have_no_users_is_told", root, nobody),
+        trial(
+            "locked_memory_stays_locked",
+            old.clone().or_else(not_root),
+            locked,
+        ),
         trial("memory_goes_with_its_machine", old.clone(), goes),
         trial("memory_comes_in_huge_pages", old.clone().or(mount), huge),
         trial("memory_has_a_name_where_it_must", old.or(drop), named),
@@ -33,6 +38,43 @@ fn no_huge_pages() -> Option<String> {
     let said = fs::read_to_string(path).unwrap_or_else(|_| "[deny]".to_owned());
     said.contains("[deny]")
         .then(|| format!("without huge pages ({path})"))
+}
+
+fn not_root() -> Option<String> {
+    let root = rustix::process::geteuid().is_root();
+    (!root).then(|| "only root may lock any amount of memory".to_owned())
+}
+
+/// How much of a machine's QEMU is locked, MiB.
+fn locked_mib(all: &Machines, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid(all, name))).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    let kib: u64 = line
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    kib >> 10
+}
+
+fn locked() {
+    let all = Machines::new(|| brisk_of!["vm"], TARGET);
+    all.boot("a", &["--lock-memory"]);
+    assert!(locked_mib(&all, "a") >= 128);
+    assert_ne!(user(&all, "a"), 0);
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["resume", "a"]);
+    // As long as its memory comes from the image, nothing is.
+    until("all is locked again", || {
+        (locked_mib(&all, "a") >= 128).then_some(())
+    });
+    assert_eq!(all.tells("a", "echo on"), "on\n");
+    all.boot("b", &[]);
+    assert_eq!(locked_mib(&all, "b"), 0);
+    let _ = brisk!["--root", "none", "--lock-memory"]
+        .command(["true"])
+        .exits(0);
 }
 
 /// The files with memory of machines.

@@ -85,9 +85,44 @@ pub fn read_only_view(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// Makes this process another user without groups besides its own; `locks`: with the right to lock
+/// any amount of memory (`CAP_IPC_LOCK` of capabilities(7)) and no other. Needs root, and a process
+/// of one thread.
+fn become_user((user, group): (u32, u32), locks: bool) -> io::Result<()> {
+    use rustix::thread::{
+        CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
+        set_keep_capabilities,
+    };
+    set_keep_capabilities(locks)?;
+    // SAFETY: no groups are read; the process has one thread.
+    checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    // SAFETY: numbers only.
+    checked(unsafe { libc::setgid(group) })?;
+    // SAFETY: numbers only.
+    checked(unsafe { libc::setuid(user) })?;
+    if locks {
+        let lock = CapabilitySet::IPC_LOCK;
+        let sets = CapabilitySets {
+            effective: lock,
+            permitted: lock,
+            inheritable: lock,
+        };
+        set_capabilities(None, sets)?;
+        configure_capability_in_ambient_set(lock, true)?;
+    }
+    Ok(())
+}
+
+/// Makes the child another user that may lock any amount of memory. Needs root.
+pub fn as_user_that_locks(command: &mut Command, user: (u32, u32)) -> &mut Command {
+    let prepare = move || become_user(user, true);
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) }
+}
+
 /// Makes the child another user to whom `/dev/userfaultfd` belongs, in a view of the file tree of
 /// its own. `devices` is a file system with a `userfaultfd` of that user's; it covers `cover`,
-/// which the child cannot see then. Needs root. Where there can be no such view, as in a
+/// which the child cannot see then. `locks`: as of [`as_user_that_locks`]. Needs root. Where there can be no such view, as in a
 /// `chroot`, the child is that user without the device.
 ///
 /// Descriptors must be handed to the child after this, for they may take the place of `devices`.
@@ -95,7 +130,8 @@ pub fn with_userfaultfd(
     command: &mut Command,
     devices: OwnedFd,
     cover: &Path,
-    (user, group): (u32, u32),
+    user: (u32, u32),
+    locks: bool,
 ) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let text = |path: &Path| Ok::<_, io::Error>(CString::new(path.as_os_str().as_bytes())?);
@@ -116,12 +152,7 @@ pub fn with_userfaultfd(
     };
     let prepare = move || {
         let _ = view();
-        // SAFETY: no groups are read; the child has one thread.
-        checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
-        // SAFETY: numbers only.
-        checked(unsafe { libc::setgid(group) })?;
-        // SAFETY: numbers only.
-        checked(unsafe { libc::setuid(user) })
+        become_user(user, locks)
     };
     // SAFETY: between fork and exec only system calls are made; nothing is allocated.
     unsafe { command.pre_exec(prepare) };
@@ -166,13 +197,41 @@ mod tests {
         let no_mount = File::open("/dev/null").unwrap();
         let mut command = Command::new("id");
         let nobody = (65534, 65534);
-        with_userfaultfd(&mut command, no_mount.into(), Path::new("/tmp"), nobody).unwrap();
+        with_userfaultfd(
+            &mut command,
+            no_mount.into(),
+            Path::new("/tmp"),
+            nobody,
+            false,
+        )
+        .unwrap();
         let output = command.arg("-u").output();
         if rustix::process::geteuid().is_root() {
             assert_eq!(output.unwrap().stdout, b"65534\n");
         } else {
             let error = output.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
+
+    #[test]
+    fn a_user_that_locks_may_do_nothing_else() {
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status");
+        let output = as_user_that_locks(&mut command, (65534, 65534)).output();
+        if !rustix::process::geteuid().is_root() {
+            assert_eq!(output.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            return;
+        }
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        for line in ["Uid:\t65534\t65534\t65534\t65534", "Groups:\t "] {
+            assert!(text.contains(line), "{text}");
+        }
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert!(
+                text.contains(&format!("{set}:\t0000000000004000\n")),
+                "{text}"
+            );
         }
     }
 

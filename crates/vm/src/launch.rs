@@ -78,6 +78,17 @@ pub enum Error {
         /// The last of the range.
         last: u32,
     },
+    /// Memory that is to be locked.
+    #[error(
+        "QEMU would lock up to {needed} MiB of memory, and this user may lock {allowed} MiB: raise \
+         memlock in /etc/security/limits.d (limits.conf(5)) or LimitMEMLOCK= of the service"
+    )]
+    Locked {
+        /// What is needed, MiB.
+        needed: u64,
+        /// The limit, MiB.
+        allowed: u64,
+    },
     /// The program.
     #[error("cannot start {}", program.display())]
     Start {

@@ -29,6 +29,7 @@ fn plain(machine: Machine) -> MachinePlan {
         ahead: false,
         traced: false,
         reports_free_memory: false,
+        lock_memory: false,
         kernel: "/cache/vmlinux".into(),
         initramfs: "/cache/initramfs".into(),
         parameters: vec![

@@ -72,6 +72,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Warm::No, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "yes", hide_possible_values = true)]
     pub warm: Warm,
 
+    /// Lock the guest's memory, so that nothing of it gets to this host's swap. All of it is
+    /// allocated when QEMU starts.
+    #[arg(long, conflicts_with = "warm")]
+    pub lock_memory: bool,
+
     /// Under emulation, let a second processor of the guest, of which its kernel does not know,
     /// have QEMU translate the kernel's code before the first one comes to it. `auto`: if this
     /// machine has a processor that is idle; the first boot of a kernel, and the first run from a
@@ -339,6 +344,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             .map(|text| duration("--timeout", text))
             .transpose()?,
         console: args.console,
+        lock_memory: args.lock_memory,
         warm: match args.warm {
             Warm::No => tool::Warm::No,
             Warm::Yes => tool::Warm::Yes,

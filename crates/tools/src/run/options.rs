@@ -80,6 +80,9 @@ pub struct Options {
     pub signed_modules: bool,
     /// Where memory lies.
     pub ram: Ram,
+    /// Whether QEMU's memory, with the guest's, is locked (mlockall(2)), so that none of it gets to
+    /// this host's swap.
+    pub lock_memory: bool,
     /// Whether a second processor, of which the kernel does not know, may have its code translated
     /// ahead.
     pub ahead: Ahead,
@@ -144,6 +147,7 @@ impl Default for Options {
             extra_modules: Vec::new(),
             signed_modules: false,
             ram: Ram::Auto,
+            lock_memory: false,
             ahead: Ahead::Never,
             warm: Warm::No,
             stays: false,

@@ -196,6 +196,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             ahead: false,
             traced: false,
             reports_free_memory: balloon,
+            lock_memory: options.lock_memory,
             kernel: if vmlinux(options, facts) {
                 facts.image.path.clone()
             } else {
@@ -333,8 +334,9 @@ fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
     }
 }
 
+/// Memory that is locked cannot be given back: madvise(2) refuses it.
 fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
-    options.stays && is_in_kernel(facts, "virtio_balloon")
+    options.stays && !options.lock_memory && is_in_kernel(facts, "virtio_balloon")
 }
 
 fn modules(

@@ -111,6 +111,9 @@ pub struct Definition {
     pub memory: String,
     /// Whether its memory comes in huge pages where this host allows them.
     pub huge_pages: bool,
+    /// Whether its memory is locked, so that none of it gets to this host's swap.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lock_memory: bool,
     /// Network.
     pub net: Network,
     /// Program of the root that becomes PID 1, such as `/sbin/init`; none: only what is executed
@@ -154,6 +157,7 @@ impl Default for Definition {
             cpus: 1,
             memory: "512M".into(),
             huge_pages: true,
+            lock_memory: false,
             net: Network::None,
             init: None,
             append: Vec::new(),
@@ -303,6 +307,7 @@ impl Definition {
             },
             append: self.append.clone(),
             ram: Ram::Shared,
+            lock_memory: self.lock_memory,
             stays: true,
             powers_off: self.init.is_some(),
             accel: crate::run::Accel::Auto,

@@ -17,10 +17,10 @@ use super::tmpfs::detached;
 
 const DEVICE: &str = "/dev/userfaultfd";
 
-/// Makes the command that user, with the right; false if that cannot be, and nothing was done.
-pub(super) fn grant(command: &mut Command, user: Unprivileged, cover: &Path) -> bool {
+/// Makes the command that user, with the right, and with that to lock memory if it `locks`; false if that cannot be, and nothing was done.
+pub(super) fn grant(command: &mut Command, user: Unprivileged, cover: &Path, locks: bool) -> bool {
     let granted = devices(user).and_then(|devices| {
-        brisk_sys::with_userfaultfd(command, devices, cover, (user.user, user.group))
+        brisk_sys::with_userfaultfd(command, devices, cover, (user.user, user.group), locks)
     });
     granted.is_ok()
 }

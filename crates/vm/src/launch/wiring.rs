@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 use brisk_host::program::Program;
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::OFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::learning::Learning;
 use super::memory::{self, Filling};
@@ -40,6 +42,29 @@ pub(super) fn open(path: &Path, options: &mut OpenOptions) -> Result<OwnedFd, Er
     match options.open(&path) {
         Ok(file) => Ok(file.into()),
         Err(source) => Err(Error::Open { path, source }),
+    }
+}
+
+/// Most address space of a QEMU besides the guest's memory, bytes: half of it is room for
+/// translations (`tcg_init_machine`), and all counts where all is locked.
+const LOCKED_BESIDES: u64 = 3 << 30;
+
+/// Whether QEMU may lock `needed` bytes: as a user that brisk makes it, or by the limit that it
+/// inherits, which does not count for those with `CAP_IPC_LOCK` (mlock(2)).
+fn may_lock(needed: u64) -> Result<(), Error> {
+    let free = capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK));
+    let limit = getrlimit(Resource::Memlock);
+    let allowed = limit.maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    match free || allowed >= needed && setrlimit(Resource::Memlock, raised).is_ok() {
+        true => Ok(()),
+        false => Err(Error::Locked {
+            needed: needed >> 20,
+            allowed: allowed >> 20,
+        }),
     }
 }
 
@@ -202,9 +227,13 @@ impl Wiring {
         if self.crowded() {
             brisk_sys::small_pages(&mut command);
         }
+        if self.plan.lock_memory {
+            let needed = (self.plan.memory_mib << 20) + LOCKED_BESIDES;
+            may_lock(needed)?;
+        }
         let granted = match (unprivileged, cover) {
             (Some(user), Some(cover)) if self.plan.late_memory => {
-                faults::grant(&mut command, user, cover)
+                faults::grant(&mut command, user, cover, self.plan.lock_memory)
             }
             _ => false,
         };
@@ -214,8 +243,14 @@ impl Wiring {
                 program: self.plan.program.clone(),
                 source: io::Error::other(error),
             })?;
-        if let Some(Unprivileged { user, group }) = unprivileged.filter(|_| !granted) {
-            command.uid(user).gid(group);
+        match unprivileged.filter(|_| !granted) {
+            Some(Unprivileged { user, group }) if self.plan.lock_memory => {
+                brisk_sys::as_user_that_locks(&mut command, (user, group));
+            }
+            Some(Unprivileged { user, group }) => {
+                command.uid(user).gid(group);
+            }
+            None => {}
         }
         Ok(command)
     }

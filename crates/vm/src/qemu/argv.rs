@@ -151,6 +151,12 @@ impl Parts {
         self.add(["-smp", &cpus], why);
         let memory = format!("{}M", plan.memory_mib);
         self.add(["-m", &memory], "memory");
+        if plan.lock_memory {
+            self.add(
+                ["-overcommit", "mem-lock=on"],
+                "nothing of the guest's memory gets to this host's swap",
+            );
+        }
         let (sharing, why) = match plan.ram {
             Ram::Private => return,
             Ram::Shared | Ram::Kept(_) | Ram::Copy(_) => (

@@ -341,6 +341,10 @@ pub struct MachinePlan {
     /// Whether the guest says which memory it does not use, so that the host has it meanwhile.
     #[serde(default)]
     pub reports_free_memory: bool,
+    /// Whether QEMU locks its memory and the guest's (mlockall(2)). It needs a limit for that
+    /// (`RLIMIT_MEMLOCK`), which brisk raises where it may.
+    #[serde(default)]
+    pub lock_memory: bool,
     /// Who is at the other end of console and control channels.
     pub channels: Channels,
     /// Whether SeaBIOS's debug console is read.

@@ -99,6 +99,12 @@ struct Settings {
           default_missing_value = "true")]
     huge_pages: Option<bool>,
 
+    /// Lock the memory, so that nothing of it gets to this host's swap. All of it is allocated when
+    /// the machine starts, and none is given back while it runs.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    lock_memory: Option<bool>,
+
     /// Network.
     #[arg(long, value_enum)]
     net: Option<Net>,
@@ -240,6 +246,7 @@ impl Settings {
         put(&mut definition.cpus, &self.cpus);
         put(&mut definition.memory, &self.memory);
         put(&mut definition.huge_pages, &self.huge_pages);
+        put(&mut definition.lock_memory, &self.lock_memory);
         if let Some(net) = self.net {
             definition.net = match net {
                 Net::None => Network::None,

@@ -11,6 +11,7 @@ fn what_is_written_is_read() {
         root: "/images/db1.img".into(),
         rw: true,
         huge_pages: false,
+        lock_memory: true,
         init: Some("/sbin/init".into()),
         append: vec!["a=1".into()],
         uuid: Some(text_of_uuid([0xab; 16])),

@@ -1,5 +1,5 @@
-//! A user whose environment names no directories is told what to set, and nothing is kept where
-//! others could have put something first.
+//! An ordinary user is told what root may do and others may not, and what to set where the
+//! environment names no directories; nothing is kept where others could have put something first.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, Permissions};
@@ -84,4 +84,31 @@ fn machines_need_a_directory_for_sockets() {
     let environment = [("HOME", home.path().to_str().unwrap())];
     let texts = ["XDG_RUNTIME_DIR", "su -", "BRISK_RUNTIME_DIR"];
     place.refuses(&["vm", "list"], &environment, &texts);
+}
+
+#[test]
+fn memory_is_only_locked_within_the_limit() {
+    let place = Place::new();
+    let [cache, home] = [tempdir(), tempdir()].map(Result::unwrap);
+    fs::set_permissions(cache.path(), Permissions::from_mode(0o777)).unwrap();
+    let environment = [
+        ("BRISK_CACHE_DIR", cache.path().to_str().unwrap()),
+        ("HOME", home.path().to_str().unwrap()),
+    ];
+    let words = [
+        "run",
+        "--root",
+        "none",
+        "--accel",
+        "tcg",
+        "--lock-memory",
+        "--memory",
+        "999G",
+    ];
+    let texts = ["QEMU would lock up to", "this user may lock", "limits.conf"];
+    place.refuses(
+        &[&words[..], &["--", "true"]].concat(),
+        &environment,
+        &texts,
+    );
 }
