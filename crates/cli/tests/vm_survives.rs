@@ -105,9 +105,14 @@ fn resumes_beside_locks(guest: &Checked, words: &[&str]) -> u32 {
         }
         let tried = tried.exited(125);
         // What goes on of a command that was killed still works on it, or has had it run.
-        if ["by another process", "another command", "runs already"]
-            .iter()
-            .any(|text| tried.stderr.contains(text))
+        if [
+            "by another process",
+            "another command",
+            "runs already",
+            "gets its memory from its image",
+        ]
+        .iter()
+        .any(|text| tried.stderr.contains(text))
         {
             if guest.all.doing("a") == "running" {
                 return refused;
