@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use brisk_testkit::{Brisk, brisk_of, until};
 use brisk_vm::image::{
-    Control, Description, Disk, MIN_CHUNK, Options, Recipient, Record, Secret, Source, host_key,
-    host_key_path, write,
+    Base, Changed, Control, Description, Disk, Image, Keys, MIN_CHUNK, Options, Recipient, Record,
+    Secret, Source, host_key, host_key_path, write,
 };
 use tempfile::TempDir;
 
@@ -49,6 +49,13 @@ impl Images {
     }
 
     fn write(&self, name: &str, recipients: &[Recipient]) {
+        self.write_on(name, recipients, None);
+    }
+
+    /// An image of what has changed since another one.
+    fn write_on(&self, name: &str, recipients: &[Recipient], base: Option<&Image>) {
+        let changed = Changed::Compare;
+        let base = base.map(|image| Base { image, changed });
         let file = tempfile::tempfile_in("/dev/shm").unwrap();
         file.write_all_at(&self.memory, 0).unwrap();
         let description = Description {
@@ -71,7 +78,7 @@ impl Images {
             leave_out: None,
             state: b"device state",
             description: &description,
-            base: None,
+            base,
             working_set: &[],
         };
         let options = Options {
@@ -170,7 +177,11 @@ fn info_with_and_without_a_key() {
 fn verify_says_whole_or_names_the_first_bad_place() {
     let images = Images::new();
     let run = images.brisk(&["verify", "db1.brisk"]).exits(0);
-    assert!(run.text().contains("pages         66"), "{}", run.text());
+    assert!(
+        run.text().contains("stored bytes  270336"),
+        "{}",
+        run.text()
+    );
     for index in [9, 4] {
         damage_chunk(&images, &images.path("db1.brisk"), index);
     }
@@ -186,6 +197,50 @@ fn verify_says_whole_or_names_the_first_bad_place() {
         .brisk(&["verify", "gone.brisk"])
         .exits(125)
         .said(&["cannot read gone.brisk", "No such file"]);
+}
+
+#[test]
+fn info_and_verify_count_alike() {
+    let mut images = Images::new();
+    let key = host_key(&host_key_path(images.dir.path()), false).unwrap();
+    let keys = Keys::new().with_identity(key.clone());
+    let full = Image::open(&images.path("db1.brisk"), &keys).unwrap();
+    // Of 13 chunks, each with pages that are not zero, one changes and one becomes zero.
+    images.memory[17 * PAGE] = 1;
+    images.memory[40 * PAGE..48 * PAGE].fill(0);
+    images.write_on(
+        "db2.brisk",
+        &[Recipient::Host(key.to_public())],
+        Some(&full),
+    );
+    let rows = |command: &str, image: &str| {
+        let run = images.brisk(&[command, image]).exits(0);
+        let text = run.text();
+        let of_chunks = |line: &&str| line.starts_with("stored") || line.starts_with("parent");
+        let rows: Vec<_> = text.lines().filter(of_chunks).map(str::to_owned).collect();
+        rows
+    };
+    let whole = ["stored chunks 13 of 13", "stored bytes  270336"];
+    let based = [
+        "stored chunks 1 of 13",
+        "stored bytes  24576",
+        "parent chunks 11",
+    ];
+    for command in ["info", "verify"] {
+        assert_eq!(rows(command, "db1.brisk"), whole, "{command}");
+        assert_eq!(rows(command, "db2.brisk"), based, "{command}");
+    }
+    let json = |command: &str| {
+        let run = images.brisk(&[command, "--format", "json", "db2.brisk"]);
+        let json: serde_json::Value = serde_json::from_slice(&run.exits(0).stdout).unwrap();
+        json
+    };
+    let (info, verified) = (json("info"), json("verify"));
+    for name in ["chunks", "stored_chunks", "stored_bytes", "size"] {
+        assert_eq!(info[name], verified[name], "{name}");
+    }
+    assert_eq!(info["machine"]["parent_chunks"], verified["parent_chunks"]);
+    assert_eq!(verified["parent_chunks"], 11);
 }
 
 #[test]
@@ -239,7 +294,11 @@ fn a_passphrase_is_asked_for_and_not_shown() {
     });
     window.types("open sesame\r");
     let run = run.wait().exited(0);
-    assert!(run.text().contains("pages         66"), "{}", run.text());
+    assert!(
+        run.text().contains("stored bytes  270336"),
+        "{}",
+        run.text()
+    );
     assert!(!run.text().contains("sesame"), "{}", run.text());
     assert!(!window.is_raw());
 

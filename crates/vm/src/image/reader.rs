@@ -264,6 +264,21 @@ impl Image {
         &self.records
     }
 
+    /// Chunks that are in this file.
+    pub(super) fn stored_chunks(&self) -> u64 {
+        self.count(|record| matches!(record, Record::Here { .. }))
+    }
+
+    /// Chunks that are in the images that this one is based on.
+    #[must_use]
+    pub fn parent_chunks(&self) -> u64 {
+        self.count(|record| matches!(record, Record::Parent))
+    }
+
+    fn count(&self, is_one: impl Fn(&Record) -> bool) -> u64 {
+        self.records.iter().filter(|record| is_one(record)).count() as u64
+    }
+
     /// What QEMU saved of everything but the memory.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{Error, Header, Image, State, state};
+use brisk_vm::image::{Error, Header, Image, PAGE, State, state};
 use serde::Serialize;
 
 use super::super::run::Format;
@@ -57,6 +57,8 @@ struct Machine {
     device_state: u64,
     working_set: Option<usize>,
     parent_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_chunks: Option<u64>,
 }
 
 impl Info {
@@ -75,7 +77,7 @@ impl Info {
             chunk_size: header.chunk_size,
             chunks: header.chunks(),
             stored_chunks: header.stored_chunks,
-            stored_bytes: header.stored_pages * brisk_vm::image::PAGE as u64,
+            stored_bytes: header.stored_pages * PAGE as u64,
             compression: header.compression.to_string(),
             incremental: header.incremental,
             locked_for: header.slots.iter().map(|slot| slot.kind().name()).collect(),
@@ -94,16 +96,14 @@ impl Info {
             ("created", self.created.clone()),
             ("size", self.size.to_string()),
             ("memory", self.memory.to_string()),
-            ("not zero", self.stored_bytes.to_string()),
-            (
-                "chunks",
-                format!("{} of {}", self.stored_chunks, self.chunks),
-            ),
+        ];
+        list.extend(stored(self.stored_chunks, self.chunks, self.stored_bytes));
+        list.extend([
             ("chunk size", self.chunk_size.to_string()),
             ("compression", self.compression.clone()),
             ("incremental", yes_or_no(self.incremental)),
             ("locked for", self.locked_for.join(" ")),
-        ];
+        ]);
         if let Some(machine) = &self.machine {
             list.extend(machine.rows());
         }
@@ -137,6 +137,7 @@ impl Machine {
         if let Some(id) = &self.parent_id {
             list.push(("based on", id.clone()));
         }
+        list.extend(self.parent_chunks.map(parents));
         list
     }
 }
@@ -151,6 +152,7 @@ fn machine(image: &Image) -> anyhow::Result<Machine> {
         device_state: image.head().state_len(),
         working_set: working_set.map(|ranges| ranges.len()),
         parent_id: image.head().parent.map(|parent| hex(&parent.id)),
+        parent_chunks: image.head().parent.map(|_| image.parent_chunks()),
     })
 }
 
@@ -170,6 +172,20 @@ fn word(path: &Path) -> anyhow::Result<&'static str> {
         State::Resuming { held: true } => "being resumed",
         _ => "claimed, and left before its guest ran",
     })
+}
+
+/// Rows of what of the memory is in the file itself: chunks that are not zero, of all that the
+/// memory has, and bytes of the pages in them that are not.
+pub(super) fn stored(chunks: u64, of: u64, bytes: u64) -> [(&'static str, String); 2] {
+    [
+        ("stored chunks", format!("{chunks} of {of}")),
+        ("stored bytes", bytes.to_string()),
+    ]
+}
+
+/// The row of chunks that are in the images that it is based on.
+pub(super) fn parents(chunks: u64) -> (&'static str, String) {
+    ("parent chunks", chunks.to_string())
 }
 
 /// Names and values, one pair a line.

@@ -6,7 +6,7 @@ mod work;
 
 use std::path::PathBuf;
 
-use brisk_vm::image::{self, Error, Form, Header};
+use brisk_vm::image::{self, Error, Form, Header, PAGE};
 use serde::Serialize;
 
 use self::keys::NewKeyArgs;
@@ -190,12 +190,15 @@ fn verify(
     let opened = opened.with_parents(&keys, parents)?;
     let work = Work::new("checking", ui).map_err(|error| Error::Invalid(error.to_string()))?;
     let verified = opened.verify(threads, work.control())?;
+    let header = opened.header();
     Ok(Checked {
-        schema: "brisk.image-verified/1",
+        schema: "brisk.image-verified/2",
         image: path.to_owned(),
-        size: opened.header().file_len(),
-        chunks: verified.chunks,
-        pages: verified.pages,
+        size: header.file_len(),
+        chunks: header.chunks(),
+        stored_chunks: verified.stored_chunks,
+        stored_bytes: verified.stored_pages * PAGE as u64,
+        parent_chunks: header.incremental.then_some(verified.parent_chunks),
         state: verified.state,
     })
 }
@@ -206,7 +209,11 @@ struct Checked {
     image: PathBuf,
     size: u64,
     chunks: u64,
-    pages: u64,
+    stored_chunks: u64,
+    stored_bytes: u64,
+    /// None of a full image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_chunks: Option<u64>,
     state: u64,
 }
 
@@ -215,14 +222,15 @@ impl Checked {
         if format == Format::Json {
             return Ok(serde_json::to_string_pretty(self)? + "\n");
         }
-        let rows = [
+        let mut rows = vec![
             ("image", self.image.display().to_string()),
             ("whole", "yes".to_owned()),
             ("size", self.size.to_string()),
-            ("chunks", self.chunks.to_string()),
-            ("pages", self.pages.to_string()),
-            ("device state", self.state.to_string()),
         ];
+        let (chunks, bytes) = (self.stored_chunks, self.stored_bytes);
+        rows.extend(info::stored(chunks, self.chunks, bytes));
+        rows.extend(self.parent_chunks.map(info::parents));
+        rows.push(("device state", self.state.to_string()));
         Ok(info::rows(&rows, format))
     }
 }

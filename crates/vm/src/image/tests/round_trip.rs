@@ -58,7 +58,7 @@ proptest! {
         prop_assert_eq!(image.state().unwrap(), &fixture.state[..]);
         prop_assert_eq!(image.description(), &fixture.description);
         let verified = image.verify(threads, Control::none()).unwrap();
-        prop_assert_eq!(verified.pages, pages as u64);
+        prop_assert_eq!(verified.stored_pages, pages as u64);
     }
 
     #[test]
