@@ -36,8 +36,9 @@ impl Stages {
 /// What was written, and how long it took.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Bytes of pages that are stored: neither zero nor in a parent, nor left out, but for those
-    /// that were written early.
+    /// Bytes of pages whose contents are in the file, each counted once: those of its chunks that
+    /// are not zero, nor left out but for those that were written early, and those of the working
+    /// set whose chunks are in a parent.
     pub raw: u64,
     /// Those of them that were written before the guest stood still, and had not changed then.
     pub early: u64,

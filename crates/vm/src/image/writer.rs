@@ -20,9 +20,9 @@ use super::index::{PIECES, write_index};
 use super::job::{Done, Job, Target};
 use super::keys::{self, Recipient};
 use super::output::{Output, Pace};
-use super::pages::Pages;
+use super::pages::{self, Pages};
 use super::pipeline::Control;
-use super::reader::{Image, MAX_CHAIN};
+use super::reader::{Image, MAX_CHAIN, Record};
 use super::report::Report;
 use super::seal::{self, DataKey, Kind, Owner, SealKey};
 use super::working_set;
@@ -124,8 +124,15 @@ pub struct Outline<'a> {
     pub base: Option<&'a Image>,
 }
 
-/// Device state; ranges and pages of the working set.
-type Blobs = (Blob, (Option<Blob>, Option<Blob>));
+/// Device state and working set in the file.
+#[derive(Default)]
+struct Blobs {
+    state: Blob,
+    working_set: Option<Blob>,
+    working_pages: Option<Blob>,
+    /// The pages among the last that are not zero.
+    needed: Vec<u64>,
+}
 
 /// An image that has been begun. Nothing is under its name before [`Self::finish`]; what is
 /// dropped before leaves nothing.
@@ -257,7 +264,7 @@ impl<'a> Writer<'a> {
             .map_or(0, |since| since.as_secs());
         let early = self.early.take().unwrap_or_default();
         let output = self.output();
-        let (state, working) = self.blobs(source, &self.target(&output))?;
+        let blobs = self.blobs(source, &self.target(&output))?;
         let job = Job {
             target: self.target(&output),
             source,
@@ -272,6 +279,12 @@ impl<'a> Writer<'a> {
             .unwrap_or_else(PoisonError::into_inner);
         let data_len = output.len();
         let chunks = done.chunks();
+        // Beside the working set they are in no chunk of this file.
+        let alone = blobs.needed.iter().filter(|page| {
+            let chunk = *page * PAGE as u64 / u64::from(self.header.chunk_size);
+            done.records[chunk as usize] == Record::Parent
+        });
+        let raw = (done.pages + alone.count() as u64) * PAGE as u64;
         let header = &mut self.header;
         header.stored_chunks = chunks[0];
         header.stored_pages = done.pages;
@@ -279,9 +292,9 @@ impl<'a> Writer<'a> {
         let head = Head {
             description: source.description.clone(),
             parent: source.base.map(|base| base.image.as_parent()),
-            state,
-            working_set: working.0,
-            working_pages: working.1,
+            state: blobs.state,
+            working_set: blobs.working_set,
+            working_pages: blobs.working_pages,
         };
         let durable = self.durable;
         write_index(
@@ -300,7 +313,7 @@ impl<'a> Writer<'a> {
         }
         durable.publish(self.options.replace)?;
         Ok(Report {
-            raw: done.pages * PAGE as u64,
+            raw,
             early: done.early * PAGE as u64,
             early_elapsed: early.elapsed,
             memory: source.size,
@@ -372,26 +385,32 @@ impl<'a> Writer<'a> {
             blob::write(kind, length, fill, target, &mut encoder)
         };
         let length = source.state.len() as u64;
-        let state = put(Kind::State, length, &mut blob::copy(source.state))?;
+        let mut blobs = Blobs {
+            state: put(Kind::State, length, &mut blob::copy(source.state))?,
+            ..Blobs::default()
+        };
         let needed = working_set::without(source.working_set, source.leave_out);
         if needed.is_empty() {
-            return Ok((state, (None, None)));
+            return Ok(blobs);
         }
         let ranges = working_set::encode(&needed);
         let fill = &mut blob::copy(&ranges);
-        let working_set = put(Kind::WorkingSet, ranges.len() as u64, fill)?;
+        blobs.working_set = Some(put(Kind::WorkingSet, ranges.len() as u64, fill)?);
         let pages = working_set::first_pages(&needed);
         let fill = &mut |from: u64, piece: &mut [u8]| {
             let pages = &pages[(from / PAGE as u64) as usize..];
-            let read = pages
-                .iter()
-                .zip(piece.chunks_mut(PAGE))
-                .try_for_each(|(page, out)| source.memory.read_exact_at(out, page * PAGE as u64));
-            read.map_err(io_error("read the memory for", path))
+            for (page, out) in pages.iter().zip(piece.chunks_mut(PAGE)) {
+                let read = source.memory.read_exact_at(out, page * PAGE as u64);
+                read.map_err(io_error("read the memory for", path))?;
+                if !pages::is_zero(out) {
+                    blobs.needed.push(*page);
+                }
+            }
+            Ok(())
         };
         let length = (pages.len() * PAGE) as u64;
-        let working_pages = put(Kind::WorkingPages, length, fill)?;
-        Ok((state, (Some(working_set), Some(working_pages))))
+        blobs.working_pages = Some(put(Kind::WorkingPages, length, fill)?);
+        Ok(blobs)
     }
 }
 

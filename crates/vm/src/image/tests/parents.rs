@@ -70,6 +70,39 @@ fn only_what_has_changed_is_written() {
 }
 
 #[test]
+fn pages_of_the_working_set_are_read_as_others_are() {
+    let mut fixture = Fixture::new(160);
+    fixture.image("full");
+    let full = open(&fixture, "full").unwrap();
+    touch(&mut fixture, &[4]);
+    let working_set = [96..104, 0..8];
+    let write = |name: &str, base, working_set| {
+        let source = Source {
+            base,
+            working_set,
+            ..fixture.source()
+        };
+        let (path, recipients) = (fixture.path(name), fixture.recipients());
+        write(&path, &source, &recipients, &small(), Control::none()).unwrap()
+    };
+    let is_zero = |page: &usize| fixture.bytes[page * PAGE..][..PAGE].iter().all(|b| *b == 0);
+    let count = |pages: std::ops::Range<usize>| {
+        let pages = pages.filter(|page| !is_zero(page)).count();
+        (pages * PAGE) as u64
+    };
+    assert!(count(96..104) < 8 * PAGE as u64);
+    let base = Some(Base {
+        image: &full,
+        changed: Changed::Compare,
+    });
+    assert_eq!(write("without", base, &[]).raw, count(0..8));
+    // The first chunk has changed: it is in the file in any case.
+    let based = write("with", base, &working_set);
+    assert_eq!(based.raw, count(0..8) + count(96..104));
+    assert_eq!(write("whole", None, &working_set).raw, count(0..160));
+}
+
+#[test]
 fn chains_are_followed_and_end() {
     let mut fixture = Fixture::new(160);
     fixture.image("0");
