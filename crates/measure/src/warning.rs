@@ -21,7 +21,7 @@ const UNEXPLAINED: f64 = 0.1;
 #[serde(rename_all = "kebab-case", tag = "warning")]
 #[non_exhaustive]
 pub enum Warning {
-    /// Some runs are far from the others.
+    /// Some runs of ten or more are far from the others.
     OutliersFound {
         /// Name of the series.
         series: String,
@@ -202,48 +202,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What is the same of this many series is told one by one.
-const NAMED: usize = 2;
-
 impl Warning {
-    /// For people: those that say the same of many series as one.
-    #[must_use]
-    pub fn lines(warnings: &[Self]) -> Vec<String> {
-        let floors = warnings.iter().filter_map(|warning| match warning {
-            Self::NoiseFloorHigh { noise_floor, .. } => Some(*noise_floor),
-            _ => None,
-        });
-        let floors: Vec<f64> = floors.collect();
-        let highest = floors.iter().copied().fold(0.0, f64::max);
-        let mut lines = Vec::new();
-        for warning in warnings {
-            let line = match warning {
-                Self::FewRuns { n, wanted, .. } => {
-                    let same = |other: &&Self| matches!(other, Self::FewRuns { n: m, wanted: w, .. } if (m, w) == (n, wanted));
-                    let count = warnings.iter().filter(same).count();
-                    (count > NAMED).then(|| {
-                        format!(
-                            "{n} successful runs, as {count} series have, are few. Take at least \
-                             {wanted}."
-                        )
-                    })
-                }
-                Self::NoiseFloorHigh { .. } if floors.len() > NAMED => Some(format!(
-                    "the medians of {} series are known to {:.0} % only, or a little better, so \
-                     smaller differences are lost in noise. Take more runs, or quieten the machine.",
-                    floors.len(),
-                    highest * 100.0
-                )),
-                _ => None,
-            };
-            let line = line.unwrap_or_else(|| warning.to_string());
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
-        lines
-    }
-
     /// What to know about a series.
     pub fn of_series(series: &Series, summary: &Summary) -> Vec<Self> {
         let mut warnings = Vec::new();
@@ -279,6 +238,8 @@ impl Warning {
         };
         let first = series.values().first().copied().unwrap_or_default();
         let outliers = statistics.outliers.len();
+        // Of few runs each is far from the others now and then, and more are asked for.
+        let enough = summary.n >= RUNS_WANTED;
         let cold = outliers > 0 && summary.warmups == 0 && {
             let worst = &statistics.outliers[0];
             worst.value == first && worst.score > 0.0 && series.better == crate::Better::Lower
@@ -293,13 +254,12 @@ impl Warning {
             let farther = (interval.high - statistics.median).max(statistics.median - interval.low);
             farther / statistics.median
         });
-        // Of few runs that is no wonder, and more are asked for.
-        let noisy = reach.filter(|reach| *reach > NOISE && summary.n >= RUNS_WANTED);
+        let noisy = reach.filter(|reach| *reach > NOISE && enough);
         warnings.extend(noisy.map(|noise_floor| Self::NoiseFloorHigh {
             series: name(),
             noise_floor,
         }));
-        if outliers > usize::from(cold) {
+        if enough && outliers > usize::from(cold) {
             warnings.push(Self::OutliersFound {
                 series: name(),
                 outliers,
@@ -345,5 +305,6 @@ impl Warning {
     }
 }
 
+mod lines;
 #[cfg(test)]
 mod tests;

@@ -308,3 +308,28 @@ proptest! {
         prop_assert_eq!(read, written);
     }
 }
+
+#[test]
+fn outliers_are_told_once_in_a_report_for_people() {
+    let mut report = Report::new("boot", "2025-01-01T12:00:00Z", Environment::default());
+    for (name, runs) in [("one", 12), ("two", 12), ("few", 9)] {
+        let values = (0..runs).map(|run| match run {
+            5 => 9.0,
+            run => 1.0 + f64::from(run % 4) / 100.0,
+        });
+        let values: Vec<f64> = values.collect();
+        report
+            .series
+            .push(Series::of_values(name, Unit::Seconds, values));
+    }
+    report.warn();
+    let line = "(one: 1 of 12; two: 1 of 12)";
+    for (render, name) in [(table as Renderer, "text"), (html, "HTML")] {
+        let text = render(&report);
+        assert_eq!(text.matches("far from the others").count(), 1, "{name}");
+        assert!(text.contains(line), "{name}");
+    }
+    // Each by its series, for programs.
+    let text = json(&report);
+    assert_eq!(text.matches("outliers-found").count(), 2, "{text}");
+}

@@ -56,8 +56,22 @@ fn failures_outliers_and_few_runs_are_told() {
     insta::assert_snapshot!(of(&series).join("\n"), @r"
     s: 2 of 7 runs failed (panic). Numbers are of the others only; find out why before trusting them.
     s: 5 successful runs are few. Take at least 10.
-    s: 1 of 5 runs are far from the others. Close other programs, or look at the raw samples for what those runs have in common.
     ");
+    let mut values = calm(12);
+    values[5] = 5.0;
+    insta::assert_snapshot!(of(&Series::of_values("s", Unit::Seconds, values)).join("\n"), @"s: 1 of 12 runs are far from the others. Close other programs, or look at the raw samples for what those runs have in common.");
+}
+
+#[test]
+fn outliers_of_fewer_than_ten_runs_are_not_told() {
+    for n in 1..RUNS_WANTED as u32 {
+        let mut values = calm(n);
+        // Not the first one, which may have been slow because caches were cold.
+        values.push(50.0);
+        values.swap_remove(values.len() / 2);
+        let told = of(&Series::of_values("s", Unit::Seconds, values));
+        assert!(told.iter().all(|told| !told.contains("far")), "{told:?}");
+    }
 }
 
 #[test]
@@ -114,4 +128,26 @@ fn what_is_the_same_of_many_series_is_told_once() {
         ]
     );
     assert_eq!(Warning::lines(&all[..2]).len(), 2);
+}
+
+#[test]
+fn outliers_of_all_series_are_told_once() {
+    let mut values = calm(12);
+    values[5] = 5.0;
+    let cold = [&[4.0], &values[1..]].concat();
+    let series = |name: &str, values: &[f64]| {
+        let series = Series::of_values(name, Unit::Seconds, values.to_vec());
+        Warning::of_series(&series, &Summary::of(&series))
+    };
+    let of_all = |names: &[&str]| {
+        let found = names.iter().flat_map(|name| series(name, &cold));
+        Warning::lines(&found.collect::<Vec<_>>()).join("\n")
+    };
+    insta::assert_snapshot!(of_all(&["a", "b"]), @r"
+    first runs took longer than the median (a: 3.9 times; b: 3.9 times), so caches were cold. Add a warm-up run, or measure cold starts only.
+    some runs are far from the others (a: 2 of 12; b: 2 of 12). Close other programs, or look at the raw samples for what those runs have in common.
+    ");
+    let many = of_all(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+    let named = "(a: 2 of 12; b: 2 of 12; c: 2 of 12; d: 2 of 12; e: 2 of 12; f: 2 of 12; and 2 more series)";
+    assert!(many.lines().count() == 2 && many.contains(named), "{many}");
 }
