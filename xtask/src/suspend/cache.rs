@@ -7,7 +7,7 @@ use brisk_measure::Unit;
 
 use super::Put;
 use super::machine::{Bench, Machine};
-use super::peer;
+use super::peer::{self, Zstd};
 use super::root::Roots;
 
 /// What such a guest has its files on, and how its series are named.
@@ -16,6 +16,7 @@ pub(super) struct Kind {
     root: fn(&Roots) -> &Path,
     title: &'static str,
     pub(super) qemu: &'static str,
+    pub(super) qemu_all: &'static str,
     pub(super) dropped: &'static str,
     pub(super) dropped_lz4: &'static str,
     pub(super) dropped_fast: &'static str,
@@ -28,6 +29,7 @@ macro_rules! kind {
             root: |roots| &roots.$root,
             title: $title,
             qemu: concat!($title, ": QEMU, zstd -1"),
+            qemu_all: concat!($title, ": QEMU, zstd -1 -T0"),
             dropped: concat!($title, ": --drop-cache, effective"),
             dropped_lz4: concat!($title, ": --drop-cache, lz4, effective"),
             dropped_fast: concat!($title, ": --drop-cache, lz4:8, effective"),
@@ -69,13 +71,16 @@ impl<'a> Cached<'a> {
         let title = kind.title;
         machine.aim(place)?;
         machine.shell(USE)?;
-        peer::migrate(machine, place)?;
-        machine.shell(USE)?;
-        let migrated = peer::migrate(machine, place)?;
-        let rate = migrated.raw / migrated.seconds;
-        put(kind.qemu, Unit::BytesPerSecond, rate);
-        let written = format!("{title}: written by QEMU");
-        put(&written, Unit::Bytes, migrated.raw);
+        peer::fill(machine, place)?;
+        for (rate, zstd) in [(kind.qemu_all, Zstd::All), (kind.qemu, Zstd::One)] {
+            machine.shell(USE)?;
+            let migrated = peer::migrate(machine, place, zstd)?;
+            put(rate, Unit::BytesPerSecond, migrated.raw / migrated.seconds);
+            if let Zstd::One = zstd {
+                let written = format!("{title}: written by QEMU");
+                put(&written, Unit::Bytes, migrated.raw);
+            }
+        }
         // Its memory has holes again after that.
         machine.suspend(&[])?;
         machine.load()?;

@@ -2,8 +2,8 @@
 //! and resumed.
 //!
 //! There are parts, each with a machine that it needs, which all take their turn in every round.
-//! Rates are bytes of memory that are not zero in a second, without the final fsync; QEMU's is
-//! until `zstd -1` has written its last byte. benchmarks/README.md tells what each series is. The
+//! Rates are bytes of memory that are not zero in a second, without the final fsync; QEMU's are
+//! until `zstd -1`, with one thread and with `-T0`, has written its last byte. benchmarks/README.md tells what each series is. The
 //! report is saved after every round.
 
 mod cache;
@@ -13,6 +13,7 @@ mod machine;
 mod memory;
 mod order;
 mod peer;
+mod place;
 mod rates;
 mod root;
 
@@ -112,6 +113,9 @@ const GOALS: [Goal; 19] = [
 
 /// Measures.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    args.place
+        .iter()
+        .try_for_each(|place| place::check(place))?;
     fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let brisk = fs::canonicalize(&args.brisk)
         .with_context(|| format!("{} is not built", args.brisk.display()))?;

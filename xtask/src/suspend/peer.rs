@@ -1,4 +1,4 @@
-//! QEMU's own migration through `zstd -1`.
+//! QEMU's own migration through `zstd -1`, with one thread and with one for each processor.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -18,6 +18,24 @@ use super::machine::Machine;
 const UNLIMITED: u64 = 1 << 40;
 const ANSWER: Duration = Duration::from_secs(120);
 
+/// What compresses.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Zstd {
+    /// `zstd -1`: a thread that compresses.
+    One,
+    /// `zstd -1 -T0`: as many of them as there are cores.
+    All,
+}
+
+impl Zstd {
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::One => &["-1"],
+            Self::All => &["-1", "-T0"],
+        }
+    }
+}
+
 /// How it went.
 pub(super) struct Migrated {
     /// Seconds.
@@ -28,15 +46,14 @@ pub(super) struct Migrated {
     pub(super) raw: f64,
 }
 
-/// Twice, the second time counted: the machine's memory is a file, and to look at a hole of it
-/// fills that; plain QEMU has pages of zeros there that cost nothing.
-pub(super) fn migrate_filled(machine: &Machine<'_>, place: &Path) -> anyhow::Result<Migrated> {
-    migrate(machine, place)?;
-    migrate(machine, place)
+/// Migrates once without being counted: the machine's memory is a file, and to look at a hole of
+/// it fills that; plain QEMU has pages of zeros there that cost nothing.
+pub(super) fn fill(machine: &Machine<'_>, place: &Path) -> anyhow::Result<()> {
+    migrate(machine, place, Zstd::One).map(drop)
 }
 
 /// The machine to a file in that directory, and on.
-pub(super) fn migrate(machine: &Machine<'_>, place: &Path) -> anyhow::Result<Migrated> {
+pub(super) fn migrate(machine: &Machine<'_>, place: &Path, zstd: Zstd) -> anyhow::Result<Migrated> {
     let file = place.join(format!("brisk-bench-{}.qemu", machine.name));
     let run = machine.bench.dir.join("run/vm").join(machine.name);
     let stream = UnixStream::connect(run.join("qmp.sock"))?;
@@ -56,7 +73,8 @@ pub(super) fn migrate(machine: &Machine<'_>, place: &Path) -> anyhow::Result<Mig
     qmp.execute("stop", &none)?;
     let begun = Instant::now();
     let mut zstd = Command::new("zstd")
-        .args(["-1", "-q", "-f", "-o"])
+        .args(zstd.words())
+        .args(["-q", "-f", "-o"])
         .arg(&file)
         .stdin(Stdio::piped())
         .spawn()
@@ -67,7 +85,8 @@ pub(super) fn migrate(machine: &Machine<'_>, place: &Path) -> anyhow::Result<Mig
     qmp.execute("migrate", &json!({ "uri": "fd:bench" }))?;
     let status = zstd.wait()?;
     let seconds = begun.elapsed().as_secs_f64();
-    ensure!(status.success(), "zstd: {status}");
+    let written = file.display();
+    ensure!(status.success(), "zstd did not write {written}: {status}");
     let raw = loop {
         let answer = qmp.execute("query-migrate", &none)?;
         match answer["status"].as_str() {

@@ -9,9 +9,10 @@ use brisk_measure::Unit;
 use super::Put;
 use super::machine::Machine;
 use super::order::MEMORY;
-use super::peer;
+use super::peer::{self, Zstd};
 
 pub(super) const QEMU: &str = "QEMU, zstd -1";
+pub(super) const QEMU_ALL: &str = "QEMU, zstd -1 -T0";
 pub(super) const ZSTD: &str = "suspend, zstd:1";
 pub(super) const ONE: &str = "suspend, zstd:1, one thread";
 pub(super) const LZ4: &str = "suspend, lz4";
@@ -23,7 +24,9 @@ pub(super) const RUNS: &str = "lazy resume until the guest runs, 2 GiB";
 
 pub(super) fn round(machine: &Machine<'_>, place: &Path, put: &mut Put<'_>) -> anyhow::Result<()> {
     let image = machine.aim(place)?;
-    let migrated = peer::migrate_filled(machine, place)?;
+    peer::fill(machine, place)?;
+    let migrated = peer::migrate(machine, place, Zstd::One)?;
+    let by_all = peer::migrate(machine, place, Zstd::All)?;
     // Its memory has holes again after that.
     machine.suspend(&[])?;
     machine.load()?;
@@ -54,6 +57,7 @@ pub(super) fn round(machine: &Machine<'_>, place: &Path, put: &mut Put<'_>) -> a
     }
     machine.does("set", &["--compression", "zstd:1", "--threads", "0"])?;
     put(QEMU, Unit::BytesPerSecond, raw / migrated.seconds);
+    put(QEMU_ALL, Unit::BytesPerSecond, raw / by_all.seconds);
     put(SIZE_QEMU, Unit::Bytes, migrated.size);
     Ok(())
 }
