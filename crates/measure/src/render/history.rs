@@ -84,7 +84,7 @@ fn subject(point: &Point) -> String {
 
 /// Why there is no value.
 pub(super) fn trouble(reading: &Reading) -> String {
-    let first = |reason: &str| shorten(reason.lines().next().unwrap_or_default(), 100);
+    let first = |reason: &str| shorten(reason.lines().next().unwrap_or_default(), 160);
     match reading {
         Reading::Measured { .. } => String::new(),
         Reading::NotBuilt { reason } => format!("not built: {}", first(reason)),

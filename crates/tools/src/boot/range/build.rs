@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::{Deserialize, Serialize};
 
+use super::culprit;
 use super::git::misleading;
 use super::interrupt::Interrupt;
 
@@ -352,9 +353,14 @@ fn end(child: &mut Child) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
+/// Its first line says what is likely to be the reason, the others are the end of the log.
 fn broken(what: &str, log: &Path) -> Failure {
     let tail = tail(log).unwrap_or_default();
-    Failure::Broken(format!("{what}\n{tail}").trim_end().to_owned())
+    let told = match culprit::find(log) {
+        Ok(Some(line)) => format!("{what}: {line}"),
+        _ => what.to_owned(),
+    };
+    Failure::Broken(format!("{told}\n{tail}").trim_end().to_owned())
 }
 
 /// The last lines of a log.
@@ -409,7 +415,7 @@ mod tests {
             panic!()
         };
         let lines: Vec<&str> = reason.lines().collect();
-        assert_eq!((lines[0], lines[1]), ("exit status: 2", "12"));
+        assert_eq!((lines[0], lines[1]), ("exit status: 2: no rule", "12"));
         assert_eq!(lines.last(), Some(&"no rule"));
     }
 

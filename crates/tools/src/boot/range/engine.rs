@@ -347,7 +347,10 @@ impl Engine {
         observe: Observe<'_>,
     ) -> Result<(), Error> {
         let outcome = match self.artifacts(place, observe)? {
-            Err(reason) => Outcome::NotBuilt { reason },
+            Err(reason) => {
+                self.tell_log(place, observe);
+                Outcome::NotBuilt { reason }
+            }
             Ok(artifacts) => {
                 let first = self.boot(place, &artifacts, measure, observe)?;
                 match first {
@@ -366,6 +369,18 @@ impl Engine {
         };
         self.state.records[place].outcome = Some(outcome);
         Ok(())
+    }
+
+    /// Says where to read why a commit was not built, if its build was begun.
+    fn tell_log(&self, place: usize, observe: Observe<'_>) {
+        let log = self.log(&self.state.records[place].commit.sha);
+        if log.exists() {
+            let name = render::shorten(&self.name(place), 70);
+            let log = log.display();
+            observe(Event::Note(&format!(
+                "{name} was not built; its log is {log}"
+            )));
+        }
     }
 
     /// The artifacts of a commit, from the cache or built; or why there are none.

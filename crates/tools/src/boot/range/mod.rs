@@ -12,6 +12,7 @@
 
 mod build;
 mod counted;
+mod culprit;
 mod engine;
 mod git;
 mod interrupt;

@@ -7,7 +7,7 @@ use brisk_measure::{
 use super::Goal;
 use super::engine::Engine;
 use super::plan::Answer;
-use super::state::{self, Outcome};
+use super::state::{self, Outcome, Record};
 use crate::boot::Difference;
 
 /// The kind of the report.
@@ -62,6 +62,14 @@ impl Engine {
             changes: self.changes(),
         });
         report.notes.extend(self.conclusion());
+        let built = |record: &Record| !matches!(record.outcome, Some(Outcome::NotBuilt { .. }));
+        if !records.iter().all(built) {
+            let logs = self.dir.join("logs");
+            report.notes.push(format!(
+                "The logs of commits that were not built are in {}.",
+                logs.display()
+            ));
+        }
         // How many runs a commit gets is for the tests to say, and one is enough for an exact count:
         // warnings of few runs would be about every commit.
         report.warnings = Warning::of_environment(&report.environment);

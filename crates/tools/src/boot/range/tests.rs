@@ -266,15 +266,24 @@ impl Fixture {
 
 /// Runs a range to its end; gives the engine and the lines that it told.
 pub(super) fn finish(options: Options, measure: &mut dyn Measure) -> (Engine, Vec<String>) {
+    let (engine, rows, _) = told(options, measure);
+    (engine, rows)
+}
+
+/// The same with the notes that it told.
+pub(super) fn told(
+    options: Options,
+    measure: &mut dyn Measure,
+) -> (Engine, Vec<String>, Vec<String>) {
     let mut engine = Engine::open(options, Interrupt::new().unwrap()).unwrap();
-    let mut rows = Vec::new();
-    let mut observe = |event: Event<'_>| {
-        if let Event::Row(row) = event {
-            rows.push(row.to_owned());
-        }
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let mut observe = |event: Event<'_>| match event {
+        Event::Doing(_) => {}
+        Event::Row(row) => rows.push(row.to_owned()),
+        Event::Note(note) => notes.push(note.to_owned()),
     };
     engine.run(measure, &mut observe).unwrap();
-    (engine, rows)
+    (engine, rows, notes)
 }
 
 pub(super) fn readings(engine: &Engine) -> Vec<Reading> {

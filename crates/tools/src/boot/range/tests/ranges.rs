@@ -179,7 +179,7 @@ fn commits_that_do_not_build_or_boot_are_recorded_and_stepped_around() {
     let fixture = Fixture::new(&costs);
     let mut options = fixture.options(Mode::Deterministic, Goal::Bisect);
     options.build += "; if grep -q broken cost.txt; then echo 'no rule to make it' >&2; exit 2; fi";
-    let (engine, rows) = finish(options, &mut Simulated::exact());
+    let (engine, rows, notes) = told(options, &mut Simulated::exact());
     let answer = Answer::Changed {
         before: 35,
         after: 42,
@@ -187,20 +187,21 @@ fn commits_that_do_not_build_or_boot_are_recorded_and_stepped_around() {
     };
     assert_eq!(engine.answer(), Some(answer));
     let readings = readings(&engine);
-    let reason = "exit status: 2\nno rule to make it".to_owned();
+    let reason = "exit status: 2: no rule to make it\nno rule to make it".to_owned();
     assert_eq!(readings[64], Reading::NotBuilt { reason });
     assert!(matches!(&readings[31], Reading::NotBooted { reason } if reason.contains("no init")));
     assert!(
         rows.iter()
-            .any(|row| row.contains("not built: exit status: 2"))
+            .any(|row| row.contains("not built: exit status: 2: no rule to make it"))
     );
     assert!(shown(&engine).contains("in one of 7 commits"));
     let commit = engine.commits().nth(64).unwrap().sha.clone();
-    assert!(
-        fs::read_to_string(engine.log(&commit))
-            .unwrap()
-            .contains("no rule")
-    );
+    let log = engine.log(&commit);
+    assert!(fs::read_to_string(&log).unwrap().contains("no rule"));
+    let log = format!("was not built; its log is {}", log.display());
+    assert!(notes.iter().any(|note| note.contains(&log)), "{notes:?}");
+    let logs = engine.log(&commit).parent().unwrap().display().to_string();
+    assert!(shown(&engine).contains(&logs), "{}", shown(&engine));
     assert_eq!(fixture.worktrees(), 0);
 }
 
