@@ -4,6 +4,7 @@ mod detached;
 mod faults;
 mod foreign;
 mod handover;
+mod inputs;
 mod learning;
 mod memory;
 mod processes;
@@ -47,7 +48,7 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// The kernel, the initramfs or a disk image.
+    /// The kernel, the initramfs, firmware or a disk image.
     #[error("cannot open {}", path.display())]
     Open {
         /// The file.

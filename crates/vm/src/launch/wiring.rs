@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -18,8 +19,8 @@ use rustix::thread::{CapabilitySet, capabilities};
 use super::learning::Learning;
 use super::memory::{self, Filling};
 use super::user::User;
-use super::{Error, Unprivileged, faults};
-use crate::qemu::{Disk, Fds, MachinePlan, Ram, argv};
+use super::{Error, Unprivileged, faults, inputs};
+use crate::qemu::{Disk, Fds, Firmware, MachinePlan, Ram, argv};
 
 /// What is handed over so far.
 pub(super) struct Wiring {
@@ -27,6 +28,8 @@ pub(super) struct Wiring {
     /// Who QEMU is, if not who starts it.
     user: Option<User>,
     mappings: Vec<FdMapping>,
+    /// What is executed, if not the program by its name.
+    program: Option<PathBuf>,
     /// Who fills the memory, if that is under way.
     pub(super) filling: Option<Filling>,
     /// What the boot is watched with, if it is learnt from.
@@ -87,6 +90,11 @@ fn open_disk(disk: &Disk) -> Result<OwnedFd, Error> {
     }
 }
 
+/// The name of a descriptor: the cache may lie where only its owner can go.
+fn name(fd: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{fd}"))
+}
+
 impl Wiring {
     /// # Errors
     /// If there is no user for QEMU.
@@ -98,6 +106,7 @@ impl Wiring {
             plan: plan.clone(),
             user: unprivileged.map(User::take).transpose()?,
             mappings: Vec::new(),
+            program: None,
             filling: None,
             learning: None,
         };
@@ -139,8 +148,6 @@ impl Wiring {
     /// Hands over what the plan names by path, and memory.
     pub(super) fn files(&mut self) -> Result<(), Error> {
         let reads = || File::options().read(true).clone();
-        // The cache may lie where only its owner can go; a descriptor needs no path.
-        let name = |fd| PathBuf::from(format!("/proc/self/fd/{fd}"));
         let bytes = self.plan.memory_mib << 20;
         // Read by others as well, and written by none.
         let template = match &self.plan.ram {
@@ -175,7 +182,7 @@ impl Wiring {
             self.map(trace, Fds::TRACE);
         }
         if let Some(starter) = &self.plan.starter {
-            let starter = open(starter, &mut reads())?;
+            let starter = self.input(starter)?;
             self.map(starter, Fds::STARTER);
             self.plan.starter = Some(name(Fds::STARTER));
         }
@@ -199,13 +206,59 @@ impl Wiring {
                 self.map(backing, fd);
             }
         }
-        let kernel = open(&self.plan.kernel, &mut reads())?;
+        let kernel = self.input(&self.plan.kernel)?;
         self.map(kernel, Fds::KERNEL);
         self.plan.kernel = name(Fds::KERNEL);
-        let initramfs = open(&self.plan.initramfs, &mut reads())?;
+        let initramfs = self.input(&self.plan.initramfs)?;
         self.map(initramfs, Fds::INITRAMFS);
         self.plan.initramfs = name(Fds::INITRAMFS);
+        self.roms()?;
+        if self.user.is_some() && !inputs::is_executable(&self.plan.program) {
+            let program = open(&self.plan.program, &mut reads())?;
+            self.map(program, Fds::PROGRAM);
+            self.program = Some(name(Fds::PROGRAM));
+        }
         Ok(())
+    }
+
+    fn input(&self, path: &Path) -> Result<OwnedFd, Error> {
+        inputs::open(path, self.user.as_ref())
+    }
+
+    /// Hands over firmware and option ROMs that QEMU's user cannot read by their names.
+    fn roms(&mut self) -> Result<(), Error> {
+        if self.user.is_none() {
+            return Ok(());
+        }
+        let mut fds = Fds::ROMS..128;
+        if let Firmware::Qboot(path) = self.plan.firmware.clone() {
+            if let Some(name) = self.rom(&path, &mut fds)? {
+                self.plan.firmware = Firmware::Qboot(name);
+            }
+        }
+        for at in 1..self.plan.extra.len() {
+            let (option, value) = (&self.plan.extra[at - 1], &self.plan.extra[at]);
+            let Some((range, path)) = inputs::rom(option, value) else {
+                continue;
+            };
+            if let Some(name) = self.rom(&path, &mut fds)? {
+                self.plan.extra[at].replace_range(range, &name.to_string_lossy());
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of a file for QEMU, if its own is of no use. A file that is not there may be one of
+    /// QEMU's own, which it looks for in its directories.
+    fn rom(&mut self, path: &Path, fds: &mut Range<i32>) -> Result<Option<PathBuf>, Error> {
+        if !path.exists() || inputs::is_readable(path) {
+            return Ok(None);
+        }
+        let file = self.input(path)?;
+        Ok(fds.next().map(|fd| {
+            self.map(file, fd);
+            name(fd)
+        }))
     }
 
     /// Whether a guest goes on on a host that is busy: there are likely to be others like it, and
@@ -221,7 +274,9 @@ impl Wiring {
     pub(super) fn command(self, cover: Option<&Path>) -> Result<Command, Error> {
         let unprivileged = self.user();
         let words = argv(&self.plan).into_iter().flat_map(|part| part.words);
-        let mut command = Program::at(&self.plan.program).args(words).command();
+        let program = self.program.as_ref().unwrap_or(&self.plan.program);
+        let mut command = Program::at(program).args(words).command();
+        command.arg0(&self.plan.program);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         // A huge page for the translations of each processor is one too many for one that halts.
         if self.crowded() {

@@ -272,6 +272,11 @@ impl Fds {
     pub const TRACE: i32 = 80;
     /// Keeps others from being the user that QEMU is; it never looks at it.
     pub const USER: i32 = 81;
+    /// The program of QEMU, where its user cannot reach that by its name.
+    pub const PROGRAM: i32 = 82;
+    /// First file with code for the guest, such as firmware, that QEMU's user cannot read by its
+    /// name; the others follow, up to 127.
+    pub const ROMS: i32 = 96;
     /// First port at which commands are asked for; the others follow.
     pub const PORTS: i32 = 64;
     /// First disk; the others follow.

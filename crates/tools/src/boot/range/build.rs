@@ -1,8 +1,8 @@
 //! Builds: the command in the worktree, and what it leaves behind in a cache.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -256,13 +256,18 @@ fn size(path: &Path) -> io::Result<u64> {
     sizes.sum()
 }
 
-/// A file with its mode, or a directory with all in it. Links in a directory stay links.
+/// A file, or a directory with all in it. Links in a directory stay links. QEMU may be another user
+/// than brisk: whatever the umask of the build was, every user may read the copy, and execute it if
+/// its owner may. Only brisk's user can enter the cache.
 fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(parent) = to.parent() {
         make_dir(parent)?;
     }
     if !from.is_dir() {
-        return fs::copy(from, to).map(drop);
+        fs::copy(from, to)?;
+        let mode = fs::metadata(to)?.mode();
+        let execute = if mode & 0o100 == 0 { 0 } else { 0o111 };
+        return fs::set_permissions(to, Permissions::from_mode(mode | 0o444 | execute));
     }
     make_dir(to)?;
     for entry in fs::read_dir(from)? {
