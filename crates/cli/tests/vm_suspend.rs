@@ -272,7 +272,9 @@ fn refused() {
         fs::write(&image, damaged).unwrap();
         if at == middle {
             // A chunk of memory, which a guest that runs at once may not need for long.
-            refused_by(&["resume", "--eager", "a"], &[path]);
+            // It is named as it is afterwards, not as while the resume tries it.
+            let named = format!("{path} is damaged");
+            refused_by(&["resume", "--eager", "a"], &[&named]);
         } else {
             refused(&[path]);
         }

@@ -181,7 +181,7 @@ fn begin<'a>(
     cache: &Cache,
     begun: Instant,
 ) -> Result<Begun<'a>, Error> {
-    let (image, mut running) = open(home, (claim.file()?, claim.path()), &How::default(), cache)?;
+    let (image, mut running) = open(home, (claim.file()?, claim.image()), &How::default(), cache)?;
     let version = running.machine.version.0;
     if version < FIRST {
         return Ok(Begun::Unable(format!(

@@ -170,7 +170,7 @@ fn load(
     control: image::Control<'_>,
     begun: Instant,
 ) -> Result<(Resumed, Image), Failure> {
-    let (image, mut running) = open(home, (claim.file()?, claim.path()), how, cache)?;
+    let (image, mut running) = open(home, (claim.file()?, claim.image()), how, cache)?;
     for disk in &how.accepted_disks {
         home.note(&format!("Disk {} is taken for what it was", disk.display()));
     }
