@@ -69,7 +69,12 @@ fn main() {
         }
     }
     assert!(trials.len() > 60, "{} trials", trials.len());
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // What is static is never dropped.
+    if let Some(shared) = SHARED.get() {
+        fs::remove_dir_all(shared.dir.path()).unwrap();
+    }
+    conclusion.exit();
 }
 
 /// Commands of one block, with the line that each begins at.
@@ -148,9 +153,10 @@ struct Shared {
     dir: TempDir,
 }
 
+static SHARED: OnceLock<Shared> = OnceLock::new();
+
 impl Shared {
     fn get() -> &'static Self {
-        static SHARED: OnceLock<Shared> = OnceLock::new();
         SHARED.get_or_init(|| {
             // A short path, for sockets are below it.
             let dir = TempDir::with_prefix_in("ex-", "/tmp").unwrap();
