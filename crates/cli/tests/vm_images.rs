@@ -36,7 +36,8 @@ fn foreign() {
     // One that is made anew with its name is another one.
     let kept = fs::read(all.definition("a")).unwrap();
     fs::remove_file(all.definition("a")).unwrap();
-    let _ = all.does(&[&["create", "a"], &place[..]].concat());
+    let _ = all.does(&[&["create", "c"], &place[..]].concat());
+    fs::rename(all.definition("c"), all.definition("a")).unwrap();
     assert_eq!(all.doing("a"), "off");
     all.refuses(&["kill", "a"], &["does not run"]);
     fs::write(all.definition("a"), kept).unwrap();

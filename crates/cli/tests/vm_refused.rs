@@ -236,7 +236,7 @@ fn reserved() {
     let disk = suspended(&all, &[]);
     let path = disk.to_str().unwrap();
     let _ = all.does(&["create", "b", "--memory", "128M", "--disk", path]);
-    let texts = [path, "suspended machine a", "brisk vm kill"];
+    let texts = [path, "machine a, which is suspended", "brisk vm kill"];
     all.refuses(&["start", "b"], &texts);
     let run = |disk: &str| -> Finished {
         brisk!["--root", "none", "--memory", "128M", "--disk", disk]
@@ -264,10 +264,11 @@ fn suspending() {
     let _ = guest
         .all
         .does(&["create", "b", "--memory", "128M", "--disk", path]);
+    guest.all.refuses(&["start", "b"], &[path, "machine a,"]);
+    // One that does not know of this machine's directory is kept from it by the lock.
     for _ in 0..3 {
-        guest
-            .all
-            .refuses(&["start", "b"], &["lock", "has one of its disks"]);
+        let run = brisk!["--root", "none", "--memory", "128M", "--disk", path].command(["true"]);
+        let _ = run.exits(120).said(&["lock"]);
     }
     suspend.signal(Signal::INT);
     let _ = suspend.wait().exited(130).said(&["the machine goes on"]);

@@ -60,6 +60,19 @@ fn long() {
     let console = all.state_dir("a").join("console.log");
     let length = || fs::metadata(&console).unwrap().len();
     let mut file = File::options().append(true).open(&console).unwrap();
+    // One that was killed is started again by the next command that looks.
+    let watcher = || {
+        until("somebody watches the console", || {
+            all.processes("brisk")
+                .into_iter()
+                .find(|one| one.words.contains(&"bound-logs".into()))
+        })
+    };
+    let first = watcher();
+    first.signal(Signal::KILL);
+    until("it is gone", || (all.count_of("brisk") == 0).then_some(()));
+    assert_eq!(all.doing("a"), "running");
+    assert_ne!(watcher().pid, first.pid);
     let line = format!("{}\n", "x".repeat(99));
     file.write_all(line.repeat(50_000).as_bytes()).unwrap();
     until("the beginning is gone", || {

@@ -2,7 +2,8 @@
 //! meanwhile destroys it.
 //!
 //! The directory of a suspended machine has a record (`suspended`) that names the disks it writes
-//! to. Every command that has another guest write to a disk looks into these records of its user.
+//! to; that of one which is being suspended has another (`standing`), which counts as long as its QEMU
+//! is there. Every command that has another guest write to a disk looks into these records of its user.
 //! Other programs are not kept from it; a resume finds that the disk has changed.
 
 use std::fs;
@@ -10,6 +11,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+/// Record of a machine that is being suspended, in its directory.
+pub(crate) const STANDING: &str = "standing";
+/// Process of a machine's QEMU, in its directory.
+pub(crate) const PROCESS: &str = "process";
 
 /// A disk in such a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,9 +63,29 @@ fn file(path: &Path) -> Option<(u64, u64)> {
 /// A part of the record.
 #[derive(Deserialize)]
 struct Record {
-    image: PathBuf,
+    /// None while the machine is being suspended.
+    image: Option<PathBuf>,
     #[serde(default)]
     disks: Vec<Reserved>,
+}
+
+/// The records of a machine that count, by its directory.
+fn records(machine: &Path) -> impl Iterator<Item = Record> {
+    let read = |name: &str| {
+        let text = fs::read(machine.join(name)).ok()?;
+        serde_json::from_slice::<Record>(&text).ok()
+    };
+    // A guest has run from its image, and whoever resumed it was killed before it could say so.
+    let used = |record: &Record| {
+        record.image.as_ref().is_some_and(|image| {
+            brisk_vm::image::resumed_name(image).exists()
+                && brisk_vm::image::resumable(image).is_none()
+        })
+    };
+    let suspended = read("suspended").filter(|record| !used(record));
+    let lives = || crate::vm::process_in(&machine.join(PROCESS)).is_some();
+    let standing = read(STANDING).filter(|_| lives());
+    suspended.into_iter().chain(standing)
 }
 
 /// The first of these disks that a suspended machine writes to, of those whose directories are in
@@ -73,14 +99,11 @@ pub(crate) fn conflict<'a>(
         return None;
     }
     for entry in fs::read_dir(machines).ok()?.flatten() {
-        let read = fs::read(entry.path().join("suspended")).ok();
-        let record = read.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
-        let Some(record) = record else { continue };
-        // A guest has run from its image, and whoever resumed it was killed before it could say so.
-        let used = brisk_vm::image::resumed_name(&record.image).exists()
-            && brisk_vm::image::resumable(&record.image).is_none();
-        let taken = |disk: &&&Path| record.disks.iter().any(|one| one.is(disk));
-        if let Some(disk) = disks.iter().find(taken).filter(|_| !used) {
+        let reserved: Vec<_> = records(&entry.path())
+            .flat_map(|record| record.disks)
+            .collect();
+        let taken = |disk: &&&Path| reserved.iter().any(|one| one.is(disk));
+        if let Some(disk) = disks.iter().find(taken) {
             return Some(Conflict {
                 path: disk.to_path_buf(),
                 machine: entry.file_name().to_string_lossy().into_owned(),

@@ -46,9 +46,9 @@ pub enum Error {
     #[error("the machine and brisk lost each other")]
     Session(#[source] io::Error),
     #[error(
-        "{} is a disk of the suspended machine {machine}: a guest that writes to it makes that \
-         impossible to resume; resume {machine} first, throw its image away with brisk vm kill, or \
-         only read the disk (:ro)", path.display()
+        "{} is a disk of the machine {machine}, which is suspended, or stands still to be: a guest \
+         that writes to it makes {machine} impossible to resume; resume that first, throw it away \
+         with brisk vm kill, or only read the disk (:ro)", path.display()
     )]
     Reserved { path: PathBuf, machine: String },
     #[error("{what}; {hint}")]

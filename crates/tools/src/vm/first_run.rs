@@ -104,7 +104,10 @@ fn use_up(
 
 /// Has QEMU take its disks, with its locks on them, before the guest runs. QEMU before 10.0 takes
 /// them when it does.
-fn activate_disks(qmp: &mut Control<'_>, wait: &mut dyn FnMut() -> bool) -> Result<(), Error> {
+pub(super) fn activate_disks(
+    qmp: &mut Control<'_>,
+    wait: &mut dyn FnMut() -> bool,
+) -> Result<(), Error> {
     let active = json!({ "active": true });
     match qmp.execute_while("blockdev-set-active", &active, wait) {
         Err(control::Error::Refused { reason, .. }) if reason.contains("has not been found") => {

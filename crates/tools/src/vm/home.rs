@@ -15,6 +15,7 @@ use super::bases;
 use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
 use super::noted::Noted;
+use crate::reservation::PROCESS;
 
 /// The directories of all machines of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,6 +178,11 @@ impl Home {
     #[must_use]
     pub fn pid(&self) -> PathBuf {
         self.runtime().join("pid")
+    }
+
+    /// The same, where it is found if the directory of the sockets is gone.
+    pub(super) fn process(&self) -> PathBuf {
+        self.state().join(PROCESS)
     }
 
     /// How long its console was when it was started, in bytes.
@@ -354,6 +360,7 @@ impl Home {
             let _ = fs::remove_file(memory);
         }
         let _ = fs::remove_dir_all(self.runtime());
+        let _ = fs::remove_file(self.process());
     }
 
     /// Keeps all other commands from this machine while the lock lives.

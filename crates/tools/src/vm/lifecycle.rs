@@ -195,7 +195,10 @@ pub fn start(
         };
         let said = converse(&init, &steps, false, BOOT, &still).map(drop);
         said.map_err(|reason| Error::Guest {
-            reason,
+            reason: match (&definition.init, live::pid(home)) {
+                (Some(init), None) => format!("{init} did not become PID 1: {reason}"),
+                _ => reason,
+            },
             console: home.places().console,
         })
     });

@@ -21,6 +21,7 @@ use super::ended::{note_end, note_end_if_idle};
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
+use super::log_size;
 use super::noted;
 use super::serving::look_after;
 
@@ -76,6 +77,7 @@ impl Condition {
 /// If its definition is wrong.
 pub fn condition(home: &Home) -> Result<Condition, Error> {
     note_end_if_idle(home);
+    log_size::look_after(home);
     condition_within(home, GLANCE)
 }
 
@@ -101,6 +103,9 @@ fn condition_within(home: &Home, limit: Duration) -> Result<Condition, Error> {
             // It has ended meanwhile.
             Err(_) => {}
         }
+    }
+    if !home.runtime().exists() && pid(home).is_some() {
+        return Ok(Condition::Busy);
     }
     Ok(match in_image(home)? {
         true => Condition::Suspended,
@@ -260,9 +265,15 @@ pub(super) fn control<'a>(stream: &'a UnixStream) -> Result<Control<'a>, Error> 
     Ok(control)
 }
 
-/// QEMU's process, if it lives; another one that has its number by now is not it.
+/// QEMU's process, if it lives.
 pub(super) fn pid(home: &Home) -> Option<u32> {
-    let text = fs::read_to_string(home.pid()).ok()?;
+    // The directory of its sockets may be gone, as /run/user/UID is when that user has logged out.
+    process_in(&home.pid()).or_else(|| process_in(&home.process()))
+}
+
+/// The process that a file names, if it lives; another one that has its number by now is not it.
+pub(crate) fn process_in(path: &Path) -> Option<u32> {
+    let text = fs::read_to_string(path).ok()?;
     let (pid, started) = text.trim().split_once(' ')?;
     let pid = pid.parse().ok()?;
     (start_time(pid)? == started).then_some(pid)
@@ -271,8 +282,10 @@ pub(super) fn pid(home: &Home) -> Option<u32> {
 /// Notes QEMU's process.
 pub(super) fn set_pid(home: &Home, pid: u32) -> Result<(), Error> {
     let started = start_time(pid).unwrap_or_default();
-    let path = home.pid();
-    fs::write(&path, format!("{pid} {started}\n")).map_err(file("write", path))
+    for path in [home.process(), home.pid()] {
+        fs::write(&path, format!("{pid} {started}\n")).map_err(file("write", path))?;
+    }
+    Ok(())
 }
 
 /// When a process began, in the kernel's ticks; none once it has ended, also before it is reaped.

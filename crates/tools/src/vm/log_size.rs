@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use brisk_sys::wait_for;
+use brisk_sys::{Sharing, is_taken, try_lock, wait_for};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -42,6 +42,28 @@ pub(super) fn start(home: &Home) -> Option<u32> {
     started.map_err(note).ok().map(|child| child.id())
 }
 
+/// Starts that process again if it was killed.
+pub(super) fn look_after(home: &Home) {
+    let gone = || {
+        let taken = lock(home).and_then(|lock| {
+            let taken = is_taken(&lock);
+            taken.map_err(file("lock", home.runtime()))
+        });
+        matches!(taken, Ok(false))
+    };
+    if home.runtime().exists() && live::pid(home).is_some() && gone() {
+        start(home);
+    }
+}
+
+/// Locked by the process that keeps the files within bounds.
+fn lock(home: &Home) -> Result<File, Error> {
+    let path = home.runtime().join("bound-logs");
+    let mut options = File::options();
+    let opened = options.read(true).write(true).create(true).truncate(false);
+    opened.open(&path).map_err(file("open", path))
+}
+
 /// Keeps the files of a VM within bounds until its QEMU ends.
 ///
 /// # Errors
@@ -56,6 +78,10 @@ pub fn bound_logs(home: &Home) -> Result<(), Error> {
     let Some(process) = process.filter(|_| live::pid(home) == Some(pid)) else {
         return Ok(());
     };
+    let lock = lock(home)?;
+    if !try_lock(&lock, Sharing::Exclusive).unwrap_or(false) {
+        return Ok(());
+    }
     let places = home.places();
     let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
     let watch =
@@ -65,11 +91,12 @@ pub fn bound_logs(home: &Home) -> Result<(), Error> {
             .map_err(|errno| file("watch", path)(errno.into()))?;
     }
     loop {
-        if shorten(&places.console, LONGEST, KEPT).map_err(file("shorten", &places.console))? {
+        // What fails now, for want of room, may not the next time.
+        if shorten(&places.console, LONGEST, KEPT).unwrap_or(false) {
             // All of it is from this start of the VM.
             let _ = fs::write(home.console_start(), "0");
         }
-        shorten(&places.errors, LONGEST, KEPT).map_err(file("shorten", &places.errors))?;
+        let _ = shorten(&places.errors, LONGEST, KEPT);
         let ended = |others: &[PollFd<'_>], deadline| {
             let mut fds = vec![PollFd::new(&process, PollFlags::IN)];
             fds.extend_from_slice(others);
@@ -96,7 +123,8 @@ fn shorten(path: &Path, longest: u64, kept: u64) -> io::Result<bool> {
     }
     file.seek(SeekFrom::Start(length - kept))?;
     let mut end = Vec::new();
-    file.read_to_end(&mut end)?;
+    // Its QEMU, if a guest has taken that over, may have made it longer meanwhile.
+    (&file).take(kept).read_to_end(&mut end)?;
     let line = end.iter().position(|byte| *byte == b'\n');
     let from = line.map_or(0, |line| line + 1);
     file.set_len(0)?;

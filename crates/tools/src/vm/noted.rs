@@ -61,7 +61,8 @@ impl Noted {
     pub(super) fn read(home: &Home) -> Option<Self> {
         let noted: Self = serde_json::from_slice(&fs::read(home.suspended()).ok()?).ok()?;
         match home.definition() {
-            Ok(definition) if noted.uuid != definition.uuid => None,
+            // One without a UUID was suspended before its definition had one.
+            Ok(definition) if noted.uuid.is_some() && noted.uuid != definition.uuid => None,
             _ => Some(noted),
         }
     }

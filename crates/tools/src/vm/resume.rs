@@ -10,7 +10,6 @@ use brisk_vm::image::{self, Claim, Image, Keys};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Capabilities, DiskFormat, Ram, State, load_state, qmp};
 use brisk_vm::root;
-use serde_json::json;
 
 use super::bases;
 use super::definition::Definition;
@@ -25,6 +24,7 @@ use super::memory::Fresh;
 use super::noted::{self, Noted};
 use super::ports::tell;
 use super::said::Said;
+use super::standing;
 use super::unlock::with_host_key;
 use crate::chain;
 use crate::run::{self, clock};
@@ -83,7 +83,7 @@ pub fn resume(
     let _lock = home.lock("resume")?;
     match live::settle(home)? {
         Condition::Suspended => {}
-        Condition::Paused => return go_on(home, begun),
+        Condition::Paused => return go_on(home, how, begun),
         // What lies there says whose it is.
         Condition::Off if image::resumable(&home.image(&definition)).is_some() => {}
         Condition::Missing => return Err(missing(home)),
@@ -144,9 +144,9 @@ pub(super) fn cut_off(home: &Home, definition: &Definition) -> Error {
 }
 
 /// A machine that a killed command left standing still.
-fn go_on(home: &Home, begun: Instant) -> Result<Resumed, Error> {
+fn go_on(home: &Home, how: &How, begun: Instant) -> Result<Resumed, Error> {
     let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
-    live::control(&stream)?.execute("cont", &json!(null))?;
+    standing::go_on(home, &mut live::control(&stream)?, &how.accepted_disks)?;
     Noted::remove(home);
     home.note("VM goes on");
     set_clock(home);
@@ -252,7 +252,7 @@ pub(super) fn open(
     running.filled_from = None;
     let chain = std::iter::successors(Some(&image), |image| image.parent());
     running.images = chain.map(|image| image.header().id).collect();
-    complete_chains(&mut running)?;
+    complete_chains(&mut running, path)?;
     check(home, &image, &mut running, path, cache)?;
     accepted_are_disks(&image, &how.accepted_disks)?;
     // Again when the guest is about to run: it takes long to load memory.
@@ -260,17 +260,28 @@ pub(super) fn open(
     Ok((image, running))
 }
 
-/// An older brisk did not note what its qcow2 images read from.
-fn complete_chains(running: &mut Running) -> Result<(), Error> {
+/// Reads again what the qcow2 images read from: somebody may have written other names to a header,
+/// and put its time back. An older brisk did not note the names.
+fn complete_chains(running: &mut Running, path: &Path) -> Result<(), Error> {
     let disks = running.machine.disks.iter_mut();
-    for disk in disks.filter(|disk| disk.format == DiskFormat::Qcow2 && disk.backing.is_empty()) {
+    for disk in disks.filter(|disk| disk.format == DiskFormat::Qcow2) {
         let chain = root::backing_chain(&disk.path).map_err(|source| {
             Error::from(run::Error::Root {
                 argument: disk.path.display().to_string(),
                 source: Box::new(source),
             })
         })?;
-        disk.backing = run::backing(&chain);
+        let backing = run::backing(&chain);
+        if !disk.backing.is_empty() && disk.backing != backing {
+            return Err(Error::Unlike {
+                path: path.to_owned(),
+                reason: format!(
+                    "its disk {} reads from other files than it did",
+                    disk.path.display()
+                ),
+            });
+        }
+        disk.backing = backing;
     }
     Ok(())
 }

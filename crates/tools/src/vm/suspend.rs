@@ -23,6 +23,7 @@ use super::noted::Noted;
 use super::ports::{executions, quiet};
 use super::resume::set_clock;
 use super::shrink::{drop_cache, left_out};
+use super::standing::{self, Standing};
 use super::unlock::host_keys;
 use crate::chain;
 
@@ -106,7 +107,7 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
     let mut qmp = live::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.
-    qmp.execute("cont", &json!(null))?;
+    standing::go_on(home, &mut qmp, &[])?;
     if running.directories.is_some() && one_has_ended(&mut qmp)? {
         let (what, hint) = (
             "cannot be suspended: what serves its directories has ended",
@@ -141,8 +142,13 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     })?;
     home.note("VM suspending");
     let locks = DiskLocks::take(&running.machine.disks);
-    let written = save_state(&mut qmp).map_err(Error::from).and_then(|state| {
+    let disks = &running.machine.disks;
+    let stopped = qmp.execute("stop", &json!(null)).map_err(Error::from);
+    let recorded = stopped.and_then(|_| Standing::record(home, disks, false));
+    let saved = recorded.and_then(|()| Ok(save_state(&mut qmp)?));
+    let written = saved.and_then(|state| {
         locks.check(&home.name)?;
+        Standing::record(home, disks, true)?;
         let description = describe(home, &running, &definition)?;
         let free = place.and_then(|place| left_out(home, place, &ram, &description));
         let source = Source {
@@ -178,7 +184,7 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         Err(error) => {
             // It goes on where it was, with its own locks.
             drop(locks);
-            if let Err(refused) = qmp.execute("cont", &json!(null)) {
+            if let Err(refused) = standing::go_on(home, &mut qmp, &[]) {
                 let what = format!(
                     "was not suspended ({}), and stands still: {}",
                     chain(&error),
@@ -209,6 +215,7 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     let _ = qmp.execute("quit", &json!(null));
     live::wait_for_end(home, END);
     live::end(home)?;
+    Standing::remove(home);
     for line in report.lines() {
         home.note(&line);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 use brisk_tools::run::ExtraDisk;
 use brisk_tools::vm::{
-    self as tool, Autoshutdown, Condition, Definition, Home, Network, condition, new_uuid,
+    self as tool, Autoshutdown, Condition, Definition, Error, Home, Network, condition, new_uuid,
 };
 use brisk_vm::qemu::DiskFormat;
 use brisk_vm::root;
@@ -313,6 +313,13 @@ pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
     let home = home(&args.name)?;
     let mut definition = Definition::default();
     args.settings.apply(&mut definition)?;
+    if let Err(error @ Error::Undefined { .. }) = home.definition() {
+        return Err(explain(error).context(format!(
+            "{} has files of a machine whose definition is gone; choose another name, put the \
+             definition back, or remove them with brisk vm rm {0}",
+            home.name
+        )));
+    }
     home.define(&definition, true).map_err(explain)?;
     warn_of_image(&home, &definition, ui);
     ui.note(&format!(

@@ -1,0 +1,102 @@
+//! The record of a VM whose guest was stopped to be suspended.
+//!
+//! QEMU lets go of the locks on the disks when it has written the state of its devices. If brisk is
+//! killed then, the guest stands still, and any other guest could write to its disks. So the disks
+//! are recorded before: no command of brisk's gives them to another guest as long as that QEMU is
+//! there, and the guest only goes on if they are what they were.
+
+use std::fs;
+use std::path::PathBuf;
+
+use brisk_vm::image;
+use brisk_vm::qemu::control::Control;
+use brisk_vm::qemu::{Disk, DiskFormat};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::describe::{identify, is_unchanged};
+use super::error::{Error, file};
+use super::first_run::activate_disks;
+use super::home::Home;
+use crate::reservation::{Reserved, STANDING};
+
+/// What is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Standing {
+    /// The disks that the guest writes to, for [`crate::reservation::conflict`].
+    disks: Vec<Reserved>,
+    /// What all files of its disks are, since the guest stood still.
+    identities: Vec<image::Disk>,
+}
+
+impl Standing {
+    /// Records the disks of a guest that has just been stopped. QEMU may still write to the metadata
+    /// of qcow2 images: those are left out unless it has `finished`.
+    pub(super) fn record(home: &Home, disks: &[Disk], finished: bool) -> Result<(), Error> {
+        let mut identities = Vec::new();
+        for disk in disks {
+            if finished || disk.format == DiskFormat::Raw {
+                identities.push(identify(&disk.path, disk.writable)?);
+            }
+            for backing in &disk.backing {
+                identities.push(identify(&backing.path, false)?);
+            }
+        }
+        let written = disks.iter().filter(|disk| disk.writable);
+        let standing = Self {
+            disks: written
+                .filter_map(|disk| Reserved::of(&disk.path))
+                .collect(),
+            identities,
+        };
+        let path = path(home);
+        let temporary = path.with_extension("tmp");
+        let write = || {
+            fs::write(&temporary, serde_json::to_vec(&standing)?)?;
+            fs::rename(&temporary, &path)
+        };
+        write().map_err(file("write", &path))
+    }
+
+    /// The guest runs, or is in its image.
+    pub(super) fn remove(home: &Home) {
+        let _ = fs::remove_file(path(home));
+    }
+}
+
+fn path(home: &Home) -> PathBuf {
+    home.state().join(STANDING)
+}
+
+/// Has a guest go on that a suspend which was killed has left standing still, if its disks are what
+/// they were, but for those that the administrator says are.
+///
+/// # Errors
+/// If one is not, or QEMU refuses.
+pub(super) fn go_on(home: &Home, qmp: &mut Control<'_>, accepted: &[PathBuf]) -> Result<(), Error> {
+    let read = fs::read(path(home)).ok();
+    if let Some(standing) = read.and_then(|text| serde_json::from_slice::<Standing>(&text).ok()) {
+        // Nobody else writes to them from then on.
+        activate_disks(qmp, &mut || false)?;
+        let others = standing.identities.iter();
+        for disk in others.filter(|disk| !accepted.contains(&disk.path)) {
+            if !is_unchanged(disk)? {
+                let disk = disk.path.display();
+                return Err(Error::state(
+                    &home.name,
+                    format!(
+                        "stands still since a suspend was ended in the middle, and its disk {disk} \
+                         has changed since: what the guest has in memory of it is not true any more"
+                    ),
+                    format!(
+                        "brisk vm kill ends it; if you know that {disk} is what it was: brisk vm \
+                         resume --accept-disk {disk}"
+                    ),
+                ));
+            }
+        }
+    }
+    qmp.execute("cont", &json!(null))?;
+    Standing::remove(home);
+    Ok(())
+}
