@@ -31,6 +31,7 @@ use rustix::io::Errno;
 use super::durable::sync_dir_of;
 use super::error::{Error, io_error};
 use super::naming::rename_new;
+use super::reader::open_unknown;
 
 const RESUMING: &str = ".resuming";
 const RESUMED: &str = ".resumed";
@@ -108,7 +109,7 @@ pub fn resumed(image: &Path) -> Result<Option<bool>, Error> {
 }
 
 fn held(path: &Path) -> Result<Option<bool>, Error> {
-    match File::open(path) {
+    match open_unknown(path) {
         Ok(file) => is_taken(&file).map(Some).map_err(io_error("lock", path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("read", path)(error)),
@@ -385,7 +386,10 @@ fn lock_as(path: &Path, how: Sharing) -> Result<File, Error> {
 /// A file can be locked for one process alone only where it is open for writing.
 fn open(path: &Path, how: Sharing) -> io::Result<File> {
     let alone = how == Sharing::Exclusive;
-    File::options().read(true).write(alone).open(path)
+    match alone {
+        true => File::options().read(true).write(true).open(path),
+        false => open_unknown(path),
+    }
 }
 
 /// Renames durably to a name that is not taken.

@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::OFlags;
 
 use super::blob;
 use super::chunk;
@@ -127,9 +129,15 @@ impl Header {
     /// # Errors
     /// If it cannot be read, or is no image, or damaged.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(io_error("read", path))?;
+        let file = open_unknown(path).map_err(io_error("read", path))?;
         read_header(&file, path).map(|(header, _)| header)
     }
+}
+
+/// Opens what may be an image, or anything else that somebody put there: a FIFO would be waited for.
+pub(super) fn open_unknown(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    File::options().read(true).custom_flags(flags).open(path)
 }
 
 impl Image {
@@ -139,7 +147,7 @@ impl Image {
     /// # Errors
     /// If it cannot be read, is damaged, or no key fits.
     pub fn open(path: &Path, keys: &Keys) -> Result<Self, Error> {
-        let file = File::open(path).map_err(io_error("read", path))?;
+        let file = open_unknown(path).map_err(io_error("read", path))?;
         Self::from_file(file, path, keys)
     }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::fixture::{Fixture, content};
 use brisk_testkit::{Refusal, apart, refuse};
 
-use crate::image::{Claim, Error, Hold, Image, State, remove_resumed, resumed, state};
+use crate::image::{
+    Claim, Error, Header, Hold, Image, Keys, State, remove_resumed, resumed, state,
+};
 
 #[test]
 fn from_claim_to_finish() {
@@ -312,4 +314,15 @@ fn a_claim_that_cannot_be_made_durable_goes_back() {
         drop(claim);
         assert_eq!(fixture.left(), ["db1.brisk"]);
     });
+}
+
+#[test]
+fn a_fifo_is_no_image_and_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db1.brisk");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    assert!(Header::read(&path).is_err());
+    assert!(matches!(state(&path), Ok(State::Ready) | Err(_)));
+    assert!(Image::open(&path, &Keys::default()).is_err());
 }
