@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 
 use brisk_host::program::Program;
 use command_fds::{CommandFdExt, FdMapping};
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -67,6 +68,24 @@ fn may_lock(needed: u64) -> Result<(), Error> {
         false => Err(Error::Locked {
             needed: needed >> 20,
             allowed: allowed >> 20,
+        }),
+    }
+}
+
+/// Opens a backing file by the path that was checked, in which there was no symbolic link: whoever
+/// may write to a directory of it could have put one there since.
+fn open_backing(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let no_link = ResolveFlags::NO_SYMLINKS;
+    match openat2(CWD, path, flags, Mode::empty(), no_link) {
+        // Linux before 5.6, and filters of system calls that do not know it.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let flags = OFlags::NOFOLLOW.bits() as i32;
+            open(path, File::options().read(true).custom_flags(flags))
+        }
+        opened => opened.map_err(|errno| Error::Open {
+            path: path.to_owned(),
+            source: errno.into(),
         }),
     }
 }
@@ -200,10 +219,7 @@ impl Wiring {
         for (fd, disk) in (Fds::DISKS..).zip(self.plan.disks.clone()) {
             self.map(open_disk(&disk)?, fd);
             for (file, fd) in disk.backing.iter().zip(&mut backing_fds) {
-                // Where it was found there was no link.
-                let flags = OFlags::NOFOLLOW.bits() as i32;
-                let backing = open(&file.path, reads().custom_flags(flags))?;
-                self.map(backing, fd);
+                self.map(open_backing(&file.path)?, fd);
             }
         }
         let kernel = self.input(&self.plan.kernel)?;
@@ -308,5 +324,27 @@ impl Wiring {
             None => {}
         }
         Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_backing_file_behind_a_link_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(dir.join("secret")).unwrap();
+        std::fs::write(dir.join("secret/base"), "").unwrap();
+        assert!(open_backing(&dir.join("secret/base")).is_ok());
+        symlink(dir.join("secret"), dir.join("images")).unwrap();
+        symlink(dir.join("secret/base"), dir.join("base")).unwrap();
+        for name in ["images/base", "base"] {
+            let error = open_backing(&dir.join(name)).unwrap_err();
+            assert!(matches!(error, Error::Open { .. }), "{name}: {error}");
+        }
     }
 }
