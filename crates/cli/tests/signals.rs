@@ -1,6 +1,7 @@
 //! Signals to brisk are signals to the command; asked twice, or too early, brisk ends itself.
 
-use brisk_testkit::{Signal, brisk, until};
+use brisk_testkit::{Signal, brisk, tree, until};
+use rustix::process::{Pid, getpgid};
 
 /// A shell that waits in the background, so that its traps run at once.
 const WAIT: &str = "echo ready; while :; do sleep 1000 & wait; done";
@@ -66,4 +67,22 @@ fn sigterm_ends_brisk_though_nobody_reads_its_output() {
     });
     run.signal(Signal::TERM);
     let _ = run.wait().exited(143);
+}
+
+/// What a terminal sends to a process group is brisk's to forward, whatever serves the guest.
+#[test]
+fn programs_that_serve_a_guest_are_in_no_group_of_brisks() {
+    let root = tempfile::tempdir().unwrap();
+    tree(root.path());
+    let mut run = brisk!["--root", root.path().to_str().unwrap()]
+        .script(&format!("trap 'echo int; exit 9' INT; {WAIT}"))
+        .spawn();
+    run.shows("ready\n");
+    let group = |pid: i32| getpgid(Pid::from_raw(pid)).unwrap();
+    let own = group(run.id() as i32);
+    for name in ["virtiofsd", "qemu-system"] {
+        assert_ne!(group(run.process(name).pid), own, "{name}");
+    }
+    run.signal(Signal::INT);
+    let _ = run.wait().exited(9);
 }

@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use brisk_testkit::{Machines, Signal, brisk_of, capture, qemu_is_before, tool, trial, until};
+use brisk_testkit::{
+    Machines, Signal, brisk_of, capture, ext4, qemu_is_before, tool, tree, trial, until,
+};
 use libtest_mimic::Arguments;
 
 fn main() {
@@ -19,6 +22,8 @@ fn main() {
             old(),
             made_anew,
         ),
+        trial("a_backing_file_of_a_suspended_machine", old(), backing),
+        trial("a_stop_right_after_the_start", none(), early_stop),
         trial("a_uuid_that_came_after_the_suspend", old(), uuid_after),
         trial("a_runtime_directory_that_is_gone", none(), no_runtime),
         trial(
@@ -103,6 +108,41 @@ fn made_anew() {
     fs::rename(&away, &definition).unwrap();
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+}
+
+fn backing() {
+    let all = machines();
+    let base = disk(&all);
+    let image = all.dir().join("top.qcow2");
+    let [base, top] = [base, image].map(|path| path.to_str().unwrap().to_owned());
+    let words = [
+        "create", "-q", "-f", "qcow2", "-b", &base, "-F", "raw", &top,
+    ];
+    capture(&tool("qemu-img"), &words);
+    all.boot("a", &["--disk", &top]);
+    let _ = all.does(&["suspend", "a"]);
+    let format = format!("{base},format=raw");
+    let _ = all.does(&["create", "b", "--memory", "128M", "--disk", &format]);
+    all.refuses(&["start", "b"], &["disk.raw", "machine a"]);
+    let _ = all.does(&["resume", "a"]);
+}
+
+/// A PID 1 that heeds the request only some seconds after it has begun.
+fn early_stop() {
+    let all = machines();
+    let root = all.dir().join("root");
+    tree(&root);
+    let init = "#!/bin/sh\ntrap '' INT\nsleep 4\ntrap 'busybox reboot -f' INT\n\
+                while :; do sleep 1 & wait; done\n";
+    fs::create_dir(root.join("sbin")).unwrap();
+    fs::write(root.join("sbin/init"), init).unwrap();
+    fs::set_permissions(root.join("sbin/init"), PermissionsExt::from_mode(0o755)).unwrap();
+    let image = all.dir().join("image");
+    ext4(&root, &image);
+    let words = ["--root", image.to_str().unwrap(), "--init", "/sbin/init"];
+    all.boot("a", &words);
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!(all.doing("a"), "off");
 }
 
 fn uuid_after() {

@@ -1,8 +1,8 @@
 //! Disks of suspended machines: their guests have parts of them in memory, so whoever writes to one
 //! meanwhile destroys it.
 //!
-//! The directory of a suspended machine has a record (`suspended`) that names the disks it writes
-//! to; that of one which is being suspended has another (`standing`), which counts as long as its QEMU
+//! The directory of a suspended machine has a record (`suspended`) that names the files of its
+//! disks; that of one which is being suspended has another (`standing`), which counts as long as its QEMU
 //! is there. Every command that has another guest write to a disk looks into these records of its user.
 //! Other programs are not kept from it; a resume finds that the disk has changed.
 
@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
 
 /// Record of a machine that is being suspended, in its directory.
@@ -35,8 +36,18 @@ pub(crate) struct Conflict {
 }
 
 impl Reserved {
+    /// All files that these disks are made of, those that are only read as well: who writes to one
+    /// makes what the guest has in memory of it untrue.
+    pub(crate) fn all(disks: &[Disk]) -> Vec<Self> {
+        let files = disks.iter().flat_map(|disk| {
+            let backing = disk.backing.iter().map(|one| &*one.path);
+            std::iter::once(&*disk.path).chain(backing)
+        });
+        files.filter_map(Self::of).collect()
+    }
+
     /// The disk at a path, if it is there.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    fn of(path: &Path) -> Option<Self> {
         Some(Self {
             path: path.to_owned(),
             file: file(path)?,
@@ -88,7 +99,7 @@ fn records(machine: &Path) -> impl Iterator<Item = Record> {
     suspended.into_iter().chain(standing)
 }
 
-/// The first of these disks that a suspended machine writes to, of those whose directories are in
+/// The first of these disks that a suspended machine has, of those whose directories are in
 /// `machines`.
 pub(crate) fn conflict<'a>(
     disks: impl IntoIterator<Item = &'a Path>,

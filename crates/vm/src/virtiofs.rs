@@ -4,6 +4,7 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -275,7 +276,8 @@ impl Virtiofsd {
         }
         match says {
             Some(says) => brisk_sys::own_session(command.stderr(says)),
-            None => brisk_sys::die_with_parent(command.stderr(Stdio::piped())),
+            // Ctrl-C on the terminal is for brisk to forward, as with QEMU.
+            None => brisk_sys::die_with_parent(command.process_group(0).stderr(Stdio::piped())),
         };
         let daemon = command.spawn().map_err(start)?;
         Ok(Served {

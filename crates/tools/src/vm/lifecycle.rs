@@ -34,6 +34,9 @@ use crate::run;
 const BRISK_INIT: &[u8] = b"/init";
 /// How often it is looked whether another program has become that.
 const GLANCE: Duration = Duration::from_millis(20);
+/// After how long a program that is PID 1 is asked again to stop the machine: one that has just
+/// begun does not heed it yet. systemd takes seven requests within two seconds for an emergency.
+const ASKED_AGAIN: Duration = Duration::from_secs(3);
 /// How long a guest may take to come up.
 const BOOT: Duration = Duration::from_secs(120);
 
@@ -71,7 +74,7 @@ impl Running {
         if (major, minor) < (8, 2) {
             return Some((
                 format!("runs in QEMU {major}.{minor}, which cannot go on from a file"),
-                "stop it, and start it with QEMU 8.2 or later",
+                "stop it, and start it with QEMU 8.2 or later; brisk doctor tells how to get one",
             ));
         }
         let served = self.directories.as_ref();
@@ -302,14 +305,31 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
     }
     home.processing("stop", "");
     let deadline = Instant::now() + limit;
-    let (told, ended) = looking_after(home, || {
-        let told = tell(home, &[Step::Stop], limit);
-        let left = deadline.saturating_duration_since(Instant::now());
-        (told, live::wait_for_end(home, left))
+    let once = home.definition().is_ok_and(|now| now.init.is_none());
+    let ended = looking_after(home, || {
+        let left = || deadline.saturating_duration_since(Instant::now());
+        loop {
+            let time = if once {
+                left()
+            } else {
+                left().min(ASKED_AGAIN)
+            };
+            // A machine that stops may do so before it has answered.
+            let _ = tell(home, &[Step::Stop], time);
+            let time = if once {
+                left()
+            } else {
+                left().min(ASKED_AGAIN)
+            };
+            if live::wait_for_end(home, time) {
+                return true;
+            }
+            if left().is_zero() {
+                return false;
+            }
+        }
     })?;
     if !ended {
-        // A machine that stops may do so before it has answered.
-        told?;
         return Err(Error::state(
             &home.name,
             format!("did not stop within {} s", limit.as_secs()),

@@ -23,7 +23,7 @@ pub(super) struct Noted {
     pub(super) image: PathBuf,
     id: [u8; 16],
     uuid: Option<String>,
-    /// The disks that it writes to, which nobody else may write to meanwhile.
+    /// The files of its disks, which nobody else may write to meanwhile.
     #[serde(default)]
     disks: Vec<Reserved>,
 }
@@ -36,14 +36,11 @@ impl Noted {
         image: &Path,
         disks: &[Disk],
     ) -> Result<(), Error> {
-        let written = disks.iter().filter(|disk| disk.writable);
         let noted = Self {
             image: image.to_owned(),
             id: Header::read(image)?.id,
             uuid: definition.uuid.clone(),
-            disks: written
-                .filter_map(|disk| Reserved::of(&disk.path))
-                .collect(),
+            disks: Reserved::all(disks),
         };
         let path = home.suspended();
         let temporary = path.with_extension("tmp");

@@ -23,7 +23,7 @@ use crate::reservation::{Reserved, STANDING};
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Standing {
-    /// The disks that the guest writes to, for [`crate::reservation::conflict`].
+    /// The files of its disks, for [`crate::reservation::conflict`].
     disks: Vec<Reserved>,
     /// What all files of its disks are, since the guest stood still.
     identities: Vec<image::Disk>,
@@ -42,11 +42,8 @@ impl Standing {
                 identities.push(identify(&backing.path, false)?);
             }
         }
-        let written = disks.iter().filter(|disk| disk.writable);
         let standing = Self {
-            disks: written
-                .filter_map(|disk| Reserved::of(&disk.path))
-                .collect(),
+            disks: Reserved::all(disks),
             identities,
         };
         let path = path(home);

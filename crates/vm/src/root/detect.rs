@@ -103,11 +103,11 @@ pub(super) fn decide(
         (None, true, false) => refused(
             "begins as a qcow2 image, and its name does not end in .qcow2: it may be one, or a \
              guest that has it as a raw disk may have written that; say which it is: format=qcow2 \
-             or format=raw",
+             or format=raw behind a --disk, --root-format for the root",
         ),
         (None, false, true) => refused(
             "has a name that ends in .qcow2, and is no qcow2 image: a guest that has it as a raw \
-             disk could make it one; rename it, or say format=raw",
+             disk could make it one; rename it, or say format=raw, or --root-format raw of the root",
         ),
         (None, false, false) => Ok(Format::Raw),
     }

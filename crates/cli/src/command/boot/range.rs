@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use brisk_measure::{Environment, render};
+use brisk_measure::{Environment, Reading, render};
 use brisk_tools::boot::analyze::Markers;
 use brisk_tools::boot::marker::Until;
 use brisk_tools::boot::range::{
@@ -254,7 +254,17 @@ fn run(
         engine.answer(),
         Some(Answer::Unchanged { .. } | Answer::Unmeasurable)
     );
-    Ok(u8::from(args.bisect && unchanged))
+    let history = report.history.as_ref();
+    let measured = history.is_some_and(|history| {
+        let mut points = history.points.iter();
+        points.any(|point| matches!(point.reading, Reading::Measured { .. }))
+    });
+    if !measured {
+        ui.note(
+            "no commit could be built and booted; --fresh tries those again that failed before",
+        );
+    }
+    Ok(u8::from(!measured || args.bisect && unchanged))
 }
 
 /// A share of 1.
