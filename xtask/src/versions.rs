@@ -3,7 +3,8 @@
 //! Each round starts every command once with each version, in another order each time. The earlier
 //! one is measured twice: what it differs from itself is the noise floor.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -80,7 +81,9 @@ impl Version {
             name,
             program,
             files: TempDir::new()?,
-            memory: TempDir::new_in("/dev/shm")?,
+            memory: tempfile::Builder::new()
+                .permissions(Permissions::from_mode(0o700))
+                .tempdir_in("/dev/shm")?,
             path,
         })
     }

@@ -37,6 +37,8 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// After how long a program that is PID 1 is asked again to stop the machine: one that has just
 /// begun does not heed it yet. systemd takes seven requests within two seconds for an emergency.
 const ASKED_AGAIN: Duration = Duration::from_secs(3);
+/// How long QEMU may take to end once its channels are closed.
+const ENDING: Duration = Duration::from_secs(1);
 /// How long a guest may take to come up.
 const BOOT: Duration = Duration::from_secs(120);
 
@@ -198,9 +200,9 @@ pub fn start(
         };
         let said = converse(&init, &steps, false, BOOT, &still).map(drop);
         said.map_err(|reason| Error::Guest {
-            reason: match (&definition.init, live::pid(home)) {
-                (Some(init), None) => format!("{init} did not become PID 1: {reason}"),
-                _ => reason,
+            reason: match &definition.init {
+                Some(init) => format!("{init} did not become PID 1: {reason}"),
+                None => reason,
             },
             console: home.places().console,
         })
@@ -245,10 +247,12 @@ fn wait_for_init(home: &Home, program: &str, cancel: &AtomicBool) -> Result<(), 
     };
     let deadline = Instant::now() + BOOT;
     loop {
-        let told = tell(home, &words, BOOT).map_err(|error| match live::pid(home) {
-            Some(_) => error,
-            // The kernel gave up, for lack of a PID 1.
-            None => failed(),
+        let told = tell(home, &words, BOOT).map_err(|error| {
+            // The kernel gave up, for lack of a PID 1. Channels close before QEMU has ended.
+            match live::wait_for_end(home, ENDING) {
+                true => failed(),
+                false => error,
+            }
         })?;
         // It may have changed its words since; those of brisk's init begin with this.
         if told.split(|byte| *byte == 0).next() != Some(BRISK_INIT) {
