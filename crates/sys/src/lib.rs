@@ -14,8 +14,8 @@ pub use file::start_writeback;
 pub use lock::{Sharing, is_byte_taken, is_taken, lock, try_lock, try_lock_byte};
 pub use memory::populate;
 pub use process::{
-    as_user_that_locks, die_with_parent, own_session, read_only_view, small_pages, wait_with_peak,
-    with_userfaultfd,
+    as_user_that_locks, die_with_parent, in_background, own_session, read_only_view, small_pages,
+    wait_with_peak, with_userfaultfd,
 };
 pub use wait::wait_for;
 

@@ -40,6 +40,20 @@ pub fn own_session(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// Starts the child in a session of its own, to run only when a processor has nothing else to do
+/// (`SCHED_IDLE` of sched(7)).
+pub fn in_background(command: &mut Command) -> &mut Command {
+    let prepare = || {
+        rustix::process::setsid()?;
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: a structure that lives for the call; 0 is the calling thread. To have less of the
+        // processor is always allowed.
+        checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) })
+    };
+    // SAFETY: between fork and exec only two system calls are made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) }
+}
+
 /// Gives the child its memory in small pages only, whatever it asks for, if the kernel lets us.
 pub fn small_pages(command: &mut Command) -> &mut Command {
     let prepare = || {
@@ -249,6 +263,17 @@ mod tests {
             std::os::unix::process::ExitStatusExt::signal(&status),
             Some(9)
         );
+    }
+
+    #[test]
+    fn a_child_in_the_background_waits_for_all_others() {
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/stat");
+        let output = in_background(&mut command).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        // Fields 6, the session, and 41, the policy, of proc_pid_stat(5).
+        let fields: Vec<_> = text.split(' ').collect();
+        assert_eq!((fields[5], fields[40]), (fields[0], "5"), "{text}");
     }
 
     #[test]

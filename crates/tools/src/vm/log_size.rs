@@ -35,7 +35,8 @@ pub(super) fn start(home: &Home) -> Option<u32> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         // There is nobody to tell.
         command.stderr(Stdio::null());
-        brisk_sys::own_session(&mut command);
+        // It must not take a processor from a guest that is being loaded.
+        brisk_sys::in_background(&mut command);
         command.spawn()
     });
     let note = |error| home.note(&format!("Its console is kept at any length: {error}"));
