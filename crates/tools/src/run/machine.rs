@@ -2,6 +2,7 @@
 
 use brisk_vm::qemu::{
     Accelerator, Firmware as QemuFirmware, Machine as QemuMachine, ODD_SLOTS, Ram as QemuRam,
+    Transport,
 };
 
 use super::error::Error;
@@ -163,6 +164,26 @@ pub(super) fn ram(
 /// Whether the firmware is SeaBIOS, which says on a debug console what it does.
 pub(super) fn speaks(machine: QemuMachine, firmware: &QemuFirmware) -> bool {
     *firmware == QemuFirmware::Default && !matches!(machine, QemuMachine::Microvm { .. })
+}
+
+/// Whether a machine has addresses for so many devices: a PCI bus has 32, of which the chipset takes
+/// one or two; microvm without PCI has 24 transports (`VIRTIO_NUM_TRANSPORTS` of QEMU's microvm.h,
+/// with a second interrupt controller).
+pub(super) fn has_room(machine: QemuMachine, devices: usize) -> Result<(), Error> {
+    let most = match machine.transport() {
+        Transport::Mmio => 24,
+        Transport::Pci => 30,
+    };
+    match devices > most {
+        false => Ok(()),
+        true => Err(Error::unfit(
+            format!(
+                "the guest would have {devices} devices (disks, directories, network card, memory \
+                 balloon and brisk's channel), and has room for {most}"
+            ),
+            "give one directory that holds several of them with --share, or leave some out",
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use brisk_vm::qemu::{
 use super::ahead;
 use super::error::Error;
 use super::facts::Facts;
-use super::machine::{cpu, firmware, machine, ram, speaks, vmlinux};
+use super::machine::{cpu, firmware, has_room, machine, ram, speaks, vmlinux};
 use super::options::{Net, Options, Warm};
 use super::parameters::{Setting, parameters};
 use super::privileges::unprivileged;
@@ -54,26 +54,6 @@ pub struct Plan {
     pub unprivileged: Option<Unprivileged>,
     /// Whether the command runs on a terminal.
     pub terminal: bool,
-}
-
-/// Whether a machine has addresses for so many devices: a PCI bus has 32, of which the chipset takes
-/// one or two; microvm without PCI has 24 transports (`VIRTIO_NUM_TRANSPORTS` of QEMU's microvm.h,
-/// with a second interrupt controller).
-fn has_room(machine: QemuMachine, devices: usize) -> Result<(), Error> {
-    let most = match machine.transport() {
-        Transport::Mmio => 24,
-        Transport::Pci => 30,
-    };
-    match devices > most {
-        false => Ok(()),
-        true => Err(Error::unfit(
-            format!(
-                "the guest would have {devices} devices (disks, directories, network card, memory \
-                 balloon and brisk's channel), and has room for {most}"
-            ),
-            "give one directory that holds several of them with --share, or leave some out",
-        )),
-    }
 }
 
 /// A part of what init does.

@@ -180,7 +180,8 @@ impl Home {
         self.runtime().join("pid")
     }
 
-    /// The same, where it is found if the directory of the sockets is gone.
+    /// File with the number of QEMU's process, kept where it is found if the directory of the sockets is
+    /// gone.
     pub(super) fn process(&self) -> PathBuf {
         self.state().join(PROCESS)
     }
