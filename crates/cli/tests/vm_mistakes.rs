@@ -16,6 +16,11 @@ fn main() {
     let none = || None::<String>;
     let trials = vec![
         trial("a_disk_of_a_suspend_that_was_killed", old(), killed_suspend),
+        trial(
+            "a_machine_that_was_started_after_a_killed_suspend",
+            old(),
+            ended_and_started,
+        ),
         trial("a_disk_that_changed_after_a_killed_suspend", old(), changed),
         trial(
             "a_definition_that_is_gone_is_not_made_anew",
@@ -81,6 +86,19 @@ fn killed_suspend() {
     assert!(!all.state_dir("a").join("standing").exists());
     let _ = all.does(&["stop", "a"]);
     let _ = all.does(&["start", "b"]);
+}
+
+/// What is recorded of one QEMU says nothing of the next.
+fn ended_and_started() {
+    let all = machines();
+    let _ = stands_still(&all);
+    let _ = all.does(&["kill", "a"]);
+    assert!(!all.state_dir("a").join("standing").exists());
+    let _ = all.does(&["set", "a", "--bandwidth", "none"]);
+    let _ = all.does(&["start", "a"]);
+    let _ = all.tells("a", "echo other > /dev/vda; sync");
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["resume", "a"]);
 }
 
 fn changed() {

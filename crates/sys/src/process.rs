@@ -136,7 +136,8 @@ pub fn as_user_that_locks(command: &mut Command, user: (u32, u32)) -> &mut Comma
 
 /// Makes the child another user to whom `/dev/userfaultfd` belongs, in a view of the file tree of
 /// its own. `devices` is a file system with a `userfaultfd` of that user's; it covers `cover`,
-/// which the child cannot see then. `locks`: as of [`as_user_that_locks`]. Needs root. Where there can be no such view, as in a
+/// which the child cannot see then. `locks`: as of [`as_user_that_locks`]. Needs root. Where there
+/// can be no such view, as in a
 /// `chroot`, the child is that user without the device.
 ///
 /// Descriptors must be handed to the child after this, for they may take the place of `devices`.

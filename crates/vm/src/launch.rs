@@ -85,7 +85,7 @@ pub enum Error {
          memlock in /etc/security/limits.d (limits.conf(5)) or LimitMEMLOCK= of the service"
     )]
     Locked {
-        /// What is needed, MiB.
+        /// Memory that is to be locked at most, MiB.
         needed: u64,
         /// The limit, MiB.
         allowed: u64,

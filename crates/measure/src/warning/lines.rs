@@ -83,7 +83,7 @@ fn slow_first_runs(warnings: &[Warning]) -> Option<String> {
     ))
 }
 
-/// What is told of several series, one after the other; nothing of a single one.
+/// Lines for several series, one after the other; none for a single one.
 fn named(mut series: Vec<String>) -> Option<String> {
     if series.len() < 2 {
         return None;

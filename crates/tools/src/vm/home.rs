@@ -15,6 +15,7 @@ use super::bases;
 use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
 use super::noted::Noted;
+use super::standing::Standing;
 use crate::reservation::PROCESS;
 
 /// The directories of all machines of a user.
@@ -362,6 +363,8 @@ impl Home {
         }
         let _ = fs::remove_dir_all(self.runtime());
         let _ = fs::remove_file(self.process());
+        // It is of a QEMU that has ended.
+        Standing::remove(self);
     }
 
     /// Keeps all other commands from this machine while the lock lives.

@@ -20,7 +20,7 @@ use super::first_run::activate_disks;
 use super::home::Home;
 use crate::reservation::{Reserved, STANDING};
 
-/// What is recorded.
+/// The record, in the directory of the VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Standing {
     /// The files of its disks, for [`crate::reservation::conflict`].
@@ -55,7 +55,7 @@ impl Standing {
         write().map_err(file("write", &path))
     }
 
-    /// The guest runs, or is in its image.
+    /// Removes the record: the guest runs, or its QEMU has ended.
     pub(super) fn remove(home: &Home) {
         let _ = fs::remove_file(path(home));
     }

@@ -215,7 +215,6 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     let _ = qmp.execute("quit", &json!(null));
     live::wait_for_end(home, END);
     live::end(home)?;
-    Standing::remove(home);
     for line in report.lines() {
         home.note(&line);
     }

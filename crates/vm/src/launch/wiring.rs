@@ -29,7 +29,7 @@ pub(super) struct Wiring {
     /// Who QEMU is, if not who starts it.
     user: Option<User>,
     mappings: Vec<FdMapping>,
-    /// What is executed, if not the program by its name.
+    /// File that is executed, if not the program by its name.
     program: Option<PathBuf>,
     /// Who fills the memory, if that is under way.
     pub(super) filling: Option<Filling>,

@@ -270,7 +270,7 @@ pub(super) fn finish(options: Options, measure: &mut dyn Measure) -> (Engine, Ve
     (engine, rows)
 }
 
-/// The same with the notes that it told.
+/// Runs it as well, and returns the notes besides.
 pub(super) fn told(
     options: Options,
     measure: &mut dyn Measure,
