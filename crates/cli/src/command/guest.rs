@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use brisk_tools::run::{self as tool, Levers, Options, RootOption};
+use brisk_tools::guest::{self as tool, Levers, Options, RootOption};
 use brisk_vm::qemu::DiskFormat;
 use clap::ValueEnum;
 

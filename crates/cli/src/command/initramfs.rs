@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use brisk_tools::run as tool;
+use brisk_tools::guest as tool;
 use brisk_vm::cache::Cache;
 use brisk_vm::initramfs::{self, Built, cpio};
 use comfy_table::{CellAlignment, Table, presets};

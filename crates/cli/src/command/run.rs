@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use brisk_tools::run::{
-    self as tool, Ending, Options, Place, Plan, Profile, Session, Start, Terminal, Timing,
-};
+use brisk_tools::guest::{self as tool, Options, Plan, Profile};
+use brisk_tools::run::{Ending, Place, Session, Start, Terminal, Timing, ready_time, warm};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
@@ -208,7 +207,7 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     let mut progress = |text: &str| {
         spinner = (!text.is_empty()).then(|| ui.spinner(text));
     };
-    let facts = tool::gather(&options, &cache, &mut progress).map_err(explain)?;
+    let facts = tool::gather_and_probe(&options, &cache, &mut progress).map_err(explain)?;
     let profile = Profile::path().and_then(|path| Profile::load(&path));
     let profile = profile.filter(|p| p.fits(&options, &facts));
     if let Some(profile) = &profile {
@@ -226,7 +225,7 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     let (plan, place) = if options.warm == tool::Warm::No {
         (plan, None)
     } else {
-        match tool::warm(plan, &options, &facts, &cache, &mut progress).map_err(explain)? {
+        match warm(plan, &options, &facts, &cache, &mut progress).map_err(explain)? {
             Start::Plan(plan, place) => (*plan, Some(place)),
             Start::Cold(plan, reason) => {
                 ui.note(&format!("--warm boots this guest: {reason}"));
@@ -286,7 +285,7 @@ fn prepares(
     if options.warm != tool::Warm::Ready || place.is_none() {
         return Ok(false);
     }
-    tool::ready_time().map_err(explain)?;
+    ready_time().map_err(explain)?;
     let holds = !plan.machine.disks.is_empty();
     if holds {
         ui.note("--warm=ready leaves no guest on an image, which it would keep in use");

@@ -2,7 +2,8 @@
 
 use brisk_measure::{Environment, render};
 use brisk_tools::environment;
-use brisk_tools::run::{Facts, Plan, Timing};
+use brisk_tools::guest::{Facts, Plan};
+use brisk_tools::run::Timing;
 use brisk_vm::guest::Stage;
 use brisk_vm::qemu::{self, Part};
 use comfy_table::{CellAlignment, Table, presets};

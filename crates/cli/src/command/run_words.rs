@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use anyhow::{Context, bail};
-use brisk_tools::run as tool;
+use brisk_tools::guest as tool;
 
 pub(super) fn share(text: &str) -> anyhow::Result<tool::Share> {
     let Some(share) = tool::Share::parse(text) else {

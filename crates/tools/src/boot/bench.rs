@@ -12,8 +12,9 @@ use super::marker::Until;
 use super::observation::Observation;
 use super::observe::{Ended, Limits, Pass, READY, observe};
 use super::subject::{Guest, Subject};
-use crate::run::signals::Signals;
-use crate::run::{Error, Moment, Options};
+use crate::guest::{Error, Options};
+use crate::run::Moment;
+use crate::signals::Signals;
 
 /// So many boots that all fail are enough to know that none will succeed.
 const HOPELESS: u32 = 3;

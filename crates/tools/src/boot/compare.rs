@@ -10,7 +10,7 @@ use super::difference::Difference;
 use super::marker::Until;
 use super::observe::{Ended, Limits};
 use super::subject::Subject;
-use crate::run::signals::Signals;
+use crate::signals::Signals;
 
 /// A configuration.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use brisk_vm::libvirt::{self, Stop, Wanted};
 use super::machine::Domain as Machine;
 use super::marker::Marker;
 use super::subject::qemu_version;
-use crate::run::Error;
+use crate::guest::Error;
 
 /// A domain that is shut off, and is so again after each boot.
 #[derive(Debug)]

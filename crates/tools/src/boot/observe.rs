@@ -18,7 +18,7 @@ use super::marker::{Marker, Scanner, Until};
 use super::observation::{Happening, Observation, Piece, SCRIPT, SENT};
 use super::words::{Kept, with_last_words};
 use crate::run::Moment;
-use crate::run::signals::Signals;
+use crate::signals::Signals;
 
 /// How long what QEMU left is read; a program of the user's around it may still write.
 const REST: Duration = Duration::from_secs(1);

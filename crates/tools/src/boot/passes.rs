@@ -8,7 +8,7 @@ use super::bench::{BenchError, boot, unit, value};
 use super::marker::Until;
 use super::observe::{Ended, Limits, Pass};
 use super::subject::Subject;
-use crate::run::signals::Signals;
+use crate::signals::Signals;
 
 /// What is booted.
 #[derive(Debug)]

@@ -23,8 +23,8 @@ use super::domain::Domain;
 use super::machine::Machine;
 use super::marker::{Marker, Until};
 use crate::environment;
-use crate::run::session::serve;
-use crate::run::{self, Error, Facts, Net, Options, Plan, Root};
+use crate::guest::serve;
+use crate::guest::{self, Error, Facts, Net, Options, Plan, Root};
 
 /// Something to boot again and again.
 #[derive(Debug)]
@@ -86,14 +86,14 @@ impl Guest {
     /// Builds what a boot needs.
     ///
     /// # Errors
-    /// As those of [`run::gather`] and [`run::plan`].
+    /// As those of [`guest::gather_and_probe`] and [`guest::plan`].
     pub fn prepare(
         options: Options,
         cache: &Cache,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, Error> {
-        let facts = run::gather(&options, cache, progress)?;
-        let mut plan = run::plan(&options, &facts)?;
+        let facts = guest::gather_and_probe(&options, cache, progress)?;
+        let mut plan = guest::plan(&options, &facts)?;
         plan.pack(cache, progress)?;
         let (extra, gzip) = (options.extra_initramfs.as_deref(), options.gzip_initramfs);
         let made = (extra.is_some() || gzip)
@@ -113,7 +113,7 @@ impl Guest {
         let script = if options.instructions {
             Vec::new()
         } else {
-            run::encoded(&plan.steps())?
+            guest::encoded(&plan.steps())?
         };
         Ok(Self {
             options,

@@ -1,7 +1,7 @@
 //! What a guest says: how much of it is kept, and what of it tells why a boot failed.
 
 use super::observation::Piece;
-use crate::run::gave_up;
+use crate::guest::gave_up;
 
 /// Most bytes of consoles and log that are kept of one boot.
 const MOST: usize = 32 * 1024 * 1024;

@@ -16,7 +16,7 @@ use brisk_vm::virtiofs::Virtiofsd;
 
 use super::command::Line;
 use crate::chain;
-use crate::run::{self, Accel, Options, RootOption};
+use crate::guest::{self, Accel, Options, RootOption};
 
 /// What became of KVM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ fn kvm(root: &Path, qemu: &str, kernel: Option<&str>) -> Kvm {
         Ok(cache) => cache,
         Err(error) => return Kvm::Untried(error.to_string()),
     };
-    match run::gather(&options, &cache, &mut |_| {}) {
+    match guest::gather_and_probe(&options, &cache, &mut |_| {}) {
         Err(error) => Kvm::Untried(chain(&error)),
         Ok(facts) => match facts.accelerator {
             (Accelerator::Kvm, _) => Kvm::Works,

@@ -22,16 +22,59 @@ use super::options::{Accel, Options};
 use super::plan::plan;
 use super::root::Root;
 
+/// Kind of the entries in the cache that hold the outcomes of trials.
+const KIND: &str = "host";
 /// A boot that has not reached init by then is slower than TCG.
 const LIMIT: Duration = Duration::from_millis(2500);
 
-/// Chooses, trying KVM where that is not known yet for this boot of the machine.
-pub(crate) fn choose(
+/// The accelerator, as far as it can be known without a boot; TCG where a trial is still to be made.
+pub(crate) fn known(
+    options: &Options,
+    facts: &Facts,
+    cache: &Cache,
+) -> Result<(Accelerator, String), Error> {
+    let choice = match without_trial(options)? {
+        Trial::Decided(accelerator, reason) => (accelerator, reason),
+        Trial::Needed { boot } => match cache.get::<Option<u64>>(KIND, &key(&boot, facts)) {
+            Some(entry) => outcome(entry.meta),
+            None => (Accelerator::Tcg, "KVM was not tried yet".into()),
+        },
+    };
+    Ok(choice)
+}
+
+/// The accelerator, trying KVM where that was not done yet in this boot of the host.
+pub(crate) fn probe(
     options: &Options,
     facts: &Facts,
     cache: &Cache,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Accelerator, String), Error> {
+    let boot = match without_trial(options)? {
+        Trial::Decided(accelerator, reason) => return Ok((accelerator, reason)),
+        Trial::Needed { boot } => boot,
+    };
+    let entry = cache.get_or_build(KIND, &key(&boot, facts), |_: &mut File| {
+        progress("trying KVM, once in a boot of this host");
+        let begun = Instant::now();
+        let works = boots_within_limit(options, facts, cache)?;
+        Ok::<_, Error>(works.then(|| begun.elapsed().as_millis() as u64))
+    })?;
+    Ok(outcome(entry.meta))
+}
+
+/// What is known without a trial.
+enum Trial {
+    /// This accelerator, and why.
+    Decided(Accelerator, String),
+    /// Nothing.
+    Needed {
+        /// Identifies this boot of the host.
+        boot: String,
+    },
+}
+
+fn without_trial(options: &Options) -> Result<Trial, Error> {
     let forced = options.accel == Accel::Kvm;
     // Permission can change at any time, so this is not cached.
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
@@ -42,31 +85,35 @@ pub(crate) fn choose(
                 "load kvm_intel or kvm_amd, add yourself to the group kvm, or use --accel tcg",
             ))
         } else {
-            Ok((Accelerator::Tcg, reason))
+            Ok(Trial::Decided(Accelerator::Tcg, reason))
         };
     }
     if forced {
-        return Ok((Accelerator::Kvm, "asked for with --accel kvm".into()));
+        let reason = "asked for with --accel kvm".into();
+        return Ok(Trial::Decided(Accelerator::Kvm, reason));
     }
-    let Some(boot) = boot_id() else {
-        return Ok((
+    Ok(match boot_id() {
+        Some(boot) => Trial::Needed { boot },
+        None => Trial::Decided(
             Accelerator::Tcg,
             "this machine does not tell its boot_id".into(),
-        ));
-    };
+        ),
+    })
+}
+
+/// Names the outcome of a trial in the cache.
+fn key(boot: &str, facts: &Facts) -> String {
     let identity = format!(
         "{boot} {} {}",
         facts.qemu.display(),
         facts.capabilities.package
     );
-    let key = format!("kvm-{}", brisk_vm::cache::key(identity.as_bytes()));
-    let entry = cache.get_or_build("host", &key, |_: &mut File| {
-        progress("trying KVM, once in a boot of this machine");
-        let begun = Instant::now();
-        let works = boots_within_limit(options, facts, cache)?;
-        Ok::<_, Error>(works.then(|| begun.elapsed().as_millis() as u64))
-    })?;
-    Ok(match entry.meta {
+    format!("kvm-{}", brisk_vm::cache::key(identity.as_bytes()))
+}
+
+/// What a trial decides that took so many milliseconds, or did not reach init in time.
+fn outcome(millis: Option<u64>) -> (Accelerator, String) {
+    match millis {
         Some(millis) => (Accelerator::Kvm, format!("a trial boot took {millis} ms")),
         None => (
             Accelerator::Tcg,
@@ -75,7 +122,7 @@ pub(crate) fn choose(
                 LIMIT.as_millis()
             ),
         ),
-    })
+    }
 }
 
 /// Whether the kernel reaches our init with KVM in time.

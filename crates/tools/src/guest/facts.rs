@@ -13,10 +13,10 @@ use brisk_vm::virtiofs::Virtiofsd;
 use brisk_vm::{elf, kernel, launch};
 
 use super::accelerator;
-use super::ahead::{self, Known};
-use super::common::{self, Common};
 use super::error::Error;
 use super::options::{Accel, Options, Warm};
+use super::pretranslation::{self, Known};
+use super::readahead::{self, Common};
 use super::root::{self, Attached, Root};
 
 /// How long the time-stamp counter is measured, once in a boot of this machine.
@@ -39,7 +39,7 @@ pub struct Facts {
     pub instead: Option<Older>,
     /// What it can do.
     pub capabilities: Capabilities,
-    /// What will execute the guest, and why that.
+    /// What executes the guest, and why that.
     pub accelerator: (Accelerator, String),
     /// Rate of the time-stamp counter, kHz.
     pub tsc_khz: Option<u64>,
@@ -66,7 +66,8 @@ pub struct Facts {
     pub notes: Vec<String>,
 }
 
-/// Looks at this machine.
+/// Looks at this host, and boots nothing: where only a trial could tell whether KVM works, and none
+/// was made yet, the accelerator is TCG until [`Facts::probe`].
 ///
 /// # Errors
 /// If the kernel, QEMU or the root cannot be used.
@@ -112,9 +113,9 @@ pub fn gather(
         current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         privileged: rustix::process::geteuid().is_root(),
         huge_pages: launch::has_huge_pages(),
-        ahead: ahead::known(&image.path, options, &capabilities, cache),
+        ahead: pretranslation::known(&image.path, options, &capabilities, cache),
         common: match &root {
-            Root::Directory { path, .. } if options.warm != Warm::No => common::find(path),
+            Root::Directory { path, .. } if options.warm != Warm::No => readahead::find(path),
             _ => Vec::new(),
         },
         notes,
@@ -126,8 +127,41 @@ pub fn gather(
         capabilities,
     };
     if options.accel != Accel::Tcg {
-        facts.accelerator = accelerator::choose(options, &facts, cache, progress)?;
+        facts.accelerator = accelerator::known(options, &facts, cache)?;
     }
+    Ok(facts)
+}
+
+impl Facts {
+    /// Boots a guest with KVM to see whether it works, where that matters and is not known yet for
+    /// this boot of the host.
+    ///
+    /// # Errors
+    /// If that guest cannot be prepared or started.
+    pub fn probe(
+        &mut self,
+        options: &Options,
+        cache: &Cache,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), Error> {
+        if options.accel == Accel::Auto {
+            self.accelerator = accelerator::probe(options, self, cache, progress)?;
+        }
+        Ok(())
+    }
+}
+
+/// [`gather`] and [`Facts::probe`].
+///
+/// # Errors
+/// Of either.
+pub fn gather_and_probe(
+    options: &Options,
+    cache: &Cache,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Facts, Error> {
+    let mut facts = gather(options, cache, progress)?;
+    facts.probe(options, cache, progress)?;
     Ok(facts)
 }
 

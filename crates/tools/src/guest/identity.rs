@@ -22,7 +22,7 @@ pub(crate) fn identity() -> io::Result<Vec<Step>> {
 }
 
 /// A command for a guest that goes on, and before it what must be its own.
-pub(super) fn with_identity(command: Vec<Step>) -> io::Result<Vec<Step>> {
+pub(crate) fn with_identity(command: Vec<Step>) -> io::Result<Vec<Step>> {
     let mut steps = identity()?;
     steps.extend(command);
     Ok(steps)

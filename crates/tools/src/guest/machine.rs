@@ -7,7 +7,7 @@ use brisk_vm::qemu::{
 
 use super::error::Error;
 use super::facts::Facts;
-use super::levers::{CPU, VMLINUX};
+use super::optimisations::{CPU, VMLINUX};
 use super::options::{Firmware, Machine, Options, Ram};
 use super::plan::is_builtin;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brisk_vm::qemu::DiskFormat;
 use serde::{Deserialize, Serialize};
 
-use super::levers::Levers;
+use super::optimisations::Levers;
 
 /// Least memory of a guest, MiB: with 64 Debian's kernels 6.1 panic, for want of room for
 /// themselves and an initramfs.

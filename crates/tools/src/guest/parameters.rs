@@ -5,7 +5,7 @@
 
 use brisk_vm::qemu::{Accelerator, Machine, Parameter};
 
-use super::levers::{INITCALL, Levers};
+use super::optimisations::{INITCALL, Levers};
 
 /// What decides about the command line.
 #[derive(Debug, Clone)]

@@ -13,18 +13,18 @@ use brisk_vm::qemu::{
     Transport,
 };
 
-use super::ahead;
 use super::error::Error;
 use super::facts::Facts;
 use super::machine::{cpu, firmware, has_room, machine, ram, speaks, vmlinux};
 use super::options::{Net, Options, Warm};
 use super::parameters::{Setting, parameters};
+use super::pretranslation;
 use super::privileges::unprivileged;
 use super::root::{Attached, ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
+use super::template;
 use super::user;
 use super::variables::variables;
-use super::warm;
 
 /// Graphics drivers and what they pull in are of no use to a guest without a display.
 const DENY: [&str; 3] = ["virtio_gpu", "drm*", "*_drm"];
@@ -230,8 +230,8 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         terminal: options.terminal.is_some(),
     };
     // Who waits to be taught does so in a guest that is kept.
-    if options.warm == Warm::No || warm::unfit(&plan, options, facts).is_none() {
-        ahead::apply(&mut plan.machine, options, facts);
+    if options.warm == Warm::No || template::unfit(&plan, options, facts).is_none() {
+        pretranslation::apply(&mut plan.machine, options, facts);
     }
     Ok(plan)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
-use super::levers::Levers;
+use super::optimisations::Levers;
 use super::options::{Firmware, Machine, Options};
 use crate::environment::state_directory;
 

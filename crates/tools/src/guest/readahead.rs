@@ -52,7 +52,7 @@ enum Stop {
 
 impl Common {
     /// Has init look at it.
-    pub(super) fn step(&self) -> Step {
+    pub(crate) fn step(&self) -> Step {
         Step::Read {
             path: self.path.to_owned(),
         }

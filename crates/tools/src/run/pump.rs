@@ -11,15 +11,15 @@ use brisk_vm::qemu::qmp;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
-use super::ahead::Learner;
-use super::console::Console;
 use super::ending::{Ending, Interrupted};
-use super::error::Error;
-use super::identity::with_identity;
+use super::learner::Learner;
 use super::peer::{Peer, Script, gone, retry};
-use super::signals::{Signals, asks_for_end};
 use super::streams::{self, Cut, Output, Terminal};
 use super::timing::{Moment, Timing};
+use crate::guest::console::Console;
+use crate::guest::error::Error;
+use crate::guest::identity::with_identity;
+use crate::signals::{Signals, asks_for_end};
 
 /// Most bytes of standard input in one frame.
 const STDIN_CHUNK: usize = 16 * 1024;

@@ -24,12 +24,12 @@ use brisk_vm::launch::Running;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
 
-use super::error::Error;
-use super::facts::Facts;
-use super::plan::Plan;
 use super::session::{Session, Stop};
-use super::signals::Signals;
 use super::timing::Timing;
+use crate::guest::error::Error;
+use crate::guest::facts::Facts;
+use crate::guest::plan::Plan;
+use crate::signals::Signals;
 
 /// Says how long a guest stays ready, seconds.
 const TIME_VARIABLE: &str = "BRISK_READY_SECONDS";

@@ -8,19 +8,19 @@ use brisk_vm::cache::Cache;
 use brisk_vm::guest::{Step, config_frames};
 use brisk_vm::launch::Running;
 use brisk_vm::qemu::{loading, qmp};
-use brisk_vm::virtiofs::Served;
 
-use super::ahead::Learner;
 use super::ending::Ending;
-use super::error::Error;
-use super::facts::Facts;
-use super::identity::with_identity;
+use super::learner::Learner;
 use super::peer::{Peer, Script, gone};
-use super::plan::{Plan, encoded};
 use super::pump::Pump;
-use super::signals::Signals;
 use super::streams::Terminal;
 use super::timing::{Moment, Timing};
+use crate::guest::error::Error;
+use crate::guest::facts::Facts;
+use crate::guest::identity::with_identity;
+use crate::guest::plan::{Plan, encoded};
+use crate::guest::serve;
+use crate::signals::Signals;
 
 /// A running machine.
 #[derive(Debug)]
@@ -206,21 +206,4 @@ impl Session {
 fn terminal(wanted: bool) -> Result<Option<Terminal>, Error> {
     let terminal = wanted.then(Terminal::raw).transpose();
     terminal.map_err(Error::Session)
-}
-
-/// Starts a virtiofsd for each directory that is served.
-pub(crate) fn serve(plan: &Plan, facts: &Facts) -> Result<Vec<Served>, Error> {
-    let mut served = Vec::new();
-    for (path, writable) in &plan.served {
-        let daemon = facts
-            .virtiofsd
-            .as_ref()
-            .ok_or_else(|| Error::unfit("there is no virtiofsd", "install virtiofsd"))?;
-        let serve = |source| Error::Serve {
-            path: path.clone(),
-            source,
-        };
-        served.push(daemon.serve(path, *writable).map_err(serve)?);
-    }
-    Ok(served)
 }

@@ -19,20 +19,20 @@ use brisk_vm::cache::{self, Cache, Identity};
 use brisk_vm::free::{Memory, trim};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Ram, State, save_state};
-use brisk_vm::virtiofs::Virtiofsd;
 use serde::{Deserialize, Serialize};
 
-use super::ahead;
-use super::common::Common;
 use super::ending::Ending;
-use super::error::Error;
-use super::facts::Facts;
-use super::memory_directory::memory_directory;
-use super::options::{Options, Warm};
-use super::plan::{Part, Plan, encoded};
+use super::learner;
 use super::ready::Place;
 use super::session::{Session, Stop};
 use super::timing::Timing;
+use crate::guest::error::Error;
+use crate::guest::facts::Facts;
+use crate::guest::memory_directory::memory_directory;
+use crate::guest::options::{Options, Warm};
+use crate::guest::plan::{Part, Plan, encoded};
+use crate::guest::readahead::Common;
+use crate::guest::{pretranslation, template};
 
 /// Kind of the entries in that directory.
 const KIND: &str = "warm";
@@ -75,7 +75,7 @@ pub fn warm(
     cache: &Cache,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Start, Error> {
-    if let Some(reason) = unfit(&plan, options, facts) {
+    if let Some(reason) = template::unfit(&plan, options, facts) {
         return Ok(Start::Cold(Box::new(plan), reason));
     }
     plan.prepare.extend(facts.common.iter().map(Common::step));
@@ -112,8 +112,8 @@ pub fn warm(
         // Who serves the directories must see what the guest writes.
         false => Ram::Copy(entry.path.clone()),
     };
-    plan.machine.traced = ahead::teaches(&plan.machine, &entry.path);
-    plan.machine.ahead = ahead::works(&plan.machine, facts);
+    plan.machine.traced = learner::teaches(&plan.machine, &entry.path);
+    plan.machine.ahead = pretranslation::works(&plan.machine, facts);
     plan.machine.state = Some(State {
         path: entry.path,
         offset: entry.meta.offset,
@@ -121,35 +121,6 @@ pub fn warm(
     plan.part = Part::Command;
     progress("");
     Ok(Start::Plan(Box::new(plan), place))
-}
-
-/// Why a guest like this cannot be kept, if it cannot.
-pub(super) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
-    let (major, minor) = facts.capabilities.version;
-    let nine_p = plan.machine.filesystems.len() != plan.served.len();
-    let keeps = facts.virtiofsd.as_ref().is_some_and(Virtiofsd::keeps_state);
-    let reason = if nine_p {
-        "QEMU itself serves directories of the host to it (9p), and cannot be saved then; install \
-         virtiofsd"
-    } else if !plan.served.is_empty() && !keeps {
-        "directories of the host are served to it by a virtiofsd whose state cannot be kept; 1.11 \
-         can"
-    } else if options.writable {
-        "--rw: its root would be written to by more than one guest"
-    } else if plan.machine.disks.iter().any(|disk| disk.writable) {
-        "--disk: an image would be written to by more than one guest; :ro forbids writing"
-    } else if plan.machine.disks.iter().any(|disk| disk.device) {
-        "what is on a block device changes without a trace"
-    } else if options.instructions || options.trace {
-        "it is to be measured as it boots"
-    } else if (major, minor) < (8, 2) {
-        return Some(format!(
-            "QEMU {major}.{minor} cannot map memory that it must not write to, 8.2 can"
-        ));
-    } else {
-        return None;
-    };
-    Some(reason.to_owned())
 }
 
 /// All that a guest up to its command depends on.

@@ -19,7 +19,7 @@ use super::ports::tell;
 use super::resume::{How, Resumed, disks_are_as_noted, open, run_from};
 use super::serving::looking_after;
 use crate::chain;
-use crate::run::identity;
+use crate::guest::identity;
 
 /// How long init may take to tell the guest who it is.
 const TELLING: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use brisk_vm::qemu::DiskFormat;
 use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
-use crate::run::{ExtraDisk, LEAST_MEMORY, Net, Options, Ram, RootOption, Share, parse_memory};
+use crate::guest::{ExtraDisk, LEAST_MEMORY, Net, Options, Ram, RootOption, Share, parse_memory};
 
 /// Why a definition is none.
 #[derive(Debug, thiserror::Error)]
@@ -310,7 +310,7 @@ impl Definition {
             lock_memory: self.lock_memory,
             stays: true,
             powers_off: self.init.is_some(),
-            accel: crate::run::Accel::Auto,
+            accel: crate::guest::Accel::Auto,
             // So that there are terminals for whoever is executed later.
             terminal: Some((24, 80)),
             ..Options::default()

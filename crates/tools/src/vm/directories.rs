@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::error::{Error, file};
-use crate::run;
+use crate::guest;
 
 /// What serves a machine's directories.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub(super) struct Served {
 
 impl Directories {
     /// Those of a plan, if virtiofsd serves any.
-    pub(super) fn of(plan: &run::Plan, facts: &run::Facts) -> Option<Self> {
+    pub(super) fn of(plan: &guest::Plan, facts: &guest::Facts) -> Option<Self> {
         let daemon = facts.virtiofsd.clone();
         daemon
             .filter(|_| !plan.served.is_empty())
@@ -119,7 +119,7 @@ impl Directories {
         for (path, writable) in &self.list {
             let says = options.open(errors).map_err(file("open", errors))?;
             let one = self.daemon.serve_staying(path, *writable, says);
-            let one = one.map_err(|source| run::Error::Serve {
+            let one = one.map_err(|source| guest::Error::Serve {
                 path: path.clone(),
                 source,
             })?;

@@ -17,7 +17,7 @@ use super::directories::Directories;
 use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
-use crate::run::ExtraDisk;
+use crate::guest::ExtraDisk;
 
 /// Ends the name of a copy that is not whole.
 const PARTIAL: &str = "partial";

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::home::Home;
 use super::live;
-use crate::run::harmless;
+use crate::guest::harmless;
 
 /// Most of the end of a file that is looked through, bytes.
 const MOST: u64 = 64 << 10;

@@ -8,7 +8,7 @@ use brisk_vm::{image, launch};
 
 use super::definition::DefinitionError;
 use super::live::Condition;
-use crate::run;
+use crate::guest;
 
 /// What stood in the way.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +141,7 @@ pub enum Error {
     Interrupted,
     /// Planning and packing.
     #[error(transparent)]
-    Run(#[from] run::Error),
+    Run(#[from] guest::Error),
     /// Starting QEMU.
     #[error("cannot start the machine")]
     Launch(#[from] launch::Error),

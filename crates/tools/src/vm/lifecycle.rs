@@ -28,7 +28,7 @@ use super::resume::{cut_off, missing};
 use super::said::Said;
 use super::serving::looking_after;
 use super::unit;
-use crate::run;
+use crate::guest;
 
 /// What the kernel executes as PID 1.
 const BRISK_INIT: &[u8] = b"/init";
@@ -144,8 +144,8 @@ pub fn start(
         return Err(Error::state(&home.name, what, "brisk vm rm removes it"));
     }
     let options = definition.options().map_err(|source| home.wrong(source))?;
-    let facts = run::gather(&options, cache, progress)?;
-    let mut plan = run::plan(&options, &facts)?;
+    let facts = guest::gather_and_probe(&options, cache, progress)?;
+    let mut plan = guest::plan(&options, &facts)?;
     plan.pack(cache, progress)?;
     let directories = Directories::of(&plan, &facts);
     // What another boot needed or had says nothing of this one.

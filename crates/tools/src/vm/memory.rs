@@ -14,7 +14,7 @@ use super::error::{Error, file};
 use super::home::Home;
 use super::lifecycle::Running;
 use super::live;
-use crate::run;
+use crate::guest;
 
 /// Memory that no QEMU has yet.
 pub(super) struct Fresh {
@@ -46,7 +46,7 @@ impl Home {
         if reaches_into_processes() {
             return Fresh::without_name(bytes, huge_pages);
         }
-        let path = run::memory_directory()?.join(self.memory_name());
+        let path = guest::memory_directory::memory_directory()?.join(self.memory_name());
         // One of a machine that ended unseen.
         let _ = fs::remove_file(&path);
         let made = File::options()

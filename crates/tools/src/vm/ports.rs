@@ -18,7 +18,8 @@ use super::error::{Error, file};
 use super::home::Home;
 use super::live::{Condition, Unready, condition, reach, unready};
 use super::serving::looking_after;
-use crate::run::{Ending, Session, variables};
+use crate::guest::variables;
+use crate::run::{Ending, Session};
 
 /// How many commands can run in a machine at once.
 const PORTS: u32 = 4;

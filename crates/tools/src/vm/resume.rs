@@ -27,7 +27,7 @@ use super::said::Said;
 use super::standing;
 use super::unlock::with_host_key;
 use crate::chain;
-use crate::run::{self, clock};
+use crate::guest::{self, clock};
 
 /// How long init may take to set the clock.
 const CLOCK: Duration = Duration::from_secs(10);
@@ -266,12 +266,12 @@ fn complete_chains(running: &mut Running, path: &Path) -> Result<(), Error> {
     let disks = running.machine.disks.iter_mut();
     for disk in disks.filter(|disk| disk.format == DiskFormat::Qcow2) {
         let chain = root::backing_chain(&disk.path).map_err(|source| {
-            Error::from(run::Error::Root {
+            Error::from(guest::Error::Root {
                 argument: disk.path.display().to_string(),
                 source: Box::new(source),
             })
         })?;
-        let backing = run::backing(&chain);
+        let backing = guest::backing(&chain);
         if !disk.backing.is_empty() && disk.backing != backing {
             return Err(Error::Unlike {
                 path: path.to_owned(),
@@ -352,7 +352,7 @@ fn check(
         ));
     }
     let capabilities = Capabilities::of(&running.machine.program, cache);
-    let package = capabilities.map_err(crate::run::Error::from)?.package;
+    let package = capabilities.map_err(crate::guest::Error::from)?.package;
     if package != description.qemu {
         return unlike(format!(
             "it was made by QEMU {}, and {} is {package}",

@@ -7,7 +7,7 @@ use anyhow::bail;
 use brisk_tools::boot::domain::Domain;
 use brisk_tools::boot::marker::{Marker, Until as ToolUntil};
 use brisk_tools::boot::subject::{Command, Guest, Subject};
-use brisk_tools::run::{Accel, Options};
+use brisk_tools::guest::{Accel, Options};
 use brisk_vm::cache::Cache;
 use brisk_vm::libvirt;
 use clap::ValueEnum;

@@ -7,7 +7,7 @@ use brisk_tools::boot::analyze::Markers;
 use brisk_tools::boot::tune::{
     ABOVE, CANDIDATES, Entry, Settings, Tuned, Verdict, agree, levers, plain, tune,
 };
-use brisk_tools::run::Profile;
+use brisk_tools::guest::Profile;
 use brisk_vm::cache::Cache;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 
-use brisk_tools::run::{Terminal, harmless};
+use brisk_tools::guest::harmless;
+use brisk_tools::run::Terminal;
 use brisk_tools::vm::{self as tool, Execution, Words};
 
 use super::super::guest::duration;

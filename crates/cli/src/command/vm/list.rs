@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use brisk_tools::run::harmless;
+use brisk_tools::guest::harmless;
 use brisk_tools::vm::{Dirs, Error, Home, condition, unit_of};
 use comfy_table::{Table, presets};
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::bail;
-use brisk_tools::run::ExtraDisk;
+use brisk_tools::guest::ExtraDisk;
 use brisk_tools::vm::{
     self as tool, Autoshutdown, Condition, Definition, Error, Home, Network, condition, new_uuid,
 };

@@ -17,8 +17,8 @@ use crate::boot::marker::{Marker, Until};
 use crate::boot::observe::{Ended, Limits};
 use crate::boot::subject::{Command, Guest, Subject};
 use crate::chain;
-use crate::run::Options;
-use crate::run::signals::Signals;
+use crate::guest::Options;
+use crate::signals::Signals;
 
 /// What is booted with the artifacts.
 #[derive(Debug, Clone)]

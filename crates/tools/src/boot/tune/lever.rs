@@ -3,8 +3,8 @@
 
 use brisk_measure::Timeline;
 
-use crate::run::parameters::dispensable_initcalls;
-use crate::run::{Firmware, Levers, Machine, Options, Ram};
+use crate::guest::parameters::dispensable_initcalls;
+use crate::guest::{Firmware, Levers, Machine, Options, Ram};
 
 /// One thing to try.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use super::marker::Until;
 use super::observe::{Ended, Limits};
 use super::passes::{Pair, passes};
 use super::subject::{Guest, Subject};
-use crate::run::signals::Signals;
-use crate::run::{Error, Options};
+use crate::guest::{Error, Options};
+use crate::signals::Signals;
 use decide::{LOOKS, decide};
 use lever::candidates;
 

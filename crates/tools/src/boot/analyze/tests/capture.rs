@@ -11,8 +11,8 @@ use crate::boot::bench::boot;
 use crate::boot::marker::Until;
 use crate::boot::observe::{Ended, Limits};
 use crate::boot::subject::{Guest, Subject};
-use crate::run::signals::Signals;
-use crate::run::{Accel, Machine, Options};
+use crate::guest::{Accel, Machine, Options};
+use crate::signals::Signals;
 
 /// Initcalls that take less are left out, microseconds.
 const SHORT: u64 = 60;

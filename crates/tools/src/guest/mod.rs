@@ -1,0 +1,45 @@
+//! A guest of brisk's own, from options and the host's facts to a plan that starts it.
+//!
+//! [`gather`] finds out what there is (kernel, QEMU, virtiofsd, root) without booting anything,
+//! [`Facts::probe`] tries whether KVM works, and [`plan`] decides from these alone. [`crate::run`],
+//! [`crate::boot`], [`crate::vm`] and [`crate::doctor`] stand on it.
+
+mod accelerator;
+pub(crate) mod console;
+pub(crate) mod error;
+pub(crate) mod facts;
+pub(crate) mod identity;
+mod machine;
+pub(crate) mod memory_directory;
+pub(crate) mod optimisations;
+pub(crate) mod options;
+pub(crate) mod parameters;
+pub(crate) mod plan;
+pub(crate) mod pretranslation;
+mod privileges;
+mod profile;
+pub(crate) mod readahead;
+pub(crate) mod root;
+mod script;
+mod serve;
+pub(crate) mod template;
+mod user;
+mod variables;
+
+pub(crate) use console::gave_up;
+pub use console::harmless;
+pub use error::Error;
+pub use facts::{Facts, gather, gather_and_probe};
+pub(crate) use identity::{clock, identity};
+pub use optimisations::Levers;
+pub use options::{
+    Accel, Ahead, ExtraDisk, Firmware, LEAST_MEMORY, Machine, Net, Options, Ram, RootOption, Share,
+    User, Warm, parse_memory,
+};
+pub(crate) use plan::encoded;
+pub use plan::{Part, Plan, plan};
+pub use profile::{Profile, ProfileError};
+pub use root::Root;
+pub(crate) use root::backing;
+pub(crate) use serve::serve;
+pub(crate) use variables::variables;

@@ -1,0 +1,224 @@
+//! Having the kernel's code translated ahead: learnt at the first boot, used at the others.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use brisk_vm::ahead;
+use brisk_vm::cache::{self, Cache, Entry};
+use brisk_vm::qemu::{Accelerator, Capabilities, Firmware, Machine, MachinePlan, Parameter, Ram};
+
+use super::facts::Facts;
+use super::optimisations::{CPU, Levers};
+use super::options::{Ahead as When, Options, Ram as RamOption, Warm};
+
+const KIND: &str = "ahead";
+/// Kind of what starts a guest that is to be kept.
+const KIND_WAITING: &str = "ahead-waiting";
+/// How often is looked for a processor to spare, at most.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(300);
+/// The oldest QEMU with which it was tried.
+const OLDEST: (u32, u32) = (8, 0);
+
+/// What is known of a kernel's code.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// Names it in the cache.
+    pub key: String,
+    /// What a boot has taught.
+    pub(super) lesson: Lesson,
+    /// Whether the host has a processor to spare.
+    pub(super) spare: bool,
+}
+
+/// What a boot has taught.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Lesson {
+    /// There was none yet.
+    None,
+    /// That it cannot be done with this kernel.
+    Impossible,
+    /// What has the code translated ahead: this ELF.
+    Starter(PathBuf),
+    /// What has a second processor wait in a guest that is to be kept.
+    Waiting(PathBuf),
+}
+
+/// What is known, if it can be used on this machine.
+pub(super) fn known(
+    image: &Path,
+    options: &Options,
+    capabilities: &Capabilities,
+    cache: &Cache,
+) -> Option<Known> {
+    if options.ahead == When::Never {
+        return None;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if !ahead::is_possible() || processors < 2 || capabilities.version < OLDEST {
+        return None;
+    }
+    let busy = || fs::read_to_string("/proc/loadavg").is_ok_and(|text| is_busy(&text, processors));
+    let spare = options.ahead == When::Always || !stays_busy(busy);
+    let identity = format!(
+        "{} {} {:?}",
+        ahead::VERSION,
+        image.display(),
+        capabilities.version
+    );
+    let key = cache::key(identity.as_bytes());
+    if options.warm != Warm::No {
+        let lesson = waiting(image, &key, cache).map_or(Lesson::Impossible, Lesson::Waiting);
+        return Some(Known { key, lesson, spare });
+    }
+    let lesson = match cache.get::<bool>(KIND, &key) {
+        None => Lesson::None,
+        Some(entry) if entry.meta => Lesson::Starter(entry.path),
+        Some(_) => Lesson::Impossible,
+    };
+    Some(Known { key, lesson, spare })
+}
+
+/// Whether the machine is busy at each of some looks. Who started us is often not quite done with
+/// that at the first one: of an idle machine every fourth looked busy.
+fn stays_busy(mut is_busy: impl FnMut() -> bool) -> bool {
+    (0..LOOKS).all(|look| {
+        if look > 0 {
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        is_busy()
+    })
+}
+
+/// Whether a machine of so many processors would have none for each of a guest's two: from
+/// proc_loadavg(5), where the fourth number is of all that execute or could now, we among them.
+fn is_busy(loadavg: &str, processors: usize) -> bool {
+    let fields = loadavg.split(' ').nth(3);
+    let executing = fields.and_then(|field| field.split('/').next()?.parse::<usize>().ok());
+    executing.is_some_and(|executing| executing >= processors)
+}
+
+/// What starts a guest that is to be kept, with a second processor that waits to be taught.
+fn waiting(image: &Path, key: &str, cache: &Cache) -> Option<PathBuf> {
+    let starter = || ahead::waiting(&fs::read(image).ok()?);
+    let entry = stored(cache, KIND_WAITING, key, starter).ok()?;
+    entry.meta.then_some(entry.path)
+}
+
+/// A starter in the cache, put there if it is not; its description says whether there can be one.
+fn stored(
+    cache: &Cache,
+    kind: &str,
+    key: &str,
+    starter: impl FnOnce() -> Option<Vec<u8>>,
+) -> Result<Entry<bool>, cache::Error> {
+    cache.get_or_build(kind, key, |file: &mut File| {
+        let starter = starter();
+        let written = file.write_all(starter.as_deref().unwrap_or_default());
+        written
+            .map(|()| starter.is_some())
+            .map_err(|source| cache::Error::Write {
+                path: cache.dir().to_owned(),
+                source,
+            })
+    })
+}
+
+/// Keeps what a boot has taught.
+pub(crate) fn keep(
+    cache: &Cache,
+    key: &str,
+    starter: impl FnOnce() -> Option<Vec<u8>>,
+) -> Result<(), cache::Error> {
+    stored(cache, KIND, key, starter).map(drop)
+}
+
+/// Changes a plan for it, if it can be done with this machine: one processor, for which there are
+/// no tables in which the kernel would find another.
+pub(super) fn apply(machine: &mut MachinePlan, options: &Options, facts: &Facts) {
+    let Some(known) = &facts.ahead else {
+        return;
+    };
+    let fits = machine.accelerator == Accelerator::Tcg
+        && machine.machine == Machine::Pc { acpi: false }
+        && matches!(machine.firmware, Firmware::Qboot(_))
+        && machine.kernel == facts.image.path
+        && machine.cpus == 1
+        && options.cpu.is_none()
+        && options.levers.has(CPU)
+        && !(options.stays || options.instructions || options.trace);
+    if !fits {
+        return;
+    }
+    let usual =
+        options.append.is_empty() && !options.all_initcalls && options.levers == Levers::All;
+    match &known.lesson {
+        // It would slow down what keeps the host busy, and the guest no less.
+        Lesson::Starter(_) if !known.spare => {}
+        Lesson::Starter(starter) | Lesson::Waiting(starter) => {
+            machine.starter = Some(starter.clone());
+            let reserved = ahead::RESERVED;
+            // First, where no `--` of the user's is before it.
+            let parameter = Parameter::new(
+                format!(
+                    "memmap={}K${:#x}",
+                    (reserved.end - reserved.start) >> 10,
+                    reserved.start
+                ),
+                "memory of the processor that has the kernel's code translated ahead",
+            );
+            machine.parameters.insert(0, parameter);
+        }
+        Lesson::None if usual && options.ram != RamOption::Private => {
+            machine.traced = true;
+            // What the kernel has patched is read there.
+            machine.ram = Ram::Shared;
+        }
+        Lesson::None | Lesson::Impossible => {}
+    }
+}
+
+/// Whether the second processor of a guest that goes on from a template is to work.
+pub(crate) fn works(machine: &MachinePlan, facts: &Facts) -> bool {
+    machine.starter.is_some() && facts.ahead.as_ref().is_some_and(|known| known.spare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_busy_if_one_of_two_processors_would_have_more_to_do() {
+        let loadavg = |executing: u32| format!("0.20 0.18 0.12 {executing}/80 11206\n");
+        assert!(!is_busy(&loadavg(1), 2));
+        assert!(is_busy(&loadavg(2), 2));
+        assert!(!is_busy(&loadavg(3), 4));
+        assert!(is_busy(&loadavg(4), 4));
+        // Between two looks nobody executes, not even we.
+        assert!(!is_busy(&loadavg(0), 2));
+        for unknown in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 x/80 1"] {
+            assert!(!is_busy(unknown, 2), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_machine_is_spared_if_it_is_busy_whenever_one_looks() {
+        let mut looks = 0;
+        assert!(stays_busy(|| {
+            looks += 1;
+            true
+        }));
+        assert_eq!(looks, LOOKS);
+        for idle in 1..=LOOKS {
+            let mut looks = 0;
+            assert!(!stays_busy(|| {
+                looks += 1;
+                looks < idle
+            }));
+            assert_eq!(looks, idle, "no more than it takes");
+        }
+    }
+}

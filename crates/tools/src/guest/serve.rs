@@ -1,0 +1,24 @@
+//! Serving directories of the host to a guest.
+
+use brisk_vm::virtiofs::Served;
+
+use super::error::Error;
+use super::facts::Facts;
+use super::plan::Plan;
+
+/// Starts a virtiofsd for each directory that is served.
+pub(crate) fn serve(plan: &Plan, facts: &Facts) -> Result<Vec<Served>, Error> {
+    let mut served = Vec::new();
+    for (path, writable) in &plan.served {
+        let daemon = facts
+            .virtiofsd
+            .as_ref()
+            .ok_or_else(|| Error::unfit("there is no virtiofsd", "install virtiofsd"))?;
+        let serve = |source| Error::Serve {
+            path: path.clone(),
+            source,
+        };
+        served.push(daemon.serve(path, *writable).map_err(serve)?);
+    }
+    Ok(served)
+}

@@ -1,0 +1,36 @@
+//! Whether a plan's guest can be kept as a template, or go on from one.
+
+use brisk_vm::virtiofs::Virtiofsd;
+
+use super::facts::Facts;
+use super::options::Options;
+use super::plan::Plan;
+
+/// Why a guest like this cannot be kept, if it cannot.
+pub(crate) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
+    let (major, minor) = facts.capabilities.version;
+    let nine_p = plan.machine.filesystems.len() != plan.served.len();
+    let keeps = facts.virtiofsd.as_ref().is_some_and(Virtiofsd::keeps_state);
+    let reason = if nine_p {
+        "QEMU itself serves directories of the host to it (9p), and cannot be saved then; install \
+         virtiofsd"
+    } else if !plan.served.is_empty() && !keeps {
+        "directories of the host are served to it by a virtiofsd whose state cannot be kept; 1.11 \
+         can"
+    } else if options.writable {
+        "--rw: its root would be written to by more than one guest"
+    } else if plan.machine.disks.iter().any(|disk| disk.writable) {
+        "--disk: an image would be written to by more than one guest; :ro forbids writing"
+    } else if plan.machine.disks.iter().any(|disk| disk.device) {
+        "what is on a block device changes without a trace"
+    } else if options.instructions || options.trace {
+        "it is to be measured as it boots"
+    } else if (major, minor) < (8, 2) {
+        return Some(format!(
+            "QEMU {major}.{minor} cannot map memory that it must not write to, 8.2 can"
+        ));
+    } else {
+        return None;
+    };
+    Some(reason.to_owned())
+}
