@@ -60,7 +60,7 @@ soak: export BRISK_SOAK ?= 1
 soak:
 	setup/install test
 	$(WITHTOOLS) $(CARGO) test --locked --package brisk-cli \
-		--test vm_survives --test vm_lazy --test vm_load --test vm_targets --test warm
+		--test vm_survives --test vm_postcopy --test vm_load --test vm_targets --test warm
 
 check:
 	$(CARGO) fmt --all --check

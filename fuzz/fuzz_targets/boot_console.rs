@@ -3,11 +3,12 @@
 
 use std::sync::LazyLock;
 
-use brisk_tools::boot::analyze::{Markers, analyze};
+use brisk_tools::boot::analyze::{LogPatterns, analyze};
 use brisk_tools::boot::{Observation, Piece};
 use libfuzzer_sys::fuzz_target;
 
-static MARKERS: LazyLock<Markers> = LazyLock::new(|| Markers::own().expect("they are brisk's own"));
+static MARKERS: LazyLock<LogPatterns> =
+    LazyLock::new(|| LogPatterns::own().expect("they are brisk's own"));
 
 // The first byte says how the text is cut into pieces; of its parts, which NUL bytes separate,
 // one is the console, one the firmware's, and one the log.

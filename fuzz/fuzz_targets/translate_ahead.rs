@@ -1,8 +1,8 @@
 //! A kernel and a trace of its boot, separated by a form feed: what QEMU would start is a kernel.
 #![no_main]
 
-use brisk_vm::ahead::learn;
 use brisk_vm::kernel::pvh_entry;
+use brisk_vm::pretranslation::learn;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -283,7 +283,7 @@ fn cases(
         "none.json",
         &["--kernel", &args.kernel, "--root", "none", "--", "true"],
     )];
-    let alone = ["--translate-ahead", "no", "--kernel", &args.kernel];
+    let alone = ["--pretranslate", "no", "--kernel", &args.kernel];
     list.push(of_brisk(
         ALONE,
         "alone.json",

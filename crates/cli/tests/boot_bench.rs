@@ -86,7 +86,7 @@ fn the_kernels_entry_is_counted_on_every_kernel() {
         let own = count("kernel", &[]);
         assert!(0.0 < own && own < count("init", &[]), "{kernel}: {own}");
         // SeaBIOS and a bzImage, which is entered elsewhere.
-        let plain = count("kernel", &["--machine", "q35", "--levers", "none"]);
+        let plain = count("kernel", &["--machine", "q35", "--optimisations", "none"]);
         assert!(plain > own, "{kernel}: {plain}");
     }
 }

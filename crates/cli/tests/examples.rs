@@ -188,7 +188,7 @@ impl Drop for Place {
 }
 
 /// Ends what an example leaves running.
-const STOP: &str = "for vm in $(ls config/vm 2>/dev/null); do brisk vm kill ${vm%.toml}; done";
+const STOP: &str = "for vm in $(ls config/vm 2>/dev/null); do brisk vm kill ${vm%.toml} || brisk vm discard ${vm%.toml}; done";
 
 /// A directory with what the examples name.
 struct Place {

@@ -30,10 +30,20 @@ fn too_little_memory_is_a_panic_that_says_so() {
 
 #[test]
 fn a_machine_that_the_optimisations_leave_without_a_kernel_is_named() {
-    brisk!["--root", "none", "--machine", "microvm", "--levers", "none"]
-        .command(["true"])
-        .exits(125)
-        .said(&["which --levers leaves out", "--levers vmlinux"]);
+    brisk![
+        "--root",
+        "none",
+        "--machine",
+        "microvm",
+        "--optimisations",
+        "none"
+    ]
+    .command(["true"])
+    .exits(125)
+    .said(&[
+        "which --optimisations leaves out",
+        "--optimisations vmlinux",
+    ]);
 }
 
 #[test]

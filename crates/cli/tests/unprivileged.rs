@@ -94,7 +94,7 @@ fn option_rom() {
 
 /// As it is, not decompressed to the cache.
 fn kernel() {
-    let dry = brisk!["--root", "none", "--levers", "none", "--dry-run"];
+    let dry = brisk!["--root", "none", "--optimisations", "none", "--dry-run"];
     let dry = dry.args(["--format", "json"]).command(["true"]).exits(0);
     let dry: serde_json::Value = serde_json::from_slice(&dry.stdout).unwrap();
     let words = dry["parts"].as_array().unwrap().iter();
@@ -105,7 +105,7 @@ fn kernel() {
     let at = words.iter().position(|word| *word == "-kernel").unwrap();
     let private = Private::new();
     for kernel in private.copies(words[at + 1]) {
-        brisk!["--root", "none", "--levers", "none", "--kernel"]
+        brisk!["--root", "none", "--optimisations", "none", "--kernel"]
             .arg(kernel)
             .command(["true"])
             .exits(0);

@@ -16,7 +16,8 @@ fn what_cannot_be_is_refused() {
     let all = machines();
     all.refuses(&["create", "../x"], &["\"../x\" cannot name a machine"]);
     for command in [
-        "set", "info", "start", "stop", "kill", "suspend", "resume", "exec", "rm", "log", "console",
+        "set", "info", "start", "stop", "kill", "discard", "suspend", "resume", "exec", "rm",
+        "log", "console",
     ] {
         all.refuses(
             &[command, "nosuch"],

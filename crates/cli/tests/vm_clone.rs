@@ -218,7 +218,7 @@ fn disks(as_qcow2: bool) {
         &[text, "has changed since"],
     );
     assert!(!all.definition("d").exists() && !all.state_dir("d").exists());
-    let _ = all.does(&["kill", "b"]);
+    let _ = all.does(&["discard", "b"]);
     let _ = all.does(&["rm", "b"]);
     assert!(!all.state_dir("b").exists());
     assert_eq!(names(image.parent().unwrap()).len(), 1);
@@ -248,7 +248,7 @@ fn later() {
     let texts = [other.to_str().unwrap(), "a clone would write to it, too"];
     all.refuses(&["resume", "a", "--clone", "c"], &texts);
     let _ = all.does(&["set", "a", "--rw=false", "--root", path]);
-    let _ = all.does(&["kill", "a"]);
+    let _ = all.does(&["discard", "a"]);
     let _ = all.does(&["set", "a", "--rw"]);
     let _ = all.does(&["start", "a"]);
     let _ = all.does(&["suspend", "a"]);
@@ -280,7 +280,7 @@ fn refused() {
     clone(&["a is not suspended"]);
     let _ = all.does(&["suspend", "a"]);
     clone(&[path, "which needs", "roots/image:", "qemu-img convert"]);
-    let _ = all.does(&["kill", "a"]);
+    let _ = all.does(&["discard", "a"]);
     clone(&["a is not suspended"]);
     let _ = all.does(&["set", "a", "--rw=false", "--root", root]);
     // A root that is only read is fine.

@@ -233,5 +233,5 @@ fn device() {
     drop(Mount::of(all.dir().join("mounted"), device.name()));
     let texts = [device.name(), "has changed since"];
     all.refuses(&["resume", "a"], &texts);
-    let _ = all.does(&["kill", "a"]);
+    let _ = all.does(&["discard", "a"]);
 }

@@ -32,6 +32,7 @@ fn foreign() {
     let _ = all.does(&[&["create", "b"], &place[..]].concat());
     assert_eq!(all.doing("b"), "off");
     all.refuses(&["kill", "b"], &["does not run"]);
+    all.refuses(&["discard", "b"], &["is not suspended"]);
     all.refuses(&["resume", "b"], &["it holds the machine a"]);
     // One that is made anew with its name is another one.
     let kept = fs::read(all.definition("a")).unwrap();
@@ -39,7 +40,7 @@ fn foreign() {
     let _ = all.does(&[&["create", "c"], &place[..]].concat());
     fs::rename(all.definition("c"), all.definition("a")).unwrap();
     assert_eq!(all.doing("a"), "off");
-    all.refuses(&["kill", "a"], &["does not run"]);
+    all.refuses(&["discard", "a"], &["is not suspended"]);
     fs::write(all.definition("a"), kept).unwrap();
     // Nor can it be told where neither its note nor a key is there.
     let noted = all.state_dir("a").join("suspended");
@@ -47,7 +48,7 @@ fn foreign() {
     let away = key.with_extension("away");
     fs::remove_file(noted).unwrap();
     fs::rename(&key, &away).unwrap();
-    all.refuses(&["kill", "a"], &["may not be the machine in", place[1]]);
+    all.refuses(&["discard", "a"], &["may not be the machine in", place[1]]);
     fs::rename(&away, &key).unwrap();
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
@@ -70,7 +71,7 @@ fn missing() {
         all.refuses(&[command, "a"], &["is suspended to", place, "not there"]);
     }
     all.refuses(&["autostart"], &["a", place, "not there"]);
-    all.refuses(&["rm", "a"], &["brisk vm kill forgets it"]);
+    all.refuses(&["rm", "a"], &["brisk vm discard forgets it"]);
     assert_eq!(all.count(), 0);
     fs::rename(&away, &dir).unwrap();
     let _ = all.does(&["autostart"]);
@@ -84,7 +85,8 @@ fn missing() {
     assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
     let _ = all.does(&["suspend", "a"]);
     fs::remove_file(&moved).unwrap();
-    let _ = all.does(&["kill", "a"]);
+    all.refuses(&["kill", "a"], &["image missing", "brisk vm discard"]);
+    let _ = all.does(&["discard", "a"]);
     assert_eq!(all.glance("a"), "off");
     let _ = all.does(&["start", "a"]);
 }

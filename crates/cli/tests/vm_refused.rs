@@ -209,10 +209,10 @@ fn cut_off() {
     fs::rename(&image, &used).unwrap();
     assert_eq!(all.glance("a"), "resume cut off");
     for command in [&["start", "a"][..], &["resume", "a"], &["autostart"]] {
-        let texts = ["was cut off", "brisk vm resume --again", "brisk vm kill"];
+        let texts = ["was cut off", "brisk vm resume --again", "brisk vm discard"];
         all.refuses(command, &texts);
     }
-    all.refuses(&["rm", "a"], &["brisk vm kill"]);
+    all.refuses(&["rm", "a"], &["brisk vm discard"]);
     assert!(used.exists());
     // A guest that has run has written to its disk.
     let modified = fs::metadata(&disk).unwrap().modified().unwrap();
@@ -225,7 +225,7 @@ fn cut_off() {
     is_well(&all);
     let _ = all.does(&["suspend", "a"]);
     fs::rename(&image, &used).unwrap();
-    let _ = all.does(&["kill", "a"]);
+    let _ = all.does(&["discard", "a"]);
     assert!(!used.exists());
     assert_eq!(all.glance("a"), "off");
     let _ = all.does(&["start", "a"]);
@@ -236,7 +236,7 @@ fn reserved() {
     let disk = suspended(&all, &[]);
     let path = disk.to_str().unwrap();
     let _ = all.does(&["create", "b", "--memory", "128M", "--disk", path]);
-    let texts = [path, "machine a, which is suspended", "brisk vm kill"];
+    let texts = [path, "machine a, which is suspended", "brisk vm discard"];
     all.refuses(&["start", "b"], &texts);
     let run = |disk: &str| -> Finished {
         brisk!["--root", "none", "--memory", "128M", "--disk", disk]
@@ -275,7 +275,7 @@ fn suspending() {
     assert_eq!(guest.all.doing("a"), "running");
     let _ = guest.all.does(&["set", "a", "--bandwidth", "none"]);
     let _ = guest.all.does(&["suspend", "a"]);
-    let _ = guest.all.does(&["kill", "a"]);
+    let _ = guest.all.does(&["discard", "a"]);
     let _ = guest.all.does(&["start", "b"]);
 }
 

@@ -137,7 +137,7 @@ fn undefined_suspended() {
     assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
     let _ = all.does(&["suspend", "a"]);
     fs::remove_file(&definition).unwrap();
-    let _ = all.does(&["kill", "a"]);
+    let _ = all.does(&["discard", "a"]);
     assert!(!image.exists());
     let _ = all.does(&["rm", "a"]);
     assert!(!all.state_dir("a").exists());

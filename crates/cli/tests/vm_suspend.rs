@@ -338,7 +338,7 @@ fn disk() {
     // A copy of an image that was used: its disk is not what it was.
     fs::rename(all.dir().join("copy"), &image).unwrap();
     all.refuses(&["resume", "a"], &[&root, "has changed since"]);
-    let _ = all.does(&["kill", "a"]);
+    let _ = all.does(&["discard", "a"]);
     let _ = capture(&tool("e2fsck"), &["-f", "-n", &root]);
     let kept = capture(&tool("debugfs"), &["-R", "cat /srv/file", &root]);
     assert_eq!(kept, "one\ntwo\n");
@@ -377,7 +377,7 @@ fn thrown_away() {
         let ended = thread::spawn(move || qemu.accept().map(drop));
         assert_eq!(all.glance("a"), "suspended");
         ended.join().unwrap().unwrap();
-        let _ = all.does(&["kill", "a"]);
+        let _ = all.does(&["discard", "a"]);
         assert_eq!(all.doing("a"), "off");
         let _ = all.does(&["start", "a"]);
     }

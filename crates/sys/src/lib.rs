@@ -1,18 +1,21 @@
 //! Kernel interfaces of brisk that need unsafe code, as safe functions.
 
-mod ahead;
 mod clock;
 mod file;
 mod lock;
 mod memory;
+mod pretranslation;
 mod process;
 mod wait;
 
-pub use ahead::{AHEAD_BASE, AHEAD_VIRTUAL, AheadProgram, ahead_layout, ahead_program};
 pub use clock::tsc_khz;
 pub use file::start_writeback;
 pub use lock::{Sharing, is_byte_taken, is_taken, lock, try_lock, try_lock_byte};
 pub use memory::populate;
+pub use pretranslation::{
+    PRETRANSLATION_BASE, PRETRANSLATION_VIRTUAL, Pretranslator, pretranslation_layout,
+    pretranslator,
+};
 pub use process::{
     as_user_that_locks, die_with_parent, in_background, own_session, read_only_view, small_pages,
     wait_with_peak, with_userfaultfd,

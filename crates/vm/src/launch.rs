@@ -12,7 +12,7 @@ mod tmpfs;
 mod user;
 mod wiring;
 
-pub use detached::{Places, start_detached};
+pub use detached::{RuntimeFiles, start_detached};
 pub use foreign::Foreign;
 pub use handover::Keeping;
 pub use learning::Learning;
@@ -25,7 +25,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::qemu::{Fds, MachinePlan};
+use crate::qemu::{Fds, VmConfig};
 use crate::virtiofs::Served;
 use handover::Keeper;
 use memory::Filling;
@@ -143,7 +143,7 @@ impl Running {
     /// # Errors
     /// If a channel, a disk or the program cannot be had.
     pub fn start(
-        plan: &MachinePlan,
+        plan: &VmConfig,
         served: Vec<Served>,
         unprivileged: Option<Unprivileged>,
     ) -> Result<Self, Error> {

@@ -1,10 +1,9 @@
 //! Virtual machines of brisk: kernel images, initramfs, QEMU, QMP.
 
-pub mod ahead;
 pub mod cache;
 pub mod elf;
-pub mod free;
 pub mod guest;
+pub mod guest_pages;
 pub mod holes;
 pub mod image;
 pub mod initramfs;
@@ -12,6 +11,7 @@ pub mod kernel;
 pub mod launch;
 pub mod libvirt;
 pub mod migration;
+pub mod pretranslation;
 pub mod qemu;
 pub mod root;
 pub mod state;

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use brisk_vm::qemu::{
-    Accelerator, Backing, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, MachinePlan,
-    Network, Parameter, Ram, State, argv, loading,
+    Accelerator, Backing, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, Network,
+    Parameter, Ram, State, VmConfig, argv, loading,
 };
 
 /// A machine without a root.
-fn plain(machine: Machine) -> MachinePlan {
+fn plain(machine: Machine) -> VmConfig {
     let firmware = match machine {
         Machine::Microvm { .. } => Firmware::Qboot("/usr/share/qemu/qboot.rom".into()),
         Machine::Q35 | Machine::Pc { .. } => Firmware::Default,
     };
-    MachinePlan {
+    VmConfig {
         program: "/usr/bin/qemu-system-x86_64".into(),
         version: (10, 0),
         machine,
@@ -24,9 +24,9 @@ fn plain(machine: Machine) -> MachinePlan {
         memory_mib: 512,
         ram: Ram::Private,
         state: None,
-        late_memory: false,
-        starter: None,
-        ahead: false,
+        postcopy: false,
+        pretranslator: None,
+        pretranslates: false,
         traced: false,
         reports_free_memory: false,
         lock_memory: false,
@@ -53,18 +53,18 @@ fn plain(machine: Machine) -> MachinePlan {
 }
 
 /// The machine whose kernel may have its code translated ahead.
-fn ahead(starter: Option<&str>, traced: bool) -> MachinePlan {
-    MachinePlan {
+fn ahead(pretranslator: Option<&str>, traced: bool) -> VmConfig {
+    VmConfig {
         ram: Ram::Shared,
-        starter: starter.map(PathBuf::from),
+        pretranslator: pretranslator.map(PathBuf::from),
         traced,
         ..plain(Machine::Pc { acpi: false })
     }
 }
 
 /// With a directory of the host as root.
-fn shared(machine: Machine) -> MachinePlan {
-    MachinePlan {
+fn shared(machine: Machine) -> VmConfig {
+    VmConfig {
         ram: Ram::Shared,
         filesystems: vec![
             Filesystem::Virtiofs { tag: "root".into() },
@@ -77,7 +77,7 @@ fn shared(machine: Machine) -> MachinePlan {
 }
 
 /// With images as disks and a network card.
-fn disks(machine: Machine) -> MachinePlan {
+fn disks(machine: Machine) -> VmConfig {
     let disk = |path: &str, format, writable, sector_size| Disk {
         path: PathBuf::from(path),
         format,
@@ -86,7 +86,7 @@ fn disks(machine: Machine) -> MachinePlan {
         writable,
         sector_size,
     };
-    MachinePlan {
+    VmConfig {
         disks: vec![
             disk("/images/root,raw", DiskFormat::Raw, false, 512),
             Disk {
@@ -110,7 +110,7 @@ fn disks(machine: Machine) -> MachinePlan {
 }
 
 /// A part a line.
-fn lines(plan: &MachinePlan) -> String {
+fn lines(plan: &VmConfig) -> String {
     let parts = argv(plan);
     for part in &parts {
         assert!(!part.why.is_empty(), "no reason for {:?}", part.words);
@@ -148,20 +148,20 @@ golden! {
     pc_without_acpi: plain(Machine::Pc { acpi: false });
     pc_that_is_learnt_from: ahead(None, true);
     pc_with_a_processor_more: ahead(Some("/cache/ahead"), false);
-    pc_that_goes_on_with_a_processor_more: MachinePlan {
+    pc_that_goes_on_with_a_processor_more: VmConfig {
         ram: Ram::Template("/templates/one".into()),
         state: Some(State {
             path: "/templates/one".into(),
             offset: 512 << 20,
         }),
-        ahead: true,
+        pretranslates: true,
         ..ahead(Some("/cache/ahead"), true)
     };
 }
 
 #[test]
 fn commas_in_paths_are_doubled_and_the_users_words_are_last() {
-    let plan = MachinePlan {
+    let plan = VmConfig {
         filesystems: vec![Filesystem::NineP {
             tag: "root".into(),
             path: "/a,b".into(),
@@ -180,7 +180,7 @@ fn commas_in_paths_are_doubled_and_the_users_words_are_last() {
 
 #[test]
 fn kvm_is_named_only_where_it_was_chosen() {
-    let kvm = MachinePlan {
+    let kvm = VmConfig {
         accelerator: Accelerator::Kvm,
         cpu: "host".into(),
         ..plain(Machine::Q35)
@@ -193,12 +193,12 @@ fn kvm_is_named_only_where_it_was_chosen() {
 #[test]
 fn without_acpi_qboot_gets_devices_in_odd_slots() {
     let machine = Machine::Pc { acpi: false };
-    let mut plan = MachinePlan {
+    let mut plan = VmConfig {
         firmware: Firmware::Qboot("/usr/share/qemu/qboot.rom".into()),
         filesystems: vec![Filesystem::Virtiofs { tag: "root".into() }],
         ..disks(machine)
     };
-    let slots = |plan: &MachinePlan| -> Vec<_> {
+    let slots = |plan: &VmConfig| -> Vec<_> {
         let words = argv(plan).into_iter().flat_map(|part| part.words);
         let addresses = words.filter(|word| word.starts_with("virtio-") || word.contains("-fs-"));
         addresses
@@ -255,7 +255,7 @@ fn memory_of_a_template_is_not_written() {
 #[test]
 fn a_debugger_has_a_port() {
     let mut plan = plain(Machine::Q35);
-    let words = |plan: &MachinePlan| -> Vec<String> {
+    let words = |plan: &VmConfig| -> Vec<String> {
         argv(plan).into_iter().flat_map(|part| part.words).collect()
     };
     assert!(!words(&plan).contains(&"-gdb".to_owned()));

@@ -34,7 +34,7 @@ mod sys;
 mod trace;
 
 use port::Port;
-use protocol::{Kind, Stage, Stamp};
+use protocol::{GuestTimestamp, Kind, Stage};
 use setup::Trouble;
 use sys::Text;
 use trace::Trace;
@@ -76,13 +76,13 @@ extern "C" fn init() -> ! {
             None => last_words(b"no virtio-serial port appeared", b""),
         },
     };
-    let mut hello = [0u8; 4 + 4 * Stamp::SIZE];
+    let mut hello = [0u8; 4 + 4 * GuestTimestamp::SIZE];
     hello[..4].copy_from_slice(&protocol::VERSION.to_le_bytes());
-    for (slot, (stamp, ns)) in hello[4..].chunks_exact_mut(Stamp::SIZE).zip([
-        (Stamp::Init, started),
-        (Stamp::Cycles, cycles),
-        (Stamp::Modules, modules),
-        (Stamp::Port, sys::now()),
+    for (slot, (stamp, ns)) in hello[4..].chunks_exact_mut(GuestTimestamp::SIZE).zip([
+        (GuestTimestamp::Init, started),
+        (GuestTimestamp::Cycles, cycles),
+        (GuestTimestamp::Modules, modules),
+        (GuestTimestamp::Port, sys::now()),
     ]) {
         slot.copy_from_slice(&stamp.encode(ns));
     }
@@ -110,7 +110,10 @@ fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
     let received = sys::now();
     let mut job = setup::carry_out(script, port, trace)?;
     let ready = sys::now();
-    let prepared = [(Stamp::Config, received), (Stamp::Root, ready)];
+    let prepared = [
+        (GuestTimestamp::Config, received),
+        (GuestTimestamp::Root, ready),
+    ];
     if job.ports > 0 {
         serve::start(&job).map_err(internal)?;
         port.started(&prepared);
@@ -127,7 +130,7 @@ fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
     trace.begin(b"command", b"");
     let child = spawn::spawn(&mut job)?;
     let [config, root] = prepared;
-    port.started(&[config, root, (Stamp::Start, child.started)]);
+    port.started(&[config, root, (GuestTimestamp::Start, child.started)]);
     relay::relay(port, &child, &mut job, trace);
     Ok(())
 }

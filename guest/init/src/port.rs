@@ -1,6 +1,8 @@
 //! The port to the host: frames out through a buffer, frames in one at a time.
 
-use crate::protocol::{Exit, Failure, HEADER, Header, Kind, MAX_CONFIG, MAX_PAYLOAD, Stage, Stamp};
+use crate::protocol::{
+    Exit, Failure, GuestTimestamp, HEADER, Header, Kind, MAX_CONFIG, MAX_PAYLOAD, Stage,
+};
 use crate::setup::Trouble;
 use crate::sys::{self, PollFd, Text};
 
@@ -153,24 +155,24 @@ impl Port {
     }
 
     /// Tells the host that what the script asked for runs.
-    pub(crate) fn started(&mut self, stamps: &[(Stamp, u64)]) {
-        let mut payload = [0u8; 3 * Stamp::SIZE];
+    pub(crate) fn started(&mut self, stamps: &[(GuestTimestamp, u64)]) {
+        let mut payload = [0u8; 3 * GuestTimestamp::SIZE];
         let mut len = 0;
         for (stamp, ns) in stamps {
-            payload[len..len + Stamp::SIZE].copy_from_slice(&stamp.encode(*ns));
-            len += Stamp::SIZE;
+            payload[len..len + GuestTimestamp::SIZE].copy_from_slice(&stamp.encode(*ns));
+            len += GuestTimestamp::SIZE;
         }
         self.send(Kind::Started, &payload[..len]);
     }
 
     /// Tells the host how the command ended; blocks until that is under way.
-    pub(crate) fn send_exit(&mut self, exit: Exit, stamps: &[(Stamp, u64)]) {
-        let mut payload = [0u8; Exit::SIZE + 4 * Stamp::SIZE];
+    pub(crate) fn send_exit(&mut self, exit: Exit, stamps: &[(GuestTimestamp, u64)]) {
+        let mut payload = [0u8; Exit::SIZE + 4 * GuestTimestamp::SIZE];
         payload[..Exit::SIZE].copy_from_slice(&exit.encode());
         let mut len = Exit::SIZE;
         for (stamp, ns) in stamps {
-            payload[len..len + Stamp::SIZE].copy_from_slice(&stamp.encode(*ns));
-            len += Stamp::SIZE;
+            payload[len..len + GuestTimestamp::SIZE].copy_from_slice(&stamp.encode(*ns));
+            len += GuestTimestamp::SIZE;
         }
         self.send(Kind::Exit, &payload[..len]);
         self.drain();

@@ -31,9 +31,9 @@ pub const PORT_NAME: &str = "brisk.0";
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Guest: init runs. Payload: version u32, then [`Stamp`]s.
+    /// Guest: init runs. Payload: version u32, then [`GuestTimestamp`]s.
     Hello = 1,
-    /// Guest: the command was executed. Payload: [`Stamp`]s.
+    /// Guest: the command was executed. Payload: [`GuestTimestamp`]s.
     Started = 2,
     /// Guest: bytes of standard output.
     Stdout = 3,
@@ -150,7 +150,7 @@ impl Header {
 /// A moment the guest notes, on its `CLOCK_MONOTONIC` (nanoseconds).
 #[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Stamp {
+pub enum GuestTimestamp {
     /// Init's first instruction.
     Init = 1,
     /// All modules are loaded.
@@ -169,11 +169,11 @@ pub enum Stamp {
     End = 8,
     /// File systems are synced; the exit frame is about to be written.
     Exit = 9,
-    /// No time: the time stamp counter right after [`Stamp::Init`].
+    /// No time: the time stamp counter right after [`GuestTimestamp::Init`].
     Cycles = 10,
 }
 
-impl Stamp {
+impl GuestTimestamp {
     /// The stamp with this number.
     #[must_use]
     pub const fn from_byte(byte: u8) -> Option<Self> {
@@ -212,7 +212,7 @@ impl Stamp {
     }
 }
 
-/// How the command ended: the first five bytes of [`Kind::Exit`], then [`Stamp`]s.
+/// How the command ended: the first five bytes of [`Kind::Exit`], then [`GuestTimestamp`]s.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
     /// It exited with this status.

@@ -1,7 +1,7 @@
 //! Carrying bytes between the command and the host until it ends.
 
 use crate::port::Port;
-use crate::protocol::{Exit, Kind, STDIN_WINDOW, Stamp};
+use crate::protocol::{Exit, GuestTimestamp, Kind, STDIN_WINDOW};
 use crate::setup::Job;
 use crate::spawn::{self, Child};
 use crate::sys::{self, PollFd};
@@ -192,9 +192,9 @@ pub(crate) fn relay(port: &mut Port, child: &Child, job: &mut Job<'_>, trace: Tr
     trace.end(b"release", b"");
     trace.send_log(port);
     let stamps = [
-        (Stamp::End, ended),
-        (Stamp::Exit, sys::now()),
-        (Stamp::Output, first_output),
+        (GuestTimestamp::End, ended),
+        (GuestTimestamp::Exit, sys::now()),
+        (GuestTimestamp::Output, first_output),
     ];
     let count = if first_output == 0 { 2 } else { 3 };
     port.send_exit(exit.unwrap_or(Exit::Status(0)), &stamps[..count]);

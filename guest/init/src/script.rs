@@ -14,7 +14,7 @@ pub enum Code {
     /// `mount(2)`: source, target, type, data, flags (u64).
     Mount = 2,
     /// `symlink(2)`: target, path. One that is there stays.
-    Link = 3,
+    Symlink = 3,
     /// Wait until a device node appears: path, milliseconds (u64).
     Wait = 4,
     /// Make this directory the root: path.
@@ -54,16 +54,16 @@ pub enum Code {
     /// Have PID 1 stop the machine: `SIGINT`, which our own understands as other inits do.
     Stop = 21,
     /// Give the network card that has one hardware address another one: six bytes each.
-    Card = 22,
+    SetMac = 22,
     /// Run the command so far, as one that was asked for is run, and forget it. Who emulates the
     /// guest has translated what that takes then. Its exit is told like any other's.
-    Rehearse = 23,
+    WarmUp = 23,
     /// Send what a small file contains as a command's output is sent, nothing if it cannot be read:
     /// path.
-    Tell = 24,
+    SendFile = 24,
     /// Read a file, so that it is in memory from then on; one that cannot be read is passed over:
     /// path.
-    Read = 25,
+    Readahead = 25,
 }
 
 /// One operation; text still has its final NUL.
@@ -80,7 +80,7 @@ pub enum Op<'a> {
         data: &'a [u8],
         flags: u64,
     },
-    Link {
+    Symlink {
         target: &'a [u8],
         path: &'a [u8],
     },
@@ -137,15 +137,15 @@ pub enum Op<'a> {
     },
     Init,
     Stop,
-    Card {
+    SetMac {
         from: [u8; 6],
         to: [u8; 6],
     },
-    Rehearse,
-    Tell {
+    WarmUp,
+    SendFile {
         path: &'a [u8],
     },
-    Read {
+    Readahead {
         path: &'a [u8],
     },
 }
@@ -221,7 +221,7 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
             data: text(d)?,
             flags: number(e)?,
         },
-        3 => Op::Link {
+        3 => Op::Symlink {
             target: text(a)?,
             path: text(b)?,
         },
@@ -260,10 +260,10 @@ fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malforme
         19 => Op::Serve { ports: number(a)? },
         20 => Op::Init,
         21 => Op::Stop,
-        23 => Op::Rehearse,
-        24 => Op::Tell { path: text(a)? },
-        25 => Op::Read { path: text(a)? },
-        _ => Op::Card {
+        23 => Op::WarmUp,
+        24 => Op::SendFile { path: text(a)? },
+        25 => Op::Readahead { path: text(a)? },
+        _ => Op::SetMac {
             from: a.try_into().map_err(|_| Malformed)?,
             to: b.try_into().map_err(|_| Malformed)?,
         },

@@ -132,7 +132,7 @@ fn run(port: &mut Port, trace: Trace) -> Result<(), Trouble<'static>> {
         return Ok(());
     }
     let child = spawn::spawn(&mut job)?;
-    port.started(&[(crate::protocol::Stamp::Start, child.started)]);
+    port.started(&[(crate::protocol::GuestTimestamp::Start, child.started)]);
     relay::relay(port, &child, &mut job, trace);
     Ok(())
 }

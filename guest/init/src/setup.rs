@@ -87,12 +87,12 @@ pub(crate) fn carry_out(
                 port.send(Kind::Paused, &[]);
                 script = Script::new(port.receive_script()?);
             }
-            Ok(Some(Op::Rehearse)) => {
+            Ok(Some(Op::WarmUp)) => {
                 rehearse(&mut job, port, trace);
                 job.forget();
             }
-            Ok(Some(Op::Tell { path })) => tell(path, port),
-            Ok(Some(Op::Read { path })) => read(path),
+            Ok(Some(Op::SendFile { path })) => tell(path, port),
+            Ok(Some(Op::Readahead { path })) => read(path),
             Ok(Some(op)) => match title(&op) {
                 Some((what, subject)) => {
                     trace.begin(what, subject);
@@ -208,10 +208,12 @@ impl<'a> Job<'a> {
                 Text::new(data),
             )
             .map_err(trouble(Stage::Mount, target)),
-            Op::Link { target, path } => match sys::symlink(Text::new(target), Text::new(path)) {
-                Ok(()) | Err(sys::EEXIST) => Ok(()),
-                Err(errno) => Err(trouble(Stage::Prepare, path)(errno)),
-            },
+            Op::Symlink { target, path } => {
+                match sys::symlink(Text::new(target), Text::new(path)) {
+                    Ok(()) | Err(sys::EEXIST) => Ok(()),
+                    Err(errno) => Err(trouble(Stage::Prepare, path)(errno)),
+                }
+            }
             Op::Wait { path, millis } => wait(path, millis),
             Op::Root { path } => enter(path).map_err(trouble(Stage::Enter, path)),
             Op::Loopback => network::up(b"lo").map_err(trouble(Stage::Network, b"lo\0")),
@@ -262,7 +264,7 @@ impl<'a> Job<'a> {
                 random.add(bytes).map_err(trouble)
             }
             // Taken care of where the script is read.
-            Op::Pause | Op::Rehearse | Op::Tell { .. } | Op::Read { .. } => Ok(()),
+            Op::Pause | Op::WarmUp | Op::SendFile { .. } | Op::Readahead { .. } => Ok(()),
             Op::Serve { ports } => {
                 self.ports = ports as usize;
                 Ok(())
@@ -271,7 +273,7 @@ impl<'a> Job<'a> {
                 self.init = true;
                 Ok(())
             }
-            Op::Card { from, to } => {
+            Op::SetMac { from, to } => {
                 network::card(from, to).map_err(trouble(Stage::Network, b"the network card"))
             }
             Op::Stop => sys::kill(1, sys::SIGINT).map_err(trouble(Stage::Internal, b"PID 1")),

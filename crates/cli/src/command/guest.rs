@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use brisk_tools::guest::{self as tool, Levers, Options, RootOption};
+use brisk_tools::guest::{self as tool, Optimisations, Options, RootOption};
 use brisk_vm::qemu::DiskFormat;
 use clap::ValueEnum;
 
@@ -101,8 +101,8 @@ pub struct MachineArgs {
     /// `brisk boot tune` lists them. The name of a kernel parameter, initcall:NAME for one that
     /// is left out, vmlinux for the kernel decompressed on the host, cpu for a model that is
     /// quick to emulate.
-    #[arg(long, value_name = "LIST", default_value = "all")]
-    pub levers: String,
+    #[arg(long, value_name = "LIST", default_value = "all", alias = "levers")]
+    pub optimisations: String,
 
     /// Guest memory as a private mapping, or as a file that other processes can map. `auto`
     /// shares where virtiofs needs it; and under emulation where huge pages are allowed, which is
@@ -247,7 +247,7 @@ impl MachineArgs {
             },
             cpu: self.cpu.clone(),
             append: self.append.clone(),
-            levers: Levers::parse(&self.levers),
+            optimisations: Optimisations::parse(&self.optimisations),
             all_initcalls: self.all_initcalls,
             ram: match self.ram {
                 Ram::Auto => tool::Ram::Auto,

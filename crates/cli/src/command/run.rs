@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use brisk_tools::guest::{self as tool, Options, Plan, Profile};
-use brisk_tools::run::{Ending, Place, Session, Start, Terminal, Timing, ready_time, warm};
+use brisk_tools::run::{Ending, Session, Start, Terminal, Timing, WarmPool, ready_time, warm};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
 use super::guest::{GuestArgs, MachineArgs, duration};
 use super::run_words::{host_name, share, user, variable};
-use super::{ready, run_output};
+use super::{run_output, warm_pool};
 use crate::exit;
 use crate::ui::{Spinner, Ui};
 
@@ -80,8 +80,8 @@ pub struct Args {
     /// have QEMU translate the kernel's code before the first one comes to it. `auto`: if this
     /// machine has a processor that is idle; the first boot of a kernel, and the first run from a
     /// guest that was kept, show which code that is.
-    #[arg(long, value_enum, default_value_t = Ahead::Auto, value_name = "WHEN")]
-    pub translate_ahead: Ahead,
+    #[arg(long, value_enum, default_value_t = Pretranslate::Auto, value_name = "WHEN", alias = "translate-ahead")]
+    pub pretranslate: Pretranslate,
 
     /// Terminal for the command. `auto`: if standard input and output both are one.
     #[arg(long, value_enum, default_value_t = When::Auto)]
@@ -140,9 +140,9 @@ pub enum YesNo {
     No,
 }
 
-/// See [`Args::translate_ahead`].
+/// See [`Args::pretranslate`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Ahead {
+pub enum Pretranslate {
     /// If it can be done, and a processor of this machine has nothing else to do.
     Auto,
     /// If it can be done.
@@ -222,11 +222,11 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
         ui.data(&run_output::dry_run(&plan, &facts, args.format)?)?;
         return Ok(0);
     }
-    let (plan, place) = if options.warm == tool::Warm::No {
+    let (plan, pool) = if options.warm == tool::Warm::No {
         (plan, None)
     } else {
         match warm(plan, &options, &facts, &cache, &mut progress).map_err(explain)? {
-            Start::Plan(plan, place) => (*plan, Some(place)),
+            Start::Plan(plan, pool) => (*plan, Some(pool)),
             Start::Cold(plan, reason) => {
                 ui.note(&format!("--warm boots this guest: {reason}"));
                 (*plan, None)
@@ -235,16 +235,16 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
         }
     };
     if let Some(rehearsal) = args.keeper {
-        let place = place.context("such a guest boots, and none is kept")?;
+        let pool = pool.context("such a guest boots, and none is kept")?;
         let on_terminal = rehearsal == Rehearsal::Terminal;
-        let kept = place.keep(plan, on_terminal, &facts, &cache);
+        let kept = pool.keep(plan, on_terminal, &facts, &cache);
         return kept.map(|()| 0).map_err(explain);
     }
-    let prepares = prepares(&options, &plan, place.as_ref(), ui)?;
+    let prepares = prepares(&options, &plan, pool.as_ref(), ui)?;
     let resumes = plan.machine.state.is_some();
     let environment = run_output::environment(&plan, &facts);
     let timing = Timing::new(started);
-    let session = match place.as_ref().and_then(Place::take) {
+    let session = match pool.as_ref().and_then(WarmPool::take) {
         Some(ready) => Session::with(ready, &plan, timing),
         None => Session::start(plan, &facts, &cache, timing, &mut progress),
     };
@@ -263,12 +263,12 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     }
     if resumes && matches!(ending, Ending::QemuEnded { .. }) {
         ui.note("if the guest that was kept is at fault: --warm=new boots and keeps another");
-    } else if prepares && place.is_some_and(|place| place.has_room()) {
+    } else if prepares && pool.is_some_and(|pool| pool.has_room()) {
         let rehearsal = match options.terminal {
             None => Rehearsal::Pipes,
             Some(_) => Rehearsal::Terminal,
         };
-        if let Err(error) = ready::start(rehearsal) {
+        if let Err(error) = warm_pool::start(rehearsal) {
             ui.note(&format!("no guest is made ready for the next run: {error}"));
         }
     }
@@ -279,10 +279,10 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
 fn prepares(
     options: &Options,
     plan: &Plan,
-    place: Option<&Place>,
+    pool: Option<&WarmPool>,
     ui: &Ui,
 ) -> anyhow::Result<bool> {
-    if options.warm != tool::Warm::Ready || place.is_none() {
+    if options.warm != tool::Warm::Ready || pool.is_none() {
         return Ok(false);
     }
     ready_time().map_err(explain)?;
@@ -350,10 +350,10 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             Warm::New => tool::Warm::New,
             Warm::Ready => tool::Warm::Ready,
         },
-        ahead: match args.translate_ahead {
-            Ahead::Auto => tool::Ahead::WhenIdle,
-            Ahead::Yes => tool::Ahead::Always,
-            Ahead::No => tool::Ahead::Never,
+        pretranslate: match args.pretranslate {
+            Pretranslate::Auto => tool::Pretranslate::WhenIdle,
+            Pretranslate::Yes => tool::Pretranslate::Always,
+            Pretranslate::No => tool::Pretranslate::Never,
         },
         keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
         command: args.command.clone(),

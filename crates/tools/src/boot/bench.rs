@@ -7,13 +7,13 @@ use brisk_measure::{Outcome, Phase};
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::Accelerator;
 
-use super::machine::ASKED;
-use super::marker::Until;
 use super::observation::Observation;
 use super::observe::{Ended, Limits, Pass, READY, observe};
-use super::subject::{Guest, Subject};
+use super::ready_condition::Until;
+use super::running_vm::ASKED;
+use super::target::{BootTarget, Guest};
 use crate::guest::{Error, Options};
-use crate::run::Moment;
+use crate::run::Milestone;
 use crate::signals::Signals;
 
 /// So many boots that all fail are enough to know that none will succeed.
@@ -55,13 +55,13 @@ pub enum BenchError {
 
 /// The name of the series.
 #[must_use]
-pub fn series_name(subject: &Subject, until: Until) -> String {
+pub fn series_name(subject: &BootTarget, until: Until) -> String {
     format!("{} to {}", subject.beginning(), until.name())
 }
 
 /// Boots once; a failed boot is a sample, too.
 pub(crate) fn boot(
-    subject: &Subject,
+    subject: &BootTarget,
     limits: Limits,
     signals: &mut Signals,
 ) -> Result<Pass, BenchError> {
@@ -81,8 +81,8 @@ pub(crate) fn boot(
 
 /// A guest's options for boots whose instructions are counted; none where they cannot be, or are
 /// not the same in every boot.
-pub(crate) fn countable(subject: &Subject) -> Option<Options> {
-    let Subject::Guest(guest) = subject else {
+pub(crate) fn countable(subject: &BootTarget) -> Option<Options> {
+    let BootTarget::Guest(guest) = subject else {
         return None;
     };
     let emulated = guest.facts().accelerator.0 == Accelerator::Tcg;
@@ -95,7 +95,7 @@ pub(crate) fn countable(subject: &Subject) -> Option<Options> {
 /// Instructions of a boot of the same guest; none where they cannot be counted, or are not the
 /// same in every boot.
 pub(crate) fn count(
-    subject: &Subject,
+    subject: &BootTarget,
     limits: Limits,
     cache: &Cache,
     signals: &mut Signals,
@@ -103,7 +103,7 @@ pub(crate) fn count(
     let Some(options) = countable(subject) else {
         return Ok(None);
     };
-    let subject = Subject::Guest(Box::new(Guest::prepare(options, cache, &mut |_| {})?));
+    let subject = BootTarget::Guest(Box::new(Guest::prepare(options, cache, &mut |_| {})?));
     let until = match limits.until {
         Until::Kernel => Until::Init,
         until => until,
@@ -122,7 +122,7 @@ pub(crate) fn count(
 /// # Errors
 /// If the machine cannot be started at all, the report not be saved, or the user interrupts.
 pub fn bench(
-    subject: &Subject,
+    subject: &BootTarget,
     settings: Settings,
     report: &mut Report,
     after: &mut dyn FnMut(&Report, u32) -> Result<(), BenchError>,
@@ -175,8 +175,8 @@ fn of_libvirt(observation: &Observation, report: &mut Report, (iteration, phase)
         return;
     }
     for (moment, name) in [
-        (Moment::Exec, "virsh start to QEMU's process"),
-        (Moment::QemuUp, "virsh start to the guest runs"),
+        (Milestone::Exec, "virsh start to QEMU's process"),
+        (Milestone::QemuUp, "virsh start to the guest runs"),
     ] {
         let Some(nanos) = observation.moment(moment.name()) else {
             continue;
@@ -224,17 +224,17 @@ pub fn value(observation: &Observation, clock: Clock, until: Until) -> Option<f6
     if clock == Clock::Instructions {
         return instructions(observation, until).map(|count| count as f64);
     }
-    let guest = |moment: Moment| {
+    let guest = |moment: Milestone| {
         let stamp = observation.stamp(moment.name())? as i64;
         u64::try_from(stamp + observation.guest_offset?).ok()
     };
     let nanos = match until {
-        Until::Kernel => observation.moment(Moment::Kernel.name()),
-        Until::Init => guest(Moment::Init),
+        Until::Kernel => observation.moment(Milestone::Kernel.name()),
+        Until::Init => guest(Milestone::Init),
         Until::Ready => observation
             .moment(READY)
-            .or_else(|| guest(Moment::CommandStart)),
-        Until::Exit => observation.moment(Moment::QemuGone.name()),
+            .or_else(|| guest(Milestone::CommandStart)),
+        Until::Exit => observation.moment(Milestone::QemuGone.name()),
     };
     nanos.map(|nanos| nanos as f64 / 1e9)
 }
@@ -246,11 +246,11 @@ fn instructions(observation: &Observation, until: Until) -> Option<u64> {
         return observation.entered;
     }
     let cycles = observation.cycles?;
-    let init = observation.stamp(Moment::Init.name())?;
+    let init = observation.stamp(Milestone::Init.name())?;
     let moment = match until {
         Until::Kernel | Until::Init => return Some(cycles),
-        Until::Ready => Moment::CommandStart,
-        Until::Exit => Moment::CommandEnd,
+        Until::Ready => Milestone::CommandStart,
+        Until::Exit => Milestone::CommandEnd,
     };
     let later = observation.stamp(moment.name())?;
     Some(cycles + later.checked_sub(init)?)

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use brisk_measure::{CompareOptions, Comparison, Pairing, Phase, Report, Series, Statistic, turns};
 
-use super::analyze::{Analysis, Markers, analyze, summarize};
+use super::analyze::{Analysis, LogPatterns, analyze, summarize};
 use super::bench::{BenchError, boot, sample, unit};
 use super::difference::Difference;
-use super::marker::Until;
 use super::observe::{Ended, Limits};
-use super::subject::Subject;
+use super::ready_condition::Until;
+use super::target::BootTarget;
 use crate::signals::Signals;
 
 /// A configuration.
@@ -18,9 +18,9 @@ pub struct Side<'a> {
     /// Name in the report.
     pub name: &'a str,
     /// As it is measured.
-    pub plain: &'a Subject,
+    pub plain: &'a BootTarget,
     /// With its trace on, to explain the difference; none where there is none.
-    pub traced: Option<&'a Subject>,
+    pub traced: Option<&'a BootTarget>,
 }
 
 /// How often, and how far.
@@ -46,7 +46,7 @@ pub struct Settings {
 pub fn compare(
     sides: &[Side<'_>; 2],
     settings: Settings,
-    markers: &Markers,
+    markers: &LogPatterns,
     report: &mut Report,
     after: &mut dyn FnMut(&Report, u32) -> Result<(), BenchError>,
 ) -> Result<Option<Difference>, BenchError> {

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use brisk_measure::Environment;
 use brisk_vm::libvirt::{self, Stop, Wanted};
 
-use super::machine::Domain as Machine;
-use super::marker::Marker;
-use super::subject::qemu_version;
+use super::ready_condition::ReadyCondition;
+use super::running_vm::Domain as Machine;
+use super::target::qemu_version;
 use crate::guest::Error;
 
 /// A domain that is shut off, and is so again after each boot.
 #[derive(Debug)]
 pub struct Domain {
     domain: libvirt::Domain,
-    marker: Option<Marker>,
+    marker: Option<ReadyCondition>,
     stop: Stop,
     patience: Duration,
 }
@@ -28,20 +28,20 @@ impl Domain {
     pub fn find(
         name: &str,
         uri: Option<&str>,
-        marker: Option<Marker>,
+        marker: Option<ReadyCondition>,
         stop: Stop,
         patience: Duration,
     ) -> Result<Self, Error> {
         let domain = libvirt::Domain::find(name, uri)?;
         let definition = &domain.definition;
         match &marker {
-            Some(Marker::Console(_)) if !definition.has_console() => {
+            Some(ReadyCondition::Console(_)) if !definition.has_console() => {
                 return Err(Error::unfit(
                     format!("domain {name} has no console that could be read"),
                     format!("add one: virt-xml {name} --add-device --console pty"),
                 ));
             }
-            Some(Marker::Agent) if !definition.has_agent() => {
+            Some(ReadyCondition::Agent) if !definition.has_agent() => {
                 return Err(Error::unfit(
                     format!("domain {name} has no port for the guest agent"),
                     format!(
@@ -50,7 +50,7 @@ impl Domain {
                     ),
                 ));
             }
-            Some(Marker::Port(_)) => {
+            Some(ReadyCondition::Port(_)) => {
                 return Err(Error::unfit(
                     "a port would have to be added to the domain, which is left as it is",
                     "use --ready console:REGEX, qmp:EVENT or agent",
@@ -78,7 +78,7 @@ impl Domain {
     ) -> Result<(Machine, Instant), Error> {
         let wanted = Wanted {
             console: self.has_console(),
-            agent: matches!(self.marker, Some(Marker::Agent)),
+            agent: matches!(self.marker, Some(ReadyCondition::Agent)),
         };
         let started = self.domain.start(wanted, stopped)?;
         let asked = started.asked;

@@ -15,7 +15,7 @@ pub struct Piece {
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Happening {
+pub struct TimedEvent {
     /// When, in ticks of its clock.
     pub at: u64,
     /// What.
@@ -38,18 +38,18 @@ pub struct Observation {
     /// The firmware's debug console (port 0x402), where there is one.
     #[serde(default)]
     pub firmware: Vec<Piece>,
-    /// What brisk did or saw, by the names of [`crate::run::Moment::name`]: `QEMU executed` (at
+    /// What brisk did or saw, by the names of [`crate::run::Milestone::name`]: `QEMU executed` (at
     /// 0), `QEMU up`, `exit status received`, `QEMU ended`; and `ready` for the ready marker.
     #[serde(default)]
-    pub moments: Vec<Happening>,
+    pub moments: Vec<TimedEvent>,
     /// Events of QMP by their names.
     #[serde(default)]
-    pub qmp: Vec<Happening>,
-    /// What brisk's init noted, by the names of [`crate::run::Moment::name`] and, besides, `script
+    pub qmp: Vec<TimedEvent>,
+    /// What brisk's init noted, by the names of [`crate::run::Milestone::name`] and, besides, `script
     /// received` and `exit status sent`, in nanoseconds of
     /// the guest's `CLOCK_MONOTONIC`, which is that of printk.
     #[serde(default)]
-    pub stamps: Vec<Happening>,
+    pub stamps: Vec<TimedEvent>,
     /// What to add to the guest's times to get those of [`Observation::clock`], if known.
     #[serde(default)]
     pub guest_offset: Option<i64>,
@@ -69,7 +69,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// When the first happening of this name was, among brisk's own.
+    /// When the first event of this name was, among brisk's own.
     #[must_use]
     pub fn moment(&self, name: &str) -> Option<u64> {
         find(&self.moments, name)
@@ -82,8 +82,8 @@ impl Observation {
     }
 }
 
-fn find(list: &[Happening], name: &str) -> Option<u64> {
+fn find(list: &[TimedEvent], name: &str) -> Option<u64> {
     list.iter()
-        .find(|happening| happening.name == name)
-        .map(|happening| happening.at)
+        .find(|event| event.name == name)
+        .map(|event| event.at)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use brisk_measure::Clock;
 use brisk_sys::wait_for;
-use brisk_vm::guest::{Decoder, Event, Exit, Stamp};
+use brisk_vm::guest::{Decoder, Event, Exit, GuestTimestamp};
 use brisk_vm::libvirt;
 use brisk_vm::qemu::debugger::Debugger;
 use brisk_vm::qemu::qmp;
@@ -13,11 +13,11 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 
-use super::machine::{Machine, Source};
-use super::marker::{Marker, Scanner, Until};
-use super::observation::{Happening, Observation, Piece, SCRIPT, SENT};
-use super::words::{Kept, with_last_words};
-use crate::run::Moment;
+use super::failure_context::{Kept, with_last_words};
+use super::observation::{Observation, Piece, SCRIPT, SENT, TimedEvent};
+use super::ready_condition::{ReadyCondition, Scanner, Until};
+use super::running_vm::{RunningVm, Source};
+use crate::run::Milestone;
 use crate::signals::Signals;
 
 /// How long what QEMU left is read; a program of the user's around it may still write.
@@ -59,15 +59,15 @@ pub(crate) struct Limits {
 
 /// Watches; the machine is gone afterwards. With a breakpoint that is where the kernel is entered.
 pub(crate) fn observe(
-    (machine, breakpoint): (Machine, Option<u64>),
+    (machine, breakpoint): (RunningVm, Option<u64>),
     executed: Instant,
     limits: Limits,
     signals: &mut Signals,
 ) -> io::Result<Pass> {
     let begun = machine.begun();
     let (scanner, qmp_event) = match machine.marker() {
-        Some(Marker::Console(regex)) => (Some(Scanner::new(regex.clone())), None),
-        Some(Marker::Qmp(event)) => (None, Some(event.clone())),
+        Some(ReadyCondition::Console(regex)) => (Some(Scanner::new(regex.clone())), None),
+        Some(ReadyCondition::Qmp(event)) => (None, Some(event.clone())),
         _ => (None, None),
     };
     let mut watch = Watch {
@@ -99,7 +99,7 @@ pub(crate) fn observe(
 }
 
 struct Watch {
-    machine: Machine,
+    machine: RunningVm,
     executed: Instant,
     limits: Limits,
     scanner: Option<Scanner>,
@@ -172,7 +172,7 @@ impl Watch {
     /// Whether libvirt may still tell of the event that is waited for.
     fn is_expecting(&self) -> bool {
         let wanted = self.qmp_event.is_some() && self.observation.moment(READY).is_none();
-        wanted && matches!(self.machine, Machine::Domain(_))
+        wanted && matches!(self.machine, RunningVm::Domain(_))
     }
 
     /// Reads each source once; those that have ended are open no more.
@@ -197,8 +197,8 @@ impl Watch {
     fn gone(&self) -> Ended {
         let seen = |moment| self.observation.moment(moment).is_some();
         let missed = match (self.limits.until, &self.machine) {
-            (Until::Exit, Machine::Guest(..)) => "the command did",
-            (Until::Exit, Machine::Foreign(..)) if !seen(Moment::QemuUp.name()) => {
+            (Until::Exit, RunningVm::Guest(..)) => "the command did",
+            (Until::Exit, RunningVm::Foreign(..)) if !seen(Milestone::QemuUp.name()) => {
                 "it had a machine"
             }
             (Until::Exit, machine) if machine.marker().is_some() && !seen(READY) => "ready",
@@ -236,7 +236,7 @@ impl Watch {
 
     /// Reads what there is. Whether there can be more, and whether the boot is over.
     fn read(&mut self, source: Source) -> io::Result<(bool, Option<Ended>)> {
-        if let Machine::Domain(domain) = &mut self.machine {
+        if let RunningVm::Domain(domain) = &mut self.machine {
             match source {
                 Source::Qmp => {
                     let Some(events) = domain.started.events()? else {
@@ -275,7 +275,7 @@ impl Watch {
                 self.observation.firmware.extend(piece);
                 None
             }
-            (Source::Guest, Machine::Guest(..)) => self.take_frames(bytes)?,
+            (Source::Guest, RunningVm::Guest(..)) => self.take_frames(bytes)?,
             (Source::Guest, _) => {
                 let ready = self.machine.is_ready(bytes);
                 ready.then(|| self.ready(at)).flatten()
@@ -293,7 +293,7 @@ impl Watch {
     fn moment(&mut self, at: u64, name: &str) {
         if self.observation.moment(name).is_none() {
             let name = name.to_owned();
-            self.observation.moments.push(Happening { at, name });
+            self.observation.moments.push(TimedEvent { at, name });
         }
     }
 
@@ -309,7 +309,7 @@ impl Watch {
     fn take_qmp(&mut self, at: u64, bytes: &[u8]) -> io::Result<Option<Ended>> {
         for message in self.reader.push(bytes).map_err(io::Error::other)? {
             match message {
-                qmp::Message::Greeting => self.moment(at, Moment::QemuUp.name()),
+                qmp::Message::Greeting => self.moment(at, Milestone::QemuUp.name()),
                 qmp::Message::Event { name, data } => {
                     if let Some(ended) = self.take_event(at, name, &data) {
                         return Ok(Some(ended));
@@ -352,7 +352,7 @@ impl Watch {
         if name == "VSERPORT_CHANGE" && data["open"] == true {
             self.machine.ask_agent();
         }
-        self.observation.qmp.push(Happening { at, name });
+        self.observation.qmp.push(TimedEvent { at, name });
         is_marker.then(|| self.ready(at)).flatten()
     }
 
@@ -363,7 +363,7 @@ impl Watch {
     }
 
     fn take_console(&mut self, at: u64, bytes: &[u8]) -> Option<Ended> {
-        self.moment(at, Moment::Kernel.name());
+        self.moment(at, Milestone::Kernel.name());
         // The last words of a failure are wanted even where nothing else is.
         let text = self.kept.text(bytes);
         let piece = text.map(|text| Piece { at, text });
@@ -402,7 +402,7 @@ impl Watch {
                 Event::Exit(exit, stamps) => {
                     self.stamps(&stamps);
                     let at = self.now();
-                    self.moment(at, Moment::Exit.name());
+                    self.moment(at, Milestone::Exit.name());
                     Some(self.command_ended(exit))
                 }
                 Event::Failure {
@@ -436,23 +436,23 @@ impl Watch {
     }
 
     /// The latest of a frame was taken as it was sent: see [`crate::run::Timing`].
-    fn stamps(&mut self, stamps: &[(Stamp, u64)]) {
+    fn stamps(&mut self, stamps: &[(GuestTimestamp, u64)]) {
         let here = self.now() as i64;
         let mut latest = None;
         for (stamp, value) in stamps {
-            if *stamp == Stamp::Cycles {
+            if *stamp == GuestTimestamp::Cycles {
                 self.observation.cycles = Some(*value);
                 continue;
             }
             latest = latest.max(Some(*value as i64));
             let name = match stamp {
-                Stamp::Config => Some(SCRIPT),
-                Stamp::Exit => Some(SENT),
-                stamp => Moment::of_stamp(*stamp).map(Moment::name),
+                GuestTimestamp::Config => Some(SCRIPT),
+                GuestTimestamp::Exit => Some(SENT),
+                stamp => Milestone::of_stamp(*stamp).map(Milestone::name),
             };
             if let Some(name) = name {
                 let (at, name) = (*value, name.to_owned());
-                self.observation.stamps.push(Happening { at, name });
+                self.observation.stamps.push(TimedEvent { at, name });
             }
         }
         if let Some(latest) = latest {
@@ -480,9 +480,9 @@ impl Watch {
             (Ended::Reached, Some(crash), None) => Ended::Failed(crash),
             (ended, ..) => ended,
         };
-        observation.moments.push(Happening {
+        observation.moments.push(TimedEvent {
             at: executed.elapsed().as_nanos() as u64,
-            name: Moment::QemuGone.name().to_owned(),
+            name: Milestone::QemuGone.name().to_owned(),
         });
         observation.guest_offset = offset;
         let ended = match ended {

@@ -3,20 +3,20 @@
 
 use brisk_measure::{Clock, Statistic, Unit};
 
-use super::analyze::{Analysis, Markers, analyze, counted};
+use super::analyze::{Analysis, LogPatterns, analyze, counted};
 use super::bench::{BenchError, boot, unit, value};
-use super::marker::Until;
 use super::observe::{Ended, Limits, Pass};
-use super::subject::Subject;
+use super::ready_condition::Until;
+use super::target::BootTarget;
 use crate::signals::Signals;
 
 /// What is booted.
 #[derive(Debug)]
 pub struct Pair<'a> {
     /// With its trace on.
-    pub traced: &'a Subject,
+    pub traced: &'a BootTarget,
     /// The same without; none where watching adds nothing to the guest.
-    pub plain: Option<&'a Subject>,
+    pub plain: Option<&'a BootTarget>,
 }
 
 /// What came of the boots.
@@ -60,7 +60,7 @@ impl Passes {
 /// If the machine cannot be started at all, or the user interrupts.
 pub fn passes(
     pair: &Pair<'_>,
-    markers: &Markers,
+    markers: &LogPatterns,
     limits: (Until, std::time::Duration),
     count: u32,
     after: &mut dyn FnMut(u32),

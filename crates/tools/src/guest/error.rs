@@ -47,8 +47,8 @@ pub enum Error {
     Session(#[source] io::Error),
     #[error(
         "{} is a disk of the machine {machine}, which is suspended, or stands still to be: a guest \
-         that writes to it makes {machine} impossible to resume; resume that first, throw it away \
-         with brisk vm kill, or only read the disk (:ro)", path.display()
+         that writes to it makes {machine} impossible to resume; resume that first, remove its \
+         image with brisk vm discard, or only read the disk (:ro)", path.display()
     )]
     Reserved { path: PathBuf, machine: String },
     #[error("{what}; {hint}")]

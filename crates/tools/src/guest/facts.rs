@@ -58,7 +58,7 @@ pub struct Facts {
     /// Whether shared memory may come in huge pages.
     pub huge_pages: bool,
     /// What is known of the kernel's code, where it may and can be translated ahead.
-    pub ahead: Option<Known>,
+    pub pretranslation: Option<Known>,
     /// Files of the root that nearly every program needs, looked up only for a guest that others
     /// go on from.
     pub common: Vec<Common>,
@@ -113,7 +113,7 @@ pub fn gather(
         current_dir: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         privileged: rustix::process::geteuid().is_root(),
         huge_pages: launch::has_huge_pages(),
-        ahead: pretranslation::known(&image.path, options, &capabilities, cache),
+        pretranslation: pretranslation::known(&image.path, options, &capabilities, cache),
         common: match &root {
             Root::Directory { path, .. } if options.warm != Warm::No => readahead::find(path),
             _ => Vec::new(),

@@ -32,10 +32,10 @@ pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, E
         Machine::Auto if plain_pc => QemuMachine::Pc { acpi: false },
         Machine::Auto if has_microvm => microvm,
         Machine::Microvm if has_microvm => microvm,
-        Machine::Microvm if facts.image.pvh && !options.levers.has(VMLINUX) => {
+        Machine::Microvm if facts.image.pvh && !options.optimisations.has(VMLINUX) => {
             return Err(Error::unfit(
-                "microvm is only given the kernel as a vmlinux, which --levers leaves out",
-                "use --machine q35, or --levers vmlinux and what else shall stay",
+                "microvm is only given the kernel as a vmlinux, which --optimisations leaves out",
+                "use --machine q35, or --optimisations vmlinux and what else shall stay",
             ));
         }
         Machine::Microvm if !vmlinux(options, facts) => {
@@ -76,7 +76,7 @@ pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, E
 
 /// Whether the kernel starts as a vmlinux, decompressed on the host.
 pub(super) fn vmlinux(options: &Options, facts: &Facts) -> bool {
-    facts.image.pvh && options.levers.has(VMLINUX)
+    facts.image.pvh && options.optimisations.has(VMLINUX)
 }
 
 pub(super) fn firmware(
@@ -129,7 +129,7 @@ pub(super) fn cpu(options: &Options, facts: &Facts, machine: QemuMachine) -> Str
         .clone()
         .unwrap_or_else(|| match facts.accelerator.0 {
             Accelerator::Kvm => "host".to_owned(),
-            Accelerator::Tcg if !options.levers.has(CPU) => "max".to_owned(),
+            Accelerator::Tcg if !options.optimisations.has(CPU) => "max".to_owned(),
             Accelerator::Tcg if seeds => format!("{TCG_CPU},+rdseed"),
             Accelerator::Tcg => TCG_CPU.to_owned(),
         });

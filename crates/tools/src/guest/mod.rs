@@ -31,10 +31,10 @@ pub use console::harmless;
 pub use error::Error;
 pub use facts::{Facts, gather, gather_and_probe};
 pub(crate) use identity::{clock, identity};
-pub use optimisations::Levers;
+pub use optimisations::Optimisations;
 pub use options::{
-    Accel, Ahead, ExtraDisk, Firmware, LEAST_MEMORY, Machine, Net, Options, Ram, RootOption, Share,
-    User, Warm, parse_memory,
+    Accel, ExtraDisk, Firmware, LEAST_MEMORY, Machine, Net, Options, Pretranslate, Ram, RootOption,
+    Share, User, Warm, parse_memory,
 };
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};

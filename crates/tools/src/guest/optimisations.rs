@@ -12,10 +12,10 @@ pub(crate) const VMLINUX: &str = "vmlinux";
 /// A CPU model that is quick to emulate, instead of QEMU's `max`.
 pub(crate) const CPU: &str = "cpu";
 
-/// Which levers are used. A kernel parameter's lever has the name of the parameter.
+/// Which optimisations are used. A kernel parameter's optimisation has the name of the parameter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Levers {
+pub enum Optimisations {
     /// All that fit the guest.
     #[default]
     All,
@@ -23,7 +23,7 @@ pub enum Levers {
     Only(BTreeSet<String>),
 }
 
-impl Levers {
+impl Optimisations {
     /// From a list with commas; `all` and `none` mean that.
     #[must_use]
     pub fn parse(text: &str) -> Self {
@@ -44,7 +44,7 @@ impl Levers {
     }
 }
 
-impl std::fmt::Display for Levers {
+impl std::fmt::Display for Optimisations {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::All => formatter.write_str("all"),
@@ -64,10 +64,10 @@ mod tests {
     #[test]
     fn levers_read_as_they_are_written() {
         for text in ["all", "none", "initcall:hpet_init,quiet"] {
-            assert_eq!(Levers::parse(text).to_string(), text);
+            assert_eq!(Optimisations::parse(text).to_string(), text);
         }
-        assert!(Levers::parse("all").has("anything"));
-        assert!(!Levers::parse("none").has("quiet"));
-        assert!(Levers::parse("quiet,tsc").has("tsc"));
+        assert!(Optimisations::parse("all").has("anything"));
+        assert!(!Optimisations::parse("none").has("quiet"));
+        assert!(Optimisations::parse("quiet,tsc").has("tsc"));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brisk_vm::qemu::DiskFormat;
 use serde::{Deserialize, Serialize};
 
-use super::optimisations::Levers;
+use super::optimisations::Optimisations;
 
 /// Least memory of a guest, MiB: with 64 Debian's kernels 6.1 panic, for want of room for
 /// themselves and an initramfs.
@@ -71,7 +71,7 @@ pub struct Options {
     /// More kernel parameters.
     pub append: Vec<String>,
     /// What is done to boot quickly.
-    pub levers: Levers,
+    pub optimisations: Optimisations,
     /// Whether no initcall is left out.
     pub all_initcalls: bool,
     /// More modules to load.
@@ -85,7 +85,7 @@ pub struct Options {
     pub lock_memory: bool,
     /// Whether a second processor, of which the kernel does not know, may have its code translated
     /// ahead.
-    pub ahead: Ahead,
+    pub pretranslate: Pretranslate,
     /// Whether the guest is continued from one that booted before.
     pub warm: Warm,
     /// Whether the guest stays after its command: the host then has what memory it does not use,
@@ -142,13 +142,13 @@ impl Default for Options {
             workdir: None,
             user: None,
             append: Vec::new(),
-            levers: Levers::All,
+            optimisations: Optimisations::All,
             all_initcalls: false,
             extra_modules: Vec::new(),
             signed_modules: false,
             ram: Ram::Auto,
             lock_memory: false,
-            ahead: Ahead::Never,
+            pretranslate: Pretranslate::Never,
             warm: Warm::No,
             stays: false,
             powers_off: false,
@@ -169,7 +169,7 @@ impl Default for Options {
 
 /// When a second processor has the kernel's code translated ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ahead {
+pub enum Pretranslate {
     /// Never, nor is anything learnt for it.
     Never,
     /// If a processor of the host has nothing else to do.

@@ -5,12 +5,12 @@
 
 use brisk_vm::qemu::{Accelerator, Machine, Parameter};
 
-use super::optimisations::{INITCALL, Levers};
+use super::optimisations::{INITCALL, Optimisations};
 
 /// What decides about the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting<'a> {
-    pub(crate) levers: &'a Levers,
+    pub(crate) optimisations: &'a Optimisations,
     pub(crate) accelerator: Accelerator,
     pub(crate) tsc_khz: Option<u64>,
     pub(crate) console: bool,
@@ -155,7 +155,7 @@ pub(crate) fn dispensable_initcalls() -> impl Iterator<Item = String> {
 
 /// Parameters as they are collected.
 struct List<'a> {
-    levers: &'a Levers,
+    optimisations: &'a Optimisations,
     parameters: Vec<Parameter>,
 }
 
@@ -166,9 +166,9 @@ impl List<'_> {
     }
 
     /// What only makes it quicker.
-    fn lever(&mut self, text: &str, why: &str) {
+    fn optimisation(&mut self, text: &str, why: &str) {
         let name = text.split_once('=').map_or(text, |(name, _)| name);
-        if self.levers.has(name) {
+        if self.optimisations.has(name) {
             self.add(text, why);
         }
     }
@@ -177,7 +177,7 @@ impl List<'_> {
 /// The whole command line.
 pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     let mut list = List {
-        levers: setting.levers,
+        optimisations: setting.optimisations,
         parameters: Vec::new(),
     };
     let no_policy = setting.no_policy && !asks_for_policies(setting.append);
@@ -192,12 +192,12 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
             "lets out the kernel's first line, which marks its entry",
         );
         list.add("earlyprintk=ttyS0,keep", opened);
-        list.lever(
+        list.optimisation(
             "quiet",
             "from here on each character on the console costs time",
         );
     }
-    list.lever(
+    list.optimisation(
         "8250.nr_uarts=0",
         "no serial driver: the console above does without",
     );
@@ -214,16 +214,16 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
         );
         list.add("random.trust_cpu=off", "nothing is random");
     } else {
-        list.lever("random.trust_cpu=on", "getrandom(2) works from the start");
+        list.optimisation("random.trust_cpu=on", "getrandom(2) works from the start");
     }
     if setting.trace {
         list.add("initcall_debug", "the kernel logs its initcalls");
         list.add("log_buf_len=8M", "all of them are kept");
         list.add("printk.devkmsg=on", "init can log what it does");
     }
-    list.lever("cryptomgr.notests", "no self-tests of ciphers");
+    list.optimisation("cryptomgr.notests", "no self-tests of ciphers");
     if no_policy {
-        list.lever(
+        list.optimisation(
             "lsm=lockdown,yama,landlock,bpf",
             "the other security modules (apparmor, selinux, tomoyo, ipe, ima, evm) do nothing \
              without a policy, and nothing loads one before the command; --append apparmor=1, or \
@@ -239,7 +239,7 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
             "nolapic",
             "no local APIC, even if the firmware's table speaks of one",
         );
-        list.lever(
+        list.optimisation(
             "pci=conf1,lastbus=0",
             "one PCI bus, and how to reach it: nothing to probe",
         );
@@ -252,16 +252,16 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
                 "the kernel does without cmpxchg16b: QEMU before 8.0 gets its flags wrong",
             );
         }
-        list.lever("tsc=reliable", "no watchdog for a clock that is the host's");
+        list.optimisation("tsc=reliable", "no watchdog for a clock that is the host's");
         if let Some(khz) = setting.tsc_khz {
             let text = format!("tsc_early_khz={khz}");
-            list.lever(
+            list.optimisation(
                 &text,
                 "the host's rate: measuring it in the guest takes time and fails under load",
             );
         }
-        list.lever("no_timer_check", "no test of a timer that is emulated");
-        list.lever(
+        list.optimisation("no_timer_check", "no test of a timer that is emulated");
+        list.optimisation(
             "noreplace-smp",
             "lock prefixes stay: taking them out costs more under emulation than it can save",
         );
@@ -269,7 +269,11 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
     if !setting.all_initcalls {
         let left_out: Vec<_> = DISPENSABLE
             .iter()
-            .filter(|call| setting.levers.has(&format!("{INITCALL}{}", call.name)))
+            .filter(|call| {
+                setting
+                    .optimisations
+                    .has(&format!("{INITCALL}{}", call.name))
+            })
             .filter(|call| match call.when {
                 When::Always => true,
                 When::Bare => bare(setting.machine),
@@ -312,7 +316,7 @@ mod tests {
             instructions: false,
             no_policy: false,
             no_cmpxchg16b: false,
-            levers: &Levers::All,
+            optimisations: &Optimisations::All,
             append,
         }
     }

@@ -9,8 +9,8 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, Channels, Filesystem, Machine as QemuMachine, MachinePlan, Network, Parameter,
-    Transport,
+    Accelerator, Channels, Filesystem, Machine as QemuMachine, Network, Parameter, Transport,
+    VmConfig,
 };
 
 use super::error::Error;
@@ -33,7 +33,7 @@ const DENY: [&str; 3] = ["virtio_gpu", "drm*", "*_drm"];
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The machine; its initramfs is named when it is built.
-    pub machine: MachinePlan,
+    pub machine: VmConfig,
     /// Why this accelerator.
     pub accelerator_why: String,
     /// What goes into the initramfs.
@@ -160,7 +160,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     has_room(machine, devices)?;
     let firmware = firmware(options, facts, machine, devices)?;
     let mut plan = Plan {
-        machine: MachinePlan {
+        machine: VmConfig {
             program: facts.qemu.clone(),
             version: facts.capabilities.version,
             firmware: firmware.clone(),
@@ -171,9 +171,9 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             memory_mib: options.memory_mib,
             ram,
             state: None,
-            late_memory: false,
-            starter: None,
-            ahead: false,
+            postcopy: false,
+            pretranslator: None,
+            pretranslates: false,
             traced: false,
             reports_free_memory: balloon,
             lock_memory: options.lock_memory,
@@ -265,7 +265,7 @@ fn kernel_parameters(
         machine,
         no_policy: (facts.root == Root::None || !options.stays) && !options.all_initcalls,
         no_cmpxchg16b: facts.capabilities.cmpxchg16b_is_wrong(),
-        levers: &options.levers,
+        optimisations: &options.optimisations,
         append: &options.append,
     })
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use brisk_vm::ahead;
 use brisk_vm::cache::{self, Cache, Entry};
-use brisk_vm::qemu::{Accelerator, Capabilities, Firmware, Machine, MachinePlan, Parameter, Ram};
+use brisk_vm::pretranslation;
+use brisk_vm::qemu::{Accelerator, Capabilities, Firmware, Machine, Parameter, Ram, VmConfig};
 
 use super::facts::Facts;
-use super::optimisations::{CPU, Levers};
-use super::options::{Ahead as When, Options, Ram as RamOption, Warm};
+use super::optimisations::{CPU, Optimisations};
+use super::options::{Options, Pretranslate, Ram as RamOption, Warm};
 
 const KIND: &str = "ahead";
 /// Kind of what starts a guest that is to be kept.
@@ -29,14 +29,14 @@ pub struct Known {
     /// Names it in the cache.
     pub key: String,
     /// What a boot has taught.
-    pub(super) lesson: Lesson,
+    pub(super) lesson: Outcome,
     /// Whether the host has a processor to spare.
     pub(super) spare: bool,
 }
 
 /// What a boot has taught.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Lesson {
+pub(super) enum Outcome {
     /// There was none yet.
     None,
     /// That it cannot be done with this kernel.
@@ -54,30 +54,30 @@ pub(super) fn known(
     capabilities: &Capabilities,
     cache: &Cache,
 ) -> Option<Known> {
-    if options.ahead == When::Never {
+    if options.pretranslate == Pretranslate::Never {
         return None;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    if !ahead::is_possible() || processors < 2 || capabilities.version < OLDEST {
+    if !pretranslation::is_possible() || processors < 2 || capabilities.version < OLDEST {
         return None;
     }
     let busy = || fs::read_to_string("/proc/loadavg").is_ok_and(|text| is_busy(&text, processors));
-    let spare = options.ahead == When::Always || !stays_busy(busy);
+    let spare = options.pretranslate == Pretranslate::Always || !stays_busy(busy);
     let identity = format!(
         "{} {} {:?}",
-        ahead::VERSION,
+        pretranslation::VERSION,
         image.display(),
         capabilities.version
     );
     let key = cache::key(identity.as_bytes());
     if options.warm != Warm::No {
-        let lesson = waiting(image, &key, cache).map_or(Lesson::Impossible, Lesson::Waiting);
+        let lesson = waiting(image, &key, cache).map_or(Outcome::Impossible, Outcome::Waiting);
         return Some(Known { key, lesson, spare });
     }
     let lesson = match cache.get::<bool>(KIND, &key) {
-        None => Lesson::None,
-        Some(entry) if entry.meta => Lesson::Starter(entry.path),
-        Some(_) => Lesson::Impossible,
+        None => Outcome::None,
+        Some(entry) if entry.meta => Outcome::Starter(entry.path),
+        Some(_) => Outcome::Impossible,
     };
     Some(Known { key, lesson, spare })
 }
@@ -103,23 +103,23 @@ fn is_busy(loadavg: &str, processors: usize) -> bool {
 
 /// What starts a guest that is to be kept, with a second processor that waits to be taught.
 fn waiting(image: &Path, key: &str, cache: &Cache) -> Option<PathBuf> {
-    let starter = || ahead::waiting(&fs::read(image).ok()?);
-    let entry = stored(cache, KIND_WAITING, key, starter).ok()?;
+    let pretranslator = || pretranslation::waiting(&fs::read(image).ok()?);
+    let entry = stored(cache, KIND_WAITING, key, pretranslator).ok()?;
     entry.meta.then_some(entry.path)
 }
 
-/// A starter in the cache, put there if it is not; its description says whether there can be one.
+/// A pretranslator in the cache, put there if it is not; its description says whether there can be one.
 fn stored(
     cache: &Cache,
     kind: &str,
     key: &str,
-    starter: impl FnOnce() -> Option<Vec<u8>>,
+    pretranslator: impl FnOnce() -> Option<Vec<u8>>,
 ) -> Result<Entry<bool>, cache::Error> {
     cache.get_or_build(kind, key, |file: &mut File| {
-        let starter = starter();
-        let written = file.write_all(starter.as_deref().unwrap_or_default());
+        let pretranslator = pretranslator();
+        let written = file.write_all(pretranslator.as_deref().unwrap_or_default());
         written
-            .map(|()| starter.is_some())
+            .map(|()| pretranslator.is_some())
             .map_err(|source| cache::Error::Write {
                 path: cache.dir().to_owned(),
                 source,
@@ -131,15 +131,15 @@ fn stored(
 pub(crate) fn keep(
     cache: &Cache,
     key: &str,
-    starter: impl FnOnce() -> Option<Vec<u8>>,
+    pretranslator: impl FnOnce() -> Option<Vec<u8>>,
 ) -> Result<(), cache::Error> {
-    stored(cache, KIND, key, starter).map(drop)
+    stored(cache, KIND, key, pretranslator).map(drop)
 }
 
 /// Changes a plan for it, if it can be done with this machine: one processor, for which there are
 /// no tables in which the kernel would find another.
-pub(super) fn apply(machine: &mut MachinePlan, options: &Options, facts: &Facts) {
-    let Some(known) = &facts.ahead else {
+pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
+    let Some(known) = &facts.pretranslation else {
         return;
     };
     let fits = machine.accelerator == Accelerator::Tcg
@@ -148,19 +148,20 @@ pub(super) fn apply(machine: &mut MachinePlan, options: &Options, facts: &Facts)
         && machine.kernel == facts.image.path
         && machine.cpus == 1
         && options.cpu.is_none()
-        && options.levers.has(CPU)
+        && options.optimisations.has(CPU)
         && !(options.stays || options.instructions || options.trace);
     if !fits {
         return;
     }
-    let usual =
-        options.append.is_empty() && !options.all_initcalls && options.levers == Levers::All;
+    let usual = options.append.is_empty()
+        && !options.all_initcalls
+        && options.optimisations == Optimisations::All;
     match &known.lesson {
         // It would slow down what keeps the host busy, and the guest no less.
-        Lesson::Starter(_) if !known.spare => {}
-        Lesson::Starter(starter) | Lesson::Waiting(starter) => {
-            machine.starter = Some(starter.clone());
-            let reserved = ahead::RESERVED;
+        Outcome::Starter(_) if !known.spare => {}
+        Outcome::Starter(pretranslator) | Outcome::Waiting(pretranslator) => {
+            machine.pretranslator = Some(pretranslator.clone());
+            let reserved = pretranslation::RESERVED;
             // First, where no `--` of the user's is before it.
             let parameter = Parameter::new(
                 format!(
@@ -172,18 +173,22 @@ pub(super) fn apply(machine: &mut MachinePlan, options: &Options, facts: &Facts)
             );
             machine.parameters.insert(0, parameter);
         }
-        Lesson::None if usual && options.ram != RamOption::Private => {
+        Outcome::None if usual && options.ram != RamOption::Private => {
             machine.traced = true;
             // What the kernel has patched is read there.
             machine.ram = Ram::Shared;
         }
-        Lesson::None | Lesson::Impossible => {}
+        Outcome::None | Outcome::Impossible => {}
     }
 }
 
 /// Whether the second processor of a guest that goes on from a template is to work.
-pub(crate) fn works(machine: &MachinePlan, facts: &Facts) -> bool {
-    machine.starter.is_some() && facts.ahead.as_ref().is_some_and(|known| known.spare)
+pub(crate) fn works(machine: &VmConfig, facts: &Facts) -> bool {
+    machine.pretranslator.is_some()
+        && facts
+            .pretranslation
+            .as_ref()
+            .is_some_and(|known| known.spare)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
-use super::optimisations::Levers;
+use super::optimisations::Optimisations;
 use super::options::{Firmware, Machine, Options};
 use crate::environment::state_directory;
 
@@ -28,7 +28,8 @@ pub struct Profile {
     /// Firmware.
     pub firmware: Firmware,
     /// What is done to boot quickly.
-    pub levers: Levers,
+    #[serde(alias = "levers")]
+    pub optimisations: Optimisations,
     /// Further kernel parameters.
     pub append: Vec<String>,
 }
@@ -58,7 +59,7 @@ impl Profile {
             accelerator: facts.accelerator.0.name().to_owned(),
             machine: options.machine,
             firmware: options.firmware,
-            levers: options.levers.clone(),
+            optimisations: options.optimisations.clone(),
             append: options.append.clone(),
         }
     }
@@ -111,7 +112,7 @@ impl Profile {
     pub fn fits(&self, options: &Options, facts: &Facts) -> bool {
         options.machine == Machine::Auto
             && options.firmware == Firmware::Auto
-            && options.levers == Levers::All
+            && options.optimisations == Optimisations::All
             && options.cpu.is_none()
             && options.cpus == 1
             && !options.instructions
@@ -125,7 +126,7 @@ impl Profile {
     pub fn apply(&self, options: &mut Options) {
         options.machine = self.machine;
         options.firmware = self.firmware;
-        options.levers = self.levers.clone();
+        options.optimisations = self.optimisations.clone();
         let own = std::mem::take(&mut options.append);
         options.append = self.append.iter().cloned().chain(own).collect();
     }
@@ -137,7 +138,7 @@ impl Profile {
         if self.firmware != Firmware::Auto {
             words.extend(["--firmware".into(), self.firmware.name().to_owned()]);
         }
-        words.extend(["--levers".into(), self.levers.to_string()]);
+        words.extend(["--optimisations".into(), self.optimisations.to_string()]);
         for text in &self.append {
             words.extend(["--append".into(), text.clone()]);
         }
@@ -161,14 +162,14 @@ mod tests {
             accelerator: "tcg".into(),
             machine: Machine::Microvm,
             firmware: Firmware::Qboot,
-            levers: Levers::parse("quiet,tsc"),
+            optimisations: Optimisations::parse("quiet,tsc"),
             append: vec!["nowatchdog".into()],
         };
         profile.save(&path).expect("it is saved");
         assert_eq!(Profile::load(&path), Some(profile.clone()));
         assert_eq!(
             profile.words().join(" "),
-            "--machine microvm --firmware qboot --levers quiet,tsc --append nowatchdog"
+            "--machine microvm --firmware qboot --optimisations quiet,tsc --append nowatchdog"
         );
         let append = |parameters: &[&str]| {
             let all = ["a=1", "nowatchdog"].map(str::to_owned).to_vec();
@@ -199,7 +200,7 @@ mod tests {
             accelerator: String::new(),
             machine: Machine::Q35,
             firmware: Firmware::Auto,
-            levers: Levers::All,
+            optimisations: Optimisations::All,
             append: vec!["loglevel=7".into()],
         };
         profile.apply(&mut options);

@@ -53,7 +53,7 @@ enum Stop {
 impl Common {
     /// Has init look at it.
     pub(crate) fn step(&self) -> Step {
-        Step::Read {
+        Step::Readahead {
             path: self.path.to_owned(),
         }
     }

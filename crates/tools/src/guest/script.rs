@@ -217,7 +217,7 @@ fn kernel_mounts(steps: &mut Vec<Step>, root: &str, terminals: bool) {
         ("stdout", "fd/1"),
         ("stderr", "fd/2"),
     ] {
-        steps.push(Step::Link {
+        steps.push(Step::Symlink {
             target: format!("/proc/self/{target}"),
             path: format!("{root}/dev/{name}"),
         });

@@ -6,24 +6,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use brisk_vm::ahead::{self, Kept};
 use brisk_vm::cache::Cache;
 use brisk_vm::launch::Learning;
-use brisk_vm::qemu::{MachinePlan, qmp};
+use brisk_vm::pretranslation::{self, TemplateMemory};
+use brisk_vm::qemu::{VmConfig, qmp};
 use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use serde_json::json;
 
 use crate::guest::facts::Facts;
-use crate::guest::pretranslation;
+use crate::guest::pretranslation as choice;
 
 /// How long a guest that went on from a template is watched: a short command is over by then, and a
 /// long one does not gain by it.
 const WATCHED: Duration = Duration::from_secs(2);
 
 /// Whether a guest that goes on from a template is to be learnt from.
-pub(super) fn teaches(machine: &MachinePlan, template: &Path) -> bool {
-    let untaught = || Kept::new(&File::open(template)?).is_untaught();
-    machine.starter.is_some() && untaught().unwrap_or(false)
+pub(super) fn teaches(machine: &VmConfig, template: &Path) -> bool {
+    let untaught = || TemplateMemory::new(&File::open(template)?).is_untaught();
+    machine.pretranslator.is_some() && untaught().unwrap_or(false)
 }
 
 /// A guest that is learnt from.
@@ -47,7 +47,7 @@ pub(super) enum Learner {
 impl Learner {
     pub(super) fn new(
         learning: Learning,
-        machine: &MachinePlan,
+        machine: &VmConfig,
         facts: &Facts,
         cache: &Cache,
     ) -> Option<Self> {
@@ -62,7 +62,7 @@ impl Learner {
             None => Self::Boot(Box::new(Boot {
                 learning,
                 kernel,
-                key: facts.ahead.as_ref()?.key.clone(),
+                key: facts.pretranslation.as_ref()?.key.clone(),
                 cache: cache.clone(),
                 vmlinux: Vec::new(),
                 patched: None,
@@ -109,18 +109,18 @@ fn teach(learning: &Learning, template: &Path, kernel: &Path) -> io::Result<()> 
     let lock = File::open(template)?;
     // Another one is at it.
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    if !Kept::new(&lock).is_untaught()? {
+    if !TemplateMemory::new(&lock).is_untaught()? {
         return Ok(());
     }
     let [closed, open] = [0o444, 0o644].map(Mode::from_raw_mode);
     fchmod(&lock, open)?;
     let writable = File::options().read(true).write(true).open(template);
     fchmod(&lock, closed)?;
-    Kept::new(&writable?).teach(&fs::read(kernel)?, &learning.traced()?)
+    TemplateMemory::new(&writable?).teach(&fs::read(kernel)?, &learning.traced()?)
 }
 
 fn stop_tracing() -> Vec<u8> {
-    let arguments = json!({ "name": ahead::EVENT, "enable": false });
+    let arguments = json!({ "name": pretranslation::EVENT, "enable": false });
     qmp::command_with("trace-event-set-state", &arguments)
 }
 
@@ -140,7 +140,7 @@ impl Boot {
     /// Init has greeted: the kernel has patched itself, and nobody else has come to it.
     pub(super) fn booted(&mut self) {
         self.vmlinux = fs::read(&self.kernel).unwrap_or_default();
-        let text = ahead::text(&self.vmlinux);
+        let text = pretranslation::text(&self.vmlinux);
         self.patched = text.and_then(|text| self.learning.memory(text).ok());
     }
 
@@ -154,7 +154,7 @@ impl Boot {
         let (Some(patched), Some(traced)) = (&self.patched, &self.traced) else {
             return;
         };
-        let starter = || ahead::learn(&self.vmlinux, patched, traced);
-        let _ = pretranslation::keep(&self.cache, &self.key, starter);
+        let pretranslator = || pretranslation::learn(&self.vmlinux, patched, traced);
+        let _ = choice::keep(&self.cache, &self.key, pretranslator);
     }
 }

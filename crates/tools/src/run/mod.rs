@@ -8,15 +8,15 @@ mod ending;
 mod learner;
 mod peer;
 mod pump;
-mod ready;
 pub(crate) mod session;
 mod streams;
 mod timing;
 mod warm;
+mod warm_pool;
 
 pub use ending::{Ending, Interrupted};
-pub use ready::{Place, start_keeper, time as ready_time};
 pub use session::Session;
 pub use streams::Terminal;
-pub use timing::{Moment, Timing};
+pub use timing::{Milestone, Timing};
 pub use warm::{Start, warm};
+pub use warm_pool::{WarmPool, start_keeper, time as ready_time};

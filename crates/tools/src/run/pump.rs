@@ -15,7 +15,7 @@ use super::ending::{Ending, Interrupted};
 use super::learner::Learner;
 use super::peer::{Peer, Script, gone, retry};
 use super::streams::{self, Cut, Output, Terminal};
-use super::timing::{Moment, Timing};
+use super::timing::{Milestone, Timing};
 use crate::guest::console::Console;
 use crate::guest::error::Error;
 use crate::guest::identity::with_identity;
@@ -293,7 +293,7 @@ impl Pump {
             Event::Exit(..) if self.rehearses => {}
             Event::Exit(exit, stamps) => {
                 self.timing.stamps(&stamps);
-                self.timing.now(Moment::Exit);
+                self.timing.now(Milestone::Exit);
                 return Some(Ending::Command(exit));
             }
             Event::Failure {
@@ -342,7 +342,7 @@ impl Pump {
             let Ok(count @ 1..) = machine.console.read(&mut buffer) else {
                 break;
             };
-            self.timing.now(Moment::Kernel);
+            self.timing.now(Milestone::Kernel);
             let shown = self.console.push(&buffer[..count]);
             self.stderr.push(shown.as_bytes());
         }
@@ -360,7 +360,7 @@ impl Pump {
             };
             for message in self.qmp.push(&buffer[..count]).map_err(io::Error::other)? {
                 match message {
-                    qmp::Message::Greeting => self.timing.now(Moment::QemuUp),
+                    qmp::Message::Greeting => self.timing.now(Milestone::QemuUp),
                     qmp::Message::Event { name, .. } if name == "RESUME" => self.resumed()?,
                     qmp::Message::Error(stderr) => {
                         self.read_console(true);
@@ -379,7 +379,7 @@ impl Pump {
         let Some(command) = self.on_resume.take() else {
             return Ok(());
         };
-        self.timing.now(Moment::Resumed);
+        self.timing.now(Milestone::Resumed);
         let script = encode(&with_identity(command)?).map_err(io::Error::from)?;
         self.outbox.extend(config_frames(&script));
         self.flush()
@@ -460,7 +460,7 @@ impl Pump {
         deadline: Option<Instant>,
     ) -> Result<(Ending, Timing), Error> {
         let said = self.peer.end();
-        self.timing.now(Moment::QemuGone);
+        self.timing.now(Milestone::QemuGone);
         match &mut ending {
             Ending::QemuEnded { stderr, .. } => {
                 stderr.push('\n');

@@ -14,7 +14,7 @@ use super::learner::Learner;
 use super::peer::{Peer, Script, gone};
 use super::pump::Pump;
 use super::streams::Terminal;
-use super::timing::{Moment, Timing};
+use super::timing::{Milestone, Timing};
 use crate::guest::error::Error;
 use crate::guest::facts::Facts;
 use crate::guest::identity::with_identity;
@@ -73,7 +73,7 @@ impl Session {
         let signals = Signals::new().map_err(Error::Session)?;
         let served = serve(&plan, facts)?;
         progress("");
-        timing.now(Moment::Exec);
+        timing.now(Milestone::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
         running.has_memory().map_err(Error::Session)?;
         let learning = running.learning();
@@ -103,7 +103,7 @@ impl Session {
     /// # Errors
     /// As [`Session::start`].
     pub fn with(running: Running, plan: &Plan, mut timing: Timing) -> Result<Self, Error> {
-        timing.now(Moment::Taken);
+        timing.now(Milestone::Taken);
         let steps = with_identity(plan.steps()).map_err(Error::Session)?;
         let script = Script::Now(config_frames(&encoded(&steps)?));
         let signals = Signals::new().map_err(Error::Session)?;

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use brisk_measure::{Clock, Environment, Report, Timeline};
-use brisk_vm::guest::Stamp;
+use brisk_vm::guest::GuestTimestamp;
 
 /// Something that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum Milestone {
     /// brisk started.
     Brisk,
     /// QEMU was executed.
@@ -41,7 +41,7 @@ pub enum Moment {
     QemuGone,
 }
 
-impl Moment {
+impl Milestone {
     /// All of them, in the order of a run.
     const ALL: [Self; 15] = [
         Self::Brisk,
@@ -104,16 +104,16 @@ impl Moment {
         }
     }
 
-    pub(crate) const fn of_stamp(stamp: Stamp) -> Option<Self> {
+    pub(crate) const fn of_stamp(stamp: GuestTimestamp) -> Option<Self> {
         Some(match stamp {
-            Stamp::Init => Self::Init,
-            Stamp::Modules => Self::Modules,
-            Stamp::Port => Self::Port,
-            Stamp::Root => Self::Root,
-            Stamp::Start => Self::CommandStart,
-            Stamp::Output => Self::FirstOutput,
-            Stamp::End => Self::CommandEnd,
-            Stamp::Config | Stamp::Exit | Stamp::Cycles => return None,
+            GuestTimestamp::Init => Self::Init,
+            GuestTimestamp::Modules => Self::Modules,
+            GuestTimestamp::Port => Self::Port,
+            GuestTimestamp::Root => Self::Root,
+            GuestTimestamp::Start => Self::CommandStart,
+            GuestTimestamp::Output => Self::FirstOutput,
+            GuestTimestamp::End => Self::CommandEnd,
+            GuestTimestamp::Config | GuestTimestamp::Exit | GuestTimestamp::Cycles => return None,
         })
     }
 }
@@ -129,7 +129,7 @@ struct Reading {
 #[derive(Debug, Clone)]
 pub struct Timing {
     origin: Instant,
-    readings: Vec<(Moment, Reading)>,
+    readings: Vec<(Milestone, Reading)>,
     /// What to add to the guest's clock to get the host's, nanoseconds.
     offset: Option<i64>,
 }
@@ -144,13 +144,13 @@ impl Timing {
         };
         Self {
             origin,
-            readings: vec![(Moment::Brisk, start)],
+            readings: vec![(Milestone::Brisk, start)],
             offset: None,
         }
     }
 
     /// Now, on the host; the first time counts.
-    pub(crate) fn now(&mut self, moment: Moment) {
+    pub(crate) fn now(&mut self, moment: Milestone) {
         let nanos = self.origin.elapsed().as_nanos() as u64;
         self.put(
             moment,
@@ -164,10 +164,10 @@ impl Timing {
     /// Stamps of the guest. The last of a frame is taken just before the frame is sent, so its
     /// arrival ties the two clocks together, to within the time the frame took: the quickest
     /// one counts.
-    pub(crate) fn stamps(&mut self, stamps: &[(Stamp, u64)]) {
+    pub(crate) fn stamps(&mut self, stamps: &[(GuestTimestamp, u64)]) {
         let here = self.origin.elapsed().as_nanos() as i64;
         for (stamp, nanos) in stamps {
-            if let Some(moment) = Moment::of_stamp(*stamp) {
+            if let Some(moment) = Milestone::of_stamp(*stamp) {
                 self.put(
                     moment,
                     Reading {
@@ -177,14 +177,16 @@ impl Timing {
                 );
             }
         }
-        let times = stamps.iter().filter(|(stamp, _)| *stamp != Stamp::Cycles);
+        let times = stamps
+            .iter()
+            .filter(|(stamp, _)| *stamp != GuestTimestamp::Cycles);
         if let Some(latest) = times.map(|(_, nanos)| *nanos as i64).max() {
             let offset = here.saturating_sub(latest);
             self.offset = Some(self.offset.map_or(offset, |known| known.min(offset)));
         }
     }
 
-    fn put(&mut self, moment: Moment, reading: Reading) {
+    fn put(&mut self, moment: Milestone, reading: Reading) {
         if !self.readings.iter().any(|(known, _)| *known == moment) {
             self.readings.push((moment, reading));
         }
@@ -192,7 +194,7 @@ impl Timing {
 
     /// When `moment` was, on the host's clock, nanoseconds since brisk started.
     #[must_use]
-    pub fn at(&self, moment: Moment) -> Option<i64> {
+    pub fn at(&self, moment: Milestone) -> Option<i64> {
         let reading = self.readings.iter().find(|(known, _)| *known == moment)?.1;
         Some(match reading.clock {
             Clock::GuestBoot => reading.nanos as i64 + self.offset?,
@@ -208,7 +210,7 @@ impl Timing {
             timeline.offsets.insert(Clock::GuestBoot, offset);
         }
         let mut previous = None;
-        for moment in Moment::ALL {
+        for moment in Milestone::ALL {
             let reading = self.readings.iter().find(|(known, _)| *known == moment);
             let (Some((_, reading)), Some(at)) = (reading, self.at(moment)) else {
                 continue;
@@ -231,7 +233,7 @@ impl Timing {
     pub fn rows(&self) -> Vec<[String; 4]> {
         let mut rows = Vec::new();
         let mut previous = 0;
-        for moment in Moment::ALL {
+        for moment in Milestone::ALL {
             let reading = self.readings.iter().find(|(known, _)| *known == moment);
             let (Some((_, reading)), Some(at)) = (reading, self.at(moment)) else {
                 continue;
@@ -257,14 +259,20 @@ mod tests {
         let mut timing = Timing::new(two_seconds_ago);
         let nanos = 1_000_000;
         timing.put(
-            Moment::Exec,
+            Milestone::Exec,
             Reading {
                 nanos,
                 clock: Clock::HostMonotonic,
             },
         );
-        timing.stamps(&[(Stamp::Init, 500_000_000), (Stamp::Port, 600_000_000)]);
-        timing.stamps(&[(Stamp::End, 700_000_000), (Stamp::Exit, 700_000_001)]);
+        timing.stamps(&[
+            (GuestTimestamp::Init, 500_000_000),
+            (GuestTimestamp::Port, 600_000_000),
+        ]);
+        timing.stamps(&[
+            (GuestTimestamp::End, 700_000_000),
+            (GuestTimestamp::Exit, 700_000_001),
+        ]);
         timing
     }
 
@@ -272,18 +280,18 @@ mod tests {
     fn guest_times_are_placed_by_the_first_frame() {
         let timing = timing();
         let between = |a, b| timing.at(b).unwrap() - timing.at(a).unwrap();
-        assert_eq!(between(Moment::Init, Moment::Port), 100_000_000);
-        assert_eq!(between(Moment::Port, Moment::CommandEnd), 100_000_000);
-        assert_eq!(timing.at(Moment::QemuGone), None);
+        assert_eq!(between(Milestone::Init, Milestone::Port), 100_000_000);
+        assert_eq!(between(Milestone::Port, Milestone::CommandEnd), 100_000_000);
+        assert_eq!(timing.at(Milestone::QemuGone), None);
     }
 
     #[test]
     fn the_quickest_frame_ties_the_clocks() {
         let mut timing = Timing::new(Instant::now());
-        timing.stamps(&[(Stamp::Port, 5)]);
-        let late = timing.at(Moment::Port).unwrap();
-        timing.stamps(&[(Stamp::End, 1_000_000_000_000)]);
-        assert!(timing.at(Moment::Port).unwrap() < late);
+        timing.stamps(&[(GuestTimestamp::Port, 5)]);
+        let late = timing.at(Milestone::Port).unwrap();
+        timing.stamps(&[(GuestTimestamp::End, 1_000_000_000_000)]);
+        assert!(timing.at(Milestone::Port).unwrap() < late);
     }
 
     #[test]

@@ -14,18 +14,18 @@ use std::os::unix::fs::{FileExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brisk_vm::ahead::Kept;
 use brisk_vm::cache::{self, Cache, Identity};
-use brisk_vm::free::{Memory, trim};
+use brisk_vm::guest_pages::{Memory, trim};
+use brisk_vm::pretranslation::TemplateMemory;
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Ram, State, save_state};
 use serde::{Deserialize, Serialize};
 
 use super::ending::Ending;
 use super::learner;
-use super::ready::Place;
 use super::session::{Session, Stop};
 use super::timing::Timing;
+use super::warm_pool::WarmPool;
 use crate::guest::error::Error;
 use crate::guest::facts::Facts;
 use crate::guest::memory_directory::memory_directory;
@@ -51,7 +51,7 @@ const KEPT: usize = 4;
 #[derive(Debug)]
 pub enum Start {
     /// By this plan, or with a guest of this place.
-    Plan(Box<Plan>, Place),
+    Plan(Box<Plan>, WarmPool),
     /// By this plan, which boots: what was asked for cannot go on from a template, for a reason.
     Cold(Box<Plan>, String),
     /// Not at all: the guest that was to be kept ended before it was ready.
@@ -83,7 +83,7 @@ pub fn warm(
     let dir = memory_directory()?;
     let store = Cache::new(&dir);
     let key = key(&plan, facts)?;
-    let place = Place::new(&store, &key);
+    let place = WarmPool::new(&store, &key);
     if options.warm == Warm::New {
         store.remove(KIND, &key)?;
         place.clear();
@@ -113,7 +113,7 @@ pub fn warm(
         false => Ram::Copy(entry.path.clone()),
     };
     plan.machine.traced = learner::teaches(&plan.machine, &entry.path);
-    plan.machine.ahead = pretranslation::works(&plan.machine, facts);
+    plan.machine.pretranslates = pretranslation::works(&plan.machine, facts);
     plan.machine.state = Some(State {
         path: entry.path,
         offset: entry.meta.offset,
@@ -167,11 +167,11 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     // It is open for writing only.
     let both = File::options().read(true).write(true).open(&path);
     let both = both.map_err(session)?;
-    plan.machine.ram = Ram::Kept(path.into());
+    plan.machine.ram = Ram::File(path.into());
     plan.part = Part::Preparation;
     plan.terminal = false;
     let timing = Timing::new(Instant::now());
-    let waits = plan.machine.starter.is_some();
+    let waits = plan.machine.pretranslator.is_some();
     let started = Session::start(plan, facts, cache, timing, &mut |_| {})?;
     let paused = match started.run_to_pause(PATIENCE, REST)? {
         Stop::Paused(paused) => *paused,
@@ -189,7 +189,7 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     file.write_all_at(&state, bytes).map_err(session)?;
     if waits {
         // Until one that goes on has taught it, the second processor is to halt.
-        Kept::new(file).begin().map_err(session)?;
+        TemplateMemory::new(file).begin().map_err(session)?;
     }
     // QEMUs of several users read it, each through a descriptor that is open for reading only, and
     // nobody else gets into the directory.

@@ -11,9 +11,9 @@ use brisk_vm::image::Control;
 
 use super::definition::{Autoshutdown, Definition};
 use super::error::Error;
-use super::home::{Dirs, Home};
 use super::lifecycle::{kill, start, stop};
 use super::live::{Condition, condition, is_there};
+use super::paths::{StateDirs, VmPaths};
 use super::resume::{How, resume};
 use super::suspend::{Suspending, suspend};
 
@@ -80,12 +80,12 @@ impl std::fmt::Debug for Turn<'_> {
 /// Starts or resumes all machines with `autoboot` that do not run. One that fails keeps none of the
 /// others from it.
 #[must_use]
-pub fn autostart(dirs: &Dirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
-    let decide = |home: &Home| Ok(at_boot(&home.definition()?, condition(home)?));
-    let act = |home: &Home, action| match action {
+pub fn autostart(dirs: &StateDirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
+    let decide = |paths: &VmPaths| Ok(at_boot(&paths.definition()?, condition(paths)?));
+    let act = |paths: &VmPaths, action| match action {
         // All of its memory first: no process has to stay with it.
-        Action::Resume => resume(home, cache, &How::default(), control(turn)).map(drop),
-        _ => start(home, cache, turn.cancel, &mut |_| {}),
+        Action::Resume => resume(paths, cache, &How::default(), control(turn)).map(drop),
+        _ => start(paths, cache, turn.cancel, &mut |_| {}),
     };
     each(dirs, turn, &decide, &act)
 }
@@ -93,28 +93,28 @@ pub fn autostart(dirs: &Dirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
 /// Has all machines that run do what their `autoshutdown` says. One that cannot be suspended is
 /// stopped instead, which is told as an error. Stopping may take `limit`.
 #[must_use]
-pub fn autostop(dirs: &Dirs, cache: &Cache, limit: Duration, turn: Turn<'_>) -> Vec<Outcome> {
-    let decide = |home: &Home| {
-        let now = match condition(home) {
-            Err(error) if is_there(home)? => return Err(error),
+pub fn autostop(dirs: &StateDirs, cache: &Cache, limit: Duration, turn: Turn<'_>) -> Vec<Outcome> {
+    let decide = |paths: &VmPaths| {
+        let now = match condition(paths) {
+            Err(error) if is_there(paths)? => return Err(error),
             // One whose definition is wrong, and that does nothing, is none of ours.
             Err(_) => Condition::Off,
             Ok(now) => now,
         };
-        let wanted = home.definition().map(|it| it.autoshutdown);
+        let wanted = paths.definition().map(|it| it.autoshutdown);
         Ok(at_shutdown(wanted.unwrap_or_default(), now))
     };
-    let halt = |home: &Home| {
-        if condition(home).is_ok_and(|now| now == Condition::Paused) {
-            resume(home, cache, &How::default(), control(turn))?;
+    let halt = |paths: &VmPaths| {
+        if condition(paths).is_ok_and(|now| now == Condition::Paused) {
+            resume(paths, cache, &How::default(), control(turn))?;
         }
-        stop(home, limit)
+        stop(paths, limit)
     };
-    let act = |home: &Home, action| match action {
-        Action::Suspend => match suspend(home, Suspending::default(), control(turn)) {
-            Err(error) if runs(home) && is_failure(&error) => {
-                home.note("VM is stopped, because it cannot be suspended");
-                let then = match halt(home) {
+    let act = |paths: &VmPaths, action| match action {
+        Action::Suspend => match suspend(paths, Suspending::default(), control(turn)) {
+            Err(error) if runs(paths) && is_failure(&error) => {
+                paths.note("VM is stopped, because it cannot be suspended");
+                let then = match halt(paths) {
                     Ok(()) => "but stopped",
                     Err(_) => "and did not stop either",
                 };
@@ -125,14 +125,14 @@ pub fn autostop(dirs: &Dirs, cache: &Cache, limit: Duration, turn: Turn<'_>) -> 
             }
             other => other.map(drop),
         },
-        Action::Kill => kill(home),
-        _ => halt(home),
+        Action::Kill => kill(paths),
+        _ => halt(paths),
     };
     each(dirs, turn, &decide, &act)
 }
 
-fn runs(home: &Home) -> bool {
-    let now = condition(home);
+fn runs(paths: &VmPaths) -> bool {
+    let now = condition(paths);
     !now.is_ok_and(|now| {
         matches!(
             now,
@@ -171,10 +171,10 @@ fn at_shutdown(wanted: Autoshutdown, now: Condition) -> Option<Action> {
     }
 }
 
-type Decide<'a> = dyn Fn(&Home) -> Result<Option<Action>, Error> + Sync + 'a;
-type Act<'a> = dyn Fn(&Home, Action) -> Result<(), Error> + Sync + 'a;
+type Decide<'a> = dyn Fn(&VmPaths) -> Result<Option<Action>, Error> + Sync + 'a;
+type Act<'a> = dyn Fn(&VmPaths, Action) -> Result<(), Error> + Sync + 'a;
 
-fn each(dirs: &Dirs, turn: Turn<'_>, decide: &Decide<'_>, act: &Act<'_>) -> Vec<Outcome> {
+fn each(dirs: &StateDirs, turn: Turn<'_>, decide: &Decide<'_>, act: &Act<'_>) -> Vec<Outcome> {
     let names = dirs.names();
     let jobs = turn.jobs.clamp(1, names.len().max(1));
     let rest = Mutex::new(names.into_iter());
@@ -183,8 +183,8 @@ fn each(dirs: &Dirs, turn: Turn<'_>, decide: &Decide<'_>, act: &Act<'_>) -> Vec<
     let work = || {
         while let Some(name) = next() {
             let begun = Instant::now();
-            let home = dirs.home(&name);
-            let result = home.and_then(|home| patiently(&home, turn, decide, act));
+            let paths = dirs.vm(&name);
+            let result = paths.and_then(|paths| patiently(&paths, turn, decide, act));
             let outcome = Outcome {
                 name,
                 result,
@@ -208,22 +208,22 @@ fn each(dirs: &Dirs, turn: Turn<'_>, decide: &Decide<'_>, act: &Act<'_>) -> Vec<
 
 /// If another command works on a machine, what is to be done is known when that has ended.
 fn patiently(
-    home: &Home,
+    paths: &VmPaths,
     turn: Turn<'_>,
     decide: &Decide<'_>,
     act: &Act<'_>,
 ) -> Result<Option<Action>, Error> {
     loop {
-        let Some(action) = decide(home)? else {
+        let Some(action) = decide(paths)? else {
             return Ok(None);
         };
         if turn.cancel.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        match act(home, action) {
+        match act(paths, action) {
             Err(Error::Busy { .. }) => thread::sleep(AGAIN),
             // It came to it by itself, or by another command.
-            Err(Error::State { .. }) if decide(home)?.is_none() => return Ok(None),
+            Err(Error::State { .. }) if decide(paths)?.is_none() => return Ok(None),
             other => return other.map(|()| Some(action)),
         }
     }

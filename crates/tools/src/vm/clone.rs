@@ -11,48 +11,48 @@ use super::definition::Definition;
 use super::disks::{self, OwnDisk};
 use super::error::{Error, file};
 use super::first_run::{Failure, FirstRun};
-use super::home::{Home, new_uuid};
 use super::identity::{new_generation, separate};
 use super::lifecycle::Running;
 use super::live::{self, Condition, condition};
+use super::page_service::looking_after;
+use super::paths::{VmPaths, new_uuid};
 use super::ports::tell;
 use super::resume::{How, Resumed, disks_are_as_noted, open, run_from};
-use super::serving::looking_after;
 use crate::chain;
 use crate::guest::identity;
 
 /// How long init may take to tell the guest who it is.
 const TELLING: Duration = Duration::from_secs(60);
 
-/// Defines the machine `new` as `home` is defined, and has it go on from the image of that, which
+/// Defines the machine `new` as `paths` is defined, and has it go on from the image of that, which
 /// stays suspended. The guest gets a name, a network card, randomness and the time of its own, and
 /// copies of the disks that it writes to.
 ///
 /// # Errors
-/// If there is such a machine already, `home` is not suspended, writes to something that cannot be
+/// If there is such a machine already, `paths` is not suspended, writes to something that cannot be
 /// copied, there is no room for the copy, or as of [`resume`](super::resume). Nothing is left of
 /// the new machine then.
 pub fn resume_clone(
-    home: &Home,
-    new: &Home,
+    paths: &VmPaths,
+    new: &VmPaths,
     cache: &Cache,
     how: &How,
     control: image::Control<'_>,
 ) -> Result<Resumed, Error> {
     let begun = Instant::now();
-    let definition = home.definition()?;
+    let definition = paths.definition()?;
     if new.file().exists() {
         return Err(new.exists());
     }
-    let now = condition(home)?;
+    let now = condition(paths)?;
     if now != Condition::Suspended {
         let (what, hint) = ("is not suspended", "brisk vm suspend writes the image");
-        return Err(Error::state(&home.name, what, hint));
+        return Err(Error::state(&paths.name, what, hint));
     }
-    let path = home.image(&definition);
+    let path = paths.image(&definition);
     let hold = Hold::take(&path)?;
-    let (image, running) = open(home, (hold.file()?, hold.path()), how, cache)?;
-    let disks = own_disks(home, new, &definition, &running)?;
+    let (image, running) = open(paths, (hold.file()?, hold.path()), how, cache)?;
+    let disks = own_disks(paths, new, &definition, &running)?;
     let own = definition_of(new, &definition, &disks, &path)?;
     new.prepare()?;
     let _lock = new.lock("resume --clone")?;
@@ -66,7 +66,7 @@ pub fn resume_clone(
         }
         return Err(error);
     }
-    home.note(&format!("Clone {} goes on from the image", new.name));
+    paths.note(&format!("Clone {} goes on from the image", new.name));
     new.processing("resume", &format!("as a clone, from {}", path.display()));
     let accepted = &how.accepted_disks;
     let (own, image) = ((&own, &*disks), (&image, running));
@@ -77,7 +77,7 @@ pub fn resume_clone(
             new.note("VM running");
         }
         Err(error) => {
-            home.note(&format!("Clone {} failed: {}", new.name, chain(error)));
+            paths.note(&format!("Clone {} failed: {}", new.name, chain(error)));
             // What went wrong first is what matters.
             let _ = live::end(new);
             let _ = new.remove();
@@ -88,20 +88,20 @@ pub fn resume_clone(
 
 /// Two guests that write to one disk destroy it.
 fn own_disks(
-    home: &Home,
-    new: &Home,
+    paths: &VmPaths,
+    new: &VmPaths,
     definition: &Definition,
     running: &Running,
 ) -> Result<Vec<OwnDisk>, Error> {
     let needed = disks::needed(running, definition, &new.state());
-    let needed = needed.map_err(|(what, hint)| Error::state(&home.name, what, hint))?;
-    disks::check(home, &running.machine, &needed)?;
+    let needed = needed.map_err(|(what, hint)| Error::state(&paths.name, what, hint))?;
+    disks::check(paths, &running.machine, &needed)?;
     Ok(needed)
 }
 
 /// The definition of the clone: the other's, but for what must not be the same.
 fn definition_of(
-    new: &Home,
+    new: &VmPaths,
     other: &Definition,
     disks: &[OwnDisk],
     taken: &Path,
@@ -122,7 +122,7 @@ fn definition_of(
 }
 
 fn run(
-    new: &Home,
+    new: &VmPaths,
     (own, disks): (&Definition, &[OwnDisk]),
     (image, mut running): (&Image, Running),
     accepted: &[PathBuf],
@@ -152,7 +152,7 @@ fn run(
     plan.initramfs = new.keep("initramfs", &plan.initramfs)?;
     running.nameless = true;
     let first = FirstRun {
-        home: new,
+        paths: new,
         image,
         claim: None,
         accepted,
@@ -169,7 +169,7 @@ fn run(
 
 /// Copies what the guest writes to; how many bytes had to be.
 fn copy_disks(
-    new: &Home,
+    new: &VmPaths,
     disks: &[OwnDisk],
     (image, accepted): (&Image, &[PathBuf]),
     control: image::Control<'_>,

@@ -12,19 +12,19 @@ use serde_json::json;
 
 use super::definition::Definition;
 use super::error::{Error, file};
-use super::home::Home;
 use super::lifecycle::Running;
+use super::paths::VmPaths;
 
 /// How much of a block device is held against what it was, bytes.
 const HEAD: u64 = 8 << 20;
 
 /// What an image says about its machine.
 pub(super) fn describe(
-    home: &Home,
+    paths: &VmPaths,
     running: &Running,
     definition: &Definition,
 ) -> Result<Description, Error> {
-    let wrong = |source| home.wrong(source);
+    let wrong = |source| paths.wrong(source);
     let text = definition.text().map_err(wrong)?;
     let plan = &running.machine;
     let mut disks = Vec::new();
@@ -35,9 +35,9 @@ pub(super) fn describe(
         }
     }
     let machine = serde_json::to_string(running)
-        .map_err(|error| file("describe", home.plan())(error.into()))?;
+        .map_err(|error| file("describe", paths.plan())(error.into()))?;
     Ok(Description {
-        name: home.name.clone(),
+        name: paths.name.clone(),
         uuid: definition.uuid().map_err(wrong)?.unwrap_or_default(),
         qemu: running.qemu.clone(),
         machine: plan.machine.name().to_owned(),

@@ -8,15 +8,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use brisk_vm::image::{self, Progress};
-use brisk_vm::qemu::{Disk, DiskFormat, MachinePlan};
+use brisk_vm::qemu::{Disk, DiskFormat, VmConfig};
 use rustix::fs::statvfs;
 
 use super::copy::{copy, data, share};
 use super::definition::Definition;
 use super::directories::Directories;
 use super::error::{Error, file};
-use super::home::Home;
 use super::lifecycle::Running;
+use super::paths::VmPaths;
 use crate::guest::ExtraDisk;
 
 /// Ends the name of a copy that is not whole.
@@ -38,8 +38,8 @@ impl fmt::Display for OwnDisk {
 }
 
 /// Whether who copied a clone's disks was killed.
-pub(super) fn are_partial(home: &Home) -> bool {
-    let files = fs::read_dir(home.state()).into_iter().flatten().flatten();
+pub(super) fn are_partial(paths: &VmPaths) -> bool {
+    let files = fs::read_dir(paths.state()).into_iter().flatten().flatten();
     files
         .map(|file| file.path())
         .any(|path| path.extension().is_some_and(|end| end == PARTIAL))
@@ -101,9 +101,9 @@ pub(super) fn needed(
 }
 
 /// Whether these disks can be copied to where nothing is.
-pub(super) fn check(home: &Home, plan: &MachinePlan, disks: &[OwnDisk]) -> Result<(), Error> {
+pub(super) fn check(paths: &VmPaths, plan: &VmConfig, disks: &[OwnDisk]) -> Result<(), Error> {
     for OwnDisk { from, to, .. } in disks {
-        let refused = |what: String, hint: &str| Err(Error::state(&home.name, what, hint));
+        let refused = |what: String, hint: &str| Err(Error::state(&paths.name, what, hint));
         let meta = fs::metadata(from).map_err(file("look at", from))?;
         if !meta.is_file() {
             return refused(
@@ -134,7 +134,7 @@ pub(super) fn check(home: &Home, plan: &MachinePlan, disks: &[OwnDisk]) -> Resul
 }
 
 /// The clone has its own disks from now on.
-pub(super) fn give(disks: &[OwnDisk], plan: &mut MachinePlan) {
+pub(super) fn give(disks: &[OwnDisk], plan: &mut VmConfig) {
     for disk in &mut plan.disks {
         if let Some(own) = disks.iter().find(|own| own.from == disk.path) {
             disk.path.clone_from(&own.to);

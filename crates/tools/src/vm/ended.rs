@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::home::Home;
 use super::live;
+use super::paths::VmPaths;
 use crate::guest::harmless;
 
 /// Most of the end of a file that is looked through, bytes.
@@ -17,41 +17,41 @@ const LONGEST: usize = 300;
 
 /// Notes in the log of a machine whose QEMU has ended by itself that it has, once. The caller holds
 /// the machine's lock.
-pub(super) fn note_end(home: &Home) {
-    let Ok(started) = fs::metadata(home.pid()).and_then(|file| file.modified()) else {
+pub(super) fn note_end(paths: &VmPaths) {
+    let Ok(started) = fs::metadata(paths.pid()).and_then(|file| file.modified()) else {
         return;
     };
-    if live::is_there(home).unwrap_or(true) {
+    if live::is_there(paths).unwrap_or(true) {
         return;
     }
-    let places = home.places();
-    let panic = tail(&places.console, console_start(home)).and_then(|text| panic_of(&text));
+    let files = paths.runtime_files();
+    let panic = tail(&files.console, console_start(paths)).and_then(|text| panic_of(&text));
     let later = |path: &Path| {
         let changed = fs::metadata(path).and_then(|file| file.modified());
         changed.is_ok_and(|changed| changed > started)
     };
     let message = || {
-        let text = tail(&places.errors, 0).filter(|_| later(&places.errors))?;
+        let text = tail(&files.errors, 0).filter(|_| later(&files.errors))?;
         Some(
             text.lines()
                 .rfind(|line| !line.trim().is_empty())?
                 .to_owned(),
         )
     };
-    home.note(&match (panic, message()) {
+    paths.note(&match (panic, message()) {
         (Some(panic), _) => format!("VM ended: its kernel panicked: {}", short(&panic)),
         (None, Some(message)) => format!("VM ended by itself; QEMU said: {}", short(&message)),
         (None, None) => "VM ended by itself".to_owned(),
     });
     // Once is enough. What the next command removes of it, it removes by other files.
-    let _ = fs::remove_file(home.pid());
+    let _ = fs::remove_file(paths.pid());
 }
 
 /// As [`note_end`], unless another command works on the machine, which notes it itself.
-pub(super) fn note_end_if_idle(home: &Home) {
-    if home.pid().exists() && live::pid(home).is_none() {
-        if let Ok(_lock) = home.lock("look") {
-            note_end(home);
+pub(super) fn note_end_if_idle(paths: &VmPaths) {
+    if paths.pid().exists() && live::pid(paths).is_none() {
+        if let Ok(_lock) = paths.lock("look") {
+            note_end(paths);
         }
     }
 }
@@ -71,14 +71,14 @@ fn short(text: &str) -> String {
 
 /// Notes how long the console is before a machine writes to it, so that what earlier lives of it
 /// wrote is not taken for its own.
-pub(super) fn note_console_start(home: &Home) {
-    let length = fs::metadata(home.places().console).map_or(0, |file| file.len());
+pub(super) fn note_console_start(paths: &VmPaths) {
+    let length = fs::metadata(paths.runtime_files().console).map_or(0, |file| file.len());
     // Without it an older panic may be noted.
-    let _ = fs::write(home.console_start(), length.to_string());
+    let _ = fs::write(paths.console_start(), length.to_string());
 }
 
-fn console_start(home: &Home) -> u64 {
-    let text = fs::read_to_string(home.console_start()).ok();
+fn console_start(paths: &VmPaths) -> u64 {
+    let text = fs::read_to_string(paths.console_start()).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 

@@ -192,7 +192,7 @@ impl Error {
             "is suspended to {}, which is not there, or not where its definition says",
             image.display()
         );
-        let hint = "mount its file system, or move it back; brisk vm kill forgets it";
+        let hint = "mount its file system, or move it back; brisk vm discard forgets it";
         Self::state(name, what, hint)
     }
 

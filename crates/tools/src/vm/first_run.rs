@@ -13,11 +13,11 @@ use brisk_vm::image::{Claim, Image};
 use brisk_vm::qemu::control::{self, Control};
 use serde_json::json;
 
-use super::bases;
+use super::backing_chain;
 use super::error::Error;
-use super::home::Home;
-use super::noted::Noted;
+use super::paths::VmPaths;
 use super::resume::disks_are_as_noted;
+use super::suspend_record::SuspendRecord;
 
 /// How long QEMU may take to have a guest run, or not.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ impl<E: Into<Error>> From<E> for Failure {
 
 /// A guest that is about to run.
 pub(super) struct FirstRun<'a> {
-    pub(super) home: &'a Home,
+    pub(super) paths: &'a VmPaths,
     pub(super) image: &'a Image,
     /// The right to resume the image; none for a clone, which leaves it as it is.
     pub(super) claim: Option<&'a mut Claim>,
@@ -65,7 +65,7 @@ impl FirstRun<'_> {
         wait: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
         let Self {
-            home,
+            paths,
             image,
             claim,
             accepted,
@@ -73,7 +73,7 @@ impl FirstRun<'_> {
         activate_disks(qmp, wait)?;
         disks_are_as_noted(image, accepted)?;
         match claim {
-            Some(claim) => use_up(home, claim, qmp, wait),
+            Some(claim) => use_up(paths, claim, qmp, wait),
             None => Ok(qmp.execute_while("cont", &json!(null), wait).map(drop)?),
         }
     }
@@ -81,12 +81,12 @@ impl FirstRun<'_> {
 
 /// Marks the image as resumed and has the guest run.
 fn use_up(
-    home: &Home,
+    paths: &VmPaths,
     claim: &mut Claim,
     qmp: &mut Control<'_>,
     wait: &mut dyn FnMut() -> bool,
 ) -> Result<(), Failure> {
-    bases::remove_left(home, claim.image());
+    backing_chain::remove_left(paths, claim.image());
     claim.start()?;
     match qmp.execute_while("cont", &json!(null), wait) {
         Ok(_) => {}
@@ -96,9 +96,9 @@ fn use_up(
                 return Err(Failure::NotRun(error.into()));
             }
         }
-        Err(error) => return Err(Failure::Unknown(unknown(home, error))),
+        Err(error) => return Err(Failure::Unknown(unknown(paths, error))),
     }
-    Noted::remove(home);
+    SuspendRecord::remove(paths);
     Ok(())
 }
 
@@ -121,10 +121,10 @@ fn runs(qmp: &mut Control<'_>) -> Result<bool, Error> {
     Ok(qmp.execute("query-status", &json!(null))?["running"] == json!(true))
 }
 
-fn unknown(home: &Home, error: control::Error) -> Error {
+fn unknown(paths: &VmPaths, error: control::Error) -> Error {
     match error {
         control::Error::Silent { .. } => Error::state(
-            &home.name,
+            &paths.name,
             "may run or not: QEMU does not say, and is left as it is",
             "a disk of its may not answer; brisk vm info tells when it runs, and brisk vm resume \
              has it go on if it stands still then",
@@ -146,7 +146,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::vm::Dirs;
+    use crate::vm::StateDirs;
 
     /// A QEMU that answers each command with the next of these; `ID` stands for that of the
     /// command. None: it says nothing until nobody listens any more.
@@ -172,24 +172,24 @@ mod tests {
     fn resumed(answers: &'static [Option<&'static str>]) -> (Result<(), Failure>, State) {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        let dirs = Dirs {
+        let dirs = StateDirs {
             config: path("config"),
             state: path("state"),
             runtime: path("run"),
             key: path("key"),
         };
-        let home = dirs.home("a").unwrap();
-        fs::create_dir_all(home.state()).unwrap();
-        fs::write(home.suspended(), "{}").unwrap();
+        let paths = dirs.vm("a").unwrap();
+        fs::create_dir_all(paths.state()).unwrap();
+        fs::write(paths.suspended(), "{}").unwrap();
         let image = path("a.brisk");
         fs::write(&image, "an image").unwrap();
         let mut claim = Claim::take(&image).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
         qemu(theirs, answers);
         let mut qmp = Control::new(&ours, Reader::default(), Duration::from_secs(1));
-        let result = use_up(&home, &mut claim, &mut qmp, &mut || false);
+        let result = use_up(&paths, &mut claim, &mut qmp, &mut || false);
         drop(claim);
-        assert_eq!(home.suspended().exists(), result.is_err());
+        assert_eq!(paths.suspended().exists(), result.is_err());
         (result, after(&image))
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 
 use brisk_vm::guest::Step;
-use brisk_vm::qemu::{Machine, MachinePlan, Network};
+use brisk_vm::qemu::{Machine, Network, VmConfig};
 
 use super::error::{Error, file};
 
@@ -18,7 +18,7 @@ pub(super) fn new_generation() -> Result<[u8; 16], Error> {
 }
 
 /// Gives a machine its own: what follows from its UUID, and the number of this life.
-pub(super) fn identify(plan: &mut MachinePlan, uuid: Option<[u8; 16]>, generation: [u8; 16]) {
+pub(super) fn identify(plan: &mut VmConfig, uuid: Option<[u8; 16]>, generation: [u8; 16]) {
     plan.mac = uuid.map(mac);
     // QEMU describes that device in the ACPI tables of its PCs only.
     let told = matches!(plan.machine, Machine::Q35 | Machine::Pc { acpi: true });
@@ -27,7 +27,7 @@ pub(super) fn identify(plan: &mut MachinePlan, uuid: Option<[u8; 16]>, generatio
 
 /// Makes of a machine's plan that of its clone, and says what the guest is told of that.
 pub(super) fn separate(
-    plan: &mut MachinePlan,
+    plan: &mut VmConfig,
     name: &str,
     uuid: [u8; 16],
     generation: [u8; 16],
@@ -41,7 +41,7 @@ pub(super) fn separate(
         name: name.to_owned(),
     }];
     if plan.network != Network::None {
-        steps.push(Step::Card {
+        steps.push(Step::SetMac {
             from: before,
             to: after,
         });

@@ -9,24 +9,24 @@ use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
 use brisk_vm::image::{Claim, resumed_name};
 use brisk_vm::launch::{Unprivileged, start_detached, why_one_user};
-use brisk_vm::qemu::{Channels, MachinePlan, Ram};
+use brisk_vm::qemu::{Channels, Ram, VmConfig};
 use serde::{Deserialize, Serialize};
 
-use super::bases;
+use super::backing_chain;
 use super::directories::{Directories, Served};
 use super::disks;
 use super::ended::{note_console_start, note_end};
 use super::error::{Error, file};
-use super::home::Home;
 use super::identity::{identify, new_generation};
 use super::live::{self, Condition, condition};
 use super::log_size;
 use super::memory::has_name;
-use super::noted::{self, Noted};
+use super::page_service::looking_after;
+use super::paths::VmPaths;
 use super::ports::{ALL, connect, converse, tell};
 use super::resume::{cut_off, missing};
-use super::said::Said;
-use super::serving::looking_after;
+use super::stderr_tail::StderrTail;
+use super::suspend_record::{self, SuspendRecord};
 use super::unit;
 use crate::guest;
 
@@ -45,7 +45,7 @@ const BOOT: Duration = Duration::from_secs(120);
 /// What a machine runs by; enough to start its QEMU again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Running {
-    pub(super) machine: MachinePlan,
+    pub(super) machine: VmConfig,
     pub(super) unprivileged: Option<Unprivileged>,
     /// Release of the kernel.
     pub(super) kernel: String,
@@ -91,24 +91,24 @@ impl Running {
         Some((what.to_owned(), hint))
     }
 
-    pub(super) fn save(&self, home: &Home) -> Result<(), Error> {
-        let path = home.plan();
+    pub(super) fn save(&self, paths: &VmPaths) -> Result<(), Error> {
+        let path = paths.plan();
         // The state is there only until it is loaded.
         let mut lasting = self.clone();
         lasting.machine.state = None;
-        if !matches!(&lasting.machine.ram, Ram::Kept(path) if has_name(path)) {
+        if !matches!(&lasting.machine.ram, Ram::File(path) if has_name(path)) {
             // Only its QEMU has it.
             lasting.machine.ram = Ram::Shared;
         }
-        lasting.machine.late_memory = false;
+        lasting.machine.postcopy = false;
         lasting.machine.stopped = false;
         let text = serde_json::to_vec(&lasting).map_err(std::io::Error::other);
         let written = text.and_then(|text| fs::write(&path, text));
         written.map_err(file("write", path))
     }
 
-    pub(super) fn of(home: &Home) -> Result<Self, Error> {
-        let path = home.plan();
+    pub(super) fn of(paths: &VmPaths) -> Result<Self, Error> {
+        let path = paths.plan();
         let text = fs::read(&path).map_err(file("read", &path))?;
         serde_json::from_slice(&text).map_err(|error| file("read", path)(error.into()))
     }
@@ -119,49 +119,49 @@ impl Running {
 /// # Errors
 /// If it runs or is suspended, its definition is wrong, or the guest does not come up.
 pub fn start(
-    home: &Home,
+    paths: &VmPaths,
     cache: &Cache,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let definition = home.definition()?;
-    let _lock = home.lock("start")?;
-    match live::settle(home)? {
+    let definition = paths.definition()?;
+    let _lock = paths.lock("start")?;
+    match live::settle(paths)? {
         Condition::Off => {}
-        Condition::Missing => return Err(missing(home)),
-        Condition::CutOff => return Err(cut_off(home, &definition)),
+        Condition::Missing => return Err(missing(paths)),
+        Condition::CutOff => return Err(cut_off(paths, &definition)),
         Condition::Suspended => {
             return Err(Error::state(
-                &home.name,
+                &paths.name,
                 "is suspended",
-                "brisk vm resume goes on from there, brisk vm kill throws that away",
+                "brisk vm resume goes on from there, brisk vm discard removes the image",
             ));
         }
-        _ => return Err(Error::runs_already(&home.name)),
+        _ => return Err(Error::runs_already(&paths.name)),
     }
-    if disks::are_partial(home) {
+    if disks::are_partial(paths) {
         let what = "is a clone whose disks were not copied to the end";
-        return Err(Error::state(&home.name, what, "brisk vm rm removes it"));
+        return Err(Error::state(&paths.name, what, "brisk vm rm removes it"));
     }
-    let options = definition.options().map_err(|source| home.wrong(source))?;
+    let options = definition.options().map_err(|source| paths.wrong(source))?;
     let facts = guest::gather_and_probe(&options, cache, progress)?;
     let mut plan = guest::plan(&options, &facts)?;
     plan.pack(cache, progress)?;
     let directories = Directories::of(&plan, &facts);
     // What another boot needed or had says nothing of this one.
-    bases::forget(home);
-    home.clear();
-    home.prepare()?;
-    home.processing("start", "");
-    let _ = fs::remove_file(home.working_set());
-    Noted::remove(home);
+    backing_chain::forget(paths);
+    paths.clear();
+    paths.prepare()?;
+    paths.processing("start", "");
+    let _ = fs::remove_file(paths.working_set());
+    SuspendRecord::remove(paths);
     // A suspended machine needs them, and a cache may be emptied.
-    plan.machine.kernel = home.keep("kernel", &plan.machine.kernel)?;
-    plan.machine.initramfs = home.keep("initramfs", &plan.machine.initramfs)?;
-    let memory = home.make_memory(plan.machine.memory_mib << 20, definition.huge_pages)?;
-    plan.machine.ram = Ram::Kept(memory.path);
+    plan.machine.kernel = paths.keep("kernel", &plan.machine.kernel)?;
+    plan.machine.initramfs = paths.keep("initramfs", &plan.machine.initramfs)?;
+    let memory = paths.make_memory(plan.machine.memory_mib << 20, definition.huge_pages)?;
+    plan.machine.ram = Ram::File(memory.path);
     plan.machine.channels = Channels::Listening { ports: ALL };
-    let uuid = definition.uuid().map_err(|source| home.wrong(source))?;
+    let uuid = definition.uuid().map_err(|source| paths.wrong(source))?;
     identify(&mut plan.machine, uuid, new_generation()?);
     let mut running = Running {
         machine: plan.machine,
@@ -176,7 +176,7 @@ pub fn start(
     };
     let mut steps = plan.prepare;
     steps.push(Step::HostName {
-        name: home.name.clone(),
+        name: paths.name.clone(),
     });
     if let Some(init) = &definition.init {
         steps.push(Step::Init);
@@ -186,14 +186,14 @@ pub fn start(
     }
     steps.push(Step::Serve { ports: ALL.into() });
     progress("booting");
-    let said = Said::from_now(home);
-    let booted = launch(home, &running).and_then(|()| {
-        let init = connect(&home.places().guest())?;
+    let said = StderrTail::from_now(paths);
+    let booted = launch(paths, &running).and_then(|()| {
+        let init = connect(&paths.runtime_files().guest())?;
         let still = || {
             if cancel.load(Ordering::Relaxed) {
                 return Err("interrupted".to_owned());
             }
-            match live::pid(home) {
+            match live::pid(paths) {
                 Some(_) => Ok(()),
                 None => Err("QEMU ended".to_owned()),
             }
@@ -204,29 +204,29 @@ pub fn start(
                 Some(init) => format!("{init} did not become PID 1: {reason}"),
                 None => reason,
             },
-            console: home.places().console,
+            console: paths.runtime_files().console,
         })
     });
     let booted = booted.and_then(|()| match &definition.init {
-        Some(init) => wait_for_init(home, init, cancel),
+        Some(init) => wait_for_init(paths, init, cancel),
         None => Ok(()),
     });
     progress("");
     running.booting = false;
-    let booted = booted.and_then(|()| running.save(home));
+    let booted = booted.and_then(|()| running.save(paths));
     match booted {
         Ok(()) => {
-            home.note("VM running");
+            paths.note("VM running");
             if let Some((what, _)) = running.cannot_be_saved() {
-                home.note(&format!("It cannot be suspended: it {what}"));
+                paths.note(&format!("It cannot be suspended: it {what}"));
             }
             Ok(())
         }
         Err(error) => {
-            let error = said.explain(home, error);
+            let error = said.explain(paths, error);
             // What went wrong first is what matters.
-            let _ = live::end(home);
-            home.note(&format!("VM did not start: {error}"));
+            let _ = live::end(paths);
+            paths.note(&format!("VM did not start: {error}"));
             if cancel.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
@@ -237,19 +237,19 @@ pub fn start(
 
 /// Waits until the program that is to be PID 1 is: `exec` would find nothing of what it starts
 /// before.
-fn wait_for_init(home: &Home, program: &str, cancel: &AtomicBool) -> Result<(), Error> {
-    let words = [Step::Tell {
+fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<(), Error> {
+    let words = [Step::SendFile {
         path: "/proc/1/cmdline".into(),
     }];
     let failed = || Error::Guest {
         reason: format!("{program} did not become PID 1"),
-        console: home.places().console,
+        console: paths.runtime_files().console,
     };
     let deadline = Instant::now() + BOOT;
     loop {
-        let told = tell(home, &words, BOOT).map_err(|error| {
+        let told = tell(paths, &words, BOOT).map_err(|error| {
             // The kernel gave up, for lack of a PID 1. Channels close before QEMU has ended.
-            match live::wait_for_end(home, ENDING) {
+            match live::wait_for_end(paths, ENDING) {
                 true => failed(),
                 false => error,
             }
@@ -261,7 +261,7 @@ fn wait_for_init(home: &Home, program: &str, cancel: &AtomicBool) -> Result<(), 
         if cancel.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        if live::pid(home).is_none() || Instant::now() > deadline {
+        if live::pid(paths).is_none() || Instant::now() > deadline {
             return Err(failed());
         }
         std::thread::sleep(GLANCE);
@@ -269,31 +269,31 @@ fn wait_for_init(home: &Home, program: &str, cancel: &AtomicBool) -> Result<(), 
 }
 
 /// Starts QEMU and notes what runs.
-pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
+pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
     // First, so that there is no machine without one, wherever we are killed.
-    running.save(home)?;
-    note_console_start(home);
-    let places = home.places();
+    running.save(paths)?;
+    note_console_start(paths);
+    let files = paths.runtime_files();
     let served = match &running.directories {
-        Some(directories) => directories.serve(&places.errors)?,
+        Some(directories) => directories.serve(&files.errors)?,
         None => Served::default(),
     };
     let pid = start_detached(
         &running.machine,
         served.sockets,
-        &places,
+        &files,
         running.unprivileged,
     )?;
-    live::set_pid(home, pid)?;
+    live::set_pid(paths, pid)?;
     if let Some(reason) = running.unprivileged.and_then(|_| why_one_user()) {
-        home.note(&format!("QEMU has no user of its own: {reason}"));
+        paths.note(&format!("QEMU has no user of its own: {reason}"));
     }
     // Whoever serves its memory must not end before it.
-    let us = running.machine.late_memory.then(std::process::id);
-    let logs = log_size::start(home);
+    let us = running.machine.postcopy.then(std::process::id);
+    let logs = log_size::start(paths);
     let others = us.into_iter().chain(served.processes).chain(logs);
     let processes: Vec<_> = std::iter::once(pid).chain(others).collect();
-    unit::enter(home, &processes);
+    unit::enter(paths, &processes);
     Ok(())
 }
 
@@ -301,16 +301,16 @@ pub(super) fn launch(home: &Home, running: &Running) -> Result<(), Error> {
 ///
 /// # Errors
 /// If it does not run, or not stop in time.
-pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
-    let _lock = home.lock("stop")?;
-    let now = live::settle(home)?;
+pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
+    let _lock = paths.lock("stop")?;
+    let now = live::settle(paths)?;
     if now != Condition::Running {
-        return Err(Error::not_running(&home.name, now));
+        return Err(Error::not_running(&paths.name, now));
     }
-    home.processing("stop", "");
+    paths.processing("stop", "");
     let deadline = Instant::now() + limit;
-    let once = home.definition().is_ok_and(|now| now.init.is_none());
-    let ended = looking_after(home, || {
+    let once = paths.definition().is_ok_and(|now| now.init.is_none());
+    let ended = looking_after(paths, || {
         let left = || deadline.saturating_duration_since(Instant::now());
         loop {
             let time = if once {
@@ -319,13 +319,13 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
                 left().min(ASKED_AGAIN)
             };
             // A machine that stops may do so before it has answered.
-            let _ = tell(home, &[Step::Stop], time);
+            let _ = tell(paths, &[Step::Stop], time);
             let time = if once {
                 left()
             } else {
                 left().min(ASKED_AGAIN)
             };
-            if live::wait_for_end(home, time) {
+            if live::wait_for_end(paths, time) {
                 return true;
             }
             if left().is_zero() {
@@ -335,75 +335,112 @@ pub fn stop(home: &Home, limit: Duration) -> Result<(), Error> {
     })?;
     if !ended {
         return Err(Error::state(
-            &home.name,
+            &paths.name,
             format!("did not stop within {} s", limit.as_secs()),
             "brisk vm kill ends it",
         ));
     }
-    bases::forget(home);
-    Noted::remove(home);
-    home.clear();
-    home.note("VM halted");
+    backing_chain::forget(paths);
+    SuspendRecord::remove(paths);
+    paths.clear();
+    paths.note("VM halted");
     Ok(())
 }
 
-/// Ends a machine as by a power cut, and throws its image away if it is suspended.
+/// Ends a VM as by a power cut. An image is left alone: [`discard`] removes that.
 ///
 /// # Errors
-/// If there is nothing to end.
-pub fn kill(home: &Home) -> Result<(), Error> {
-    let _lock = home.lock("kill")?;
-    note_end(home);
-    let there = live::is_there(home)?;
-    let now = match condition(home) {
+/// If it does not run.
+pub fn kill(paths: &VmPaths) -> Result<(), Error> {
+    let _lock = paths.lock("kill")?;
+    note_end(paths);
+    let there = live::is_there(paths)?;
+    let now = match condition(paths) {
         // It can be ended even if its definition is wrong by now.
         Err(_) if there => Condition::Running,
         other => other?,
     };
-    if now == Condition::Off && !there {
-        return Err(Error::not_running(&home.name, now));
+    let removes = match now {
+        Condition::Suspended => "brisk vm discard removes its image",
+        Condition::CutOff => "brisk vm discard removes the image",
+        Condition::Missing => "brisk vm discard forgets the image",
+        Condition::Off if !there => return Err(Error::not_running(&paths.name, now)),
+        _ => "",
+    };
+    if !removes.is_empty() && !there {
+        let what = format!("does not run: it is {}", now.name());
+        return Err(Error::state(&paths.name, what, removes));
     }
-    home.processing("kill", "");
+    paths.processing("kill", "");
+    live::end_process(paths)?;
+    paths.note("VM killed");
+    if removes.is_empty() {
+        ended(paths);
+    }
+    Ok(())
+}
+
+/// Removes the image of a suspended VM, which is off afterwards, or forgets an image that is gone.
+///
+/// # Errors
+/// If it is not suspended, or the image may be another VM's.
+pub fn discard(paths: &VmPaths) -> Result<(), Error> {
+    let _lock = paths.lock("discard")?;
+    note_end(paths);
+    let now = condition(paths)?;
     // Nobody may need what is removed.
     let not_known = |image: &Path| {
         Err(Error::state(
-            &home.name,
+            &paths.name,
             format!("may not be the machine in {}", image.display()),
             "if nobody needs that any more, remove it",
         ))
     };
-    let claim = match now {
+    match now {
         Condition::Suspended => {
-            let image = home.image_now()?;
+            let image = paths.image_now()?;
             // What somebody else put there is not ours to remove.
-            if noted::is_own(home, &image) != Some(true) {
+            if suspend_record::is_own(paths, &image) != Some(true) {
                 return not_known(&image);
             }
-            Some(Claim::take(&image)?)
-        }
-        Condition::CutOff => {
-            let image = resumed_name(&home.image_now()?);
-            if noted::owns(home, &image) != Some(true) {
-                return not_known(&image);
-            }
-            None
-        }
-        _ => None,
-    };
-    live::end_process(home)?;
-    match claim {
-        Some(mut claim) => {
-            bases::remove_left(home, claim.image());
+            let mut claim = Claim::take(&image)?;
+            paths.processing("discard", "");
+            live::end_process(paths)?;
+            backing_chain::remove_left(paths, claim.image());
             claim.start()?;
             claim.finish()?;
-            home.note("Image removed");
+            paths.note("Image removed");
         }
-        None if now == Condition::Missing => home.note("Image forgotten"),
-        None if now == Condition::CutOff => home.note("Image of a resume that was cut off removed"),
-        None => home.note("VM killed"),
+        Condition::CutOff => {
+            let image = resumed_name(&paths.image_now()?);
+            if suspend_record::owns(paths, &image) != Some(true) {
+                return not_known(&image);
+            }
+            paths.processing("discard", "");
+            live::end_process(paths)?;
+            paths.note("Image of a resume that was cut off removed");
+        }
+        Condition::Missing => {
+            paths.processing("discard", "");
+            live::end_process(paths)?;
+            paths.note("Image forgotten");
+        }
+        Condition::Off => {
+            let hint = "there is no image to discard";
+            return Err(Error::state(&paths.name, "is not suspended", hint));
+        }
+        _ => {
+            let what = format!("is not suspended, but {}", now.name());
+            return Err(Error::state(&paths.name, what, "brisk vm kill ends it"));
+        }
     }
-    bases::forget(home);
-    Noted::remove(home);
-    home.clear();
+    ended(paths);
     Ok(())
+}
+
+/// Removes what is left of a VM that is off.
+fn ended(paths: &VmPaths) {
+    backing_chain::forget(paths);
+    SuspendRecord::remove(paths);
+    paths.clear();
 }

@@ -19,11 +19,11 @@ use serde_json::json;
 
 use super::ended::{note_end, note_end_if_idle};
 use super::error::{Error, file};
-use super::home::Home;
 use super::lifecycle::Running;
 use super::log_size;
-use super::noted;
-use super::serving::look_after;
+use super::page_service::look_after;
+use super::paths::VmPaths;
+use super::suspend_record;
 
 /// How long QEMU may take for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -75,16 +75,16 @@ impl Condition {
 ///
 /// # Errors
 /// If its definition is wrong.
-pub fn condition(home: &Home) -> Result<Condition, Error> {
-    note_end_if_idle(home);
-    log_size::look_after(home);
-    condition_within(home, GLANCE)
+pub fn condition(paths: &VmPaths) -> Result<Condition, Error> {
+    note_end_if_idle(paths);
+    log_size::look_after(paths);
+    condition_within(paths, GLANCE)
 }
 
 /// The same, and QEMU may take so long for it.
-fn condition_within(home: &Home, limit: Duration) -> Result<Condition, Error> {
-    let filling = look_after(home)?;
-    let stream = match connect_within(home, limit) {
+fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error> {
+    let filling = look_after(paths)?;
+    let stream = match connect_within(paths, limit) {
         Err(Error::Control(control::Error::Silent { .. })) => return Ok(Condition::Busy),
         other => other?,
     };
@@ -97,53 +97,53 @@ fn condition_within(home: &Home, limit: Duration) -> Result<Condition, Error> {
             Ok(status) if status["running"] == json!(true) => return Ok(Condition::Running),
             // A command was ended after the image was durable and before QEMU was, or before
             // QEMU had all of it: what counts is in the image.
-            Ok(_) if !filling && in_image(home)? => return Ok(Condition::Suspended),
+            Ok(_) if !filling && in_image(paths)? => return Ok(Condition::Suspended),
             Ok(_) => return Ok(Condition::Paused),
-            Err(_) if pid(home).is_some() => return Ok(Condition::Busy),
+            Err(_) if pid(paths).is_some() => return Ok(Condition::Busy),
             // It has ended meanwhile.
             Err(_) => {}
         }
     }
-    if !home.runtime().exists() && pid(home).is_some() {
+    if !paths.runtime().exists() && pid(paths).is_some() {
         return Ok(Condition::Busy);
     }
-    Ok(match in_image(home)? {
+    Ok(match in_image(paths)? {
         true => Condition::Suspended,
-        false if noted::missing(home).is_some() => Condition::Missing,
-        false if noted::is_cut_off(home, &home.image_now()?) => Condition::CutOff,
+        false if suspend_record::missing(paths).is_some() => Condition::Missing,
+        false if suspend_record::is_cut_off(paths, &paths.image_now()?) => Condition::CutOff,
         false => Condition::Off,
     })
 }
 
 /// Whether there is an image that no guest has run from.
-fn in_image(home: &Home) -> Result<bool, Error> {
-    let image = home.image_now()?;
+fn in_image(paths: &VmPaths) -> Result<bool, Error> {
+    let image = paths.image_now()?;
     let there = matches!(
         image::state(&image),
         Ok(State::Ready | State::Resuming { .. })
     );
     // Where it cannot be told whose it is, resume will see.
-    Ok(there && noted::is_own(home, &image) != Some(false))
+    Ok(there && suspend_record::is_own(paths, &image) != Some(false))
 }
 
 /// What a machine is doing, for the command that holds its lock: a QEMU that stands still beside
 /// its image is none that counts, and is ended.
-pub(super) fn settle(home: &Home) -> Result<Condition, Error> {
-    note_end(home);
-    let now = condition_within(home, PATIENCE)?;
-    if now == Condition::Suspended && is_there(home)? {
-        home.note("Ending what a command that was killed left standing still");
-        end(home)?;
+pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
+    note_end(paths);
+    let now = condition_within(paths, PATIENCE)?;
+    if now == Condition::Suspended && is_there(paths)? {
+        paths.note("Ending what a command that was killed left standing still");
+        end(paths)?;
     }
-    if let Some(what) = unready(home) {
-        home.note(match what {
+    if let Some(what) = unready(paths) {
+        paths.note(match what {
             Unready::Booting => "Ending what a command that was killed was booting",
             Unready::Nameless => {
                 "Ending a clone that a command which was killed has not told who it is"
             }
         });
-        end(home)?;
-        return condition(home);
+        end(paths)?;
+        return condition(paths);
     }
     Ok(now)
 }
@@ -158,8 +158,8 @@ pub(super) enum Unready {
 }
 
 /// The same; none if it is ready.
-pub(super) fn unready(home: &Home) -> Option<Unready> {
-    let running = Running::of(home).ok()?;
+pub(super) fn unready(paths: &VmPaths) -> Option<Unready> {
+    let running = Running::of(paths).ok()?;
     match (running.booting, running.nameless) {
         (true, _) => Some(Unready::Booting),
         (false, true) => Some(Unready::Nameless),
@@ -168,17 +168,17 @@ pub(super) fn unready(home: &Home) -> Option<Unready> {
 }
 
 /// Whether there is a QEMU, whatever it is doing.
-pub(super) fn is_there(home: &Home) -> Result<bool, Error> {
-    Ok(pid(home).is_some() || connect(home)?.is_some())
+pub(super) fn is_there(paths: &VmPaths) -> Result<bool, Error> {
+    Ok(pid(paths).is_some() || connect(paths)?.is_some())
 }
 
 /// Ends QEMU, and forgets what it had.
 ///
 /// # Errors
 /// If it does not end.
-pub(super) fn end(home: &Home) -> Result<(), Error> {
-    end_process(home)?;
-    home.clear();
+pub(super) fn end(paths: &VmPaths) -> Result<(), Error> {
+    end_process(paths)?;
+    paths.clear();
     Ok(())
 }
 
@@ -186,18 +186,18 @@ pub(super) fn end(home: &Home) -> Result<(), Error> {
 ///
 /// # Errors
 /// If it does not end.
-pub(super) fn end_process(home: &Home) -> Result<(), Error> {
-    if let Some(pid) = pid(home).and_then(|pid| Pid::from_raw(pid as i32)) {
+pub(super) fn end_process(paths: &VmPaths) -> Result<(), Error> {
+    if let Some(pid) = pid(paths).and_then(|pid| Pid::from_raw(pid as i32)) {
         // Fails only if it has ended by itself meanwhile.
         let _ = kill_process(pid, Signal::KILL);
-        if !wait_for_end(home, END) {
+        if !wait_for_end(paths, END) {
             return Err(Error::state(
-                &home.name,
+                &paths.name,
                 format!("did not end within {} s", END.as_secs()),
                 "its process may wait for a disk that does not answer",
             ));
         }
-    } else if let Some(stream) = connect(home)? {
+    } else if let Some(stream) = connect(paths)? {
         // Whoever started it was killed before it noted the number.
         control(&stream)?.execute("quit", &json!(null))?;
         let gone = [PollFd::new(&stream, PollFlags::HUP)];
@@ -207,13 +207,16 @@ pub(super) fn end_process(home: &Home) -> Result<(), Error> {
 }
 
 /// The control channel of a machine that is there.
-pub(super) fn connect(home: &Home) -> Result<Option<UnixStream>, Error> {
-    connect_within(home, ANSWER)
+pub(super) fn connect(paths: &VmPaths) -> Result<Option<UnixStream>, Error> {
+    connect_within(paths, ANSWER)
 }
 
 /// The same for who has so much time: QEMU listens to one at a time, and has room for few more.
-pub(super) fn connect_within(home: &Home, limit: Duration) -> Result<Option<UnixStream>, Error> {
-    let path = home.places().qmp();
+pub(super) fn connect_within(
+    paths: &VmPaths,
+    limit: Duration,
+) -> Result<Option<UnixStream>, Error> {
+    let path = paths.runtime_files().qmp();
     let deadline = Instant::now() + limit;
     loop {
         match connect_now(&path) {
@@ -266,9 +269,9 @@ pub(super) fn control<'a>(stream: &'a UnixStream) -> Result<Control<'a>, Error> 
 }
 
 /// QEMU's process, if it lives.
-pub(super) fn pid(home: &Home) -> Option<u32> {
+pub(super) fn pid(paths: &VmPaths) -> Option<u32> {
     // The directory of its sockets may be gone, as /run/user/UID is when that user has logged out.
-    process_in(&home.pid()).or_else(|| process_in(&home.process()))
+    process_in(&paths.pid()).or_else(|| process_in(&paths.process()))
 }
 
 /// The process that a file names, if it lives; another one that has its number by now is not it.
@@ -280,9 +283,9 @@ pub(crate) fn process_in(path: &Path) -> Option<u32> {
 }
 
 /// Notes QEMU's process.
-pub(super) fn set_pid(home: &Home, pid: u32) -> Result<(), Error> {
+pub(super) fn set_pid(paths: &VmPaths, pid: u32) -> Result<(), Error> {
     let started = start_time(pid).unwrap_or_default();
-    for path in [home.process(), home.pid()] {
+    for path in [paths.process(), paths.pid()] {
         fs::write(&path, format!("{pid} {started}\n")).map_err(file("write", path))?;
     }
     Ok(())
@@ -298,8 +301,8 @@ fn start_time(pid: u32) -> Option<String> {
 }
 
 /// Waits until QEMU has ended.
-pub(super) fn wait_for_end(home: &Home, limit: Duration) -> bool {
-    let Some(pid) = pid(home).and_then(|pid| Pid::from_raw(pid as i32)) else {
+pub(super) fn wait_for_end(paths: &VmPaths, limit: Duration) -> bool {
+    let Some(pid) = pid(paths).and_then(|pid| Pid::from_raw(pid as i32)) else {
         return true;
     };
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {

@@ -16,8 +16,8 @@ use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::{Error, file};
-use super::home::Home;
 use super::live;
+use super::paths::VmPaths;
 
 /// Longest file, bytes; while a guest writes as fast as it can, what it writes in [`PAUSE`] more.
 const LONGEST: u64 = 4 << 20;
@@ -28,10 +28,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the process that keeps the files of a running VM within bounds. Without it the VM runs
 /// all the same.
-pub(super) fn start(home: &Home) -> Option<u32> {
+pub(super) fn start(paths: &VmPaths) -> Option<u32> {
     let started = std::env::current_exe().and_then(|program| {
         let mut command = Command::new(program);
-        command.args(["vm", "bound-logs", &home.name]);
+        command.args(["vm", "bound-logs", &paths.name]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         // There is nobody to tell.
         command.stderr(Stdio::null());
@@ -39,27 +39,27 @@ pub(super) fn start(home: &Home) -> Option<u32> {
         brisk_sys::in_background(&mut command);
         command.spawn()
     });
-    let note = |error| home.note(&format!("Its console is kept at any length: {error}"));
+    let note = |error| paths.note(&format!("Its console is kept at any length: {error}"));
     started.map_err(note).ok().map(|child| child.id())
 }
 
 /// Starts that process again if it was killed.
-pub(super) fn look_after(home: &Home) {
+pub(super) fn look_after(paths: &VmPaths) {
     let gone = || {
-        let taken = lock(home).and_then(|lock| {
+        let taken = lock(paths).and_then(|lock| {
             let taken = is_taken(&lock);
-            taken.map_err(file("lock", home.runtime()))
+            taken.map_err(file("lock", paths.runtime()))
         });
         matches!(taken, Ok(false))
     };
-    if home.runtime().exists() && live::pid(home).is_some() && gone() {
-        start(home);
+    if paths.runtime().exists() && live::pid(paths).is_some() && gone() {
+        start(paths);
     }
 }
 
 /// Locked by the process that keeps the files within bounds.
-fn lock(home: &Home) -> Result<File, Error> {
-    let path = home.runtime().join("bound-logs");
+fn lock(paths: &VmPaths) -> Result<File, Error> {
+    let path = paths.runtime().join("bound-logs");
     let mut options = File::options();
     let opened = options.read(true).write(true).create(true).truncate(false);
     opened.open(&path).map_err(file("open", path))
@@ -69,35 +69,35 @@ fn lock(home: &Home) -> Result<File, Error> {
 ///
 /// # Errors
 /// If the files cannot be watched.
-pub fn bound_logs(home: &Home) -> Result<(), Error> {
-    let Some(pid) = live::pid(home) else {
+pub fn bound_logs(paths: &VmPaths) -> Result<(), Error> {
+    let Some(pid) = live::pid(paths) else {
         return Ok(());
     };
     let process =
         Pid::from_raw(pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     // Another process may have had the number by then.
-    let Some(process) = process.filter(|_| live::pid(home) == Some(pid)) else {
+    let Some(process) = process.filter(|_| live::pid(paths) == Some(pid)) else {
         return Ok(());
     };
-    let lock = lock(home)?;
+    let lock = lock(paths)?;
     if !try_lock(&lock, Sharing::Exclusive).unwrap_or(false) {
         return Ok(());
     }
-    let places = home.places();
+    let files = paths.runtime_files();
     let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
     let watch =
-        inotify::init(flags).map_err(|errno| file("watch", &places.console)(errno.into()))?;
-    for path in [&places.console, &places.errors] {
+        inotify::init(flags).map_err(|errno| file("watch", &files.console)(errno.into()))?;
+    for path in [&files.console, &files.errors] {
         inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY)
             .map_err(|errno| file("watch", path)(errno.into()))?;
     }
     loop {
         // What fails now, for want of room, may not the next time.
-        if shorten(&places.console, LONGEST, KEPT).unwrap_or(false) {
+        if shorten(&files.console, LONGEST, KEPT).unwrap_or(false) {
             // All of it is from this start of the VM.
-            let _ = fs::write(home.console_start(), "0");
+            let _ = fs::write(paths.console_start(), "0");
         }
-        let _ = shorten(&places.errors, LONGEST, KEPT);
+        let _ = shorten(&files.errors, LONGEST, KEPT);
         let ended = |others: &[PollFd<'_>], deadline| {
             let mut fds = vec![PollFd::new(&process, PollFlags::IN)];
             fds.extend_from_slice(others);

@@ -11,9 +11,9 @@ use rustix::fs::OFlags;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::error::{Error, file};
-use super::home::Home;
 use super::lifecycle::Running;
 use super::live;
+use super::paths::VmPaths;
 use crate::guest;
 
 /// Memory that no QEMU has yet.
@@ -37,7 +37,7 @@ impl Fresh {
     }
 }
 
-impl Home {
+impl VmPaths {
     /// Memory for this machine, which is gone when its QEMU ends.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Home {
     /// The file with the memory of this machine, if it runs and that has a name.
     pub(super) fn named_memory(&self) -> Option<PathBuf> {
         match Running::of(self).ok()?.machine.ram {
-            Ram::Kept(path) if has_name(&path) => Some(path),
+            Ram::File(path) if has_name(&path) => Some(path),
             _ => None,
         }
     }
@@ -77,7 +77,7 @@ impl Home {
     /// If it has ended, or is no memory of this size.
     pub(super) fn open_memory(&self, running: &Running) -> Result<File, Error> {
         let path = match &running.machine.ram {
-            Ram::Kept(path) => path.clone(),
+            Ram::File(path) => path.clone(),
             _ => {
                 let pid = live::pid(self).ok_or_else(|| Error::has_ended(&self.name))?;
                 format!("/proc/{pid}/fd/{}", Fds::RAM).into()

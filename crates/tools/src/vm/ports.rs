@@ -15,9 +15,9 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, file};
-use super::home::Home;
 use super::live::{Condition, Unready, condition, reach, unready};
-use super::serving::looking_after;
+use super::page_service::looking_after;
+use super::paths::VmPaths;
 use crate::guest::variables;
 use crate::run::{Ending, Session};
 
@@ -48,7 +48,7 @@ impl std::fmt::Display for Execution {
 
 /// A command and its surroundings.
 #[derive(Debug, Clone, Default)]
-pub struct Words {
+pub struct ExecRequest {
     /// Program and arguments; empty: a shell.
     pub command: Vec<OsString>,
     /// `NAME=VALUE`, besides the usual ones.
@@ -59,7 +59,7 @@ pub struct Words {
     pub terminal: Option<(u16, u16)>,
 }
 
-impl Words {
+impl ExecRequest {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         if let Some((rows, columns)) = self.terminal {
@@ -90,20 +90,20 @@ impl Words {
 /// # Errors
 /// If the machine does not run.
 pub fn exec(
-    home: &Home,
-    words: &Words,
+    paths: &VmPaths,
+    words: &ExecRequest,
     timeout: Option<Duration>,
     waits: &mut dyn FnMut(&[Execution]),
 ) -> Result<Ending, Error> {
     let mut told = false;
     let port = loop {
-        is_ready(home)?;
-        if let Some(port) = Port::free(home, 0..PORTS)? {
+        is_ready(paths)?;
+        if let Some(port) = Port::free(paths, 0..PORTS)? {
             break port;
         }
         if !told {
             told = true;
-            waits(&executions(home));
+            waits(&executions(paths));
         }
         std::thread::sleep(GLANCE);
     };
@@ -121,13 +121,13 @@ pub fn exec(
         process: std::process::id(),
     });
     let session = Session::at_port(port.stream, &words.steps(), words.terminal.is_some())?;
-    Ok(looking_after(home, || session.run(timeout, false))??.0)
+    Ok(looking_after(paths, || session.run(timeout, false))??.0)
 }
 
 /// The commands that [`exec`] runs in a machine.
 #[must_use]
-pub fn executions(home: &Home) -> Vec<Execution> {
-    let paths = (0..PORTS).map(|index| Port::lock_of(home, index));
+pub fn executions(paths: &VmPaths) -> Vec<Execution> {
+    let paths = (0..PORTS).map(|index| Port::lock_of(paths, index));
     let running = paths.filter_map(|path| {
         let file = File::open(path).ok()?;
         // Shared, so that two who ask do not take each other for a command.
@@ -144,12 +144,12 @@ pub fn executions(home: &Home) -> Vec<Execution> {
 /// Waits until no command runs in a machine, and lets none begin as long as the value lives.
 /// `still` is asked from time to time whether that is still wanted.
 pub(super) fn quiet(
-    home: &Home,
+    paths: &VmPaths,
     still: &dyn Fn() -> Result<(), Error>,
 ) -> Result<Vec<File>, Error> {
     let mut held = Vec::new();
     for index in 0..PORTS {
-        let path = Port::lock_of(home, index);
+        let path = Port::lock_of(paths, index);
         let lock = Port::open_lock(&path).map_err(file("open", &path))?;
         while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             still()?;
@@ -161,12 +161,12 @@ pub(super) fn quiet(
 }
 
 /// Whether commands can be let into a machine.
-fn is_ready(home: &Home) -> Result<(), Error> {
-    let now = condition(home)?;
+fn is_ready(paths: &VmPaths) -> Result<(), Error> {
+    let now = condition(paths)?;
     if !matches!(now, Condition::Running | Condition::Busy) {
-        return Err(Error::not_running(&home.name, now));
+        return Err(Error::not_running(&paths.name, now));
     }
-    if let Some(why) = unready(home) {
+    if let Some(why) = unready(paths) {
         let (what, does) = match why {
             Unready::Booting => ("is booting", "starts"),
             Unready::Nameless => ("is a clone that does not know yet who it is", "clones"),
@@ -174,31 +174,31 @@ fn is_ready(home: &Home) -> Result<(), Error> {
         let hint = format!(
             "wait for the command that {does} it; if that was killed, brisk vm kill ends it"
         );
-        return Err(Error::state(&home.name, what, hint));
+        return Err(Error::state(&paths.name, what, hint));
     }
     Ok(())
 }
 
 /// Has init do something that is no command; what it told.
-pub(super) fn tell(home: &Home, steps: &[Step], limit: Duration) -> Result<Vec<u8>, Error> {
-    tell_while(home, steps, limit, &|| Ok(()))
+pub(super) fn tell(paths: &VmPaths, steps: &[Step], limit: Duration) -> Result<Vec<u8>, Error> {
+    tell_while(paths, steps, limit, &|| Ok(()))
 }
 
 /// The same, with `still` asked from time to time whether that is still wanted.
 pub(super) fn tell_while(
-    home: &Home,
+    paths: &VmPaths,
     steps: &[Step],
     limit: Duration,
     still: &dyn Fn() -> Result<(), String>,
 ) -> Result<Vec<u8>, Error> {
-    let port = Port::free(home, PORTS..ALL)?.ok_or_else(|| {
+    let port = Port::free(paths, PORTS..ALL)?.ok_or_else(|| {
         let what = "is told something by another command of brisk's";
-        Error::state(&home.name, what, "try again when that has ended")
+        Error::state(&paths.name, what, "try again when that has ended")
     })?;
     let said = converse(&port.stream, steps, true, limit, still);
     said.map_err(|reason| Error::Guest {
         reason,
-        console: home.places().console,
+        console: paths.runtime_files().console,
     })
 }
 
@@ -209,8 +209,8 @@ struct Port {
 }
 
 impl Port {
-    fn lock_of(home: &Home, index: u32) -> PathBuf {
-        home.runtime().join(format!("port{index}.lock"))
+    fn lock_of(paths: &VmPaths, index: u32) -> PathBuf {
+        paths.runtime().join(format!("port{index}.lock"))
     }
 
     fn open_lock(path: &Path) -> io::Result<File> {
@@ -220,10 +220,10 @@ impl Port {
     }
 
     /// One of these that nobody uses, if there is one.
-    fn free(home: &Home, range: Range<u32>) -> Result<Option<Self>, Error> {
-        let off = || Error::not_running(&home.name, Condition::Off);
+    fn free(paths: &VmPaths, range: Range<u32>) -> Result<Option<Self>, Error> {
+        let off = || Error::not_running(&paths.name, Condition::Off);
         for index in range {
-            let path = Self::lock_of(home, index);
+            let path = Self::lock_of(paths, index);
             let lock = match Self::open_lock(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(off()),
                 other => other.map_err(file("open", &path))?,
@@ -233,7 +233,7 @@ impl Port {
             }
             // Nobody takes it for the command before.
             let _ = lock.set_len(0);
-            let socket = home.places().port(index);
+            let socket = paths.runtime_files().port(index);
             return Ok(Some(Self {
                 stream: reach(&socket)?.ok_or_else(off)?,
                 lock,
@@ -270,7 +270,7 @@ fn listen(mut stream: &UnixStream, decoder: &mut Decoder) -> Result<(), String> 
 }
 
 /// Sends a script and waits until init says that it is carried out, or that the command runs; what
-/// [`Step::Tell`] told. `still` is asked from time to time whether that can still be.
+/// [`Step::SendFile`] told. `still` is asked from time to time whether that can still be.
 pub(super) fn converse(
     mut stream: &UnixStream,
     steps: &[Step],

@@ -11,20 +11,20 @@ use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Capabilities, DiskFormat, Ram, State, load_state, qmp};
 use brisk_vm::root;
 
-use super::bases;
+use super::backing_chain;
 use super::definition::Definition;
 use super::definition::text_of_uuid;
 use super::describe::is_unchanged;
 use super::error::{Error, file};
 use super::first_run::{self, Failure, FirstRun};
-use super::home::Home;
 use super::lifecycle::{Running, launch};
 use super::live::{self, Condition};
 use super::memory::Fresh;
-use super::noted::{self, Noted};
+use super::paths::VmPaths;
 use super::ports::tell;
-use super::said::Said;
 use super::standing;
+use super::stderr_tail::StderrTail;
+use super::suspend_record::{self, SuspendRecord};
 use super::unlock::with_host_key;
 use crate::chain;
 use crate::guest::{self, clock};
@@ -73,83 +73,83 @@ impl Resumed {
 /// If there is none, it is damaged, or what it needs is not here as it was. The image stays as it
 /// is until the guest runs.
 pub fn resume(
-    home: &Home,
+    paths: &VmPaths,
     cache: &Cache,
     how: &How,
     control: image::Control<'_>,
 ) -> Result<Resumed, Error> {
     let begun = Instant::now();
-    let definition = home.definition()?;
-    let _lock = home.lock("resume")?;
-    match live::settle(home)? {
+    let definition = paths.definition()?;
+    let _lock = paths.lock("resume")?;
+    match live::settle(paths)? {
         Condition::Suspended => {}
-        Condition::Paused => return go_on(home, how, begun),
+        Condition::Paused => return go_on(paths, how, begun),
         // What lies there says whose it is.
-        Condition::Off if image::resumable(&home.image(&definition)).is_some() => {}
-        Condition::Missing => return Err(missing(home)),
+        Condition::Off if image::resumable(&paths.image(&definition)).is_some() => {}
+        Condition::Missing => return Err(missing(paths)),
         Condition::CutOff if how.again => {}
-        Condition::CutOff => return Err(cut_off(home, &definition)),
+        Condition::CutOff => return Err(cut_off(paths, &definition)),
         Condition::Off => {
             return Err(Error::state(
-                &home.name,
+                &paths.name,
                 "is not suspended",
                 "brisk vm start boots it",
             ));
         }
-        _ => return Err(Error::runs_already(&home.name)),
+        _ => return Err(Error::runs_already(&paths.name)),
     }
-    let path = home.image(&definition);
-    home.processing("resume", &format!("from {}", path.display()));
+    let path = paths.image(&definition);
+    paths.processing("resume", &format!("from {}", path.display()));
     let mut claim = match image::resumable(&path) {
         None if how.again => Claim::take_again(&path)?,
         _ => Claim::take(&path)?,
     };
-    let resumed = load(home, (&mut claim, how), cache, control, begun);
+    let resumed = load(paths, (&mut claim, how), cache, control, begun);
     match resumed {
         Ok((resumed, image)) => {
             // The machine runs whatever becomes of its image.
-            if let Err(error) = bases::keep(home, claim, &image) {
-                home.note(&format!("The image was not removed: {}", chain(&error)));
+            if let Err(error) = backing_chain::keep(paths, claim, &image) {
+                paths.note(&format!("The image was not removed: {}", chain(&error)));
             }
-            home.note(&resumed.line());
-            home.note("VM running");
+            paths.note(&resumed.line());
+            paths.note("VM running");
             Ok(resumed)
         }
         Err(Failure::NotRun(error)) => {
             // What went wrong first is what matters.
-            let _ = live::end(home);
-            home.note(&format!("Resume failed: {}", chain(&error)));
+            let _ = live::end(paths);
+            paths.note(&format!("Resume failed: {}", chain(&error)));
             claim.release()?;
             Err(error.or_interrupted())
         }
         Err(Failure::Unknown(error)) => {
-            home.note(&format!("VM may run: {}", chain(&error)));
+            paths.note(&format!("VM may run: {}", chain(&error)));
             Err(error)
         }
     }
 }
 
 /// A crash or a power cut came between the mark that its guest may run and the end of its image.
-pub(super) fn cut_off(home: &Home, definition: &Definition) -> Error {
-    let image = image::resumed_name(&home.image(definition));
+pub(super) fn cut_off(paths: &VmPaths, definition: &Definition) -> Error {
+    let image = image::resumed_name(&paths.image(definition));
     Error::state(
-        &home.name,
+        &paths.name,
         format!(
             "was being resumed when that was cut off, and its guest may have run: {} is left",
             image.display()
         ),
-        "brisk vm resume --again goes on from there if its disks are what they were, brisk vm kill \
-         throws it away",
+        "brisk vm resume --again goes on from there if its disks are what they were, brisk vm discard \
+         removes it",
     )
 }
 
 /// A machine that a killed command left standing still.
-fn go_on(home: &Home, how: &How, begun: Instant) -> Result<Resumed, Error> {
-    let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
-    standing::go_on(home, &mut live::control(&stream)?, &how.accepted_disks)?;
-    Noted::remove(home);
-    home.note("VM goes on");
-    set_clock(home);
+fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
+    let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
+    standing::go_on(paths, &mut live::control(&stream)?, &how.accepted_disks)?;
+    SuspendRecord::remove(paths);
+    paths.note("VM goes on");
+    set_clock(paths);
     Ok(Resumed {
         running: begun.elapsed(),
         memory: 0,
@@ -158,30 +158,30 @@ fn go_on(home: &Home, how: &How, begun: Instant) -> Result<Resumed, Error> {
 }
 
 /// Its image is gone.
-pub(super) fn missing(home: &Home) -> Error {
-    let image = noted::missing(home).unwrap_or_default();
-    Error::missing(&home.name, &image)
+pub(super) fn missing(paths: &VmPaths) -> Error {
+    let image = suspend_record::missing(paths).unwrap_or_default();
+    Error::missing(&paths.name, &image)
 }
 
 fn load(
-    home: &Home,
+    paths: &VmPaths,
     (claim, how): (&mut Claim, &How),
     cache: &Cache,
     control: image::Control<'_>,
     begun: Instant,
 ) -> Result<(Resumed, Image), Failure> {
-    let (image, mut running) = open(home, (claim.file()?, claim.image()), how, cache)?;
+    let (image, mut running) = open(paths, (claim.file()?, claim.image()), how, cache)?;
     for disk in &how.accepted_disks {
-        home.note(&format!("Disk {} is taken for what it was", disk.display()));
+        paths.note(&format!("Disk {} is taken for what it was", disk.display()));
     }
     let first = FirstRun {
-        home,
+        paths,
         image: &image,
         claim: Some(claim),
         accepted: &how.accepted_disks,
     };
     let resumed = run_from(first, &mut running, control, begun)?;
-    set_clock(home);
+    set_clock(paths);
     Ok((resumed, image))
 }
 
@@ -192,11 +192,11 @@ pub(super) fn run_from(
     control: image::Control<'_>,
     begun: Instant,
 ) -> Result<Resumed, Failure> {
-    let (home, image) = (first.home, first.image);
-    home.clear();
-    home.prepare()?;
+    let (paths, image) = (first.paths, first.image);
+    paths.clear();
+    paths.prepare()?;
     let length = image.header().memory;
-    let memory = home.make_memory(length, home.definition()?.huge_pages)?;
+    let memory = paths.make_memory(length, paths.definition()?.huge_pages)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let loading = Instant::now();
     image.load(&memory.file, &memory.path, threads, control)?;
@@ -209,13 +209,13 @@ pub(super) fn run_from(
         path: state.path,
         offset: 0,
     };
-    running.machine.ram = Ram::Kept(memory.path);
+    running.machine.ram = Ram::File(memory.path);
     running.machine.state = Some(place.clone());
     running.machine.stopped = true;
-    let said = Said::from_now(home);
-    launch(home, running)?;
-    let explain = |error: Error| said.explain(home, error);
-    let stream = live::connect(home)?.ok_or_else(|| Error::ended_loading(&home.name));
+    let said = StderrTail::from_now(paths);
+    launch(paths, running)?;
+    let explain = |error: Error| said.explain(paths, error);
+    let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
     let stream = stream.map_err(explain)?;
     let mut qmp = live::control(&stream).map_err(explain)?;
     load_state(&mut qmp, &place).map_err(|error| explain(error.into()))?;
@@ -233,27 +233,27 @@ pub(super) fn run_from(
 }
 
 /// A guest whose clock cannot be set still runs.
-pub(super) fn set_clock(home: &Home) {
-    if let Err(error) = tell(home, &[clock()], CLOCK) {
-        home.note(&format!("The clock was not set: {error}"));
+pub(super) fn set_clock(paths: &VmPaths) {
+    if let Err(error) = tell(paths, &[clock()], CLOCK) {
+        paths.note(&format!("The clock was not set: {error}"));
     }
 }
 
 /// An image that is open and stays as it is, and the machine in it, which can go on here.
 pub(super) fn open(
-    home: &Home,
+    paths: &VmPaths,
     (file, path): (File, &Path),
     how: &How,
     cache: &Cache,
 ) -> Result<(Image, Running), Error> {
-    let keys = with_host_key(home, &how.keys)?;
+    let keys = with_host_key(paths, &how.keys)?;
     let image = Image::from_file(file, path, &keys)?.with_parents(&keys, &[])?;
     let mut running = machine_of(&image, path)?;
     running.filled_from = None;
     let chain = std::iter::successors(Some(&image), |image| image.parent());
     running.images = chain.map(|image| image.header().id).collect();
     complete_chains(&mut running, path)?;
-    check(home, &image, &mut running, path, cache)?;
+    check(paths, &image, &mut running, path, cache)?;
     accepted_are_disks(&image, &how.accepted_disks)?;
     // Again when the guest is about to run: it takes long to load memory.
     disks_are_as_noted(&image, &how.accepted_disks)?;
@@ -326,7 +326,7 @@ fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
 
 /// What must be as it was.
 fn check(
-    home: &Home,
+    paths: &VmPaths,
     image: &Image,
     running: &mut Running,
     path: &Path,
@@ -339,14 +339,14 @@ fn check(
         })
     };
     let description = image.description();
-    if description.name != home.name {
+    if description.name != paths.name {
         return unlike(format!("it holds the machine {}", description.name));
     }
-    let uuid = home.definition()?.uuid().map_err(|e| home.wrong(e))?;
-    if let Some(uuid) = uuid.filter(|_| !noted::has_uuid(description, uuid)) {
+    let uuid = paths.definition()?.uuid().map_err(|e| paths.wrong(e))?;
+    if let Some(uuid) = uuid.filter(|_| !suspend_record::has_uuid(description, uuid)) {
         return unlike(format!(
             "it holds another machine {}: one with the UUID {}, and this has {}",
-            home.name,
+            paths.name,
             text_of_uuid(description.uuid),
             text_of_uuid(uuid)
         ));

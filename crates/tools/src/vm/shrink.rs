@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_vm::free::{Memory, Place, forecast, free_pages};
 use brisk_vm::guest::Step;
+use brisk_vm::guest_pages::{Memory, VmcoreinfoLocation, forecast, free_pages};
 use brisk_vm::image::{self, Control, Description, Pages, Writer};
 
 use super::error::{Error, file};
-use super::home::Home;
 use super::lifecycle::Running;
+use super::paths::VmPaths;
 use super::ports::tell_while;
 
 /// How long init may take to drop the cache.
@@ -39,22 +39,22 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// guest runs meanwhile, and what of its memory is likely to stay is written to the image. A guest
 /// that cannot is noted, and suspended as it is.
 pub(super) fn drop_cache<'a>(
-    home: &Home,
+    paths: &VmPaths,
     running: &Running,
     (ram, writer): (&File, Writer<'a>),
     control: Control<'_>,
-) -> Result<(Writer<'a>, Option<Place>), Error> {
+) -> Result<(Writer<'a>, Option<VmcoreinfoLocation>), Error> {
     let begun = Instant::now();
     let asked = |steps: &[Step], gone: &AtomicBool| {
         let still = || match gone.load(Ordering::Relaxed) || control.cancelled() {
             true => Err("nobody waits for it any more".into()),
             false => Ok(()),
         };
-        tell_while(home, steps, DROP, &still)
+        tell_while(paths, steps, DROP, &still)
     };
-    let kept = |error: &Error| home.note(&format!("The cache is not left out: {error}"));
+    let kept = |error: &Error| paths.note(&format!("The cache is not left out: {error}"));
     let told = |paths: &[&str]| {
-        let steps = paths.iter().map(|path| Step::Tell {
+        let steps = paths.iter().map(|path| Step::SendFile {
             path: (*path).into(),
         });
         asked(&steps.collect::<Vec<_>>(), &AtomicBool::new(false))
@@ -76,7 +76,7 @@ pub(super) fn drop_cache<'a>(
     let place = place(running, note);
     let forget = forgetting(at_hand == "0");
     let early = |enough: &AtomicBool| match place {
-        Ok(place) => write_early(home, running, (ram, place), writer, enough),
+        Ok(place) => write_early(paths, running, (ram, place), writer, enough),
         Err(_) => Ok(writer),
     };
     let (forgot, written) = meanwhile(|gone| asked(&forget, gone), early);
@@ -96,15 +96,15 @@ pub(super) fn drop_cache<'a>(
                 0 => String::new(),
                 bytes => format!(", and {:.1} MB are written", bytes as f64 / 1e6),
             };
-            home.note(&format!("The cache is dropped: {seconds:.2} sec{early}"));
+            paths.note(&format!("The cache is dropped: {seconds:.2} sec{early}"));
             return Ok((writer, Some(place)));
         }
-        Err(reason) => home.note(&format!("Free memory is not known at once: {reason}")),
+        Err(reason) => paths.note(&format!("Free memory is not known at once: {reason}")),
     }
     if running.machine.reports_free_memory {
-        give_back(home, ram, control)?;
+        give_back(paths, ram, control)?;
     } else {
-        home.note("The cache is not left out: the guest's kernel has no virtio_balloon");
+        paths.note("The cache is not left out: the guest's kernel has no virtio_balloon");
     }
     Ok((writer, None))
 }
@@ -133,9 +133,9 @@ fn forgetting(at_hand: bool) -> Vec<Step> {
 
 /// Writes what the kernel's page structures say is likely to stay, until that is enough.
 fn write_early<'a>(
-    home: &Home,
+    paths: &VmPaths,
     running: &Running,
-    (ram, place): (&File, Place),
+    (ram, place): (&File, VmcoreinfoLocation),
     writer: Writer<'a>,
     enough: &AtomicBool,
 ) -> Result<Writer<'a>, image::Error> {
@@ -146,7 +146,7 @@ fn write_early<'a>(
     match forecast(Memory { file: ram, ranges }, place) {
         Ok(forecast) => writer.write_early(ram, &forecast, enough),
         Err(error) => {
-            home.note(&format!("Nothing is written meanwhile: {error}"));
+            paths.note(&format!("Nothing is written meanwhile: {error}"));
             Ok(writer)
         }
     }
@@ -173,7 +173,7 @@ fn meanwhile<T: Send, W>(
 }
 
 /// Where the guest's kernel tells how its lists look, or why that is not to be used.
-fn place(running: &Running, note: &[u8]) -> Result<Place, String> {
+fn place(running: &Running, note: &[u8]) -> Result<VmcoreinfoLocation, String> {
     let parameters = running.machine.parameters.iter();
     let mut texts = parameters.map(|parameter| parameter.text.as_str());
     // Such a kernel looks into free pages for what it has put there.
@@ -182,13 +182,13 @@ fn place(running: &Running, note: &[u8]) -> Result<Place, String> {
         return Err(format!("its kernel has {text}"));
     }
     let said = String::from_utf8_lossy(note);
-    Place::parse(&said).ok_or_else(|| format!("{NOTE} says {said:?}"))
+    VmcoreinfoLocation::parse(&said).ok_or_else(|| format!("{NOTE} says {said:?}"))
 }
 
 /// The free pages of a guest that stands still.
 pub(super) fn left_out(
-    home: &Home,
-    place: Place,
+    paths: &VmPaths,
+    place: VmcoreinfoLocation,
     memory: &File,
     description: &Description,
 ) -> Option<Pages> {
@@ -202,20 +202,20 @@ pub(super) fn left_out(
         Ok(pages) => {
             let megabytes = pages.len() as f64 * 4096.0 / 1e6;
             let seconds = begun.elapsed().as_secs_f64();
-            home.note(&format!(
+            paths.note(&format!(
                 "Cache and free memory: {megabytes:.0} MB, found in {seconds:.2} sec"
             ));
             Some(pages)
         }
         Err(error) => {
-            home.note(&format!("Free memory is not left out: {error}"));
+            paths.note(&format!("Free memory is not left out: {error}"));
             None
         }
     }
 }
 
 /// Waits until the guest has told what is free, and the host has that.
-fn give_back(home: &Home, memory: &File, control: Control<'_>) -> Result<(), Error> {
+fn give_back(paths: &VmPaths, memory: &File, control: Control<'_>) -> Result<(), Error> {
     let before = resident(memory)?;
     let begun = Instant::now();
     let (mut now, mut since) = (before, begun);
@@ -230,7 +230,7 @@ fn give_back(home: &Home, memory: &File, control: Control<'_>) -> Result<(), Err
         }
         now = bytes;
     }
-    home.note(&format!(
+    paths.note(&format!(
         "Cache and free memory: {:.0} MB in {:.1} sec",
         before.saturating_sub(now) as f64 / 1e6,
         begun.elapsed().as_secs_f64()

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::describe::{identify, is_unchanged};
 use super::error::{Error, file};
 use super::first_run::activate_disks;
-use super::home::Home;
+use super::paths::VmPaths;
 use crate::reservation::{Reserved, STANDING};
 
 /// The record, in the directory of the VM.
@@ -32,7 +32,7 @@ pub(super) struct Standing {
 impl Standing {
     /// Records the disks of a guest that has just been stopped. QEMU may still write to the metadata
     /// of qcow2 images: those are left out unless it has `finished`.
-    pub(super) fn record(home: &Home, disks: &[Disk], finished: bool) -> Result<(), Error> {
+    pub(super) fn record(paths: &VmPaths, disks: &[Disk], finished: bool) -> Result<(), Error> {
         let mut identities = Vec::new();
         for disk in disks {
             if finished || disk.format == DiskFormat::Raw {
@@ -46,7 +46,7 @@ impl Standing {
             disks: Reserved::all(disks),
             identities,
         };
-        let path = path(home);
+        let path = path(paths);
         let temporary = path.with_extension("tmp");
         let write = || {
             fs::write(&temporary, serde_json::to_vec(&standing)?)?;
@@ -56,13 +56,13 @@ impl Standing {
     }
 
     /// Removes the record: the guest runs, or its QEMU has ended.
-    pub(super) fn remove(home: &Home) {
-        let _ = fs::remove_file(path(home));
+    pub(super) fn remove(paths: &VmPaths) {
+        let _ = fs::remove_file(path(paths));
     }
 }
 
-fn path(home: &Home) -> PathBuf {
-    home.state().join(STANDING)
+fn path(paths: &VmPaths) -> PathBuf {
+    paths.state().join(STANDING)
 }
 
 /// Has a guest go on that a suspend which was killed has left standing still, if its disks are what
@@ -70,8 +70,12 @@ fn path(home: &Home) -> PathBuf {
 ///
 /// # Errors
 /// If one is not, or QEMU refuses.
-pub(super) fn go_on(home: &Home, qmp: &mut Control<'_>, accepted: &[PathBuf]) -> Result<(), Error> {
-    let read = fs::read(path(home)).ok();
+pub(super) fn go_on(
+    paths: &VmPaths,
+    qmp: &mut Control<'_>,
+    accepted: &[PathBuf],
+) -> Result<(), Error> {
+    let read = fs::read(path(paths)).ok();
     if let Some(standing) = read.and_then(|text| serde_json::from_slice::<Standing>(&text).ok()) {
         // Nobody else writes to them from then on.
         activate_disks(qmp, &mut || false)?;
@@ -80,7 +84,7 @@ pub(super) fn go_on(home: &Home, qmp: &mut Control<'_>, accepted: &[PathBuf]) ->
             if !is_unchanged(disk)? {
                 let disk = disk.path.display();
                 return Err(Error::state(
-                    &home.name,
+                    &paths.name,
                     format!(
                         "stands still since a suspend was ended in the middle, and its disk {disk} \
                          has changed since: what the guest has in memory of it is not true any more"
@@ -94,6 +98,6 @@ pub(super) fn go_on(home: &Home, qmp: &mut Control<'_>, accepted: &[PathBuf]) ->
         }
     }
     qmp.execute("cont", &json!(null))?;
-    Standing::remove(home);
+    Standing::remove(paths);
     Ok(())
 }

@@ -10,20 +10,20 @@ use brisk_vm::migration::PAGE;
 use brisk_vm::qemu::save_state;
 use serde_json::json;
 
-use super::bases;
+use super::backing_chain;
 use super::describe::describe;
 use super::directories::one_has_ended;
 use super::disk_locks::DiskLocks;
 use super::error::Error;
-use super::home::Home;
-use super::lazy::wait_until_filled;
 use super::lifecycle::Running;
 use super::live::{self, Condition};
-use super::noted::Noted;
+use super::paths::VmPaths;
 use super::ports::{executions, quiet};
+use super::postcopy::wait_until_filled;
 use super::resume::set_clock;
 use super::shrink::{drop_cache, left_out};
 use super::standing::{self, Standing};
+use super::suspend_record::SuspendRecord;
 use super::unlock::host_keys;
 use crate::chain;
 
@@ -46,77 +46,86 @@ pub struct Suspending {
 ///
 /// # Errors
 /// If it does not run, QEMU cannot save it, or the image cannot be written.
-pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Result<Report, Error> {
-    let definition = home.definition()?;
-    let wrong = |source| home.wrong(source);
+pub fn suspend(
+    paths: &VmPaths,
+    how: Suspending,
+    control: image::Control<'_>,
+) -> Result<Report, Error> {
+    let definition = paths.definition()?;
+    let wrong = |source| paths.wrong(source);
     let options = definition.suspend.options().map_err(wrong)?;
     let mut recipients = definition.suspend.recipients().map_err(wrong)?;
     if definition.suspend.passphrase && how.passphrase.is_none() {
         let hint = "give a file with it: --passphrase-file";
-        return Err(Error::state(&home.name, "is locked for a passphrase", hint));
+        return Err(Error::state(
+            &paths.name,
+            "is locked for a passphrase",
+            hint,
+        ));
     }
     let secret = how.passphrase;
     recipients.extend(secret.clone().map(Recipient::Passphrase));
-    let _lock = home.lock("suspend")?;
-    let now = live::settle(home)?;
+    let _lock = paths.lock("suspend")?;
+    let now = live::settle(paths)?;
     if !matches!(now, Condition::Running | Condition::Paused) {
-        return Err(Error::not_running(&home.name, now));
+        return Err(Error::not_running(&paths.name, now));
     }
-    let path = home.image(&definition);
-    wait_until_filled(home, control)?;
+    let path = paths.image(&definition);
+    wait_until_filled(paths, control)?;
     // Writing would find that, too, but with a guest that stands still.
     if let Some(path) = image::resumable(&path) {
         return Err(Error::state(
-            &home.name,
+            &paths.name,
             format!("cannot be suspended: {} exists already", path.display()),
             "move that, or name another place with brisk vm set --suspend-path",
         ));
     }
     if definition.suspend.host_key {
-        recipients.push(Recipient::Host(host_key(home.key(), true)?.to_public()));
+        recipients.push(Recipient::Host(host_key(paths.key(), true)?.to_public()));
     }
-    let mut running = Running::of(home)?;
+    let mut running = Running::of(paths)?;
     if let Some(directories) = &mut running.directories {
         directories.look();
     }
     if let Some((what, hint)) = running.cannot_be_saved() {
-        return Err(Error::state(&home.name, what, hint));
+        return Err(Error::state(&paths.name, what, hint));
     }
     let _quiet = match how.wait {
-        true => Some(quiet(home, &|| match control.cancelled() {
+        true => Some(quiet(paths, &|| match control.cancelled() {
             true => Err(Error::Interrupted),
             false => Ok(()),
         })?),
         false => None,
     };
     // What cannot be made durable is told while the guest runs.
-    home.sync_kept(&running.machine)?;
-    home.processing("suspend", &format!("to {}", path.display()));
+    paths.sync_kept(&running.machine)?;
+    paths.processing("suspend", &format!("to {}", path.display()));
     let ending = match how.wait {
         true => Vec::new(),
-        false => executions(home),
+        false => executions(paths),
     };
     for execution in ending {
         // Its words may be secret.
         let program = execution.command.split(' ').next().unwrap_or_default();
         let process = execution.process;
-        home.note(&format!(
+        paths.note(&format!(
             "Command {program} of process {process} ends with that"
         ));
     }
-    let stream = live::connect(home)?.ok_or_else(|| Error::has_ended(&home.name))?;
+    let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
     let mut qmp = live::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.
-    standing::go_on(home, &mut qmp, &[])?;
+    standing::go_on(paths, &mut qmp, &[])?;
     if running.directories.is_some() && one_has_ended(&mut qmp)? {
         let (what, hint) = (
             "cannot be suspended: what serves its directories has ended",
             "brisk vm kill ends it; its qemu.log may say more",
         );
-        return Err(Error::state(&home.name, what, hint));
+        return Err(Error::state(&paths.name, what, hint));
     }
-    let base = bases::of(home, &path).filter(|base| {
-        definition.suspend.incremental && bases::is_locked_so(base, &definition, secret.as_ref())
+    let base = backing_chain::of(paths, &path).filter(|base| {
+        definition.suspend.incremental
+            && backing_chain::is_locked_so(base, &definition, secret.as_ref())
     });
     let memory = running.machine.memory_mib << 20;
     let outline = Outline {
@@ -126,31 +135,31 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
     };
     let begin = |outline| Writer::begin(&path, outline, &recipients, &options, control);
     let drops = how.drop_cache.unwrap_or(definition.suspend.drop_cache);
-    let begun = home.open_memory(&running).and_then(|ram| {
+    let begun = paths.open_memory(&running).and_then(|ram| {
         let writer = begin(outline)?;
         let (writer, place) = match drops {
-            true => drop_cache(home, &running, (&ram, writer), control)?,
+            true => drop_cache(paths, &running, (&ram, writer), control)?,
             false => (writer, None),
         };
         Ok((ram, writer, place))
     });
     let (ram, writer, place) = begun.map_err(|error| {
-        home.note(&format!(
+        paths.note(&format!(
             "Suspend failed before the guest stood still: {error}"
         ));
         error.or_interrupted()
     })?;
-    home.note("VM suspending");
+    paths.note("VM suspending");
     let locks = DiskLocks::take(&running.machine.disks);
     let disks = &running.machine.disks;
     let stopped = qmp.execute("stop", &json!(null)).map_err(Error::from);
-    let recorded = stopped.and_then(|_| Standing::record(home, disks, false));
+    let recorded = stopped.and_then(|_| Standing::record(paths, disks, false));
     let saved = recorded.and_then(|()| Ok(save_state(&mut qmp)?));
     let written = saved.and_then(|state| {
-        locks.check(&home.name)?;
-        Standing::record(home, disks, true)?;
-        let description = describe(home, &running, &definition)?;
-        let free = place.and_then(|place| left_out(home, place, &ram, &description));
+        locks.check(&paths.name)?;
+        Standing::record(paths, disks, true)?;
+        let description = describe(paths, &running, &definition)?;
+        let free = place.and_then(|place| left_out(paths, place, &ram, &description));
         let source = Source {
             memory: &ram,
             size: memory,
@@ -161,11 +170,11 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
                 image,
                 changed: Changed::Compare,
             }),
-            working_set: &needed_first(home, memory),
+            working_set: &needed_first(paths, memory),
         };
         match writer.finish(&source) {
             Err(error @ image::Error::Damaged { .. }) if base.is_some() => {
-                home.note(&format!("All is written, not what changed: {error}"));
+                paths.note(&format!("All is written, not what changed: {error}"));
                 let whole = Source {
                     base: None,
                     ..source
@@ -184,49 +193,49 @@ pub fn suspend(home: &Home, how: Suspending, control: image::Control<'_>) -> Res
         Err(error) => {
             // It goes on where it was, with its own locks.
             drop(locks);
-            if let Err(refused) = standing::go_on(home, &mut qmp, &[]) {
+            if let Err(refused) = standing::go_on(paths, &mut qmp, &[]) {
                 let what = format!(
                     "was not suspended ({}), and stands still: {}",
                     chain(&error),
                     chain(&refused)
                 );
-                home.note(&format!("VM {what}"));
+                paths.note(&format!("VM {what}"));
                 // Another process may have locked a disk meanwhile.
                 return Err(Error::state(
-                    &home.name,
+                    &paths.name,
                     what,
                     "brisk vm resume has it go on",
                 ));
             }
-            home.note(&format!("Suspend failed, it goes on: {error}"));
-            set_clock(home);
+            paths.note(&format!("Suspend failed, it goes on: {error}"));
+            set_clock(paths);
             return Err(error.or_interrupted());
         }
     };
-    bases::remove(home, &path, base.as_ref().filter(|_| based));
-    if let Some(other) = bases::noted(home).filter(|other| *other != path) {
-        bases::remove(home, &other, None);
+    backing_chain::remove(paths, &path, base.as_ref().filter(|_| based));
+    if let Some(other) = backing_chain::noted(paths).filter(|other| *other != path) {
+        backing_chain::remove(paths, &other, None);
     }
     // Without that note the image is known by its keys.
-    if let Err(error) = Noted::write(home, &definition, &path, &running.machine.disks) {
-        home.note(&format!("Where it is was not noted: {}", chain(&error)));
+    if let Err(error) = SuspendRecord::write(paths, &definition, &path, &running.machine.disks) {
+        paths.note(&format!("Where it is was not noted: {}", chain(&error)));
     }
     // The image is durable: from here on it is the machine.
     let _ = qmp.execute("quit", &json!(null));
-    live::wait_for_end(home, END);
-    live::end(home)?;
+    live::wait_for_end(paths, END);
+    live::end(paths)?;
     for line in report.lines() {
-        home.note(&line);
+        paths.note(&line);
     }
-    home.note("VM halted");
+    paths.note("VM halted");
     Ok(report)
 }
 
 /// What the guest needed first after the last resume, if that is known.
-fn needed_first(home: &Home, memory: u64) -> Vec<Range<u64>> {
+fn needed_first(paths: &VmPaths, memory: u64) -> Vec<Range<u64>> {
     let pages = memory / PAGE as u64;
-    let keys = host_keys(home);
-    let known = keys.and_then(|keys| image::read_working_set(&home.working_set(), &keys));
+    let keys = host_keys(paths);
+    let known = keys.and_then(|keys| image::read_working_set(&paths.working_set(), &keys));
     // Without it a resume is slower and nothing else.
     let ranges = known.map(|(_, ranges)| ranges).unwrap_or_default();
     let fits = ranges.iter().all(|range| range.end <= pages);

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use brisk_host::program::{Error, Program};
 
-use super::home::Home;
 use super::live;
+use super::paths::VmPaths;
 
 /// What starts and stops machines with the host. Units of machines come before it, so that they
 /// are stopped after it.
@@ -98,30 +98,30 @@ fn words(manager: Manager, name: &str, processes: &[u32]) -> Vec<String> {
 }
 
 /// Makes a unit of a machine's processes where that can be; a machine without one runs, too.
-pub(super) fn enter(home: &Home, processes: &[u32]) {
+pub(super) fn enter(paths: &VmPaths, processes: &[u32]) {
     let user = rustix::process::geteuid().as_raw();
     let Some(manager) = manager(Path::new("/"), user) else {
         return;
     };
     let made = Program::find("busctl")
-        .and_then(|busctl| busctl.args(words(manager, &home.name, processes)).run());
+        .and_then(|busctl| busctl.args(words(manager, &paths.name, processes)).run());
     match made {
-        Ok(_) => home.note(&format!("VM is in {}", unit(&home.name))),
+        Ok(_) => paths.note(&format!("VM is in {}", unit(&paths.name))),
         Err(error) => {
             let reason = match error {
                 Error::Failed { stderr, .. } => stderr.lines().next_back().map(str::to_owned),
                 other => Some(other.to_string()),
             };
             let reason = reason.unwrap_or_default();
-            home.note(&format!("VM is in no unit of its own: {reason}"));
+            paths.note(&format!("VM is in no unit of its own: {reason}"));
         }
     }
 }
 
 /// The unit that a running machine is in, if it is one of its own.
 #[must_use]
-pub fn unit_of(home: &Home) -> Option<String> {
-    let pid = live::pid(home)?;
+pub fn unit_of(paths: &VmPaths) -> Option<String> {
+    let pid = live::pid(paths)?;
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     own(&groups).map(str::to_owned)
 }

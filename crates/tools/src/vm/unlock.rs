@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use brisk_vm::image::{Error as ImageError, Header, Image, Keys, SlotKind, host_key, resumable};
 
 use super::error::Error;
-use super::home::Home;
+use super::paths::VmPaths;
 
 /// This host's key alone.
-pub(super) fn host_keys(home: &Home) -> Result<Keys, ImageError> {
-    Ok(Keys::new().with_identity(host_key(home.key(), false)?))
+pub(super) fn host_keys(paths: &VmPaths) -> Result<Keys, ImageError> {
+    Ok(Keys::new().with_identity(host_key(paths.key(), false)?))
 }
 
 /// This host's key and others. Where others are given or wanted, this host's may be missing.
-pub(super) fn with_host_key(home: &Home, others: &Keys) -> Result<Keys, Error> {
-    let needed = others.is_empty() && home.definition()?.suspend.host_key;
-    match host_key(home.key(), false) {
+pub(super) fn with_host_key(paths: &VmPaths, others: &Keys) -> Result<Keys, Error> {
+    let needed = others.is_empty() && paths.definition()?.suspend.host_key;
+    match host_key(paths.key(), false) {
         Ok(key) => Ok(others.clone().with_identity(key)),
         Err(_) if !needed => Ok(others.clone()),
         Err(error) => Err(error.into()),
@@ -27,15 +27,15 @@ pub(super) fn with_host_key(home: &Home, others: &Keys) -> Result<Keys, Error> {
 ///
 /// # Errors
 /// If the machine's definition is wrong. What is wrong with the image is found by who resumes it.
-pub fn needs_passphrase(home: &Home, others: &Keys) -> Result<Option<PathBuf>, Error> {
-    let image = home.image(&home.definition()?);
+pub fn needs_passphrase(paths: &VmPaths, others: &Keys) -> Result<Option<PathBuf>, Error> {
+    let image = paths.image(&paths.definition()?);
     let asks = |path: &PathBuf| {
         let slots = Header::read(path).map(|header| header.slots);
         let mut kinds = slots.iter().flatten().map(|slot| slot.kind());
         if !kinds.any(|kind| kind == SlotKind::Passphrase) {
             return false;
         }
-        let keys = with_host_key(home, others).unwrap_or_default();
+        let keys = with_host_key(paths, others).unwrap_or_default();
         matches!(Image::open(path, &keys), Err(ImageError::NoKey { .. }))
     };
     Ok(resumable(&image).filter(asks))

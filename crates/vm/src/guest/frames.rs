@@ -1,23 +1,23 @@
 //! Frames from and to the guest. What comes from it is hostile input.
 
 use brisk_init::protocol::{
-    Exit, Failure, HEADER, Header, HeaderError, Kind, MAX_PAYLOAD, STDIN_WINDOW, Stage, Stamp,
-    VERSION,
+    Exit, Failure, GuestTimestamp, HEADER, Header, HeaderError, Kind, MAX_PAYLOAD, STDIN_WINDOW,
+    Stage, VERSION,
 };
 
 /// What the guest says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Init runs.
-    Hello(Vec<(Stamp, u64)>),
+    Hello(Vec<(GuestTimestamp, u64)>),
     /// The command was executed.
-    Started(Vec<(Stamp, u64)>),
+    Started(Vec<(GuestTimestamp, u64)>),
     /// Bytes of its standard output.
     Stdout(Vec<u8>),
     /// Bytes of its standard error.
     Stderr(Vec<u8>),
     /// The command ended.
-    Exit(Exit, Vec<(Stamp, u64)>),
+    Exit(Exit, Vec<(GuestTimestamp, u64)>),
     /// Init cannot go on.
     Failure {
         /// What it was doing.
@@ -136,8 +136,8 @@ fn event(kind: Kind, payload: &[u8]) -> Result<Event, FrameError> {
     })
 }
 
-fn stamps_of(bytes: &[u8]) -> Vec<(Stamp, u64)> {
-    Stamp::decode_all(bytes).collect()
+fn stamps_of(bytes: &[u8]) -> Vec<(GuestTimestamp, u64)> {
+    GuestTimestamp::decode_all(bytes).collect()
 }
 
 /// Text of the guest's that may go to a terminal: no control characters.
@@ -221,11 +221,14 @@ mod tests {
     #[test]
     fn hello_carries_its_stamps() {
         let mut payload = VERSION.to_le_bytes().to_vec();
-        payload.extend(Stamp::Init.encode(123_456_789));
+        payload.extend(GuestTimestamp::Init.encode(123_456_789));
         let mut decoder = Decoder::new();
         decoder.push(&frame(Kind::Hello, &payload));
         let event = decoder.next_event().unwrap();
-        assert_eq!(event, Some(Event::Hello(vec![(Stamp::Init, 123_456_789)])));
+        assert_eq!(
+            event,
+            Some(Event::Hello(vec![(GuestTimestamp::Init, 123_456_789)]))
+        );
         assert_eq!(decoder.next_event(), Ok(None));
     }
 

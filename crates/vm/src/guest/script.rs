@@ -40,7 +40,7 @@ pub enum Step {
         data: String,
         flags: MountFlags,
     },
-    Link {
+    Symlink {
         target: String,
         path: String,
     },
@@ -97,15 +97,15 @@ pub enum Step {
     },
     Init,
     Stop,
-    Card {
+    SetMac {
         from: [u8; 6],
         to: [u8; 6],
     },
-    Rehearse,
-    Tell {
+    WarmUp,
+    SendFile {
         path: String,
     },
-    Read {
+    Readahead {
         path: String,
     },
 }
@@ -172,9 +172,11 @@ fn step_into(out: &mut Vec<u8>, step: &Step) -> Result<(), Errno> {
                 Number(flags.0),
             ],
         ),
-        Step::Link { target, path } => {
-            put(out, Code::Link, &[Text(&text(target)), Text(&text(path))])
-        }
+        Step::Symlink { target, path } => put(
+            out,
+            Code::Symlink,
+            &[Text(&text(target)), Text(&text(path))],
+        ),
         Step::Wait { path, millis } => put(out, Code::Wait, &[Text(&text(path)), Number(*millis)]),
         Step::Root { path } => put(out, Code::Root, &[Text(&text(path))]),
         Step::Loopback => put(out, Code::Loopback, &[]),
@@ -220,10 +222,10 @@ fn step_into(out: &mut Vec<u8>, step: &Step) -> Result<(), Errno> {
         Step::Serve { ports } => put(out, Code::Serve, &[Number(*ports)]),
         Step::Init => put(out, Code::Init, &[]),
         Step::Stop => put(out, Code::Stop, &[]),
-        Step::Card { from, to } => put(out, Code::Card, &[Bytes(from), Bytes(to)]),
-        Step::Rehearse => put(out, Code::Rehearse, &[]),
-        Step::Tell { path } => put(out, Code::Tell, &[Text(&text(path))]),
-        Step::Read { path } => put(out, Code::Read, &[Text(&text(path))]),
+        Step::SetMac { from, to } => put(out, Code::SetMac, &[Bytes(from), Bytes(to)]),
+        Step::WarmUp => put(out, Code::WarmUp, &[]),
+        Step::SendFile { path } => put(out, Code::SendFile, &[Text(&text(path))]),
+        Step::Readahead { path } => put(out, Code::Readahead, &[Text(&text(path))]),
     }
 }
 
@@ -272,7 +274,7 @@ mod tests {
                 data: s("o=1"),
                 flags: MountFlags(5),
             },
-            Step::Link {
+            Step::Symlink {
                 target: s("/proc/self/fd"),
                 path: s("/dev/fd"),
             },
@@ -317,13 +319,13 @@ mod tests {
             Step::Serve { ports: 4 },
             Step::Init,
             Step::Stop,
-            Step::Card {
+            Step::SetMac {
                 from: [1; 6],
                 to: [2, 0, 0, 0, 0, 3],
             },
-            Step::Rehearse,
-            Step::Tell { path: s("/t") },
-            Step::Read { path: s("/l") },
+            Step::WarmUp,
+            Step::SendFile { path: s("/t") },
+            Step::Readahead { path: s("/l") },
         ];
         let bytes = encode(&steps).unwrap();
         let expected = [
@@ -335,7 +337,7 @@ mod tests {
                 data: b"o=1\0",
                 flags: 5,
             },
-            Op::Link {
+            Op::Symlink {
                 target: b"/proc/self/fd\0",
                 path: b"/dev/fd\0",
             },
@@ -374,13 +376,13 @@ mod tests {
             Op::Serve { ports: 4 },
             Op::Init,
             Op::Stop,
-            Op::Card {
+            Op::SetMac {
                 from: [1; 6],
                 to: [2, 0, 0, 0, 0, 3],
             },
-            Op::Rehearse,
-            Op::Tell { path: b"/t\0" },
-            Op::Read { path: b"/l\0" },
+            Op::WarmUp,
+            Op::SendFile { path: b"/t\0" },
+            Op::Readahead { path: b"/l\0" },
         ];
         assert_eq!(read(&bytes).unwrap(), expected);
     }

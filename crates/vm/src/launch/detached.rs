@@ -9,11 +9,11 @@ use std::process::Stdio;
 
 use super::wiring::{Wiring, open, prepare};
 use super::{Error, Unprivileged};
-use crate::qemu::{Channels, Fds, MachinePlan};
+use crate::qemu::{Channels, Fds, VmConfig};
 
 /// Where a detached machine is talked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct RuntimeFiles {
     /// Directory of the sockets, which only its owner may enter.
     pub dir: PathBuf,
     /// What the kernel writes to its console is added to this file.
@@ -22,7 +22,7 @@ pub struct Places {
     pub errors: PathBuf,
 }
 
-impl Places {
+impl RuntimeFiles {
     /// The control channel.
     #[must_use]
     pub fn qmp(&self) -> PathBuf {
@@ -48,15 +48,15 @@ impl Places {
     }
 }
 
-/// Starts `plan` with its channels at `places`; `directories` are the sockets of its virtiofs
+/// Starts `plan` with its channels at `files`; `directories` are the sockets of its virtiofs
 /// directories in order. Returns QEMU's process number.
 ///
 /// # Errors
 /// If a socket, a file or the program cannot be had.
 pub fn start_detached(
-    plan: &MachinePlan,
+    plan: &VmConfig,
     directories: Vec<OwnedFd>,
-    places: &Places,
+    files: &RuntimeFiles,
     unprivileged: Option<Unprivileged>,
 ) -> Result<u32, Error> {
     let mut wiring = Wiring::new(plan, unprivileged)?;
@@ -68,11 +68,11 @@ pub fn start_detached(
         std::fs::set_permissions(path, private).map_err(prepare("a socket"))?;
         Ok::<_, Error>(listener.into())
     };
-    wiring.map(listen(&places.qmp())?, Fds::QMP);
-    wiring.map(listen(&places.guest())?, Fds::GUEST);
+    wiring.map(listen(&files.qmp())?, Fds::QMP);
+    wiring.map(listen(&files.guest())?, Fds::GUEST);
     if let Channels::Listening { ports } = plan.channels {
         for (index, fd) in (0..ports).zip(Fds::PORTS..) {
-            wiring.map(listen(&places.port(index))?, fd);
+            wiring.map(listen(&files.port(index))?, fd);
         }
     }
     let added = || {
@@ -82,19 +82,19 @@ pub fn start_detached(
             .mode(0o600)
             .clone()
     };
-    wiring.map(open(&places.console, &mut added())?, Fds::CONSOLE);
+    wiring.map(open(&files.console, &mut added())?, Fds::CONSOLE);
     for (fd, socket) in (Fds::FILESYSTEMS..).zip(directories) {
         wiring.map(socket, fd);
     }
     wiring.files()?;
-    let errors = open(&places.errors, &mut added())?;
-    if plan.late_memory {
-        wiring.map(late(&places.late(), wiring.user())?, Fds::LATE);
+    let errors = open(&files.errors, &mut added())?;
+    if plan.postcopy {
+        wiring.map(late(&files.late(), wiring.user())?, Fds::POSTCOPY);
         let (ours, theirs) = UnixStream::pair().map_err(prepare("channels"))?;
-        wiring.map(ours.into(), Fds::URGENT);
-        wiring.map(theirs.into(), Fds::URGENT_PEER);
+        wiring.map(ours.into(), Fds::OOB);
+        wiring.map(theirs.into(), Fds::OOB_PEER);
     }
-    let mut command = wiring.command(Some(&places.dir))?;
+    let mut command = wiring.command(Some(&files.dir))?;
     command.stderr(Stdio::from(errors));
     brisk_sys::own_session(&mut command);
     let child = command.spawn().map_err(|source| Error::Start {

@@ -21,11 +21,11 @@ use super::learning::Learning;
 use super::memory::{self, Filling};
 use super::user::User;
 use super::{Error, Unprivileged, faults, inputs};
-use crate::qemu::{Disk, Fds, Firmware, MachinePlan, Ram, argv};
+use crate::qemu::{Disk, Fds, Firmware, Ram, VmConfig, argv};
 
 /// What is handed over so far.
 pub(super) struct Wiring {
-    plan: MachinePlan,
+    plan: VmConfig,
     /// Who QEMU is, if not who starts it.
     user: Option<User>,
     mappings: Vec<FdMapping>,
@@ -117,10 +117,7 @@ fn name(fd: i32) -> PathBuf {
 impl Wiring {
     /// # Errors
     /// If there is no user for QEMU.
-    pub(super) fn new(
-        plan: &MachinePlan,
-        unprivileged: Option<Unprivileged>,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(plan: &VmConfig, unprivileged: Option<Unprivileged>) -> Result<Self, Error> {
         let mut wiring = Self {
             plan: plan.clone(),
             user: unprivileged.map(User::take).transpose()?,
@@ -176,7 +173,7 @@ impl Wiring {
         let ram = match &self.plan.ram {
             Ram::Private => None,
             Ram::Shared => Some(memory::file(bytes).map_err(prepare("memory"))?),
-            Ram::Kept(path) => Some(open(path, reads().write(true))?),
+            Ram::File(path) => Some(open(path, reads().write(true))?),
             Ram::Template(path) => {
                 memory::head_start();
                 Some(open(path, &mut reads())?)
@@ -200,10 +197,10 @@ impl Wiring {
             self.learning = Some(learning);
             self.map(trace, Fds::TRACE);
         }
-        if let Some(starter) = &self.plan.starter {
-            let starter = self.input(starter)?;
-            self.map(starter, Fds::STARTER);
-            self.plan.starter = Some(name(Fds::STARTER));
+        if let Some(pretranslator) = &self.plan.pretranslator {
+            let pretranslator = self.input(pretranslator)?;
+            self.map(pretranslator, Fds::PRETRANSLATOR);
+            self.plan.pretranslator = Some(name(Fds::PRETRANSLATOR));
         }
         if let Some(ram) = ram {
             self.map(ram, Fds::RAM);
@@ -280,7 +277,7 @@ impl Wiring {
     /// Whether a guest goes on on a host that is busy: there are likely to be others like it, and
     /// what each of them takes matters more.
     const fn crowded(&self) -> bool {
-        self.plan.state.is_some() && self.plan.starter.is_some() && !self.plan.ahead
+        self.plan.state.is_some() && self.plan.pretranslator.is_some() && !self.plan.pretranslates
     }
 
     /// The command, without standard error.
@@ -303,7 +300,7 @@ impl Wiring {
             may_lock(needed)?;
         }
         let granted = match (unprivileged, cover) {
-            (Some(user), Some(cover)) if self.plan.late_memory => {
+            (Some(user), Some(cover)) if self.plan.postcopy => {
                 faults::grant(&mut command, user, cover, self.plan.lock_memory)
             }
             _ => false,

@@ -13,12 +13,12 @@
 //! again: return path | which pages are there? … resume | pages … | end
 //! ```
 
-mod manners;
 mod opening;
 mod requests;
 mod saved;
 mod sender;
 mod source;
+mod throttle;
 mod wire;
 
 pub use opening::{RamSection, opening};

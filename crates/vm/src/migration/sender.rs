@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::manners::Manners;
 use super::opening::RamSection;
 use super::source::{Ended, Failure, Memory, Queue, Reading, lock};
+use super::throttle::Throttle;
 use super::wire::PAGE;
 use crate::image::is_zero;
 
@@ -31,7 +31,7 @@ pub(super) struct Sender<'a> {
     pub(super) chunks: VecDeque<(u64, Vec<u8>)>,
     pub(super) buffer: Vec<u8>,
     pub(super) ended: Ended,
-    pub(super) manners: Manners,
+    pub(super) throttle: Throttle,
 }
 
 impl Sender<'_> {
@@ -46,7 +46,7 @@ impl Sender<'_> {
             loop {
                 let since = Instant::now();
                 if self.chunk(index)? {
-                    self.manners.sent(since, beside);
+                    self.throttle.sent(since, beside);
                     break;
                 }
                 self.asked()?;
@@ -74,8 +74,8 @@ impl Sender<'_> {
     fn give_way(&mut self) -> Result<bool, Failure> {
         loop {
             self.asked()?;
-            let busy = self.manners.is_asking() || self.memory.is_at_work();
-            if !busy || !self.manners.must_wait() || self.has_ended() {
+            let busy = self.throttle.is_asking() || self.memory.is_at_work();
+            if !busy || !self.throttle.must_wait() || self.has_ended() {
                 return Ok(busy);
             }
             self.pause(GLANCE);
@@ -150,7 +150,7 @@ impl Sender<'_> {
 
     /// Sends a page that the guest waits for.
     fn one(&mut self, number: u64) -> Result<(), Failure> {
-        self.manners.was_asked();
+        self.throttle.was_asked();
         match self.ended.wanted.last_mut() {
             Some(last) if last.end == number => last.end += 1,
             _ => self.ended.wanted.push(number..number + 1),

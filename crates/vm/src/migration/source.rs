@@ -8,11 +8,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::manners::Manners;
 use super::opening::{RamSection, inquiry, opening, resumption};
 use super::requests::{Request, Requests};
 use super::saved::Saved;
 use super::sender::Sender;
+use super::throttle::Throttle;
 use super::wire::PAGE;
 
 /// How long a QEMU may be silent that is to go on with another source.
@@ -210,7 +210,7 @@ impl Source {
                 chunks: VecDeque::new(),
                 buffer: Vec::new(),
                 ended: Ended::default(),
-                manners: Manners::new(),
+                throttle: Throttle::new(),
             };
             let sent = sender.all(&opening);
             if sent.is_err() {

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::ahead::EVENT;
+use crate::pretranslation::EVENT;
 
 use super::blockdev::block_node;
 use super::machine::{
-    Accelerator, Channels, Disk, Fds, Filesystem, Firmware, Machine, MachinePlan, Network, Ram,
-    Transport,
+    Accelerator, Channels, Disk, Fds, Filesystem, Firmware, Machine, Network, Ram, Transport,
+    VmConfig,
 };
 
 /// Begins the names of channels to what serves directories.
@@ -24,7 +24,7 @@ pub struct Part {
 
 /// QEMU's command line without the program's name.
 #[must_use]
-pub fn argv(plan: &MachinePlan) -> Vec<Part> {
+pub fn argv(plan: &VmConfig) -> Vec<Part> {
     let mut parts = Parts {
         parts: Vec::new(),
         slots: Slots::of(plan),
@@ -56,7 +56,7 @@ impl Parts {
         });
     }
 
-    fn machine(&mut self, plan: &MachinePlan) {
+    fn machine(&mut self, plan: &VmConfig) {
         self.add(
             ["-nodefaults", "-no-user-config"],
             "only the devices that are named here",
@@ -82,7 +82,7 @@ impl Parts {
         }
         let backend = match plan.ram {
             Ram::Private => "",
-            Ram::Shared | Ram::Kept(_) | Ram::Template(_) | Ram::Copy(_) => ",memory-backend=ram",
+            Ram::Shared | Ram::File(_) | Ram::Template(_) | Ram::Copy(_) => ",memory-backend=ram",
         };
         let (options, why) = match plan.machine {
             Machine::Microvm { pcie: true } => (
@@ -139,7 +139,7 @@ impl Parts {
             );
         }
         self.add(["-cpu", &plan.cpu], "CPU model");
-        let (more, why) = match plan.starter {
+        let (more, why) = match plan.pretranslator {
             Some(_) => (
                 1,
                 "virtual CPUs: the last one is unknown to the kernel, whose code it has QEMU \
@@ -159,7 +159,7 @@ impl Parts {
         }
         let (sharing, why) = match plan.ram {
             Ram::Private => return,
-            Ram::Shared | Ram::Kept(_) | Ram::Copy(_) => (
+            Ram::Shared | Ram::File(_) | Ram::Copy(_) => (
                 "align=2M,share=on",
                 "memory in a file: allocated while QEMU starts; virtiofsd maps it, snapshots leave it out",
             ),
@@ -175,14 +175,14 @@ impl Parts {
         self.add(["-object", &object], why);
     }
 
-    fn kernel(&mut self, plan: &MachinePlan) {
+    fn kernel(&mut self, plan: &VmConfig) {
         if plan.state.is_some() {
             self.add(
                 ["-incoming", "defer"],
                 "the guest goes on from where it was, instead of booting",
             );
         }
-        if plan.ahead {
+        if plan.pretranslates {
             self.add(
                 ["-boot", "menu=on"],
                 "for the second processor, which asks the machine for it, to work",
@@ -190,14 +190,14 @@ impl Parts {
         }
         let kernel = plan.kernel.to_string_lossy();
         let why = "the kernel, decompressed once on the host instead of at every boot in the guest";
-        if let Some(starter) = &plan.starter {
+        if let Some(pretranslator) = &plan.pretranslator {
             // Memory that is there already has it.
             if plan.state.is_none() {
                 let device = format!("loader,file={}", kernel.replace(',', ",,"));
                 self.add(["-device", &device], why);
             }
             self.add(
-                ["-kernel", &starter.to_string_lossy()],
+                ["-kernel", &pretranslator.to_string_lossy()],
                 "what is to be translated ahead: sets the second processor to work, and jumps to \
                  the kernel",
             );
@@ -233,7 +233,7 @@ impl Parts {
         self.add(["-append", &line.join(" ")], &why.join("\n"));
     }
 
-    fn channels(&mut self, plan: &MachinePlan) {
+    fn channels(&mut self, plan: &VmConfig) {
         let suffix = plan.machine.transport().suffix();
         // Notified through an eventfd, QEMU's main loop would serve the channel when it gets to it.
         let at_once = match plan.machine.transport() {
@@ -249,11 +249,11 @@ impl Parts {
             ],
             "control channel",
         );
-        if plan.late_memory {
+        if plan.postcopy {
             self.add(
                 [
                     "-chardev",
-                    &socket("urgent", Fds::URGENT),
+                    &socket("urgent", Fds::OOB),
                     "-mon",
                     "chardev=urgent,mode=control",
                 ],
@@ -345,7 +345,7 @@ impl Parts {
         self.add(["-add-fd", &format!("fd={fd},set={fd}")], why);
     }
 
-    fn devices(&mut self, plan: &MachinePlan) {
+    fn devices(&mut self, plan: &VmConfig) {
         let suffix = plan.machine.transport().suffix();
         let rom = if suffix == "pci" { ",romfile=" } else { "" };
         let mut backing_fds = Fds::BACKING..;
@@ -461,7 +461,7 @@ impl Slots {
     /// Slot 1 is the chipset's.
     const FIRST: u32 = 3;
 
-    fn of(plan: &MachinePlan) -> Self {
+    fn of(plan: &VmConfig) -> Self {
         match (&plan.firmware, plan.machine) {
             (Firmware::Qboot(_), Machine::Pc { acpi: false }) => Self::Odd(Self::FIRST),
             _ => Self::Any,
@@ -492,7 +492,7 @@ fn socket(id: &str, fd: i32) -> String {
     format!("socket,id={id},fd={fd}")
 }
 
-impl MachinePlan {
+impl VmConfig {
     /// A channel that a brisk is connected to, or will be.
     fn socket(&self, id: &str, fd: i32) -> String {
         match self.channels {

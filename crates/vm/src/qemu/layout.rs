@@ -1,9 +1,9 @@
 //! Where a machine's memory is.
 
-use super::machine::{Machine, MachinePlan};
+use super::machine::{Machine, VmConfig};
 use crate::image::Range;
 
-impl MachinePlan {
+impl VmConfig {
     /// Where QEMU puts memory: below the devices, and what does not fit there from 4 GiB on
     /// (`pc_init1` in `hw/i386/pc_piix.c`, `pc_q35_init`, `microvm_memory_init`).
     #[must_use]

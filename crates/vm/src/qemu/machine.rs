@@ -98,12 +98,12 @@ pub enum Ram {
     /// A shared file, the descriptor [`Fds::RAM`]: virtiofs can map it, and migration
     /// with `x-ignore-shared` can leave it out.
     Shared,
-    /// The same, and the file is this one, of the right size; if it has a name, it stays when QEMU
-    /// ends.
-    Kept(PathBuf),
-    /// What was kept, in pages that are shared until one of the guests writes.
+    /// This shared file, of the right size; if it has a name, it stays when QEMU ends.
+    #[serde(alias = "Kept")]
+    File(PathBuf),
+    /// A template, in pages that are shared until one of the guests writes.
     Template(PathBuf),
-    /// What was kept, copied to a file as of [`Self::Shared`].
+    /// A template, copied to a file as of [`Self::Shared`].
     Copy(PathBuf),
 }
 
@@ -259,15 +259,15 @@ impl Fds {
     /// State of the devices to go on from.
     pub const STATE: i32 = 10;
     /// Control channel for a QEMU whose memory comes late.
-    pub const URGENT: i32 = 11;
+    pub const OOB: i32 = 11;
     /// Its other end.
-    pub const URGENT_PEER: i32 = 12;
+    pub const OOB_PEER: i32 = 12;
     /// The directory where such a QEMU serves a socket for its memory.
-    pub const LATE: i32 = 13;
+    pub const POSTCOPY: i32 = 13;
     /// Debugger port.
     pub const DEBUGGER: i32 = 14;
     /// What starts the kernel when its code is to be translated ahead.
-    pub const STARTER: i32 = 15;
+    pub const PRETRANSLATOR: i32 = 15;
     /// What QEMU traces.
     pub const TRACE: i32 = 80;
     /// Keeps others from being the user that QEMU is; it never looks at it.
@@ -289,7 +289,7 @@ impl Fds {
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct MachinePlan {
+pub struct VmConfig {
     /// The QEMU binary.
     pub program: PathBuf,
     /// Its version, major and minor.
@@ -305,12 +305,12 @@ pub struct MachinePlan {
     /// Virtual CPUs.
     pub cpus: u32,
     /// What starts the kernel, and one more CPU of which it does not know, to have its code
-    /// translated ahead; see [`crate::ahead`].
-    #[serde(default)]
-    pub starter: Option<PathBuf>,
+    /// translated ahead; see [`crate::pretranslation`].
+    #[serde(default, alias = "starter")]
+    pub pretranslator: Option<PathBuf>,
     /// Whether that CPU is to work, if it waits in memory that was kept.
-    #[serde(default)]
-    pub ahead: bool,
+    #[serde(default, alias = "ahead")]
+    pub pretranslates: bool,
     /// Whether QEMU tells which code it translates, to learn from.
     #[serde(default)]
     pub traced: bool,
@@ -322,8 +322,8 @@ pub struct MachinePlan {
     /// of booting.
     pub state: Option<State>,
     /// Whether that memory comes when the guest runs already.
-    #[serde(default)]
-    pub late_memory: bool,
+    #[serde(default, alias = "late_memory")]
+    pub postcopy: bool,
     /// Kernel: a vmlinux with PVH entry, or a bzImage.
     pub kernel: PathBuf,
     /// initramfs.

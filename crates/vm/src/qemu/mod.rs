@@ -9,20 +9,20 @@ pub mod control;
 pub mod debugger;
 mod layout;
 mod machine;
+mod oob;
 pub mod qmp;
 mod state;
-mod urgent;
 pub mod watch;
 
 pub use argv::{FILESYSTEM, ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use choice::{Choice, ChoiceError, Older, USUAL, choose};
 pub use machine::{
-    Accelerator, Backing, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine,
-    MachinePlan, Network, Parameter, Ram, State, Transport,
+    Accelerator, Backing, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, Network,
+    Parameter, Ram, State, Transport, VmConfig,
 };
+pub use oob::Urgent;
 pub use state::{
     STATE_LIMIT, allow_late_memory, end_late_memory, load_state, loading, save_state,
     take_late_memory,
 };
-pub use urgent::Urgent;

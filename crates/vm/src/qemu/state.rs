@@ -54,7 +54,7 @@ pub fn load_state(control: &mut Control<'_>, state: &State) -> Result<(), Error>
 /// # Errors
 /// If it ends or does not answer. That it cannot is no error, but its reason.
 pub fn allow_late_memory(control: &mut Control<'_>) -> Result<Result<(), String>, Error> {
-    match control.execute("migrate-set-capabilities", &late_memory(true)) {
+    match control.execute("migrate-set-capabilities", &postcopy(true)) {
         Ok(_) => Ok(Ok(())),
         Err(Error::Refused { reason, .. }) => Ok(Err(reason)),
         Err(error) => Err(error),
@@ -77,11 +77,11 @@ pub fn take_late_memory(control: &mut Control<'_>, stream: BorrowedFd<'_>) -> Re
 /// If QEMU has failed or ends.
 pub fn end_late_memory(control: &mut Control<'_>) -> Result<(), Error> {
     completed(control, "take the memory")?;
-    control.execute("migrate-set-capabilities", &late_memory(false))?;
+    control.execute("migrate-set-capabilities", &postcopy(false))?;
     Ok(())
 }
 
-fn late_memory(on: bool) -> Value {
+fn postcopy(on: bool) -> Value {
     let capability = |name| json!({ "capability": name, "state": on });
     json!({ "capabilities": [capability("postcopy-ram"), capability("events")] })
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use brisk_measure::{Report, render};
-use brisk_tools::boot::analyze::{Markers, report};
+use brisk_tools::boot::analyze::{LogPatterns, report};
 use brisk_tools::boot::bench::series_name;
 use brisk_tools::boot::passes::{Pair, passes};
 use brisk_tools::run::Terminal;
@@ -13,7 +13,7 @@ use super::super::run::Format;
 use super::super::run_output::now;
 use super::output::{OutputArgs, write};
 use super::stopped;
-use super::subject::SubjectArgs;
+use super::target::SubjectArgs;
 use crate::exit;
 use crate::ui::Ui;
 
@@ -32,8 +32,8 @@ pub struct Args {
     pub subject: SubjectArgs,
 
     /// Boots, of each kind.
-    #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub passes: u32,
+    #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000), alias = "passes")]
+    pub runs: u32,
 
     /// More markers: what lines of firmware and kernel mean, in the form that the book describes.
     #[arg(long, value_name = "FILE")]
@@ -57,7 +57,7 @@ pub struct Args {
 /// # Errors
 /// What kept it from that.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    let mut markers = Markers::own()?;
+    let mut markers = LogPatterns::own()?;
     for path in &args.markers {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -75,9 +75,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         plain: plain.as_ref(),
     };
     let file = args.output.file("boot-analysis")?;
-    let bar = ui.bar(u64::from(args.passes), "booting");
+    let bar = ui.bar(u64::from(args.runs), "booting");
     let limits = (args.subject.until(), timeout);
-    let result = passes(&pair, &markers, limits, args.passes, &mut |done| {
+    let result = passes(&pair, &markers, limits, args.runs, &mut |done| {
         bar.at(u64::from(done));
     });
     drop(bar);

@@ -7,7 +7,7 @@ use brisk_tools::boot::bench::{BenchError, Settings, bench, series_name};
 use super::super::run_output::now;
 use super::output::OutputArgs;
 use super::stopped;
-use super::subject::SubjectArgs;
+use super::target::SubjectArgs;
 use crate::exit;
 use crate::ui::Ui;
 

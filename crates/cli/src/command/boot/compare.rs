@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use brisk_measure::{Environment, Report};
-use brisk_tools::boot::analyze::Markers;
+use brisk_tools::boot::analyze::LogPatterns;
 use brisk_tools::boot::bench::BenchError;
 use brisk_tools::boot::compare::{Settings, Side, compare, of_reports};
 use brisk_tools::boot::difference::Difference;
-use brisk_tools::boot::subject::Subject;
+use brisk_tools::boot::target::BootTarget;
 use clap::Parser;
 
 use super::super::guest::duration;
 use super::super::run_output::now;
 use super::output::OutputArgs;
 use super::stopped;
-use super::subject::{Clock, SubjectArgs, Until};
+use super::target::{Clock, SubjectArgs, Until};
 use crate::exit;
 use crate::ui::Ui;
 
@@ -167,7 +167,7 @@ fn configurations(args: &Args, words: [&String; 2], ui: &Ui) -> anyhow::Result<u
     let mut report = Report::new("boot-comparison", now(), environment);
     let steps = u64::from(settings.runs + settings.warmups + settings.traces);
     let bar = ui.bar(steps, "booting pairs");
-    let markers = Markers::own()?;
+    let markers = LogPatterns::own()?;
     let result = compare(
         &sides,
         settings,
@@ -197,7 +197,7 @@ fn subject(
     text: &str,
     trace: bool,
     ui: &Ui,
-) -> anyhow::Result<(Subject, Option<Subject>)> {
+) -> anyhow::Result<(BootTarget, Option<BootTarget>)> {
     let words = shlex::split(text)
         .with_context(|| format!("{name} {text}: a quotation mark has no end"))?;
     let parsed = Configuration::try_parse_from(words)

@@ -5,7 +5,7 @@ mod bench;
 mod compare;
 mod output;
 mod range;
-mod subject;
+mod target;
 mod tune;
 
 use clap::Subcommand;

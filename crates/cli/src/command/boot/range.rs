@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use brisk_measure::{Environment, Reading, render};
-use brisk_tools::boot::analyze::Markers;
-use brisk_tools::boot::marker::Until;
+use brisk_tools::boot::analyze::LogPatterns;
 use brisk_tools::boot::range::{
     Answer, Engine, Event, Goal, Interrupt, Live, Measure, Mode, Options as RangeOptions, Template,
     Wanted,
 };
+use brisk_tools::boot::ready_condition::Until;
 use brisk_tools::environment;
 use brisk_vm::cache::Cache;
 
@@ -20,7 +20,7 @@ use crate::command::run::Format;
 use crate::command::run_output::now;
 use crate::ui::Ui;
 
-use super::subject::{Clock, SubjectArgs, guest};
+use super::target::{Clock, SubjectArgs, guest};
 
 const EXIT_STATUS: &str = "Exit status: 0 if the range was measured, or the change found; \
     1 if --bisect found no change; 125 if brisk failed or was interrupted.";
@@ -195,7 +195,7 @@ pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let setting = format!("{template:?} {until:?}");
     let timeout = subject.timeout()?;
     let cache = Cache::open()?;
-    let markers = Markers::own()?;
+    let markers = LogPatterns::own()?;
     let mut measure = Live::new(template, until, timeout, args.bisect, cache, markers);
     run(args, ui, environment, &setting, &mut measure)
 }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use brisk_tools::boot::analyze::Markers;
+use brisk_tools::boot::analyze::LogPatterns;
 use brisk_tools::boot::tune::{
-    ABOVE, CANDIDATES, Entry, Settings, Tuned, Verdict, agree, levers, plain, tune,
+    ABOVE, CANDIDATES, Entry, Settings, Tuned, Verdict, agree, optimisations, plain, tune,
 };
 use brisk_tools::guest::Profile;
 use brisk_vm::cache::Cache;
@@ -17,13 +17,13 @@ use super::super::run::Format;
 use super::super::run_output;
 use super::output::{NO_STATE, write};
 use super::stopped;
-use super::subject::Until;
+use super::target::Until;
 use crate::exit;
 use crate::ui::Ui;
 
 /// Find out what makes a guest boot quickest on this host.
 ///
-/// Starting from QEMU's plain `-M pc` with the kernel as it is installed, each lever is tried on
+/// Starting from QEMU's plain `-M pc` with the kernel as it is installed, each optimisation is tried on
 /// top of those that have helped, by turns with and without it, until the boots tell. What saves
 /// time is kept. What gives up security is refused unless it is allowed. What was found is kept
 /// as this host's profile, which `brisk run` uses with the same QEMU, kernel and accelerator.
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long)]
     pub try_initcalls: bool,
 
-    /// What the guest must be able to do with each lever, for a shell in it.
+    /// What the guest must be able to do with each optimisation, for a shell in it.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Compare the verdicts with those of an earlier ledger. The exit status is 1 if a lever that
+    /// Compare the verdicts with those of an earlier ledger. The exit status is 1 if a optimisation that
     /// changes the boot by more than 2 % has another.
     #[arg(long, value_name = "LEDGER")]
     pub against: Option<PathBuf>,
@@ -108,22 +108,22 @@ impl Earlier {
     fn compare(&self, ledger: &[Entry], ui: &Ui) -> bool {
         let all = agree(&self.ledger, ledger);
         let name = |verdict: Option<Verdict>| verdict.map_or("not tried", Verdict::name);
-        for lever in all.iter().filter(|lever| !lever.holds()) {
-            let [before, now] = lever.verdicts.map(name);
-            let small = if lever.above {
+        for optimisation in all.iter().filter(|optimisation| !optimisation.holds()) {
+            let [before, now] = optimisation.verdicts.map(name);
+            let small = if optimisation.above {
                 ""
             } else {
                 " (a small change, or none)"
             };
             ui.note(&format!(
                 "{}: {before} before, {now} now{small}",
-                lever.lever
+                optimisation.optimisation
             ));
         }
-        let large = all.iter().filter(|lever| lever.above);
-        let (same, other): (Vec<_>, Vec<_>) = large.partition(|lever| lever.holds());
+        let large = all.iter().filter(|optimisation| optimisation.above);
+        let (same, other): (Vec<_>, Vec<_>) = large.partition(|optimisation| optimisation.holds());
         ui.note(&format!(
-            "{} of {} levers that change the boot by more than {} % have the same verdict",
+            "{} of {} optimisations that change the boot by more than {} % have the same verdict",
             same.len(),
             same.len() + other.len(),
             ABOVE * 100.0
@@ -166,12 +166,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         timeout: duration("--timeout", &args.timeout)?,
         allow_insecure: args.allow_insecure,
         try_initcalls: args.try_initcalls,
-        markers: Markers::own()?,
+        markers: LogPatterns::own()?,
         check: vec!["/bin/sh".into(), "-c".into(), args.check.clone()],
     };
     let mut start = plain(&options);
     start.command = vec!["true".into()];
-    let bar = ui.bar((levers().len() + CANDIDATES) as u64, "tuning");
+    let bar = ui.bar((optimisations().len() + CANDIDATES) as u64, "tuning");
     let mut so_far = Vec::new();
     let mut written = Ok(());
     let result = tune(start, &settings, &cache, &mut |done, name, entry| {
@@ -247,7 +247,7 @@ fn table(ledger: &Ledger<'_>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header([
-        "lever",
+        "optimisation",
         "verdict",
         "change (95 %)",
         "instructions",
@@ -261,7 +261,7 @@ fn table(ledger: &Ledger<'_>) -> String {
             _ => format!("{} ({})", entry.what, entry.reason),
         };
         table.add_row([
-            entry.lever.clone(),
+            entry.optimisation.clone(),
             entry.verdict.name().to_owned(),
             saving(entry).unwrap_or_default(),
             entry.instructions.map_or(String::new(), |ratio| {
@@ -282,12 +282,12 @@ fn table(ledger: &Ledger<'_>) -> String {
 }
 
 fn csv(tuned: &Tuned) -> String {
-    let mut text = "lever,verdict,ratio,low,high,saving_s,instructions,pairs\n".to_owned();
+    let mut text = "optimisation,verdict,ratio,low,high,saving_s,instructions,pairs\n".to_owned();
     let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
     for entry in &tuned.ledger {
         text.push_str(&format!(
             "{},{},{},{},{},{},{},{}\n",
-            entry.lever,
+            entry.optimisation,
             entry.verdict.name(),
             number(entry.ratio),
             number(entry.interval.map(|interval| interval.low)),

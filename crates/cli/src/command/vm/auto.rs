@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context;
-use brisk_tools::vm::{self as tool, Dirs, Error, Outcome, Turn};
+use brisk_tools::vm::{self as tool, Error, Outcome, StateDirs, Turn};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -60,9 +60,9 @@ fn with_all(
     what: &str,
     jobs: usize,
     ui: &Ui,
-    work: impl FnOnce(&Dirs, &Cache, Turn<'_>) -> Vec<Outcome>,
+    work: impl FnOnce(&StateDirs, &Cache, Turn<'_>) -> Vec<Outcome>,
 ) -> anyhow::Result<u8> {
-    let dirs = Dirs::here().map_err(explain)?;
+    let dirs = StateDirs::here().map_err(explain)?;
     let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

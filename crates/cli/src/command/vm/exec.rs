@@ -4,12 +4,12 @@ use std::ffi::OsString;
 
 use brisk_tools::guest::harmless;
 use brisk_tools::run::Terminal;
-use brisk_tools::vm::{self as tool, Execution, Words};
+use brisk_tools::vm::{self as tool, ExecRequest, Execution};
 
 use super::super::guest::duration;
 use super::super::run::conclude;
 use super::super::run_words::variable;
-use super::{explain, home};
+use super::{explain, paths};
 use crate::ui::Ui;
 
 /// Run a command in a machine that runs, up to four at once; a fifth one waits for its turn.
@@ -43,21 +43,21 @@ pub(super) struct ExecArgs {
 }
 
 pub(super) fn exec(args: &ExecArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
-    home.definition().map_err(explain)?;
+    let paths = paths(&args.name)?;
+    paths.definition().map_err(explain)?;
     let timeout = args
         .timeout
         .as_deref()
         .map(|text| duration("--timeout", text))
         .transpose()?;
-    let words = Words {
+    let words = ExecRequest {
         command: args.command.clone(),
         env: args.env.iter().filter_map(|text| variable(text)).collect(),
         workdir: args.workdir.clone(),
         terminal: Terminal::size().filter(|_| !args.no_tty),
     };
-    let mut waits = |running: &[Execution]| ui.note(&waiting(&home.name, running));
-    let ending = tool::exec(&home, &words, timeout, &mut waits).map_err(explain)?;
+    let mut waits = |running: &[Execution]| ui.note(&waiting(&paths.name, running));
+    let ending = tool::exec(&paths, &words, timeout, &mut waits).map_err(explain)?;
     Ok(conclude(&ending, timeout, ui))
 }
 

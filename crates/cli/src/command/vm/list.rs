@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use brisk_tools::guest::harmless;
-use brisk_tools::vm::{Dirs, Error, Home, condition, unit_of};
+use brisk_tools::vm::{Error, StateDirs, VmPaths, condition, unit_of};
 use comfy_table::{Table, presets};
 use serde_json::json;
 
 use super::super::run::Format;
 use super::super::run_output::csv_field;
-use super::{explain, home};
+use super::{explain, paths};
 use crate::exit;
 use crate::ui::Ui;
 
@@ -59,13 +59,13 @@ pub(super) struct LogArgs {
 }
 
 pub(super) fn list(args: &ListArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let dirs = Dirs::here().map_err(explain)?;
+    let dirs = StateDirs::here().map_err(explain)?;
     let mut rows = Vec::new();
     for name in dirs.names() {
-        let Ok(home) = dirs.home(&name) else { continue };
-        let (now, memory, root) = match home.definition() {
+        let Ok(paths) = dirs.vm(&name) else { continue };
+        let (now, memory, root) = match paths.definition() {
             Ok(definition) => {
-                let now = condition(&home).map_or("unknown", |now| now.name());
+                let now = condition(&paths).map_or("unknown", |now| now.name());
                 (now, definition.memory, definition.root)
             }
             Err(error) => {
@@ -76,9 +76,9 @@ pub(super) fn list(args: &ListArgs, ui: &Ui) -> anyhow::Result<u8> {
         rows.push([name, now.to_owned(), memory, root]);
     }
     for name in dirs.undefined() {
-        let Ok(home) = dirs.home(&name) else { continue };
-        let now = condition(&home).map_or("unknown", |now| now.name());
-        if let Err(error) = home.definition() {
+        let Ok(paths) = dirs.vm(&name) else { continue };
+        let now = condition(&paths).map_or("unknown", |now| now.name());
+        if let Err(error) = paths.definition() {
             ui.note(&format!("error: {:#}", explain(error)));
         }
         let state = format!("{now}, no definition");
@@ -113,16 +113,16 @@ pub(super) fn list(args: &ListArgs, ui: &Ui) -> anyhow::Result<u8> {
 }
 
 pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
-    let definition = home.definition().map_err(explain)?;
-    let now = condition(&home).map_err(explain)?.name();
-    let image = home.image(&definition);
-    let unit = unit_of(&home);
-    let places = home.places();
+    let paths = paths(&args.name)?;
+    let definition = paths.definition().map_err(explain)?;
+    let now = condition(&paths).map_err(explain)?.name();
+    let image = paths.image(&definition);
+    let unit = unit_of(&paths);
+    let places = paths.runtime_files();
     let files = [
-        ("definition", home.file()),
+        ("definition", paths.file()),
         ("image", image),
-        ("log", home.log()),
+        ("log", paths.log()),
         ("console", places.console),
         ("QEMU's messages", places.errors),
     ];
@@ -134,7 +134,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
                 .collect();
             let value = json!({
                 "schema": "brisk.vm-info/1",
-                "name": home.name,
+                "name": paths.name,
                 "state": now,
                 "unit": unit,
                 "definition": definition,
@@ -156,7 +156,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
             text
         }
         Format::Table => {
-            let mut text = format!("# {} is {now}\n", home.name);
+            let mut text = format!("# {} is {now}\n", paths.name);
             if let Some(unit) = unit {
                 text.push_str(&format!("# unit: {unit}\n"));
             }
@@ -187,23 +187,23 @@ fn fields(prefix: &str, value: &serde_json::Value, row: &mut impl FnMut(&str, &s
 }
 
 pub(super) fn console(args: &ConsoleArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = known(&args.name)?;
-    show(&home.places().console, args.follow, ui)
+    let paths = known(&args.name)?;
+    show(&paths.runtime_files().console, args.follow, ui)
 }
 
 pub(super) fn log(args: &LogArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = known(&args.name)?;
+    let paths = known(&args.name)?;
     // Which notes that it has ended, if nobody has seen that.
-    let _ = condition(&home);
-    show(&home.log(), args.follow, ui)
+    let _ = condition(&paths);
+    show(&paths.log(), args.follow, ui)
 }
 
 /// A machine that has files to show, also if its definition is wrong or gone.
-fn known(name: &str) -> anyhow::Result<Home> {
-    let home = home(name)?;
-    match home.definition() {
+fn known(name: &str) -> anyhow::Result<VmPaths> {
+    let paths = paths(name)?;
+    match paths.definition() {
         Err(error @ Error::Unknown { .. }) => Err(explain(error)),
-        _ => Ok(home),
+        _ => Ok(paths),
     }
 }
 

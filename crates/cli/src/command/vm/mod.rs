@@ -6,7 +6,7 @@ mod list;
 mod power;
 mod settings;
 
-use brisk_tools::vm::{Dirs, Error, Home};
+use brisk_tools::vm::{Error, StateDirs, VmPaths};
 use clap::Subcommand;
 
 use crate::exit;
@@ -32,6 +32,7 @@ enum Command {
     Start(power::StartArgs),
     Stop(power::StopArgs),
     Kill(power::KillArgs),
+    Discard(power::DiscardArgs),
     Suspend(power::SuspendArgs),
     Resume(power::ResumeArgs),
     #[command(hide = true)]
@@ -59,6 +60,7 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Command::Start(args) => power::start(args, ui),
         Command::Stop(args) => power::stop(args, ui),
         Command::Kill(args) => power::kill(args),
+        Command::Discard(args) => power::discard(args),
         Command::Suspend(args) => power::suspend(args, ui),
         Command::Resume(args) => power::resume(args, ui),
         Command::Fill(args) => power::fill(args),
@@ -72,9 +74,9 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
 }
 
-fn home(name: &str) -> anyhow::Result<Home> {
-    Dirs::here()
-        .and_then(|dirs| dirs.home(name))
+fn paths(name: &str) -> anyhow::Result<VmPaths> {
+    StateDirs::here()
+        .and_then(|dirs| dirs.vm(name))
         .map_err(explain)
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use brisk_tools::vm::{
-    self as tool, Condition, Home, Lazily, Resumed, condition, needs_passphrase,
+    self as tool, Condition, Postcopied, Resumed, VmPaths, condition, needs_passphrase,
 };
 use brisk_vm::cache::Cache;
 use brisk_vm::image::{Keys, Secret};
@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::super::guest::duration;
 use super::super::image::{KeyArgs, Work, passphrase_of, with_hint};
 use super::exec::listed;
-use super::{concluded, explain, home};
+use super::{concluded, explain, paths};
 use crate::ui::{Spinner, Ui};
 use crate::{exit, passphrase};
 
@@ -38,9 +38,20 @@ pub(super) struct StopArgs {
     pub(super) timeout: String,
 }
 
-/// End a machine at once, as by a power cut; of a suspended one, throw the image away.
+/// End a running machine at once, as by a power cut. The image of a suspended one stays: see
+/// `brisk vm discard`.
 #[derive(Debug, clap::Args)]
 pub(super) struct KillArgs {
+    /// Its name.
+    pub(super) name: String,
+}
+
+/// Remove the image of a suspended machine, which is off afterwards.
+///
+/// What its guest had in memory is lost; its disks stay. Forgets an image that is gone, and removes
+/// one whose resume was cut off.
+#[derive(Debug, clap::Args)]
+pub(super) struct DiscardArgs {
     /// Its name.
     pub(super) name: String,
 }
@@ -127,7 +138,7 @@ pub(super) struct BoundLogsArgs {
 }
 
 pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
+    let paths = paths(&args.name)?;
     let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -137,30 +148,35 @@ pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
     let mut progress = |text: &str| {
         spinner = (!text.is_empty()).then(|| ui.spinner(text));
     };
-    let started = tool::start(&home, &cache, &cancel, &mut progress);
+    let started = tool::start(&paths, &cache, &cancel, &mut progress);
     drop(spinner);
     concluded(started, "the machine is off", ui)
 }
 
 pub(super) fn stop(args: &StopArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
+    let paths = paths(&args.name)?;
     let limit: Duration = duration("--timeout", &args.timeout)?;
     let spinner = ui.spinner("stopping");
-    let stopped = tool::stop(&home, limit);
+    let stopped = tool::stop(&paths, limit);
     drop(spinner);
     stopped.map_err(explain)?;
     Ok(exit::OK)
 }
 
 pub(super) fn kill(args: &KillArgs) -> anyhow::Result<u8> {
-    tool::kill(&home(&args.name)?).map_err(explain)?;
+    tool::kill(&paths(&args.name)?).map_err(explain)?;
+    Ok(exit::OK)
+}
+
+pub(super) fn discard(args: &DiscardArgs) -> anyhow::Result<u8> {
+    tool::discard(&paths(&args.name)?).map_err(explain)?;
     Ok(exit::OK)
 }
 
 pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
-    let passphrase = new_passphrase(&home, args, ui)?;
-    let executions = tool::executions(&home);
+    let paths = paths(&args.name)?;
+    let passphrase = new_passphrase(&paths, args, ui)?;
+    let executions = tool::executions(&paths);
     if !executions.is_empty() {
         ui.note(&match args.wait {
             true => format!("waiting for the end of {}", listed(&executions)),
@@ -173,7 +189,7 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
         drop_cache: args.drop_cache,
         wait: args.wait,
     };
-    let suspended = tool::suspend(&home, how, work.control());
+    let suspended = tool::suspend(&paths, how, work.control());
     drop(work);
     let written = suspended.map(|report| {
         for line in report.lines() {
@@ -184,16 +200,16 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
 }
 
 /// The passphrase that an image shall have, if any; asked for only where it would be used.
-fn new_passphrase(home: &Home, args: &SuspendArgs, ui: &Ui) -> anyhow::Result<Option<Secret>> {
+fn new_passphrase(paths: &VmPaths, args: &SuspendArgs, ui: &Ui) -> anyhow::Result<Option<Secret>> {
     if let Some(file) = &args.passphrase_file {
         return Ok(Some(Secret::read(file).map_err(with_hint)?));
     }
-    let wanted = home.definition().map_err(explain)?.suspend.passphrase;
-    let there = || condition(home).map_err(explain).map(can_be_suspended);
+    let wanted = paths.definition().map_err(explain)?.suspend.passphrase;
+    let there = || condition(paths).map_err(explain).map(can_be_suspended);
     if !wanted || !there()? || !std::io::stdin().is_terminal() {
         return Ok(None);
     }
-    let prompt = format!("Passphrase for the image of {}: ", home.name);
+    let prompt = format!("Passphrase for the image of {}: ", paths.name);
     Ok(Some(passphrase::ask_twice(&prompt, ui).map_err(with_hint)?))
 }
 
@@ -202,12 +218,12 @@ fn can_be_suspended(now: Condition) -> bool {
 }
 
 /// What opens the image, asking for a passphrase where that is all that is missing.
-fn unlock(home: &Home, args: &KeyArgs) -> anyhow::Result<Keys> {
+fn unlock(paths: &VmPaths, args: &KeyArgs) -> anyhow::Result<Keys> {
     let keys = args.given().map_err(with_hint)?;
     if args.passphrase_file.is_some() {
         return Ok(keys);
     }
-    let Some(image) = needs_passphrase(home, &keys).map_err(explain)? else {
+    let Some(image) = needs_passphrase(paths, &keys).map_err(explain)? else {
         return Ok(keys);
     };
     let secret = passphrase_of(&image).map_err(with_hint)?;
@@ -218,9 +234,9 @@ fn unlock(home: &Home, args: &KeyArgs) -> anyhow::Result<Keys> {
 }
 
 pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
+    let paths = paths(&args.name)?;
     let cache = Cache::open()?;
-    let keys = unlock(&home, &args.keys)?;
+    let keys = unlock(&paths, &args.keys)?;
     let absolute = |path: &PathBuf| std::path::absolute(path);
     let how = tool::How {
         keys,
@@ -233,30 +249,30 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     };
     let eager = args.eager || args.again || !args.accept_disk.is_empty();
     if let Some(name) = &args.clone {
-        let new = super::home(name)?;
+        let new = super::paths(name)?;
         let work = Work::new("cloning", ui)?;
-        let resumed = tool::resume_clone(&home, &new, &cache, &how, work.control());
+        let resumed = tool::resume_clone(&paths, &new, &cache, &how, work.control());
         drop(work);
         let said = resumed.map(|resumed| tell_eager(&format!("{name} runs"), resumed, ui));
-        let left = format!("{} is as it was, and there is no {name}", home.name);
+        let left = format!("{} is as it was, and there is no {name}", paths.name);
         return concluded(said, &left, ui);
     }
     let work = Work::new("resuming", ui)?;
     if !eager && !how.keys.is_empty() {
         ui.note("all memory is loaded before the guest runs: only this host's key does without");
     } else if !eager {
-        match tool::resume_lazily(&home, work.control()) {
-            Ok(Lazily::Unable(reason)) if reason.is_empty() => {}
-            Ok(Lazily::Unable(reason)) => {
+        match tool::resume_postcopy(&paths, work.control()) {
+            Ok(Postcopied::Unable(reason)) if reason.is_empty() => {}
+            Ok(Postcopied::Unable(reason)) => {
                 ui.note(&format!(
                     "all memory is loaded before the guest runs: {reason}"
                 ));
             }
-            Ok(Lazily::Runs(resumed)) => {
+            Ok(Postcopied::Runs(resumed)) => {
                 drop(work);
                 ui.plain(&format!(
                     "{} runs again after {:.3} s: {:.0} MB of memory come as it needs them\n",
-                    home.name,
+                    paths.name,
                     resumed.running.as_secs_f64(),
                     resumed.memory as f64 / 1e6,
                 ));
@@ -265,9 +281,9 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
             Err(error) => return concluded(Err(error), "the image is as it was", ui),
         }
     }
-    let resumed = tool::resume(&home, &cache, &how, work.control());
+    let resumed = tool::resume(&paths, &cache, &how, work.control());
     drop(work);
-    let runs = format!("{} runs again", home.name);
+    let runs = format!("{} runs again", paths.name);
     let said = resumed.map(|resumed| tell_eager(&runs, resumed, ui));
     concluded(said, "the image is as it was", ui)
 }
@@ -282,19 +298,19 @@ fn tell_eager(runs: &str, resumed: Resumed, ui: &Ui) {
 }
 
 pub(super) fn fill(args: &FillArgs) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
+    let paths = paths(&args.name)?;
     if args.standby {
-        tool::stand_by(&home).map_err(explain)?;
+        tool::stand_by(&paths).map_err(explain)?;
         return Ok(exit::OK);
     }
     let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTERM, Arc::clone(&cancel))?;
-    tool::fill(&home, &cache, &cancel, &mut std::io::stdout()).map_err(explain)?;
+    tool::fill(&paths, &cache, &cancel, &mut std::io::stdout()).map_err(explain)?;
     Ok(exit::OK)
 }
 
 pub(super) fn bound_logs(args: &BoundLogsArgs) -> anyhow::Result<u8> {
-    tool::bound_logs(&home(&args.name)?).map_err(explain)?;
+    tool::bound_logs(&paths(&args.name)?).map_err(explain)?;
     Ok(exit::OK)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 use brisk_tools::guest::ExtraDisk;
 use brisk_tools::vm::{
-    self as tool, Autoshutdown, Condition, Definition, Error, Home, Network, condition, new_uuid,
+    self as tool, Autoshutdown, Condition, Definition, Error, Network, VmPaths, condition, new_uuid,
 };
 use brisk_vm::qemu::DiskFormat;
 use brisk_vm::root;
@@ -13,7 +13,7 @@ use clap::ValueEnum;
 
 use super::super::guest::ImageFormat;
 
-use super::{explain, home};
+use super::{explain, paths};
 use crate::exit;
 use crate::ui::Ui;
 
@@ -310,83 +310,83 @@ fn absolute(option: &str, path: &str) -> anyhow::Result<String> {
 }
 
 pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
+    let paths = paths(&args.name)?;
     let mut definition = Definition::default();
     args.settings.apply(&mut definition)?;
-    if let Err(error @ Error::Undefined { .. }) = home.definition() {
+    if let Err(error @ Error::Undefined { .. }) = paths.definition() {
         return Err(explain(error).context(format!(
             "{} has files of a machine whose definition is gone; choose another name, put the \
              definition back, or remove them with brisk vm rm {0}",
-            home.name
+            paths.name
         )));
     }
-    home.define(&definition, true).map_err(explain)?;
-    warn_of_image(&home, &definition, ui);
+    paths.define(&definition, true).map_err(explain)?;
+    warn_of_image(&paths, &definition, ui);
     ui.note(&format!(
         "defined in {}; brisk vm start {} boots it",
-        home.file().display(),
-        home.name
+        paths.file().display(),
+        paths.name
     ));
     Ok(exit::OK)
 }
 
 pub(super) fn set(args: &SetArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
-    let _lock = home.lock("set").map_err(explain)?;
-    let mut definition = home.definition().map_err(explain)?;
-    let image = home.image(&definition);
+    let paths = paths(&args.name)?;
+    let _lock = paths.lock("set").map_err(explain)?;
+    let mut definition = paths.definition().map_err(explain)?;
+    let image = paths.image(&definition);
     args.settings.apply(&mut definition)?;
-    let elsewhere = home.image(&definition) != image;
+    let elsewhere = paths.image(&definition) != image;
     let in_image = |now| matches!(now, Condition::Suspended | Condition::CutOff);
-    if elsewhere && in_image(condition(&home).map_err(explain)?) {
+    if elsewhere && in_image(condition(&paths).map_err(explain)?) {
         bail!(
             "{} is suspended to {}, and would not be found elsewhere; brisk vm resume goes on from \
-             there, brisk vm kill throws that away",
-            home.name,
+             there, brisk vm discard removes the image",
+            paths.name,
             image.display()
         );
     }
-    home.define(&definition, false).map_err(explain)?;
+    paths.define(&definition, false).map_err(explain)?;
     if elsewhere {
-        warn_of_image(&home, &definition, ui);
+        warn_of_image(&paths, &definition, ui);
     }
     Ok(exit::OK)
 }
 
 /// Two machines that are suspended to one file: the second one is refused.
-fn warn_of_image(home: &Home, definition: &Definition, ui: &Ui) {
-    if let Some(other) = home.shares_image_with(definition) {
+fn warn_of_image(paths: &VmPaths, definition: &Definition, ui: &Ui) {
+    if let Some(other) = paths.shares_image_with(definition) {
         ui.note(&format!(
             "warning: {other} has the same image, {}: only one of both can be suspended at a time; \
              write %{{name}} or %{{uuid}} in the path",
-            home.image(definition).display()
+            paths.image(definition).display()
         ));
     }
 }
 
 pub(super) fn rm(args: &RmArgs) -> anyhow::Result<u8> {
-    let home = home(&args.name)?;
-    let lock = home.lock("rm").map_err(explain)?;
-    let now = condition(&home).map_err(explain)?;
-    let name = &home.name;
+    let paths = paths(&args.name)?;
+    let lock = paths.lock("rm").map_err(explain)?;
+    let now = condition(&paths).map_err(explain)?;
+    let name = &paths.name;
     match now {
         Condition::Off => {}
         Condition::Suspended => {
-            bail!("{name} is suspended; brisk vm kill throws its image away")
+            bail!("{name} is suspended; brisk vm discard removes its image")
         }
         Condition::CutOff => bail!(
             "the last resume of {name} was cut off, and its image is left; brisk vm resume --again \
-             goes on from there, brisk vm kill throws it away"
+             goes on from there, brisk vm discard removes it"
         ),
         Condition::Missing => {
-            bail!("{name} is suspended, and its image is not there; brisk vm kill forgets it")
+            bail!("{name} is suspended, and its image is not there; brisk vm discard forgets it")
         }
         _ => bail!(
             "{name} is {}; brisk vm stop or brisk vm kill ends it first",
             now.name()
         ),
     }
-    home.remove().map_err(explain)?;
+    paths.remove().map_err(explain)?;
     drop(lock);
     Ok(exit::OK)
 }

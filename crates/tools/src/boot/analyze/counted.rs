@@ -1,15 +1,15 @@
 //! A boot in instructions: what of it has a count.
 
-use crate::boot::{Happening, Observation};
-use crate::run::Moment;
+use crate::boot::{Observation, TimedEvent};
+use crate::run::Milestone;
 use brisk_measure::Clock;
 
 /// Leaves only what is counted in instructions: the guest's own times, which are, set off from
 /// power-on by the counter that init read.
 pub(crate) fn counted(observation: &mut Observation) -> Option<()> {
     let cycles = i64::try_from(observation.cycles?).ok()?;
-    let init = i64::try_from(observation.stamp(Moment::Init.name())?).ok()?;
-    let end = i64::try_from(observation.stamp(Moment::CommandEnd.name())?).ok()?;
+    let init = i64::try_from(observation.stamp(Milestone::Init.name())?).ok()?;
+    let end = i64::try_from(observation.stamp(Milestone::CommandEnd.name())?).ok()?;
     let offset = cycles.checked_sub(init)?;
     let end = u64::try_from(end.checked_add(offset)?).ok()?;
     observation.clock = Clock::Instructions;
@@ -17,16 +17,16 @@ pub(crate) fn counted(observation: &mut Observation) -> Option<()> {
     observation.console.clear();
     observation.firmware.clear();
     observation.qmp.clear();
-    for (name, at) in [(Moment::Exec, 0), (Moment::QemuGone, end)] {
+    for (name, at) in [(Milestone::Exec, 0), (Milestone::QemuGone, end)] {
         observation
             .moments
             .retain(|moment| moment.name != name.name());
-        observation.moments.push(Happening {
+        observation.moments.push(TimedEvent {
             at,
             name: name.name().to_owned(),
         });
     }
-    let kept = [Moment::Exec.name(), Moment::QemuGone.name()];
+    let kept = [Milestone::Exec.name(), Milestone::QemuGone.name()];
     observation.moments.retain(|m| kept.contains(&&*m.name));
     Some(())
 }

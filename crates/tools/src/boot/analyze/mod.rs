@@ -1,13 +1,13 @@
 //! Where the time of a boot went: from what was seen of it to a timeline. Pure.
 //!
-//! The lines of firmware and kernel that mean something are [`Markers`], which are data. What is
+//! The lines of firmware and kernel that mean something are [`LogPatterns`], which are data. What is
 //! not found in a boot makes its phases larger and leaves a note; nothing aborts an analysis.
 
 mod calls;
 mod clock;
 mod counted;
 mod lines;
-mod markers;
+mod log_patterns;
 mod phases;
 mod report;
 mod stretches;
@@ -19,7 +19,7 @@ mod tests;
 use brisk_measure::{Clock, Timeline};
 
 pub(crate) use counted::counted;
-pub use markers::{Markers, MarkersError};
+pub use log_patterns::{LogPatterns, LogPatternsError};
 pub use report::report;
 pub use summary::{Row, Summary, summarize};
 
@@ -46,7 +46,7 @@ const MESSAGE: usize = 60;
 
 /// Explains a boot.
 #[must_use]
-pub fn analyze(observation: &Observation, markers: &Markers) -> Analysis {
+pub fn analyze(observation: &Observation, markers: &LogPatterns) -> Analysis {
     let observation = &bounded(observation);
     let mut notes = Vec::new();
     let mut timeline = Timeline::new(observation.clock);
@@ -74,7 +74,12 @@ pub fn analyze(observation: &Observation, markers: &Markers) -> Analysis {
         stretches::draw(&found, span, &mut timeline);
         let lines = console.iter().map(|line| (line.at, line.text.as_str()));
         let lines = lines.filter(|(at, _)| *at < span.1);
-        let found = markers.find(markers::Source::Console, version, lines, &mut Vec::new());
+        let found = markers.find(
+            log_patterns::Source::Console,
+            version,
+            lines,
+            &mut Vec::new(),
+        );
         stretches::draw(&found, span, &mut timeline);
     }
     if let Some(span) = frame.kernel {
@@ -83,7 +88,7 @@ pub fn analyze(observation: &Observation, markers: &Markers) -> Analysis {
             .iter()
             .take_while(|record| !said_by_init(&record.text))
             .map(|record| (record.at, record.text.as_str()));
-        let found = markers.find(markers::Source::Kernel, version, lines, &mut notes);
+        let found = markers.find(log_patterns::Source::Kernel, version, lines, &mut notes);
         stretches::draw(&found, span, &mut timeline);
     }
     calls::draw(
@@ -119,21 +124,21 @@ fn said_by_init(text: &str) -> bool {
 }
 
 /// What the log or the console says is the kernel's version.
-fn kernel_version(records: &[Placed], console: &[lines::Line]) -> Option<markers::Version> {
+fn kernel_version(records: &[Placed], console: &[lines::Line]) -> Option<log_patterns::Version> {
     let from_log = records.iter().map(|record| record.text.as_str());
     let from_console = console.iter().map(|line| lines::message(&line.text));
     from_log
         .chain(from_console)
         .find_map(|text| text.strip_prefix("Linux version "))
-        .and_then(markers::Version::of_release)
+        .and_then(log_patterns::Version::of_release)
 }
 
-fn firmware_kind(lines: &[lines::Line]) -> markers::Source {
+fn firmware_kind(lines: &[lines::Line]) -> log_patterns::Source {
     let qboot = lines.iter().any(|line| line.text.contains("qboot"));
     if qboot {
-        markers::Source::Qboot
+        log_patterns::Source::Qboot
     } else {
-        markers::Source::Seabios
+        log_patterns::Source::Seabios
     }
 }
 

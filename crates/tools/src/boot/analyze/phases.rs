@@ -6,8 +6,8 @@ use brisk_measure::{Clock, Timeline};
 use super::clock::Seen;
 use super::lines::{self, Line};
 use crate::boot::Observation;
-use crate::boot::machine::ASKED;
 use crate::boot::observation::{SCRIPT, SENT};
+use crate::boot::running_vm::ASKED;
 
 /// A phase and when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,8 +220,8 @@ impl Frame {
             }
         }
         let last = self.phases.iter().map(|(_, end)| *end).max().unwrap_or(0);
-        for happening in observation.moments.iter().chain(&observation.qmp) {
-            timeline.event(happening.name.as_str(), happening.at.min(last), clock);
+        for event in observation.moments.iter().chain(&observation.qmp) {
+            timeline.event(event.name.as_str(), event.at.min(last), clock);
         }
         for (phase, _) in &self.phases {
             let name = match (phase.name, phase.part) {
@@ -253,7 +253,7 @@ pub(super) const MAIN: [&str; 10] = [
 /// When QEMU had ended; if nobody saw that, when the last thing happened.
 fn end(observation: &Observation, console: &[Line], seen: &Seen) -> u64 {
     observation.moment("QEMU ended").unwrap_or_else(|| {
-        let moments = observation.moments.iter().map(|happening| happening.at);
+        let moments = observation.moments.iter().map(|event| event.at);
         let lines = console.iter().map(|line| line.at);
         let records = seen.records.iter().map(|record| record.at);
         moments.chain(lines).chain(records).max().unwrap_or(0)

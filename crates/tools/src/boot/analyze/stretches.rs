@@ -2,7 +2,7 @@
 
 use brisk_measure::Timeline;
 
-use super::markers::{Found, Point};
+use super::log_patterns::{Found, Point};
 
 /// What a stretch is called so far.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use brisk_measure::{Environment, Unit};
 use proptest::prelude::*;
 
 use super::*;
-use crate::boot::{Happening, Piece};
+use crate::boot::{Piece, TimedEvent};
 
 mod capture;
 
@@ -34,8 +34,8 @@ fn boot(name: &str) -> Observation {
     serde_json::from_str(text).unwrap()
 }
 
-fn markers() -> &'static Markers {
-    static MARKERS: LazyLock<Markers> = LazyLock::new(|| Markers::own().unwrap());
+fn markers() -> &'static LogPatterns {
+    static MARKERS: LazyLock<LogPatterns> = LazyLock::new(|| LogPatterns::own().unwrap());
     &MARKERS
 }
 
@@ -203,15 +203,15 @@ fn empty() -> Observation {
     serde_json::from_str(r#"{"clock":"host-monotonic"}"#).unwrap()
 }
 
-fn happening(at: u64, name: &str) -> Happening {
+fn event(at: u64, name: &str) -> TimedEvent {
     let name = name.to_owned();
-    Happening { at, name }
+    TimedEvent { at, name }
 }
 
 #[test]
 fn a_decompressor_has_a_phase() {
     let mut observation = empty();
-    observation.moments = vec![happening(10, "QEMU up"), happening(900, "QEMU ended")];
+    observation.moments = vec![event(10, "QEMU up"), event(900, "QEMU ended")];
     let piece = |at, text: &str| Piece {
         at,
         text: text.to_owned(),
@@ -260,7 +260,7 @@ fn passes_are_summed_up() {
 }
 
 fn error(text: &str) -> String {
-    let error = Markers::default().add("mine.toml", text).unwrap_err();
+    let error = LogPatterns::default().add("mine.toml", text).unwrap_err();
     let source = std::error::Error::source(&error).map(ToString::to_string);
     format!("{error}\n{}", source.unwrap_or_default())
 }
@@ -295,12 +295,17 @@ fn markers_hold_for_their_versions() {
     let text = "source = \"kernel\"\nkind = \"k\"\n\
                 [[marker]]\npattern = 'a'\nbegins = \"old\"\nmax = \"6.11\"\n\
                 [[marker]]\npattern = 'a'\nbegins = \"new\"\nmin = \"6.12\"\n";
-    let mut markers = Markers::default();
+    let mut markers = LogPatterns::default();
     markers.add("mine.toml", text).unwrap();
     let names = |release: &str| {
-        let version = markers::Version::of_release(release);
+        let version = log_patterns::Version::of_release(release);
         let lines = [(1, "a")].into_iter();
-        let found = markers.find(markers::Source::Kernel, version, lines, &mut Vec::new());
+        let found = markers.find(
+            log_patterns::Source::Kernel,
+            version,
+            lines,
+            &mut Vec::new(),
+        );
         let names = found.points.into_iter().filter_map(|point| point.begins);
         names.collect::<Vec<_>>()
     };
@@ -314,9 +319,14 @@ fn markers_hold_for_their_versions() {
 #[test]
 fn messages_mean_what_they_meant_in_their_version() {
     let points = |release: &str, line: &'static str| {
-        let version = markers::Version::of_release(release);
+        let version = log_patterns::Version::of_release(release);
         let lines = [(1, line)].into_iter();
-        let found = markers().find(markers::Source::Kernel, version, lines, &mut Vec::new());
+        let found = markers().find(
+            log_patterns::Source::Kernel,
+            version,
+            lines,
+            &mut Vec::new(),
+        );
         found.points
     };
     for (release, begins) in [
@@ -333,11 +343,11 @@ fn messages_mean_what_they_meant_in_their_version() {
     ] {
         let found = points(release, "ftrace: allocating 42429 entries in 168 pages");
         let list = Some("list of traceable functions".to_owned());
-        let whole = |point: &markers::Point| match begins {
+        let whole = |point: &log_patterns::Point| match begins {
             true => point.begins == list,
             false => point.ends == list,
         };
-        let either = |point: &&markers::Point| point.begins == list || point.ends == list;
+        let either = |point: &&log_patterns::Point| point.begins == list || point.ends == list;
         let found: Vec<_> = found.iter().filter(either).map(whole).collect();
         assert_eq!(found, [true], "{release}");
         let memory = points(
@@ -384,8 +394,8 @@ prop_compose! {
         guest_offset in prop::option::of(any::<i64>()),
     ) -> Observation {
         let happenings = |list: Vec<(u64, &str)>| {
-            let happening = |(at, name): (u64, &str)| Happening { at, name: name.to_owned() };
-            list.into_iter().map(happening).collect::<Vec<_>>()
+            let event = |(at, name): (u64, &str)| TimedEvent { at, name: name.to_owned() };
+            list.into_iter().map(event).collect::<Vec<_>>()
         };
         let pieces: Vec<Piece> = texts
             .into_iter()
@@ -420,10 +430,10 @@ proptest! {
 fn what_qemu_reports_of_the_end_is_a_phase() {
     let mut observation = empty();
     observation.moments = vec![
-        happening(0, "libvirt asked"),
-        happening(5, "QEMU executed"),
-        happening(10, "QEMU up"),
-        happening(900, "QEMU ended"),
+        event(0, "libvirt asked"),
+        event(5, "QEMU executed"),
+        event(10, "QEMU up"),
+        event(900, "QEMU ended"),
     ];
     observation.console = vec![Piece {
         at: 100,
@@ -431,10 +441,10 @@ fn what_qemu_reports_of_the_end_is_a_phase() {
     }];
     // The firmware resets the machine before it starts a kernel, the kernel when it is done.
     observation.qmp = vec![
-        happening(50, "RESET"),
-        happening(400, "RESET"),
-        happening(600, "POWERDOWN"),
-        happening(700, "SHUTDOWN"),
+        event(50, "RESET"),
+        event(400, "RESET"),
+        event(600, "POWERDOWN"),
+        event(700, "SHUTDOWN"),
     ];
     let analysis = analyze(&observation, markers());
     let span = |name| {
@@ -455,7 +465,7 @@ fn what_qemu_reports_of_the_end_is_a_phase() {
 #[test]
 fn seabios_on_a_serial_console_ends_where_the_kernel_is_loaded() {
     let mut observation = empty();
-    observation.moments = vec![happening(10, "QEMU up"), happening(900, "QEMU ended")];
+    observation.moments = vec![event(10, "QEMU up"), event(900, "QEMU ended")];
     let piece = |at, text: &str| Piece {
         at,
         text: text.to_owned(),

@@ -11,11 +11,11 @@ use brisk_vm::cache::Cache;
 
 use super::build::{Artifacts, Role};
 use super::{Measure, Measured, Unbootable};
-use crate::boot::analyze::{Markers, analyze, counted};
+use crate::boot::analyze::{LogPatterns, analyze, counted};
 use crate::boot::bench::{boot, count, sample, series_name, unit};
-use crate::boot::marker::{Marker, Until};
 use crate::boot::observe::{Ended, Limits};
-use crate::boot::subject::{Command, Guest, Subject};
+use crate::boot::ready_condition::{ReadyCondition, Until};
+use crate::boot::target::{BootTarget, Command, Guest};
 use crate::chain;
 use crate::guest::Options;
 use crate::signals::Signals;
@@ -33,7 +33,7 @@ pub enum Template {
         /// The words.
         words: Vec<OsString>,
         /// When it is ready.
-        marker: Option<Marker>,
+        marker: Option<ReadyCondition>,
         /// Whether its instructions are counted, until the kernel is entered.
         counted: bool,
     },
@@ -48,9 +48,9 @@ pub struct Live {
     /// Whether boots are traced, to explain a change.
     explain: bool,
     cache: Cache,
-    markers: Markers,
+    markers: LogPatterns,
     traced: HashSet<PathBuf>,
-    prepared: Recent<Vec<PathBuf>, Subject>,
+    prepared: Recent<Vec<PathBuf>, BootTarget>,
     iteration: u32,
 }
 
@@ -91,7 +91,7 @@ impl Live {
         timeout: Duration,
         explain: bool,
         cache: Cache,
-        markers: Markers,
+        markers: LogPatterns,
     ) -> Self {
         Self {
             template,
@@ -115,7 +115,7 @@ impl Live {
     }
 
     /// The guest of a commit as it is measured, made once for all its boots.
-    fn prepared(&mut self, artifacts: &Artifacts) -> Result<Rc<Subject>, Unbootable> {
+    fn prepared(&mut self, artifacts: &Artifacts) -> Result<Rc<BootTarget>, Unbootable> {
         let key = artifacts.files.iter().map(|file| file.path.clone());
         let mut recent = std::mem::replace(&mut self.prepared, Recent(Vec::new()));
         let result = recent.get_or_make(key.collect(), || self.subject(artifacts, false));
@@ -123,7 +123,7 @@ impl Live {
         result
     }
 
-    fn subject(&self, artifacts: &Artifacts, trace: bool) -> Result<Subject, Unbootable> {
+    fn subject(&self, artifacts: &Artifacts, trace: bool) -> Result<BootTarget, Unbootable> {
         match &self.template {
             Template::Command {
                 words,
@@ -136,7 +136,7 @@ impl Live {
                 if *counted {
                     command = command.counted().map_err(unbootable)?;
                 }
-                Ok(Subject::Command(command))
+                Ok(BootTarget::Command(command))
             }
             Template::Guest(options) => {
                 let mut options = Options {
@@ -158,7 +158,7 @@ impl Live {
                 }
                 options.extra_initramfs = artifacts.get(Role::Initramfs).map(Path::to_owned);
                 let guest = Guest::prepare(options, &self.cache, &mut |_| {});
-                Ok(Subject::Guest(Box::new(guest.map_err(unbootable)?)))
+                Ok(BootTarget::Guest(Box::new(guest.map_err(unbootable)?)))
             }
         }
     }

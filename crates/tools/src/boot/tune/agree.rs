@@ -2,14 +2,14 @@
 
 use super::{Entry, Verdict};
 
-/// Levers that change less than this, relative, may come out differently.
+/// Optimisations that change less than this, relative, may come out differently.
 pub const ABOVE: f64 = 0.02;
 
-/// A lever in two ledgers.
+/// An optimisation in two ledgers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agreement {
     /// Its name.
-    pub lever: String,
+    pub optimisation: String,
     /// What became of it; none where it was not tried.
     pub verdicts: [Option<Verdict>; 2],
     /// Whether it changes the boot by more than [`ABOVE`], by either ledger.
@@ -24,21 +24,24 @@ impl Agreement {
     }
 }
 
-/// Every lever of either ledger, in their order.
+/// Every optimisation of either ledger, in their order.
 #[must_use]
 pub fn agree(first: &[Entry], second: &[Entry]) -> Vec<Agreement> {
     let find = |ledger: &[Entry], name: &str| {
-        let found = ledger.iter().find(|entry| entry.lever == name);
+        let found = ledger.iter().find(|entry| entry.optimisation == name);
         found.map(|entry| (entry.verdict, is_above(entry)))
     };
     let only_second = second
         .iter()
-        .filter(|entry| find(first, &entry.lever).is_none());
+        .filter(|entry| find(first, &entry.optimisation).is_none());
     let all = first.iter().chain(only_second);
     all.map(|entry| {
-        let both = [find(first, &entry.lever), find(second, &entry.lever)];
+        let both = [
+            find(first, &entry.optimisation),
+            find(second, &entry.optimisation),
+        ];
         Agreement {
-            lever: entry.lever.clone(),
+            optimisation: entry.optimisation.clone(),
             verdicts: both.map(|found| found.map(|(verdict, _)| verdict)),
             above: both.iter().flatten().any(|(_, above)| *above),
         }
@@ -66,9 +69,9 @@ mod tests {
 
     use super::*;
 
-    fn entry(lever: &str, verdict: Verdict, ratio: f64, counted: Option<f64>) -> Entry {
+    fn entry(optimisation: &str, verdict: Verdict, ratio: f64, counted: Option<f64>) -> Entry {
         Entry {
-            lever: lever.to_owned(),
+            optimisation: optimisation.to_owned(),
             what: String::new(),
             verdict,
             ratio: Some(ratio),
@@ -101,7 +104,7 @@ mod tests {
         let all = agree(&first, &second);
         let shown: Vec<_> = all
             .iter()
-            .map(|a| (a.lever.as_str(), a.above, a.holds()))
+            .map(|a| (a.optimisation.as_str(), a.above, a.holds()))
             .collect();
         assert_eq!(
             shown,

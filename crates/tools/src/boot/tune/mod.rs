@@ -1,11 +1,11 @@
 //! Trying what could make boots quicker, one thing at a time on top of what has helped.
 //!
-//! [`lever`] lists what is tried, [`decide`] says when it is known whether it helped, and
+//! [`optimisation`] lists what is tried, [`decide`] says when it is known whether it helped, and
 //! [`tune`] boots.
 
 mod agree;
 mod decide;
-mod lever;
+mod optimisation;
 
 use std::time::Duration;
 
@@ -15,24 +15,25 @@ use serde::{Deserialize, Serialize};
 
 pub use agree::{ABOVE, Agreement, agree};
 pub use decide::Verdict;
-pub use lever::{CANDIDATES, Lever, levers, plain};
+pub use optimisation::{CANDIDATES, Optimisation, optimisations, plain};
 
-use super::analyze::Markers;
+use super::analyze::LogPatterns;
 use super::bench::{BenchError, boot, count, countable, value};
-use super::marker::Until;
 use super::observe::{Ended, Limits};
 use super::passes::{Pair, passes};
-use super::subject::{Guest, Subject};
+use super::ready_condition::Until;
+use super::target::{BootTarget, Guest};
 use crate::guest::{Error, Options};
 use crate::signals::Signals;
 use decide::{LOOKS, decide};
-use lever::candidates;
+use optimisation::candidates;
 
-/// What the ledger says of one lever.
+/// What the ledger says of one optimisation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name.
-    pub lever: String,
+    #[serde(alias = "lever")]
+    pub optimisation: String,
     /// What it does.
     pub what: String,
     /// What became of it.
@@ -60,13 +61,13 @@ pub struct Settings {
     pub until: Until,
     /// How long one boot may take.
     pub timeout: Duration,
-    /// Whether levers may be used that give up security.
+    /// Whether optimisations may be used that give up security.
     pub allow_insecure: bool,
     /// Whether the initcalls that take most of a boot are left out, too, if the check succeeds.
     pub try_initcalls: bool,
     /// What explains a boot.
-    pub markers: Markers,
-    /// What a guest must be able to do with the lever, a command.
+    pub markers: LogPatterns,
+    /// What a guest must be able to do with the optimisation, a command.
     pub check: Vec<String>,
 }
 
@@ -81,10 +82,10 @@ pub struct Tuned {
     pub blind: Vec<String>,
 }
 
-/// How far it is: levers done, and what is being done.
+/// How far it is: optimisations done, and what is being done.
 pub type Progress<'a> = dyn FnMut(usize, &str, Option<&Entry>) + 'a;
 
-/// Tries all levers, starting from `start`.
+/// Tries all optimisations, starting from `start`.
 ///
 /// # Errors
 /// If the start does not boot, or the user interrupts.
@@ -114,13 +115,13 @@ pub fn tune(
         blind: Vec::new(),
         done: 0,
     };
-    for lever in levers() {
-        trials.add(&lever, progress)?;
+    for optimisation in optimisations() {
+        trials.add(&optimisation, progress)?;
     }
-    for lever in trials.tuner.candidates(&trials.best)? {
-        trials.add(&lever, progress)?;
+    for optimisation in trials.tuner.candidates(&trials.best)? {
+        trials.add(&optimisation, progress)?;
     }
-    let Subject::Guest(guest) = trials.best else {
+    let BootTarget::Guest(guest) = trials.best else {
         return Err(BenchError::Unfit("only brisk's guests are tuned".into()));
     };
     // What brisk run has, whatever came of that.
@@ -139,7 +140,7 @@ pub fn tune(
 /// What is best so far, and what has been tried.
 struct Trials<'a> {
     tuner: Tuner<'a>,
-    best: Subject,
+    best: BootTarget,
     ledger: Vec<Entry>,
     blind: Vec<String>,
     done: usize,
@@ -147,26 +148,30 @@ struct Trials<'a> {
 
 impl Trials<'_> {
     /// Tries one more.
-    fn add(&mut self, lever: &Lever, progress: &mut Progress<'_>) -> Result<(), BenchError> {
-        progress(self.done, &lever.name, None);
+    fn add(
+        &mut self,
+        optimisation: &Optimisation,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), BenchError> {
+        progress(self.done, &optimisation.name, None);
         self.done += 1;
-        let Subject::Guest(current) = &self.best else {
+        let BootTarget::Guest(current) = &self.best else {
             return Ok(());
         };
-        let options = lever.apply(&current.options);
+        let options = optimisation.apply(&current.options);
         if options == current.options {
             return Ok(());
         }
-        let (entry, better) = match self.tuner.settings.refuses(lever) {
-            Some(reason) => (without_pairs(lever, Verdict::Refused, reason), None),
-            None => self.tuner.try_lever(lever, &self.best, options)?,
+        let (entry, better) = match self.tuner.settings.refuses(optimisation) {
+            Some(reason) => (without_pairs(optimisation, Verdict::Refused, reason), None),
+            None => self.tuner.try_lever(optimisation, &self.best, options)?,
         };
-        progress(self.done, &lever.name, Some(&entry));
+        progress(self.done, &optimisation.name, Some(&entry));
         self.ledger.push(entry);
         if let Some(better) = better {
             self.best = better;
-            if lever.unknown {
-                self.blind.push(lever.name.clone());
+            if optimisation.unknown {
+                self.blind.push(optimisation.name.clone());
             }
             self.tuner.counted = None;
         }
@@ -175,10 +180,10 @@ impl Trials<'_> {
 }
 
 impl Settings {
-    /// Why a lever is not to be tried.
-    fn refuses(&self, lever: &Lever) -> Option<String> {
-        let insecure = lever.trades.filter(|_| !self.allow_insecure);
-        let blind = lever.unknown && !self.try_initcalls;
+    /// Why a optimisation is not to be tried.
+    fn refuses(&self, optimisation: &Optimisation) -> Option<String> {
+        let insecure = optimisation.trades.filter(|_| !self.allow_insecure);
+        let blind = optimisation.unknown && !self.try_initcalls;
         match (insecure, blind) {
             (Some(trades), false) => Some(format!("{trades}; --allow-insecure tries it")),
             (Some(trades), true) => Some(format!(
@@ -201,9 +206,9 @@ struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    fn prepare(&self, options: Options) -> Result<Subject, Error> {
+    fn prepare(&self, options: Options) -> Result<BootTarget, Error> {
         let guest = Guest::prepare(options, self.cache, &mut |_| {})?;
-        Ok(Subject::Guest(Box::new(guest)))
+        Ok(BootTarget::Guest(Box::new(guest)))
     }
 
     fn limits(&self, until: Until) -> Limits {
@@ -215,7 +220,7 @@ impl Tuner<'_> {
     }
 
     /// Seconds, or why there are none.
-    fn seconds(&mut self, subject: &Subject) -> Result<Result<f64, String>, BenchError> {
+    fn seconds(&mut self, subject: &BootTarget) -> Result<Result<f64, String>, BenchError> {
         let until = self.settings.until;
         let limits = self.limits(until);
         let pass = boot(subject, limits, self.signals)?;
@@ -229,8 +234,8 @@ impl Tuner<'_> {
     }
 
     /// Whether the check command succeeds in it; else why not.
-    fn works(&mut self, subject: &Subject) -> Result<Result<(), String>, BenchError> {
-        let Subject::Guest(guest) = subject else {
+    fn works(&mut self, subject: &BootTarget) -> Result<Result<(), String>, BenchError> {
+        let BootTarget::Guest(guest) = subject else {
             return Ok(Ok(()));
         };
         let mut options = guest.options.clone();
@@ -247,15 +252,15 @@ impl Tuner<'_> {
     }
 
     /// Instructions of a boot; none where they cannot be counted, or not exactly.
-    fn count(&mut self, subject: &Subject) -> Result<Option<f64>, BenchError> {
+    fn count(&mut self, subject: &BootTarget) -> Result<Option<f64>, BenchError> {
         let limits = self.limits(self.settings.until);
         count(subject, limits, self.cache, self.signals)
     }
 
-    /// The initcalls that take most of a boot of the best, traced, as levers; counted in
+    /// The initcalls that take most of a boot of the best, traced, as optimisations; counted in
     /// instructions where that is possible. None if it does not boot.
-    fn candidates(&mut self, best: &Subject) -> Result<Vec<Lever>, BenchError> {
-        let Subject::Guest(guest) = best else {
+    fn candidates(&mut self, best: &BootTarget) -> Result<Vec<Optimisation>, BenchError> {
+        let BootTarget::Guest(guest) = best else {
             return Ok(Vec::new());
         };
         let options = Options {
@@ -275,21 +280,21 @@ impl Tuner<'_> {
     /// Boots without and with it by turns until it is known whether it helps.
     fn try_lever(
         &mut self,
-        lever: &Lever,
-        best: &Subject,
+        optimisation: &Optimisation,
+        best: &BootTarget,
         options: Options,
-    ) -> Result<(Entry, Option<Subject>), BenchError> {
+    ) -> Result<(Entry, Option<BootTarget>), BenchError> {
         let candidate = match self.prepare(options) {
             Ok(candidate) => candidate,
             Err(error) => {
                 return Ok((
-                    without_pairs(lever, Verdict::Unfit, error.to_string()),
+                    without_pairs(optimisation, Verdict::Unfit, error.to_string()),
                     None,
                 ));
             }
         };
         if let Err(reason) = self.works(&candidate)? {
-            return Ok((without_pairs(lever, Verdict::Broken, reason), None));
+            return Ok((without_pairs(optimisation, Verdict::Broken, reason), None));
         }
         if self.counted.is_none() {
             self.counted = self.count(best)?;
@@ -307,10 +312,10 @@ impl Tuner<'_> {
                     // The one that it is compared with may fail as well.
                     Err(reason) if turn == 0 => {
                         let reason = format!("a boot without it failed: {reason}");
-                        return Ok((without_pairs(lever, Verdict::Unfit, reason), None));
+                        return Ok((without_pairs(optimisation, Verdict::Unfit, reason), None));
                     }
                     Err(reason) => {
-                        return Ok((without_pairs(lever, Verdict::Broken, reason), None));
+                        return Ok((without_pairs(optimisation, Verdict::Broken, reason), None));
                     }
                 }
             }
@@ -323,12 +328,12 @@ impl Tuner<'_> {
             }
         };
         let kept = (verdict == Verdict::Kept).then_some(candidate);
-        Ok((entry(lever, verdict, pairs, counted), kept))
+        Ok((entry(optimisation, verdict, pairs, counted), kept))
     }
 }
 
 fn entry(
-    lever: &Lever,
+    optimisation: &Optimisation,
     verdict: Verdict,
     pairs: Vec<(f64, f64)>,
     instructions: Option<f64>,
@@ -344,14 +349,14 @@ fn entry(
             .zip(found)
             .map(|(without, found)| without * (1.0 - found.ratio)),
         pairs,
-        ..without_pairs(lever, verdict, String::new())
+        ..without_pairs(optimisation, verdict, String::new())
     }
 }
 
-fn without_pairs(lever: &Lever, verdict: Verdict, reason: String) -> Entry {
+fn without_pairs(optimisation: &Optimisation, verdict: Verdict, reason: String) -> Entry {
     Entry {
-        lever: lever.name.clone(),
-        what: lever.what.clone(),
+        optimisation: optimisation.name.clone(),
+        what: optimisation.what.clone(),
         verdict,
         ratio: None,
         interval: None,
@@ -359,13 +364,13 @@ fn without_pairs(lever: &Lever, verdict: Verdict, reason: String) -> Entry {
         saving: None,
         pairs: Vec::new(),
         reason,
-        trades: lever.trades.map(str::to_owned),
+        trades: optimisation.trades.map(str::to_owned),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::lever::without;
+    use super::optimisation::without;
     use super::*;
 
     #[test]
@@ -375,18 +380,20 @@ mod tests {
             timeout: Duration::from_secs(1),
             allow_insecure,
             try_initcalls,
-            markers: Markers::own().unwrap(),
+            markers: LogPatterns::own().unwrap(),
             check: Vec::new(),
         };
-        let refused = |lever: &Lever, allowed, tried| {
-            let reason = settings(allowed, tried).refuses(lever)?;
+        let refused = |optimisation: &Optimisation, allowed, tried| {
+            let reason = settings(allowed, tried).refuses(optimisation)?;
             let asked = |flag| reason.contains(flag);
             Some((asked("--allow-insecure"), asked("--try-initcalls")))
         };
         let plain = without("chr_dev_init", 0.1);
         let weakens = without("init_user_buckets", 0.1);
-        let known = levers().into_iter().find(|lever| lever.name == "nokaslr");
-        for (lever, none, insecure, tried) in [
+        let known = optimisations()
+            .into_iter()
+            .find(|optimisation| optimisation.name == "nokaslr");
+        for (optimisation, none, insecure, tried) in [
             (&plain, Some((false, true)), Some((false, true)), None),
             (
                 &weakens,
@@ -401,10 +408,30 @@ mod tests {
                 Some((true, false)),
             ),
         ] {
-            assert_eq!(refused(lever, false, false), none, "{}", lever.name);
-            assert_eq!(refused(lever, true, false), insecure, "{}", lever.name);
-            assert_eq!(refused(lever, false, true), tried, "{}", lever.name);
-            assert_eq!(refused(lever, true, true), None, "{}", lever.name);
+            assert_eq!(
+                refused(optimisation, false, false),
+                none,
+                "{}",
+                optimisation.name
+            );
+            assert_eq!(
+                refused(optimisation, true, false),
+                insecure,
+                "{}",
+                optimisation.name
+            );
+            assert_eq!(
+                refused(optimisation, false, true),
+                tried,
+                "{}",
+                optimisation.name
+            );
+            assert_eq!(
+                refused(optimisation, true, true),
+                None,
+                "{}",
+                optimisation.name
+            );
         }
     }
 }

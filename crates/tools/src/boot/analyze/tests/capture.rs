@@ -8,9 +8,9 @@ use brisk_vm::cache::Cache;
 
 use super::{BOOTS, Observation, Piece, calls};
 use crate::boot::bench::boot;
-use crate::boot::marker::Until;
 use crate::boot::observe::{Ended, Limits};
-use crate::boot::subject::{Guest, Subject};
+use crate::boot::ready_condition::Until;
+use crate::boot::target::{BootTarget, Guest};
 use crate::guest::{Accel, Machine, Options};
 use crate::signals::Signals;
 
@@ -28,7 +28,7 @@ fn capture() {
     let mut signals = Signals::new().unwrap();
     for (name, _) in BOOTS {
         let subject = Guest::prepare(options(name), &cache, &mut |_| {}).unwrap();
-        let subject = Subject::Guest(Box::new(subject));
+        let subject = BootTarget::Guest(Box::new(subject));
         let limits = Limits {
             until: Until::Exit,
             timeout: Duration::from_secs(60),

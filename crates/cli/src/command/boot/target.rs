@@ -1,0 +1,250 @@
+//! What is booted, and how far.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::bail;
+use brisk_tools::boot::domain::Domain;
+use brisk_tools::boot::ready_condition::{ReadyCondition, Until as ToolUntil};
+use brisk_tools::boot::target::{BootTarget, Command, Guest};
+use brisk_tools::guest::{Accel, Options};
+use brisk_vm::cache::Cache;
+use brisk_vm::libvirt;
+use clap::ValueEnum;
+use clap::builder::ArgPredicate;
+
+use super::super::guest::{GuestArgs, MachineArgs, duration};
+use super::super::run::explain;
+use crate::ui::{Spinner, Ui};
+
+/// What is booted, and how far.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("root", |root| root.default_value("none")))]
+pub struct SubjectArgs {
+    /// Kernel, root and modules.
+    #[command(flatten)]
+    pub guest: GuestArgs,
+
+    /// Processors, memory, accelerator.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+
+    /// Where the measured time ends. It begins when QEMU is executed. With --ready it ends there
+    /// unless told otherwise; with exit, too, a boot fails whose marker is not seen.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = Until::Init,
+        default_value_if("ready", ArgPredicate::IsPresent, "ready")
+    )]
+    pub until: Until,
+
+    /// What time is: the host's clock, or the count of instructions that the guest executes,
+    /// which is the same number at every boot, on every machine (QEMU's -icount).
+    #[arg(long, value_enum, default_value_t = Clock::Wall)]
+    pub clock: Clock,
+
+    /// How a guest that is not brisk's says that it is ready: console:REGEX (a line of the
+    /// console matches), port:NUMBER (a byte is written to this I/O port; not of a domain),
+    /// qmp:EVENT, or agent (the QEMU guest agent answers).
+    #[arg(long, value_name = "MARKER")]
+    pub ready: Option<ReadyCondition>,
+
+    /// Most time for one boot, for example 90, 90s or 5m.
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    pub timeout: String,
+
+    /// A domain of libvirt's to boot instead of a guest of brisk's. It must be shut off, and is so
+    /// again after each boot; the time begins when libvirt is asked to start it. Its definition is
+    /// left as it is, and its disks are written to as at any boot.
+    #[arg(long, value_name = "NAME", conflicts_with = "qemu_command")]
+    pub domain: Option<String>,
+
+    /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
+    #[arg(long, value_name = "URI", requires = "domain")]
+    pub connect: Option<String>,
+
+    /// How a domain ends that has come as far as it was to.
+    #[arg(long, value_enum, default_value_t = Stop::Shutdown, requires = "domain")]
+    pub stop: Stop,
+
+    /// A command line that starts QEMU, to boot instead of a guest of brisk's. Devices for
+    /// watching it are added; its drives, ports and all else are as written.
+    #[arg(last = true, value_name = "QEMU")]
+    pub qemu_command: Vec<OsString>,
+}
+
+/// See [`SubjectArgs::until`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Until {
+    /// The kernel's first output on the console; in instructions, the kernel's entry.
+    Kernel,
+    /// The first instruction of init.
+    Init,
+    /// Init executes the command; of a guest that is not brisk's, the marker of --ready.
+    Ready,
+    /// QEMU has ended.
+    Exit,
+}
+
+/// See [`SubjectArgs::clock`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Clock {
+    /// The host's monotonic clock.
+    Wall,
+    /// Instructions of the guest.
+    Instructions,
+}
+
+/// See [`SubjectArgs::stop`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Stop {
+    /// It is asked to shut down, and its power is cut when it has not after --timeout.
+    Shutdown,
+    /// Its power is cut: quick, and its file systems are as after a power failure.
+    Destroy,
+}
+
+impl Until {
+    pub(super) const fn tool(self) -> ToolUntil {
+        match self {
+            Self::Kernel => ToolUntil::Kernel,
+            Self::Init => ToolUntil::Init,
+            Self::Ready => ToolUntil::Ready,
+            Self::Exit => ToolUntil::Exit,
+        }
+    }
+}
+
+impl SubjectArgs {
+    pub(super) fn timeout(&self) -> anyhow::Result<Duration> {
+        duration("--timeout", &self.timeout)
+    }
+
+    pub(super) const fn until(&self) -> ToolUntil {
+        self.until.tool()
+    }
+
+    pub(super) fn options(&self) -> anyhow::Result<Options> {
+        let instructions = self.clock == Clock::Instructions;
+        let mut options = self.machine.options(&self.guest)?;
+        if instructions && options.accel == Accel::Auto {
+            options.accel = Accel::Tcg;
+        }
+        if instructions && options.accel == Accel::Kvm {
+            bail!("--clock instructions with --accel kvm: a processor does not tell them exactly");
+        }
+        Ok(Options {
+            instructions,
+            command: vec!["true".into()],
+            ..options
+        })
+    }
+
+    /// Makes it ready to boot.
+    pub(super) fn subject(&self, ui: &Ui) -> anyhow::Result<BootTarget> {
+        let instructions = self.clock == Clock::Instructions;
+        if self.is_foreign() {
+            self.check_foreign()?;
+        }
+        if let Some(name) = &self.domain {
+            return self.domain(name, ui);
+        }
+        if !self.qemu_command.is_empty() {
+            let command = Command::new(&self.qemu_command, self.ready.clone());
+            let mut command = command.map_err(explain)?;
+            if instructions {
+                command = command.counted().map_err(explain)?;
+            }
+            return Ok(BootTarget::Command(command));
+        }
+        if self.ready.is_some() {
+            bail!(
+                "--ready is for a QEMU command line after --, or for --domain; use --until with \
+                 brisk's guest"
+            );
+        }
+        let options = self.options()?;
+        guest(options, ui)
+    }
+
+    /// Whether what is booted is not a guest of brisk's.
+    fn is_foreign(&self) -> bool {
+        self.domain.is_some() || !self.qemu_command.is_empty()
+    }
+
+    fn check_foreign(&self) -> anyhow::Result<()> {
+        let until = self.until();
+        if until == ToolUntil::Init {
+            bail!(
+                "--until init needs a guest of brisk's: of another only its console, its ports \
+                 and its events are seen; use --ready, or --until kernel or exit"
+            );
+        }
+        if until == ToolUntil::Ready && self.ready.is_none() {
+            bail!("--until ready needs --ready, for example --ready 'console:login: $'");
+        }
+        if self.clock == Clock::Instructions && self.domain.is_some() {
+            bail!("--clock instructions with --domain: libvirt's QEMU counts none");
+        }
+        if self.clock == Clock::Instructions && until != ToolUntil::Kernel {
+            bail!(
+                "--clock instructions needs a guest of brisk's, whose init counts them; of a \
+                 command line after -- they are counted with --until kernel"
+            );
+        }
+        Ok(())
+    }
+
+    fn domain(&self, name: &str, ui: &Ui) -> anyhow::Result<BootTarget> {
+        let stop = match self.stop {
+            Stop::Shutdown => libvirt::Stop::Shutdown,
+            Stop::Destroy => libvirt::Stop::Destroy,
+        };
+        let spinner = ui.spinner("asking libvirt");
+        let found = Domain::find(
+            name,
+            self.connect.as_deref(),
+            self.ready.clone(),
+            stop,
+            self.timeout()?,
+        );
+        drop(spinner);
+        let domain = found.map_err(explain)?;
+        if self.until() == ToolUntil::Kernel && !domain.has_console() {
+            bail!(
+                "--until kernel: domain {name} has no console that could be read; virt-xml {name} \
+                 --add-device --console pty adds one"
+            );
+        }
+        Ok(BootTarget::Domain(Box::new(domain)))
+    }
+
+    /// As it is measured, and with its trace on; a guest that is not brisk's has none.
+    pub(super) fn with_trace(&self, ui: &Ui) -> anyhow::Result<(BootTarget, Option<BootTarget>)> {
+        let plain = self.subject(ui)?;
+        if self.is_foreign() {
+            return Ok((plain, None));
+        }
+        let options = Options {
+            trace: true,
+            ..self.options()?
+        };
+        Ok((plain, Some(guest(options, ui)?)))
+    }
+}
+
+/// A guest that is ready to boot.
+pub(super) fn guest(options: Options, ui: &Ui) -> anyhow::Result<BootTarget> {
+    let cache = Cache::open()?;
+    let mut spinner: Option<Spinner> = None;
+    let mut progress = |text: &str| {
+        spinner = (!text.is_empty()).then(|| ui.spinner(text));
+    };
+    let guest = Guest::prepare(options, &cache, &mut progress).map_err(explain)?;
+    drop(spinner);
+    for note in guest.notes() {
+        ui.note(note);
+    }
+    Ok(BootTarget::Guest(Box::new(guest)))
+}

@@ -1,0 +1,227 @@
+//! Guests that wait for a command: they went on from a template, and have run one before.
+//!
+//! Where a guest is emulated, most of what a short command takes after a template was loaded is
+//! the translation of code that runs for the first time, and QEMU cannot keep translations. So a
+//! process of ours, the keeper, has a guest go on before it is needed, and rehearse: it runs a shell
+//! that does nothing. Who needs a guest connects to the keeper's socket and is handed the machine's
+//! channels. The keeper stays the parent of its processes, ends them when the run is over, and has
+//! one guest only. It ends by itself when nobody came for some time, or its socket was removed.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use brisk_sys::wait_for;
+use brisk_vm::cache::Cache;
+use brisk_vm::guest::Step;
+use brisk_vm::launch::Running;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::inotify;
+
+use super::session::{Session, Stop};
+use super::timing::Timing;
+use crate::guest::error::Error;
+use crate::guest::facts::Facts;
+use crate::guest::plan::Plan;
+use crate::signals::Signals;
+
+/// Says how long a guest stays ready, seconds.
+const TIME_VARIABLE: &str = "BRISK_READY_SECONDS";
+const TIME: Duration = Duration::from_secs(60);
+/// How long a rehearsal may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Digits of a template's key that name its guests: paths of sockets are short.
+const DIGITS: usize = 16;
+
+/// Where the guests that went on from one template wait.
+#[derive(Debug, Clone)]
+pub struct WarmPool {
+    dir: PathBuf,
+    template: String,
+}
+
+impl WarmPool {
+    pub(super) fn new(store: &Cache, key: &str) -> Self {
+        Self {
+            dir: store.dir().join("ready"),
+            template: key.chars().take(DIGITS).collect(),
+        }
+    }
+
+    /// A guest that is ready, if there is one. It is the caller's then.
+    #[must_use]
+    pub fn take(&self) -> Option<Running> {
+        let dir = File::open(&self.dir).ok()?;
+        self.names().into_iter().find_map(|name| {
+            let keeper = match UnixStream::connect(short(&dir, &name)) {
+                Ok(keeper) => keeper,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    // Its keeper was killed.
+                    let _ = fs::remove_file(self.dir.join(name));
+                    return None;
+                }
+                Err(_) => return None,
+            };
+            Running::take_over(keeper).ok().flatten()
+        })
+    }
+
+    /// Whether another guest would be of use: no more wait than could run at once.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        self.names().len() < most
+    }
+
+    /// Ends all that wait.
+    pub fn clear(&self) {
+        for name in self.names() {
+            let _ = fs::remove_file(self.dir.join(name));
+        }
+    }
+
+    /// Makes a guest ready by a plan that goes on from the template, and keeps it until somebody
+    /// has used it.
+    ///
+    /// # Errors
+    /// If the machine cannot be started or handed over.
+    pub fn keep(
+        &self,
+        mut plan: Plan,
+        on_terminal: bool,
+        facts: &Facts,
+        cache: &Cache,
+    ) -> Result<(), Error> {
+        let time = time()?;
+        plan.command = rehearsal(on_terminal);
+        let timing = Timing::new(Instant::now());
+        let session = Session::start(plan, facts, cache, timing, &mut |_| {})?;
+        match session.run_to_pause(PATIENCE, Duration::ZERO)? {
+            Stop::Ended(_) => Ok(()),
+            Stop::Paused(paused) => self.wait(paused.running, time).map_err(Error::Session),
+        }
+    }
+
+    /// Names of the sockets.
+    fn names(&self) -> Vec<String> {
+        let list = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let names = list.filter_map(|entry| entry.file_name().into_string().ok());
+        let ours = |name: &String| {
+            name.split_once('.')
+                .is_some_and(|(template, _)| template == self.template)
+        };
+        names.filter(ours).collect()
+    }
+
+    fn wait(&self, running: Running, time: Duration) -> io::Result<()> {
+        if !self.has_room() {
+            return Ok(());
+        }
+        let signals = Signals::new()?;
+        let door = Door::open(&self.dir, &self.template)?;
+        let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
+        // A link fewer is a change of its attributes.
+        inotify::add_watch(&watch, &door.path, inotify::WatchFlags::ATTRIB)?;
+        let mut fds = [
+            PollFd::new(&door.listener, PollFlags::IN),
+            PollFd::new(&watch, PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            // Only whether it hangs up.
+            PollFd::new(&running.qmp, PollFlags::empty()),
+        ];
+        wait_for(&mut fds, Some(Instant::now() + time))?;
+        if fds[0].revents().is_empty() {
+            return Ok(());
+        }
+        let (other, _) = door.listener.accept()?;
+        drop(door);
+        running.hand_over(other)?.serve(signals.as_fd())
+    }
+}
+
+/// Where a keeper is asked for its guest. Nobody finds it after this is dropped.
+struct Door {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Door {
+    fn open(dir: &Path, template: &str) -> io::Result<Self> {
+        DirBuilder::new().mode(0o700).recursive(true).create(dir)?;
+        let name = format!("{template}.{}", std::process::id());
+        // Whoever finds it finds somebody who listens.
+        let outside = dir.parent().unwrap_or(dir);
+        let hidden = format!("{name}.door");
+        let listener = UnixListener::bind(short(&File::open(outside)?, &hidden))?;
+        let path = dir.join(name);
+        fs::rename(outside.join(hidden), &path)?;
+        Ok(Self { listener, path })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // Whoever wanted this guest to end has removed it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Starts this program with these words, to outlive us.
+///
+/// # Errors
+/// If the system refuses.
+pub fn start_keeper(words: &[OsString]) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    brisk_sys::own_session(&mut command);
+    command.spawn().map(drop)
+}
+
+/// What is run to have run something: the paths that every command takes, and a shell's.
+fn rehearsal(on_terminal: bool) -> Vec<Step> {
+    let words = ["sh", "-c", ":"].map(|word| Step::Argument { text: word.into() });
+    let mut steps = Vec::from(words);
+    if on_terminal {
+        steps.push(Step::Terminal {
+            rows: 24,
+            columns: 80,
+        });
+    }
+    steps.extend([Step::WarmUp, Step::Pause]);
+    steps
+}
+
+/// A path to a file of a directory that is short, however long the directory's is.
+fn short(dir: &File, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
+}
+
+/// How long a guest waits.
+///
+/// # Errors
+/// If the variable is no number.
+pub fn time() -> Result<Duration, Error> {
+    match std::env::var_os(TIME_VARIABLE).filter(|given| !given.is_empty()) {
+        None => Ok(TIME),
+        Some(given) => given
+            .to_str()
+            .and_then(|given| given.parse().ok())
+            .map(Duration::from_secs)
+            .ok_or_else(|| {
+                Error::unfit(
+                    format!("{TIME_VARIABLE} is {}", given.to_string_lossy()),
+                    "give a number of seconds",
+                )
+            }),
+    }
+}

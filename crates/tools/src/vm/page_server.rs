@@ -1,0 +1,304 @@
+//! Resuming with memory that comes later: the process that stays until all is there.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use brisk_vm::cache::Cache;
+use brisk_vm::image::Claim;
+use brisk_vm::migration::Source;
+use brisk_vm::qemu::control::{self, Control};
+use brisk_vm::qemu::{Ram, State, Urgent, allow_late_memory, qmp, take_late_memory};
+use serde_json::json;
+
+use super::busy::Processors;
+use super::error::{Error, file};
+use super::first_run::{Failure, FirstRun, PATIENCE};
+use super::lifecycle::launch;
+use super::live::{self, Condition};
+use super::page_service::{PageService, is_postcopying, start_standby};
+use super::paths::VmPaths;
+use super::postcopy::Word;
+use super::postcopy_memory::PostcopyMemory;
+use super::resume::{How, open, set_clock};
+use super::stderr_tail::StderrTail;
+use crate::chain;
+
+/// The first QEMU whose stream is known.
+const FIRST: u32 = 10;
+
+/// How often it is looked whether the user wants no more while QEMU says nothing.
+const GLANCE: Duration = Duration::from_millis(500);
+/// How long QEMU may say nothing before its guest runs, where its image cannot be read.
+const STARVING: Duration = Duration::from_secs(5);
+/// The same where it can.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What became of an attempt.
+enum Begun<'a> {
+    Yes(Box<PageService<'a>>),
+    Unable(String),
+}
+
+/// Resumes a machine, says so to `out` as soon as the guest runs, and returns when the guest has
+/// all of its memory.
+///
+/// # Errors
+/// If what is to be said cannot be said. All else is said, or noted in the machine's log.
+pub fn fill(
+    paths: &VmPaths,
+    cache: &Cache,
+    cancel: &AtomicBool,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let mut say = |word: Word| {
+        let text = serde_json::to_string(&word).map_err(std::io::Error::other);
+        let said = text.and_then(|text| {
+            writeln!(out, "{text}")?;
+            out.flush()
+        });
+        said.map_err(file("write to", "standard output"))
+    };
+    let result = attempt(paths, cache, cancel, &mut say);
+    match result {
+        Ok(None) => Ok(()),
+        Ok(Some(reason)) => say(Word::Unable(reason)),
+        Err(Error::Interrupted) => say(Word::Interrupted),
+        Err(error) => say(failed(&error)),
+    }
+}
+
+fn failed(error: &Error) -> Word {
+    Word::Failed(match error.hint() {
+        Some(hint) => format!("{} ({hint})", chain(error)),
+        None => chain(error),
+    })
+}
+
+/// `None` when the guest has run; else why it cannot.
+fn attempt(
+    paths: &VmPaths,
+    cache: &Cache,
+    cancel: &AtomicBool,
+    say: &mut dyn FnMut(Word) -> Result<(), Error>,
+) -> Result<Option<String>, Error> {
+    let begun = Instant::now();
+    let definition = paths.definition()?;
+    let lock = paths.lock("resume")?;
+    match live::settle(paths)? {
+        Condition::Suspended => {}
+        _ if is_postcopying(paths)? => {
+            let (what, hint) = (
+                "runs, and gets its memory from its image",
+                "brisk vm log says when all is there, and whether the image can be read",
+            );
+            return Err(Error::state(&paths.name, what, hint));
+        }
+        // What a killed command left, and errors, are the other resume's.
+        Condition::Off | Condition::Missing | Condition::CutOff | Condition::Paused => {
+            return Ok(Some(String::new()));
+        }
+        _ => return Err(Error::runs_already(&paths.name)),
+    }
+    let path = paths.image(&definition);
+    paths.processing("resume", &format!("from {}", path.display()));
+    let claim = Claim::take(&path)?;
+    let serving = match begin(paths, claim, cache, begun) {
+        Ok(Begun::Yes(serving)) => *serving,
+        Ok(Begun::Unable(reason)) => {
+            // What went wrong first is what matters.
+            let _ = live::end(paths);
+            paths.note(&format!("Lazy resume is not possible: {reason}"));
+            return Ok(Some(reason));
+        }
+        Err(error) => {
+            // What went wrong first is what matters.
+            let _ = live::end(paths);
+            paths.note(&format!("Resume failed: {}", chain(&error)));
+            return Err(error);
+        }
+    };
+    let memory = serving.image.header().memory;
+    serving.serve(|claim, late| {
+        let mut ending = Some((lock, say));
+        let mut standby = None;
+        // The command ends, and others can begin.
+        let mut conclude = |word| {
+            late.has_answered();
+            if let Some((lock, say)) = ending.take() {
+                // What follows the command must not find it at work.
+                drop(lock);
+                // The command may have been ended: the guest runs all the same.
+                let _ = say(word);
+            }
+        };
+        let runs = |running| Word::Runs { running, memory };
+        let running = run(paths, claim, (late, cancel), begun, &mut |running| {
+            if standby.is_none() {
+                standby = start_standby(paths);
+            }
+            // It goes on when it can be read.
+            if late.is_unreadable() {
+                conclude(runs(running));
+            }
+        });
+        if let Err(Failure::NotRun(error)) = running {
+            return Err(error);
+        }
+        late.runs();
+        if standby.is_none() {
+            standby = start_standby(paths);
+        }
+        match running {
+            Ok(running) => {
+                if late.is_unreadable() {
+                    // Its clock is set when it goes on.
+                    conclude(runs(running));
+                } else {
+                    set_clock(paths);
+                }
+                paths.note("VM running");
+                conclude(runs(running));
+            }
+            Err(failure) => {
+                let error = failure.error();
+                paths.note(&format!("VM may stand still: {}", chain(&error)));
+                conclude(failed(&error));
+            }
+        }
+        Ok(standby)
+    })?;
+    Ok(None)
+}
+
+/// Up to a QEMU that waits for the machine.
+fn begin<'a>(
+    paths: &'a VmPaths,
+    claim: Claim,
+    cache: &Cache,
+    begun: Instant,
+) -> Result<Begun<'a>, Error> {
+    let (image, mut running) = open(
+        paths,
+        (claim.file()?, claim.image()),
+        &How::default(),
+        cache,
+    )?;
+    let version = running.machine.version.0;
+    if version < FIRST {
+        return Ok(Begun::Unable(format!(
+            "it needs QEMU {FIRST} or newer, and this is {version}"
+        )));
+    }
+    if running.directories.is_some() {
+        return Ok(Begun::Unable(
+            "what serves its directories reads and writes its memory, too, and must find it there"
+                .to_owned(),
+        ));
+    }
+    paths.clear();
+    paths.prepare()?;
+    let length = image.header().memory;
+    // It comes in pages of 4 KiB.
+    let memory = paths.make_memory(length, false)?;
+    running.machine.ram = Ram::File(memory.path.clone());
+    running.machine.state = Some(State {
+        path: memory.path,
+        offset: 0,
+    });
+    running.machine.postcopy = true;
+    running.filled_from = Some(claim.image().to_owned());
+    running.machine.stopped = true;
+    let said = StderrTail::from_now(paths);
+    let explain = |error: Error| said.explain(paths, error);
+    launch(paths, &running)?;
+    let channel = |error| file("make", "a channel to QEMU")(error);
+    let (ours, theirs) = UnixStream::pair().map_err(channel)?;
+    let source = Source::new(ours, &image.state()?, length)?;
+    let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
+    let stream = stream.map_err(explain)?;
+    let mut qmp = live::control(&stream).map_err(explain)?;
+    if let Err(reason) = allow_late_memory(&mut qmp).map_err(|error| explain(error.into()))? {
+        return Ok(Begun::Unable(reason));
+    }
+    let pid = live::pid(paths).ok_or_else(|| Error::ended_loading(&paths.name))?;
+    match Urgent::of(pid) {
+        Ok(urgent) => urgent.agree()?,
+        Err(error) => {
+            return Ok(Begun::Unable(format!(
+                "QEMU could not get its memory from another process than this one ({error})"
+            )));
+        }
+    }
+    take_late_memory(&mut qmp, theirs.as_fd())?;
+    Ok(Begun::Yes(Box::new(PageService {
+        paths,
+        claim,
+        image,
+        source,
+        begun,
+    })))
+}
+
+/// Has the guest run as soon as it has its devices. `slow` hears if that takes long.
+fn run(
+    paths: &VmPaths,
+    claim: &mut Claim,
+    (late, cancel): (&PostcopyMemory<'_>, &AtomicBool),
+    begun: Instant,
+    slow: &mut dyn FnMut(Duration),
+) -> Result<Duration, Failure> {
+    let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name))?;
+    let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
+    let asked = Instant::now();
+    // QEMU waits itself for what its devices have in memory.
+    let starves = || late.is_unreadable() && asked.elapsed() > STARVING;
+    let cancelled = || cancel.load(Ordering::Relaxed);
+    let mut ask = |command| {
+        let answer = qmp.execute_while(command, &json!(null), &mut || {
+            !cancelled() && !starves() && asked.elapsed() < SILENCE
+        });
+        match answer {
+            Err(_) if cancelled() => Err(Error::Interrupted),
+            Err(control::Error::Silent { .. }) if starves() => Err(Error::state(
+                &paths.name,
+                "was not resumed: its image cannot be read",
+                "brisk vm log says why; try again when it can",
+            )),
+            result => Ok(result?),
+        }
+    };
+    ask("qmp_capabilities")?;
+    loop {
+        let status = ask("query-status")?;
+        if cancelled() {
+            return Err(Error::Interrupted.into());
+        }
+        if status["status"] != json!("inmigrate") {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    let processors = ask("query-cpus-fast")?;
+    if let Some(pid) = live::pid(paths) {
+        late.has(Processors::of(pid, &processors));
+    }
+    let first = FirstRun {
+        paths,
+        image: late.image(),
+        claim: Some(claim),
+        accepted: &[],
+    };
+    let asked = Instant::now();
+    let wait = &mut || {
+        slow(begun.elapsed());
+        live::pid(paths).is_some() && (late.is_unreadable() || asked.elapsed() < PATIENCE)
+    };
+    first.run(&mut qmp, wait).map(|()| {
+        late.set_has_run();
+        begun.elapsed()
+    })
+}

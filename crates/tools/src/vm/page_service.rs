@@ -1,0 +1,360 @@
+//! PageService a guest's memory from its image while it runs, whoever began with that.
+//!
+//! Who serves holds the claim on the image. Another process, `brisk vm fill --standby`, waits for
+//! that claim, and so takes over as soon as the first one ends before the guest has all of its
+//! memory. If both were killed, the next command on the machine starts another one, or the one
+//! that is waiting for the guest. The guest waits meanwhile wherever it needs what it does not have.
+
+use std::collections::HashSet;
+use std::fs;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use brisk_vm::image::{self, Claim, Image, WORKING_PAGES, write_working_set};
+use brisk_vm::migration::{Ended, Failure, Source};
+use brisk_vm::qemu::{Urgent, end_late_memory};
+use serde_json::json;
+
+use super::backing_chain;
+use super::busy::Processors;
+use super::error::{Error, file};
+use super::lifecycle::Running;
+use super::live;
+use super::paths::VmPaths;
+use super::postcopy_memory::PostcopyMemory;
+use super::resume::set_clock;
+use super::suspend_record::SuspendRecord;
+use super::unlock::host_keys;
+use crate::chain;
+
+/// How often it is looked whether a machine's memory is served, while something waits for it.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A guest that runs, or will, and what has its memory.
+pub(super) struct PageService<'a> {
+    pub(super) paths: &'a VmPaths,
+    pub(super) claim: Claim,
+    pub(super) image: Image,
+    pub(super) source: Source,
+    pub(super) begun: Instant,
+}
+
+impl PageService<'_> {
+    /// Serves until the guest has all. `run` has the guest run meanwhile, and starts who
+    /// stands by; if it fails the guest has not run, and ends.
+    pub(super) fn serve(
+        self,
+        run: impl FnOnce(&mut Claim, &PostcopyMemory<'_>) -> Result<Option<Child>, Error>,
+    ) -> Result<(), Error> {
+        let Self {
+            paths,
+            mut claim,
+            image,
+            source,
+            begun,
+        } = self;
+        let late = PostcopyMemory::new(paths, &image);
+        let served = thread::scope(|scope| {
+            let serving = scope.spawn(|| source.serve(&late));
+            match run(&mut claim, &late) {
+                Ok(standby) => Ok((standby, serving.join())),
+                Err(error) => {
+                    late.give_up();
+                    // What went wrong first is what matters.
+                    let _ = live::end(paths);
+                    paths.note(&format!("Resume failed: {}", chain(&error)));
+                    let _ = serving.join();
+                    Err(error)
+                }
+            }
+        });
+        match served {
+            Err(error) => {
+                // If the guest may have run, it stays used.
+                let _ = claim.release();
+                Err(error)
+            }
+            Ok((standby, Ok(served))) => {
+                conclude(
+                    paths,
+                    (claim, &image),
+                    late.has_run(),
+                    begun,
+                    served,
+                    standby,
+                );
+                Ok(())
+            }
+            Ok((_, Err(panic))) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// Waits until a machine that has run before it had its memory is served by nobody, and serves
+/// it then. Returns when it has all of its memory.
+///
+/// # Errors
+/// If the image cannot be opened. All else is noted in the machine's log.
+pub fn stand_by(paths: &VmPaths) -> Result<(), Error> {
+    let Some(claim) = Claim::inherit(&filled_from(paths)?)? else {
+        return Ok(());
+    };
+    let begun = Instant::now();
+    if !is_postcopying(paths)? {
+        return Ok(());
+    }
+    paths.note("Who served its memory was ended, going on with that");
+    match again(paths, claim, begun) {
+        Ok(None) => Ok(()),
+        Ok(Some(serving)) => serving.serve(|_, late| {
+            let standby = start_standby(paths);
+            // It serves even if the guest cannot be told anything.
+            match go_on(paths, late) {
+                Ok(()) => late.set_has_run(),
+                Err(error) => paths.note(&format!("VM may stand still: {}", chain(&error))),
+            }
+            late.runs();
+            late.has_answered();
+            Ok(standby)
+        }),
+        Err(error) => {
+            paths.note(&format!("VM lacks memory: {}", chain(&error)));
+            Err(error)
+        }
+    }
+}
+
+/// Takes up the connection to QEMU; `None` if it has all of its memory.
+fn again(paths: &VmPaths, claim: Claim, begun: Instant) -> Result<Option<PageService<'_>>, Error> {
+    let keys = host_keys(paths)?;
+    let image = Image::from_file(claim.file()?, claim.path(), &keys)?.with_parents(&keys, &[])?;
+    let pid = live::pid(paths).ok_or_else(|| Error::has_ended(&paths.name))?;
+    let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
+    let Some(stream) = urgent.reconnect(&paths.runtime_files().late(), &mut || has_all(paths))?
+    else {
+        conclude(
+            paths,
+            (claim, &image),
+            true,
+            begun,
+            Ok(Ended::default()),
+            None,
+        );
+        return Ok(None);
+    };
+    let source = Source::again(stream, &image.state()?, image.header().memory)?;
+    Ok(Some(PageService {
+        paths,
+        claim,
+        image,
+        source,
+        begun,
+    }))
+}
+
+/// Whether QEMU says that nothing is missing. As long as it waits for memory it may say nothing.
+fn has_all(paths: &VmPaths) -> bool {
+    let status = live::connect(paths).ok().flatten().and_then(|stream| {
+        let mut control = live::glance(&stream);
+        control.execute("qmp_capabilities", &json!(null)).ok()?;
+        control.execute("query-migrate", &json!(null)).ok()
+    });
+    status.is_some_and(|status| status["status"] == json!("completed"))
+}
+
+/// Has a guest go on that stood still when the other one was ended.
+fn go_on(paths: &VmPaths, late: &PostcopyMemory<'_>) -> Result<(), Error> {
+    let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
+    let mut qmp = live::control(&stream)?;
+    if qmp.execute("query-status", &json!(null))?["running"] != json!(true) {
+        qmp.execute("cont", &json!(null))?;
+        set_clock(paths);
+    }
+    SuspendRecord::remove(paths);
+    let processors = qmp.execute("query-cpus-fast", &json!(null))?;
+    if let Some(pid) = live::pid(paths) {
+        late.has(Processors::of(pid, &processors));
+    }
+    Ok(())
+}
+
+/// Whether a machine's memory still comes, or would if somebody served it.
+pub(super) fn is_postcopying(paths: &VmPaths) -> Result<bool, Error> {
+    Ok(served(paths)?.is_some())
+}
+
+/// Sees to it that a machine's memory is served if it still comes. Whether that comes.
+pub(super) fn look_after(paths: &VmPaths) -> Result<bool, Error> {
+    let served = served(paths)?;
+    if served == Some(false) {
+        start_standby(paths);
+    }
+    Ok(served.is_some())
+}
+
+/// Does what waits for a guest, and sees to it meanwhile that its memory is served if it still
+/// comes: who serves it may be killed at any time, and who was killed may hold its claim a little
+/// longer.
+pub(super) fn looking_after<T>(paths: &VmPaths, work: impl FnOnce() -> T) -> Result<T, Error> {
+    if !is_postcopying(paths)? {
+        return Ok(work());
+    }
+    let (working, done) = mpsc::channel::<()>();
+    Ok(thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut pause = LOOK;
+            while done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                match served(paths) {
+                    Ok(Some(true)) => {}
+                    // One that cannot serve it says so in the log, but not all the time.
+                    Ok(Some(false)) => {
+                        start_standby(paths);
+                        pause *= 2;
+                    }
+                    Ok(None) | Err(_) => break,
+                }
+            }
+        });
+        let _working = working;
+        work()
+    }))
+}
+
+/// Whether somebody serves a machine's memory; none if it has all of it.
+fn served(paths: &VmPaths) -> Result<Option<bool>, Error> {
+    if !paths.runtime_files().late().exists() || live::pid(paths).is_none() {
+        return Ok(None);
+    }
+    // There may be another file where the next image is to be.
+    Ok(image::resumed(&filled_from(paths)?)?)
+}
+
+/// The image that a machine's memory comes from, by its usual name.
+fn filled_from(paths: &VmPaths) -> Result<PathBuf, Error> {
+    match Running::of(paths)?.filled_from {
+        Some(path) => Ok(path),
+        // An older brisk has resumed it.
+        None => Ok(paths.image(&paths.definition()?)),
+    }
+}
+
+/// Starts who serves a machine if nobody else does. Without one it is served all the same.
+pub(super) fn start_standby(paths: &VmPaths) -> Option<Child> {
+    let started = std::env::current_exe().and_then(|program| {
+        let mut command = Command::new(program);
+        command.args(["vm", "fill", "--standby", &paths.name]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // What it has to say is in the machine's log.
+        command.stderr(Stdio::null());
+        brisk_sys::own_session(&mut command);
+        command.spawn()
+    });
+    let note = |error| paths.note(&format!("Nobody stands by to serve its memory: {error}"));
+    started.map_err(note).ok()
+}
+
+/// Notes what the guest needed first, for the next resume.
+fn learn(paths: &VmPaths, image: &Image, wanted: &[Range<u64>]) {
+    let before = image.working_set().ok().flatten().unwrap_or_default();
+    let ranges = learnt(&before, wanted);
+    if let Err(error) = write_working_set(&paths.working_set(), image, &ranges) {
+        paths.note(&format!(
+            "What it needed first was not noted: {}",
+            chain(&error)
+        ));
+    }
+}
+
+/// What it waited for, and what it did not because it was sent first, as long as there is room:
+/// what is not needed any more goes in time, and what goes wrongly is waited for again.
+fn learnt(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut seen = HashSet::new();
+    let all = wanted.iter().chain(before).cloned().flatten();
+    let pages = all.filter(|page| seen.insert(*page)).take(WORKING_PAGES);
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for page in pages {
+        match ranges.last_mut() {
+            Some(last) if last.end == page => last.end += 1,
+            _ => ranges.push(page..page + 1),
+        }
+    }
+    ranges
+}
+
+/// The guest has all of its memory, or this process cannot serve it.
+fn conclude(
+    paths: &VmPaths,
+    (claim, image): (Claim, &Image),
+    has_run: bool,
+    begun: Instant,
+    served: Result<Ended, Failure>,
+    standby: Option<Child>,
+) {
+    let whole = served.map_err(Error::from).and_then(|ended| {
+        let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name))?;
+        let mut qmp = live::control(&stream)?;
+        end_late_memory(&mut qmp)?;
+        Ok(ended)
+    });
+    match &whole {
+        Ok(ended) => {
+            let wanted: u64 = ended
+                .wanted
+                .iter()
+                .map(|range| range.end - range.start)
+                .sum();
+            paths.note(&format!(
+                "VM has all of its memory after {:.1} s: {} pages, {} of them because it needed \
+                 them first before, {wanted} when it asked",
+                begun.elapsed().as_secs_f64(),
+                ended.sent,
+                ended.first,
+            ));
+            learn(paths, image, &ended.wanted);
+        }
+        Err(_) if live::pid(paths).is_none() && has_run => {
+            paths.note("VM ended before it had all of its memory");
+        }
+        Err(_) if live::pid(paths).is_none() => {
+            paths.note(
+                "VM ended before it is known to have run: its image stays, and brisk vm resume \
+                 --again goes on from there",
+            );
+            return;
+        }
+        Err(error) => {
+            paths.note(&format!("VM lacks memory: {}", chain(error)));
+            // It could not do better.
+            if let Some(mut standby) = standby {
+                let _ = standby.kill();
+            }
+            return;
+        }
+    }
+    // Nothing comes any more.
+    let _ = fs::remove_dir_all(paths.runtime_files().late());
+    let done = match whole {
+        Ok(_) => backing_chain::keep(paths, claim, image),
+        Err(_) => claim.finish().map_err(Error::from),
+    };
+    if let Err(error) = done {
+        paths.note(&format!("The image was not removed: {}", chain(&error)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_needed_before_stays_as_long_as_there_is_room() {
+        assert_eq!(learnt(&[0..2, 6..7], &[5..7, 9..10]), [5..7, 9..10, 0..2]);
+        let most = WORKING_PAGES as u64;
+        let known = learnt(&[0..1, 2..most], &[most..most + 2, 0..1]);
+        assert_eq!(known, [most..most + 2, 0..1, 2..most - 1]);
+    }
+}

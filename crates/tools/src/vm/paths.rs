@@ -1,0 +1,482 @@
+//! Where machines are: definitions, what lasts, and what a running one has.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use brisk_vm::launch::RuntimeFiles;
+use brisk_vm::qemu::VmConfig;
+use rustix::fs::{FlockOperation, flock};
+
+use super::backing_chain;
+use super::definition::{Definition, DefinitionError};
+use super::error::{Error, file};
+use super::standing::Standing;
+use super::suspend_record::SuspendRecord;
+use crate::reservation::PROCESS;
+
+/// The directories of all machines of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateDirs {
+    /// Definitions, `NAME.toml`.
+    pub config: PathBuf,
+    /// Logs and images, a directory a machine.
+    pub state: PathBuf,
+    /// Sockets, a directory a machine; gone with the boot of this host.
+    pub runtime: PathBuf,
+    /// Where the host's key for images is.
+    pub key: PathBuf,
+}
+
+impl StateDirs {
+    /// As the environment says: `BRISK_CONFIG_DIR`, `BRISK_STATE_DIR` and `BRISK_RUNTIME_DIR`,
+    /// else `/etc/brisk`, `/var/lib/brisk` and `/run/brisk` for root and the XDG directories for
+    /// others.
+    ///
+    /// # Errors
+    /// What is missing in the environment.
+    pub fn of_environment(
+        root: bool,
+        variable: impl Fn(&str) -> Option<PathBuf>,
+    ) -> Result<Self, String> {
+        let set = |name: &str| variable(name).filter(|value| !value.as_os_str().is_empty());
+        let xdg = |name: &str| set(name).filter(|value| value.is_absolute());
+        let config = set("BRISK_CONFIG_DIR")
+            .or_else(|| root.then(|| "/etc/brisk".into()))
+            .or_else(|| xdg("XDG_CONFIG_HOME").map(|dir| dir.join("brisk")))
+            .or_else(|| xdg("HOME").map(|dir| dir.join(".config/brisk")))
+            .ok_or("no directory for definitions: neither BRISK_CONFIG_DIR nor HOME is set")?;
+        let state = brisk_vm::state::default_dir(root, &variable)
+            .ok_or("no directory for machines: neither BRISK_STATE_DIR nor HOME is set")?;
+        let runtime = set("BRISK_RUNTIME_DIR")
+            .or_else(|| root.then(|| "/run/brisk".into()))
+            .or_else(|| xdg("XDG_RUNTIME_DIR").map(|dir| dir.join("brisk")))
+            .ok_or(
+                "no directory for sockets: neither BRISK_RUNTIME_DIR nor XDG_RUNTIME_DIR is set, as \
+                 after su -; log in (ssh, machinectl shell USER@), or set XDG_RUNTIME_DIR to \
+                 /run/user/UID if that is there, else BRISK_RUNTIME_DIR to a directory of your own",
+            )?;
+        Ok(Self {
+            config: config.join("vm"),
+            key: brisk_vm::image::host_key_path(&state),
+            state: state.join("vm"),
+            runtime: runtime.join("vm"),
+        })
+    }
+
+    /// The directories of this user.
+    ///
+    /// # Errors
+    /// If there is no place for one of them.
+    pub fn here() -> Result<Self, Error> {
+        let root = rustix::process::geteuid().is_root();
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        Self::of_environment(root, variable).map_err(Error::Nowhere)
+    }
+
+    /// The names of all machines, in order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let list = fs::read_dir(&self.config).into_iter().flatten().flatten();
+        let name = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some(name.strip_suffix(".toml")?.to_owned())
+        };
+        let mut names: Vec<_> = list.filter_map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// The names of machines that have files and no definition: it was renamed or removed by hand.
+    #[must_use]
+    pub fn undefined(&self) -> Vec<String> {
+        let defined = self.names();
+        let list = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
+        let found = list(&self.state).chain(list(&self.runtime));
+        let names = found.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<_> = names
+            .filter(|name| !defined.contains(name) && self.vm(name).is_ok())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// A machine's own, whether it exists or not.
+    ///
+    /// # Errors
+    /// If the name cannot be one.
+    pub fn vm(&self, name: &str) -> Result<VmPaths, Error> {
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let starts = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !starts || name.len() > 64 || !name.chars().all(good) {
+            return Err(Error::Name {
+                name: name.to_owned(),
+            });
+        }
+        Ok(VmPaths {
+            name: name.to_owned(),
+            dirs: self.clone(),
+        })
+    }
+}
+
+/// The files of one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VmPaths {
+    /// Its name.
+    pub name: String,
+    dirs: StateDirs,
+}
+
+impl VmPaths {
+    /// Its definition.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.dirs.config.join(format!("{}.toml", self.name))
+    }
+
+    /// What lasts.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.dirs.state.join(&self.name)
+    }
+
+    /// What was done to it.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.state().join("log")
+    }
+
+    /// What a running one has.
+    #[must_use]
+    pub fn runtime(&self) -> PathBuf {
+        self.dirs.runtime.join(&self.name)
+    }
+
+    /// Name of the file with its memory, while it runs, if that has one. Machines of other directories
+    /// may have the same.
+    pub(super) fn memory_name(&self) -> String {
+        let runtime = self.dirs.runtime.as_os_str().as_encoded_bytes();
+        let hash = runtime
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        format!("vm-{}-{hash:016x}.ram", self.name)
+    }
+
+    /// The plan it was started by, while it runs.
+    #[must_use]
+    pub fn plan(&self) -> PathBuf {
+        self.runtime().join("plan.json")
+    }
+
+    /// QEMU's process number, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> PathBuf {
+        self.runtime().join("pid")
+    }
+
+    /// File with the number of QEMU's process, kept where it is found if the directory of the sockets is
+    /// gone.
+    pub(super) fn process(&self) -> PathBuf {
+        self.state().join(PROCESS)
+    }
+
+    /// How long its console was when it was started, in bytes.
+    pub(super) fn console_start(&self) -> PathBuf {
+        self.runtime().join("console-start")
+    }
+
+    /// Names the image that the next one can be based on, while it runs.
+    #[must_use]
+    pub fn base(&self) -> PathBuf {
+        self.runtime().join("base")
+    }
+
+    /// The host's key for images.
+    #[must_use]
+    pub fn key(&self) -> &Path {
+        &self.dirs.key
+    }
+
+    /// The image of the suspended machine.
+    #[must_use]
+    pub fn image(&self, definition: &Definition) -> PathBuf {
+        definition
+            .image(&self.name)
+            .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)))
+    }
+
+    /// Where the image of the machine is, or would be: as its definition says, and if that is gone,
+    /// as the record of the suspended machine says.
+    pub(super) fn image_now(&self) -> Result<PathBuf, Error> {
+        match self.definition() {
+            Ok(definition) => Ok(self.image(&definition)),
+            Err(Error::Undefined { .. }) => Ok(SuspendRecord::read(self)
+                .map_or_else(|| self.image(&Definition::default()), |noted| noted.image)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Names the image of the suspended machine.
+    pub(super) fn suspended(&self) -> PathBuf {
+        self.state().join("suspended")
+    }
+
+    /// What its guest needed first after the last resume, until the next image takes it in.
+    #[must_use]
+    pub fn working_set(&self) -> PathBuf {
+        self.state().join("working-set")
+    }
+
+    /// Its channels.
+    #[must_use]
+    pub fn runtime_files(&self) -> RuntimeFiles {
+        RuntimeFiles {
+            dir: self.runtime(),
+            console: self.state().join("console.log"),
+            errors: self.state().join("qemu.log"),
+        }
+    }
+
+    /// Its definition, read and checked.
+    ///
+    /// # Errors
+    /// If there is none, or it is wrong.
+    pub fn definition(&self) -> Result<Definition, Error> {
+        let path = self.file();
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let name = self.name.clone();
+                return Err(match self.state().exists() || self.runtime().exists() {
+                    true => Error::Undefined { name, path },
+                    false => Error::Unknown { name },
+                });
+            }
+            other => other.map_err(file("read", &path))?,
+        };
+        Definition::parse(&text).map_err(|source| self.wrong(source))
+    }
+
+    /// Writes a definition whole or not at all.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn define(&self, definition: &Definition, only_new: bool) -> Result<(), Error> {
+        let path = self.file();
+        if only_new && path.exists() {
+            return Err(self.exists());
+        }
+        let text = definition.text().map_err(|source| self.wrong(source))?;
+        // What is written must be what is read.
+        Definition::parse(&text).map_err(|source| self.wrong(source))?;
+        make_dir(&self.dirs.config, 0o755)?;
+        let failed = |error| file("write", &path)(error);
+        let mut new = tempfile::NamedTempFile::new_in(&self.dirs.config).map_err(failed)?;
+        new.write_all(text.as_bytes())
+            .map_err(file("write", &path))?;
+        new.as_file().sync_all().map_err(file("write", &path))?;
+        let named = if only_new {
+            new.persist_noclobber(&path)
+        } else {
+            new.persist(&path)
+        };
+        match named {
+            Ok(_) => {
+                let dir = &self.dirs.config;
+                let synced = File::open(dir).and_then(|dir| dir.sync_all());
+                synced.map_err(file("write", dir))
+            }
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(self.exists())
+            }
+            Err(error) => Err(file("write", &path)(error.error)),
+        }
+    }
+
+    /// Another machine whose image would be the same file.
+    #[must_use]
+    pub fn shares_image_with(&self, definition: &Definition) -> Option<String> {
+        let image = self.image(definition);
+        let others = self.dirs.names().into_iter();
+        let homes = others.filter(|name| *name != self.name);
+        let mut homes = homes.filter_map(|name| self.dirs.vm(&name).ok());
+        let other = homes.find(|other| {
+            let theirs = other
+                .definition()
+                .map(|definition| other.image(&definition));
+            theirs.is_ok_and(|theirs| theirs == image)
+        });
+        other.map(|other| other.name)
+    }
+
+    /// An error of its definition.
+    pub(super) fn wrong(&self, source: DefinitionError) -> Error {
+        Error::Definition {
+            path: self.file(),
+            source,
+        }
+    }
+
+    /// There is such a machine already.
+    pub(super) fn exists(&self) -> Error {
+        Error::Exists {
+            name: self.name.clone(),
+        }
+    }
+
+    /// Makes the directories of a machine that is to run.
+    pub(super) fn prepare(&self) -> Result<(), Error> {
+        make_dir(&self.state(), 0o700)?;
+        make_dir(&self.runtime(), 0o700)
+    }
+
+    /// A file of its own with the content of another one, which may be removed.
+    pub(super) fn keep(&self, name: &str, from: &Path) -> Result<PathBuf, Error> {
+        let to = self.state().join(name);
+        let _ = fs::remove_file(&to);
+        let kept = fs::hard_link(from, &to).or_else(|_| fs::copy(from, &to).map(drop));
+        kept.map_err(file("keep a copy of", from))?;
+        Ok(to)
+    }
+
+    /// Has the copies of [`Self::keep`] survive a power cut: an image cannot be resumed without.
+    pub(super) fn sync_kept(&self, machine: &VmConfig) -> Result<(), Error> {
+        let sync = |path: &Path| {
+            let synced = File::open(path).and_then(|file| file.sync_all());
+            synced.map_err(file("write", path))
+        };
+        sync(&machine.kernel)?;
+        sync(&machine.initramfs)?;
+        sync(&self.state())
+    }
+
+    /// Forgets what a machine had that runs no more.
+    pub(super) fn clear(&self) {
+        if let Some(memory) = self.named_memory() {
+            let _ = fs::remove_file(memory);
+        }
+        let _ = fs::remove_dir_all(self.runtime());
+        let _ = fs::remove_file(self.process());
+        // It is of a QEMU that has ended.
+        Standing::remove(self);
+    }
+
+    /// Keeps all other commands from this machine while the lock lives.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if one is at work.
+    pub fn lock(&self, command: &str) -> Result<Lock, Error> {
+        if !self.file().exists() && !self.state().exists() {
+            return Err(Error::Unknown {
+                name: self.name.clone(),
+            });
+        }
+        make_dir(&self.state(), 0o700)?;
+        let path = self.state().join("lock");
+        let mut opened = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(file("open", &path))?;
+        if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(Error::Busy {
+                name: self.name.clone(),
+                holder: holder(&mut opened),
+            });
+        }
+        let line = format!("brisk vm {command}, process {}\n", std::process::id());
+        let written = opened
+            .set_len(0)
+            .and_then(|()| opened.rewind())
+            .and_then(|()| opened.write_all(line.as_bytes()));
+        written.map_err(file("write", &path))?;
+        Ok(Lock { _file: opened })
+    }
+
+    /// Adds a line to the machine's log.
+    pub fn note(&self, text: &str) {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        let opened = File::options()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(self.log());
+        // A log that cannot be written must not keep a machine from being saved.
+        let _ = opened.and_then(|mut log| log.write_all(format!("{now} {text}\n").as_bytes()));
+    }
+
+    /// Notes in the log what is to be done, and who wants it.
+    pub(super) fn processing(&self, command: &str, with: &str) {
+        let with = if with.is_empty() {
+            String::new()
+        } else {
+            format!(" {with}")
+        };
+        let user = rustix::process::getuid().as_raw();
+        let process = std::process::id();
+        self.note(&format!(
+            "Processing command {command}{with}, for user {user}, process {process}"
+        ));
+    }
+
+    /// Removes a machine that does not run.
+    ///
+    /// # Errors
+    /// If a file cannot be removed.
+    pub fn remove(&self) -> Result<(), Error> {
+        backing_chain::forget(self);
+        self.clear();
+        let path = self.file();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => other.map_err(file("remove", &path))?,
+        }
+        let state = self.state();
+        fs::remove_dir_all(&state).map_err(file("remove", &state))
+    }
+}
+
+/// What tells a new machine from all others.
+///
+/// # Errors
+/// If the kernel makes none: there is no `/proc`.
+pub fn new_uuid() -> Result<String, Error> {
+    let path = "/proc/sys/kernel/random/uuid";
+    let text = fs::read_to_string(path).map_err(file("read", path))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Held by the command that works on a machine.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Who holds a lock, as it says in the file: who has just taken it says so at once.
+fn holder(lock: &mut File) -> String {
+    const TRIES: u32 = 100;
+    let mut text = String::new();
+    for _ in 0..TRIES {
+        let _ = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
+        if text.ends_with('\n') {
+            break;
+        }
+        text.clear();
+        thread::sleep(Duration::from_millis(1));
+    }
+    text.trim().to_owned()
+}
+
+fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(file("make", path))
+}

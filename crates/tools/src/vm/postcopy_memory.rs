@@ -1,0 +1,210 @@
+//! Memory from an image that may be unreadable for a while: the guest stands still meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use brisk_vm::image::{Image, Record};
+use brisk_vm::migration::{Memory, Reading};
+use brisk_vm::qemu::control::Control;
+use brisk_vm::qemu::qmp;
+use serde_json::json;
+
+use super::busy::Processors;
+use super::live;
+use super::paths::VmPaths;
+use super::resume::set_clock;
+use crate::chain;
+
+/// How long until an image that could not be read is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+/// A guest that waits for a page cannot stop before it has it; so QEMU may take long.
+const PATIENCE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// An image whose guest runs.
+pub(super) struct PostcopyMemory<'a> {
+    paths: &'a VmPaths,
+    image: &'a Image,
+    given_up: AtomicBool,
+    waited_for: AtomicBool,
+    has_run: AtomicBool,
+    processors: OnceLock<Processors>,
+    standing: Mutex<Standing>,
+}
+
+/// Whether the guest stands still.
+#[derive(Default)]
+struct Standing {
+    /// QEMU can be told to stop: nobody else talks to it.
+    runs: bool,
+    /// Chunks that could not be read when that was last tried.
+    missing: BTreeSet<u64>,
+    /// Dropped when the image can be read again.
+    until: Option<Sender<()>>,
+    /// For who stops the guest, where that has to wait.
+    later: Option<Receiver<()>>,
+}
+
+impl<'a> PostcopyMemory<'a> {
+    pub(super) fn new(paths: &'a VmPaths, image: &'a Image) -> Self {
+        Self {
+            paths,
+            image,
+            given_up: AtomicBool::new(false),
+            waited_for: AtomicBool::new(true),
+            has_run: AtomicBool::new(false),
+            processors: OnceLock::new(),
+            standing: Mutex::default(),
+        }
+    }
+
+    /// The image.
+    pub(super) fn image(&self) -> &'a Image {
+        self.image
+    }
+
+    /// The guest is not wanted any more.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+        self.has_answered();
+    }
+
+    /// Nobody waits for the guest any more.
+    pub(super) fn has_answered(&self) {
+        self.waited_for.store(false, Ordering::Relaxed);
+    }
+
+    /// QEMU said that the guest runs.
+    pub(super) fn set_has_run(&self) {
+        self.has_run.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether QEMU said that the guest runs.
+    pub(super) fn has_run(&self) -> bool {
+        self.has_run.load(Ordering::Relaxed)
+    }
+
+    /// These are the guest's processors.
+    pub(super) fn has(&self, processors: Processors) {
+        let _ = self.processors.set(processors);
+    }
+
+    /// The guest runs: from now on it can be stopped. Before, that would keep who has it run from
+    /// talking to QEMU, which listens to one at a time.
+    pub(super) fn runs(&self) {
+        let mut standing = self.standing();
+        standing.runs = true;
+        if let Some(until) = standing.later.take() {
+            self.stop(until);
+        }
+    }
+
+    /// Whether the image could not be read when that was last tried.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.standing().until.is_some()
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stand(&self, index: u64, reason: &str) {
+        let mut standing = self.standing();
+        standing.missing.insert(index);
+        if standing.until.is_none() {
+            let text = format!("VM stands still until its image can be read again: {reason}");
+            self.paths.note(&text);
+            let (sender, receiver) = mpsc::channel();
+            standing.until = Some(sender);
+            if standing.runs {
+                self.stop(receiver);
+            } else {
+                standing.later = Some(receiver);
+            }
+        }
+    }
+
+    fn stop(&self, until: Receiver<()>) {
+        let paths = self.paths.clone();
+        thread::spawn(move || stop_until(&paths, &until));
+    }
+
+    fn was_read(&self, index: u64) {
+        let mut standing = self.standing();
+        standing.missing.remove(&index);
+        // Other parts of it may be readable all the time.
+        if !standing.missing.is_empty() {
+            return;
+        }
+        standing.later = None;
+        if standing.until.take().is_some() {
+            self.paths.note("The image can be read again, VM goes on");
+        }
+    }
+}
+
+/// Stops the guest until the other side of the channel is gone.
+fn stop_until(paths: &VmPaths, readable: &Receiver<()>) {
+    let Ok(Some(stream)) = live::connect_within(paths, PATIENCE) else {
+        return;
+    };
+    let mut control = Control::new(&stream, qmp::Reader::default(), PATIENCE);
+    // If QEMU has ended there is nothing to stop.
+    let _ = control.execute("qmp_capabilities", &json!(null));
+    let _ = control.execute("stop", &json!(null));
+    let _ = readable.recv();
+    if control.execute("cont", &json!(null)).is_ok() {
+        // It has stood still since.
+        set_clock(paths);
+    }
+}
+
+impl Memory for PostcopyMemory<'_> {
+    fn first(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool) {
+        // What is not read here is read again with all the rest.
+        if let Err(error) = self.image.each_working_page(take) {
+            let reason = chain(&error);
+            let text = format!("What the guest needs first cannot be read: {reason}");
+            self.paths.note(&text);
+        }
+    }
+
+    fn length(&self) -> u64 {
+        self.image.header().memory
+    }
+
+    fn chunk(&self) -> usize {
+        self.image.header().chunk_size as usize
+    }
+
+    fn is_zero(&self, index: u64) -> bool {
+        self.image.records().get(index as usize) == Some(&Record::Zero)
+    }
+
+    fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading {
+        loop {
+            match self.image.read_chunk(index, out) {
+                Ok(()) => {
+                    self.was_read(index);
+                    return Reading::Whole;
+                }
+                Err(error) => self.stand(index, &chain(&error)),
+            }
+            if self.given_up.load(Ordering::Relaxed) || live::pid(self.paths).is_none() {
+                return Reading::GivenUp;
+            }
+            if !wait {
+                return Reading::Later;
+            }
+            thread::sleep(AGAIN);
+        }
+    }
+
+    fn is_at_work(&self) -> bool {
+        let busy = || self.processors.get().is_some_and(Processors::are_busy);
+        self.waited_for.load(Ordering::Relaxed) || busy()
+    }
+}

@@ -1,0 +1,56 @@
+//! What QEMU said before it ended.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::error::Error;
+use super::live;
+use super::paths::VmPaths;
+
+/// Most of it that is shown, lines.
+const LINES: usize = 3;
+/// How long it may take to end.
+const END: Duration = Duration::from_secs(1);
+/// Most of it that is read, bytes.
+const MOST: u64 = 64 << 10;
+
+/// A place in the file that QEMU's messages are added to.
+pub(super) struct StderrTail {
+    path: PathBuf,
+    from: u64,
+}
+
+impl StderrTail {
+    /// From now on.
+    pub(super) fn from_now(paths: &VmPaths) -> Self {
+        let path = paths.runtime_files().errors;
+        let from = fs::metadata(&path).map_or(0, |meta| meta.len());
+        Self { path, from }
+    }
+
+    /// An error with what QEMU said, if it has ended and said something.
+    pub(super) fn explain(&self, paths: &VmPaths, error: Error) -> Error {
+        // Its channels close a little earlier than it ends.
+        let ended = live::wait_for_end(paths, END);
+        match self.text().filter(|_| ended) {
+            Some(said) => Error::QemuEnded { said },
+            None => error,
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        let mut file = File::open(&self.path).ok()?;
+        file.seek(SeekFrom::Start(self.from)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(MOST).read_to_end(&mut bytes).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let last = &lines[lines.len().saturating_sub(LINES)..];
+        (!last.is_empty()).then(|| last.join("; "))
+    }
+}

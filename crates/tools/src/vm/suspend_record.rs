@@ -1,0 +1,128 @@
+//! What a suspended machine's directory says of its image: so that no other one is taken for it,
+//! and it is missed if it is gone.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use brisk_vm::image::{self, Description, Header, Image, State};
+use brisk_vm::qemu::Disk;
+use serde::{Deserialize, Serialize};
+
+use super::definition::Definition;
+use super::error::{Error, file};
+use super::lifecycle::Running;
+use super::paths::VmPaths;
+use super::unlock::host_keys;
+use crate::reservation::Reserved;
+
+/// The image of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SuspendRecord {
+    /// Its usual name.
+    pub(super) image: PathBuf,
+    id: [u8; 16],
+    uuid: Option<String>,
+    /// The files of its disks, which nobody else may write to meanwhile.
+    #[serde(default)]
+    disks: Vec<Reserved>,
+}
+
+impl SuspendRecord {
+    /// Notes the image that a machine with these disks has been suspended to, durably.
+    pub(super) fn write(
+        paths: &VmPaths,
+        definition: &Definition,
+        image: &Path,
+        disks: &[Disk],
+    ) -> Result<(), Error> {
+        let noted = Self {
+            image: image.to_owned(),
+            id: Header::read(image)?.id,
+            uuid: definition.uuid.clone(),
+            disks: Reserved::all(disks),
+        };
+        let path = paths.suspended();
+        let temporary = path.with_extension("tmp");
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&temporary)?;
+            file.write_all(&serde_json::to_vec(&noted)?)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            File::open(paths.state())?.sync_all()
+        };
+        write().map_err(file("write", &path))
+    }
+
+    /// What is noted, if it is of this machine and not of one that had its name before.
+    pub(super) fn read(paths: &VmPaths) -> Option<Self> {
+        let noted: Self = serde_json::from_slice(&fs::read(paths.suspended()).ok()?).ok()?;
+        match paths.definition() {
+            // One without a UUID was suspended before its definition had one.
+            Ok(definition) if noted.uuid.is_some() && noted.uuid != definition.uuid => None,
+            _ => Some(noted),
+        }
+    }
+
+    /// The machine is not suspended any more, and is not after a power cut either: without its
+    /// image it would be missed.
+    pub(super) fn remove(paths: &VmPaths) {
+        if fs::remove_file(paths.suspended()).is_ok() {
+            // It is gone all the same as long as this host runs.
+            let _ = File::open(paths.state()).and_then(|dir| dir.sync_all());
+        }
+    }
+}
+
+/// Whether the image that can be resumed by this usual name is this machine's, as far as this host
+/// can tell.
+pub(super) fn is_own(paths: &VmPaths, path: &Path) -> Option<bool> {
+    let now = image::resumable(path)?;
+    match owns(paths, &now) {
+        // It is damaged, and lies where this machine's is.
+        None if Header::read(&now).is_err() => SuspendRecord::read(paths)
+            .is_some_and(|noted| noted.image == path)
+            .then_some(true),
+        own => own,
+    }
+}
+
+/// Whether a file is an image of this machine: one that it was suspended to or resumed from, as
+/// its records say, or one that says so itself to this host's key. `None` if that cannot be told.
+pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
+    let header = match Header::read(path) {
+        Ok(header) => header,
+        Err(image::Error::NotAnImage { .. }) => return Some(false),
+        Err(_) => return None,
+    };
+    let suspended_to = SuspendRecord::read(paths).is_some_and(|noted| noted.id == header.id);
+    let resumed_from = || Running::of(paths).is_ok_and(|it| it.images.contains(&header.id));
+    if suspended_to || resumed_from() {
+        return Some(true);
+    }
+    let uuid = paths.definition().ok()?.uuid().ok().flatten();
+    let image = Image::open(path, &host_keys(paths).ok()?).ok()?;
+    let described = image.description();
+    Some(described.name == paths.name && has_uuid(described, uuid))
+}
+
+/// Whether a resume was cut off by a crash or a power cut: there is an image of this machine that
+/// nobody reads from and that a guest may have run from.
+pub(super) fn is_cut_off(paths: &VmPaths, image: &Path) -> bool {
+    matches!(image::resumed(image), Ok(Some(false)))
+        && owns(paths, &image::resumed_name(image)) != Some(false)
+}
+
+/// Whether an image is of a machine with this UUID, as far as both say.
+pub(super) fn has_uuid(described: &Description, uuid: Option<[u8; 16]>) -> bool {
+    uuid.is_none_or(|uuid| [uuid, [0; 16]].contains(&described.uuid))
+}
+
+/// The image that a machine was suspended to, of one that is not in its image: it was moved,
+/// replaced or removed, or is in a file system that is not mounted.
+pub(super) fn missing(paths: &VmPaths) -> Option<PathBuf> {
+    let noted = SuspendRecord::read(paths)?;
+    // A guest has run from it, and whoever resumed it was killed before it could say so.
+    let used = matches!(image::state(&noted.image), Ok(State::Resumed { .. }));
+    (!used).then_some(noted.image)
+}

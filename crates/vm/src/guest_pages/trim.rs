@@ -1,0 +1,98 @@
+//! Giving back what of a guest's memory it does not need.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::{Memory, PAGE, VmcoreinfoLocation, free_pages, vmcoreinfo};
+use crate::holes::each_stretch;
+use crate::image::{Pages, is_zero};
+
+/// How much is read at once, bytes.
+const PIECE: usize = 1 << 20;
+
+/// Makes holes of the pages that are free or zero: the guest finds zeros in both. Free ones are
+/// known if the guest's kernel has left a note; it must stand still. Returns the bytes of the data
+/// that is left.
+///
+/// # Errors
+/// If the file cannot be read or changed.
+pub fn trim(memory: Memory<'_>) -> io::Result<u64> {
+    let free = free(memory)?.unwrap_or_else(|| Pages::none(memory.end()));
+    let mut left = 0;
+    let mut hole: Option<(u64, u64)> = None;
+    let punch = |hole: &mut Option<(u64, u64)>| match hole.take() {
+        Some((start, end)) => {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(memory.file, flags, start, end - start)
+        }
+        None => Ok(()),
+    };
+    each_page(memory, |at, page| {
+        if free.contains(at / PAGE) || is_zero(page) {
+            match &mut hole {
+                Some((_, end)) if *end == at => *end += PAGE,
+                _ => {
+                    punch(&mut hole)?;
+                    hole = Some((at, at + PAGE));
+                }
+            }
+        } else {
+            left += PAGE;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    punch(&mut hole)?;
+    Ok(left)
+}
+
+/// The free pages, by a note that is found where notes are: at the beginning of a page.
+fn free(memory: Memory<'_>) -> io::Result<Option<Pages>> {
+    let mut found = None;
+    each_page(memory, |at, page| {
+        let place = place(memory, at, page);
+        found = place.and_then(|place| free_pages(memory, place).ok());
+        Ok(match found {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        })
+    })?;
+    Ok(found)
+}
+
+/// Where the note is that a page begins with.
+fn place(memory: Memory<'_>, at: u64, page: &[u8]) -> Option<VmcoreinfoLocation> {
+    let (front, length) = vmcoreinfo::extent(page)?;
+    let mut ranges = memory.ranges.iter();
+    let range = ranges.find(|range| (range.offset..range.offset + range.length).contains(&at))?;
+    Some(VmcoreinfoLocation {
+        address: range.address + at - range.offset,
+        length: (front + length) as u64,
+    })
+}
+
+/// Calls `take` for each page of the file that is no hole, with where it is, until that breaks off.
+fn each_page(
+    memory: Memory<'_>,
+    mut take: impl FnMut(u64, &[u8]) -> io::Result<ControlFlow<()>>,
+) -> io::Result<()> {
+    let mut bytes = vec![0; PIECE];
+    let mut on = true;
+    each_stretch(memory.file, memory.end(), |stretch| {
+        let mut at = stretch.start;
+        while at < stretch.end && on {
+            let length = (stretch.end - at).min(PIECE as u64) as usize;
+            memory.file.read_exact_at(&mut bytes[..length], at)?;
+            for (number, page) in bytes[..length].chunks(PAGE as usize).enumerate() {
+                if take(at + number as u64 * PAGE, page)?.is_break() {
+                    on = false;
+                    break;
+                }
+            }
+            at += length as u64;
+        }
+        Ok(())
+    })
+}
