@@ -43,7 +43,7 @@ pub(crate) fn dashes(mut error: clap::Error, words: impl Iterator<Item = OsStrin
 
 #[cfg(test)]
 mod tests {
-    use brisk_vm::image::Error;
+    use brisk_image::Error;
     use clap::Parser;
 
     use super::*;

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 
-use brisk_vm::image::{Error, Secret};
+use brisk_image::{Error, Secret};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 

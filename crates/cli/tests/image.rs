@@ -8,11 +8,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use brisk_testkit::{Brisk, brisk_of, until};
-use brisk_vm::image::{
+use brisk_image::{
     Base, Changed, Control, Description, Disk, Image, Keys, MIN_CHUNK, Options, Recipient, Record,
     Secret, Source, host_key, host_key_path, write,
 };
+use brisk_testkit::{Brisk, brisk_of, until};
 use tempfile::TempDir;
 
 const PAGE: usize = 4096;
@@ -112,11 +112,11 @@ impl Images {
 }
 
 fn damage_chunk(images: &Images, path: &Path, index: usize) {
-    let keys = brisk_vm::image::Keys::new();
+    let keys = brisk_image::Keys::new();
     let keys = keys
         .with_identity_file(&host_key_path(images.dir.path()))
         .unwrap();
-    let image = brisk_vm::image::Image::open(path, &keys).unwrap();
+    let image = brisk_image::Image::open(path, &keys).unwrap();
     let Record::Here { offset, .. } = image.records()[index] else {
         panic!("chunk {index} is not here");
     };

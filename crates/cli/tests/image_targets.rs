@@ -9,11 +9,11 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use brisk_testkit::{Brisk, Mount, brisk_of, lacks, trial};
-use brisk_vm::image::{
+use brisk_image::{
     Control, Description, Error, MIN_CHUNK, Options, Recipient, Report, Source, host_key,
     host_key_path, write,
 };
+use brisk_testkit::{Brisk, Mount, brisk_of, lacks, trial};
 use libtest_mimic::Arguments;
 use rustix::mount::{MountFlags, mount_remount};
 use tempfile::TempDir;

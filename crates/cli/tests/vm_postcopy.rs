@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_image::Claim;
 use brisk_testkit::{capture, in_memory, times, tool, trials, until};
-use brisk_vm::image::Claim;
 use libtest_mimic::Arguments;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;

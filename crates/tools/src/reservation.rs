@@ -89,8 +89,7 @@ fn records(machine: &Path) -> impl Iterator<Item = Record> {
     // A guest has run from its image, and whoever resumed it was killed before it could say so.
     let used = |record: &Record| {
         record.image.as_ref().is_some_and(|image| {
-            brisk_vm::image::resumed_name(image).exists()
-                && brisk_vm::image::resumable(image).is_none()
+            brisk_image::resumed_name(image).exists() && brisk_image::resumable(image).is_none()
         })
     };
     let suspended = read("suspended").filter(|record| !used(record));

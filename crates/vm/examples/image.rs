@@ -14,7 +14,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
 
-use brisk_vm::image::{
+use brisk_image::{
     Compression, Control, Description, Image, Keys, Options, Recipient, Source, host_key, write,
 };
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use brisk_vm::qemu::ChoiceError;
-use brisk_vm::{cache, initramfs, kernel, launch, libvirt, qemu, root, virtiofs};
+use brisk_vm::{cache, initramfs, kernel, launch, libvirt, qemu, virtiofs};
 
 /// What kept the guest from being started.
 #[derive(Debug, thiserror::Error)]
@@ -24,10 +24,10 @@ pub enum Error {
     #[error("cannot use {argument} as root")]
     Root {
         argument: String,
-        source: Box<root::Error>,
+        source: Box<brisk_rootfs::Error>,
     },
     #[error(transparent)]
-    Disk(Box<root::Error>),
+    Disk(Box<brisk_rootfs::Error>),
     #[error(transparent)]
     Cache(#[from] cache::Error),
     #[error("cannot share {}", path.display())]

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use brisk_rootfs::Found;
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::{Backing, Disk, DiskFormat};
-use brisk_vm::root::{self, Found};
 
 use super::error::Error;
 use super::options::{ExtraDisk, Options, RootOption};
@@ -94,7 +94,7 @@ pub(crate) fn find(
         source: Box::new(source),
     };
     let known = options.root_format.map(known);
-    let found = root::detect(Path::new(argument), known).map_err(failed)?;
+    let found = brisk_rootfs::detect(Path::new(argument), known).map_err(failed)?;
     let mut notes = Vec::new();
     let root = match found {
         Found::Directory(directory) => {
@@ -121,7 +121,7 @@ pub(crate) fn find(
                 }
             };
             let unpacked =
-                root::container(&container, &cache.dir().join("containers"), &mut report)
+                brisk_rootfs::container(&container, &cache.dir().join("containers"), &mut report)
                     .map_err(failed)?;
             let config = unpacked.config;
             Root::Disk {
@@ -183,7 +183,7 @@ pub(crate) fn find(
 /// Looks at the disks that `--disk` names.
 pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Error> {
     let attach = |extra: &ExtraDisk| {
-        let found = root::image(&extra.path, extra.format.map(known));
+        let found = brisk_rootfs::image(&extra.path, extra.format.map(known));
         let found = found.map_err(|error| Error::Disk(error.into()))?;
         let modules = found
             .filesystems
@@ -245,22 +245,22 @@ fn is_free(disks: &[&Disk]) -> Result<(), Error> {
     }
 }
 
-const fn format(format: root::Format) -> DiskFormat {
+const fn format(format: brisk_rootfs::Format) -> DiskFormat {
     match format {
-        root::Format::Raw => DiskFormat::Raw,
-        root::Format::Qcow2 => DiskFormat::Qcow2,
+        brisk_rootfs::Format::Raw => DiskFormat::Raw,
+        brisk_rootfs::Format::Qcow2 => DiskFormat::Qcow2,
     }
 }
 
-const fn known(format: DiskFormat) -> root::Format {
+const fn known(format: DiskFormat) -> brisk_rootfs::Format {
     match format {
-        DiskFormat::Raw => root::Format::Raw,
-        DiskFormat::Qcow2 => root::Format::Qcow2,
+        DiskFormat::Raw => brisk_rootfs::Format::Raw,
+        DiskFormat::Qcow2 => brisk_rootfs::Format::Qcow2,
     }
 }
 
 /// For QEMU.
-pub(crate) fn backing(chain: &[root::Backing]) -> Vec<Backing> {
+pub(crate) fn backing(chain: &[brisk_rootfs::Backing]) -> Vec<Backing> {
     let chain = chain.iter().map(|one| Backing {
         path: one.path.clone(),
         format: format(one.format),

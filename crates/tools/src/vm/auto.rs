@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_image::Control;
 use brisk_vm::cache::Cache;
-use brisk_vm::image::Control;
 
 use super::definition::{Autoshutdown, Definition};
 use super::error::Error;

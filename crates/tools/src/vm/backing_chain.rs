@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{self, Claim, Image, Keys, Secret};
+use brisk_image::{Claim, Image, Keys, Secret};
 
 use super::definition::Definition;
 use super::error::Error;
@@ -94,9 +94,9 @@ fn is_enough(image: &Image) -> bool {
 /// those of `used`. No guest runs that needs one. Images of other machines stay, and so do those of
 /// which it cannot be told whose they are.
 pub(super) fn remove(paths: &VmPaths, path: &Path, used: Option<&Image>) {
-    if owns(paths, &image::resumed_name(path)) == Some(true) {
+    if owns(paths, &brisk_image::resumed_name(path)) == Some(true) {
         // What cannot be removed is in nobody's way.
-        let _ = image::remove_resumed(path);
+        let _ = brisk_image::remove_resumed(path);
     }
     let used: Vec<_> = std::iter::successors(used, |image| image.parent())
         .map(|image| image.path().to_owned())
@@ -111,10 +111,10 @@ pub(super) fn remove(paths: &VmPaths, path: &Path, used: Option<&Image>) {
 /// Removes what an earlier resume of this machine has left beside the image at `path`, which is
 /// about to be resumed.
 pub(super) fn remove_left(paths: &VmPaths, path: &Path) {
-    let left = image::resumed_name(path);
-    if image::resumable(path).is_some() && owns(paths, &left) == Some(true) {
+    let left = brisk_image::resumed_name(path);
+    if brisk_image::resumable(path).is_some() && owns(paths, &left) == Some(true) {
         // If it cannot be removed, the resume says so.
-        let _ = image::remove_resumed(path);
+        let _ = brisk_image::remove_resumed(path);
     }
 }
 

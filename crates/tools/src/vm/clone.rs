@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use brisk_image::{Hold, Image, Progress, State};
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{self, Hold, Image, Progress, State};
 
 use super::definition::Definition;
 use super::disks::{self, OwnDisk};
@@ -37,7 +37,7 @@ pub fn resume_clone(
     new: &VmPaths,
     cache: &Cache,
     how: &How,
-    control: image::Control<'_>,
+    control: brisk_image::Control<'_>,
 ) -> Result<Resumed, Error> {
     let begun = Instant::now();
     let definition = paths.definition()?;
@@ -115,8 +115,8 @@ fn definition_of(
         own.suspend.path = None;
     }
     let image = new.image(&own);
-    if image::state(&image)? != State::Absent {
-        return Err(image::Error::Exists { path: image }.into());
+    if brisk_image::state(&image)? != State::Absent {
+        return Err(brisk_image::Error::Exists { path: image }.into());
     }
     Ok(own)
 }
@@ -126,7 +126,7 @@ fn run(
     (own, disks): (&Definition, &[OwnDisk]),
     (image, mut running): (&Image, Running),
     accepted: &[PathBuf],
-    control: image::Control<'_>,
+    control: brisk_image::Control<'_>,
     begun: Instant,
 ) -> Result<Resumed, Error> {
     let copied = copy_disks(new, disks, (image, accepted), control)?;
@@ -138,7 +138,7 @@ fn run(
             ..progress
         });
     };
-    let control = image::Control {
+    let control = brisk_image::Control {
         progress: &all,
         cancel: control.cancel,
     };
@@ -172,7 +172,7 @@ fn copy_disks(
     new: &VmPaths,
     disks: &[OwnDisk],
     (image, accepted): (&Image, &[PathBuf]),
-    control: image::Control<'_>,
+    control: brisk_image::Control<'_>,
 ) -> Result<u64, Error> {
     if disks.is_empty() {
         return Ok(0);

@@ -5,8 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use brisk_image::{Description, Disk, Kernel};
 use brisk_vm::cache;
-use brisk_vm::image::{Description, Disk, Kernel};
 use rustix::fs::statfs;
 use serde_json::json;
 

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{self, Progress};
+use brisk_image::Progress;
 use brisk_vm::qemu::{Disk, DiskFormat, VmConfig};
 use rustix::fs::statvfs;
 
@@ -127,7 +127,7 @@ pub(super) fn check(paths: &VmPaths, plan: &VmConfig, disks: &[OwnDisk]) -> Resu
             );
         }
         if to.symlink_metadata().is_ok() {
-            return Err(image::Error::Exists { path: to.clone() }.into());
+            return Err(brisk_image::Error::Exists { path: to.clone() }.into());
         }
     }
     Ok(())
@@ -180,7 +180,7 @@ pub(super) fn name(disks: &[OwnDisk], definition: &mut Definition) -> Result<(),
 pub(super) fn make(
     disks: &[OwnDisk],
     more: u64,
-    control: image::Control<'_>,
+    control: brisk_image::Control<'_>,
 ) -> Result<u64, Error> {
     let made = disks.iter().map(Making::begin);
     let mut made = made.collect::<Result<Vec<_>, _>>()?;

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use brisk_vm::launch;
 use brisk_vm::qemu::control;
-use brisk_vm::{image, launch};
 
 use super::definition::DefinitionError;
 use super::live::Condition;
@@ -150,7 +150,7 @@ pub enum Error {
     Control(#[from] control::Error),
     /// The image.
     #[error(transparent)]
-    Image(#[from] image::Error),
+    Image(#[from] brisk_image::Error),
 }
 
 impl Error {
@@ -181,7 +181,7 @@ impl Error {
     /// The same error, unless it is only that the user wanted no more.
     pub(super) fn or_interrupted(self) -> Self {
         match self {
-            Self::Image(image::Error::Cancelled) => Self::Interrupted,
+            Self::Image(brisk_image::Error::Cancelled) => Self::Interrupted,
             other => other,
         }
     }

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brisk_vm::image::{Claim, Image};
+use brisk_image::{Claim, Image};
 use brisk_vm::qemu::control::{self, Control};
 use serde_json::json;
 
@@ -141,7 +141,7 @@ mod tests {
     use std::path::Path;
     use std::thread;
 
-    use brisk_vm::image::{State, state};
+    use brisk_image::{State, state};
     use brisk_vm::qemu::qmp::Reader;
     use serde_json::Value;
 

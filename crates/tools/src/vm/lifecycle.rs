@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use brisk_image::{Claim, resumed_name};
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
-use brisk_vm::image::{Claim, resumed_name};
 use brisk_vm::launch::{Unprivileged, start_detached, why_one_user};
 use brisk_vm::qemu::{Channels, Ram, VmConfig};
 use serde::{Deserialize, Serialize};

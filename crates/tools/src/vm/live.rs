@@ -7,8 +7,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_image::State;
 use brisk_sys::wait_for;
-use brisk_vm::image::{self, State};
 use brisk_vm::qemu::control::{self, Control};
 use brisk_vm::qemu::qmp;
 use rustix::event::{PollFd, PollFlags};
@@ -119,7 +119,7 @@ fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error
 fn in_image(paths: &VmPaths) -> Result<bool, Error> {
     let image = paths.image_now()?;
     let there = matches!(
-        image::state(&image),
+        brisk_image::state(&image),
         Ok(State::Ready | State::Resuming { .. })
     );
     // Where it cannot be told whose it is, resume will see.

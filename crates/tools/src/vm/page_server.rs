@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_image::Claim;
 use brisk_vm::cache::Cache;
-use brisk_vm::image::Claim;
 use brisk_vm::migration::Source;
 use brisk_vm::qemu::control::{self, Control};
 use brisk_vm::qemu::{Ram, State, Urgent, allow_late_memory, qmp, take_late_memory};

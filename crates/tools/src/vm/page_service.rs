@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_vm::image::{self, Claim, Image, WORKING_PAGES, write_working_set};
+use brisk_image::{Claim, Image, WORKING_PAGES, write_working_set};
 use brisk_vm::migration::{Ended, Failure, Source};
 use brisk_vm::qemu::{Urgent, end_late_memory};
 use serde_json::json;
@@ -230,7 +230,7 @@ fn served(paths: &VmPaths) -> Result<Option<bool>, Error> {
         return Ok(None);
     }
     // There may be another file where the next image is to be.
-    Ok(image::resumed(&filled_from(paths)?)?)
+    Ok(brisk_image::resumed(&filled_from(paths)?)?)
 }
 
 /// The image that a machine's memory comes from, by its usual name.

@@ -61,7 +61,7 @@ impl StateDirs {
             )?;
         Ok(Self {
             config: config.join("vm"),
-            key: brisk_vm::image::host_key_path(&state),
+            key: brisk_image::host_key_path(&state),
             state: state.join("vm"),
             runtime: runtime.join("vm"),
         })

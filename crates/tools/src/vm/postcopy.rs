@@ -9,7 +9,6 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use brisk_sys::wait_for;
-use brisk_vm::image;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -53,7 +52,10 @@ pub(super) enum Word {
 ///
 /// # Errors
 /// As of [`resume`](super::resume).
-pub fn resume_postcopy(paths: &VmPaths, control: image::Control<'_>) -> Result<Postcopied, Error> {
+pub fn resume_postcopy(
+    paths: &VmPaths,
+    control: brisk_image::Control<'_>,
+) -> Result<Postcopied, Error> {
     paths.definition()?;
     let begun = Instant::now();
     let program = std::env::current_exe().map_err(file("find", "this program"))?;
@@ -89,7 +91,7 @@ pub fn resume_postcopy(paths: &VmPaths, control: image::Control<'_>) -> Result<P
 }
 
 /// Whether the guest runs though who resumed it was ended; another one serves it then.
-fn runs_all_the_same(paths: &VmPaths, control: image::Control<'_>) -> Result<bool, Error> {
+fn runs_all_the_same(paths: &VmPaths, control: brisk_image::Control<'_>) -> Result<bool, Error> {
     while is_postcopying(paths)? && !control.cancelled() {
         if condition(paths)? == Condition::Running {
             return Ok(true);
@@ -100,7 +102,7 @@ fn runs_all_the_same(paths: &VmPaths, control: image::Control<'_>) -> Result<boo
 }
 
 /// Waits for its word; tells it when the user wants no more.
-fn listen(child: &mut Child, control: image::Control<'_>) -> Result<Word, Error> {
+fn listen(child: &mut Child, control: brisk_image::Control<'_>) -> Result<Word, Error> {
     let said = |error| file("hear from", "the process that resumes")(error);
     let Some(mut stdout) = child.stdout.take() else {
         return Err(said(io::ErrorKind::BrokenPipe.into()));
@@ -143,7 +145,10 @@ fn readable(stdout: &ChildStdout) -> io::Result<bool> {
 }
 
 /// A machine whose memory still comes cannot be saved.
-pub(super) fn wait_until_filled(paths: &VmPaths, control: image::Control<'_>) -> Result<(), Error> {
+pub(super) fn wait_until_filled(
+    paths: &VmPaths,
+    control: brisk_image::Control<'_>,
+) -> Result<(), Error> {
     let mut said = false;
     while look_after(paths)? {
         if !said {

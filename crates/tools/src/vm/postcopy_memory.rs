@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use brisk_vm::image::{Image, Record};
+use brisk_image::{Image, Record};
 use brisk_vm::migration::{Memory, Reading};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::qmp;

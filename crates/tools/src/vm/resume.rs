@@ -5,11 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use brisk_image::{Claim, Image, Keys};
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{self, Claim, Image, Keys};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Capabilities, DiskFormat, Ram, State, load_state, qmp};
-use brisk_vm::root;
 
 use super::backing_chain;
 use super::definition::Definition;
@@ -76,7 +75,7 @@ pub fn resume(
     paths: &VmPaths,
     cache: &Cache,
     how: &How,
-    control: image::Control<'_>,
+    control: brisk_image::Control<'_>,
 ) -> Result<Resumed, Error> {
     let begun = Instant::now();
     let definition = paths.definition()?;
@@ -85,7 +84,7 @@ pub fn resume(
         Condition::Suspended => {}
         Condition::Paused => return go_on(paths, how, begun),
         // What lies there says whose it is.
-        Condition::Off if image::resumable(&paths.image(&definition)).is_some() => {}
+        Condition::Off if brisk_image::resumable(&paths.image(&definition)).is_some() => {}
         Condition::Missing => return Err(missing(paths)),
         Condition::CutOff if how.again => {}
         Condition::CutOff => return Err(cut_off(paths, &definition)),
@@ -100,7 +99,7 @@ pub fn resume(
     }
     let path = paths.image(&definition);
     paths.processing("resume", &format!("from {}", path.display()));
-    let mut claim = match image::resumable(&path) {
+    let mut claim = match brisk_image::resumable(&path) {
         None if how.again => Claim::take_again(&path)?,
         _ => Claim::take(&path)?,
     };
@@ -131,7 +130,7 @@ pub fn resume(
 
 /// A crash or a power cut came between the mark that its guest may run and the end of its image.
 pub(super) fn cut_off(paths: &VmPaths, definition: &Definition) -> Error {
-    let image = image::resumed_name(&paths.image(definition));
+    let image = brisk_image::resumed_name(&paths.image(definition));
     Error::state(
         &paths.name,
         format!(
@@ -167,7 +166,7 @@ fn load(
     paths: &VmPaths,
     (claim, how): (&mut Claim, &How),
     cache: &Cache,
-    control: image::Control<'_>,
+    control: brisk_image::Control<'_>,
     begun: Instant,
 ) -> Result<(Resumed, Image), Failure> {
     let (image, mut running) = open(paths, (claim.file()?, claim.image()), how, cache)?;
@@ -189,7 +188,7 @@ fn load(
 pub(super) fn run_from(
     first: FirstRun<'_>,
     running: &mut Running,
-    control: image::Control<'_>,
+    control: brisk_image::Control<'_>,
     begun: Instant,
 ) -> Result<Resumed, Failure> {
     let (paths, image) = (first.paths, first.image);
@@ -265,7 +264,7 @@ pub(super) fn open(
 fn complete_chains(running: &mut Running, path: &Path) -> Result<(), Error> {
     let disks = running.machine.disks.iter_mut();
     for disk in disks.filter(|disk| disk.format == DiskFormat::Qcow2) {
-        let chain = root::backing_chain(&disk.path).map_err(|source| {
+        let chain = brisk_rootfs::backing_chain(&disk.path).map_err(|source| {
             Error::from(guest::Error::Root {
                 argument: disk.path.display().to_string(),
                 source: Box::new(source),

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_image::{Control, Description, Pages, Writer};
 use brisk_vm::guest::Step;
 use brisk_vm::guest_pages::{Memory, VmcoreinfoLocation, forecast, free_pages};
-use brisk_vm::image::{self, Control, Description, Pages, Writer};
 
 use super::error::{Error, file};
 use super::lifecycle::Running;
@@ -138,7 +138,7 @@ fn write_early<'a>(
     (ram, place): (&File, VmcoreinfoLocation),
     writer: Writer<'a>,
     enough: &AtomicBool,
-) -> Result<Writer<'a>, image::Error> {
+) -> Result<Writer<'a>, brisk_image::Error> {
     if !writer.takes_early() {
         return Ok(writer);
     }
@@ -156,8 +156,8 @@ fn write_early<'a>(
 /// writing fails.
 fn meanwhile<T: Send, W>(
     guest: impl FnOnce(&AtomicBool) -> T + Send,
-    write: impl FnOnce(&AtomicBool) -> Result<W, image::Error>,
-) -> (T, Result<W, image::Error>) {
+    write: impl FnOnce(&AtomicBool) -> Result<W, brisk_image::Error>,
+) -> (T, Result<W, brisk_image::Error>) {
     let (enough, gone) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let guest = scope.spawn(|| {

@@ -8,7 +8,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use brisk_vm::image;
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Disk, DiskFormat};
 use serde::{Deserialize, Serialize};
@@ -26,7 +25,7 @@ pub(super) struct Standing {
     /// The files of its disks, for [`crate::reservation::conflict`].
     disks: Vec<Reserved>,
     /// What all files of its disks are, since the guest stood still.
-    identities: Vec<image::Disk>,
+    identities: Vec<brisk_image::Disk>,
 }
 
 impl Standing {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use brisk_vm::image::{
+use brisk_image::{
     self, Base, Changed, Outline, Recipient, Report, Secret, Source, Writer, host_key,
 };
 use brisk_vm::migration::PAGE;
@@ -49,7 +49,7 @@ pub struct Suspending {
 pub fn suspend(
     paths: &VmPaths,
     how: Suspending,
-    control: image::Control<'_>,
+    control: brisk_image::Control<'_>,
 ) -> Result<Report, Error> {
     let definition = paths.definition()?;
     let wrong = |source| paths.wrong(source);
@@ -73,7 +73,7 @@ pub fn suspend(
     let path = paths.image(&definition);
     wait_until_filled(paths, control)?;
     // Writing would find that, too, but with a guest that stands still.
-    if let Some(path) = image::resumable(&path) {
+    if let Some(path) = brisk_image::resumable(&path) {
         return Err(Error::state(
             &paths.name,
             format!("cannot be suspended: {} exists already", path.display()),
@@ -173,7 +173,7 @@ pub fn suspend(
             working_set: &needed_first(paths, memory),
         };
         match writer.finish(&source) {
-            Err(error @ image::Error::Damaged { .. }) if base.is_some() => {
+            Err(error @ brisk_image::Error::Damaged { .. }) if base.is_some() => {
                 paths.note(&format!("All is written, not what changed: {error}"));
                 let whole = Source {
                     base: None,
@@ -235,7 +235,7 @@ pub fn suspend(
 fn needed_first(paths: &VmPaths, memory: u64) -> Vec<Range<u64>> {
     let pages = memory / PAGE as u64;
     let keys = host_keys(paths);
-    let known = keys.and_then(|keys| image::read_working_set(&paths.working_set(), &keys));
+    let known = keys.and_then(|keys| brisk_image::read_working_set(&paths.working_set(), &keys));
     // Without it a resume is slower and nothing else.
     let ranges = known.map(|(_, ranges)| ranges).unwrap_or_default();
     let fits = ranges.iter().all(|range| range.end <= pages);

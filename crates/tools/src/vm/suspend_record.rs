@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{self, Description, Header, Image, State};
+use brisk_image::{Description, Header, Image, State};
 use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
 
@@ -77,7 +77,7 @@ impl SuspendRecord {
 /// Whether the image that can be resumed by this usual name is this machine's, as far as this host
 /// can tell.
 pub(super) fn is_own(paths: &VmPaths, path: &Path) -> Option<bool> {
-    let now = image::resumable(path)?;
+    let now = brisk_image::resumable(path)?;
     match owns(paths, &now) {
         // It is damaged, and lies where this machine's is.
         None if Header::read(&now).is_err() => SuspendRecord::read(paths)
@@ -92,7 +92,7 @@ pub(super) fn is_own(paths: &VmPaths, path: &Path) -> Option<bool> {
 pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
     let header = match Header::read(path) {
         Ok(header) => header,
-        Err(image::Error::NotAnImage { .. }) => return Some(false),
+        Err(brisk_image::Error::NotAnImage { .. }) => return Some(false),
         Err(_) => return None,
     };
     let suspended_to = SuspendRecord::read(paths).is_some_and(|noted| noted.id == header.id);
@@ -109,8 +109,8 @@ pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
 /// Whether a resume was cut off by a crash or a power cut: there is an image of this machine that
 /// nobody reads from and that a guest may have run from.
 pub(super) fn is_cut_off(paths: &VmPaths, image: &Path) -> bool {
-    matches!(image::resumed(image), Ok(Some(false)))
-        && owns(paths, &image::resumed_name(image)) != Some(false)
+    matches!(brisk_image::resumed(image), Ok(Some(false)))
+        && owns(paths, &brisk_image::resumed_name(image)) != Some(false)
 }
 
 /// Whether an image is of a machine with this UUID, as far as both say.
@@ -123,6 +123,6 @@ pub(super) fn has_uuid(described: &Description, uuid: Option<[u8; 16]>) -> bool 
 pub(super) fn missing(paths: &VmPaths) -> Option<PathBuf> {
     let noted = SuspendRecord::read(paths)?;
     // A guest has run from it, and whoever resumed it was killed before it could say so.
-    let used = matches!(image::state(&noted.image), Ok(State::Resumed { .. }));
+    let used = matches!(brisk_image::state(&noted.image), Ok(State::Resumed { .. }));
     (!used).then_some(noted.image)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use brisk_vm::image::{Error as ImageError, Header, Image, Keys, SlotKind, host_key, resumable};
+use brisk_image::{Error as ImageError, Header, Image, Keys, SlotKind, host_key, resumable};
 
 use super::error::Error;
 use super::paths::VmPaths;

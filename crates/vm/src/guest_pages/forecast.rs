@@ -4,7 +4,7 @@ use super::{
     Layout, Memory, Tables, Unknown, Vmcoreinfo, VmcoreinfoLocation, each_structure, field,
     in_file, long, word,
 };
-use crate::image::Forecast;
+use brisk_image::Forecast;
 
 /// What a page is for, as its structure says.
 #[derive(Clone, Copy, PartialEq, Eq)]

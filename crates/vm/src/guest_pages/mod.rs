@@ -13,7 +13,7 @@ mod walk;
 
 use std::fs::File;
 
-use crate::image::{Pages, Range};
+use brisk_image::{Pages, Range};
 
 pub use forecast::forecast;
 pub use trim::trim;

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use proptest::prelude::*;
 
 use super::*;
-use crate::image::Forecast;
+use brisk_image::Forecast;
 
 const SIZE: u64 = 16 << 20;
 const PAGES: u64 = SIZE / PAGE;

@@ -8,7 +8,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::{Memory, PAGE, VmcoreinfoLocation, free_pages, vmcoreinfo};
 use crate::holes::each_stretch;
-use crate::image::{Pages, is_zero};
+use brisk_image::{Pages, is_zero};
 
 /// How much is read at once, bytes.
 const PIECE: usize = 1 << 20;

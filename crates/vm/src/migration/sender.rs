@@ -10,7 +10,7 @@ use super::opening::RamSection;
 use super::source::{Ended, Failure, Memory, Queue, Reading, lock};
 use super::throttle::Throttle;
 use super::wire::PAGE;
-use crate::image::is_zero;
+use brisk_image::is_zero;
 
 /// Chunks that are kept after they were read, for pages that are asked for next to each other.
 const KEPT: usize = 8;

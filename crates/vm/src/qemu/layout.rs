@@ -1,7 +1,7 @@
 //! Where a machine's memory is.
 
 use super::machine::{Machine, VmConfig};
-use crate::image::Range;
+use brisk_image::Range;
 
 impl VmConfig {
     /// Where QEMU puts memory: below the devices, and what does not fit there from 4 GiB on

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{Error, Header, Image, PAGE, State, state};
+use brisk_image::{Error, Header, Image, PAGE, State, state};
 use serde::Serialize;
 
 use super::super::run::Format;
@@ -52,7 +52,7 @@ struct Info {
 #[derive(Serialize)]
 struct Machine {
     #[serde(flatten)]
-    head: brisk_vm::image::Head,
+    head: brisk_image::Head,
     uuid_text: String,
     device_state: u64,
     working_set: Option<usize>,
@@ -70,7 +70,7 @@ impl Info {
             image: path.to_owned(),
             state: word(path)?,
             id: hex(&header.id),
-            version: brisk_vm::image::VERSION,
+            version: brisk_image::VERSION,
             created: created.to_string(),
             size: header.file_len(),
             memory: header.memory,

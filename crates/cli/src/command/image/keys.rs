@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brisk_vm::image::{
+use brisk_image::{
     Error, Header, Image, Keys, Recipient, Secret, SlotKind, host_key, host_key_path,
 };
 
@@ -63,7 +63,7 @@ impl KeyArgs {
             Ok(image) => return Ok((image, keys)),
             Err(error) => error,
         };
-        let takes = |slot: &brisk_vm::image::Slot| slot.kind() == SlotKind::Passphrase;
+        let takes = |slot: &brisk_image::Slot| slot.kind() == SlotKind::Passphrase;
         let missing = matches!(error, Error::NoKey { .. })
             && self.passphrase_file.is_none()
             && header.slots.iter().any(takes);

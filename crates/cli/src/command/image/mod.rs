@@ -6,7 +6,7 @@ mod work;
 
 use std::path::PathBuf;
 
-use brisk_vm::image::{self, Error, Form, Header, PAGE};
+use brisk_image::{Error, Form, Header, PAGE};
 use serde::Serialize;
 
 use self::keys::NewKeyArgs;
@@ -127,7 +127,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             drop(opened);
             let work = Work::new("copying", ui)?;
             for one in parents.iter().map(PathBuf::as_path).chain([&**image]) {
-                image::rekey(one, &keys, &recipients, work.control()).map_err(with_hint)?;
+                brisk_image::rekey(one, &keys, &recipients, work.control()).map_err(with_hint)?;
             }
             drop(work);
             let who = Header::read(image).map_err(with_hint)?.locked_for();
@@ -159,7 +159,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             let opened = opened.with_parents(&keys, parent).map_err(with_hint)?;
             let work = Work::new("extracting", ui)?;
             let threads = threads_of(*threads);
-            image::extract(&opened, form, path, *replace, threads, work.control())
+            brisk_image::extract(&opened, form, path, *replace, threads, work.control())
                 .map_err(with_hint)?;
             drop(work);
             let bytes = opened.header().memory;

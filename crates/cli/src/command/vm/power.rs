@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use brisk_image::{Keys, Secret};
 use brisk_tools::vm::{
     self as tool, Condition, Postcopied, Resumed, VmPaths, condition, needs_passphrase,
 };
 use brisk_vm::cache::Cache;
-use brisk_vm::image::{Keys, Secret};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::guest::duration;

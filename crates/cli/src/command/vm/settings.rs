@@ -8,7 +8,6 @@ use brisk_tools::vm::{
     self as tool, Autoshutdown, Condition, Definition, Error, Network, VmPaths, condition, new_uuid,
 };
 use brisk_vm::qemu::DiskFormat;
-use brisk_vm::root;
 use clap::ValueEnum;
 
 use super::super::guest::ImageFormat;
@@ -295,9 +294,9 @@ impl Settings {
 
 /// The format of a disk image that is there already.
 fn format_of(path: &Path) -> anyhow::Result<Option<DiskFormat>> {
-    Ok(root::format_of(path)?.map(|format| match format {
-        root::Format::Raw => DiskFormat::Raw,
-        root::Format::Qcow2 => DiskFormat::Qcow2,
+    Ok(brisk_rootfs::format_of(path)?.map(|format| match format {
+        brisk_rootfs::Format::Raw => DiskFormat::Raw,
+        brisk_rootfs::Format::Qcow2 => DiskFormat::Qcow2,
     }))
 }
 

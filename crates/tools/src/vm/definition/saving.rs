@@ -1,6 +1,6 @@
 //! `[suspend]` of a definition: the image that a machine is saved to.
 
-use brisk_vm::image::{Compression, Options, Recipient};
+use brisk_image::{Compression, Options, Recipient};
 use serde::{Deserialize, Serialize};
 
 use super::DefinitionError;
