@@ -11,7 +11,7 @@ use super::durable::{Durable, split};
 use super::error::{Error, io_error};
 use super::keys::{identity_text, parse_identities};
 
-/// The key file in a state directory, see [`default_dir`](crate::state::default_dir).
+/// The key file in the directory where brisk keeps what must last.
 #[must_use]
 pub fn host_key_path(state_dir: &Path) -> PathBuf {
     state_dir.join("suspend.key")

@@ -18,13 +18,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use brisk_host::dirs::Dirs;
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 const VERSION: &str = "v1";
 /// Names the directory of the cache, before all defaults.
-pub const DIR_VARIABLE: &str = "BRISK_CACHE_DIR";
+const DIR_VARIABLE: &str = "BRISK_CACHE_DIR";
 /// A file changed this recently may change again without its times showing it: they move with the
 /// kernel's tick, of up to 10 ms.
 const SETTLED: Duration = Duration::from_millis(20);
@@ -162,14 +163,14 @@ impl Cache {
         }
     }
 
-    /// The cache of this user: see [`default_dir`].
+    /// The cache of this user: see [`Dirs::cache`].
     ///
     /// # Errors
     ///
     /// [`Error::NoDirectory`] if the environment names none.
     pub fn open() -> Result<Self, Error> {
-        let root = rustix::process::geteuid().is_root();
-        default_dir(root, |name| std::env::var_os(name).map(PathBuf::from)).map(Self::new)
+        let dir = Dirs::here().cache().ok_or(Error::NoDirectory)?;
+        Ok(Self::new(dir))
     }
 
     /// Where it is.
@@ -312,26 +313,6 @@ impl Cache {
 #[must_use]
 pub fn key(identity: &[u8]) -> String {
     blake3::hash(identity).to_hex().to_string()
-}
-
-/// The directory of the cache: `BRISK_CACHE_DIR`, else `/var/cache/brisk` for root, else
-/// `brisk` in `XDG_CACHE_HOME` or `~/.cache` (XDG Base Directory Specification: relative paths
-/// are ignored).
-///
-/// # Errors
-///
-/// [`Error::NoDirectory`] if the environment names none.
-pub fn default_dir(
-    root: bool,
-    variable: impl Fn(&str) -> Option<PathBuf>,
-) -> Result<PathBuf, Error> {
-    let set = |name| variable(name).filter(|value| !value.as_os_str().is_empty());
-    let absolute = |name| set(name).filter(|value| value.is_absolute());
-    set(DIR_VARIABLE)
-        .or_else(|| root.then(|| PathBuf::from("/var/cache/brisk")))
-        .or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("brisk")))
-        .or_else(|| absolute("HOME").map(|dir| dir.join(".cache/brisk")))
-        .ok_or(Error::NoDirectory)
 }
 
 fn hash_file(path: &Path) -> io::Result<String> {

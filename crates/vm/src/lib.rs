@@ -12,5 +12,4 @@ pub mod libvirt;
 pub mod migration;
 pub mod pretranslation;
 pub mod qemu;
-pub mod state;
 pub mod virtiofs;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use brisk_host::quantity;
 use brisk_tools::guest::{self as tool, Optimisations, Options, RootOption};
 use brisk_vm::qemu::DiskFormat;
 use clap::ValueEnum;
@@ -262,7 +263,7 @@ impl MachineArgs {
 
 /// MiB.
 fn memory(text: &str) -> anyhow::Result<u64> {
-    let mib = tool::parse_memory(text).with_context(|| {
+    let mib = quantity::memory_mib(text).with_context(|| {
         format!("--memory {text}: not a size; write for example 512M, 2G or 512 (MiB)")
     })?;
     if mib < tool::LEAST_MEMORY {
@@ -276,20 +277,9 @@ fn memory(text: &str) -> anyhow::Result<u64> {
 
 /// `90`, `1.5s`, `500ms`, `5m`, `1h`.
 pub(crate) fn duration(option: &str, text: &str) -> anyhow::Result<Duration> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => bail!("{option} {text}: write for example 90, 90s, 500ms or 5m"),
-    };
-    digits
-        .parse::<f64>()
-        .ok()
-        .and_then(|number| Duration::try_from_secs_f64(number * unit).ok())
-        .filter(|duration| !duration.is_zero())
-        .with_context(|| format!("{option} {text}: not a duration; write for example 90s or 5m"))
+    quantity::duration(text).with_context(|| {
+        format!("{option} {text}: not a duration; write for example 90, 90s, 500ms or 5m")
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use brisk_host::proc::Procfs;
 use brisk_sys::wait_for;
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::{Decoder, Event};
@@ -17,7 +18,7 @@ use brisk_vm::qemu::Accelerator;
 use rustix::event::{PollFd, PollFlags};
 
 use super::error::Error;
-use super::facts::{Facts, boot_id};
+use super::facts::Facts;
 use super::options::{Accel, Options};
 use super::plan::plan;
 use super::root::Root;
@@ -92,7 +93,7 @@ fn without_trial(options: &Options) -> Result<Trial, Error> {
         let reason = "asked for with --accel kvm".into();
         return Ok(Trial::Decided(Accelerator::Kvm, reason));
     }
-    Ok(match boot_id() {
+    Ok(match Procfs::default().boot_id() {
         Some(boot) => Trial::Needed { boot },
         None => Trial::Decided(
             Accelerator::Tcg,

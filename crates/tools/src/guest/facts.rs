@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brisk_host::kernel::{self as installed, Installed};
+use brisk_host::proc::Procfs;
 use brisk_vm::cache::Cache;
 use brisk_vm::kernel::Extracted;
 use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
@@ -179,19 +180,13 @@ fn busybox() -> Option<PathBuf> {
 
 /// The rate, measured once in a boot of this machine: it does not change before the next.
 fn tsc_khz(cache: &Cache) -> Option<u64> {
-    let boot = boot_id()?;
+    let boot = Procfs::default().boot_id()?;
     let key = format!("tsc-{boot}");
     let build = |_: &mut fs::File| Ok::<_, brisk_vm::cache::Error>(brisk_sys::tsc_khz(TSC_SPAN));
     cache
         .get_or_build("host", &key, build)
         .ok()
         .map(|entry| entry.meta)
-}
-
-/// Identifies this boot of the machine.
-pub(crate) fn boot_id() -> Option<String> {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(id.trim().to_owned())
 }
 
 /// Names in `modules.builtin`, whose lines are paths.

@@ -34,7 +34,7 @@ pub(crate) use identity::{clock, identity};
 pub use optimisations::Optimisations;
 pub use options::{
     Accel, ExtraDisk, Firmware, LEAST_MEMORY, Machine, Net, Options, Pretranslate, Ram, RootOption,
-    Share, User, Warm, parse_memory,
+    Share, User, Warm,
 };
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};

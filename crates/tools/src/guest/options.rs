@@ -13,22 +13,6 @@ use super::optimisations::Optimisations;
 /// themselves and an initramfs.
 pub const LEAST_MEMORY: u64 = 96;
 
-/// Memory in MiB, of a text such as `512M`, `2G`, `1GiB`, or `512`, which are MiB. None if it is no
-/// size.
-#[must_use]
-pub fn parse_memory(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().ok()?;
-    let unit = text[digits.len()..].to_ascii_uppercase();
-    match unit.trim_end_matches("IB") {
-        "" | "M" => Some(number),
-        "K" => Some(number / 1024),
-        "G" => number.checked_mul(1024),
-        "T" => number.checked_mul(1024 * 1024),
-        _ => None,
-    }
-}
-
 /// See `brisk run --help`, whose options these are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use brisk_host::proc::Procfs;
 use brisk_vm::cache::{self, Cache, Entry};
 use brisk_vm::pretranslation;
 use brisk_vm::qemu::{Accelerator, Capabilities, Firmware, Machine, Parameter, Ram, VmConfig};
@@ -61,7 +62,8 @@ pub(super) fn known(
     if !pretranslation::is_possible() || processors < 2 || capabilities.version < OLDEST {
         return None;
     }
-    let busy = || fs::read_to_string("/proc/loadavg").is_ok_and(|text| is_busy(&text, processors));
+    let load = || Procfs::default().load();
+    let busy = || load().is_some_and(|load| is_busy(load.runnable, processors));
     let spare = options.pretranslate == Pretranslate::Always || !stays_busy(busy);
     let identity = format!(
         "{} {} {:?}",
@@ -93,12 +95,10 @@ fn stays_busy(mut is_busy: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Whether a machine of so many processors would have none for each of a guest's two: from
-/// proc_loadavg(5), where the fourth number is of all that execute or could now, we among them.
-fn is_busy(loadavg: &str, processors: usize) -> bool {
-    let fields = loadavg.split(' ').nth(3);
-    let executing = fields.and_then(|field| field.split('/').next()?.parse::<usize>().ok());
-    executing.is_some_and(|executing| executing >= processors)
+/// Whether a host of so many processors would have none for each of a guest's two, where so many
+/// threads execute or could now, this one among them.
+const fn is_busy(runnable: usize, processors: usize) -> bool {
+    runnable >= processors
 }
 
 /// What starts a guest that is to be kept, with a second processor that waits to be taught.
@@ -197,16 +197,12 @@ mod tests {
 
     #[test]
     fn a_machine_is_busy_if_one_of_two_processors_would_have_more_to_do() {
-        let loadavg = |executing: u32| format!("0.20 0.18 0.12 {executing}/80 11206\n");
-        assert!(!is_busy(&loadavg(1), 2));
-        assert!(is_busy(&loadavg(2), 2));
-        assert!(!is_busy(&loadavg(3), 4));
-        assert!(is_busy(&loadavg(4), 4));
-        // Between two looks nobody executes, not even we.
-        assert!(!is_busy(&loadavg(0), 2));
-        for unknown in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 x/80 1"] {
-            assert!(!is_busy(unknown, 2), "{unknown}");
-        }
+        assert!(!is_busy(1, 2));
+        assert!(is_busy(2, 2));
+        assert!(!is_busy(3, 4));
+        assert!(is_busy(4, 4));
+        // Between two looks nobody executes, not even this thread.
+        assert!(!is_busy(0, 2));
     }
 
     #[test]

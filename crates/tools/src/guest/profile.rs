@@ -1,14 +1,14 @@
 //! What tuning found best on this host, for `brisk run` to use.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use brisk_host::dirs::Dirs;
+use brisk_host::files::{self, Durability};
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
 use super::optimisations::Optimisations;
 use super::options::{Firmware, Machine, Options};
-use crate::environment::state_directory;
 
 /// Version of the file's form.
 const SCHEMA: &str = "brisk.profile/1";
@@ -74,7 +74,7 @@ impl Profile {
     /// Where it is kept; none if the environment names no directory.
     #[must_use]
     pub fn path() -> Option<PathBuf> {
-        Some(state_directory()?.join("profile.json"))
+        Some(Dirs::here().state()?.join("profile.json"))
     }
 
     /// The one that is kept; none if there is none, or it is of another version of brisk.
@@ -91,14 +91,10 @@ impl Profile {
     /// If it cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), ProfileError> {
         let write = || -> std::io::Result<()> {
-            let directory = path.parent().unwrap_or(Path::new("."));
-            std::fs::create_dir_all(directory)?;
-            let mut file = tempfile::NamedTempFile::new_in(directory)?;
-            serde_json::to_writer_pretty(&mut file, self)?;
-            file.write_all(b"\n")?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            Ok(())
+            std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+            let mut text = serde_json::to_vec_pretty(self)?;
+            text.push(b'\n');
+            files::replace(path, &text, Durability::Synced)
         };
         write().map_err(|source| ProfileError::Write {
             path: path.to_owned(),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use brisk_host::dirs::Dirs;
 use brisk_rootfs::Found;
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::{Backing, Disk, DiskFormat};
@@ -233,9 +234,7 @@ pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Er
 /// Nobody writes to the disks of a suspended machine.
 fn is_free(disks: &[&Disk]) -> Result<(), Error> {
     let written = disks.iter().filter(|disk| disk.writable);
-    let root = rustix::process::geteuid().is_root();
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let Some(state) = brisk_vm::state::default_dir(root, variable) else {
+    let Some(state) = Dirs::here().state() else {
         return Ok(());
     };
     let written = written.map(|disk| &*disk.path);

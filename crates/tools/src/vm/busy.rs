@@ -1,15 +1,13 @@
 //! Whether a guest's processors are at work.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
+use brisk_host::proc::Procfs;
 use serde_json::Value;
 
 /// QEMU's threads that are a guest's processors.
 #[derive(Debug)]
 pub(super) struct Processors {
-    /// Where the kernel says what each does, see proc_pid_stat(5).
-    files: Vec<PathBuf>,
+    process: u32,
+    threads: Vec<u64>,
 }
 
 impl Processors {
@@ -17,25 +15,23 @@ impl Processors {
     pub(super) fn of(pid: u32, answer: &Value) -> Self {
         let threads = answer.as_array().into_iter().flatten();
         let threads = threads.filter_map(|cpu| cpu["thread-id"].as_u64());
-        let file = |thread| PathBuf::from(format!("/proc/{pid}/task/{thread}/stat"));
         Self {
-            files: threads.map(file).collect(),
+            process: pid,
+            threads: threads.collect(),
         }
     }
 
     /// Whether one of them runs, or would if the host had a processor for it. Who waits for
     /// memory does not.
     pub(super) fn are_busy(&self) -> bool {
-        self.files.iter().any(|file| is_running(file))
+        let proc = Procfs::default();
+        let mut stats = self
+            .threads
+            .iter()
+            .map(|thread| proc.thread_stat(self.process, *thread));
+        // Of a thread that has ended there is none.
+        stats.any(|stat| stat.is_ok_and(|stat| stat.state == 'R'))
     }
-}
-
-/// Of a thread that has ended there is no file.
-fn is_running(file: &Path) -> bool {
-    let text = fs::read(file).unwrap_or_default();
-    // The name before the state may be anything.
-    let after = text.rsplit(|byte| *byte == b')').next();
-    after.is_some_and(|rest| rest.starts_with(b" R"))
 }
 
 #[cfg(test)]
@@ -86,7 +82,8 @@ mod tests {
             // It has yet to come to where it waits.
             while waits.are_busy() {}
             let both = Processors {
-                files: [&waits.files[..], &runs.files].concat(),
+                process: std::process::id(),
+                threads: [&waits.threads[..], &runs.threads].concat(),
             };
             let seen = [&runs, &both, &waits].map(Processors::are_busy);
             stop.store(true, Ordering::Relaxed);

@@ -6,11 +6,12 @@ pub use saving::Suspend;
 
 use std::path::PathBuf;
 
+use brisk_host::quantity::memory_mib;
 use brisk_vm::qemu::DiskFormat;
 use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
-use crate::guest::{ExtraDisk, LEAST_MEMORY, Net, Options, Ram, RootOption, Share, parse_memory};
+use crate::guest::{ExtraDisk, LEAST_MEMORY, Net, Options, Ram, RootOption, Share};
 
 /// Why a definition is none.
 #[derive(Debug, thiserror::Error)]
@@ -244,7 +245,7 @@ impl Definition {
     /// # Errors
     /// If it is no size, or too small for a distribution's kernel.
     pub fn memory_mib(&self) -> Result<u64, DefinitionError> {
-        parse_memory(&self.memory)
+        memory_mib(&self.memory)
             .filter(|mib| (LEAST_MEMORY..=1 << 24).contains(mib))
             .ok_or_else(|| {
                 let reason = format!("write for example 512M or 2G, {LEAST_MEMORY}M at least");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use brisk_host::files::{self, Durability};
 use brisk_image::{Claim, resumed_name};
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
@@ -103,7 +104,7 @@ impl Running {
         lasting.machine.postcopy = false;
         lasting.machine.stopped = false;
         let text = serde_json::to_vec(&lasting).map_err(std::io::Error::other);
-        let written = text.and_then(|text| fs::write(&path, text));
+        let written = text.and_then(|text| files::replace(&path, &text, Durability::Atomic));
         written.map_err(file("write", path))
     }
 

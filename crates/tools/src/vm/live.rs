@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_host::proc::Procfs;
 use brisk_image::State;
 use brisk_sys::wait_for;
 use brisk_vm::qemu::control::{self, Control};
@@ -293,11 +294,8 @@ pub(super) fn set_pid(paths: &VmPaths, pid: u32) -> Result<(), Error> {
 
 /// When a process began, in the kernel's ticks; none once it has ended, also before it is reaped.
 fn start_time(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    // The name, in brackets, may have spaces. See proc_pid_stat(5): fields 3 and 22.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    (state != "Z").then(|| fields.nth(18).map(str::to_owned))?
+    let stat = Procfs::default().stat(pid).ok()?;
+    (stat.state != 'Z').then(|| stat.start_ticks.to_string())
 }
 
 /// Waits until QEMU has ended.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use brisk_host::dirs::Dirs;
 use brisk_vm::launch::RuntimeFiles;
 use brisk_vm::qemu::VmConfig;
 use rustix::fs::{FlockOperation, flock};
@@ -42,23 +43,18 @@ impl StateDirs {
         root: bool,
         variable: impl Fn(&str) -> Option<PathBuf>,
     ) -> Result<Self, String> {
-        let set = |name: &str| variable(name).filter(|value| !value.as_os_str().is_empty());
-        let xdg = |name: &str| set(name).filter(|value| value.is_absolute());
-        let config = set("BRISK_CONFIG_DIR")
-            .or_else(|| root.then(|| "/etc/brisk".into()))
-            .or_else(|| xdg("XDG_CONFIG_HOME").map(|dir| dir.join("brisk")))
-            .or_else(|| xdg("HOME").map(|dir| dir.join(".config/brisk")))
+        let dirs = Dirs::new(root, variable);
+        let config = dirs
+            .config()
             .ok_or("no directory for definitions: neither BRISK_CONFIG_DIR nor HOME is set")?;
-        let state = brisk_vm::state::default_dir(root, &variable)
+        let state = dirs
+            .state()
             .ok_or("no directory for machines: neither BRISK_STATE_DIR nor HOME is set")?;
-        let runtime = set("BRISK_RUNTIME_DIR")
-            .or_else(|| root.then(|| "/run/brisk".into()))
-            .or_else(|| xdg("XDG_RUNTIME_DIR").map(|dir| dir.join("brisk")))
-            .ok_or(
-                "no directory for sockets: neither BRISK_RUNTIME_DIR nor XDG_RUNTIME_DIR is set, as \
-                 after su -; log in (ssh, machinectl shell USER@), or set XDG_RUNTIME_DIR to \
-                 /run/user/UID if that is there, else BRISK_RUNTIME_DIR to a directory of your own",
-            )?;
+        let runtime = dirs.runtime().ok_or(
+            "no directory for sockets: neither BRISK_RUNTIME_DIR nor XDG_RUNTIME_DIR is set, as \
+             after su -; log in (ssh, machinectl shell USER@), or set XDG_RUNTIME_DIR to \
+             /run/user/UID if that is there, else BRISK_RUNTIME_DIR to a directory of your own",
+        )?;
         Ok(Self {
             config: config.join("vm"),
             key: brisk_image::host_key_path(&state),

@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use brisk_host::files::{self, Durability};
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Disk, DiskFormat};
 use serde::{Deserialize, Serialize};
@@ -46,10 +47,9 @@ impl Standing {
             identities,
         };
         let path = path(paths);
-        let temporary = path.with_extension("tmp");
         let write = || {
-            fs::write(&temporary, serde_json::to_vec(&standing)?)?;
-            fs::rename(&temporary, &path)
+            let text = serde_json::to_vec(&standing)?;
+            files::replace(&path, &text, Durability::Atomic)
         };
         write().map_err(file("write", &path))
     }

@@ -1,10 +1,10 @@
 //! What a suspended machine's directory says of its image: so that no other one is taken for it,
 //! and it is missed if it is gone.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::{self};
 use std::path::{Path, PathBuf};
 
+use brisk_host::files::{self, Durability};
 use brisk_image::{Description, Header, Image, State};
 use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
@@ -43,13 +43,9 @@ impl SuspendRecord {
             disks: Reserved::all(disks),
         };
         let path = paths.suspended();
-        let temporary = path.with_extension("tmp");
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&temporary)?;
-            file.write_all(&serde_json::to_vec(&noted)?)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
-            File::open(paths.state())?.sync_all()
+        let write = || {
+            let text = serde_json::to_vec(&noted)?;
+            files::replace(&path, &text, Durability::Durable)
         };
         write().map_err(file("write", &path))
     }
@@ -69,7 +65,7 @@ impl SuspendRecord {
     pub(super) fn remove(paths: &VmPaths) {
         if fs::remove_file(paths.suspended()).is_ok() {
             // It is gone all the same as long as this host runs.
-            let _ = File::open(paths.state()).and_then(|dir| dir.sync_all());
+            let _ = files::sync_directory(&paths.state());
         }
     }
 }

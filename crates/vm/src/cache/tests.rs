@@ -177,31 +177,3 @@ fn an_unwritable_directory_is_named() {
     );
     assert!(error.hint().unwrap().contains("BRISK_CACHE_DIR"));
 }
-
-#[test]
-fn directories_by_environment() {
-    let dir = |root, set: &[(&str, &str)]| {
-        let find = |name: &str| {
-            set.iter()
-                .find(|(n, _)| *n == name)
-                .map(|(_, v)| PathBuf::from(v))
-        };
-        default_dir(root, find)
-            .map(|dir| dir.display().to_string())
-            .ok()
-    };
-    let all = [
-        ("BRISK_CACHE_DIR", "b"),
-        ("XDG_CACHE_HOME", "/x"),
-        ("HOME", "/h"),
-    ];
-    assert_eq!(dir(true, &all).as_deref(), Some("b"));
-    assert_eq!(dir(true, &all[1..]).as_deref(), Some("/var/cache/brisk"));
-    assert_eq!(dir(false, &all[1..]).as_deref(), Some("/x/brisk"));
-    assert_eq!(dir(false, &all[2..]).as_deref(), Some("/h/.cache/brisk"));
-    assert_eq!(
-        dir(false, &[("XDG_CACHE_HOME", "relative"), ("HOME", "/h")]).as_deref(),
-        Some("/h/.cache/brisk")
-    );
-    assert_eq!(dir(false, &[]), None);
-}

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use brisk_measure::{Report, render};
-use brisk_tools::environment;
 
 use super::super::run::Format;
 use crate::ui::Ui;
@@ -40,7 +39,7 @@ impl OutputArgs {
         if let Some(path) = &self.output {
             return Ok(path.clone());
         }
-        let directory = environment::state_directory();
+        let directory = brisk_host::dirs::Dirs::here().state();
         let directory = directory.context(NO_STATE)?.join("reports");
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;

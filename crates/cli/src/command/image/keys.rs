@@ -131,7 +131,7 @@ pub(in crate::command) fn passphrase_of(image: &Path) -> Result<Option<Secret>, 
 }
 
 fn usual_host_key() -> Result<PathBuf, Error> {
-    let state = brisk_tools::environment::state_directory();
+    let state = brisk_host::dirs::Dirs::here().state();
     let state = state.ok_or_else(|| Error::Key {
         what: "this host's key".to_owned(),
         why: "there is no directory that it could be in: HOME is not set; set BRISK_STATE_DIR, or \

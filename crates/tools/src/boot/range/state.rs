@@ -7,9 +7,10 @@
 //! ```
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use brisk_host::files::{self, Durability};
 use brisk_measure::{Comparison, Series, Timeline};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -185,14 +186,9 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
 
 /// Whoever reads the file finds the old content or the new, never half of one.
 fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), StateError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
     let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        file.write_all(&serde_json::to_vec(value)?)?;
-        // What is measured may bring the machine down.
-        file.as_file().sync_data()?;
-        file.persist(path)?;
-        Ok(())
+        // What is measured may bring the host down.
+        files::replace(path, &serde_json::to_vec(value)?, Durability::Synced)
     };
     write().map_err(|source| StateError::File {
         path: path.to_owned(),

@@ -1,5 +1,6 @@
 //! `[suspend]` of a definition: the image that a machine is saved to.
 
+use brisk_host::quantity::rate;
 use brisk_image::{Compression, Options, Recipient};
 use serde::{Deserialize, Serialize};
 
@@ -136,46 +137,4 @@ fn check_path(path: &str) -> Result<(), DefinitionError> {
         return wrong("only %{name} and %{uuid} stand for something");
     }
     Ok(())
-}
-
-/// Bytes a second: `200M` are 200 million, as the report of a suspend counts them.
-fn rate(text: &str) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-    let unit = match unit {
-        "" => 1.0,
-        "K" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        _ => return None,
-    };
-    let rate = number.parse::<f64>().ok()? * unit;
-    (1.0..=1e15).contains(&rate).then_some(rate as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rate;
-
-    #[test]
-    fn rates_are_decimal() {
-        assert_eq!(rate("200M"), Some(200_000_000));
-        assert_eq!(rate("1.5G"), Some(1_500_000_000));
-        assert_eq!(rate("64K"), Some(64_000));
-        assert_eq!(rate("12345"), Some(12345));
-        for text in [
-            "",
-            "M",
-            "0",
-            "0.1",
-            "1T",
-            "1M/s",
-            "-1M",
-            "1e6",
-            "1.2.3M",
-            "99999999G",
-        ] {
-            assert_eq!(rate(text), None, "{text}");
-        }
-    }
 }

@@ -1,0 +1,163 @@
+//! Where brisk keeps its files, by user and environment.
+//!
+//! Each directory is the one that its `BRISK_…_DIR` names, else a fixed one for root, else `brisk`
+//! below the user's directory of the XDG Base Directory Specification, whose relative paths are
+//! ignored as it demands. None is made up where the environment names none: a directory that
+//! anybody could make first is no substitute.
+
+use std::path::PathBuf;
+
+/// A user and the environment, from which directories follow.
+pub struct Dirs<V> {
+    root: bool,
+    variable: V,
+}
+
+impl Dirs<fn(&str) -> Option<PathBuf>> {
+    /// This process's.
+    #[must_use]
+    pub fn here() -> Self {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        Self::new(rustix::process::geteuid().is_root(), variable)
+    }
+}
+
+/// A kind of directory.
+struct Kind {
+    variable: &'static str,
+    root: &'static str,
+    xdg: &'static str,
+    /// Below the user's home directory, where the XDG variable is not set.
+    home: Option<&'static str>,
+}
+
+const CACHE: Kind = Kind {
+    variable: "BRISK_CACHE_DIR",
+    root: "/var/cache/brisk",
+    xdg: "XDG_CACHE_HOME",
+    home: Some(".cache/brisk"),
+};
+const STATE: Kind = Kind {
+    variable: "BRISK_STATE_DIR",
+    root: "/var/lib/brisk",
+    xdg: "XDG_STATE_HOME",
+    home: Some(".local/state/brisk"),
+};
+const CONFIG: Kind = Kind {
+    variable: "BRISK_CONFIG_DIR",
+    root: "/etc/brisk",
+    xdg: "XDG_CONFIG_HOME",
+    home: Some(".config/brisk"),
+};
+const RUNTIME: Kind = Kind {
+    variable: "BRISK_RUNTIME_DIR",
+    root: "/run/brisk",
+    xdg: "XDG_RUNTIME_DIR",
+    home: None,
+};
+
+impl<V: Fn(&str) -> Option<PathBuf>> Dirs<V> {
+    /// Those of root, or of another user, with these variables.
+    pub fn new(root: bool, variable: V) -> Self {
+        Self { root, variable }
+    }
+
+    /// What can be made again at any time.
+    pub fn cache(&self) -> Option<PathBuf> {
+        self.find(&CACHE)
+    }
+
+    /// What must last: reports, the host's profile, its key for images, persistent VMs.
+    pub fn state(&self) -> Option<PathBuf> {
+        self.find(&STATE)
+    }
+
+    /// What the user writes: definitions of persistent VMs.
+    pub fn config(&self) -> Option<PathBuf> {
+        self.find(&CONFIG)
+    }
+
+    /// Sockets of what runs, which are gone with this boot of the host.
+    pub fn runtime(&self) -> Option<PathBuf> {
+        self.find(&RUNTIME)
+    }
+
+    fn find(&self, kind: &Kind) -> Option<PathBuf> {
+        let set = |name| (self.variable)(name).filter(|value| !value.as_os_str().is_empty());
+        let absolute = |name| set(name).filter(|value| value.is_absolute());
+        set(kind.variable)
+            .or_else(|| self.root.then(|| kind.root.into()))
+            .or_else(|| absolute(kind.xdg).map(|dir| dir.join("brisk")))
+            .or_else(|| Some(absolute("HOME")?.join(kind.home?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(root: bool, names: &[&str]) -> [Option<String>; 4] {
+        let known = |name: &str| names.contains(&name).then(|| format!("/{name}").into());
+        let dirs = Dirs::new(root, known);
+        [dirs.cache(), dirs.state(), dirs.config(), dirs.runtime()]
+            .map(|dir| dir.map(|dir| dir.display().to_string()))
+    }
+
+    fn is(paths: [&str; 4]) -> [Option<String>; 4] {
+        paths.map(|path| (!path.is_empty()).then(|| path.to_owned()))
+    }
+
+    #[test]
+    fn they_follow_user_and_environment() {
+        let root = [
+            "/var/cache/brisk",
+            "/var/lib/brisk",
+            "/etc/brisk",
+            "/run/brisk",
+        ];
+        assert_eq!(all(true, &["HOME", "XDG_CACHE_HOME"]), is(root));
+        let home = [
+            "/HOME/.cache/brisk",
+            "/HOME/.local/state/brisk",
+            "/HOME/.config/brisk",
+            "",
+        ];
+        assert_eq!(all(false, &["HOME"]), is(home));
+        let xdg = [
+            "XDG_CACHE_HOME",
+            "XDG_STATE_HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_RUNTIME_DIR",
+        ];
+        let below = xdg.map(|name| format!("/{name}/brisk"));
+        let below = [&*below[0], &*below[1], &*below[2], &*below[3]];
+        assert_eq!(all(false, &[&xdg[..], &["HOME"]].concat()), is(below));
+        let set = [
+            "BRISK_CACHE_DIR",
+            "BRISK_STATE_DIR",
+            "BRISK_CONFIG_DIR",
+            "BRISK_RUNTIME_DIR",
+        ];
+        let named = set.map(|name| format!("/{name}"));
+        let named = [&*named[0], &*named[1], &*named[2], &*named[3]];
+        for root in [true, false] {
+            assert_eq!(all(root, &[&set[..], &xdg[..]].concat()), is(named));
+        }
+        assert_eq!(all(false, &[]), is(["", "", "", ""]));
+    }
+
+    #[test]
+    fn relative_and_empty_values_are_ignored() {
+        let one = |name: &'static str, value: &'static str| {
+            Dirs::new(false, move |asked: &str| match asked {
+                "HOME" => Some("/h".into()),
+                asked => (asked == name).then(|| value.into()),
+            })
+        };
+        let usual = Some(PathBuf::from("/h/.cache/brisk"));
+        assert_eq!(one("XDG_CACHE_HOME", "relative").cache(), usual);
+        assert_eq!(one("BRISK_CACHE_DIR", "").cache(), usual);
+        // What brisk's own variable says is as the user wrote it.
+        assert_eq!(one("BRISK_CACHE_DIR", "here").cache(), Some("here".into()));
+    }
+}

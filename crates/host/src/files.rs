@@ -1,0 +1,93 @@
+//! Writing files so that a reader, or a power cut, finds the old content or the new.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+/// How much of a replacement has to be on the disk when it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// What the kernel writes by itself is soon enough: whoever reads the file finds the old content
+    /// or the new.
+    Atomic,
+    /// A power cut leaves the old content or the new, and the new is written to the disk before the
+    /// file has its name.
+    Synced,
+    /// The new content survives a power cut from now on: the directory is synced as well.
+    Durable,
+}
+
+/// Replaces a file by one with these bytes, which only its owner may read and write.
+///
+/// # Errors
+/// If it cannot be written; the old one is there as it was.
+pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+    let dir = directory(path);
+    let mut file = NamedTempFile::new_in(dir)?;
+    file.write_all(bytes)?;
+    if durability != Durability::Atomic {
+        file.as_file().sync_all()?;
+    }
+    file.persist(path)?;
+    if durability == Durability::Durable {
+        sync_directory(dir)?;
+    }
+    Ok(())
+}
+
+/// Has what was made, named or removed in a directory survive a power cut.
+///
+/// # Errors
+/// If the directory cannot be opened or synced.
+pub fn sync_directory(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// The directory that a file is in.
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        for (text, durability) in [
+            ("one", Durability::Atomic),
+            ("two", Durability::Synced),
+            ("three", Durability::Durable),
+        ] {
+            replace(&path, text.as_bytes(), durability).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        // Nothing can take the place of a directory that is not empty.
+        let full = dir.path().join("full");
+        fs::create_dir(&full).unwrap();
+        fs::write(full.join("kept"), "").unwrap();
+        assert!(replace(&full, b"new", Durability::Durable).is_err());
+        assert!(replace(&dir.path().join("no/file"), b"new", Durability::Atomic).is_err());
+        let mut names: Vec<_> = fs::read_dir(&dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["file", "full"], "no temporary file is left");
+    }
+
+    #[test]
+    fn a_bare_name_is_in_the_current_directory() {
+        assert_eq!(directory(Path::new("file")), Path::new("."));
+        assert_eq!(directory(Path::new("/a/file")), Path::new("/a"));
+    }
+}

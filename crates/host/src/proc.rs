@@ -1,0 +1,197 @@
+//! What `/proc` says of processes (proc(5)), below a root that tests put elsewhere.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A directory like `/proc`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Procfs(PathBuf);
+
+impl Default for Procfs {
+    fn default() -> Self {
+        Self("/proc".into())
+    }
+}
+
+impl Procfs {
+    /// The one below `root`.
+    #[must_use]
+    pub fn below(root: &Path) -> Self {
+        Self(root.join("proc"))
+    }
+
+    /// Numbers of the processes, in no order.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn processes(&self) -> io::Result<Vec<u32>> {
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            let name = entry?.file_name();
+            numbers.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+        }
+        Ok(numbers)
+    }
+
+    /// The words a process was started with, each without its NUL byte.
+    ///
+    /// # Errors
+    /// If it has ended, or `/proc` hides it.
+    pub fn words(&self, pid: u32) -> io::Result<Vec<Vec<u8>>> {
+        let line = fs::read(self.0.join(pid.to_string()).join("cmdline"))?;
+        let line = line.strip_suffix(&[0]).unwrap_or(&line);
+        Ok(line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
+    }
+
+    /// What `stat` says of a process.
+    ///
+    /// # Errors
+    /// If it has ended, or the file has another shape.
+    pub fn stat(&self, pid: u32) -> io::Result<Stat> {
+        self.read_stat(Path::new(&pid.to_string()))
+    }
+
+    /// What `stat` says of a thread.
+    ///
+    /// # Errors
+    /// If it has ended, or the file has another shape.
+    pub fn thread_stat(&self, pid: u32, thread: u64) -> io::Result<Stat> {
+        self.read_stat(&Path::new(&pid.to_string()).join(format!("task/{thread}")))
+    }
+
+    /// Identifies this boot of the host.
+    #[must_use]
+    pub fn boot_id(&self) -> Option<String> {
+        let id = fs::read_to_string(self.0.join("sys/kernel/random/boot_id")).ok()?;
+        Some(id.trim().to_owned())
+    }
+
+    /// Load averages.
+    #[must_use]
+    pub fn load(&self) -> Option<Load> {
+        Load::parse(&fs::read_to_string(self.0.join("loadavg")).ok()?)
+    }
+
+    /// Memory of the host, bytes.
+    #[must_use]
+    pub fn memory(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.0.join("meminfo")).ok()?;
+        let line = text.lines().find(|line| line.starts_with("MemTotal"))?;
+        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kib * 1024)
+    }
+
+    fn read_stat(&self, of: &Path) -> io::Result<Stat> {
+        let bytes = fs::read(self.0.join(of).join("stat"))?;
+        Stat::parse(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Some of `/proc/PID/stat` (proc_pid_stat(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// State, such as `R`, `S` or `Z`.
+    pub state: char,
+    /// When it began, in clock ticks since the host's boot.
+    pub start_ticks: u64,
+}
+
+impl Stat {
+    /// From the file's text. The name, in brackets, may have anything in it.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let after = text.iter().rposition(|byte| *byte == b')')?;
+        let text = std::str::from_utf8(&text[after + 1..]).ok()?;
+        let mut fields = text.split_ascii_whitespace();
+        // Fields 3 and 22.
+        let state = fields.next()?.chars().next()?;
+        let start_ticks = fields.nth(18)?.parse().ok()?;
+        Some(Self { state, start_ticks })
+    }
+}
+
+/// Load averages (proc_loadavg(5)).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// Average of the last minute.
+    pub minute: f64,
+    /// Threads that execute or could now, the reader among them.
+    pub runnable: usize,
+}
+
+impl Load {
+    /// From the file's text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.split(' ');
+        let minute = fields.next()?.parse().ok()?;
+        let runnable = fields.nth(2)?.split('/').next()?.parse().ok()?;
+        Some(Self { minute, runnable })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_and_start_are_found_behind_any_name() {
+        let stat = "31470 (a) R) S 1 31470 31470 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 4 0 777 9 9";
+        let state = 'S';
+        assert_eq!(
+            Stat::parse(stat.as_bytes()),
+            Some(Stat {
+                state,
+                start_ticks: 777
+            })
+        );
+        let wild = [b"1 (\xff\xfe\n) ", &stat.as_bytes()[12..]].concat();
+        assert_eq!(
+            Stat::parse(&wild),
+            Some(Stat {
+                state,
+                start_ticks: 777
+            })
+        );
+        for text in ["nothing", "1 (a) S 1", "1 (a)", ""] {
+            assert_eq!(Stat::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_known() {
+        let proc = Procfs::default();
+        let me = std::process::id();
+        assert!(proc.processes().unwrap().contains(&me));
+        assert!(proc.stat(me).unwrap().start_ticks > 0);
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+        // A test runs as it is asked.
+        assert_eq!(proc.thread_stat(me, thread).unwrap().state, 'R');
+        let words = proc.words(me).unwrap();
+        let program = std::env::args().next().unwrap();
+        assert_eq!(words[0], program.as_bytes());
+        assert!(proc.memory().unwrap() > 1 << 20);
+        assert!(proc.boot_id().is_some());
+    }
+
+    #[test]
+    fn words_may_be_empty_or_not_text() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("proc/7");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("cmdline"), b"a\0\0\xff\0").unwrap();
+        let words = Procfs::below(root.path()).words(7).unwrap();
+        assert_eq!(words, [b"a".to_vec(), Vec::new(), vec![0xff]]);
+        assert!(Procfs::below(root.path()).words(8).is_err());
+    }
+
+    #[test]
+    fn loads_are_read() {
+        let load = Load::parse("0.20 0.18 0.12 3/80 11206\n").unwrap();
+        assert_eq!((load.minute, load.runnable), (0.2, 3));
+        for text in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 x/80 1"] {
+            assert_eq!(Load::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Files of sysfs, below a root that tests put elsewhere.
+
+use std::fs;
+use std::path::Path;
+
+/// The text of a file below `sys`, without white space at its ends.
+#[must_use]
+pub fn line(root: &Path, path: &str) -> Option<String> {
+    let text = fs::read_to_string(root.join("sys").join(path)).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// The word in brackets, where a file shows what is chosen of several: `always [never]`.
+#[must_use]
+pub fn chosen(root: &Path, path: &str) -> Option<String> {
+    let text = line(root, path)?;
+    Some(text.split('[').nth(1)?.split(']').next()?.to_owned())
+}
+
+/// Names of the files in a directory below `sys`.
+#[must_use]
+pub fn names(root: &Path, path: &str) -> Vec<String> {
+    let entries = fs::read_dir(root.join("sys").join(path));
+    let entries = entries.into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_in_brackets_is_chosen() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("sys")).unwrap();
+        for (text, word) in [("always [never] x\n", Some("never")), ("none\n", None)] {
+            fs::write(root.path().join("sys/file"), text).unwrap();
+            assert_eq!(chosen(root.path(), "file").as_deref(), word);
+        }
+        assert_eq!(chosen(root.path(), "no"), None);
+        assert_eq!(names(root.path(), "."), ["file"]);
+    }
+}
