@@ -27,10 +27,9 @@ pub(crate) fn problems(repository: &Path, command: &Command) -> anyhow::Result<V
                 problems.push(format!("{at}: {}: {}", example.text, brief(&error)));
             }
         }
-        for target in links(&text) {
-            let base = path.parent().unwrap_or(repository);
-            if !base.join(&target).exists() {
-                problems.push(format!("{}: no file {target}", shown.display()));
+        for link in links(&text) {
+            if let Some(problem) = broken(&link, &path, &text) {
+                problems.push(format!("{}: {problem}", shown.display()));
             }
         }
     }
@@ -99,9 +98,51 @@ fn unplaced(problems: &mut Vec<String>, command: &Command) {
 fn documents(repository: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut documents = markdown(repository)?;
     documents.extend(markdown(&repository.join("docs/src"))?);
+    documents.extend(markdown(&repository.join("docs/src/vm"))?);
     documents.extend(markdown(&repository.join("docs/src/reference"))?);
     documents.extend(markdown(&repository.join("examples"))?);
     Ok(documents)
+}
+
+/// Why a link of a document leads nowhere, if it does: its file or its heading is not there.
+fn broken(link: &str, document: &Path, text: &str) -> Option<String> {
+    let (target, fragment) = link.split_once('#').unwrap_or((link, ""));
+    let file = document.parent()?.join(target);
+    if !file.exists() {
+        return Some(format!("no file {target}"));
+    }
+    if fragment.is_empty() {
+        return None;
+    }
+    let other = fs::read_to_string(&file).unwrap_or_default();
+    let text = if target.is_empty() { text } else { &other };
+    let known = headings(text).any(|heading| anchor(heading) == fragment);
+    (!known).then(|| format!("no heading for {link}"))
+}
+
+fn headings(document: &str) -> impl Iterator<Item = &str> {
+    let mut code = false;
+    document.lines().filter_map(move |line| {
+        code ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        (!code && heading.len() < line.len()).then(|| heading.trim())
+    })
+}
+
+/// The fragment that leads to a heading, as mdbook and GitHub make it.
+fn anchor(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    heading
+        .chars()
+        .filter(kept)
+        .map(|c| {
+            if c == ' ' {
+                '-'
+            } else {
+                c.to_ascii_lowercase()
+            }
+        })
+        .collect()
 }
 
 /// Files below the home of whoever wrote this are on no other machine.
@@ -157,7 +198,7 @@ fn brief(error: &anyhow::Error) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Relative targets of inline links, without their fragment.
+/// Relative targets of inline links, with their fragments.
 fn links(document: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut code = false;
@@ -167,7 +208,7 @@ fn links(document: &str) -> Vec<String> {
         }
         for (start, _) in line.match_indices("](").filter(|_| !code) {
             let target = &line[start + 2..];
-            let target = target.split([')', '#']).next().unwrap_or_default();
+            let target = target.split(')').next().unwrap_or_default();
             if !target.is_empty() && !target.contains("://") {
                 found.push(target.to_owned());
             }
@@ -199,6 +240,17 @@ mod tests {
     #[test]
     fn relative_links_are_found() {
         let text = "[a](b.md#c) [d](https://e) [f](#g)\n```\n[h](i)\n```\n[j](../k)";
-        assert_eq!(links(text), ["b.md", "../k"]);
+        assert_eq!(links(text), ["b.md#c", "#g", "../k"]);
+    }
+
+    #[test]
+    fn links_lead_to_headings() {
+        let text = "# How `--drop-cache` works\n```sh\n# no heading\n```\n";
+        let broken = |link: &str| broken(link, Path::new("/proc/a.md"), text);
+        assert_eq!(broken("#how---drop-cache-works"), None);
+        assert_eq!(broken("version"), None);
+        for bad in ["#no-heading", "b.md", "version#a"] {
+            assert!(broken(bad).is_some(), "{bad}");
+        }
     }
 }
