@@ -161,6 +161,10 @@ impl Reason {
             Self::NotKernel(_) | Self::NotKernelInside(..) => {
                 Some("kernels are named vmlinuz-*, bzImage, vmlinux or *.efi")
             }
+            Self::UnknownCompression(_) => Some(
+                "gzip, xz, lzma, zstd, LZ4 and bzip2 are known; give the vmlinux of its build, or \
+                 build it with one of these (CONFIG_KERNEL_ZSTD)",
+            ),
             _ => None,
         }
     }

@@ -109,8 +109,8 @@ fn refusal(bytes: &[u8]) -> String {
 
 #[test]
 fn every_payload_gives_the_same_vmlinux() {
-    use Compression::{Bzip2, Gzip, Lz4, Lzma, Lzo, Xz, Zstd};
-    for kind in [Gzip, Xz, Lzma, Zstd, Lz4, Bzip2, Lzo] {
+    use Compression::{Bzip2, Gzip, Lz4, Lzma, Xz, Zstd};
+    for kind in [Gzip, Xz, Lzma, Zstd, Lz4, Bzip2] {
         let image = bzimage(&packed(kind, &vmlinux()));
         let parsed = BzImage::parse(&image).unwrap();
         assert_eq!(parsed.compression(), Some(kind));

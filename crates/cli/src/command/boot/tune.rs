@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Compare the verdicts with those of an earlier ledger. The exit status is 1 if a optimisation that
+    /// Compare the verdicts with those of an earlier ledger. The exit status is 1 if an optimisation that
     /// changes the boot by more than 2 % has another.
     #[arg(long, value_name = "LEDGER")]
     pub against: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! When pairs of boots are enough to say whether a optimisation helps. Pure.
+//! When pairs of boots are enough to say whether an optimisation helps. Pure.
 
 use brisk_measure::{PairedRatio, paired_ratio, signed_rank_test};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ const WORTH: f64 = 0.005;
 /// Chance of a difference like this without one, at each look. Four looks at this level make about
 /// one false verdict in thirty optimisations (Bonferroni).
 const LEVEL: f64 = 0.008;
-/// The same for a optimisation that leaves the instructions as they are, and so hardly changes anything:
+/// The same for an optimisation that leaves the instructions as they are, and so hardly changes anything:
 /// most of them do, and each is a chance for noise.
 const DOUBTFUL: f64 = 0.001;
 
@@ -19,7 +19,7 @@ const COUNTED: f64 = 0.01;
 /// Instructions that differ by less are as good as the same: longer command lines are read longer.
 const SAME: f64 = 0.003;
 
-/// What became of a optimisation.
+/// What became of an optimisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -55,7 +55,7 @@ impl Verdict {
 /// The verdict if there is one by now; at the last look there always is.
 ///
 /// `counted` is the ratio of instructions with and without the optimisation, where they can be counted.
-/// They are exact and the same in every run, so what the clock leaves open they decide: a optimisation
+/// They are exact and the same in every run, so what the clock leaves open they decide: an optimisation
 /// that saves instructions is kept unless it is shown to be slower, one that costs them is slower
 /// unless it is shown to be quicker, and one that changes nearly none and looks alike is given up
 /// early. What is decided by times that noise could have made comes out differently in the next

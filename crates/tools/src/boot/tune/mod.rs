@@ -180,7 +180,7 @@ impl Trials<'_> {
 }
 
 impl Settings {
-    /// Why a optimisation is not to be tried.
+    /// Why an optimisation is not to be tried.
     fn refuses(&self, optimisation: &Optimisation) -> Option<String> {
         let insecure = optimisation.trades.filter(|_| !self.allow_insecure);
         let blind = optimisation.unknown && !self.try_initcalls;

@@ -24,8 +24,9 @@ pub(super) fn decompress(mut data: &[u8], out: &mut Vec<u8>, max: usize) -> io::
         data = rest;
         let start = out.len();
         out.resize(start + BLOCK, 0);
-        let size = lz4_flex::block::decompress_into(block, &mut out[start..])
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        // The block's size is not known before; it only limits what is written.
+        let size =
+            ::lz4::block::decompress_to_buffer(block, Some(BLOCK as i32), &mut out[start..])?;
         out.truncate(start + size);
         if out.len() > max {
             return Ok(false);

@@ -1,8 +1,6 @@
 //! Decompressing kernels, within [`MAX_SIZE`].
 
 mod lz4;
-mod lzo;
-mod lzop;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -29,22 +27,19 @@ pub enum Compression {
     Lz4,
     /// bzip2.
     Bzip2,
-    /// lzop's container.
-    Lzo,
 }
 
 impl Compression {
     /// The compression that the first bytes show.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
-        let magics: [(&[u8], Self); 7] = [
+        let magics: [(&[u8], Self); 6] = [
             (b"\x1f\x8b", Self::Gzip),
             (b"\xfd7zXZ\0", Self::Xz),
             (b"\x5d\0\0", Self::Lzma),
             (b"\x28\xb5\x2f\xfd", Self::Zstd),
             (&lz4::MAGIC, Self::Lz4),
             (b"BZh", Self::Bzip2),
-            (lzop::MAGIC, Self::Lzo),
         ];
         magics
             .into_iter()
@@ -91,7 +86,6 @@ impl Compression {
             Self::Zstd => zstd::Decoder::with_buffer(data).and_then(|d| all(d, &mut out, max)),
             Self::Lz4 => lz4::decompress(data, &mut out, max),
             Self::Bzip2 => all(bzip2::read::BzDecoder::new(data), &mut out, max),
-            Self::Lzo => lzop::decompress(data, &mut out, max),
         }
         .map_err(failed)?;
         if !whole {
@@ -117,7 +111,6 @@ impl fmt::Display for Compression {
             Self::Zstd => "zstd",
             Self::Lz4 => "lz4",
             Self::Bzip2 => "bzip2",
-            Self::Lzo => "lzo",
         })
     }
 }
