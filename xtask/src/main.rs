@@ -12,6 +12,7 @@ mod goals;
 mod man;
 mod reference;
 mod sections;
+mod structure;
 mod suspend;
 mod versions;
 
@@ -52,6 +53,8 @@ enum Task {
     BenchSuspend(suspend::Args),
     /// Measure brisk beside an earlier version of it.
     BenchVersions(versions::Args),
+    /// Check limits of the code: lengths, fields, cycles of imports, vague doc comments.
+    Structure,
     /// Compare the committed reference with the command line; try examples and links.
     Check,
 }
@@ -73,19 +76,29 @@ fn main() -> anyhow::Result<()> {
         Task::Bench(args) => bench::run(&args)?,
         Task::BenchSuspend(args) => suspend::run(&args)?,
         Task::BenchVersions(args) => versions::run(&args)?,
+        Task::Structure => report(
+            &structure::problems(&repository())?,
+            "the code keeps its limits",
+        )?,
         Task::Check => {
             let problems = check::problems(&repository(), &command)?;
-            let mut out = io::stdout().lock();
-            for problem in &problems {
-                writeln!(out, "{problem}")?;
-            }
-            anyhow::ensure!(problems.is_empty(), "{} problems", problems.len());
-            writeln!(
-                out,
-                "reference, examples and links agree with the command line"
+            report(
+                &problems,
+                "reference, examples and links agree with the command line",
             )?;
         }
     }
+    Ok(())
+}
+
+/// Says what is wrong, which is an error, or that all is well.
+fn report(problems: &[String], well: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    for problem in problems {
+        writeln!(out, "{problem}")?;
+    }
+    anyhow::ensure!(problems.is_empty(), "{} problems", problems.len());
+    writeln!(out, "{well}")?;
     Ok(())
 }
 
