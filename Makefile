@@ -25,7 +25,7 @@ WITHTOOLS := PATH='$(TOOLS)/bin':"$$PATH"
 # What is tried once more with the system's own QEMU, where that is another one.
 AGAIN     := arguments disks dry_run exit_status failures roots streams vm vm_seen
 
-.PHONY: help build demo test soak check bench pages install uninstall deb book clean
+.PHONY: help build demo test soak check bench bench-pages pages install uninstall deb book clean
 
 help:
 	@echo 'make demo      set up, build, and run a kernel in a second'
@@ -34,6 +34,7 @@ help:
 	@echo 'make build     only build $(BRISK)'
 	@echo 'make check     formatting, lints, licences, generated files'
 	@echo 'make bench     measure; see benchmarks/'
+	@echo 'make bench-pages  pages and pictures of the reports in benchmarks/'
 	@echo 'make install   to PREFIX=$(PREFIX), below DESTDIR'
 	@echo 'make deb       a Debian package'
 	@echo 'make book      the manual as HTML, with mdbook'
@@ -81,6 +82,9 @@ check:
 bench: build
 	@if [ -x benchmarks/run ]; then BRISK='$(BRISK)' benchmarks/run; \
 	else echo 'there is no benchmarks/run yet' >&2; exit 1; fi
+
+bench-pages:
+	$(CARGO) run --quiet --locked --package xtask -- bench-pages --out '$(TARGET)/benchmarks'
 
 # Manual pages and completions, from the command line itself. Not `cargo xtask`: the release
 # profile shares what `build` has compiled.

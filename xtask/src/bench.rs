@@ -138,9 +138,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let verdicts = judge(&mut report, &GOALS, str::to_owned);
     report.warn();
     report.save(&path)?;
-    fs::write(args.out.join("run.svg"), render::svg(&report))?;
-    fs::write(args.out.join("run.html"), render::html(&report))?;
-    fs::write(args.out.join("run.csv"), render::csv(&report))?;
     let text = format!("{}\n{verdicts}", render::table(&report));
     fs::write(args.out.join("run.txt"), &text)?;
     say(&text);

@@ -10,6 +10,7 @@ mod clones;
 mod examples;
 mod goals;
 mod man;
+mod pages;
 mod reference;
 mod sections;
 mod structure;
@@ -53,6 +54,8 @@ enum Task {
     BenchSuspend(suspend::Args),
     /// Measure brisk beside an earlier version of it.
     BenchVersions(versions::Args),
+    /// Render the reports of benchmarks/ as pages and pictures.
+    BenchPages(pages::Args),
     /// Check limits of the code: lengths, fields, cycles of imports, vague doc comments.
     Structure,
     /// Compare the committed reference with the command line; try examples and links.
@@ -76,6 +79,12 @@ fn main() -> anyhow::Result<()> {
         Task::Bench(args) => bench::run(&args)?,
         Task::BenchSuspend(args) => suspend::run(&args)?,
         Task::BenchVersions(args) => versions::run(&args)?,
+        Task::BenchPages(args) => {
+            let mut out = io::stdout().lock();
+            for path in pages::run(&args)? {
+                writeln!(out, "{}", path.display())?;
+            }
+        }
         Task::Structure => report(
             &structure::problems(&repository())?,
             "the code keeps its limits",

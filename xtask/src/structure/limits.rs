@@ -69,7 +69,7 @@ impl<'ast> Visit<'ast> for Found<'_> {
 }
 
 /// Doc comments that begin with one of [`BEGINNINGS`].
-fn vague<'a>(text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+fn vague(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut before = false;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {
         let line = line.trim_start();

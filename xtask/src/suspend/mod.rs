@@ -168,7 +168,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     report.warn();
     report.save(&path)?;
     let text = format!("{}\n{verdicts}", render::table(&report));
-    fs::write(args.out.join("suspend.csv"), render::csv(&report))?;
     fs::write(args.out.join("suspend.txt"), &text)?;
     say(&text);
     Ok(())
