@@ -5,8 +5,11 @@
 //! the reference.
 
 pub mod command;
+mod ending;
 pub mod exit;
 mod hint;
+pub mod output;
+mod parse;
 mod passphrase;
 pub mod ui;
 

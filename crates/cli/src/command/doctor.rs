@@ -8,9 +8,9 @@ use brisk_tools::doctor::{Facts, Line, Severity, findings, gather};
 
 use brisk_vm::libvirt::{Definition, Domain};
 
-use super::run::Format;
-use super::run_output::csv_field;
 use crate::exit;
+use crate::output::Format;
+use crate::output::csv_field;
 use crate::ui::Ui;
 
 /// Find what makes boots slow or impossible on this machine, with the fix for each.

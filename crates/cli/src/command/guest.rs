@@ -1,7 +1,6 @@
 //! What is common to all commands that boot guests.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use brisk_host::quantity;
@@ -275,13 +274,6 @@ fn memory(text: &str) -> anyhow::Result<u64> {
     Ok(mib)
 }
 
-/// `90`, `1.5s`, `500ms`, `5m`, `1h`.
-pub(crate) fn duration(option: &str, text: &str) -> anyhow::Result<Duration> {
-    quantity::duration(text).with_context(|| {
-        format!("{option} {text}: not a duration; write for example 90, 90s, 500ms or 5m")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,25 +292,6 @@ mod tests {
         for text in ["", "M", "-1G", "12Q", "95M", "99999999999999999T"] {
             let error = memory(text).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
-        }
-    }
-
-    #[test]
-    fn durations_have_units() {
-        for (text, millis) in [
-            ("90", 90_000),
-            ("1.5s", 1500),
-            ("500ms", 500),
-            ("5m", 300_000),
-        ] {
-            assert_eq!(
-                duration("--timeout", text).unwrap(),
-                Duration::from_millis(millis),
-                "{text}"
-            );
-        }
-        for text in ["", "s", "0", "-3s", "5d", "infs"] {
-            assert!(duration("--timeout", text).is_err(), "{text}");
         }
     }
 }

@@ -10,8 +10,8 @@ use brisk_vm::initramfs::{self, Built, cpio};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::guest::GuestArgs;
-use super::kernel::write_whole;
-use super::run::{Format, explain};
+use crate::output::write_whole;
+use crate::output::{Format, explain};
 use crate::ui::Ui;
 
 /// Build the initramfs of a guest, and show what is in one and why.

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use brisk_host::kernel::{self as installed, Installed};
 use brisk_vm::cache::Cache;
 use brisk_vm::kernel;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
-use super::run::Format;
+use crate::output::{Format, write_whole};
 use crate::ui::Ui;
 
 /// Show the kernels that are installed, and take them apart.
@@ -75,21 +74,6 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
         }
     }
     Ok(0)
-}
-
-/// Never leaves half a file: written beside and renamed.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    let dir = path
-        .parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(failed)?;
-    std::io::Write::write_all(&mut file, bytes).with_context(failed)?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    file.as_file().set_permissions(mode).with_context(failed)?;
-    file.persist(path).with_context(failed)?;
-    Ok(())
 }
 
 fn find(selector: Option<&str>) -> anyhow::Result<Installed> {

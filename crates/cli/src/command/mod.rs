@@ -9,6 +9,5 @@ pub mod initramfs;
 pub mod kernel;
 pub mod run;
 mod run_output;
-mod run_words;
 pub mod vm;
 mod warm_pool;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use brisk_tools::guest::{self as tool, Options, Plan, Profile};
@@ -10,10 +10,12 @@ use brisk_tools::run::{Ending, Session, Start, Terminal, Timing, WarmPool, ready
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
-use super::guest::{GuestArgs, MachineArgs, duration};
-use super::run_words::{host_name, share, user, variable};
+use super::guest::{GuestArgs, MachineArgs};
 use super::{run_output, warm_pool};
-use crate::exit;
+use crate::ending::conclude;
+use crate::output::{Format, explain};
+use crate::parse::duration;
+use crate::parse::{host_name, share, user, variable};
 use crate::ui::{Spinner, Ui};
 
 /// Boot a distribution's kernel in a virtual machine and run a command in it.
@@ -173,17 +175,6 @@ pub enum Rehearsal {
     Terminal,
 }
 
-/// Form of what is printed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Format {
-    /// For people.
-    Table,
-    /// With a versioned schema.
-    Json,
-    /// For spreadsheets.
-    Csv,
-}
-
 const EXIT_STATUS: &str = "Exit status:
   0-119    the command's own
   120      QEMU ended by itself
@@ -293,24 +284,6 @@ fn prepares(
     Ok(!holds)
 }
 
-/// With what to try as part of the message.
-pub(super) fn explain(error: tool::Error) -> anyhow::Error {
-    let hint = error.hint();
-    let error = anyhow::Error::new(error);
-    match hint {
-        None => error,
-        Some(hint) => anyhow::anyhow!("{}; {hint}", chain(&error)),
-    }
-}
-
-fn chain(error: &anyhow::Error) -> String {
-    error
-        .chain()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
-}
-
 fn options(args: &Args) -> anyhow::Result<Options> {
     let terminal = match args.tty {
         _ if args.keeper.is_some() => None,
@@ -359,74 +332,4 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         command: args.command.clone(),
         ..args.machine.options(&args.guest)?
     })
-}
-
-/// Says what went wrong, if anything, and gives the exit status.
-pub(super) fn conclude(ending: &Ending, timeout: Option<Duration>, ui: &Ui) -> u8 {
-    match ending {
-        Ending::Command(exit) => match exit {
-            brisk_vm::guest::Exit::Status(code) => *code,
-            brisk_vm::guest::Exit::Signal(signal) => 128 + (signal & 0x7f),
-        },
-        Ending::Guest {
-            stage,
-            errno,
-            subject,
-            console,
-        } => {
-            use brisk_vm::guest::Stage;
-            let reason = std::io::Error::from_raw_os_error(*errno);
-            let reason = reason.to_string();
-            let reason = reason.split(" (os error").next().unwrap_or_default();
-            let doing = run_output::doing(*stage);
-            match stage {
-                Stage::NotFound => {
-                    ui.note(&format!("error: {subject}: command not found in the guest"));
-                    return exit::NOT_FOUND;
-                }
-                Stage::Execute => {
-                    ui.note(&format!(
-                        "error: cannot execute {subject} in the guest: {reason}"
-                    ));
-                    return exit::NOT_EXECUTABLE;
-                }
-                _ => ui.note(&format!(
-                    "error: the guest cannot {doing} {subject}: {reason}"
-                )),
-            }
-            show_console(console, ui);
-            exit::GUEST
-        }
-        Ending::Panic { console } => {
-            ui.note("error: the guest's kernel gave up; --console shows all that it says");
-            show_console(console, ui);
-            exit::PANIC
-        }
-        Ending::QemuEnded { stderr, console } => {
-            ui.note("error: QEMU ended before the command did");
-            if !stderr.trim().is_empty() {
-                ui.plain(&format!("it said:\n{}\n", stderr.trim()));
-            }
-            show_console(console, ui);
-            exit::QEMU
-        }
-        Ending::TimedOut { started, console } => {
-            let limit = timeout.unwrap_or_default().as_secs_f64();
-            let what = if *started {
-                "the command did not end"
-            } else {
-                "the guest did not boot"
-            };
-            ui.note(&format!("error: {what} within {limit} s"));
-            show_console(console, ui);
-            exit::TIMEOUT
-        }
-        Ending::Interrupted(signal) => 128 + (signal.0 & 0x7f) as u8,
-    }
-}
-
-fn show_console(console: &str, ui: &Ui) {
-    if !console.is_empty() {
-        ui.plain(&format!("last lines of its console:\n{console}\n"));
-    }
 }

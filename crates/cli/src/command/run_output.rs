@@ -4,27 +4,11 @@ use brisk_measure::{Environment, render};
 use brisk_tools::environment;
 use brisk_tools::guest::{Facts, Plan};
 use brisk_tools::run::Timing;
-use brisk_vm::guest::Stage;
 use brisk_vm::qemu::{self, Part};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::run::Format;
-
-/// What a stage is, behind "the guest cannot".
-pub(crate) fn doing(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Module => "load the module",
-        Stage::Config => "understand its",
-        Stage::Prepare => "make",
-        Stage::Device => "find the device",
-        Stage::Mount => "mount",
-        Stage::Enter => "enter",
-        Stage::Network => "set up the network interface",
-        Stage::NotFound | Stage::Execute => "execute",
-        Stage::Internal => "get",
-    }
-}
+use crate::output::{Format, csv_field, now};
 
 #[derive(Serialize)]
 struct DryRun<'a> {
@@ -115,11 +99,6 @@ pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Res
     })
 }
 
-/// A field of CSV that may hold anything.
-pub(crate) fn csv_field(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
-}
-
 pub(crate) fn quoted(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./:+@%".contains(c);
     words
@@ -181,16 +160,6 @@ pub(crate) fn timing(
             format!("{table}\n")
         }
     })
-}
-
-/// Seconds since 1970 as RFC 3339, in UTC.
-pub(crate) fn now() -> String {
-    let seconds = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    jiff::Timestamp::from_second(seconds as i64)
-        .unwrap_or_default()
-        .to_string()
 }
 
 /// The most memory this process ever had, bytes (proc_pid_status(5), VmHWM).

@@ -9,12 +9,12 @@ use brisk_tools::boot::bench::series_name;
 use brisk_tools::boot::passes::{Pair, passes};
 use brisk_tools::run::Terminal;
 
-use super::super::run::Format;
-use super::super::run_output::now;
+use super::output::stopped;
 use super::output::{OutputArgs, write};
-use super::stopped;
 use super::target::SubjectArgs;
 use crate::exit;
+use crate::output::Format;
+use crate::output::now;
 use crate::ui::Ui;
 
 /// Tell where the time of a boot goes.

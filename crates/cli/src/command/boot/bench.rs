@@ -4,11 +4,11 @@ use anyhow::bail;
 use brisk_measure::Report;
 use brisk_tools::boot::bench::{BenchError, Settings, bench, series_name};
 
-use super::super::run_output::now;
 use super::output::OutputArgs;
-use super::stopped;
+use super::output::stopped;
 use super::target::SubjectArgs;
 use crate::exit;
+use crate::output::now;
 use crate::ui::Ui;
 
 /// Boot again and again, and tell how long it takes.

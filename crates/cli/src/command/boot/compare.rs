@@ -11,12 +11,12 @@ use brisk_tools::boot::difference::Difference;
 use brisk_tools::boot::target::BootTarget;
 use clap::Parser;
 
-use super::super::guest::duration;
-use super::super::run_output::now;
 use super::output::OutputArgs;
-use super::stopped;
+use super::output::stopped;
 use super::target::{Clock, SubjectArgs, Until};
 use crate::exit;
+use crate::output::now;
+use crate::parse::duration;
 use crate::ui::Ui;
 
 /// Compare two reports, or two configurations booted by turns.

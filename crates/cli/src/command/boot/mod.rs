@@ -10,9 +10,6 @@ mod tune;
 
 use clap::Subcommand;
 
-use brisk_tools::boot::bench::BenchError;
-
-use super::run::explain;
 use crate::ui::Ui;
 
 /// Measure, explain and tune boots.
@@ -44,17 +41,5 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
         Command::Compare(args) => compare::run(args, ui),
         Command::Range(args) => range::live(args, ui),
         Command::Tune(args) => tune::run(args, ui),
-    }
-}
-
-/// What is left to say and to exit with when boots came to no end; `left` is what there is then.
-fn stopped(error: BenchError, left: &str, ui: &Ui) -> anyhow::Result<u8> {
-    match error {
-        BenchError::Interrupted(signal) => {
-            ui.note(&format!("interrupted; {left}"));
-            Ok(128 + (signal & 0x7f) as u8)
-        }
-        BenchError::Start(error) => Err(explain(error)),
-        error => Err(error.into()),
     }
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use brisk_measure::{Report, render};
+use brisk_tools::boot::bench::BenchError;
 
-use super::super::run::Format;
+use crate::output::{Format, explain};
 use crate::ui::Ui;
 
 /// Where the report goes.
@@ -44,7 +45,7 @@ impl OutputArgs {
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
         // Colons are of no use in names of files.
-        let now = super::super::run_output::now().replace(':', "");
+        let now = crate::output::now().replace(':', "");
         let process = std::process::id();
         Ok(directory.join(format!("{now}-{process}-{kind}.json")))
     }
@@ -75,4 +76,17 @@ impl OutputArgs {
 
 pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The exit status of boots that came to no end, and what is said of it; `left` is what there is
+/// then.
+pub(super) fn stopped(error: BenchError, left: &str, ui: &Ui) -> anyhow::Result<u8> {
+    match error {
+        BenchError::Interrupted(signal) => {
+            ui.note(&format!("interrupted; {left}"));
+            Ok(128 + (signal & 0x7f) as u8)
+        }
+        BenchError::Start(error) => Err(explain(error)),
+        error => Err(error.into()),
+    }
 }

@@ -14,10 +14,10 @@ use brisk_tools::boot::ready_condition::Until;
 use brisk_tools::environment;
 use brisk_vm::cache::Cache;
 
-use crate::command::guest::duration;
-use crate::command::kernel::write_whole;
-use crate::command::run::Format;
-use crate::command::run_output::now;
+use crate::output::Format;
+use crate::output::now;
+use crate::output::write_whole;
+use crate::parse::duration;
 use crate::ui::Ui;
 
 use super::target::{Clock, SubjectArgs, guest};

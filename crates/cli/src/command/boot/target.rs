@@ -13,8 +13,9 @@ use brisk_vm::libvirt;
 use clap::ValueEnum;
 use clap::builder::ArgPredicate;
 
-use super::super::guest::{GuestArgs, MachineArgs, duration};
-use super::super::run::explain;
+use super::super::guest::{GuestArgs, MachineArgs};
+use crate::output::explain;
+use crate::parse::duration;
 use crate::ui::{Spinner, Ui};
 
 /// What is booted, and how far.

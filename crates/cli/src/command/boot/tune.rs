@@ -12,13 +12,14 @@ use brisk_vm::cache::Cache;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::super::guest::{GuestArgs, MachineArgs, duration};
-use super::super::run::Format;
+use super::super::guest::{GuestArgs, MachineArgs};
 use super::super::run_output;
+use super::output::stopped;
 use super::output::{NO_STATE, write};
-use super::stopped;
 use super::target::Until;
 use crate::exit;
+use crate::output::{Format, now};
+use crate::parse::duration;
 use crate::ui::Ui;
 
 /// Find out what makes a guest boot quickest on this host.
@@ -202,7 +203,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let profile = Profile::of(&tuned.best.options, facts);
     let ledger = Ledger {
         schema: SCHEMA,
-        created: run_output::now(),
+        created: now(),
         environment: run_output::environment(tuned.best.plan(), facts),
         ledger: &tuned.ledger,
         run: profile.words(),

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use brisk_image::{Error, Header, Image, PAGE, State, state};
 use serde::Serialize;
 
-use super::super::run::Format;
-use super::super::run_output::csv_field;
 use super::keys::KeyArgs;
 use super::work::with_hint;
+use crate::output::Format;
+use crate::output::csv_field;
 use crate::ui::Ui;
 
 /// The text for standard output.

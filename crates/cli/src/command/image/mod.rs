@@ -12,8 +12,8 @@ use serde::Serialize;
 use self::keys::NewKeyArgs;
 pub(super) use self::keys::{KeyArgs, passphrase_of};
 pub(super) use self::work::{Work, with_hint};
-use super::run::Format;
 use crate::exit;
+use crate::output::Format;
 use crate::ui::Ui;
 
 /// Look into suspend images, check them, lock them for other keys, take the memory out.

@@ -8,9 +8,9 @@ use brisk_tools::vm::{self as tool, Error, Outcome, StateDirs, Turn};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::super::guest::duration;
-use super::explain;
+use super::named::explain;
 use crate::exit;
+use crate::parse::duration;
 use crate::ui::{Ui, error_text};
 
 /// How many machines go down at once; most of them wait.

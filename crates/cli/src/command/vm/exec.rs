@@ -6,10 +6,10 @@ use brisk_tools::guest::harmless;
 use brisk_tools::run::Terminal;
 use brisk_tools::vm::{self as tool, ExecRequest, Execution};
 
-use super::super::guest::duration;
-use super::super::run::conclude;
-use super::super::run_words::variable;
-use super::{explain, paths};
+use super::named::{explain, paths};
+use crate::ending::conclude;
+use crate::parse::duration;
+use crate::parse::variable;
 use crate::ui::Ui;
 
 /// Run a command in a machine that runs, up to four at once; a fifth one waits for its turn.

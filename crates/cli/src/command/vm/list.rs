@@ -11,10 +11,10 @@ use brisk_tools::vm::{Error, StateDirs, VmPaths, condition, unit_of};
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use super::super::run::Format;
-use super::super::run_output::csv_field;
-use super::{explain, paths};
+use super::named::{explain, paths};
 use crate::exit;
+use crate::output::Format;
+use crate::output::csv_field;
 use crate::ui::Ui;
 
 /// List machines and what they are doing.

@@ -3,14 +3,12 @@
 mod auto;
 mod exec;
 mod list;
+mod named;
 mod power;
 mod settings;
 
-use brisk_tools::vm::{Error, StateDirs, VmPaths};
 use clap::Subcommand;
 
-use crate::exit;
-use crate::hint::with_hint;
 use crate::ui::Ui;
 
 /// Virtual machines with a name, which stay, suspend to an encrypted image and resume from it.
@@ -71,29 +69,5 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Command::Rm(args) => settings::rm(args),
         Command::Autostart(args) => auto::start(args, ui),
         Command::Autostop(args) => auto::stop(args, ui),
-    }
-}
-
-fn paths(name: &str) -> anyhow::Result<VmPaths> {
-    StateDirs::here()
-        .and_then(|dirs| dirs.vm(name))
-        .map_err(explain)
-}
-
-/// With what to try as part of the message.
-fn explain(error: Error) -> anyhow::Error {
-    let hint = error.hint();
-    with_hint(error, hint)
-}
-
-/// The status of a command that a signal ended in good order; other errors go on.
-fn concluded(result: Result<(), Error>, left: &str, ui: &Ui) -> anyhow::Result<u8> {
-    match result {
-        Ok(()) => Ok(exit::OK),
-        Err(Error::Interrupted) => {
-            ui.note(&format!("interrupted; {left}"));
-            Ok(exit::INTERRUPTED)
-        }
-        Err(error) => Err(explain(error)),
     }
 }

@@ -13,10 +13,10 @@ use brisk_tools::vm::{
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::super::guest::duration;
 use super::super::image::{KeyArgs, Work, passphrase_of, with_hint};
 use super::exec::listed;
-use super::{concluded, explain, paths};
+use super::named::{concluded, explain, paths};
+use crate::parse::duration;
 use crate::ui::{Spinner, Ui};
 use crate::{exit, passphrase};
 
@@ -249,7 +249,7 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     };
     let eager = args.eager || args.again || !args.accept_disk.is_empty();
     if let Some(name) = &args.clone {
-        let new = super::paths(name)?;
+        let new = super::named::paths(name)?;
         let work = Work::new("cloning", ui)?;
         let resumed = tool::resume_clone(&paths, &new, &cache, &how, work.control());
         drop(work);

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 
 use super::super::guest::ImageFormat;
 
-use super::{explain, paths};
+use super::named::{explain, paths};
 use crate::exit;
 use crate::ui::Ui;
 

@@ -1,11 +1,20 @@
-//! Words of the options of `brisk run`.
+//! Values of options that several commands have: durations, shares, variables, users, host names.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use brisk_host::quantity;
 use brisk_tools::guest as tool;
 
-pub(super) fn share(text: &str) -> anyhow::Result<tool::Share> {
+/// `90`, `1.5s`, `500ms`, `5m`, `1h`.
+pub(crate) fn duration(option: &str, text: &str) -> anyhow::Result<Duration> {
+    quantity::duration(text).with_context(|| {
+        format!("{option} {text}: not a duration; write for example 90, 90s, 500ms or 5m")
+    })
+}
+
+pub(crate) fn share(text: &str) -> anyhow::Result<tool::Share> {
     let Some(share) = tool::Share::parse(text) else {
         bail!("--share {text}: write HOST:GUEST or HOST:GUEST:ro, GUEST an absolute path");
     };
@@ -17,7 +26,7 @@ pub(super) fn share(text: &str) -> anyhow::Result<tool::Share> {
     Ok(tool::Share { host, ..share })
 }
 
-pub(super) fn host_name(text: &str) -> anyhow::Result<String> {
+pub(crate) fn host_name(text: &str) -> anyhow::Result<String> {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     if text.is_empty() || text.len() > 64 || !text.chars().all(good) {
         bail!("--hostname {text:?}: write letters, digits, - and ., up to 64");
@@ -26,7 +35,7 @@ pub(super) fn host_name(text: &str) -> anyhow::Result<String> {
 }
 
 /// A bare name passes this machine's value on; one that is not set here is left out.
-pub(super) fn variable(text: &str) -> Option<OsString> {
+pub(crate) fn variable(text: &str) -> Option<OsString> {
     if text.contains('=') {
         return Some(text.into());
     }
@@ -37,7 +46,7 @@ pub(super) fn variable(text: &str) -> Option<OsString> {
     Some(variable)
 }
 
-pub(super) fn user(text: &str) -> tool::User {
+pub(crate) fn user(text: &str) -> tool::User {
     match text.split_once(':') {
         Some((user, group)) => tool::User {
             user: user.into(),
@@ -84,6 +93,25 @@ mod tests {
                 error.contains("--hostname") && error.contains(text),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, millis) in [
+            ("90", 90_000),
+            ("1.5s", 1500),
+            ("500ms", 500),
+            ("5m", 300_000),
+        ] {
+            assert_eq!(
+                duration("--timeout", text).unwrap(),
+                Duration::from_millis(millis),
+                "{text}"
+            );
+        }
+        for text in ["", "s", "0", "-3s", "5d", "infs"] {
+            assert!(duration("--timeout", text).is_err(), "{text}");
         }
     }
 }
