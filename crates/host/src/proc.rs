@@ -60,6 +60,26 @@ impl Procfs {
         self.read_stat(&Path::new(&pid.to_string()).join(format!("task/{thread}")))
     }
 
+    /// Writes a process's number and start to a file, by which [`Self::recorded`] finds it.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn record(&self, pid: u32, path: &Path) -> io::Result<()> {
+        let started = self.stat(pid).map_or(0, |stat| stat.start_ticks);
+        fs::write(path, format!("{pid} {started}\n"))
+    }
+
+    /// The process that a file of [`Self::record`] names, if it lives: one that has its number by
+    /// now is another, and one that has ended and is not reaped yet does not live.
+    #[must_use]
+    pub fn recorded(&self, path: &Path) -> Option<u32> {
+        let text = fs::read_to_string(path).ok()?;
+        let (pid, started) = text.trim().split_once(' ')?;
+        let pid = pid.parse().ok()?;
+        let stat = self.stat(pid).ok().filter(|stat| stat.state != 'Z')?;
+        (stat.start_ticks.to_string() == started).then_some(pid)
+    }
+
     /// Identifies this boot of the host.
     #[must_use]
     pub fn boot_id(&self) -> Option<String> {
@@ -173,6 +193,28 @@ mod tests {
         assert_eq!(words[0], program.as_bytes());
         assert!(proc.memory().unwrap() > 1 << 20);
         assert!(proc.boot_id().is_some());
+    }
+
+    #[test]
+    fn a_recorded_process_is_known_as_long_as_it_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("process");
+        let proc = Procfs::default();
+        let me = std::process::id();
+        proc.record(me, &path).unwrap();
+        assert_eq!(proc.recorded(&path), Some(me));
+        // Another one with this number.
+        fs::write(&path, format!("{me} 1\n")).unwrap();
+        assert_eq!(proc.recorded(&path), None);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let id = child.id();
+        proc.record(id, &path).unwrap();
+        child.wait().unwrap();
+        assert_eq!(proc.recorded(&path), None);
+        for text in ["", "x", "1", "1 2 3"] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(proc.recorded(&path), None, "{text}");
+        }
     }
 
     #[test]

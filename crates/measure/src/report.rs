@@ -135,6 +135,14 @@ impl Report {
         }
     }
 
+    /// The report as indented JSON, in the schema [`SCHEMA`].
+    pub(crate) fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self)
+            .expect("a report has string keys and no failing parts");
+        text.push('\n');
+        text
+    }
+
     /// Writes the report to a file beside `path` and moves it there, so that whoever reads
     /// `path`, even after a crash, finds the old report or the new one and never half of one.
     /// Meant to be called after every run.
@@ -143,7 +151,7 @@ impl Report {
     ///
     /// [`ReportError::Save`].
     pub fn save(&self, path: &Path) -> Result<(), ReportError> {
-        write_beside(path, &crate::render::json(self)).map_err(|source| ReportError::Save {
+        write_beside(path, &self.to_json()).map_err(|source| ReportError::Save {
             path: path.to_owned(),
             source,
         })

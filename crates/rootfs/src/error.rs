@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::Fault;
+use super::fault::Fault;
 use super::partition::Partition;
 
 /// Why a root cannot be used.

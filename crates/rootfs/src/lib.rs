@@ -8,6 +8,9 @@ mod container;
 mod detect;
 mod disk;
 mod error;
+mod fault;
+mod filesystem;
+mod format;
 mod image;
 mod magic;
 mod partition;
@@ -17,10 +20,13 @@ mod tests;
 
 use std::path::PathBuf;
 
-pub use container::{Container, ContainerConfig, ContainerRoot, Fault, Form, container};
+pub use container::{Container, ContainerConfig, ContainerRoot, Form, container};
 pub use detect::{detect, format_of};
-pub use disk::{Disk, Filesystem, Format};
+pub use disk::Disk;
 pub use error::Error;
+pub use fault::Fault;
+pub use filesystem::Filesystem;
+pub use format::Format;
 pub use image::{Image, image};
 pub use partition::{Partition, Reason};
 pub use qcow2::{Backing, backing_chain};

@@ -1,6 +1,6 @@
 //! What bytes are, by the numbers that formats begin with. Pure: no file is touched.
 
-use super::Filesystem;
+use super::filesystem::Filesystem;
 
 /// As many bytes as the farthest magic needs (btrfs at 64 KiB + 64).
 pub(super) const HEAD: usize = 68 << 10;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
-use super::Filesystem;
+use super::filesystem::Filesystem;
 
 /// UEFI specification 2.10, section 5.3: type `4f68bce3-e8cd-4db1-96e7-fbcaf984b709`, root x86-64
 /// (UAPI Discoverable Partitions Specification), as stored: the first three parts little-endian.

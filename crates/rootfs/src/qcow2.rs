@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Error, Format};
+use super::error::Error;
+use super::format::Format;
 
 const MAGIC: &[u8] = b"QFI\xfb";
 /// Backing files may have backing files; QEMU itself has no bound.

@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use brisk_host::proc::Procfs;
 use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +94,7 @@ fn records(machine: &Path) -> impl Iterator<Item = Record> {
         })
     };
     let suspended = read("suspended").filter(|record| !used(record));
-    let lives = || crate::vm::process_in(&machine.join(PROCESS)).is_some();
+    let lives = || Procfs::default().recorded(&machine.join(PROCESS)).is_some();
     let standing = read(STANDING).filter(|_| lives());
     suspended.into_iter().chain(standing)
 }

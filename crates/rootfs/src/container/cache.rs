@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::{Container, ContainerConfig, ContainerRoot, Form, manifest};
+use super::manifest;
+use super::model::{Container, ContainerConfig, ContainerRoot, Form};
 use crate::{Error, Filesystem};
 
 pub(super) struct Cache {

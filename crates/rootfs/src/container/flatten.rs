@@ -8,10 +8,11 @@ use std::os::unix::fs::FileExt;
 use super::archive::{Kind, Reader};
 use super::erofs::{Layout, Place};
 use super::manifest::{self, Expect};
+use super::model::Limits;
 use super::source::Source;
 use super::stream;
 use super::tree::{Content, Tree};
-use super::{Fault, Limits};
+use crate::Fault;
 
 /// The result of the first pass.
 pub(super) struct Flattened {

@@ -6,9 +6,10 @@
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use super::model::{Container, ContainerConfig, Form};
 use super::source::Source;
 use super::stream::hex;
-use super::{Container, ContainerConfig, Fault, Form};
+use crate::Fault;
 
 /// Bumped when the same image would be unpacked to other bytes.
 const FORMAT: &str = "brisk erofs 1";

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::archive::{Kind, Reader};
 use super::manifest::Layer;
+use super::model::{Container, Form, Limits};
 use super::stream::{Compression, decompress};
-use super::{Container, Fault, Form, Limits};
+use crate::Fault;
 
 /// containerd and skopeo bound manifests by 4 to 8 MiB.
 const DOCUMENT_MAX: u64 = 8 << 20;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
 
-use super::Fault;
+use crate::Fault;
 
 const BUFFER: usize = 256 << 10;
 

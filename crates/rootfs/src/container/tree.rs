@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::archive::{Entry, Kind, Metadata};
-use super::{Fault, Limits};
+use super::model::Limits;
+use crate::Fault;
 
 const ROOT: usize = 0;
 /// PATH_MAX in include/uapi/linux/limits.h: no system call could name a longer path.

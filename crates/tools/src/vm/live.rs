@@ -1,6 +1,5 @@
 //! What a machine is doing, asked of itself.
 
-use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -272,30 +271,18 @@ pub(super) fn control<'a>(stream: &'a UnixStream) -> Result<Control<'a>, Error> 
 /// QEMU's process, if it lives.
 pub(super) fn pid(paths: &VmPaths) -> Option<u32> {
     // The directory of its sockets may be gone, as /run/user/UID is when that user has logged out.
-    process_in(&paths.pid()).or_else(|| process_in(&paths.process()))
-}
-
-/// The process that a file names, if it lives; another one that has its number by now is not it.
-pub(crate) fn process_in(path: &Path) -> Option<u32> {
-    let text = fs::read_to_string(path).ok()?;
-    let (pid, started) = text.trim().split_once(' ')?;
-    let pid = pid.parse().ok()?;
-    (start_time(pid)? == started).then_some(pid)
+    let proc = Procfs::default();
+    proc.recorded(&paths.pid())
+        .or_else(|| proc.recorded(&paths.process()))
 }
 
 /// Notes QEMU's process.
 pub(super) fn set_pid(paths: &VmPaths, pid: u32) -> Result<(), Error> {
-    let started = start_time(pid).unwrap_or_default();
     for path in [paths.process(), paths.pid()] {
-        fs::write(&path, format!("{pid} {started}\n")).map_err(file("write", path))?;
+        let recorded = Procfs::default().record(pid, &path);
+        recorded.map_err(file("write", path))?;
     }
     Ok(())
-}
-
-/// When a process began, in the kernel's ticks; none once it has ended, also before it is reaped.
-fn start_time(pid: u32) -> Option<String> {
-    let stat = Procfs::default().stat(pid).ok()?;
-    (stat.state != 'Z').then(|| stat.start_ticks.to_string())
 }
 
 /// Waits until QEMU has ended.

@@ -43,7 +43,6 @@ pub use clone::resume_clone;
 pub use definition::{Autoshutdown, Definition, DefinitionError, ImageFormat, Network, Suspend};
 pub use error::Error;
 pub use lifecycle::{discard, kill, start, stop};
-pub(crate) use live::process_in;
 pub use live::{Condition, condition};
 pub use log_size::bound_logs;
 pub use page_server::fill;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use brisk_host::kernel::bzimage_version;
 
+use super::compression::Compression;
 use super::error::Reason;
-use super::payload::Compression;
 use super::{Image, elf};
 
 /// `XLF_KERNEL_64`: the kernel has the 64-bit entry point (protocol 2.12).

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::payload::Compression;
+use super::compression::Compression;
 use crate::cache;
 
 /// Why no vmlinux could be had from a file.

@@ -5,6 +5,7 @@
 //! most of a second.
 
 mod bzimage;
+mod compression;
 pub(crate) mod elf;
 mod entry;
 mod error;
@@ -21,10 +22,11 @@ use brisk_host::kernel::image_version;
 use crate::cache::Cache;
 
 pub use bzimage::BzImage;
+pub use compression::Compression;
 pub use elf::{pvh_entry, slim};
 pub use entry::{Entry, entry};
 pub use error::{Error, Reason};
-pub use payload::{Compression, MAX_SIZE};
+pub use payload::MAX_SIZE;
 pub use uki::Uki;
 
 /// A kernel image, recognised by its content.

@@ -2,7 +2,7 @@
 
 use ::svg::node::element::Group;
 
-use super::{line, text};
+use super::drawing::{line, text};
 use crate::Unit;
 use crate::render::text::round_number;
 

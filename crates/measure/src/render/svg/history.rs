@@ -3,8 +3,8 @@
 use ::svg::node::element::{Circle, Group, Polyline};
 
 use super::axis::Axis;
+use super::drawing::{Drawing, MARGIN, WIDTH, hint, line, px, rectangle, text};
 use super::samples::reach;
-use super::{Drawing, MARGIN, WIDTH, hint, line, px, rectangle, text};
 use crate::render::history::{Found, change, changes, found, trouble, value};
 use crate::render::table;
 use crate::render::text::shorten;

@@ -4,29 +4,16 @@
 //! escapes it; attributes hold nothing but numbers and names of this module.
 
 mod axis;
+mod drawing;
 mod history;
 mod samples;
 mod timeline;
 
-use ::svg::node::element::{Element, Group, Rectangle, SVG, Style, Text, Title};
+use ::svg::node::element::{Group, SVG, Style};
 
-use super::text::clean;
+use drawing::{Drawing, MARGIN, WIDTH, px, rectangle, text};
+
 use crate::Report;
-
-/// Width of every picture.
-const WIDTH: f64 = 1200.0;
-
-/// Space around what is drawn.
-const MARGIN: f64 = 24.0;
-
-/// Average width of a character at the size of labels; fonts differ, so a generous one.
-const CHARACTER: f64 = 6.6;
-
-/// Part of a picture, to be placed below others.
-struct Drawing {
-    body: Group,
-    height: f64,
-}
 
 /// The report as one picture (SVG 1.1 with CSS): the timeline if there is one, then the samples
 /// of every series; with a history instead of the samples its plot over the commits. It follows the reader's choice of a light or dark scheme, and each bar and
@@ -117,44 +104,4 @@ fn heading(report: &Report) -> Option<Drawing> {
         .add(text(MARGIN, 18.0, "title", &title))
         .add(text(MARGIN, 40.0, "faint", &facts));
     Some(Drawing { body, height: 44.0 })
-}
-
-/// A coordinate with as many digits as a screen shows.
-fn px(value: f64) -> String {
-    let rounded = (value * 100.0).round() / 100.0;
-    // No -0.
-    (rounded + 0.0).to_string()
-}
-
-fn text(x: f64, y: f64, class: &str, content: &str) -> Text {
-    Text::new(clean(content))
-        .set("x", px(x))
-        .set("y", px(y))
-        .set("class", class)
-}
-
-fn rectangle(x: f64, y: f64, width: f64, height: f64, class: &str) -> Rectangle {
-    Rectangle::new()
-        .set("x", px(x))
-        .set("y", px(y))
-        .set("width", px(width))
-        .set("height", px(height))
-        .set("class", class)
-}
-
-fn line(x1: f64, y1: f64, x2: f64, y2: f64, class: &str) -> Element {
-    let mut line = Element::new("line");
-    for (name, value) in [("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2)] {
-        line.get_attributes_mut()
-            .insert(name.to_owned(), px(value).into());
-    }
-    line.get_attributes_mut()
-        .insert("class".to_owned(), class.into());
-    line
-}
-
-/// What pointing at an element shows, in lines.
-fn hint(content: &str) -> Title {
-    let lines: Vec<_> = content.split('\n').map(clean).collect();
-    Title::new(lines.join("\n"))
 }

@@ -3,7 +3,7 @@
 use ::svg::node::element::{Circle, Group, TSpan};
 
 use super::axis::Axis;
-use super::{Drawing, MARGIN, WIDTH, hint, line, rectangle, text};
+use super::drawing::{Drawing, MARGIN, WIDTH, hint, line, rectangle, text};
 use crate::outlier::{OUTLIER_SCORE, modified_z_scores};
 use crate::render::table;
 use crate::render::text::shorten;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ::svg::node::element::Group;
 
 use super::axis::Axis;
-use super::{CHARACTER, Drawing, MARGIN, WIDTH, hint, line, rectangle, text};
+use super::drawing::{CHARACTER, Drawing, MARGIN, WIDTH, hint, line, rectangle, text};
 use crate::render::text::shorten;
 use crate::{Gap, Node, Span, Timeline};
 

@@ -3,7 +3,7 @@ use std::io;
 use tar::{EntryType, Header};
 
 use super::extension::Extension;
-use crate::container::Fault;
+use crate::Fault;
 
 /// What is kept of a file's inode: everything but its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use crate::container::Fault;
+use crate::Fault;
 
 /// What the records before a header add to it.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use tar::{EntryType, GnuExtSparseHeader, Header};
 
 use super::entry::{Entry, Kind, blank_is_zero};
 use super::extension::{Extension, number};
-use crate::container::Fault;
+use crate::Fault;
 
 const BLOCK: u64 = 512;
 /// PATH_MAX is 4 KiB and the kernel takes xattr values of 64 KiB at most (XATTR_SIZE_MAX), so

@@ -1,4 +1,4 @@
-use crate::container::Fault;
+use crate::Fault;
 use crate::container::archive::Metadata;
 use crate::container::tree::Body;
 

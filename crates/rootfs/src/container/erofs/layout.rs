@@ -4,7 +4,7 @@ use super::directory::{self, Name};
 use super::inode::{self, Inode};
 use super::superblock::{self, Superblock};
 use super::{BLOCK, BLOCK_64, xattr};
-use crate::container::Fault;
+use crate::Fault;
 use crate::container::tree::{Body, Content, Node, Tree};
 
 /// A rest up to this length goes behind its inode even where that leaves a gap before it: the gap

@@ -1,4 +1,4 @@
-use crate::container::Fault;
+use crate::Fault;
 
 /// Prefixes that the format stores as a number (EROFS_XATTR_INDEX_*). The two ACLs are whole
 /// names.

@@ -5,8 +5,8 @@
 use std::io;
 
 use super::corrupt;
+use crate::kernel::compression::LZ4;
 
-pub(super) const MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 /// Every block but the last holds this many bytes.
 const BLOCK: usize = 8 << 20;
 
@@ -15,7 +15,7 @@ pub(super) fn decompress(mut data: &[u8], out: &mut Vec<u8>, max: usize) -> io::
     while let Some((word, rest)) = data.split_first_chunk::<4>() {
         data = rest;
         // Frames may be concatenated.
-        if *word == MAGIC {
+        if *word == LZ4 {
             continue;
         }
         let (block, rest) = data

@@ -2,51 +2,16 @@
 
 mod lz4;
 
-use std::fmt;
 use std::io::{self, Read};
 
+use super::compression::Compression;
 use super::error::Reason;
 
 /// Largest kernel, compressed or not, in bytes. A bomb is refused here; an `allyesconfig` kernel
 /// without debug information is below 200 MB.
 pub const MAX_SIZE: usize = 1 << 30;
 
-/// How a kernel is compressed (`CONFIG_KERNEL_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    /// RFC 1952.
-    Gzip,
-    /// The xz container.
-    Xz,
-    /// LZMA alone, of the xz utilities' older format.
-    Lzma,
-    /// RFC 8878.
-    Zstd,
-    /// LZ4's legacy frame.
-    Lz4,
-    /// bzip2.
-    Bzip2,
-}
-
 impl Compression {
-    /// The compression that the first bytes show.
-    #[must_use]
-    pub fn of(bytes: &[u8]) -> Option<Self> {
-        let magics: [(&[u8], Self); 6] = [
-            (b"\x1f\x8b", Self::Gzip),
-            (b"\xfd7zXZ\0", Self::Xz),
-            (b"\x5d\0\0", Self::Lzma),
-            (b"\x28\xb5\x2f\xfd", Self::Zstd),
-            (&lz4::MAGIC, Self::Lz4),
-            (b"BZh", Self::Bzip2),
-        ];
-        magics
-            .into_iter()
-            .find(|(magic, _)| bytes.starts_with(magic))
-            .map(|(_, kind)| kind)
-    }
-
     /// Decompresses; `size` is the size that the kernel's build announces, and checked.
     ///
     /// # Errors
@@ -99,19 +64,6 @@ impl Compression {
             }),
             _ => Ok(out),
         }
-    }
-}
-
-impl fmt::Display for Compression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gzip => "gzip",
-            Self::Xz => "xz",
-            Self::Lzma => "lzma",
-            Self::Zstd => "zstd",
-            Self::Lz4 => "lz4",
-            Self::Bzip2 => "bzip2",
-        })
     }
 }
 

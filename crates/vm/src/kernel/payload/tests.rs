@@ -33,7 +33,7 @@ pub(in crate::kernel) fn compress(kind: Compression, data: &[u8]) -> Vec<u8> {
         }
         Compression::Zstd => zstd::encode_all(data, 1).unwrap(),
         Compression::Lz4 => {
-            let mut out = lz4::MAGIC.to_vec();
+            let mut out = crate::kernel::compression::LZ4.to_vec();
             for block in data.chunks(8 << 20) {
                 let block = ::lz4::block::compress(block, None, false).unwrap();
                 out.extend(u32::try_from(block.len()).unwrap().to_le_bytes());

@@ -1,0 +1,60 @@
+//! Elements of a picture.
+
+use ::svg::node::element::{Element, Group, Rectangle, Text, Title};
+
+use crate::render::text::clean;
+
+/// Width of every picture.
+pub(super) const WIDTH: f64 = 1200.0;
+
+/// Space around what is drawn.
+pub(super) const MARGIN: f64 = 24.0;
+
+/// Average width of a character at the size of labels; fonts differ, so a generous one.
+pub(super) const CHARACTER: f64 = 6.6;
+
+/// Part of a picture, to be placed below others.
+pub(super) struct Drawing {
+    pub(super) body: Group,
+    pub(super) height: f64,
+}
+
+/// A coordinate with as many digits as a screen shows.
+pub(super) fn px(value: f64) -> String {
+    let rounded = (value * 100.0).round() / 100.0;
+    // No -0.
+    (rounded + 0.0).to_string()
+}
+
+pub(super) fn text(x: f64, y: f64, class: &str, content: &str) -> Text {
+    Text::new(clean(content))
+        .set("x", px(x))
+        .set("y", px(y))
+        .set("class", class)
+}
+
+pub(super) fn rectangle(x: f64, y: f64, width: f64, height: f64, class: &str) -> Rectangle {
+    Rectangle::new()
+        .set("x", px(x))
+        .set("y", px(y))
+        .set("width", px(width))
+        .set("height", px(height))
+        .set("class", class)
+}
+
+pub(super) fn line(x1: f64, y1: f64, x2: f64, y2: f64, class: &str) -> Element {
+    let mut line = Element::new("line");
+    for (name, value) in [("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2)] {
+        line.get_attributes_mut()
+            .insert(name.to_owned(), px(value).into());
+    }
+    line.get_attributes_mut()
+        .insert("class".to_owned(), class.into());
+    line
+}
+
+/// What pointing at an element shows, in lines.
+pub(super) fn hint(content: &str) -> Title {
+    let lines: Vec<_> = content.split('\n').map(clean).collect();
+    Title::new(lines.join("\n"))
+}
