@@ -13,7 +13,7 @@ use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
 use brisk_vm::virtiofs::Virtiofsd;
 use brisk_vm::{elf, kernel, launch};
 
-use super::accelerator;
+use super::accelerator::{self, Qemu};
 use super::error::Error;
 use super::options::{Accel, Options, Warm};
 use super::pretranslation::{self, Known};
@@ -128,42 +128,30 @@ pub fn gather(
         capabilities,
     };
     if options.accel != Accel::Tcg {
-        facts.accelerator = accelerator::known(options, &facts, cache)?;
+        facts.accelerator = accelerator::known(
+            options,
+            Qemu {
+                path: &facts.qemu,
+                package: &facts.capabilities.package,
+            },
+            cache,
+        )?;
     }
     Ok(facts)
 }
 
 impl Facts {
-    /// Boots a guest with KVM to see whether it works, where that matters and is not known yet for
-    /// this boot of the host.
-    ///
-    /// # Errors
-    /// If that guest cannot be prepared or started.
-    pub fn probe(
-        &mut self,
-        options: &Options,
-        cache: &Cache,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<(), Error> {
-        if options.accel == Accel::Auto {
-            self.accelerator = accelerator::probe(options, self, cache, progress)?;
-        }
-        Ok(())
+    /// Whether a module is built into the kernel, or nothing is known of that.
+    pub(super) fn is_builtin(&self, module: &str) -> bool {
+        self.builtin
+            .as_ref()
+            .is_none_or(|names| names.contains(module))
     }
-}
 
-/// [`gather`] and [`Facts::probe`].
-///
-/// # Errors
-/// Of either.
-pub fn gather_and_probe(
-    options: &Options,
-    cache: &Cache,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Facts, Error> {
-    let mut facts = gather(options, cache, progress)?;
-    facts.probe(options, cache, progress)?;
-    Ok(facts)
+    /// Whether the kernel has a module, built in or to be loaded.
+    pub(super) fn is_in_kernel(&self, module: &str) -> bool {
+        self.is_builtin(module) || self.loadable.contains(module)
+    }
 }
 
 fn busybox() -> Option<PathBuf> {

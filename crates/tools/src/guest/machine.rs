@@ -9,7 +9,6 @@ use super::error::Error;
 use super::facts::Facts;
 use super::optimisations::{CPU, VMLINUX};
 use super::options::{Firmware, Machine, Options, Ram};
-use super::plan::is_builtin;
 
 /// Emulated, a single processor boots quickest on a PC of before ACPI: interpreting its tables
 /// and calibrating the local APIC's timer take 15 % of a boot on microvm, which has both. More
@@ -26,7 +25,7 @@ pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, E
     let has_microvm =
         facts.capabilities.machines.contains("microvm") && vmlinux(options, facts) && qboot;
     let microvm = QemuMachine::Microvm {
-        pcie: is_builtin(facts, "virtio_pci"),
+        pcie: facts.is_builtin("virtio_pci"),
     };
     Ok(match options.machine {
         Machine::Auto if plain_pc => QemuMachine::Pc { acpi: false },

@@ -16,7 +16,9 @@ pub(crate) mod options;
 pub(crate) mod parameters;
 pub(crate) mod plan;
 pub(crate) mod pretranslation;
+pub(crate) mod pretranslator;
 mod privileges;
+mod probe;
 mod profile;
 pub(crate) mod readahead;
 pub(crate) mod root;
@@ -29,7 +31,7 @@ mod variables;
 pub(crate) use console::gave_up;
 pub use console::harmless;
 pub use error::Error;
-pub use facts::{Facts, gather, gather_and_probe};
+pub use facts::{Facts, gather};
 pub(crate) use identity::{clock, identity};
 pub use optimisations::Optimisations;
 pub use options::{
@@ -38,6 +40,7 @@ pub use options::{
 };
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};
+pub use probe::gather_and_probe;
 pub use profile::{Profile, ProfileError};
 pub use root::Root;
 pub(crate) use root::backing;

@@ -18,7 +18,7 @@ use super::facts::Facts;
 use super::machine::{cpu, firmware, has_room, machine, ram, speaks, vmlinux};
 use super::options::{Net, Options, Warm};
 use super::parameters::{Setting, parameters};
-use super::pretranslation;
+use super::pretranslator;
 use super::privileges::unprivileged;
 use super::root::{Attached, ImageDefaults, Root};
 use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
@@ -231,13 +231,9 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     };
     // Who waits to be taught does so in a guest that is kept.
     if options.warm == Warm::No || template::unfit(&plan, options, facts).is_none() {
-        pretranslation::apply(&mut plan.machine, options, facts);
+        pretranslator::apply(&mut plan.machine, options, facts);
     }
     Ok(plan)
-}
-
-pub(super) fn is_directory(root: &Root) -> bool {
-    matches!(root, Root::Directory { .. })
 }
 
 /// The time stamp counter's rate under QEMU's instruction clock: one tick a nanosecond.
@@ -270,18 +266,6 @@ fn kernel_parameters(
     })
 }
 
-pub(super) fn is_builtin(facts: &Facts, module: &str) -> bool {
-    facts
-        .builtin
-        .as_ref()
-        .is_none_or(|names| names.contains(module))
-}
-
-/// Whether the kernel has it, built in or as a module that can be loaded.
-fn is_in_kernel(facts: &Facts, module: &str) -> bool {
-    is_builtin(facts, module) || facts.loadable.contains(module)
-}
-
 /// virtiofs where it is possible, else 9p.
 fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
     let suffix = transport.suffix();
@@ -291,10 +275,10 @@ fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
             .devices
             .contains(&format!("{device}-{suffix}"))
     };
-    let in_kernel = |module| is_in_kernel(facts, module);
+    let in_kernel = |module| facts.is_in_kernel(module);
     let virtiofs = facts.virtiofsd.is_some() && has("vhost-user-fs") && in_kernel("virtiofs");
     let nine_p = has("virtio-9p") && in_kernel("9p");
-    let needed = is_directory(&facts.root);
+    let needed = facts.root.is_directory();
     match (virtiofs, nine_p) {
         (true, _) => Ok(Sharing::Virtiofs),
         (false, true) => Ok(Sharing::NineP),
@@ -316,7 +300,7 @@ fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
 
 /// Memory that is locked cannot be given back: madvise(2) refuses it.
 fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
-    options.stays && !options.lock_memory && is_in_kernel(facts, "virtio_balloon")
+    options.stays && !options.lock_memory && facts.is_in_kernel("virtio_balloon")
 }
 
 fn modules(
@@ -361,7 +345,7 @@ fn modules(
     for Attached { disk, modules } in &facts.disks {
         want("virtio_blk", "a disk that was asked for with --disk");
         // A guest may have no use for a file system that this kernel does not know.
-        for module in modules.iter().filter(|name| is_in_kernel(facts, name)) {
+        for module in modules.iter().filter(|name| facts.is_in_kernel(name)) {
             want(module, &format!("on the disk {}", disk.path.display()));
         }
     }

@@ -9,11 +9,9 @@ use std::time::Duration;
 use brisk_host::proc::Procfs;
 use brisk_vm::cache::{self, Cache, Entry};
 use brisk_vm::pretranslation;
-use brisk_vm::qemu::{Accelerator, Capabilities, Firmware, Machine, Parameter, Ram, VmConfig};
+use brisk_vm::qemu::Capabilities;
 
-use super::facts::Facts;
-use super::optimisations::{CPU, Optimisations};
-use super::options::{Options, Pretranslate, Ram as RamOption, Warm};
+use super::options::{Options, Pretranslate, Warm};
 
 const KIND: &str = "ahead";
 /// Kind of what starts a guest that is to be kept.
@@ -30,7 +28,7 @@ pub struct Known {
     /// Names it in the cache.
     pub key: String,
     /// What a boot has taught.
-    pub(super) lesson: Outcome,
+    pub(super) outcome: Outcome,
     /// Whether the host has a processor to spare.
     pub(super) spare: bool,
 }
@@ -43,7 +41,7 @@ pub(super) enum Outcome {
     /// That it cannot be done with this kernel.
     Impossible,
     /// What has the code translated ahead: this ELF.
-    Starter(PathBuf),
+    Code(PathBuf),
     /// What has a second processor wait in a guest that is to be kept.
     Waiting(PathBuf),
 }
@@ -73,15 +71,15 @@ pub(super) fn known(
     );
     let key = cache::key(identity.as_bytes());
     if options.warm != Warm::No {
-        let lesson = waiting(image, &key, cache).map_or(Outcome::Impossible, Outcome::Waiting);
-        return Some(Known { key, lesson, spare });
+        let outcome = waiting(image, &key, cache).map_or(Outcome::Impossible, Outcome::Waiting);
+        return Some(Known { key, outcome, spare });
     }
-    let lesson = match cache.get::<bool>(KIND, &key) {
+    let outcome = match cache.get::<bool>(KIND, &key) {
         None => Outcome::None,
-        Some(entry) if entry.meta => Outcome::Starter(entry.path),
+        Some(entry) if entry.meta => Outcome::Code(entry.path),
         Some(_) => Outcome::Impossible,
     };
-    Some(Known { key, lesson, spare })
+    Some(Known { key, outcome, spare })
 }
 
 /// Whether the machine is busy at each of some looks. Who started us is often not quite done with
@@ -134,61 +132,6 @@ pub(crate) fn keep(
     pretranslator: impl FnOnce() -> Option<Vec<u8>>,
 ) -> Result<(), cache::Error> {
     stored(cache, KIND, key, pretranslator).map(drop)
-}
-
-/// Changes a plan for it, if it can be done with this machine: one processor, for which there are
-/// no tables in which the kernel would find another.
-pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
-    let Some(known) = &facts.pretranslation else {
-        return;
-    };
-    let fits = machine.accelerator == Accelerator::Tcg
-        && machine.machine == Machine::Pc { acpi: false }
-        && matches!(machine.firmware, Firmware::Qboot(_))
-        && machine.kernel == facts.image.path
-        && machine.cpus == 1
-        && options.cpu.is_none()
-        && options.optimisations.has(CPU)
-        && !(options.stays || options.instructions || options.trace);
-    if !fits {
-        return;
-    }
-    let usual = options.append.is_empty()
-        && !options.all_initcalls
-        && options.optimisations == Optimisations::All;
-    match &known.lesson {
-        // It would slow down what keeps the host busy, and the guest no less.
-        Outcome::Starter(_) if !known.spare => {}
-        Outcome::Starter(pretranslator) | Outcome::Waiting(pretranslator) => {
-            machine.pretranslator = Some(pretranslator.clone());
-            let reserved = pretranslation::RESERVED;
-            // First, where no `--` of the user's is before it.
-            let parameter = Parameter::new(
-                format!(
-                    "memmap={}K${:#x}",
-                    (reserved.end - reserved.start) >> 10,
-                    reserved.start
-                ),
-                "memory of the processor that has the kernel's code translated ahead",
-            );
-            machine.parameters.insert(0, parameter);
-        }
-        Outcome::None if usual && options.ram != RamOption::Private => {
-            machine.traced = true;
-            // What the kernel has patched is read there.
-            machine.ram = Ram::Shared;
-        }
-        Outcome::None | Outcome::Impossible => {}
-    }
-}
-
-/// Whether the second processor of a guest that goes on from a template is to work.
-pub(crate) fn works(machine: &VmConfig, facts: &Facts) -> bool {
-    machine.pretranslator.is_some()
-        && facts
-            .pretranslation
-            .as_ref()
-            .is_some_and(|known| known.spare)
 }
 
 #[cfg(test)]

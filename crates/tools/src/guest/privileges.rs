@@ -4,7 +4,6 @@ use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::Accelerator;
 
 use super::facts::Facts;
-use super::plan::is_directory;
 use super::script::Sharing;
 
 /// `nobody` and `nogroup` of the usual distributions, where QEMUs cannot have users of their own.
@@ -20,7 +19,7 @@ pub(super) fn unprivileged(
     (sharing, shares): (Sharing, bool),
     accelerator: Accelerator,
 ) -> Option<Unprivileged> {
-    let serves = sharing == Sharing::NineP && (shares || is_directory(&facts.root));
+    let serves = sharing == Sharing::NineP && (shares || facts.root.is_directory());
     let possible = facts.privileged && !serves && accelerator == Accelerator::Tcg;
     possible.then_some(NOBODY)
 }

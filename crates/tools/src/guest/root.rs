@@ -38,6 +38,13 @@ pub enum Root {
     },
 }
 
+impl Root {
+    /// Whether it is a directory of the host, which is served to the guest.
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory { .. })
+    }
+}
+
 /// A disk besides the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {

@@ -32,7 +32,7 @@ use crate::guest::memory_directory::memory_directory;
 use crate::guest::options::{Options, Warm};
 use crate::guest::plan::{Part, Plan, encoded};
 use crate::guest::readahead::Common;
-use crate::guest::{pretranslation, template};
+use crate::guest::{pretranslator, template};
 
 /// Kind of the entries in that directory.
 const KIND: &str = "warm";
@@ -113,7 +113,7 @@ pub fn warm(
         false => Ram::Copy(entry.path.clone()),
     };
     plan.machine.traced = learner::teaches(&plan.machine, &entry.path);
-    plan.machine.pretranslates = pretranslation::works(&plan.machine, facts);
+    plan.machine.pretranslates = pretranslator::works(&plan.machine, facts);
     plan.machine.state = Some(State {
         path: entry.path,
         offset: entry.meta.offset,
