@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use brisk_vm::qemu::cmdline::CommandLine;
 use brisk_vm::qemu::{
     Accelerator, Backing, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, Network,
     Parameter, Ram, State, VmConfig, argv, loading,
@@ -115,6 +116,8 @@ fn lines(plan: &VmConfig) -> String {
     for part in &parts {
         assert!(!part.why.is_empty(), "no reason for {:?}", part.words);
     }
+    let words: Vec<_> = parts.iter().flat_map(|part| &part.words).collect();
+    assert_eq!(CommandLine::options(&words).errors(), []);
     parts
         .iter()
         .map(|part| part.words.join(" ") + "\n")
@@ -176,6 +179,24 @@ fn commas_in_paths_are_doubled_and_the_users_words_are_last() {
         "{text}"
     );
     assert!(text.ends_with("\n-S\n"), "{text}");
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let parts = argv(&disks(Machine::Microvm { pcie: true }));
+    let words: Vec<_> = parts.iter().flat_map(|part| &part.words).collect();
+    let line = CommandLine::options(&words);
+    let machine = line.machine();
+    assert_eq!(machine.get("type"), Some("microvm"));
+    assert_eq!(machine.get("kernel"), Some("/cache/vmlinux"));
+    assert_eq!(machine.get("memory.size"), Some("512M"));
+    assert_eq!(machine.get("smp.cpus"), Some("1"));
+    assert_eq!(line.accelerators(), ["tcg"]);
+    let disk = line.all("blockdev").nth(1).unwrap().fields().unwrap();
+    assert_eq!(
+        disk.get("backing.backing.file.filename"),
+        Some("/dev/fdset/129")
+    );
 }
 
 #[test]

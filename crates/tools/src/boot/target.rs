@@ -14,7 +14,8 @@ use brisk_vm::cache::Cache;
 use brisk_vm::kernel::{self, Entry};
 use brisk_vm::launch::{Foreign, Running};
 use brisk_vm::qemu::agent::Agent;
-use brisk_vm::qemu::watch::{self, Extra};
+use brisk_vm::qemu::cmdline::CommandLine;
+use brisk_vm::qemu::watch::Extra;
 use brisk_vm::qemu::{self, VmConfig};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -167,15 +168,15 @@ impl Command {
     /// # Errors
     /// If it is not known where that is, or KVM executes them.
     pub fn counted(mut self) -> Result<Self, Error> {
-        let words: Vec<_> = self.words.iter().map(|w| w.to_string_lossy()).collect();
-        if accelerator(&words) == "kvm" {
+        if accelerator(&self.words) == "kvm" {
             return Err(Error::unfit(
                 "a processor does not tell its instructions exactly, so they cannot be counted \
                  with KVM",
                 "leave KVM out of the command line",
             ));
         }
-        let kernel = watch::value_of(&self.words, "kernel").ok_or_else(|| {
+        let line = CommandLine::options(&self.words);
+        let kernel = line.value("kernel").ok_or_else(|| {
             Error::unfit(
                 "where the kernel is entered is read from its image, and the command line names \
                  none",
@@ -332,8 +333,7 @@ impl BootTarget {
             }
             Self::Command(command) => {
                 environment.qemu_version = qemu_version(&command.program);
-                let words: Vec<_> = command.words.iter().map(|w| w.to_string_lossy()).collect();
-                environment.accelerator = Some(accelerator(&words).to_owned());
+                environment.accelerator = Some(accelerator(&command.words));
                 let line = Program::at(&command.program)
                     .args(command.words.iter().cloned())
                     .shell_quoted();
@@ -353,21 +353,10 @@ pub(super) fn qemu_version(program: &Path) -> Option<String> {
     Some(line.trim_start_matches("QEMU emulator version ").to_owned())
 }
 
-/// QEMU's default is TCG (`accel/accel-system.c`).
-fn accelerator(words: &[std::borrow::Cow<'_, str>]) -> &'static str {
-    let kvm = words
-        .iter()
-        .zip(words.iter().skip(1))
-        .any(|(option, value)| {
-            (option.ends_with("-accel") && value.starts_with("kvm"))
-                || (option.ends_with("-M") || option.ends_with("-machine"))
-                    && value.contains("accel=kvm")
-        });
-    if kvm || words.iter().any(|word| word.ends_with("-enable-kvm")) {
-        "kvm"
-    } else {
-        "tcg"
-    }
+/// The accelerator that QEMU tries first.
+fn accelerator(words: &[OsString]) -> String {
+    let all = CommandLine::options(words).accelerators();
+    all.into_iter().next().unwrap_or_default()
 }
 
 #[cfg(test)]

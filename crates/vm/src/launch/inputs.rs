@@ -14,6 +14,7 @@ use rustix::fs::MemfdFlags;
 
 use super::Error;
 use super::user::User;
+use crate::qemu::cmdline;
 
 /// Bits of a mode that let every user read a file, execute it, or pass through a directory.
 const READ: u32 = 0o4;
@@ -76,47 +77,18 @@ fn allows(path: &Path, bits: u32) -> bool {
 /// The file with code for the guest that the value of an option of QEMU names, and where in the
 /// value.
 pub(super) fn rom(option: &str, value: &str) -> Option<(Range<usize>, PathBuf)> {
-    const KEY: &str = "romfile=";
-    let option = option.strip_prefix('-')?;
-    let option = option.strip_prefix('-').unwrap_or(option);
-    let range = match option {
-        "bios" => return Some((0..value.len(), value.into())),
-        "option-rom" | "device" => fields(value).enumerate().find_map(|(place, field)| {
-            let text = &value[field.clone()];
-            // The first field of -option-rom needs no key.
-            let is_bare = option == "option-rom" && place == 0 && !text.contains('=');
-            match text.starts_with(KEY) {
-                true => Some(field.start + KEY.len()..field.end),
-                false => is_bare.then_some(field),
-            }
-        })?,
+    let option = cmdline::option_name(option)?;
+    let (range, path) = match option {
+        "bios" => (0..value.len(), value.to_owned()),
+        "option-rom" | "device" => {
+            let fields = cmdline::fields(option, value).ok()?;
+            let field = fields.field("romfile")?;
+            (field.value_bytes.clone()?, field.value.clone())
+        }
         _ => return None,
     };
-    let path = value[range.clone()].replace(",,", ",");
     // An empty one means none.
     (!path.is_empty()).then(|| (range, path.into()))
-}
-
-/// The fields of a value, between commas that are not doubled.
-fn fields(value: &str) -> impl Iterator<Item = Range<usize>> {
-    let mut next = Some(0);
-    std::iter::from_fn(move || {
-        let start = next?;
-        let mut end = start;
-        loop {
-            match value[end..].find(',') {
-                None => {
-                    next = None;
-                    return Some(start..value.len());
-                }
-                Some(at) if value[end + at + 1..].starts_with(',') => end += at + 2,
-                Some(at) => {
-                    next = Some(end + at + 1);
-                    return Some(start..end + at);
-                }
-            }
-        }
-    })
 }
 
 #[cfg(test)]

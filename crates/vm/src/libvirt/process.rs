@@ -8,6 +8,8 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::qemu::cmdline::CommandLine;
+
 /// The QEMU of a domain.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -57,10 +59,11 @@ pub(super) fn since_boot() -> Duration {
 }
 
 fn has_uuid(line: &[u8], uuid: &str) -> bool {
-    let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-    words
-        .windows(2)
-        .any(|pair| pair[0] == b"-uuid" && pair[1] == uuid.as_bytes())
+    // Most processes are no QEMU.
+    memchr::memmem::find(line, uuid.as_bytes()).is_some()
+        && CommandLine::of_process(line)
+            .value("uuid")
+            .is_some_and(|value| value == uuid)
 }
 
 /// Field 22 of `/proc/PID/stat` (proc(5)). The name in field 2 may have anything in it.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::pretranslation::EVENT;
 
 use super::blockdev::block_node;
+use super::cmdline::escape;
 use super::machine::{
     Accelerator, Channels, Disk, Fds, Filesystem, Firmware, Machine, Network, Ram, Transport,
     VmConfig,
@@ -193,7 +194,7 @@ impl Parts {
         if let Some(pretranslator) = &plan.pretranslator {
             // Memory that is there already has it.
             if plan.state.is_none() {
-                let device = format!("loader,file={}", kernel.replace(',', ",,"));
+                let device = format!("loader,file={}", escape(&kernel));
                 self.add(["-device", &device], why);
             }
             self.add(
@@ -399,7 +400,7 @@ impl Parts {
                         "-fsdev",
                         &format!(
                             "local,id=fs{index},path={},security_model=none,readonly={}",
-                            path.to_string_lossy().replace(',', ",,"),
+                            escape(&path.to_string_lossy()),
                             if *writable { "off" } else { "on" }
                         ),
                         "-device",

@@ -5,6 +5,7 @@ mod argv;
 mod blockdev;
 mod capabilities;
 mod choice;
+pub mod cmdline;
 pub mod control;
 pub mod debugger;
 mod layout;

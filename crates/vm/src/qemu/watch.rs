@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use super::cmdline::CommandLine;
 use super::machine::Fds;
 
 /// Where the guest's console can be read.
@@ -39,7 +40,8 @@ pub struct Watched {
 /// Adds a control channel, a console where there is none, and the extra.
 #[must_use]
 pub fn watch(words: &[OsString], extra: Option<Extra>) -> Watched {
-    let console = console(words);
+    let line = CommandLine::options(words);
+    let console = console(&line);
     let mut all = words.to_vec();
     let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
     let socket = |id: &str, fd: i32| format!("socket,id={id},fd={fd}");
@@ -70,7 +72,7 @@ pub fn watch(words: &[OsString], extra: Option<Extra>) -> Watched {
                 ("rtc", "base=2000-01-01T00:00:00,clock=vm"),
                 ("seed", "1"),
             ] {
-                if value_of(words, option).is_none() {
+                if line.value(option).is_none() {
                     add(&[&format!("-{option}"), value]);
                 }
             }
@@ -83,40 +85,19 @@ pub fn watch(words: &[OsString], extra: Option<Extra>) -> Watched {
     }
 }
 
-/// What stands behind the last `-option` of a command line.
-#[must_use]
-pub fn value_of<'a>(words: &'a [OsString], option: &str) -> Option<&'a OsString> {
-    let is_option = |word: &OsString| {
-        let word = word.to_string_lossy();
-        let name = word.strip_prefix('-').unwrap_or_default();
-        name.strip_prefix('-').unwrap_or(name) == option
-    };
-    let at = words.iter().rposition(is_option)?;
-    words.get(at + 1)
-}
-
-fn console(words: &[OsString]) -> Console {
-    let texts: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-    let option = |word: &str| {
-        word.strip_prefix('-')
-            .map(|rest| rest.trim_start_matches('-').to_owned())
-    };
-    let mut elsewhere = false;
-    for (index, word) in texts.iter().enumerate() {
-        let value = texts.get(index + 1).map_or("", |value| value);
-        match option(word).as_deref() {
-            Some("nographic") => return Console::Stdout,
-            Some("serial") if matches!(value, "stdio" | "mon:stdio") => return Console::Stdout,
-            Some("chardev") if value.starts_with("stdio,") => return Console::Stdout,
-            Some("serial") => elsewhere = true,
+fn console(line: &CommandLine) -> Console {
+    let mut console = Console::Added;
+    for item in line.items() {
+        let text = item.text();
+        match &*item.name {
+            "nographic" => return Console::Stdout,
+            "serial" if matches!(&*text, "stdio" | "mon:stdio") => return Console::Stdout,
+            "chardev" if text.starts_with("stdio,") => return Console::Stdout,
+            "serial" => console = Console::Elsewhere,
             _ => {}
         }
     }
-    if elsewhere {
-        Console::Elsewhere
-    } else {
-        Console::Added
-    }
+    console
 }
 
 #[cfg(test)]
@@ -175,9 +156,6 @@ mod tests {
         let own = words("--icount shift=3 -rtc base=utc -seed 7");
         let all = line(&watch(&own, Some(Extra::Debugger)));
         assert!(all.ends_with("-S"), "{all}");
-        assert_eq!(value_of(&own, "icount").unwrap(), "shift=3");
-        assert_eq!(value_of(&own, "seed").unwrap(), "7");
-        assert_eq!(value_of(&words("-kernel"), "kernel"), None);
     }
 
     #[test]
