@@ -1,6 +1,7 @@
 //! Command lines of QEMU, as `/proc/PID/cmdline` shows them: any process can have any words.
 #![no_main]
 
+use brisk_vm::hardware::GuestHardware;
 use brisk_vm::qemu::cmdline::{CommandLine, Field};
 use libfuzzer_sys::fuzz_target;
 
@@ -24,4 +25,5 @@ fuzz_target!(|data: &[u8]| {
         .for_each(|setting| stands_there(&setting.field));
     assert!(!line.accelerators().is_empty());
     let _ = (line.globals(), line.errors());
+    let _ = GuestHardware::of_arguments(&line);
 });

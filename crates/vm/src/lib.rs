@@ -4,6 +4,7 @@ pub mod cache;
 pub mod elf;
 pub mod guest;
 pub mod guest_pages;
+pub mod hardware;
 pub mod holes;
 pub mod initramfs;
 pub mod kernel;

@@ -1,0 +1,111 @@
+//! Elements of a domain's XML.
+
+use std::collections::BTreeMap;
+
+use roxmltree::{Document, Node};
+
+use crate::hardware::place::Place;
+
+/// Elements below a device of which attributes are kept.
+const DEPTH: usize = 4;
+
+/// XML that is not a domain.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum XmlError {
+    /// Not XML at all.
+    #[error("it is not XML: {0}")]
+    Xml(String),
+    /// XML of something else.
+    #[error("it is the XML of a <{0}>, and not of a <domain>; virsh dumpxml prints those")]
+    Other(String),
+}
+
+/// Reads the XML of a domain.
+pub(crate) fn parse(xml: &str) -> Result<Document<'_>, XmlError> {
+    let document = Document::parse(xml).map_err(|error| XmlError::Xml(error.to_string()))?;
+    match document.root_element().tag_name().name() {
+        "domain" => Ok(document),
+        other => Err(XmlError::Other(other.to_owned())),
+    }
+}
+
+/// The child elements of a name.
+pub(crate) fn children<'a, 'input>(
+    node: Node<'a, 'input>,
+    name: &'a str,
+) -> impl Iterator<Item = Node<'a, 'input>> {
+    elements(node).filter(move |child| child.tag_name().name() == name)
+}
+
+/// All child elements.
+pub(crate) fn elements<'a, 'input>(
+    node: Node<'a, 'input>,
+) -> impl Iterator<Item = Node<'a, 'input>> {
+    node.children().filter(Node::is_element)
+}
+
+/// The first child element of a name.
+pub(crate) fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
+    elements(node).find(|child| child.tag_name().name() == name)
+}
+
+/// The first element at the end of a path.
+pub(super) fn find<'a, 'input>(node: Node<'a, 'input>, path: &[&str]) -> Option<Node<'a, 'input>> {
+    path.iter().try_fold(node, |node, name| child(node, name))
+}
+
+/// The text of an element.
+pub(super) fn text(node: Node<'_, '_>) -> Option<String> {
+    node.text().map(|text| text.trim().to_owned())
+}
+
+/// An attribute that is not empty.
+pub(super) fn attribute(node: Option<Node<'_, '_>>, name: &str) -> Option<String> {
+    let value = node?.attribute(name)?.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// A switch: `state='on'`, `present='no'`.
+pub(super) fn switch(node: Node<'_, '_>, name: &str) -> Option<bool> {
+    crate::qemu::cmdline::boolean(node.attribute(name)?.trim())
+}
+
+/// The attributes of an element and of those in it: `type`, `source.file`.
+pub(super) fn properties(node: Node<'_, '_>) -> BTreeMap<String, String> {
+    let mut properties = BTreeMap::new();
+    collect(node, "", DEPTH, &mut properties);
+    properties
+}
+
+fn collect(node: Node<'_, '_>, prefix: &str, depth: usize, into: &mut BTreeMap<String, String>) {
+    for attribute in node.attributes() {
+        let key = format!("{prefix}{}", attribute.name());
+        into.entry(key)
+            .or_insert_with(|| attribute.value().to_owned());
+    }
+    if depth == 0 {
+        return;
+    }
+    for child in elements(node) {
+        let prefix = format!("{prefix}{}.", child.tag_name().name());
+        collect(child, &prefix, depth - 1, into);
+    }
+}
+
+/// Where the lines of a text begin.
+#[derive(Debug)]
+pub(super) struct Lines(Vec<usize>);
+
+impl Lines {
+    pub(super) fn of(text: &str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Self(ends.map(|(at, _)| at).collect())
+    }
+
+    pub(super) fn place(&self, node: Node<'_, '_>) -> Place {
+        let bytes = node.range();
+        let line = self.0.partition_point(|end| *end < bytes.start) + 1;
+        Place::Element { line, bytes }
+    }
+}
