@@ -12,6 +12,7 @@ mod goals;
 mod man;
 mod pages;
 mod reference;
+mod rules;
 mod sections;
 mod structure;
 mod suspend;

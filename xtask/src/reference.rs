@@ -1,4 +1,4 @@
-//! The reference chapters of the book: one for each command below `brisk`.
+//! The reference chapters of the book: one for each command below `brisk`, and the rules.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Arg, Command};
 
+use crate::rules;
 use crate::sections::{self, Part, Section};
 
 /// The line of SUMMARY.md below which everything is generated.
@@ -38,6 +39,11 @@ pub(crate) fn files(repository: &Path, command: &Command) -> anyhow::Result<Vec<
             text: chapter(sub, true),
         });
     }
+    links.push_str("- [Rules](reference/rules.md)\n");
+    files.push(Generated {
+        path: dir.join("reference/rules.md"),
+        text: rules::chapter(),
+    });
     let path = dir.join("SUMMARY.md");
     let summary =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -1,6 +1,10 @@
-//! brisk doctor looks at this machine and at command lines.
+//! brisk doctor looks at this machine and at guests.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use brisk_testkit::brisk_of;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use brisk_testkit::{brisk_of, tool};
 use serde_json::Value;
 
 #[test]
@@ -27,6 +31,9 @@ fn a_command_line_is_looked_at_and_not_run() {
             .any(|f| f["what"].as_str().unwrap().contains(text))
     };
     assert!(has("does not have") && has("PS/2"), "{found:?}");
+    let ps2 = found.iter().find(|f| f["rule"] == "ps2-probe").unwrap();
+    assert_eq!(ps2["where"]["words"]["start"], 1);
+    assert_eq!(ps2["fix"], "-M q35,i8042=off");
     assert!(found.iter().all(|f| !f["fix"].as_str().unwrap().is_empty()));
 }
 
@@ -54,4 +61,87 @@ fn a_domain_is_looked_at_by_its_xml() {
     brisk_of!["doctor", "/dev/null"]
         .exits(125)
         .said(&["/dev/null", "not XML"]);
+}
+
+/// A QEMU whose guest does not begin to run.
+struct Paused(Child);
+
+impl Paused {
+    fn start(words: &[&str]) -> Self {
+        let mut child = Command::new(tool("qemu-system-x86_64"))
+            .args(["-S", "-nodefaults", "-display", "none", "-qmp", "stdio"])
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // When it greets, it is QEMU and no script that starts one.
+        let mut greeting = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut greeting).unwrap();
+        assert!(greeting.contains("QMP"), "{greeting}");
+        child.stdout = Some(output.into_inner());
+        Self(child)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_qemu_that_runs_is_looked_at() {
+    let qemu = Paused::start(&[
+        "-M",
+        "q35",
+        "-device",
+        "qemu-xhci",
+        "-device",
+        r#"{"driver":"usb-tablet","id":"t"}"#,
+    ]);
+    let text = brisk_of!["doctor", "--pid", qemu.0.id().to_string()]
+        .output()
+        .text();
+    assert!(
+        text.contains("there is a USB tablet or keyboard [usb-input]"),
+        "{text}"
+    );
+    assert!(text.contains("fix: without usb-tablet"), "{text}");
+    assert!(!text.contains("[devices-default]"), "{text}");
+}
+
+#[test]
+fn what_is_no_qemu_is_named() {
+    brisk_of!["doctor", "--pid", std::process::id().to_string()]
+        .exits(125)
+        .said(&["not a QEMU", "pgrep -a qemu"]);
+    brisk_of!["doctor", "--pid", "4294967295"]
+        .exits(125)
+        .said(&["there is no process 4294967295"]);
+    brisk_of!["doctor", "--pid", "1", "--", "qemu-system-x86_64"]
+        .exits(2)
+        .said(&["cannot be used with"]);
+}
+
+#[test]
+fn findings_of_spreadsheets_have_their_rule_last() {
+    let run = brisk_of![
+        "doctor",
+        "--format",
+        "csv",
+        "--",
+        "q",
+        "-nodefaults",
+        "-device",
+        "AC97"
+    ];
+    let text = run.output().text();
+    assert!(
+        text.starts_with("severity,what,effect,fix,rule\n"),
+        "{text}"
+    );
+    assert!(text.contains(",\"without AC97\",sound\n"), "{text}");
 }

@@ -4,6 +4,7 @@ pub mod boot;
 pub mod doctor;
 pub mod environment;
 pub mod guest;
+pub mod lint;
 mod reservation;
 pub mod run;
 mod signals;

@@ -4,19 +4,22 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use brisk_tools::doctor::{Facts, Line, Severity, findings, gather};
-
-use brisk_vm::libvirt::{Definition, Domain};
+use brisk_tools::doctor::{Facts, findings, gather};
+use brisk_tools::lint::{Finding, Severity};
+use brisk_vm::hardware::{GuestHardware, process};
+use brisk_vm::libvirt::Domain;
+use brisk_vm::qemu::cmdline::CommandLine;
 
 use crate::exit;
-use crate::output::Format;
-use crate::output::csv_field;
+use crate::hint::with_hint;
+use crate::output::{Format, csv_field};
 use crate::ui::Ui;
 
 /// Find what makes boots slow or impossible on this machine, with the fix for each.
 ///
-/// With a QEMU command line after `--`, or a domain of libvirt's, that is looked at, too; nothing
-/// is run.
+/// A guest is looked at, too, if there is one: a QEMU command line after `--`, a domain of
+/// libvirt's, or a QEMU that runs. Nothing is run. Each finding has the name of its rule; the
+/// chapter Rules of the book has them all.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Exit status: 0, or 1 if something is impossible as things are.")]
 pub struct Args {
@@ -38,12 +41,16 @@ pub struct Args {
     pub format: Format,
 
     /// The definition of a domain of libvirt's to look at, as virsh dumpxml prints it.
-    #[arg(value_name = "XML", conflicts_with_all = ["domain", "qemu_command"])]
+    #[arg(value_name = "XML", conflicts_with_all = ["domain", "pid", "qemu_command"])]
     pub definition: Option<PathBuf>,
 
     /// A domain of libvirt's to look at; it may run.
-    #[arg(long, value_name = "NAME", conflicts_with = "qemu_command")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "qemu_command"])]
     pub domain: Option<String>,
+
+    /// A QEMU that runs to look at, by the number of its process, whoever started it.
+    #[arg(long, value_name = "PID", conflicts_with = "qemu_command")]
+    pub pid: Option<u32>,
 
     /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
     #[arg(long, value_name = "URI", requires = "domain")]
@@ -57,13 +64,12 @@ pub struct Args {
 /// Looks.
 ///
 /// # Errors
-/// If a domain cannot be read, or nothing can be printed.
+/// If a guest cannot be read, or nothing can be printed.
 pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let spinner = ui.spinner("looking");
-    let domain = domain(args)?;
+    let guest = guest(args)?;
     let facts = Facts {
-        line: (!args.qemu_command.is_empty()).then(|| Line::parse(&args.qemu_command)),
-        domain,
+        guest,
         ..gather(Path::new("/"), &args.qemu, args.kernel.as_deref())
     };
     drop(spinner);
@@ -73,39 +79,48 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             let value = serde_json::json!({ "schema": "brisk.doctor/1", "findings": list });
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
         }
-        Format::Csv => {
-            let mut text = "severity,what,effect,fix\n".to_owned();
-            for finding in &list {
-                let fields = [&*finding.what, &finding.effect, &finding.fix];
-                let fields: Vec<_> = fields.into_iter().map(csv_field).collect();
-                text.push_str(&format!(
-                    "{},{}\n",
-                    finding.severity.name(),
-                    fields.join(",")
-                ));
-            }
-            ui.data(&text)?;
-        }
+        Format::Csv => ui.data(&csv(&list))?,
         Format::Table if list.is_empty() => ui.data("Nothing to mend.\n")?,
-        Format::Table => {
-            let mut text = String::new();
-            for finding in &list {
-                text.push_str(&format!(
-                    "{}: {}\n    so:  {}\n    fix: {}\n",
-                    finding.severity.name(),
-                    finding.what,
-                    finding.effect,
-                    finding.fix
-                ));
-            }
-            ui.data(&text)?;
-        }
+        Format::Table => ui.data(&table(&list))?,
     }
     let impossible = list.iter().any(|f| f.severity == Severity::Impossible);
     Ok(if impossible { exit::FOUND } else { exit::OK })
 }
 
-fn domain(args: &Args) -> anyhow::Result<Option<Definition>> {
+fn csv(list: &[Finding]) -> String {
+    let lines = list.iter().map(|finding| {
+        let fix = finding.fix.to_string();
+        let fields = [&*finding.what, finding.effect, &fix].map(csv_field);
+        let (severity, rule) = (finding.severity.name(), finding.rule);
+        format!("{severity},{},{rule}\n", fields.join(","))
+    });
+    let first = "severity,what,effect,fix,rule\n".to_owned();
+    std::iter::once(first).chain(lines).collect()
+}
+
+fn table(list: &[Finding]) -> String {
+    let lines = list.iter().map(|finding| {
+        format!(
+            "{}: {} [{}]\n    so:  {}\n    fix: {}\n",
+            finding.severity.name(),
+            finding.what,
+            finding.rule,
+            finding.effect,
+            finding.fix
+        )
+    });
+    lines.collect()
+}
+
+/// The guest to look at, if there is one.
+fn guest(args: &Args) -> anyhow::Result<Option<GuestHardware>> {
+    if let Some(pid) = args.pid {
+        return running(pid).map(Some);
+    }
+    if !args.qemu_command.is_empty() {
+        let line = CommandLine::with_program(&args.qemu_command);
+        return Ok(Some(GuestHardware::of_arguments(&line)));
+    }
     let (name, xml) = match (&args.definition, &args.domain) {
         (Some(path), _) => {
             let name = path.display().to_string();
@@ -118,8 +133,19 @@ fn domain(args: &Args) -> anyhow::Result<Option<Definition>> {
         (None, Some(name)) => (name.clone(), Domain::xml(name, args.connect.as_deref())?),
         (None, None) => return Ok(None),
     };
-    let definition = Definition::parse(&xml);
+    let hardware = GuestHardware::of_xml(&xml);
     Ok(Some(
-        definition.with_context(|| format!("cannot read {name}"))?,
+        hardware.with_context(|| format!("cannot read {name}"))?,
     ))
+}
+
+/// The guest of a QEMU that runs.
+fn running(pid: u32) -> anyhow::Result<GuestHardware> {
+    GuestHardware::of_process(Path::new("/"), pid).map_err(|error| {
+        let hint = match &error {
+            process::Error::Read { .. } => "ask as its user, or as root",
+            _ => "QEMUs that run: pgrep -a qemu",
+        };
+        with_hint(error, Some(hint))
+    })
 }

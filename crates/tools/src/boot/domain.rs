@@ -94,27 +94,28 @@ impl Domain {
     /// What its measurements are made on.
     pub(super) fn describe(&self, environment: &mut Environment) {
         let definition = &self.domain.definition;
-        environment.qemu_version = definition.emulator.as_deref().and_then(qemu_version);
-        let accelerator = match &*definition.hypervisor {
-            "qemu" => "tcg",
-            other => other,
-        };
-        environment.accelerator = Some(accelerator.to_owned());
+        let hardware = &definition.hardware;
+        environment.qemu_version = hardware.emulator.as_deref().and_then(qemu_version);
+        environment.accelerator = hardware.accelerators.first().cloned();
         let mut add = |name: &str, value: Option<String>| {
             let value = value.filter(|value| !value.is_empty());
             let entry = value.map(|value| (name.to_owned(), value));
             environment.extra.extend(entry);
         };
+        let (cpu, boot) = (&hardware.cpu, &hardware.boot);
         add("domain", Some(definition.name.clone()));
         add("libvirt", Some(self.domain.uri().to_owned()));
-        add("machine", Some(definition.machine.clone()));
-        add("firmware", definition.firmware.clone());
-        let cpu = definition.cpu_model.clone();
-        add("CPU", cpu.or_else(|| definition.cpu_mode.clone()));
-        add("CPUs", definition.cpus.map(|cpus| cpus.to_string()));
-        let memory = definition.memory_mib.map(|mib| format!("{mib} MiB"));
-        add("guest memory", memory);
-        add("kernel", definition.kernel.clone());
-        add("kernel command line", Some(definition.cmdline.clone()));
+        add("machine", Some(hardware.machine.kind.clone()));
+        add("firmware", boot.firmware.clone());
+        let mode = cpu.mode.name().map(str::to_owned);
+        add("CPU", cpu.model.clone().or(mode));
+        add("CPUs", cpu.topology.cpus.map(|cpus| cpus.to_string()));
+        let memory = hardware.memory.bytes;
+        add(
+            "guest memory",
+            memory.map(|bytes| format!("{} MiB", bytes >> 20)),
+        );
+        add("kernel", boot.kernel.clone());
+        add("kernel command line", Some(boot.append.clone()));
     }
 }

@@ -8,30 +8,15 @@ use brisk_host::beside;
 use brisk_host::kernel as installed;
 use brisk_vm::cache::Cache;
 use brisk_vm::elf;
+use brisk_vm::hardware::GuestHardware;
 use brisk_vm::kernel;
 use brisk_vm::launch::why_one_user;
-use brisk_vm::libvirt::Definition;
 use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
 use brisk_vm::virtiofs::Virtiofsd;
 
-use super::command::Line;
 use crate::chain;
 use crate::guest::{self, Accel, Options, RootOption};
-
-/// What became of KVM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kvm {
-    /// There is no `/dev/kvm`.
-    Absent,
-    /// It may not be opened.
-    Forbidden,
-    /// A guest does not boot with it in time; what the trial said.
-    Useless(String),
-    /// A guest boots with it.
-    Works,
-    /// Nothing could be tried: why.
-    Untried(String),
-}
+use crate::lint::Kvm;
 
 /// Everything that findings are made from.
 #[derive(Debug, Clone)]
@@ -73,10 +58,8 @@ pub struct Facts {
     pub clocksource: Option<String>,
     /// Load of the last minute, and processors.
     pub load: Option<(f64, usize)>,
-    /// A QEMU command line to look at.
-    pub line: Option<Line>,
-    /// The definition of a domain to look at.
-    pub domain: Option<Definition>,
+    /// A guest to look at.
+    pub guest: Option<GuestHardware>,
 }
 
 /// Looks at the machine below `root` (`/` but for tests).
@@ -143,8 +126,7 @@ pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
             let processors = std::thread::available_parallelism().ok()?.get();
             Some((load, processors))
         }),
-        line: None,
-        domain: None,
+        guest: None,
     }
 }
 

@@ -1,12 +1,43 @@
 //! What makes boots slow or impossible on this machine, and what to do about each.
 //!
-//! [`facts`] looks, [`findings`] judges.
+//! [`facts`] looks at the host, and rules judge: those of `host`, and those of
+//! [`crate::lint::guest`] if there is a guest to look at.
 
-mod command;
-mod domain;
 mod facts;
-mod findings;
+mod host;
+#[cfg(test)]
+mod tests;
 
-pub use command::Line;
-pub use facts::{Facts, Kvm, gather};
-pub use findings::{Finding, Severity, findings};
+pub use facts::{Facts, gather};
+
+use crate::lint::{self, Description, Finding, Guest, Rule};
+
+/// What the rules find, the worst first.
+#[must_use]
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let of_host = host::RULES
+        .iter()
+        .flat_map(|rules| lint::check(rules, facts));
+    let mut list: Vec<_> = of_host.collect();
+    if let Some(hardware) = &facts.guest {
+        let guest = Guest {
+            hardware: hardware.clone(),
+            kvm: facts.kvm.clone(),
+            has_qboot: facts.qemu.as_ref().is_ok_and(|qemu| qemu.qboot.is_some()),
+        };
+        list.extend(lint::guest::findings(&guest));
+    }
+    list.sort_by_key(|finding| finding.severity);
+    list
+}
+
+/// Descriptions of all rules: those about the host, then those about guests.
+#[must_use]
+pub fn rules() -> Vec<Description> {
+    let of_host = host::RULES.iter().copied().flatten();
+    let of_guests = lint::guest::RULES.iter().copied().flatten();
+    of_host
+        .map(Rule::description)
+        .chain(of_guests.map(Rule::description))
+        .collect()
+}

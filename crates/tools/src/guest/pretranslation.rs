@@ -72,14 +72,22 @@ pub(super) fn known(
     let key = cache::key(identity.as_bytes());
     if options.warm != Warm::No {
         let outcome = waiting(image, &key, cache).map_or(Outcome::Impossible, Outcome::Waiting);
-        return Some(Known { key, outcome, spare });
+        return Some(Known {
+            key,
+            outcome,
+            spare,
+        });
     }
     let outcome = match cache.get::<bool>(KIND, &key) {
         None => Outcome::None,
         Some(entry) if entry.meta => Outcome::Code(entry.path),
         Some(_) => Outcome::Impossible,
     };
-    Some(Known { key, outcome, spare })
+    Some(Known {
+        key,
+        outcome,
+        spare,
+    })
 }
 
 /// Whether the machine is busy at each of some looks. Who started us is often not quite done with

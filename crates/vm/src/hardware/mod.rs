@@ -23,6 +23,7 @@ pub use memory::Memory;
 pub use model::{Boot, GuestHardware, Machine};
 pub use place::{Form, Part, Place};
 pub use timers::{TickPolicy, Timers, Tsc};
+pub(crate) use xml::element;
 pub use xml::element::XmlError;
 
 use crate::qemu::cmdline::CommandLine;

@@ -13,7 +13,7 @@ mod shell;
 mod started;
 mod virsh;
 
-pub use definition::{Definition, DefinitionError, Device, console_path};
+pub use definition::{Definition, console_path};
 pub use domain::Domain;
 pub use event::Event;
 pub use info::Info;

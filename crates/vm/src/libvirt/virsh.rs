@@ -54,7 +54,7 @@ pub enum Error {
         /// The domain.
         name: String,
         /// What is wrong with it.
-        source: super::DefinitionError,
+        source: crate::hardware::XmlError,
     },
     /// Pipes, terminals, processes.
     #[error("cannot watch the domain: {what}")]

@@ -1,0 +1,184 @@
+//! Rules about machines and guests, and what they find. Pure.
+//!
+//! A [`Rule`] is written once, for a guest in the XML of libvirt, on a command line, or running:
+//! it looks at [`brisk_vm::hardware::GuestHardware`], and its [`Edit`] is shown in the form that
+//! the guest was read from. Rules are constants in lists such as [`guest::RULES`]; a capability
+//! has lists of its own, over any subject.
+
+mod fix;
+pub mod guest;
+
+use brisk_vm::hardware::Place;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+pub use fix::{ArgumentChange, Edit, Fix, XmlChange};
+pub use guest::{Guest, Kvm};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Something cannot be done at all.
+    Impossible,
+    /// Guests may fail through no fault of their own.
+    Faulty,
+    /// Boots take longer than they must.
+    Slow,
+    /// Numbers may be worse or less steady than they could be, or the fence lower.
+    Note,
+}
+
+impl Severity {
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Impossible => "impossible",
+            Self::Faulty => "faulty",
+            Self::Slow => "slow",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// What a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applies {
+    /// The host.
+    Host,
+    /// A guest, from XML, a command line or a QEMU that runs.
+    Guest,
+}
+
+impl Applies {
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Guest => "guest",
+        }
+    }
+}
+
+/// A rule about a subject of type `S`.
+#[derive(Debug)]
+pub struct Rule<S: 'static> {
+    /// Stable name, in kebab-case.
+    pub id: &'static str,
+    /// What it is about.
+    pub applies: Applies,
+    /// What becomes worse where it finds something.
+    pub why: &'static str,
+    /// Where that is known from: a file of QEMU or the kernel, a document, or a measurement.
+    pub source: &'static str,
+    /// Looks at a subject and adds what it finds.
+    pub check: fn(&S, &mut Findings),
+}
+
+/// A rule without its check, for lists of rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Description {
+    /// As in [`Rule::id`].
+    pub id: &'static str,
+    /// As in [`Rule::applies`].
+    pub applies: Applies,
+    /// As in [`Rule::why`].
+    pub why: &'static str,
+    /// As in [`Rule::source`].
+    pub source: &'static str,
+}
+
+impl<S> Rule<S> {
+    /// Its description, for lists.
+    #[must_use]
+    pub const fn description(&self) -> Description {
+        Description {
+            id: self.id,
+            applies: self.applies,
+            why: self.why,
+            source: self.source,
+        }
+    }
+}
+
+/// Something that is not as it could be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule that found it.
+    pub rule: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where it is written, if it is a part of a guest.
+    pub place: Option<Place>,
+    /// What was found.
+    pub what: String,
+    /// What it does.
+    pub effect: &'static str,
+    /// What to do.
+    pub fix: Fix,
+}
+
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Finding", 6)?;
+        fields.serialize_field("rule", self.rule)?;
+        fields.serialize_field("severity", &self.severity)?;
+        fields.serialize_field("where", &self.place)?;
+        fields.serialize_field("what", &self.what)?;
+        fields.serialize_field("effect", self.effect)?;
+        fields.serialize_field("fix", &self.fix.to_string())?;
+        fields.end()
+    }
+}
+
+/// Takes what a rule finds.
+#[derive(Debug)]
+pub struct Findings {
+    rule: Description,
+    list: Vec<Finding>,
+}
+
+impl Findings {
+    /// Adds a finding about the host.
+    pub fn add(&mut self, severity: Severity, what: impl Into<String>, fix: impl Into<Fix>) {
+        self.push(severity, None, what.into(), fix.into());
+    }
+
+    /// Adds a finding about a part of a guest.
+    pub fn at(
+        &mut self,
+        place: Place,
+        severity: Severity,
+        what: impl Into<String>,
+        fix: impl Into<Fix>,
+    ) {
+        self.push(severity, Some(place), what.into(), fix.into());
+    }
+
+    fn push(&mut self, severity: Severity, place: Option<Place>, what: String, fix: Fix) {
+        self.list.push(Finding {
+            rule: self.rule.id,
+            severity,
+            place,
+            what,
+            effect: self.rule.why,
+            fix,
+        });
+    }
+}
+
+/// Has rules look at a subject, and returns what they find in the rules' order.
+#[must_use]
+pub fn check<S>(rules: &[Rule<S>], subject: &S) -> Vec<Finding> {
+    let of_rule = |rule: &Rule<S>| {
+        let mut findings = Findings {
+            rule: rule.description(),
+            list: Vec::new(),
+        };
+        (rule.check)(subject, &mut findings);
+        findings.list
+    };
+    rules.iter().flat_map(of_rule).collect()
+}
