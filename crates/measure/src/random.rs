@@ -15,10 +15,7 @@ impl SplitMix64 {
 
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.0)
     }
 
     /// A number below `bound`, which must not be 0.
@@ -36,16 +33,23 @@ impl SplitMix64 {
     }
 }
 
-/// The order in which `count` things take their turn in a round: at random, and always the same for
-/// a round.
+/// The output mix of SplitMix64, a bijection that maps 0 to 0.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The order in which `count` things take their turns in a round: random, and always the same for a
+/// seed and a round.
 ///
-/// Whoever is measured by turns is to be so in a random order. What the machine does meanwhile then
-/// cannot favour one of them, whatever it is, and tests that turn signs around are exact (Fisher,
-/// "The Design of Experiments", 1935). An order that alternates is no such thing: with noise that
-/// lasts for some runs, its differences go together.
+/// Things that are compared by interleaved runs need a random order. What the machine does
+/// meanwhile then cannot favour one of them, and tests that turn signs around are exact (Fisher,
+/// "The Design of Experiments", 1935). An order that alternates has neither property: with noise
+/// that lasts for some runs, its differences go together.
 #[must_use]
-pub fn turns(round: u32, count: usize) -> Vec<usize> {
-    let mut random = SplitMix64::new(u64::from(round));
+pub fn turns(seed: u64, round: u32, count: usize) -> Vec<usize> {
+    let mut random = SplitMix64::new(mix(seed) ^ u64::from(round));
     let mut order: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
         order.swap(last, random.below(last + 1));
@@ -61,24 +65,48 @@ mod tests {
     fn turns_are_everybodys_and_in_any_order() {
         let mut first = [0; 3];
         for round in 0..3000 {
-            let order = turns(round, 3);
+            let order = turns(0, round, 3);
             let mut all = order.clone();
             all.sort_unstable();
             assert_eq!(all, [0, 1, 2]);
             first[order[0]] += 1;
-            assert_eq!(order, turns(round, 3));
+            assert_eq!(order, turns(0, round, 3));
         }
         assert!(
             first.iter().all(|count| (900..1100).contains(count)),
             "{first:?}"
         );
         // What comes first once does not tell who does next.
-        let ahead = |round| turns(round, 2)[0] == 0;
+        let ahead = |round| turns(0, round, 2)[0] == 0;
         let same = (0..1000)
             .filter(|round| ahead(*round) == ahead(round + 1))
             .count();
         assert!((430..570).contains(&same), "{same}");
-        assert!(turns(1, 0).is_empty());
+        assert!(turns(0, 1, 0).is_empty());
+    }
+
+    #[test]
+    fn each_seed_has_orders_of_its_own() {
+        let all = |seed: u64| -> Vec<_> { (0..64).map(|round| turns(seed, round, 4)).collect() };
+        assert_eq!(all(7), all(7));
+        for other in [0, 1, 8, u64::MAX] {
+            let (ours, theirs) = (all(7), all(other));
+            let same = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
+            assert!(same < 16, "seed {other}: {same} of 64 rounds alike");
+        }
+        // The orders of reports that were made before there were seeds.
+        let first: Vec<_> = (0..6).map(|round| turns(0, round, 3)).collect();
+        assert_eq!(
+            first,
+            [
+                [1, 0, 2],
+                [0, 2, 1],
+                [0, 2, 1],
+                [2, 1, 0],
+                [0, 2, 1],
+                [0, 2, 1]
+            ]
+        );
     }
 
     #[test]

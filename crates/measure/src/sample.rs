@@ -73,6 +73,26 @@ pub enum Outcome {
     TimedOut,
 }
 
+impl From<f64> for Outcome {
+    /// A run that measured `number`. A number that cannot be a [`Value`] becomes a failed run: it
+    /// is a fault of the measurement that must be seen, and must not end the whole series.
+    fn from(number: f64) -> Self {
+        match Value::try_from(number) {
+            Ok(value) => Self::Ok { value },
+            Err(error) => Self::Failed {
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+impl From<Result<f64, String>> for Outcome {
+    /// A run that measured a number, or failed for that reason.
+    fn from(result: Result<f64, String>) -> Self {
+        result.map_or_else(|reason| Self::Failed { reason }, Self::from)
+    }
+}
+
 /// One run of the thing under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
@@ -87,10 +107,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A run that counts and measured `number`.
-    ///
-    /// A number that cannot be a [`Value`] becomes a failed run: it is a fault of the measurement
-    /// that must be seen, and must not end the whole series.
+    /// A run that counts and measured `number`; see [`Outcome::from`] for numbers that are no
+    /// [`Value`].
     pub fn measured(iteration: u32, number: f64) -> Self {
         Self::of(iteration, Phase::Measured, number)
     }
@@ -121,13 +139,10 @@ impl Sample {
     }
 
     fn of(iteration: u32, phase: Phase, number: f64) -> Self {
-        match Value::try_from(number) {
-            Ok(value) => Self {
-                iteration,
-                phase,
-                outcome: Outcome::Ok { value },
-            },
-            Err(error) => Self::failed(iteration, phase, error.to_string()),
+        Self {
+            iteration,
+            phase,
+            outcome: number.into(),
         }
     }
 

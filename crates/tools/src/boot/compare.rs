@@ -63,7 +63,7 @@ pub fn compare(
             None => (Phase::Warmup, index),
             Some(iteration) => (Phase::Measured, iteration),
         };
-        for side in turns(index, sides.len())
+        for side in turns(0, index, sides.len())
             .into_iter()
             .map(|turn| &sides[turn])
         {

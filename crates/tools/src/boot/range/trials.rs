@@ -205,7 +205,7 @@ impl Engine {
         }
         while self.state.round < until {
             let round = self.state.round;
-            for turn in turns(round, all.len()) {
+            for turn in turns(0, round, all.len()) {
                 let (place, artifacts) = &all[turn];
                 let sample = match self.boot(*place, artifacts, measure, observe)? {
                     Ok(value) => Sample::measured(round, value),

@@ -306,7 +306,7 @@ impl Tuner<'_> {
         let verdict = loop {
             let sides = [best, &candidate];
             let mut pair = [0.0; 2];
-            for turn in turns(pairs.len() as u32, sides.len()) {
+            for turn in turns(0, pairs.len() as u32, sides.len()) {
                 match self.seconds(sides[turn])? {
                     Ok(seconds) => pair[turn] = seconds,
                     // The one that it is compared with may fail as well.
