@@ -52,6 +52,17 @@ impl Procfs {
         self.read_stat(Path::new(&pid.to_string()))
     }
 
+    /// Whether a process ignores a signal (`SigIgn` in `status`).
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn ignores(&self, pid: u32, signal: i32) -> io::Result<bool> {
+        let status = fs::read_to_string(self.0.join(pid.to_string()).join("status"))?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        Ok(mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1))
+    }
+
     /// What `stat` says of a thread.
     ///
     /// # Errors
@@ -226,6 +237,19 @@ mod tests {
         let words = Procfs::below(root.path()).words(7).unwrap();
         assert_eq!(words, [b"a".to_vec(), Vec::new(), vec![0xff]]);
         assert!(Procfs::below(root.path()).words(8).is_err());
+    }
+
+    #[test]
+    fn ignored_signals_are_found_in_the_mask() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("proc/7");
+        fs::create_dir_all(&dir).unwrap();
+        let status = "Name:\tbrisk\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        fs::write(dir.join("status"), status).unwrap();
+        let proc = Procfs::below(root.path());
+        let ignored = [1, 2, 13].map(|signal| proc.ignores(7, signal).unwrap());
+        assert_eq!(ignored, [true, false, true]);
+        assert!(proc.ignores(8, 1).is_err());
     }
 
     #[test]

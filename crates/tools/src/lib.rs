@@ -4,10 +4,10 @@ pub mod boot;
 pub mod doctor;
 pub mod environment;
 pub mod guest;
+pub mod interrupt;
 pub mod lint;
 mod reservation;
 pub mod run;
-mod signals;
 pub mod vm;
 
 /// An error with its causes, in a line.

@@ -13,8 +13,8 @@ use super::ready_condition::Until;
 use super::running_vm::ASKED;
 use super::target::{BootTarget, Guest};
 use crate::guest::{Error, Options};
+use crate::interrupt::Interrupt;
 use crate::run::Milestone;
-use crate::signals::Signals;
 
 /// So many boots that all fail are enough to know that none will succeed.
 const HOPELESS: u32 = 3;
@@ -63,20 +63,20 @@ pub fn series_name(subject: &BootTarget, until: Until) -> String {
 pub(crate) fn boot(
     subject: &BootTarget,
     limits: Limits,
-    signals: &mut Signals,
+    interrupt: &Interrupt,
 ) -> Result<Pass, BenchError> {
     let mut interrupted = None;
     let entry = subject.entry(limits.until)?;
     let breakpoint = entry.map(|entry| entry.address);
     let started = subject.start(breakpoint.is_some(), &mut || {
-        interrupted = interrupted.or_else(|| signals.end_asked());
+        interrupted = interrupted.or_else(|| interrupt.signal());
         interrupted.is_some()
     });
     if let Some(signal) = interrupted {
         return Err(BenchError::Interrupted(signal));
     }
     let (machine, executed) = started?;
-    observe((machine, breakpoint), executed, limits, signals).map_err(BenchError::Watch)
+    observe((machine, breakpoint), executed, limits, interrupt).map_err(BenchError::Watch)
 }
 
 /// A guest's options for boots whose instructions are counted; none where they cannot be, or are
@@ -98,7 +98,7 @@ pub(crate) fn count(
     subject: &BootTarget,
     limits: Limits,
     cache: &Cache,
-    signals: &mut Signals,
+    interrupt: &Interrupt,
 ) -> Result<Option<f64>, BenchError> {
     let Some(options) = countable(subject) else {
         return Ok(None);
@@ -108,7 +108,7 @@ pub(crate) fn count(
         Until::Kernel => Until::Init,
         until => until,
     };
-    let pass = boot(&subject, Limits { until, ..limits }, signals)?;
+    let pass = boot(&subject, Limits { until, ..limits }, interrupt)?;
     Ok(match pass.ended {
         Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
         Ended::Reached => value(&pass.observation, Clock::Instructions, until),
@@ -127,7 +127,7 @@ pub fn bench(
     report: &mut Report,
     after: &mut dyn FnMut(&Report, u32) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
-    let mut signals = Signals::new().map_err(BenchError::Watch)?;
+    let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
     let limits = Limits {
         until: settings.until,
         timeout: settings.timeout,
@@ -140,7 +140,7 @@ pub fn bench(
             None => (Phase::Warmup, index),
             Some(iteration) => (Phase::Measured, iteration),
         };
-        let pass = boot(subject, limits, &mut signals)?;
+        let pass = boot(subject, limits, &interrupt)?;
         let sample = sample(&pass, subject.clock(), settings.until, iteration, phase)?;
         let usable = sample.value().is_some();
         report.series_mut(&name, unit).push(sample);

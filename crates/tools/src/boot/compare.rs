@@ -10,7 +10,7 @@ use super::difference::Difference;
 use super::observe::{Ended, Limits};
 use super::ready_condition::Until;
 use super::target::BootTarget;
-use crate::signals::Signals;
+use crate::interrupt::Interrupt;
 
 /// A configuration.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub fn compare(
     after: &mut dyn FnMut(&Report, u32) -> Result<(), BenchError>,
 ) -> Result<Option<Difference>, BenchError> {
     let clock = sides[0].plain.clock();
-    let mut signals = Signals::new().map_err(BenchError::Watch)?;
+    let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
     let limits = |keep, until| Limits {
         until,
         timeout: settings.timeout,
@@ -67,7 +67,7 @@ pub fn compare(
             .into_iter()
             .map(|turn| &sides[turn])
         {
-            let pass = boot(side.plain, limits(false, settings.until), &mut signals)?;
+            let pass = boot(side.plain, limits(false, settings.until), &interrupt)?;
             let sample = sample(&pass, clock, settings.until, iteration, phase)?;
             report.series_mut(side.name, unit(clock)).push(sample);
         }
@@ -82,7 +82,7 @@ pub fn compare(
     for _ in 0..settings.traces {
         for (side, analyses) in sides.iter().zip(&mut analyses) {
             let Some(traced) = side.traced else { continue };
-            let pass = boot(traced, limits(true, Until::Exit), &mut signals)?;
+            let pass = boot(traced, limits(true, Until::Exit), &interrupt)?;
             match pass.ended {
                 Ended::Reached => analyses.push(analyze(&pass.observation, markers)),
                 Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),

@@ -1,6 +1,7 @@
 //! Watching one boot from the execution of QEMU to where the measurement ends.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use brisk_measure::Clock;
@@ -17,8 +18,8 @@ use super::failure_context::{Kept, with_last_words};
 use super::observation::{Observation, Piece, SCRIPT, SENT, TimedEvent};
 use super::ready_condition::{ReadyCondition, Scanner, Until};
 use super::running_vm::{RunningVm, Source};
+use crate::interrupt::Interrupt;
 use crate::run::Milestone;
-use crate::signals::Signals;
 
 /// How long what QEMU left is read; a program of the user's around it may still write.
 const REST: Duration = Duration::from_secs(1);
@@ -62,7 +63,7 @@ pub(crate) fn observe(
     (machine, breakpoint): (RunningVm, Option<u64>),
     executed: Instant,
     limits: Limits,
-    signals: &mut Signals,
+    interrupt: &Interrupt,
 ) -> io::Result<Pass> {
     let begun = machine.begun();
     let (scanner, qmp_event) = match machine.marker() {
@@ -94,8 +95,8 @@ pub(crate) fn observe(
             log: String::new(),
         },
     };
-    let ended = watch.run(signals)?;
-    Ok(watch.finish(ended, signals))
+    let ended = watch.run(interrupt)?;
+    Ok(watch.finish(ended, interrupt))
 }
 
 struct Watch {
@@ -113,7 +114,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn run(&mut self, signals: &mut Signals) -> io::Result<Ended> {
+    fn run(&mut self, interrupt: &Interrupt) -> io::Result<Ended> {
         self.machine.greet()?;
         if let Some(debugger) = &self.debugger {
             self.machine.tell_debugger(&debugger.hello());
@@ -124,9 +125,9 @@ impl Watch {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(Ended::TimedOut);
             }
-            let (ready, signalled) = self.wait(&open, signals, deadline)?;
+            let (ready, signalled) = self.wait(&open, interrupt, deadline)?;
             if signalled {
-                if let Some(signal) = signals.end_asked() {
+                if let Some(signal) = interrupt.signal() {
                     return Ok(Ended::Interrupted(signal));
                 }
             }
@@ -134,7 +135,7 @@ impl Watch {
                 return Ok(ended);
             }
             if !open.contains(&self.machine.tells_the_end()) {
-                let last = self.read_rest(open, signals)?;
+                let last = self.read_rest(open, interrupt)?;
                 return Ok(last.unwrap_or_else(|| self.gone()));
             }
         }
@@ -144,7 +145,7 @@ impl Watch {
     fn read_rest(
         &mut self,
         mut open: Vec<Source>,
-        signals: &mut Signals,
+        interrupt: &Interrupt,
     ) -> io::Result<Option<Ended>> {
         let rest = if self.is_expecting() { LATE } else { REST };
         let deadline = Instant::now() + rest;
@@ -154,8 +155,8 @@ impl Watch {
             } else {
                 Instant::now()
             };
-            let (ready, signalled) = self.wait(&open, signals, Some(until))?;
-            if let Some(signal) = signalled.then(|| signals.end_asked()).flatten() {
+            let (ready, signalled) = self.wait(&open, interrupt, Some(until))?;
+            if let Some(signal) = signalled.then(|| interrupt.signal()).flatten() {
                 return Ok(Some(Ended::Interrupted(signal)));
             }
             if ready.is_empty() && !signalled {
@@ -211,7 +212,7 @@ impl Watch {
     fn wait(
         &self,
         open: &[Source],
-        signals: &Signals,
+        interrupt: &Interrupt,
         deadline: Option<Instant>,
     ) -> io::Result<(Vec<Source>, bool)> {
         let sources: Vec<_> = open
@@ -222,7 +223,7 @@ impl Watch {
             .iter()
             .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
             .collect();
-        fds.push(PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(interrupt.as_fd(), PollFlags::IN));
         wait_for(&mut fds, deadline)?;
         let signalled = fds.pop().is_some_and(|fd| !fd.revents().is_empty());
         let ready = sources
@@ -461,7 +462,7 @@ impl Watch {
         }
     }
 
-    fn finish(self, ended: Ended, signals: &mut Signals) -> Pass {
+    fn finish(self, ended: Ended, interrupt: &Interrupt) -> Pass {
         let Self {
             machine,
             executed,
@@ -472,7 +473,7 @@ impl Watch {
         } = self;
         let mut interrupted = None;
         let (crashed, said) = machine.end(&ended, limits.until, &mut || {
-            interrupted = interrupted.or_else(|| signals.end_asked());
+            interrupted = interrupted.or_else(|| interrupt.signal());
             interrupted.is_some()
         });
         let ended = match (ended, crashed, interrupted) {

@@ -8,7 +8,7 @@ use super::bench::{BenchError, boot, unit, value};
 use super::observe::{Ended, Limits, Pass};
 use super::ready_condition::Until;
 use super::target::BootTarget;
-use crate::signals::Signals;
+use crate::interrupt::Interrupt;
 
 /// What is booted.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub fn passes(
     count: u32,
     after: &mut dyn FnMut(u32),
 ) -> Result<Passes, BenchError> {
-    let mut signals = Signals::new().map_err(BenchError::Watch)?;
+    let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
     let (until, timeout) = limits;
     let clock = pair.traced.clock();
     if clock == Clock::Instructions && until == Until::Kernel {
@@ -85,7 +85,7 @@ pub fn passes(
             timeout,
             keep,
         };
-        let mut traced = boot(pair.traced, limits(true), &mut signals)?;
+        let mut traced = boot(pair.traced, limits(true), &interrupt)?;
         if let Some(time) = all.take(&traced, clock, until)? {
             let exact = clock == Clock::Instructions;
             if exact && counted(&mut traced.observation).is_none() {
@@ -97,7 +97,7 @@ pub fn passes(
         }
         after(index + 1);
         if let Some(plain) = pair.plain {
-            let plain = boot(plain, limits(false), &mut signals)?;
+            let plain = boot(plain, limits(false), &interrupt)?;
             if let Some(time) = all.take(&plain, clock, until)? {
                 all.plain.push(time);
             }

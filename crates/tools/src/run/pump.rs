@@ -19,7 +19,7 @@ use super::timing::{Milestone, Timing};
 use crate::guest::console::Console;
 use crate::guest::error::Error;
 use crate::guest::identity::with_identity;
-use crate::signals::{Signals, asks_for_end};
+use crate::interrupt::{Signals, asks_for_end};
 
 /// Most bytes of standard input in one frame.
 const STDIN_CHUNK: usize = 16 * 1024;

@@ -20,7 +20,7 @@ use crate::guest::facts::Facts;
 use crate::guest::identity::with_identity;
 use crate::guest::plan::{Plan, encoded};
 use crate::guest::serve;
-use crate::signals::Signals;
+use crate::interrupt::Signals;
 
 /// A running machine.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use crate::signals::{Signals, asks_for_end};
+use crate::interrupt::{Signals, asks_for_end};
 
 /// What a pipe takes at once after poll(2) called it writable (pipe(7)).
 const PIPE_CHUNK: usize = 4096;

@@ -29,7 +29,7 @@ use super::timing::Timing;
 use crate::guest::error::Error;
 use crate::guest::facts::Facts;
 use crate::guest::plan::Plan;
-use crate::signals::Signals;
+use crate::interrupt::Signals;
 
 /// Says how long a guest stays ready, seconds.
 const TIME_VARIABLE: &str = "BRISK_READY_SECONDS";

@@ -7,11 +7,11 @@ use anyhow::{Context, bail};
 use brisk_measure::{Environment, Reading, render};
 use brisk_tools::boot::analyze::LogPatterns;
 use brisk_tools::boot::range::{
-    Answer, Engine, Event, Goal, Interrupt, Live, Measure, Mode, Options as RangeOptions, Template,
-    Wanted,
+    Answer, Engine, Event, Goal, Live, Measure, Mode, Options as RangeOptions, Template, Wanted,
 };
 use brisk_tools::boot::ready_condition::Until;
 use brisk_tools::environment;
+use brisk_tools::interrupt::Interrupt;
 use brisk_vm::cache::Cache;
 
 use crate::output::Format;

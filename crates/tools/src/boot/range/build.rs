@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::culprit;
 use super::git::misleading;
-use super::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 
 /// How long a build that is to end may take for it.
 const GRACE: Duration = Duration::from_secs(2);

@@ -10,7 +10,8 @@ use super::git::{Commit, GitError, Lock, Repository, Worktree, try_lock};
 use super::judge::{self, ENDS, FALSE_ALARM, PROOF, Patience, Schedule, WRONG_TURN};
 use super::plan::{self, Answer, Bisection, Direction, Known, Purpose, Step};
 use super::state::{Compared, Outcome, Record, State, StateError, Subject};
-use super::{Goal, Interrupt, Measure, Mode, Options, Unbootable};
+use super::{Goal, Measure, Mode, Options, Unbootable};
+use crate::interrupt::Interrupt;
 
 /// What happens meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::boot::ready_condition::{ReadyCondition, Until};
 use crate::boot::target::{BootTarget, Command, Guest};
 use crate::chain;
 use crate::guest::Options;
-use crate::signals::Signals;
+use crate::interrupt::Interrupt;
 
 /// What is booted with the artifacts.
 #[derive(Debug, Clone)]
@@ -164,13 +164,13 @@ impl Live {
     }
 
     /// A traced boot, explained; none if it fails, which the plain ones will tell.
-    fn timeline(&mut self, artifacts: &Artifacts, signals: &mut Signals) -> Option<Timeline> {
+    fn timeline(&mut self, artifacts: &Artifacts, interrupt: &Interrupt) -> Option<Timeline> {
         let known = artifacts.files.first()?.path.clone();
         if !self.explain || !self.traced.insert(known) {
             return None;
         }
         let subject = self.subject(artifacts, true).ok()?;
-        let pass = boot(&subject, self.limits(Until::Exit, true), signals).ok()?;
+        let pass = boot(&subject, self.limits(Until::Exit, true), interrupt).ok()?;
         let mut observation = pass.observation;
         if subject.clock() == Clock::Instructions {
             counted(&mut observation)?;
@@ -224,12 +224,12 @@ impl Measure for Live {
     ) -> Result<Measured, Unbootable> {
         progress("booting");
         let subject = self.prepared(artifacts)?;
-        let mut signals = Signals::new().map_err(unbootable)?;
+        let interrupt = Interrupt::by_signals().map_err(unbootable)?;
         let clock = subject.clock();
         let mut series = Series::new(series_name(&subject, self.until), unit(clock));
         for _ in 0..runs {
             let limits = self.limits(self.until, false);
-            let pass = boot(&subject, limits, &mut signals).map_err(unbootable)?;
+            let pass = boot(&subject, limits, &interrupt).map_err(unbootable)?;
             match &pass.ended {
                 Ended::Reached => {}
                 Ended::Failed(reason) => return Err(Unbootable(reason.clone())),
@@ -243,15 +243,15 @@ impl Measure for Live {
             series.push(sample.map_err(unbootable)?);
             self.iteration += 1;
         }
-        let timeline = self.timeline(artifacts, &mut signals);
+        let timeline = self.timeline(artifacts, &interrupt);
         Ok(Measured { series, timeline })
     }
 
     fn count(&mut self, artifacts: &Artifacts) -> Option<f64> {
         let subject = self.prepared(artifacts).ok()?;
         let limits = self.limits(self.until, false);
-        let mut signals = Signals::new().ok()?;
-        count(&subject, limits, &self.cache, &mut signals).ok()?
+        let interrupt = Interrupt::by_signals().ok()?;
+        count(&subject, limits, &self.cache, &interrupt).ok()?
     }
 }
 

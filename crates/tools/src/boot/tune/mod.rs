@@ -24,7 +24,7 @@ use super::passes::{Pair, passes};
 use super::ready_condition::Until;
 use super::target::{BootTarget, Guest};
 use crate::guest::{Error, Options};
-use crate::signals::Signals;
+use crate::interrupt::Interrupt;
 use decide::{LOOKS, decide};
 use optimisation::candidates;
 
@@ -95,11 +95,11 @@ pub fn tune(
     cache: &Cache,
     progress: &mut Progress<'_>,
 ) -> Result<Tuned, BenchError> {
-    let mut signals = Signals::new().map_err(BenchError::Watch)?;
+    let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
     let mut tuner = Tuner {
         settings,
         cache,
-        signals: &mut signals,
+        interrupt: &interrupt,
         counted: None,
     };
     let best = tuner.prepare(start)?;
@@ -200,7 +200,7 @@ impl Settings {
 struct Tuner<'a> {
     settings: &'a Settings,
     cache: &'a Cache,
-    signals: &'a mut Signals,
+    interrupt: &'a Interrupt,
     /// Instructions of a boot of the best so far.
     counted: Option<f64>,
 }
@@ -223,7 +223,7 @@ impl Tuner<'_> {
     fn seconds(&mut self, subject: &BootTarget) -> Result<Result<f64, String>, BenchError> {
         let until = self.settings.until;
         let limits = self.limits(until);
-        let pass = boot(subject, limits, self.signals)?;
+        let pass = boot(subject, limits, self.interrupt)?;
         Ok(match pass.ended {
             Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
             Ended::TimedOut => Err("a boot took too long".into()),
@@ -242,7 +242,7 @@ impl Tuner<'_> {
         options.command = self.settings.check.iter().map(Into::into).collect();
         let subject = self.prepare(options)?;
         let limits = self.limits(Until::Exit);
-        let pass = boot(&subject, limits, self.signals)?;
+        let pass = boot(&subject, limits, self.interrupt)?;
         Ok(match pass.ended {
             Ended::Reached => Ok(()),
             Ended::TimedOut => Err("the check took too long".into()),
@@ -254,7 +254,7 @@ impl Tuner<'_> {
     /// Instructions of a boot; none where they cannot be counted, or not exactly.
     fn count(&mut self, subject: &BootTarget) -> Result<Option<f64>, BenchError> {
         let limits = self.limits(self.settings.until);
-        count(subject, limits, self.cache, self.signals)
+        count(subject, limits, self.cache, self.interrupt)
     }
 
     /// The initcalls that take most of a boot of the best, traced, as optimisations; counted in

@@ -12,7 +12,7 @@ use crate::boot::observe::{Ended, Limits};
 use crate::boot::ready_condition::Until;
 use crate::boot::target::{BootTarget, Guest};
 use crate::guest::{Accel, Machine, Options};
-use crate::signals::Signals;
+use crate::interrupt::Interrupt;
 
 /// Initcalls that take less are left out, microseconds.
 const SHORT: u64 = 60;
@@ -25,7 +25,7 @@ const TOGETHER: u64 = 5_000_000;
 fn capture() {
     let dir = std::env::var_os("BRISK_CAPTURE").expect("BRISK_CAPTURE names a directory");
     let cache = Cache::open().unwrap();
-    let mut signals = Signals::new().unwrap();
+    let interrupt = Interrupt::by_signals().unwrap();
     for (name, _) in BOOTS {
         let subject = Guest::prepare(options(name), &cache, &mut |_| {}).unwrap();
         let subject = BootTarget::Guest(Box::new(subject));
@@ -34,7 +34,7 @@ fn capture() {
             timeout: Duration::from_secs(60),
             keep: true,
         };
-        let mut pass = boot(&subject, limits, &mut signals).unwrap();
+        let mut pass = boot(&subject, limits, &interrupt).unwrap();
         assert_eq!(pass.ended, Ended::Reached, "{name}");
         shorten(&mut pass.observation);
         let text = serde_json::to_string_pretty(&pass.observation).unwrap();

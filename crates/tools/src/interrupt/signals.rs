@@ -1,4 +1,5 @@
-//! Signals as bytes in a socket, so that one poll(2) waits for everything.
+//! Signals that a session hands on to its guest, as bytes in a socket, so that one poll(2) waits
+//! for everything.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,13 +11,13 @@ use signal_hook::low_level::{pipe, unregister};
 
 const WATCHED: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
-/// Whether it is one by which a user asks a program to end. The others have meanings of the
-/// program's own and may come often.
+/// Whether a user asks a program to end by this signal. The others have meanings of the program's
+/// own and may come often.
 pub(crate) const fn asks_for_end(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGQUIT)
 }
 
-/// The signals that a session handles, while this lives.
+/// The signals that a session handles, from its creation until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
     /// A socket for each signal would need as many poll entries; the one that wakes is shared.
@@ -51,14 +52,7 @@ impl Signals {
         self.wake.as_fd()
     }
 
-    /// The first since the last call that asks for the end.
-    pub(crate) fn end_asked(&mut self) -> Option<i32> {
-        self.pending()
-            .into_iter()
-            .find(|signal| asks_for_end(*signal))
-    }
-
-    /// Those that came since the last call, each once.
+    /// The signals that came since the last call, each once.
     pub(crate) fn pending(&mut self) -> Vec<i32> {
         let mut buffer = [0; 64];
         while let Ok(1..) = self.wake.read(&mut buffer) {}
