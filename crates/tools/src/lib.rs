@@ -3,6 +3,7 @@
 pub mod boot;
 pub mod doctor;
 pub mod environment;
+pub mod experiment;
 pub mod guest;
 pub mod interrupt;
 pub mod lint;
