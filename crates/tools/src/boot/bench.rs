@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use brisk_measure::{Clock, Report, Sample, Series, Unit};
-use brisk_measure::{Outcome, Phase};
+use brisk_measure::{Clock, Outcome, Series, Unit};
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::Accelerator;
 
@@ -12,12 +11,10 @@ use super::observe::{Ended, Limits, Pass, READY, observe};
 use super::ready_condition::Until;
 use super::running_vm::ASKED;
 use super::target::{BootTarget, Guest};
+use crate::experiment::{Experiment, Plan, Progress, Readings, Saved, Stopped};
 use crate::guest::{Error, Options};
 use crate::interrupt::Interrupt;
 use crate::run::Milestone;
-
-/// So many boots that all fail are enough to know that none will succeed.
-const HOPELESS: u32 = 3;
 
 /// How often, and how far.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +48,16 @@ pub enum BenchError {
     /// What was asked for cannot be measured.
     #[error("{0}")]
     Unfit(String),
+}
+
+impl From<Stopped<Self>> for BenchError {
+    fn from(stopped: Stopped<Self>) -> Self {
+        match stopped {
+            Stopped::Interrupted(signal) => Self::Interrupted(signal),
+            Stopped::Save(error) => Self::Save(error),
+            Stopped::Run(error) => error,
+        }
+    }
 }
 
 /// The name of the series.
@@ -116,16 +123,16 @@ pub(crate) fn count(
     })
 }
 
-/// Boots `settings.warmups + settings.runs` times into the report's series; `after` is told of
-/// each, to save the report and to show progress.
+/// Boots `settings.warmups + settings.runs` times into the report's series, unless the first boots
+/// all fail; `progress` is told of each boot.
 ///
 /// # Errors
 /// If the machine cannot be started at all, the report not be saved, or the user interrupts.
 pub fn bench(
     subject: &BootTarget,
     settings: Settings,
-    report: &mut Report,
-    after: &mut dyn FnMut(&Report, u32) -> Result<(), BenchError>,
+    mut saved: Saved<'_>,
+    progress: &mut dyn FnMut(&Progress),
 ) -> Result<(), BenchError> {
     let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
     let limits = Limits {
@@ -133,29 +140,29 @@ pub fn bench(
         timeout: settings.timeout,
         keep: false,
     };
-    let unit = unit(subject.clock());
+    let clock = subject.clock();
     let name = series_name(subject, settings.until);
-    for index in 0..settings.warmups + settings.runs {
-        let (phase, iteration) = match index.checked_sub(settings.warmups) {
-            None => (Phase::Warmup, index),
-            Some(iteration) => (Phase::Measured, iteration),
-        };
-        let pass = boot(subject, limits, &interrupt)?;
-        let sample = sample(&pass, subject.clock(), settings.until, iteration, phase)?;
-        let usable = sample.value().is_some();
-        report.series_mut(&name, unit).push(sample);
-        if usable {
-            of_libvirt(&pass.observation, report, (iteration, phase));
-        }
-        let failed = report.series_mut(&name, unit);
-        let hopeless = index + 1 == HOPELESS && failed.samples.iter().all(|s| s.value().is_none());
-        after(report, index + 1)?;
-        if hopeless {
-            break;
-        }
-    }
-    if subject.clock() == Clock::Instructions {
-        let proof = proof(report.series_mut(&name, unit), &subject.indeterminate());
+    // There is one side only: its series have the names of what is measured.
+    let plan = Plan::new([""], settings.runs).warmups(settings.warmups);
+    Experiment::new(&plan, &interrupt)
+        .until(|record| record.is_hopeless(0, &name))
+        .on_round(progress)
+        .run(&mut saved, |_, readings| {
+            let pass = boot(subject, limits, &interrupt)?;
+            let outcome = outcome(&pass, clock, settings.until)?;
+            let usable = matches!(outcome, Outcome::Ok { .. });
+            readings.put(name.as_str(), unit(clock), outcome);
+            if usable {
+                of_libvirt(&pass.observation, readings);
+            }
+            Ok::<_, BenchError>(())
+        })?;
+    let report = saved.report;
+    if clock == Clock::Instructions {
+        let proof = proof(
+            report.series_mut(&name, unit(clock)),
+            &subject.indeterminate(),
+        );
         report.notes.push(proof);
     }
     if let Some(entry) = subject.entry(settings.until)? {
@@ -170,7 +177,7 @@ pub fn bench(
 }
 
 /// When QEMU's process began and when the guest ran, where libvirt had to start them first.
-fn of_libvirt(observation: &Observation, report: &mut Report, (iteration, phase): (u32, Phase)) {
+fn of_libvirt(observation: &Observation, readings: &mut Readings) {
     if observation.moment(ASKED).is_none() {
         return;
     }
@@ -178,15 +185,9 @@ fn of_libvirt(observation: &Observation, report: &mut Report, (iteration, phase)
         (Milestone::Exec, "virsh start to QEMU's process"),
         (Milestone::QemuUp, "virsh start to the guest runs"),
     ] {
-        let Some(nanos) = observation.moment(moment.name()) else {
-            continue;
-        };
-        let seconds = nanos as f64 / 1e9;
-        let series = report.series_mut(name, unit(Clock::HostMonotonic));
-        series.push(match phase {
-            Phase::Warmup => Sample::warmup(iteration, seconds),
-            Phase::Measured => Sample::measured(iteration, seconds),
-        });
+        if let Some(nanos) = observation.moment(moment.name()) {
+            readings.put(name, unit(Clock::HostMonotonic), nanos as f64 / 1e9);
+        }
     }
 }
 
@@ -196,25 +197,17 @@ pub fn unit(clock: Clock) -> Unit {
     clock.unit().0
 }
 
-/// One boot as a sample.
-pub(crate) fn sample(
-    pass: &Pass,
-    clock: Clock,
-    until: Until,
-    iteration: u32,
-    phase: Phase,
-) -> Result<Sample, BenchError> {
+/// What one boot measured, or how it failed.
+pub(crate) fn outcome(pass: &Pass, clock: Clock, until: Until) -> Result<Outcome, BenchError> {
+    let failed = |reason: &str| Outcome::Failed {
+        reason: reason.to_owned(),
+    };
     Ok(match &pass.ended {
         Ended::Interrupted(signal) => return Err(BenchError::Interrupted(*signal)),
-        Ended::TimedOut => Sample::timed_out(iteration, phase),
-        Ended::Failed(reason) => Sample::failed(iteration, phase, reason.clone()),
-        Ended::Reached => match value(&pass.observation, clock, until) {
-            None => Sample::failed(iteration, phase, "the guest did not tell the time"),
-            Some(number) => match phase {
-                Phase::Warmup => Sample::warmup(iteration, number),
-                Phase::Measured => Sample::measured(iteration, number),
-            },
-        },
+        Ended::TimedOut => Outcome::TimedOut,
+        Ended::Failed(reason) => failed(reason),
+        Ended::Reached => value(&pass.observation, clock, until)
+            .map_or_else(|| failed("the guest did not tell the time"), Outcome::from),
     })
 }
 

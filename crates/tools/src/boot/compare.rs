@@ -1,15 +1,16 @@
-//! Two configurations, booted by turns.
+//! Two configurations, booted in interleaved rounds.
 
 use std::time::Duration;
 
-use brisk_measure::{CompareOptions, Comparison, Pairing, Phase, Report, Series, Statistic, turns};
+use brisk_measure::CompareOptions;
 
 use super::analyze::{Analysis, LogPatterns, analyze, summarize};
-use super::bench::{BenchError, boot, sample, unit};
+use super::bench::{BenchError, boot, outcome, unit};
 use super::difference::Difference;
 use super::observe::{Ended, Limits};
 use super::ready_condition::Until;
 use super::target::BootTarget;
+use crate::experiment::{Experiment, Order, Plan, Saved};
 use crate::interrupt::Interrupt;
 
 /// A configuration.
@@ -17,7 +18,7 @@ use crate::interrupt::Interrupt;
 pub struct Side<'a> {
     /// Name in the report.
     pub name: &'a str,
-    /// As it is measured.
+    /// The boot that is measured.
     pub plain: &'a BootTarget,
     /// With its trace on, to explain the difference; none where there is none.
     pub traced: Option<&'a BootTarget>,
@@ -38,17 +39,18 @@ pub struct Settings {
     pub timeout: Duration,
 }
 
-/// Boots both sides by turns, into two series of the report and a comparison; then traced, for
-/// the explanation: the difference of the boots with the median time.
+/// Boots both sides in interleaved rounds, into two series of the report and a comparison; then
+/// traced, for the explanation: the difference of the boots with the median time. `progress` is
+/// told the number of rounds that were made, traced ones included.
 ///
 /// # Errors
 /// If a machine cannot be started at all, the report not be saved, or the user interrupts.
 pub fn compare(
     sides: &[Side<'_>; 2],
     settings: Settings,
-    markers: &LogPatterns,
-    report: &mut Report,
-    after: &mut dyn FnMut(&Report, u32) -> Result<(), BenchError>,
+    patterns: &LogPatterns,
+    mut saved: Saved<'_>,
+    progress: &mut dyn FnMut(u32),
 ) -> Result<Option<Difference>, BenchError> {
     let clock = sides[0].plain.clock();
     let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
@@ -57,42 +59,38 @@ pub fn compare(
         timeout: settings.timeout,
         keep,
     };
-    let mut done = 0;
-    for index in 0..settings.warmups + settings.runs {
-        let (phase, iteration) = match index.checked_sub(settings.warmups) {
-            None => (Phase::Warmup, index),
-            Some(iteration) => (Phase::Measured, iteration),
-        };
-        for side in turns(0, index, sides.len())
-            .into_iter()
-            .map(|turn| &sides[turn])
-        {
-            let pass = boot(side.plain, limits(false, settings.until), &interrupt)?;
-            let sample = sample(&pass, clock, settings.until, iteration, phase)?;
-            report.series_mut(side.name, unit(clock)).push(sample);
-        }
-        done += 1;
-        after(report, done)?;
-    }
-    if let [Some(a), Some(b)] = sides.each_ref().map(|side| report.series(side.name)) {
-        let comparison = Comparison::of(a, b, &CompareOptions::default());
-        report.comparisons.push(comparison);
-    }
+    let names = sides.each_ref().map(|side| side.name);
+    let plan = Plan::new(names, settings.runs).warmups(settings.warmups);
+    Experiment::new(&plan, &interrupt)
+        .on_round(|round| progress(round.done))
+        .run(&mut saved, |turn, readings| {
+            let side = sides[turn.side].plain;
+            let pass = boot(side, limits(false, settings.until), &interrupt)?;
+            readings.put("", unit(clock), outcome(&pass, clock, settings.until)?);
+            Ok::<_, BenchError>(())
+        })?;
+    let found = plan.comparisons(&saved.report.series, "", 0, &CompareOptions::default());
+    saved.report.comparisons.extend(found);
     let mut analyses: [Vec<Analysis>; 2] = Default::default();
-    for _ in 0..settings.traces {
-        for (side, analyses) in sides.iter().zip(&mut analyses) {
-            let Some(traced) = side.traced else { continue };
+    let before = plan.most_rounds();
+    let traces = Plan::new(names, settings.traces).order(Order::Fixed);
+    Experiment::new(&traces, &interrupt)
+        .on_round(|round| progress(before + round.done))
+        .run(&mut saved, |turn, _| {
+            let Some(traced) = sides[turn.side].traced else {
+                return Ok(());
+            };
             let pass = boot(traced, limits(true, Until::Exit), &interrupt)?;
             match pass.ended {
-                Ended::Reached => analyses.push(analyze(&pass.observation, markers)),
+                Ended::Reached => {
+                    analyses[turn.side].push(analyze(&pass.observation, patterns));
+                }
                 Ended::Interrupted(signal) => return Err(BenchError::Interrupted(signal)),
                 Ended::Failed(_) | Ended::TimedOut => {}
             }
-        }
-        done += 1;
-        after(report, done)?;
-    }
-    report.warn();
+            Ok(())
+        })?;
+    saved.report.warn();
     let [a, b] = analyses.map(|analyses| median(&analyses));
     Ok(a.zip(b)
         .and_then(|(a, b)| Difference::of(&a.timeline, &b.timeline).ok()))
@@ -101,24 +99,4 @@ pub fn compare(
 fn median(analyses: &[Analysis]) -> Option<Analysis> {
     let index = summarize(analyses).median?;
     analyses.get(index).cloned()
-}
-
-/// Compares what two reports measured: the first series of the first that the second has, too,
-/// or else the first of each. Their runs were not made by turns.
-#[must_use]
-pub fn of_reports(a: &Report, b: &Report) -> Option<(Series, Series, Comparison)> {
-    let common = a.series.iter().find_map(|s| Some((s, b.series(&s.name)?)));
-    let (one, other) = common.or_else(|| a.series.first().zip(b.series.first()))?;
-    let (mut one, mut other) = (one.clone(), other.clone());
-    if one.name == other.name {
-        one.name = format!("A: {}", one.name);
-        other.name = format!("B: {}", other.name);
-    }
-    let options = CompareOptions {
-        pairing: Pairing::Independent,
-        statistic: Statistic::Median,
-        noise_floor: None,
-    };
-    let comparison = Comparison::of(&one, &other, &options);
-    Some((one, other, comparison))
 }

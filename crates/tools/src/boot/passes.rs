@@ -1,14 +1,19 @@
 //! Boots that are watched in every detail, and plain ones beside them: what watching costs is
 //! part of what it shows.
 
-use brisk_measure::{Clock, Statistic, Unit};
+use brisk_measure::{Clock, Series, Statistic, Unit};
 
 use super::analyze::{Analysis, LogPatterns, analyze, counted};
 use super::bench::{BenchError, boot, unit, value};
 use super::observe::{Ended, Limits, Pass};
 use super::ready_condition::Until;
 use super::target::BootTarget;
+use crate::experiment::{Experiment, Order, Plan, Progress, Record};
 use crate::interrupt::Interrupt;
+
+/// The sides.
+const TRACED: usize = 0;
+const PLAIN: usize = 1;
 
 /// What is booted.
 #[derive(Debug)]
@@ -54,16 +59,16 @@ impl Passes {
     }
 }
 
-/// Boots `count` times traced and, by turns, plain.
+/// Boots `count` times traced and as often plain, in turn, unless the first traced boots all fail.
 ///
 /// # Errors
 /// If the machine cannot be started at all, or the user interrupts.
 pub fn passes(
     pair: &Pair<'_>,
-    markers: &LogPatterns,
+    patterns: &LogPatterns,
     limits: (Until, std::time::Duration),
     count: u32,
-    after: &mut dyn FnMut(u32),
+    progress: &mut dyn FnMut(&Progress),
 ) -> Result<Passes, BenchError> {
     let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
     let (until, timeout) = limits;
@@ -75,41 +80,55 @@ pub fn passes(
                 .into(),
         ));
     }
-    let mut all = Passes {
+    let exact = clock == Clock::Instructions;
+    let mut passes = Passes {
         unit: Some(unit(clock)),
         ..Passes::default()
     };
-    for index in 0..count {
-        let limits = |keep| Limits {
-            until,
-            timeout,
-            keep,
-        };
-        let mut traced = boot(pair.traced, limits(true), &interrupt)?;
-        if let Some(time) = all.take(&traced, clock, until)? {
-            let exact = clock == Clock::Instructions;
-            if exact && counted(&mut traced.observation).is_none() {
-                all.failures.push("the guest did not count".into());
-                continue;
+    // The first is the traced one: plain boots alone explain nothing.
+    let sides: Vec<_> = [Some(pair.traced), pair.plain]
+        .into_iter()
+        .flatten()
+        .collect();
+    let plan = Plan::new(["traced", "plain"].into_iter().take(sides.len()), count);
+    let plan = plan.order(Order::Fixed);
+    let mut series: Vec<Series> = Vec::new();
+    Experiment::new(&plan, &interrupt)
+        .until(|record| record.is_hopeless(TRACED, ""))
+        .on_round(progress)
+        .run(&mut series, |turn, readings| {
+            let traced = turn.side == TRACED;
+            let limits = Limits {
+                until,
+                timeout,
+                keep: traced,
+            };
+            let mut pass = boot(sides[turn.side], limits, &interrupt)?;
+            let Some(time) = passes.take(&pass, clock, until)? else {
+                return Ok(());
+            };
+            if traced {
+                if exact && counted(&mut pass.observation).is_none() {
+                    passes.failures.push("the guest did not count".into());
+                    return Ok(());
+                }
+                passes.analyses.push(analyze(&pass.observation, patterns));
             }
-            all.traced.push(time);
-            all.analyses.push(analyze(&traced.observation, markers));
-        }
-        after(index + 1);
-        if let Some(plain) = pair.plain {
-            let plain = boot(plain, limits(false), &interrupt)?;
-            if let Some(time) = all.take(&plain, clock, until)? {
-                all.plain.push(time);
-            }
-        }
-        if all.analyses.is_empty() && index + 1 == count.min(3) {
-            break;
-        }
-    }
-    Ok(all)
+            readings.put("", unit(clock), time);
+            Ok::<_, BenchError>(())
+        })?;
+    let record = Record::new(&plan, &series, count);
+    let values = |side| {
+        record
+            .series(side, "")
+            .map_or_else(Vec::new, Series::values)
+    };
+    (passes.traced, passes.plain) = (values(TRACED), values(PLAIN));
+    Ok(passes)
 }
 
 impl Passes {
+    /// The time of a boot that came to its end; of others, why they failed is noted.
     fn take(&mut self, pass: &Pass, clock: Clock, until: Until) -> Result<Option<f64>, BenchError> {
         match &pass.ended {
             Ended::Reached => Ok(value(&pass.observation, clock, until)),

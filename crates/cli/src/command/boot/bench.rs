@@ -2,7 +2,8 @@
 
 use anyhow::bail;
 use brisk_measure::Report;
-use brisk_tools::boot::bench::{BenchError, Settings, bench, series_name};
+use brisk_tools::boot::bench::{Settings, bench, series_name};
+use brisk_tools::experiment::Saved;
 
 use super::output::OutputArgs;
 use super::output::stopped;
@@ -50,9 +51,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let file = args.output.file("boot-bench")?;
     let mut report = Report::new("boot-bench", now(), subject.environment());
     let bar = ui.bar(u64::from(settings.runs + settings.warmups), "booting");
-    let result = bench(&subject, settings, &mut report, &mut |report, done| {
-        bar.at(u64::from(done));
-        report.save(&file).map_err(BenchError::Save)
+    let saved = Saved::new(&mut report, &file);
+    let result = bench(&subject, settings, saved, &mut |progress| {
+        bar.at(u64::from(progress.done));
     });
     drop(bar);
     if let Err(error) = result {

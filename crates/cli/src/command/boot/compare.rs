@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use brisk_measure::{Environment, Report};
 use brisk_tools::boot::analyze::LogPatterns;
-use brisk_tools::boot::bench::BenchError;
-use brisk_tools::boot::compare::{Settings, Side, compare, of_reports};
+use brisk_tools::boot::compare::{Settings, Side, compare};
 use brisk_tools::boot::difference::Difference;
 use brisk_tools::boot::target::BootTarget;
+use brisk_tools::experiment::{Saved, compare_reports};
 use clap::Parser;
 
 use super::output::OutputArgs;
@@ -104,23 +104,19 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
 fn reports(args: &Args, a: &Path, b: &Path, ui: &Ui) -> anyhow::Result<u8> {
     let (first, second) = (Report::load(a)?, Report::load(b)?);
     let differences = Environment::comparable(&first.environment, &second.environment);
-    let environment = second.environment.clone().common(&first.environment);
-    let mut report = Report::new("boot-comparison", now(), environment);
+    let mut notes = Vec::new();
     if let Err(differences) = differences {
         let list: Vec<_> = differences.iter().map(ToString::to_string).collect();
         let list = list.join("; ");
         if !args.force {
             bail!("these reports cannot be compared ({list}); --force does it all the same");
         }
-        report
-            .notes
-            .push(format!("the machines are not comparable: {list}"));
+        notes.push(format!("the machines are not comparable: {list}"));
     }
-    let Some((one, other, comparison)) = of_reports(&first, &second) else {
+    let Some(mut report) = compare_reports("boot-comparison", now(), &first, &second) else {
         bail!("{} or {} has no series", a.display(), b.display());
     };
-    report.series = vec![one, other];
-    report.comparisons.push(comparison);
+    report.notes = notes;
     if let (Some(before), Some(after)) = (&first.timeline, &second.timeline) {
         explain_into(&mut report, Difference::of(before, after).ok());
     }
@@ -168,16 +164,10 @@ fn configurations(args: &Args, words: [&String; 2], ui: &Ui) -> anyhow::Result<u
     let steps = u64::from(settings.runs + settings.warmups + settings.traces);
     let bar = ui.bar(steps, "booting pairs");
     let markers = LogPatterns::own()?;
-    let result = compare(
-        &sides,
-        settings,
-        &markers,
-        &mut report,
-        &mut |report, done| {
-            bar.at(u64::from(done));
-            report.save(&file).map_err(BenchError::Save)
-        },
-    );
+    let saved = Saved::new(&mut report, &file);
+    let result = compare(&sides, settings, &markers, saved, &mut |done| {
+        bar.at(u64::from(done));
+    });
     drop(bar);
     let difference = match result {
         Ok(difference) => difference,

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use brisk_measure::{Clock, Series, Timeline};
+use brisk_measure::{Clock, Phase, Sample, Series, Timeline};
 use brisk_vm::cache::Cache;
 
 use super::build::{Artifacts, Role};
 use super::{Measure, Measured, Unbootable};
 use crate::boot::analyze::{LogPatterns, analyze, counted};
-use crate::boot::bench::{boot, count, sample, series_name, unit};
+use crate::boot::bench::{boot, count, outcome, series_name, unit};
 use crate::boot::observe::{Ended, Limits};
 use crate::boot::ready_condition::{ReadyCondition, Until};
 use crate::boot::target::{BootTarget, Command, Guest};
@@ -238,9 +238,11 @@ impl Measure for Live {
                     return Err(Unbootable(format!("interrupted by signal {signal}")));
                 }
             }
-            let phase = brisk_measure::Phase::Measured;
-            let sample = sample(&pass, clock, self.until, self.iteration, phase);
-            series.push(sample.map_err(unbootable)?);
+            series.push(Sample {
+                iteration: self.iteration,
+                phase: Phase::Measured,
+                outcome: outcome(&pass, clock, self.until).map_err(unbootable)?,
+            });
             self.iteration += 1;
         }
         let timeline = self.timeline(artifacts, &interrupt);

@@ -9,7 +9,7 @@ mod optimisation;
 
 use std::time::Duration;
 
-use brisk_measure::{Clock, Interval, Statistic, paired_ratio, turns};
+use brisk_measure::{Clock, Interval, Series, Statistic, Unit, paired_ratio};
 use brisk_vm::cache::Cache;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,7 @@ use super::observe::{Ended, Limits};
 use super::passes::{Pair, passes};
 use super::ready_condition::Until;
 use super::target::{BootTarget, Guest};
+use crate::experiment::{Experiment, Plan, Stopped};
 use crate::guest::{Error, Options};
 use crate::interrupt::Interrupt;
 use decide::{LOOKS, decide};
@@ -96,7 +97,7 @@ pub fn tune(
     progress: &mut Progress<'_>,
 ) -> Result<Tuned, BenchError> {
     let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
-    let mut tuner = Tuner {
+    let tuner = Tuner {
         settings,
         cache,
         interrupt: &interrupt,
@@ -220,7 +221,7 @@ impl Tuner<'_> {
     }
 
     /// Seconds, or why there are none.
-    fn seconds(&mut self, subject: &BootTarget) -> Result<Result<f64, String>, BenchError> {
+    fn seconds(&self, subject: &BootTarget) -> Result<Result<f64, String>, BenchError> {
         let until = self.settings.until;
         let limits = self.limits(until);
         let pass = boot(subject, limits, self.interrupt)?;
@@ -234,7 +235,7 @@ impl Tuner<'_> {
     }
 
     /// Whether the check command succeeds in it; else why not.
-    fn works(&mut self, subject: &BootTarget) -> Result<Result<(), String>, BenchError> {
+    fn works(&self, subject: &BootTarget) -> Result<Result<(), String>, BenchError> {
         let BootTarget::Guest(guest) = subject else {
             return Ok(Ok(()));
         };
@@ -252,14 +253,14 @@ impl Tuner<'_> {
     }
 
     /// Instructions of a boot; none where they cannot be counted, or not exactly.
-    fn count(&mut self, subject: &BootTarget) -> Result<Option<f64>, BenchError> {
+    fn count(&self, subject: &BootTarget) -> Result<Option<f64>, BenchError> {
         let limits = self.limits(self.settings.until);
         count(subject, limits, self.cache, self.interrupt)
     }
 
     /// The initcalls that take most of a boot of the best, traced, as optimisations; counted in
     /// instructions where that is possible. None if it does not boot.
-    fn candidates(&mut self, best: &BootTarget) -> Result<Vec<Optimisation>, BenchError> {
+    fn candidates(&self, best: &BootTarget) -> Result<Vec<Optimisation>, BenchError> {
         let BootTarget::Guest(guest) = best else {
             return Ok(Vec::new());
         };
@@ -301,34 +302,70 @@ impl Tuner<'_> {
         }
         let with = self.count(&candidate)?;
         let counted = with.zip(self.counted).map(|(with, without)| with / without);
-        let mut pairs = Vec::new();
-        let most = LOOKS[LOOKS.len() - 1];
-        let verdict = loop {
-            let sides = [best, &candidate];
-            let mut pair = [0.0; 2];
-            for turn in turns(0, pairs.len() as u32, sides.len()) {
-                match self.seconds(sides[turn])? {
-                    Ok(seconds) => pair[turn] = seconds,
-                    // The one that it is compared with may fail as well.
-                    Err(reason) if turn == 0 => {
-                        let reason = format!("a boot without it failed: {reason}");
-                        return Ok((without_pairs(optimisation, Verdict::Unfit, reason), None));
-                    }
-                    Err(reason) => {
-                        return Ok((without_pairs(optimisation, Verdict::Broken, reason), None));
-                    }
-                }
+        let (verdict, pairs) = match self.measure([best, &candidate], counted) {
+            Ok(measured) => measured,
+            // What it is compared with may fail as well.
+            Err(Unmeasured::Boot(WITHOUT, reason)) => {
+                let reason = format!("a boot without it failed: {reason}");
+                return Ok((without_pairs(optimisation, Verdict::Unfit, reason), None));
             }
-            pairs.push(pair.into());
-            if let Some(verdict) = decide(&pairs, counted) {
-                break verdict;
+            Err(Unmeasured::Boot(_, reason)) => {
+                return Ok((without_pairs(optimisation, Verdict::Broken, reason), None));
             }
-            if pairs.len() >= most {
-                break Verdict::NoGain;
-            }
+            Err(Unmeasured::Bench(error)) => return Err(error),
         };
         let kept = (verdict == Verdict::Kept).then_some(candidate);
         Ok((entry(optimisation, verdict, pairs, counted), kept))
+    }
+
+    /// Boots without and with an optimisation, in interleaved pairs, until [`decide`] knows whether
+    /// it helps. A boot that fails ends it.
+    fn measure(
+        &self,
+        sides: [&BootTarget; 2],
+        counted: Option<f64>,
+    ) -> Result<(Verdict, Vec<(f64, f64)>), Unmeasured> {
+        let plan = Plan::new(["without", "with"], LOOKS[LOOKS.len() - 1] as u32);
+        let mut verdict = None;
+        let mut pairs = Vec::new();
+        let mut series: Vec<Series> = Vec::new();
+        Experiment::new(&plan, self.interrupt)
+            .until(|record| {
+                pairs = record.pairs(WITHOUT, WITH, "");
+                verdict = decide(&pairs, counted);
+                verdict.is_some()
+            })
+            .run(&mut series, |turn, readings| {
+                let seconds = self.seconds(sides[turn.side]);
+                let seconds = seconds.map_err(Unmeasured::Bench)?;
+                let seconds = seconds.map_err(|reason| Unmeasured::Boot(turn.side, reason))?;
+                readings.put("", Unit::Seconds, seconds);
+                Ok(())
+            })?;
+        Ok((verdict.unwrap_or(Verdict::NoGain), pairs))
+    }
+}
+
+/// The sides of a trial.
+const WITHOUT: usize = 0;
+const WITH: usize = 1;
+
+/// Why a trial came to no verdict.
+#[derive(Debug)]
+enum Unmeasured {
+    /// A boot of a side failed, and why.
+    Boot(usize, String),
+    /// Something else.
+    Bench(BenchError),
+}
+
+impl From<Stopped<Self>> for Unmeasured {
+    fn from(stopped: Stopped<Self>) -> Self {
+        match stopped {
+            Stopped::Run(unmeasured) => unmeasured,
+            Stopped::Save(error) => Self::Bench(error.into()),
+            Stopped::Interrupted(signal) => Self::Bench(BenchError::Interrupted(signal)),
+        }
     }
 }
 
