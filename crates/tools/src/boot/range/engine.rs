@@ -68,7 +68,7 @@ pub struct Engine {
     pub(super) state: State,
     pub(super) dir: PathBuf,
     builds: Builds,
-    interrupt: Interrupt,
+    pub(super) interrupt: Interrupt,
     /// Made when first needed: a range that is known needs none.
     worktree: Option<Worktree>,
     /// Levels and looks; none in deterministic mode.

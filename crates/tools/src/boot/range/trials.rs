@@ -1,6 +1,6 @@
 //! The boots of commits that are compared with one another.
 
-use brisk_measure::{Comparison, Phase, Sample, Series, Unit, Verdict, render, turns};
+use brisk_measure::{Comparison, Series, Unit, Verdict, render};
 
 use super::build::Artifacts;
 use super::engine::{Engine, Error, Event, Observe};
@@ -8,6 +8,7 @@ use super::judge::{self, Patience, Schedule, Side};
 use super::plan::Bisection;
 use super::state::{self, Outcome};
 use super::{Measure, Unbootable};
+use crate::experiment::{Experiment, Plan, Stopped};
 
 /// Rounds before a commit that often fails is written off.
 const LEAST_ROUNDS: u32 = 4;
@@ -184,8 +185,8 @@ impl Engine {
         Ok(self.followed(middle, side, "no boot of it succeeded", observe))
     }
 
-    /// Boots each of some commits in turns, up to a round; in a random order, so that whatever lasts
-    /// for some boots favours none.
+    /// Boots each of some commits once in each round, up to a round; the rounds go on from those
+    /// of earlier comparisons.
     fn rounds(
         &mut self,
         places: &[usize],
@@ -203,21 +204,35 @@ impl Engine {
                 }
             }
         }
-        while self.state.round < until {
-            let round = self.state.round;
-            for turn in turns(0, round, all.len()) {
-                let (place, artifacts) = &all[turn];
-                let sample = match self.boot(*place, artifacts, measure, observe)? {
-                    Ok(value) => Sample::measured(round, value),
-                    Err(Unbootable(reason)) => Sample::failed(round, Phase::Measured, reason),
-                };
-                let outcome = &mut self.state.records[*place].outcome;
-                if let Some(Outcome::Booted { series }) = outcome {
-                    series.push(sample);
-                }
+        let first = self.state.round;
+        let sides = all.iter().map(|(place, _)| self.name(*place));
+        let plan = Plan::new(sides, until.saturating_sub(first)).beginning_at(first);
+        let (interrupt, unit) = (self.interrupt.clone(), self.unit());
+        let mut done = 0;
+        let mut series: Vec<Series> = Vec::new();
+        let ended = Experiment::new(&plan, &interrupt)
+            .on_round(|progress| done = progress.done)
+            .run(&mut series, |turn, readings| {
+                let (place, artifacts) = &all[turn.side];
+                let booted = self.boot(*place, artifacts, measure, observe)?;
+                readings.put("", unit, booted.map_err(|Unbootable(reason)| reason));
+                Ok(())
+            });
+        // An interrupted round, too, is kept as far as it came.
+        for (side, (place, _)) in all.iter().enumerate() {
+            let name = plan.series_name(side, "");
+            let made = series.iter().find(|series| series.name == name);
+            let outcome = &mut self.state.records[*place].outcome;
+            if let (Some(Outcome::Booted { series }), Some(made)) = (outcome, made) {
+                series.samples.extend(made.samples.iter().cloned());
             }
-            self.state.round += 1;
         }
+        self.state.round += done;
+        ended.map_err(|stopped| match stopped {
+            Stopped::Run(error) => error,
+            Stopped::Interrupted(_) => Error::Interrupted,
+            Stopped::Save(_) => unreachable!("samples in memory need no file"),
+        })?;
         self.state.save(&self.dir)?;
         Ok(())
     }
