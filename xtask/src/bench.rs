@@ -11,14 +11,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use brisk_measure::{Environment, Phase, Report, Sample, Unit, render};
+use brisk_measure::{Environment, Report, Unit, render};
 use brisk_tools::environment;
+use brisk_tools::experiment::{Experiment, Order, Plan, Progress, Readings, Saved, Stopped};
+use brisk_tools::interrupt::Interrupt;
 use brisk_vm::initramfs::{Content, Extra, Request, Signatures};
 
 use crate::clones::memory_of_each;
 use crate::goals::{Bound, Goal, absolute, judge, ratio};
 
-/// What is measured, and where it goes.
+/// Options of `cargo xtask bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The brisk to measure.
@@ -66,15 +68,15 @@ macro_rules! host {
         "brisk run --root host -- uname -r"
     };
 }
-/// Of a command's own series.
+/// What else of a command is measured.
 macro_rules! outside {
     () => {
-        ": outside QEMU's life"
+        "outside QEMU's life"
     };
 }
 macro_rules! peak {
     () => {
-        ": peak memory of brisk"
+        "peak memory of brisk"
     };
 }
 
@@ -104,9 +106,9 @@ const GOALS: [Goal; 18] = [
     ratio(NONE, PC, Bound::AtMost(0.35)),
     ratio(NONE, GUESTFISH, Bound::AtMost(1.0 / 7.0)),
     ratio(HOST, VNG, Bound::AtMost(1.0 / 8.0)),
-    absolute(concat!(none!(), outside!()), Bound::AtMost(0.015)),
-    absolute(concat!(host!(), outside!()), Bound::AtMost(0.015)),
-    absolute(concat!(host!(), peak!()), Bound::AtMost(30e6)),
+    absolute(concat!(none!(), ": ", outside!()), Bound::AtMost(0.015)),
+    absolute(concat!(host!(), ": ", outside!()), Bound::AtMost(0.015)),
+    absolute(concat!(host!(), ": ", peak!()), Bound::AtMost(30e6)),
     absolute(WARM, Bound::AtMost(0.15)),
     absolute(WARM_PLAIN, Bound::AtMost(0.15)),
     absolute(CLONE, Bound::AtMost(20e6)),
@@ -157,53 +159,60 @@ fn measured(args: &Args, path: &Path) -> anyhow::Result<Report> {
             .extra
             .insert(format!("left out: {name}"), "not installed".into());
     }
-    for round in 0..args.warmup + args.runs {
-        let phase = if round < args.warmup {
-            Phase::Warmup
-        } else {
-            Phase::Measured
-        };
-        let iteration = round.saturating_sub(args.warmup);
-        for case in &cases {
-            let (seconds, failed) = time(case)?;
-            let sample = |value: f64| sample_of(iteration, phase, value, failed.clone());
-            report
-                .series_mut(case.name, Unit::Seconds)
-                .push(sample(seconds));
-            if let Some(place) = &case.readies {
-                let after = until_ready(place)?;
-                let name = format!("{}: until the next guest is ready", case.name);
-                report.series_mut(&name, Unit::Seconds).push(sample(after));
-            }
-            let own = case.timing.as_deref().filter(|_| failed.is_none());
-            if let Some((outside, peak)) = own.map(|file| own_cost(file, seconds)).transpose()? {
-                let name = format!("{}{}", case.name, outside!());
-                report
-                    .series_mut(&name, Unit::Seconds)
-                    .push(sample(outside));
-                let name = format!("{}{}", case.name, peak!());
-                report.series_mut(&name, Unit::Bytes).push(sample(peak));
-            }
-        }
-        for (name, root) in [(CLONE, "none"), (CLONE_PLAIN, "host")] {
-            let (bytes, failed) = match memory_of_each(&clone(args, root)?) {
-                Ok(bytes) => (bytes, None),
-                Err(error) => (0.0, Some(format!("{error:#}"))),
-            };
-            let sample = sample_of(iteration, phase, bytes, failed);
-            report.series_mut(name, Unit::Bytes).push(sample);
-        }
-        report.save(path)?;
-        progress(round + 1, args.warmup + args.runs);
-    }
+    let clones = [
+        (CLONE, clone(args, "none")?),
+        (CLONE_PLAIN, clone(args, "host")?),
+    ];
+    let names = cases.iter().map(|case| case.name);
+    let names = names.chain(clones.iter().map(|(name, _)| *name));
+    // As they are listed: what ran before a case is part of what it measures.
+    let plan = Plan::new(names, args.runs)
+        .warmups(args.warmup)
+        .order(Order::Fixed);
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    Experiment::new(&plan, &interrupt)
+        .on_round(say_round)
+        .run(
+            &mut Saved::new(&mut report, path),
+            |turn, readings| match cases.get(turn.side) {
+                Some(case) => case.measure(readings),
+                None => {
+                    let (_, words) = &clones[turn.side - cases.len()];
+                    let bytes = memory_of_each(words).map_err(|error| format!("{error:#}"));
+                    readings.put("", Unit::Bytes, bytes);
+                    Ok(())
+                }
+            },
+        )
+        .map_err(ended)?;
     Ok(report)
 }
 
-fn sample_of(iteration: u32, phase: Phase, value: f64, failed: Option<String>) -> Sample {
-    match (failed, phase) {
-        (Some(reason), _) => Sample::failed(iteration, phase, reason),
-        (None, Phase::Warmup) => Sample::warmup(iteration, value),
-        (None, Phase::Measured) => Sample::measured(iteration, value),
+impl Case {
+    /// Runs it once.
+    fn measure(&self, readings: &mut Readings) -> anyhow::Result<()> {
+        let (seconds, failed) = time(self)?;
+        let unless_failed = |value: f64| failed.clone().map_or(Ok(value), Err);
+        readings.put("", Unit::Seconds, unless_failed(seconds));
+        if let Some(place) = &self.readies {
+            let after = until_ready(place)?;
+            let metric = "until the next guest is ready";
+            readings.put(metric, Unit::Seconds, unless_failed(after));
+        }
+        if let Some(file) = self.timing.as_deref().filter(|_| failed.is_none()) {
+            let (outside, peak) = own_cost(file, seconds)?;
+            readings.put(outside!(), Unit::Seconds, outside);
+            readings.put(peak!(), Unit::Bytes, peak);
+        }
+        Ok(())
+    }
+}
+
+/// Why an experiment came to no end, with all causes.
+pub(crate) fn ended(stopped: Stopped<anyhow::Error>) -> anyhow::Error {
+    match stopped {
+        Stopped::Run(error) => error,
+        other => other.into(),
     }
 }
 
@@ -213,8 +222,8 @@ pub(crate) fn say(text: &str) {
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a task")]
-pub(crate) fn progress(done: u32, of: u32) {
-    eprintln!("round {done} of {of}");
+pub(crate) fn say_round(progress: &Progress) {
+    eprintln!("round {} of {}", progress.done, progress.rounds);
 }
 
 fn words(text: &[&str]) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! `cargo xtask bench-versions`: one brisk beside an earlier one, in turn, in each round.
 //!
-//! Each round starts every command once with each version, in another order each time. The earlier
-//! one is measured twice: what it differs from itself is the noise floor.
+//! Each round starts every command once with each version, the versions in a random order. The
+//! earlier one is measured twice: what it differs from itself is the noise floor.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,15 +10,15 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use brisk_measure::{
-    CompareOptions, Comparison, Phase, Report, Sample, Series, Unit, noise_floor, render,
-};
+use brisk_measure::{CompareOptions, Report, Unit, render};
 use brisk_tools::environment;
+use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
+use brisk_tools::interrupt::Interrupt;
 use tempfile::TempDir;
 
-use crate::bench::{progress, say};
+use crate::bench::{ended, say, say_round};
 
-/// What is compared, and where it goes.
+/// Options of `cargo xtask bench-versions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The earlier brisk.
@@ -63,6 +63,9 @@ const CASES: [(&str, &[&str]); 5] = [
     ("vm resume", &["vm", "resume", "a"]),
     ("vm resume --eager", &["vm", "resume", "--eager", "a"]),
 ];
+/// The version that the others are compared with, and its repetition.
+const BEFORE: usize = 0;
+const AGAIN: usize = 1;
 /// Memory of a guest beside what it fills, MiB.
 const REST: u32 = 412;
 
@@ -154,7 +157,8 @@ impl Version {
     }
 
     /// One after the other, what each needs before it.
-    fn round(&self, take: &mut dyn FnMut(&str, Result<f64, String>)) -> anyhow::Result<()> {
+    fn round(&self, readings: &mut Readings) -> anyhow::Result<()> {
+        let mut take = |name: &str, seconds| readings.put(name, Unit::Seconds, seconds);
         let [run, warm, suspend, resume, eager] = CASES;
         for (name, words) in [run, warm] {
             take(name, self.time(words)?);
@@ -186,7 +190,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     });
     let path = path.transpose()?;
     let new = |name, program: &Path| Version::new(name, program, path.clone(), args.fill);
-    let mut versions = vec![
+    // An interruption leaves no guest behind: they are killed as this returns.
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let versions = [
         new("before", &args.before)?,
         new("before again", &args.before)?,
         new("after", &args.after)?,
@@ -200,55 +206,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         environment::here(),
     );
     let file = args.out.join("versions.json");
-    let rounds = args.warmup + args.runs;
-    for round in 0..rounds {
-        // Whoever comes first does so in each third round.
-        versions.rotate_left(1);
-        let phase = match round < args.warmup {
-            true => Phase::Warmup,
-            false => Phase::Measured,
-        };
-        let iteration = round.saturating_sub(args.warmup);
-        for version in &versions {
-            version.round(&mut |name, taken| {
-                let series = report.series_mut(&format!("{name}: {}", version.name), Unit::Seconds);
-                series.push(match (taken, phase) {
-                    (Err(reason), _) => Sample::failed(iteration, phase, reason),
-                    (Ok(seconds), Phase::Warmup) => Sample::warmup(iteration, seconds),
-                    (Ok(seconds), Phase::Measured) => Sample::measured(iteration, seconds),
-                });
-            })?;
-        }
-        report.save(&file)?;
-        progress(round + 1, rounds);
+    let names = versions.each_ref().map(|version| version.name);
+    let plan = Plan::new(names, args.runs)
+        .warmups(args.warmup)
+        .naming(Naming::MetricFirst)
+        .repeats(AGAIN, BEFORE);
+    Experiment::new(&plan, &interrupt)
+        .on_round(say_round)
+        .run(&mut Saved::new(&mut report, &file), |turn, readings| {
+            versions[turn.side].round(readings)
+        })
+        .map_err(ended)?;
+    for (name, _) in CASES {
+        let found = plan.comparisons(&report.series, name, BEFORE, &CompareOptions::default());
+        report.comparisons.extend(found);
     }
-    compare(&mut report);
     report.warn();
     report.save(&file)?;
     let text = render::table(&report);
     fs::write(args.out.join("versions.txt"), &text)?;
     say(&text);
     Ok(())
-}
-
-fn compare(report: &mut Report) {
-    for (name, _) in CASES {
-        let of = |version: &str| -> Option<Series> {
-            report.series(&format!("{name}: {version}")).cloned()
-        };
-        let (Some(before), Some(again), Some(after)) =
-            (of("before"), of("before again"), of("after"))
-        else {
-            continue;
-        };
-        let options = CompareOptions::default();
-        let floor = noise_floor(&before, &again, &options);
-        let options = CompareOptions {
-            noise_floor: floor,
-            ..options
-        };
-        report
-            .comparisons
-            .push(Comparison::of(&before, &after, &options));
-    }
 }

@@ -3,12 +3,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use brisk_sys::Sharing;
+use brisk_tools::interrupt::Interrupt;
 
 use super::root::Roots;
 
@@ -19,7 +18,7 @@ pub(super) struct Bench {
     /// What they can have as their root.
     pub(super) roots: Roots,
     /// Whether somebody wants no more of it.
-    pub(super) stopped: Arc<AtomicBool>,
+    pub(super) interrupt: Interrupt,
 }
 
 /// A machine that runs, until this is dropped.
@@ -86,7 +85,7 @@ impl<'a> Machine<'a> {
 
     /// What a command says, in both ways.
     pub(super) fn does(&self, verb: &str, words: &[&str]) -> anyhow::Result<String> {
-        ensure!(!self.bench.stopped.load(Ordering::Relaxed), "interrupted");
+        ensure!(!self.bench.interrupt.came(), "interrupted");
         let mut command = self.vm(verb, words);
         let output = command.output().context("cannot start brisk")?;
         let said = text(&output.stdout) + &text(&output.stderr);

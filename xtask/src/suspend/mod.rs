@@ -19,15 +19,14 @@ mod root;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use brisk_measure::{Report, Sample, Unit, render};
+use brisk_measure::{Report, Unit, render};
+use brisk_tools::experiment::{Experiment, Order, Plan, Saved};
+use brisk_tools::interrupt::Interrupt;
 use clap::ValueEnum;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::bench::{environment, say};
+use crate::bench::{ended, environment, say};
 use crate::goals::{Bound, Goal, absolute, judge, ratio};
 
 use cache::{Cached, FOLIOS, PAGES};
@@ -120,17 +119,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let brisk = fs::canonicalize(&args.brisk)
         .with_context(|| format!("{} is not built", args.brisk.display()))?;
     // An interruption leaves no machine behind: they are killed as this returns.
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stopped.clone())?;
-    }
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
     step("makes the disks of the machines");
     let bench = Bench {
         brisk,
         dir: scratch.path().to_owned(),
         roots: root::roots(scratch.path())?,
-        stopped,
+        interrupt: interrupt.clone(),
     };
     let parts = match args.only.as_slice() {
         [] => Part::value_variants(),
@@ -140,26 +136,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let now = jiff::Timestamp::now().to_string();
     let mut report = Report::new("bench", now, environment());
     let path = args.out.join("suspend.json");
-    let rounds = args.warmup + args.runs;
-    for round in 0..rounds {
-        let counts = round >= args.warmup;
-        for place in &args.place {
-            let mut put = |name: &str, unit, value| {
-                let name = at(place, name);
-                let sample = match counts {
-                    true => Sample::measured(round - args.warmup, value),
-                    false => Sample::warmup(round, value),
-                };
-                report.series_mut(&name, unit).push(sample);
-            };
+    let places = args.place.iter().map(|place| place.display().to_string());
+    // A part needs the images and settings that the one before has left.
+    let plan = Plan::new(places, args.runs)
+        .warmups(args.warmup)
+        .order(Order::Fixed);
+    Experiment::new(&plan, &interrupt)
+        .run(&mut Saved::new(&mut report, &path), |turn, readings| {
+            let (place, round) = (&args.place[turn.side], turn.round + 1);
+            let mut put = |name: &str, unit, value: f64| readings.put(name, unit, value);
             for part in parts {
-                let (number, name) = (round + 1, part.name());
-                step(&at(place, &format!("round {number} of {rounds}: {name}")));
+                let (rounds, name) = (plan.most_rounds(), part.name());
+                step(&at(place, &format!("round {round} of {rounds}: {name}")));
                 machines.measure(*part, place, &mut put)?;
             }
-        }
-        report.save(&path)?;
-    }
+            Ok(())
+        })
+        .map_err(ended)?;
     let verdicts: String = args
         .place
         .iter()
