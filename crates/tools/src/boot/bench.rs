@@ -83,7 +83,7 @@ pub(crate) fn boot(
         return Err(BenchError::Interrupted(signal));
     }
     let (machine, executed) = started?;
-    observe((machine, breakpoint), executed, limits, interrupt).map_err(BenchError::Watch)
+    observe(machine, breakpoint, executed, limits, interrupt).map_err(BenchError::Watch)
 }
 
 /// A guest's options for boots whose instructions are counted; none where they cannot be, or are

@@ -60,7 +60,8 @@ pub(crate) struct Limits {
 
 /// Watches; the machine is gone afterwards. With a breakpoint that is where the kernel is entered.
 pub(crate) fn observe(
-    (machine, breakpoint): (RunningVm, Option<u64>),
+    machine: RunningVm,
+    breakpoint: Option<u64>,
     executed: Instant,
     limits: Limits,
     interrupt: &Interrupt,

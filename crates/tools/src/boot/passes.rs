@@ -1,5 +1,6 @@
-//! Boots that are watched in every detail, and plain ones beside them: what watching costs is
-//! part of what it shows.
+//! Boots that are watched in every detail, and plain ones beside them to tell what watching costs.
+
+use std::time::Duration;
 
 use brisk_measure::{Clock, Series, Statistic, Unit};
 
@@ -15,12 +16,12 @@ use crate::interrupt::Interrupt;
 const TRACED: usize = 0;
 const PLAIN: usize = 1;
 
-/// What is booted.
+/// The two kinds of boots.
 #[derive(Debug)]
 pub struct Pair<'a> {
     /// With its trace on.
     pub traced: &'a BootTarget,
-    /// The same without; none where watching adds nothing to the guest.
+    /// Without it; none where watching adds nothing to the guest.
     pub plain: Option<&'a BootTarget>,
 }
 
@@ -66,12 +67,12 @@ impl Passes {
 pub fn passes(
     pair: &Pair<'_>,
     patterns: &LogPatterns,
-    limits: (Until, std::time::Duration),
+    until: Until,
+    timeout: Duration,
     count: u32,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Passes, BenchError> {
     let interrupt = Interrupt::by_signals().map_err(BenchError::Watch)?;
-    let (until, timeout) = limits;
     let clock = pair.traced.clock();
     if clock == Clock::Instructions && until == Until::Kernel {
         return Err(BenchError::Unfit(

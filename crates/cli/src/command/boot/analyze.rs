@@ -76,10 +76,17 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     };
     let file = args.output.file("boot-analysis")?;
     let bar = ui.bar(u64::from(args.runs), "booting");
-    let limits = (args.subject.until(), timeout);
-    let result = passes(&pair, &markers, limits, args.runs, &mut |progress| {
-        bar.at(u64::from(progress.done));
-    });
+    let until = args.subject.until();
+    let result = passes(
+        &pair,
+        &markers,
+        until,
+        timeout,
+        args.runs,
+        &mut |progress| {
+            bar.at(u64::from(progress.done));
+        },
+    );
     drop(bar);
     let passes = match result {
         Ok(passes) => passes,

@@ -3,23 +3,17 @@
 //! that two commits take different times is for the clock to say, before and after.
 
 use brisk_measure::render;
-use serde::{Deserialize, Serialize};
 
 use super::Measure;
-use super::engine::{Engine, Error, Event, Observe};
+use super::engine::{Engine, Event, Observe};
+use super::error::Error;
 use super::plan::Direction;
+use super::state::Counted;
 
 /// The least that the instructions of the ends must differ by, relative: less comes of anything.
 const LEAST: f64 = 0.005;
 /// How near a middle must be to an end, as a part of the way between the ends.
 const NEAR: f64 = 0.25;
-
-/// What was counted in a boot of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(super) struct Counted {
-    /// None where that is not the same in every boot, or cannot be counted.
-    pub(super) instructions: Option<f64>,
-}
 
 impl Engine {
     /// Whether a middle belongs to the newer of the ends by their instructions. None where these do

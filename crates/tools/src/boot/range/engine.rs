@@ -6,58 +6,24 @@ use std::path::PathBuf;
 use brisk_measure::{Sample, Series, Unit, Verdict, render};
 
 use super::build::{self, Artifacts, Builds, Failure, Recipe, make_dir};
+use super::error::Error;
 use super::git::{Commit, GitError, Lock, Repository, Worktree, try_lock};
-use super::judge::{self, ENDS, FALSE_ALARM, PROOF, Patience, Schedule, WRONG_TURN};
+use super::judge::{Patience, Trial};
 use super::plan::{self, Answer, Bisection, Direction, Known, Purpose, Step};
-use super::state::{Compared, Outcome, Record, State, StateError, Subject};
+use super::schedules::Schedules;
+use super::state::{Compared, Outcome, Record, State, Subject};
 use super::{Goal, Measure, Mode, Options, Unbootable};
 use crate::interrupt::Interrupt;
 
 /// What happens meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// What is being done, for a sign of life.
+    /// A step has begun: a sign of life.
     Doing(&'a str),
     /// A commit is finished: a line of a table.
     Row(&'a str),
     /// Something to know.
     Note(&'a str),
-}
-
-/// Why a range came to no end.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The repository is of no use.
-    #[error(transparent)]
-    Git(#[from] GitError),
-    /// What is known could not be kept.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// A build or its artifacts could not be handled.
-    #[error("cannot use {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// So few runs can tell nothing.
-    #[error(
-        "with at most {most} runs of a commit no change can be told from chance: allow {needed}"
-    )]
-    TooFewRuns {
-        /// What was allowed.
-        most: u32,
-        /// What is needed.
-        needed: u32,
-    },
-    /// No artifact was asked for.
-    #[error("nothing to boot: name at least one artifact of the build")]
-    NoArtifacts,
-    /// Someone wanted an end. What was finished is kept.
-    #[error("interrupted; the same command goes on from here")]
-    Interrupted,
 }
 
 /// A range of commits, measured as far as it is.
@@ -76,28 +42,6 @@ pub struct Engine {
     _lock: Lock,
 }
 
-#[derive(Debug)]
-pub(super) struct Schedules {
-    /// For comparisons of a walk, and of a careful search.
-    compare: Schedule,
-    /// For the middles of a careful search.
-    pub(super) side: Schedule,
-    /// For the ends of a quick search.
-    ends: Schedule,
-    /// For what it comes to.
-    proof: Schedule,
-}
-
-impl Schedules {
-    fn of(&self, purpose: Purpose, careful: bool) -> &Schedule {
-        match purpose {
-            Purpose::Ends if !careful => &self.ends,
-            Purpose::Result if !careful => &self.proof,
-            _ => &self.compare,
-        }
-    }
-}
-
 pub(super) type Observe<'a> = &'a mut dyn FnMut(Event<'_>);
 
 impl Engine {
@@ -112,7 +56,7 @@ impl Engine {
         }
         let repository = Repository::open(&options.repository)?;
         let commits = repository.commits(&options.range)?;
-        let schedules = schedules(&options, commits.len())?;
+        let schedules = Schedules::new(&options, commits.len())?;
         let sha = |commit: Option<&Commit>| commit.map(|c| c.sha.clone()).unwrap_or_default();
         let subject = Subject {
             repository: repository.identity().to_owned(),
@@ -292,8 +236,14 @@ impl Engine {
                     .schedules
                     .as_ref()
                     .map(|s| s.of(purpose, careful).clone());
-                let judged = (schedule.as_ref(), patience);
-                let found = self.compare(before, after, judged, suspects, measure, observe)?;
+                let trial = Trial {
+                    before,
+                    after,
+                    schedule: schedule.as_ref(),
+                    patience,
+                    suspects,
+                };
+                let found = self.compare(trial, measure, observe)?;
                 let Some(comparison) = found else {
                     return Ok(());
                 };
@@ -467,35 +417,4 @@ impl Engine {
         let short = commit.sha.get(..12).unwrap_or(&commit.sha);
         format!("{short} {}", commit.subject)
     }
-}
-
-fn schedules(options: &Options, commits: usize) -> Result<Option<Schedules>, Error> {
-    if options.mode == Mode::Deterministic {
-        return Ok(None);
-    }
-    let (compare, side) = match options.goal {
-        Goal::Walk { step } => {
-            let comparisons = plan::selection(commits, step)
-                .len()
-                .saturating_sub(1)
-                .max(1);
-            (FALSE_ALARM / comparisons as f64, WRONG_TURN)
-        }
-        Goal::Bisect => {
-            let turns = plan::halvings(commits.saturating_sub(1)).max(1);
-            (FALSE_ALARM, WRONG_TURN / f64::from(turns))
-        }
-    };
-    let schedule = |alpha: f64| {
-        Schedule::new(options.runs, options.max_runs, alpha).ok_or(Error::TooFewRuns {
-            most: options.max_runs,
-            needed: judge::pairs_for(alpha),
-        })
-    };
-    Ok(Some(Schedules {
-        compare: schedule(compare)?,
-        side: schedule(side)?,
-        ends: schedule(ENDS)?,
-        proof: schedule(PROOF)?,
-    }))
 }

@@ -124,6 +124,17 @@ pub(super) enum Patience {
     Much,
 }
 
+/// Two commits that are to be compared, by their places in the range.
+pub(super) struct Trial<'a> {
+    pub(super) before: usize,
+    pub(super) after: usize,
+    /// None in deterministic mode.
+    pub(super) schedule: Option<&'a Schedule>,
+    pub(super) patience: Patience,
+    /// Those that may turn out not to boot.
+    pub(super) suspects: &'a [usize],
+}
+
 /// Compares two commits by the rounds they share. The verdict is inconclusive as long as more
 /// rounds are of use. A difference has to be beyond chance at the schedule's level, by Wilcoxon's
 /// signed-rank test, and its median larger than `tolerance`.

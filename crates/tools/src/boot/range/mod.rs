@@ -14,11 +14,13 @@ mod build;
 mod counted;
 mod culprit;
 mod engine;
+mod error;
 mod git;
 mod judge;
 mod live;
 mod plan;
 mod report;
+mod schedules;
 mod state;
 mod trials;
 
@@ -29,7 +31,8 @@ use brisk_measure::{Series, Timeline};
 use serde::{Deserialize, Serialize};
 
 pub use build::{Artifact, Artifacts, Role, Wanted, WantedError};
-pub use engine::{Engine, Error, Event};
+pub use engine::{Engine, Event};
+pub use error::Error;
 pub use git::{Commit, GitError};
 pub use live::{Live, Template};
 pub use plan::Answer;

@@ -15,7 +15,6 @@ use brisk_measure::{Comparison, Series, Timeline};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::counted::Counted;
 use super::git::Commit;
 use super::plan::{Bisection, Known};
 use super::{Mode, Wanted};
@@ -66,6 +65,13 @@ pub(super) struct Record {
     /// The instructions of its boot, if somebody asked for them.
     #[serde(default)]
     pub(super) counted: Option<Counted>,
+}
+
+/// The count of a boot of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Counted {
+    /// None where that is not the same in every boot, or cannot be counted.
+    pub(super) instructions: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,8 +3,9 @@
 use brisk_measure::{Comparison, Series, Unit, Verdict, render};
 
 use super::build::Artifacts;
-use super::engine::{Engine, Error, Event, Observe};
-use super::judge::{self, Patience, Schedule, Side};
+use super::engine::{Engine, Event, Observe};
+use super::error::Error;
+use super::judge::{self, Side, Trial};
 use super::plan::Bisection;
 use super::state::{self, Outcome};
 use super::{Measure, Unbootable};
@@ -51,13 +52,17 @@ impl Engine {
     /// Compares two commits that boot. None if one of the suspects turns out not to, most times.
     pub(super) fn compare(
         &mut self,
-        before: usize,
-        after: usize,
-        (schedule, patience): (Option<&Schedule>, Patience),
-        suspects: &[usize],
+        trial: Trial<'_>,
         measure: &mut dyn Measure,
         observe: Observe<'_>,
     ) -> Result<Option<Comparison>, Error> {
+        let Trial {
+            before,
+            after,
+            schedule,
+            patience,
+            suspects,
+        } = trial;
         let tolerance = self.options.tolerance();
         let Some(schedule) = schedule else {
             let empty = Series::new("", Unit::Instructions);
@@ -103,7 +108,7 @@ impl Engine {
         self.likely_side(places, measure, observe)
     }
 
-    /// The same beyond chance.
+    /// As [`Engine::any_side`], beyond chance.
     fn side(
         &mut self,
         [low, middle, high]: [usize; 3],
@@ -159,7 +164,7 @@ impl Engine {
         Some(side.high)
     }
 
-    /// The same by what is likely: the middle runs in each round, and one of the ends by turns, to
+    /// As [`Engine::any_side`], by what is likely: the middle runs in each round, and one of the ends by turns, to
     /// know how the machine does at the time.
     fn likely_side(
         &mut self,

@@ -272,8 +272,8 @@ impl Tuner<'_> {
             traced: &self.prepare(options)?,
             plain: None,
         };
-        let limits = (Until::Exit, self.settings.timeout);
-        let passes = passes(&pair, &self.settings.markers, limits, 1, &mut |_| {})?;
+        let (patterns, timeout) = (&self.settings.markers, self.settings.timeout);
+        let passes = passes(&pair, patterns, Until::Exit, timeout, 1, &mut |_| {})?;
         let analysis = passes.analyses.first();
         Ok(analysis.map_or_else(Vec::new, |found| candidates(&found.timeline)))
     }
