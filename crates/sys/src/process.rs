@@ -99,10 +99,19 @@ pub fn read_only_view(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// A user and the user's only group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credentials {
+    /// User ID.
+    pub user: u32,
+    /// Group ID.
+    pub group: u32,
+}
+
 /// Makes this process another user without groups besides its own; `locks`: with the right to lock
 /// any amount of memory (`CAP_IPC_LOCK` of capabilities(7)) and no other. Needs root, and a process
 /// of one thread.
-fn become_user((user, group): (u32, u32), locks: bool) -> io::Result<()> {
+fn become_user(user: Credentials, locks: bool) -> io::Result<()> {
     use rustix::thread::{
         CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
         set_keep_capabilities,
@@ -111,9 +120,9 @@ fn become_user((user, group): (u32, u32), locks: bool) -> io::Result<()> {
     // SAFETY: no groups are read; the process has one thread.
     checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
     // SAFETY: numbers only.
-    checked(unsafe { libc::setgid(group) })?;
+    checked(unsafe { libc::setgid(user.group) })?;
     // SAFETY: numbers only.
-    checked(unsafe { libc::setuid(user) })?;
+    checked(unsafe { libc::setuid(user.user) })?;
     if locks {
         let lock = CapabilitySet::IPC_LOCK;
         let sets = CapabilitySets {
@@ -128,7 +137,7 @@ fn become_user((user, group): (u32, u32), locks: bool) -> io::Result<()> {
 }
 
 /// Makes the child another user that may lock any amount of memory. Needs root.
-pub fn as_user_that_locks(command: &mut Command, user: (u32, u32)) -> &mut Command {
+pub fn as_user_that_locks(command: &mut Command, user: Credentials) -> &mut Command {
     let prepare = move || become_user(user, true);
     // SAFETY: between fork and exec only system calls are made; nothing is allocated.
     unsafe { command.pre_exec(prepare) }
@@ -137,15 +146,14 @@ pub fn as_user_that_locks(command: &mut Command, user: (u32, u32)) -> &mut Comma
 /// Makes the child another user to whom `/dev/userfaultfd` belongs, in a view of the file tree of
 /// its own. `devices` is a file system with a `userfaultfd` of that user's; it covers `cover`,
 /// which the child cannot see then. `locks`: as of [`as_user_that_locks`]. Needs root. Where there
-/// can be no such view, as in a
-/// `chroot`, the child is that user without the device.
+/// can be no such view, as in a `chroot`, the child is that user without the device.
 ///
 /// Descriptors must be handed to the child after this, for they may take the place of `devices`.
 pub fn with_userfaultfd(
     command: &mut Command,
     devices: OwnedFd,
     cover: &Path,
-    user: (u32, u32),
+    user: Credentials,
     locks: bool,
 ) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
@@ -207,16 +215,20 @@ mod tests {
 
     use super::*;
 
+    const NOBODY: Credentials = Credentials {
+        user: 65534,
+        group: 65534,
+    };
+
     #[test]
     fn who_can_have_no_view_of_its_own_is_that_user_all_the_same() {
         let no_mount = File::open("/dev/null").unwrap();
         let mut command = Command::new("id");
-        let nobody = (65534, 65534);
         with_userfaultfd(
             &mut command,
             no_mount.into(),
             Path::new("/tmp"),
-            nobody,
+            NOBODY,
             false,
         )
         .unwrap();
@@ -233,7 +245,7 @@ mod tests {
     fn a_user_that_locks_may_do_nothing_else() {
         let mut command = Command::new("cat");
         command.arg("/proc/self/status");
-        let output = as_user_that_locks(&mut command, (65534, 65534)).output();
+        let output = as_user_that_locks(&mut command, NOBODY).output();
         if !rustix::process::geteuid().is_root() {
             assert_eq!(output.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
             return;

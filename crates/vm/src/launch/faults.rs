@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use brisk_sys::Credentials;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
 
 use super::Unprivileged;
@@ -17,10 +18,15 @@ use super::tmpfs::detached;
 
 const DEVICE: &str = "/dev/userfaultfd";
 
-/// Makes the command that user, with the right, and with that to lock memory if it `locks`; false if that cannot be, and nothing was done.
+/// Makes the command that user, with the right, and with that to lock memory if it `locks`; false
+/// if that cannot be, and nothing was done.
 pub(super) fn grant(command: &mut Command, user: Unprivileged, cover: &Path, locks: bool) -> bool {
     let granted = devices(user).and_then(|devices| {
-        brisk_sys::with_userfaultfd(command, devices, cover, (user.user, user.group), locks)
+        let user = Credentials {
+            user: user.user,
+            group: user.group,
+        };
+        brisk_sys::with_userfaultfd(command, devices, cover, user, locks)
     });
     granted.is_ok()
 }

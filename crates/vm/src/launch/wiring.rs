@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use brisk_host::program::Program;
+use brisk_sys::Credentials;
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -313,7 +314,7 @@ impl Wiring {
             })?;
         match unprivileged.filter(|_| !granted) {
             Some(Unprivileged { user, group }) if self.plan.lock_memory => {
-                brisk_sys::as_user_that_locks(&mut command, (user, group));
+                brisk_sys::as_user_that_locks(&mut command, Credentials { user, group });
             }
             Some(Unprivileged { user, group }) => {
                 command.uid(user).gid(group);
