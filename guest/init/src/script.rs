@@ -172,7 +172,7 @@ impl<'a> Script<'a> {
     /// # Errors
     /// [`Malformed`]; nothing behind it can be read.
     pub fn next_op(&mut self) -> Result<Option<Op<'a>>, Malformed> {
-        let Some((&[code, count], rest)) = self.rest.split_at_checked(2).map(two) else {
+        let Some((&[code, count], rest)) = self.rest.split_first_chunk() else {
             return if self.rest.is_empty() {
                 Ok(None)
             } else {
@@ -192,11 +192,6 @@ impl<'a> Script<'a> {
         self.rest = rest;
         op(code, count, fields).map(Some)
     }
-}
-
-fn two<'a>((head, rest): (&'a [u8], &'a [u8])) -> (&'a [u8; 2], &'a [u8]) {
-    let head: &[u8; 2] = head.try_into().unwrap_or(&[0, 0]);
-    (head, rest)
 }
 
 fn op<'a>(code: u8, count: u8, fields: [&'a [u8]; 5]) -> Result<Op<'a>, Malformed> {

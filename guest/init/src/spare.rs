@@ -8,7 +8,7 @@
 use core::cell::UnsafeCell;
 
 use crate::setup::Job;
-use crate::spawn::{self, Ends};
+use crate::spawn::{self, Ends, Streams};
 use crate::sys;
 
 /// Bytes of its stack; pages of it that are not used are not taken from memory.
@@ -40,7 +40,7 @@ pub(crate) struct Spare {
 
 /// Makes it; returns when it waits.
 pub(crate) fn prepare() -> sys::Result<Spare> {
-    let (ours, theirs) = spawn::pipes()?;
+    let Streams { ours, theirs } = spawn::pipes()?;
     let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
     let (wait, go) = sys::pipe(sys::O_CLOEXEC)?;
     let stack = sys::pages(STACK)?;

@@ -80,11 +80,11 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
         (spare, terminal) => {
             // A terminal made here is not the other process's.
             spare.into_iter().for_each(Spare::dismiss);
-            let ends = match terminal {
+            let streams = match terminal {
                 Some((rows, columns)) => self::terminal(rows, columns)?,
                 None => pipes().map_err(internal)?,
             };
-            begin(job, ends).map_err(internal)?
+            begin(job, streams).map_err(internal)?
         }
     };
     let Begun {
@@ -167,7 +167,8 @@ extern "C" fn child(task: usize) -> ! {
     sys::exit(127);
 }
 
-fn begin(job: &mut Job<'static>, (ours, theirs): (Ends, Ends)) -> sys::Result<Begun> {
+fn begin(job: &mut Job<'static>, streams: Streams) -> sys::Result<Begun> {
+    let Streams { ours, theirs } = streams;
     let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
     let started = sys::now();
     let mut task = Task {
@@ -192,8 +193,14 @@ fn begin(job: &mut Job<'static>, (ours, theirs): (Ends, Ends)) -> sys::Result<Be
 
 pub(crate) type Ends = [i32; 3];
 
-/// Ours and the command's.
-pub(crate) fn pipes() -> sys::Result<(Ends, Ends)> {
+/// Both sides of a command's streams.
+pub(crate) struct Streams {
+    pub(crate) ours: Ends,
+    pub(crate) theirs: Ends,
+}
+
+/// Pipes as a command's streams.
+pub(crate) fn pipes() -> sys::Result<Streams> {
     let stdin = sys::pipe(sys::O_CLOEXEC)?;
     let stdout = sys::pipe(sys::O_CLOEXEC)?;
     let stderr = sys::pipe(sys::O_CLOEXEC)?;
@@ -201,10 +208,13 @@ pub(crate) fn pipes() -> sys::Result<(Ends, Ends)> {
     for fd in ours {
         sys::set_nonblocking(fd);
     }
-    Ok((ours, [stdin.0, stdout.1, stderr.1]))
+    Ok(Streams {
+        ours,
+        theirs: [stdin.0, stdout.1, stderr.1],
+    })
 }
 
-fn terminal(rows: u16, columns: u16) -> Result<(Ends, Ends), Trouble<'static>> {
+fn terminal(rows: u16, columns: u16) -> Result<Streams, Trouble<'static>> {
     let trouble = |errno| Trouble {
         stage: Stage::Prepare,
         errno,
@@ -217,7 +227,10 @@ fn terminal(rows: u16, columns: u16) -> Result<(Ends, Ends), Trouble<'static>> {
     let slave = sys::ioctl(master, TIOCGPTPEER, flags).map_err(trouble)? as i32;
     resize(master, rows, columns);
     sys::set_nonblocking(master);
-    Ok(([master; 3], [slave; 3]))
+    Ok(Streams {
+        ours: [master; 3],
+        theirs: [slave; 3],
+    })
 }
 
 /// In the child: a group of its own, which signals are sent to.
