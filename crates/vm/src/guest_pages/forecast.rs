@@ -63,11 +63,12 @@ pub fn forecast(memory: Memory<'_>, place: VmcoreinfoLocation) -> Result<Forecas
     let mut last = Use::Other;
     each_structure(
         memory,
-        (&tables, &note),
+        &tables,
+        &note,
         layout.size,
         &mut |structure, page, range| {
             // Without a structure all up to the next one is unknown, and not expected.
-            last = structure.map_or(Use::Free, |bytes| used(bytes, (&layout, &fields), last));
+            last = structure.map_or(Use::Free, |bytes| used(bytes, &layout, &fields, last));
             if matches!(last, Use::Own | Use::Other) {
                 forecast.keep(in_file(page, range), last == Use::Own);
             }
@@ -78,7 +79,7 @@ pub fn forecast(memory: Memory<'_>, place: VmcoreinfoLocation) -> Result<Forecas
 }
 
 /// What a page is for, when the one before it is for `last`.
-fn used(bytes: &[u8], (layout, fields): (&Layout, &Fields), last: Use) -> Use {
+fn used(bytes: &[u8], layout: &Layout, fields: &Fields, last: Use) -> Use {
     let has = |flag| long(bytes, fields.flags) & flag != 0;
     if long(bytes, fields.head) & 1 == 1 {
         // Large pages are for one thing.

@@ -87,7 +87,7 @@ pub fn free_pages(memory: Memory<'_>, place: VmcoreinfoLocation) -> Result<Pages
         None if page < blocks.until => Err(Unknown::Used(page)),
         None => Ok(()),
     };
-    each_structure(memory, (&tables, &note), size, &mut take)?;
+    each_structure(memory, &tables, &note, size, &mut take)?;
     let mut both = blocks.found.iter().zip(counted).enumerate();
     match both.find(|(_, (found, counted))| **found != *counted) {
         None => Ok(blocks.pages),
@@ -106,7 +106,8 @@ type Take<'a> = dyn FnMut(Option<&[u8]>, u64, &Range) -> Result<(), Unknown> + '
 /// once for each page full of structures that is not there.
 fn each_structure(
     memory: Memory<'_>,
-    (tables, note): (&Tables<'_>, &Vmcoreinfo),
+    tables: &Tables<'_>,
+    note: &Vmcoreinfo,
     length: u64,
     take: &mut Take<'_>,
 ) -> Result<(), Unknown> {

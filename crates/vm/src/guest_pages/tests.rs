@@ -74,13 +74,13 @@ impl Guest {
         guest.put(NODES, DIRECT + NODE);
         guest.put(NODE + 3072, 2);
         for page in 0..PAGES {
-            guest.set(page, (1, -1, 0));
+            guest.set(page, 1, -1, 0);
         }
         for &(first, order) in blocks {
             for page in first..first + (1 << order) {
-                guest.set(page, (0, -1, 0));
+                guest.set(page, 0, -1, 0);
             }
-            guest.set(first, (0, BUDDY as i32, order));
+            guest.set(first, 0, BUDDY as i32, order);
             guest.count(order, 1);
         }
         guest
@@ -92,7 +92,7 @@ impl Guest {
     }
 
     /// Its references, kind and order.
-    fn set(&self, page: u64, (count, kind, order): (i32, i32, u32)) {
+    fn set(&self, page: u64, count: i32, kind: i32, order: u32) {
         let mut bytes = [0; 24];
         bytes[..4].copy_from_slice(&order.to_le_bytes());
         bytes[8..12].copy_from_slice(&kind.to_le_bytes());
@@ -118,7 +118,7 @@ impl Guest {
     }
 
     /// What a page is for: its flags, the first page of the large one it is in, what it is of.
-    fn describe(&self, page: u64, (flags, head, mapping): (u64, u64, u64)) {
+    fn describe(&self, page: u64, flags: u64, head: u64, mapping: u64) {
         let at = STRUCTURES + page * 64;
         for (offset, value) in [(0, flags), (8, head), (24, mapping)] {
             self.put(at + offset, value);
@@ -221,7 +221,7 @@ fn what_the_kernel_counts_otherwise_is_not_free() {
 #[test]
 fn a_block_with_a_page_in_use_is_refused() {
     let guest = Guest::new(&[(2048, 3)]);
-    guest.set(2053, (1, -1, 0));
+    guest.set(2053, 1, -1, 0);
     assert_eq!(guest.free(), Err(Unknown::Used(2053)));
 }
 
@@ -229,7 +229,7 @@ fn a_block_with_a_page_in_use_is_refused() {
 fn a_block_where_none_can_be_is_refused() {
     for (page, order) in [(2049, 3), (2048, 11), (PAGES - 1, 1)] {
         let guest = Guest::new(&[]);
-        guest.set(page, (0, BUDDY as i32, order));
+        guest.set(page, 0, BUDDY as i32, order);
         let strange = Err(Unknown::Strange("block of free pages"));
         assert_eq!(guest.free(), strange, "{page} {order}");
     }
@@ -253,21 +253,21 @@ fn what_a_guest_will_have_left() {
     let head = MAP + 3000 * 64;
     // A process's own page; a large one; a file's page, and one that a process has mapped; the
     // kernel's, which is on no list; a file's page that is none any more.
-    guest.describe(1500, (LISTED | SWAP, 0, FILE | 1));
-    guest.describe(3000, (LISTED | SWAP, 0, FILE | 1));
+    guest.describe(1500, LISTED | SWAP, 0, FILE | 1);
+    guest.describe(3000, LISTED | SWAP, 0, FILE | 1);
     for tail in 3001..3004 {
-        guest.set(tail, (0, -1, 0));
-        guest.describe(tail, (0, head | 1, 0));
+        guest.set(tail, 0, -1, 0);
+        guest.describe(tail, 0, head | 1, 0);
     }
-    guest.describe(1600, (LISTED, 0, FILE));
-    guest.describe(1601, (LISTED, 0, FILE));
-    guest.set(1601, (2, 0, 0));
-    guest.describe(1700, (SWAP, 0, FILE));
-    guest.describe(1800, (LISTED, 0, 0));
+    guest.describe(1600, LISTED, 0, FILE);
+    guest.describe(1601, LISTED, 0, FILE);
+    guest.set(1601, 2, 0, 0);
+    guest.describe(1700, SWAP, 0, FILE);
+    guest.describe(1800, LISTED, 0, 0);
     // A large page of a file.
-    guest.describe(3500, (LISTED, 0, FILE));
-    guest.set(3501, (0, -1, 0));
-    guest.describe(3501, (0, (MAP + 3500 * 64) | 1, 0));
+    guest.describe(3500, LISTED, 0, FILE);
+    guest.set(3501, 0, -1, 0);
+    guest.describe(3501, 0, (MAP + 3500 * 64) | 1, 0);
     let forecast = guest.expected().unwrap();
     // Of the groups of eight pages, one has four such pages.
     let lasting = (0..PAGES / 8).filter(|group| forecast.lasts(group * 8..group * 8 + 8));
