@@ -201,11 +201,7 @@ prop_compose! {
 }
 
 /// Also one whose changes name commits that it does not have.
-fn history(
-    series: &[Series],
-    points: Vec<(String, String, usize)>,
-    (before, after, ratio, line): (usize, usize, f64, String),
-) -> History {
+fn history(series: &[Series], points: Vec<(String, String, usize)>, change: Change) -> History {
     let point = |(id, subject, place): (String, String, usize)| Point {
         id,
         reading: match (series.get(place), place) {
@@ -220,17 +216,27 @@ fn history(
         date: subject.clone(),
         subject,
     };
-    // JSON has no other numbers.
-    let ratio = if ratio.is_finite() { ratio } else { 0.0 };
     History {
         points: points.into_iter().map(point).collect(),
-        changes: vec![Change {
+        changes: vec![change],
+    }
+}
+
+prop_compose! {
+    fn change()(
+        before in 0..6usize,
+        after in 0..6usize,
+        ratio in any::<f64>(),
+        line in text(),
+    ) -> Change {
+        Change {
             before,
             after,
-            ratio,
+            // JSON has no other numbers.
+            ratio: if ratio.is_finite() { ratio } else { 0.0 },
             p_value: None,
             explanation: vec![line],
-        }],
+        }
     }
 }
 
@@ -243,7 +249,7 @@ prop_compose! {
         timeline in prop::option::of(timeline()),
         model in prop::option::of(text()),
         points in prop::option::of(prop::collection::vec((text(), text(), 0..5usize), 0..5)),
-        change in (0..6usize, 0..6usize, any::<f64>(), text()),
+        change in change(),
     ) -> Report {
         let environment = Environment { cpu_model: model, ..Environment::default() };
         let mut report = Report::new(kind, created, environment);

@@ -142,7 +142,16 @@ fn strip(series: &Series, colour: usize, axis: &Axis, top: f64) -> Group {
             (Outcome::Ok { .. }, Phase::Measured) => scores.next().copied().unwrap_or(0.0),
             _ => 0.0,
         };
-        group = group.add(dot(series, sample, place, score, colour, axis, top));
+        let is_outlier = score.abs() > OUTLIER_SCORE;
+        let class = match sample.phase {
+            Phase::Warmup => "warmup".to_owned(),
+            Phase::Measured if is_outlier => "outlier".to_owned(),
+            Phase::Measured => format!("dot k{colour}"),
+        };
+        // The golden ratio spreads neighbours far apart (Weyl sequence), so equal values show.
+        let spread = (place as f64 * 0.618_033_988_749_895).fract() - 0.5;
+        let y = top + ROW / 2.0 + spread * (ROW - 24.0);
+        group = group.add(dot(series.unit, sample, &class, axis, y));
     }
     let mut label = text(MARGIN + 4.0, top + 39.0, "faint", &about);
     if failed > 0 {
@@ -151,27 +160,16 @@ fn strip(series: &Series, colour: usize, axis: &Axis, top: f64) -> Group {
     group.add(label)
 }
 
-fn dot(
-    series: &Series,
-    sample: &Sample,
-    place: usize,
-    score: f64,
-    colour: usize,
-    axis: &Axis,
-    top: f64,
-) -> Group {
+fn dot(unit: Unit, sample: &Sample, class: &str, axis: &Axis, y: f64) -> Group {
     let Some(value) = sample.value() else {
         return Group::new();
     };
-    // The golden ratio spreads neighbours far apart (Weyl sequence), so equal values show.
-    let spread = (place as f64 * 0.618_033_988_749_895).fract() - 0.5;
-    let y = top + ROW / 2.0 + spread * (ROW - 24.0);
-    let (class, kind) = match sample.phase {
-        Phase::Warmup => ("warmup".to_owned(), "warm-up"),
-        Phase::Measured if score.abs() > OUTLIER_SCORE => ("outlier".to_owned(), "outlier, run"),
-        Phase::Measured => (format!("dot k{colour}"), "run"),
+    let kind = match class {
+        "warmup" => "warm-up",
+        "outlier" => "outlier, run",
+        _ => "run",
     };
-    let about = format!("{kind} {}: {}", sample.iteration, series.unit.format(value));
+    let about = format!("{kind} {}: {}", sample.iteration, unit.format(value));
     let circle = Circle::new()
         .set("cx", super::px(axis.x(value)))
         .set("cy", super::px(y))
