@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::archive::{Kind, Reader};
@@ -90,7 +91,7 @@ pub(super) fn copy(
                 }
                 let whole = [(0, place.size)];
                 for &(start, length) in entry.segments.as_deref().unwrap_or(&whole) {
-                    fill(reader, image, place, (start, length), &mut buffer)?;
+                    fill(reader, image, place, start..start + length, &mut buffer)?;
                 }
                 Ok(())
             },
@@ -102,15 +103,15 @@ pub(super) fn copy(
     }
 }
 
-/// Copies the part of a file that starts at `start`. The last part of a file may lie elsewhere.
+/// Copies a part of a file. The last part of a file may lie elsewhere.
 fn fill(
     reader: &mut dyn Read,
     image: &File,
     place: Place,
-    (mut start, length): (u64, u64),
+    part: Range<u64>,
     buffer: &mut [u8],
 ) -> Result<(), Fault> {
-    let end = start + length;
+    let (mut start, end) = (part.start, part.end);
     while start < end {
         let (position, run) = place.at(start);
         let want = usize::try_from(run.min(end - start))
