@@ -7,7 +7,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use brisk_sys::{Sharing, is_taken, try_lock, wait_for};
@@ -15,6 +14,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::background::{self, Priority};
 use super::error::{Error, file};
 use super::live;
 use super::paths::VmPaths;
@@ -29,16 +29,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Starts the process that keeps the files of a running VM within bounds. Without it the VM runs
 /// all the same.
 pub(super) fn start(paths: &VmPaths) -> Option<u32> {
-    let started = std::env::current_exe().and_then(|program| {
-        let mut command = Command::new(program);
-        command.args(["vm", "bound-logs", &paths.name]);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        // There is nobody to tell.
-        command.stderr(Stdio::null());
-        // It must not take a processor from a guest that is being loaded.
-        brisk_sys::in_background(&mut command);
-        command.spawn()
-    });
+    let words = ["vm", "bound-logs", &paths.name];
+    let started = background::command(&words, Priority::Idle).and_then(|mut bound| bound.spawn());
     let note = |error| paths.note(&format!("Its console is kept at any length: {error}"));
     started.map_err(note).ok().map(|child| child.id())
 }

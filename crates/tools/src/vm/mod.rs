@@ -6,6 +6,7 @@
 //! was killed leaves no wrong state.
 
 mod auto;
+mod background;
 mod backing_chain;
 mod busy;
 mod clone;

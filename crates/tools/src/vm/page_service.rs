@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use brisk_vm::migration::{Ended, Failure, Source};
 use brisk_vm::qemu::{Urgent, end_late_memory};
 use serde_json::json;
 
+use super::background::{self, Priority};
 use super::backing_chain;
 use super::busy::Processors;
 use super::error::{Error, file};
@@ -244,15 +245,8 @@ fn filled_from(paths: &VmPaths) -> Result<PathBuf, Error> {
 
 /// Starts who serves a machine if nobody else does. Without one it is served all the same.
 pub(super) fn start_standby(paths: &VmPaths) -> Option<Child> {
-    let started = std::env::current_exe().and_then(|program| {
-        let mut command = Command::new(program);
-        command.args(["vm", "fill", "--standby", &paths.name]);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        // What it has to say is in the machine's log.
-        command.stderr(Stdio::null());
-        brisk_sys::own_session(&mut command);
-        command.spawn()
-    });
+    let words = ["vm", "fill", "--standby", &paths.name];
+    let started = background::command(&words, Priority::Usual).and_then(|mut fill| fill.spawn());
     let note = |error| paths.note(&format!("Nobody stands by to serve its memory: {error}"));
     started.map_err(note).ok()
 }

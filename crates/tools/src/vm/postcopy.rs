@@ -5,7 +5,7 @@
 
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use brisk_sys::wait_for;
@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use super::background::{self, Priority};
 use super::error::{Error, file};
 use super::lifecycle::Running;
 use super::live::{Condition, condition};
@@ -58,14 +59,11 @@ pub fn resume_postcopy(
 ) -> Result<Postcopied, Error> {
     paths.definition()?;
     let begun = Instant::now();
-    let program = std::env::current_exe().map_err(file("find", "this program"))?;
-    let mut command = Command::new(&program);
-    command.args(["vm", "fill", &paths.name]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    // What is said after this command has ended is in the machine's log.
-    command.stderr(Stdio::null());
-    brisk_sys::own_session(&mut command);
-    let mut child = command.spawn().map_err(file("start", &program))?;
+    let command = background::command(&["vm", "fill", &paths.name], Priority::Usual);
+    let mut command = command.map_err(file("find", "this program"))?;
+    // Its first word; what it says later is in the machine's log.
+    let started = command.stdout(Stdio::piped()).spawn();
+    let mut child = started.map_err(file("start", command.get_program()))?;
     match listen(&mut child, control)? {
         Word::Runs { running, memory } => Ok(Postcopied::Runs(Resumed {
             running,
