@@ -51,6 +51,14 @@ pub(super) struct Pump {
     interrupted: u32,
 }
 
+/// How a session shows what the guest prints.
+pub(super) struct Display {
+    /// Whether the command has our terminal, which is in raw mode then.
+    pub(super) raw: bool,
+    /// Whether the console is shown.
+    pub(super) console: bool,
+}
+
 /// What is waited for, in the order of the poll set.
 struct Ready {
     guest: PollFlags,
@@ -69,8 +77,7 @@ impl Pump {
         signals: Signals,
         script: Script,
         learner: Option<Learner>,
-        raw: bool,
-        show_console: bool,
+        display: Display,
     ) -> Self {
         let mut greeted = None;
         let (outbox, on_resume) = match script {
@@ -90,10 +97,10 @@ impl Pump {
             peer,
             timing,
             learner,
-            raw,
+            raw: display.raw,
             decoder: Decoder::new(),
             qmp: qmp::Reader::default(),
-            console: Console::new(show_console),
+            console: Console::new(display.console),
             stdout: Output::new(rustix::stdio::stdout()),
             stderr: Output::new(rustix::stdio::stderr()),
             outbox,

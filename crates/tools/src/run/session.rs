@@ -12,7 +12,7 @@ use brisk_vm::qemu::{loading, qmp};
 use super::ending::Ending;
 use super::learner::Learner;
 use super::peer::{Peer, Script, gone};
-use super::pump::Pump;
+use super::pump::{Display, Pump};
 use super::streams::Terminal;
 use super::timing::{Milestone, Timing};
 use crate::guest::error::Error;
@@ -188,15 +188,17 @@ impl Session {
     }
 
     fn pump(self, show_console: bool) -> (Pump, Option<Terminal>) {
-        let raw = self.terminal.is_some();
+        let display = Display {
+            raw: self.terminal.is_some(),
+            console: show_console,
+        };
         let pump = Pump::new(
             self.peer,
             self.timing,
             self.signals,
             self.script,
             self.learner,
-            raw,
-            show_console,
+            display,
         );
         (pump, self.terminal)
     }
