@@ -153,7 +153,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     };
     let more = facts.disks.iter().map(|attached| &attached.disk);
     let disks: Vec<_> = root.into_iter().chain(more).cloned().collect();
-    let unprivileged = unprivileged(facts, (sharing, !shares.is_empty()), accelerator);
+    let unprivileged = unprivileged(facts, sharing, !shares.is_empty(), accelerator);
     let cards = usize::from(options.net != Net::None);
     let balloon = reports_free_memory(options, facts);
     let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);

@@ -16,7 +16,8 @@ const NOBODY: Unprivileged = Unprivileged {
 /// directories with 9p, `/dev/kvm`. Images are passed as descriptors.
 pub(super) fn unprivileged(
     facts: &Facts,
-    (sharing, shares): (Sharing, bool),
+    sharing: Sharing,
+    shares: bool,
     accelerator: Accelerator,
 ) -> Option<Unprivileged> {
     let serves = sharing == Sharing::NineP && (shares || facts.root.is_directory());

@@ -51,7 +51,7 @@ pub fn resume_clone(
     }
     let path = paths.image(&definition);
     let hold = Hold::take(&path)?;
-    let (image, running) = open(paths, (hold.file()?, hold.path()), how, cache)?;
+    let (image, running) = open(paths, hold.file()?, hold.path(), how, cache)?;
     let disks = own_disks(paths, new, &definition, &running)?;
     let own = definition_of(new, &definition, &disks, &path)?;
     new.prepare()?;
@@ -68,9 +68,15 @@ pub fn resume_clone(
     }
     paths.note(&format!("Clone {} goes on from the image", new.name));
     new.processing("resume", &format!("as a clone, from {}", path.display()));
-    let accepted = &how.accepted_disks;
-    let (own, image) = ((&own, &*disks), (&image, running));
-    let result = run(new, own, image, accepted, control, begun);
+    let cloning = Cloning {
+        new,
+        own: &own,
+        disks: &disks,
+        image: &image,
+        accepted: &how.accepted_disks,
+        control,
+    };
+    let result = cloning.run(running, begun);
     match &result {
         Ok(resumed) => {
             new.note(&resumed.line());
@@ -121,76 +127,87 @@ fn definition_of(
     Ok(own)
 }
 
-fn run(
-    new: &VmPaths,
-    (own, disks): (&Definition, &[OwnDisk]),
-    (image, mut running): (&Image, Running),
-    accepted: &[PathBuf],
-    control: brisk_image::Control<'_>,
-    begun: Instant,
-) -> Result<Resumed, Error> {
-    let copied = copy_disks(new, disks, (image, accepted), control)?;
-    // Progress counts all as one.
-    let all = |progress: Progress| {
-        (control.progress)(Progress {
-            done: progress.done + copied,
-            total: progress.total + copied,
-            ..progress
-        });
-    };
-    let control = brisk_image::Control {
-        progress: &all,
-        cancel: control.cancel,
-    };
-    let uuid = own.uuid().map_err(|source| new.wrong(source))?;
-    let generation = new_generation()?;
-    let plan = &mut running.machine;
-    disks::give(disks, plan);
-    let steps = separate(plan, &new.name, uuid.unwrap_or(generation), generation);
-    // The other machine may be removed before this one.
-    plan.kernel = new.keep("kernel", &plan.kernel)?;
-    plan.initramfs = new.keep("initramfs", &plan.initramfs)?;
-    running.nameless = true;
-    let first = FirstRun {
-        paths: new,
-        image,
-        claim: None,
-        accepted,
-    };
-    let resumed = run_from(first, &mut running, control, begun);
-    let resumed = resumed.map_err(Failure::error)?;
-    let mut all = identity().map_err(file("read", "/dev/urandom"))?;
-    all.extend(steps);
-    looking_after(new, || tell(new, &all, TELLING))??;
-    running.nameless = false;
-    running.save(new)?;
-    Ok(resumed)
+/// A clone that is being made.
+struct Cloning<'a> {
+    new: &'a VmPaths,
+    own: &'a Definition,
+    disks: &'a [OwnDisk],
+    /// The image that it goes on from.
+    image: &'a Image,
+    /// Disks that are what they were, though they do not look so.
+    accepted: &'a [PathBuf],
+    control: brisk_image::Control<'a>,
 }
 
-/// Copies what the guest writes to; how many bytes had to be.
-fn copy_disks(
-    new: &VmPaths,
-    disks: &[OwnDisk],
-    (image, accepted): (&Image, &[PathBuf]),
-    control: brisk_image::Control<'_>,
-) -> Result<u64, Error> {
-    if disks.is_empty() {
-        return Ok(0);
+impl Cloning<'_> {
+    fn run(&self, mut running: Running, begun: Instant) -> Result<Resumed, Error> {
+        let Self {
+            new,
+            own,
+            disks,
+            image,
+            accepted,
+            control,
+        } = self;
+        let copied = self.copy_disks()?;
+        // Progress counts all as one.
+        let all = |progress: Progress| {
+            (control.progress)(Progress {
+                done: progress.done + copied,
+                total: progress.total + copied,
+                ..progress
+            });
+        };
+        let control = brisk_image::Control {
+            progress: &all,
+            cancel: control.cancel,
+        };
+        let uuid = own.uuid().map_err(|source| new.wrong(source))?;
+        let generation = new_generation()?;
+        let plan = &mut running.machine;
+        disks::give(disks, plan);
+        let steps = separate(plan, &new.name, uuid.unwrap_or(generation), generation);
+        // The other machine may be removed before this one.
+        plan.kernel = new.keep("kernel", &plan.kernel)?;
+        plan.initramfs = new.keep("initramfs", &plan.initramfs)?;
+        running.nameless = true;
+        let first = FirstRun {
+            paths: new,
+            image,
+            claim: None,
+            accepted,
+        };
+        let resumed = run_from(first, &mut running, control, begun);
+        let resumed = resumed.map_err(Failure::error)?;
+        let mut all = identity().map_err(file("read", "/dev/urandom"))?;
+        all.extend(steps);
+        looking_after(new, || tell(new, &all, TELLING))??;
+        running.nameless = false;
+        running.save(new)?;
+        Ok(resumed)
     }
-    let begun = Instant::now();
-    let copied = disks::make(disks, image.header().memory, control)?;
-    // Nobody who knows of the image writes to them; others may have.
-    disks_are_as_noted(image, accepted)?;
-    for disk in disks {
-        new.note(&format!("{disk}"));
+
+    /// Copies what the guest writes to; how many bytes had to be.
+    fn copy_disks(&self) -> Result<u64, Error> {
+        let Self { new, disks, .. } = self;
+        if disks.is_empty() {
+            return Ok(0);
+        }
+        let begun = Instant::now();
+        let copied = disks::make(disks, self.image.header().memory, self.control)?;
+        // Nobody who knows of the image writes to them; others may have.
+        disks_are_as_noted(self.image, self.accepted)?;
+        for disk in *disks {
+            new.note(&format!("{disk}"));
+        }
+        if copied > 0 {
+            let megabytes = copied as f64 / 1e6;
+            let seconds = begun.elapsed().as_secs_f64().max(1e-9);
+            let rate = megabytes / seconds;
+            new.note(&format!(
+                "copied: {megabytes:.0} MB in {seconds:.2} sec {rate:.1} MB/s"
+            ));
+        }
+        Ok(copied)
     }
-    if copied > 0 {
-        let megabytes = copied as f64 / 1e6;
-        let seconds = begun.elapsed().as_secs_f64().max(1e-9);
-        let rate = megabytes / seconds;
-        new.note(&format!(
-            "copied: {megabytes:.0} MB in {seconds:.2} sec {rate:.1} MB/s"
-        ));
-    }
-    Ok(copied)
 }

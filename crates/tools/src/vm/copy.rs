@@ -36,29 +36,37 @@ pub(super) fn data(from: &File) -> io::Result<u64> {
     Ok(sum)
 }
 
+/// An open file, and its path for messages.
+#[derive(Clone, Copy)]
+pub(super) struct OpenFile<'a> {
+    pub(super) file: &'a File,
+    pub(super) path: &'a Path,
+}
+
 /// Copies what is in a file to an empty one. `step` hears of each piece, and may say stop.
 pub(super) fn copy(
-    (from, from_path): (&File, &Path),
-    (to, to_path): (&File, &Path),
+    from: OpenFile<'_>,
+    to: OpenFile<'_>,
     step: &mut dyn FnMut(u64) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let read = || file("read", from_path);
-    let write = || file("write", to_path);
-    let length = from.metadata().map_err(read())?.len();
-    to.set_len(length).map_err(write())?;
+    let read = || file("read", from.path);
+    let write = || file("write", to.path);
+    let length = from.file.metadata().map_err(read())?.len();
+    to.file.set_len(length).map_err(write())?;
     let mut buffer = vec![0; STEP as usize];
     let mut result = Ok(());
-    let gone = each_stretch(from, length, |Range { start, end }| {
+    let gone = each_stretch(from.file, length, |Range { start, end }| {
         let mut at = start;
         while at < end && result.is_ok() {
             let piece = &mut buffer[..(end - at).min(STEP) as usize];
             result = from
+                .file
                 .read_exact_at(piece, at)
                 .map_err(read())
-                .and_then(|()| to.write_all_at(piece, at).map_err(write()))
+                .and_then(|()| to.file.write_all_at(piece, at).map_err(write()))
                 .and_then(|()| step(piece.len() as u64));
             // So that little is left to wait for at the end; it is waited for there all the same.
-            let _ = start_writeback(to, at, piece.len() as u64);
+            let _ = start_writeback(to.file, at, piece.len() as u64);
             at += piece.len() as u64;
         }
         match &result {
@@ -98,10 +106,16 @@ mod tests {
         bytes
     }
 
+    fn open<'a>(file: &'a File, path: &'a str) -> OpenFile<'a> {
+        OpenFile {
+            file,
+            path: Path::new(path),
+        }
+    }
+
     fn copied(from: &File, to: &File) -> u64 {
         let mut sum = 0;
-        let ends = (Path::new("from"), Path::new("to"));
-        copy((from, ends.0), (to, ends.1), &mut |bytes| {
+        copy(open(from, "from"), open(to, "to"), &mut |bytes| {
             sum += bytes;
             Ok(())
         })
@@ -130,8 +144,7 @@ mod tests {
         from.write_all_at(&vec![1; 5 << 20], 0).unwrap();
         let to = tempfile::tempfile_in("/dev/shm").unwrap();
         let mut steps = 0;
-        let ends = (Path::new("from"), Path::new("to"));
-        let result = copy((&from, ends.0), (&to, ends.1), &mut |_| {
+        let result = copy(open(&from, "from"), open(&to, "to"), &mut |_| {
             steps += 1;
             match steps {
                 2 => Err(Error::Interrupted),

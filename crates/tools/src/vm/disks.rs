@@ -11,7 +11,7 @@ use brisk_image::Progress;
 use brisk_vm::qemu::{Disk, DiskFormat, VmConfig};
 use rustix::fs::statvfs;
 
-use super::copy::{copy, data, share};
+use super::copy::{OpenFile, copy, data, share};
 use super::definition::Definition;
 use super::directories::Directories;
 use super::error::{Error, file};
@@ -202,8 +202,15 @@ pub(super) fn make(
         }
     };
     for making in made.iter_mut().filter(|making| making.left > 0) {
-        let source = (&making.source, &*making.disk.from);
-        copy(source, (&making.target, &making.partial), &mut step)?;
+        let source = OpenFile {
+            file: &making.source,
+            path: &making.disk.from,
+        };
+        let target = OpenFile {
+            file: &making.target,
+            path: &making.partial,
+        };
+        copy(source, target, &mut step)?;
     }
     // Also where nothing was copied, it may have taken long.
     step(0)?;

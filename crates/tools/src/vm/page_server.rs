@@ -136,7 +136,7 @@ fn attempt(
             }
         };
         let runs = |running| Word::Runs { running, memory };
-        let running = run(paths, claim, (late, cancel), begun, &mut |running| {
+        let running = run(paths, claim, late, cancel, begun, &mut |running| {
             if standby.is_none() {
                 standby = start_standby(paths);
             }
@@ -181,12 +181,7 @@ fn begin<'a>(
     cache: &Cache,
     begun: Instant,
 ) -> Result<Begun<'a>, Error> {
-    let (image, mut running) = open(
-        paths,
-        (claim.file()?, claim.image()),
-        &How::default(),
-        cache,
-    )?;
+    let (image, mut running) = open(paths, claim.file()?, claim.image(), &How::default(), cache)?;
     let version = running.machine.version.0;
     if version < FIRST {
         return Ok(Begun::Unable(format!(
@@ -247,7 +242,8 @@ fn begin<'a>(
 fn run(
     paths: &VmPaths,
     claim: &mut Claim,
-    (late, cancel): (&PostcopyMemory<'_>, &AtomicBool),
+    late: &PostcopyMemory<'_>,
+    cancel: &AtomicBool,
     begun: Instant,
     slow: &mut dyn FnMut(Duration),
 ) -> Result<Duration, Failure> {

@@ -1,4 +1,4 @@
-//! PageService a guest's memory from its image while it runs, whoever began with that.
+//! Serves a guest's memory from its image while it runs, whoever began with that.
 //!
 //! Who serves holds the claim on the image. Another process, `brisk vm fill --standby`, waits for
 //! that claim, and so takes over as soon as the first one ends before the guest has all of its
@@ -80,14 +80,12 @@ impl PageService<'_> {
                 Err(error)
             }
             Ok((standby, Ok(served))) => {
-                conclude(
-                    paths,
-                    (claim, &image),
-                    late.has_run(),
-                    begun,
-                    served,
+                let served = Served {
+                    has_run: late.has_run(),
+                    result: served,
                     standby,
-                );
+                };
+                conclude(paths, claim, &image, begun, served);
                 Ok(())
             }
             Ok((_, Err(panic))) => std::panic::resume_unwind(panic),
@@ -137,14 +135,12 @@ fn again(paths: &VmPaths, claim: Claim, begun: Instant) -> Result<Option<PageSer
     let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
     let Some(stream) = urgent.reconnect(&paths.runtime_files().late(), &mut || has_all(paths))?
     else {
-        conclude(
-            paths,
-            (claim, &image),
-            true,
-            begun,
-            Ok(Ended::default()),
-            None,
-        );
+        let served = Served {
+            has_run: true,
+            result: Ok(Ended::default()),
+            standby: None,
+        };
+        conclude(paths, claim, &image, begun, served);
         return Ok(None);
     };
     let source = Source::again(stream, &image.state()?, image.header().memory)?;
@@ -279,16 +275,18 @@ fn learnt(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The guest has all of its memory, or this process cannot serve it.
-fn conclude(
-    paths: &VmPaths,
-    (claim, image): (Claim, &Image),
+/// How serving a guest's memory ended.
+struct Served {
+    /// Whether the guest is known to have run.
     has_run: bool,
-    begun: Instant,
-    served: Result<Ended, Failure>,
+    result: Result<Ended, Failure>,
+    /// The process that would have taken over.
     standby: Option<Child>,
-) {
-    let whole = served.map_err(Error::from).and_then(|ended| {
+}
+
+/// The guest has all of its memory, or this process cannot serve it.
+fn conclude(paths: &VmPaths, claim: Claim, image: &Image, begun: Instant, served: Served) {
+    let whole = served.result.map_err(Error::from).and_then(|ended| {
         let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name))?;
         let mut qmp = live::control(&stream)?;
         end_late_memory(&mut qmp)?;
@@ -310,7 +308,7 @@ fn conclude(
             ));
             learn(paths, image, &ended.wanted);
         }
-        Err(_) if live::pid(paths).is_none() && has_run => {
+        Err(_) if live::pid(paths).is_none() && served.has_run => {
             paths.note("VM ended before it had all of its memory");
         }
         Err(_) if live::pid(paths).is_none() => {
@@ -323,7 +321,7 @@ fn conclude(
         Err(error) => {
             paths.note(&format!("VM lacks memory: {}", chain(error)));
             // It could not do better.
-            if let Some(mut standby) = standby {
+            if let Some(mut standby) = served.standby {
                 let _ = standby.kill();
             }
             return;

@@ -103,7 +103,7 @@ pub fn resume(
         None if how.again => Claim::take_again(&path)?,
         _ => Claim::take(&path)?,
     };
-    let resumed = load(paths, (&mut claim, how), cache, control, begun);
+    let resumed = load(paths, &mut claim, how, cache, control, begun);
     match resumed {
         Ok((resumed, image)) => {
             // The machine runs whatever becomes of its image.
@@ -164,12 +164,13 @@ pub(super) fn missing(paths: &VmPaths) -> Error {
 
 fn load(
     paths: &VmPaths,
-    (claim, how): (&mut Claim, &How),
+    claim: &mut Claim,
+    how: &How,
     cache: &Cache,
     control: brisk_image::Control<'_>,
     begun: Instant,
 ) -> Result<(Resumed, Image), Failure> {
-    let (image, mut running) = open(paths, (claim.file()?, claim.image()), how, cache)?;
+    let (image, mut running) = open(paths, claim.file()?, claim.image(), how, cache)?;
     for disk in &how.accepted_disks {
         paths.note(&format!("Disk {} is taken for what it was", disk.display()));
     }
@@ -241,7 +242,8 @@ pub(super) fn set_clock(paths: &VmPaths) {
 /// An image that is open and stays as it is, and the machine in it, which can go on here.
 pub(super) fn open(
     paths: &VmPaths,
-    (file, path): (File, &Path),
+    file: File,
+    path: &Path,
     how: &How,
     cache: &Cache,
 ) -> Result<(Image, Running), Error> {

@@ -41,7 +41,8 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 pub(super) fn drop_cache<'a>(
     paths: &VmPaths,
     running: &Running,
-    (ram, writer): (&File, Writer<'a>),
+    ram: &File,
+    writer: Writer<'a>,
     control: Control<'_>,
 ) -> Result<(Writer<'a>, Option<VmcoreinfoLocation>), Error> {
     let begun = Instant::now();
@@ -76,7 +77,7 @@ pub(super) fn drop_cache<'a>(
     let place = place(running, note);
     let forget = forgetting(at_hand == "0");
     let early = |enough: &AtomicBool| match place {
-        Ok(place) => write_early(paths, running, (ram, place), writer, enough),
+        Ok(place) => write_early(paths, running, ram, place, writer, enough),
         Err(_) => Ok(writer),
     };
     let (forgot, written) = meanwhile(|gone| asked(&forget, gone), early);
@@ -135,7 +136,8 @@ fn forgetting(at_hand: bool) -> Vec<Step> {
 fn write_early<'a>(
     paths: &VmPaths,
     running: &Running,
-    (ram, place): (&File, VmcoreinfoLocation),
+    ram: &File,
+    place: VmcoreinfoLocation,
     writer: Writer<'a>,
     enough: &AtomicBool,
 ) -> Result<Writer<'a>, brisk_image::Error> {

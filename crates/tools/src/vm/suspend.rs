@@ -138,7 +138,7 @@ pub fn suspend(
     let begun = paths.open_memory(&running).and_then(|ram| {
         let writer = begin(outline)?;
         let (writer, place) = match drops {
-            true => drop_cache(paths, &running, (&ram, writer), control)?,
+            true => drop_cache(paths, &running, &ram, writer, control)?,
             false => (writer, None),
         };
         Ok((ram, writer, place))

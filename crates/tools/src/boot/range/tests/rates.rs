@@ -56,7 +56,8 @@ struct Rates {
 /// Bisects `count` ranges of 64 commits.
 fn rates(
     fixture: &Fixture,
-    (name, noise): (&str, impl Fn(u64) -> Noise),
+    name: &str,
+    noise: impl Fn(u64) -> Noise,
     ratio: f64,
     count: usize,
 ) -> Rates {
@@ -105,15 +106,15 @@ fn numbered() -> Fixture {
 fn a_fifth_is_found_where_a_boot_varies_by_a_tenth() {
     let fixture = numbered();
     let noise = |seed| Noise::recorded(SHARED, seed);
-    let found = rates(&fixture, ("shared", noise), 1.2, 20);
+    let found = rates(&fixture, "shared", noise, 1.2, 20);
     assert!(found.right >= 19 && found.wrong == 0, "{found:?}");
-    let none = rates(&fixture, ("shared", noise), 1.0, 20);
+    let none = rates(&fixture, "shared", noise, 1.0, 20);
     assert_eq!(none.unchanged, 20, "{none:?}");
 }
 
 #[test]
 fn a_tenth_is_found_where_a_boot_varies_by_little() {
-    let found = rates(&numbered(), ("made up", Noise::new), 1.1, 20);
+    let found = rates(&numbered(), "made up", Noise::new, 1.1, 20);
     assert!(found.right >= 19 && found.wrong == 0, "{found:?}");
     assert!(found.boots < 20 * 200, "{found:?}");
 }
@@ -122,7 +123,8 @@ fn a_tenth_is_found_where_a_boot_varies_by_little() {
 fn a_crowded_machine_raises_no_alarm() {
     let none = rates(
         &numbered(),
-        ("crowded", |seed| Noise::recorded(CROWDED, seed)),
+        "crowded",
+        |seed| Noise::recorded(CROWDED, seed),
         1.0,
         20,
     );
@@ -140,7 +142,7 @@ fn rates_of_errors() {
         ("shared", &|seed| Noise::recorded(SHARED, seed)),
     ] {
         for ratio in [1.0, 1.05, 1.1] {
-            let found = rates(&fixture, (name, noise), ratio, count);
+            let found = rates(&fixture, name, noise, ratio, count);
             let boots = f64::from(found.boots) / count as f64;
             println!("{name} {ratio}: {found:?}, {boots:.0} boots a range");
         }
