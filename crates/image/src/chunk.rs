@@ -3,6 +3,7 @@
 use std::io;
 
 use super::codec::{self, Decoder, Encoder, Stored};
+use super::error::Error;
 use super::header::{Header, PAGE};
 use super::pages;
 use super::seal::TAG;
@@ -50,4 +51,26 @@ pub(super) fn decode<'a>(
     decoder
         .decode(Stored::from_byte(*stored)?, body, out)
         .then_some(bitmap)
+}
+
+/// What reading a chunk needs beside where it goes.
+pub(super) struct Scratch {
+    pub(super) sealed: Vec<u8>,
+    pub(super) bitmap: Vec<u8>,
+    pub(super) decoder: Decoder,
+    /// Room for a chunk to compare with.
+    pub(super) chunk: Vec<u8>,
+}
+
+impl Scratch {
+    pub(super) fn new(chunk: usize) -> Result<Self, Error> {
+        let decoder =
+            Decoder::new().map_err(|_| Error::invalid("no memory to take chunks apart"))?;
+        Ok(Self {
+            sealed: Vec::new(),
+            bitmap: vec![0; pages::bitmap_len(chunk)],
+            decoder,
+            chunk: Vec::new(),
+        })
+    }
 }

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use super::error::{Error, io_error};
 use super::header::PAGE;
-use super::job::{Target, Worker};
 use super::memory::{self, Range};
 use super::pages::{self, Pages};
 use super::pipeline::Work;
-use super::reader::Record;
+use super::record::Record;
 use super::report::{Stages, Watch};
 use super::seal::Kind;
+use super::target::{Target, Worker};
 
 /// Most chunks that are written early: 4 GiB of chunks of the usual size, and 4 MB of brisk's own
 /// memory.
@@ -87,6 +87,15 @@ pub(super) struct Early {
     pub(super) stages: Stages,
 }
 
+/// How much is written early.
+pub(super) struct Limits<'a> {
+    pub(super) threads: usize,
+    /// Most bytes of the image before writing ends.
+    pub(super) room: u64,
+    /// Ends writing when it is true.
+    pub(super) enough: &'a AtomicBool,
+}
+
 /// A chunk, and how to tell whether it is as it was.
 pub(super) struct Piece {
     bitmap: Box<[u8]>,
@@ -110,13 +119,12 @@ impl Piece {
 }
 
 impl Early {
-    /// Writes chunks that are likely to stay as they are, until `enough` is true or so many bytes
-    /// are written.
+    /// Writes chunks that are likely to stay as they are, up to its limits.
     pub(super) fn write(
         target: &Target<'_>,
-        (memory, forecast): (&File, &Forecast),
-        (threads, room): (usize, u64),
-        enough: &AtomicBool,
+        memory: &File,
+        forecast: &Forecast,
+        limits: &Limits<'_>,
     ) -> Result<Self, Error> {
         let started = Instant::now();
         let header = target.header;
@@ -127,8 +135,8 @@ impl Early {
         let work = Work::new(chunks.len() as u64, target.control);
         let step = |worker: &mut Worker, number: u64| {
             // The first one is written in any case.
-            let is_enough = enough.load(Ordering::Relaxed) && number > 0;
-            if is_enough || target.output.len() >= room {
+            let is_enough = limits.enough.load(Ordering::Relaxed) && number > 0;
+            if is_enough || target.output.len() >= limits.room {
                 work.skip_to(u64::MAX);
                 return Ok(());
             }
@@ -150,7 +158,8 @@ impl Early {
             let digest = blake3::hash(&chunk[..kept * PAGE]);
             let bitmap = Box::from(&*bitmap);
             worker.stages.read += watch.lap();
-            let (offset, length) = target.put(worker, (Kind::Early, index), kept, &mut watch)?;
+            let (offset, length) =
+                target.put_chunk(worker, Kind::Early, index, kept, &mut watch)?;
             let piece = Piece {
                 bitmap,
                 digest,
@@ -161,7 +170,7 @@ impl Early {
             pieces.insert(index, piece);
             Ok(())
         };
-        let workers = work.run(threads, || Worker::new(target, false), step)?;
+        let workers = work.run(limits.threads, || Worker::new(target, false), step)?;
         Ok(Self {
             pieces: pieces.into_inner().unwrap_or_else(PoisonError::into_inner),
             elapsed: started.elapsed(),

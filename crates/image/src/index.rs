@@ -7,25 +7,25 @@ use std::path::Path;
 use super::error::{Error, io_error};
 use super::head::Head;
 use super::header::{self, Header};
-use super::reader::Record;
-use super::seal::{self, DataKey, Kind, Owner, TAG};
+use super::record::Record;
+use super::seal::{self, DataKey, INDEX, Kind, Owner, TAG};
 
-/// What the key of the pieces is for; the image's identity is its material.
-pub(super) const PIECES: &str = "brisk suspend image 1: memory, device state, working set";
-/// What the key of head and records is for; the whole header is its material.
-pub(super) const INDEX: &str = "brisk suspend image 1: head and records";
+/// Head and records of an image, and to whom they belong.
+pub(super) struct Index<'a> {
+    pub(super) owner: &'a Owner,
+    pub(super) head: &'a Head,
+    pub(super) records: &'a [Record],
+}
 
 /// Seals head and records under a key of this very header, and writes all three.
 pub(super) fn write_index(
     file: &File,
     path: &Path,
     key: &DataKey,
-    owner: &Owner,
     header: &mut Header,
-    head: &Head,
-    records: &[Record],
+    index: &Index<'_>,
 ) -> Result<(), Error> {
-    let mut head = head.encode();
+    let mut head = index.head.encode();
     header.head_len = u32::try_from(head.len() + TAG)
         .ok()
         .filter(|length| *length <= header::MAX_HEAD)
@@ -42,8 +42,8 @@ pub(super) fn write_index(
         image: header.id,
     };
     let tag = key.seal(
-        (Kind::Head, 0),
-        &seal::associated(&nobody, (Kind::Head, 0), 1),
+        Kind::Head.piece(0),
+        &seal::associated(&nobody, Kind::Head.piece(0), 1),
         &mut head,
     );
     head.extend(tag);
@@ -52,13 +52,14 @@ pub(super) fn write_index(
     offset += head.len() as u64;
     let count = header.record_pieces();
     let mut piece = Vec::new();
-    for (index, records) in (0..).zip(records.chunks(header::RECORDS_IN_PIECE as usize)) {
+    let pieces = index.records.chunks(header::RECORDS_IN_PIECE as usize);
+    for (number, records) in (0..).zip(pieces) {
         piece.clear();
         records
             .iter()
             .for_each(|record| piece.extend(record.encode()));
-        let associated = seal::associated(owner, (Kind::Records, index), count);
-        let tag = key.seal((Kind::Records, index), &associated, &mut piece);
+        let associated = seal::associated(index.owner, Kind::Records.piece(number), count);
+        let tag = key.seal(Kind::Records.piece(number), &associated, &mut piece);
         piece.extend(tag);
         put(&piece, offset)?;
         offset += piece.len() as u64;

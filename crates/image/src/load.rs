@@ -5,11 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::chunk::Scratch;
 use super::error::{Error, io_error};
 use super::header::PAGE;
 use super::pages;
 use super::pipeline::{Control, Progress, Work};
-use super::reader::{Image, Record, Scratch};
+use super::reader::Image;
+use super::record::Record;
 
 /// A stretch of memory and where in a file it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::chunk;
 use super::error::{Error, Place, io_error};
 use super::head::Head;
 use super::header::{Fault, Header, PAGE, RECORD, RECORDS_IN_PIECE};
-use super::reader::Record;
+use super::record::Record;
 use super::seal::{self, Kind, Owner, SealKey, TAG};
 
 /// The header and its bytes, of a file that is as long as it says.
@@ -69,9 +69,9 @@ pub(super) fn read_head(
         vm: [0; 16],
         image: header.id,
     };
-    let kind = (Kind::Head, 0);
+    let piece = Kind::Head.piece(0);
     let plain = key
-        .open(kind, &seal::associated(&nobody, kind, 1), &mut sealed)
+        .open(piece, &seal::associated(&nobody, piece, 1), &mut sealed)
         .ok_or_else(|| {
             let what = "it or the header is not what was written";
             Error::damaged(path, Place::Head, what)
@@ -113,11 +113,9 @@ pub(super) fn read_records(
         file.read_exact_at(&mut sealed, offset)
             .map_err(io_error("read", path))?;
         offset += sealed.len() as u64;
-        let kind = (Kind::Records, piece);
-        let associated = seal::associated(owner, kind, header.record_pieces());
-        let plain = key
-            .open(kind, &associated, &mut sealed)
-            .ok_or_else(altered)?;
+        let id = Kind::Records.piece(piece);
+        let associated = seal::associated(owner, id, header.record_pieces());
+        let plain = key.open(id, &associated, &mut sealed).ok_or_else(altered)?;
         hasher.update(plain);
         for bytes in plain.chunks(RECORD) {
             let record = Record::decode(bytes).filter(possible);

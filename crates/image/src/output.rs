@@ -34,7 +34,8 @@ pub(super) struct Pace {
 impl<'a> Output<'a> {
     /// Data begins at `base`, and has so many bytes already.
     pub(super) fn new(
-        (file, path): (&'a File, &'a Path),
+        file: &'a File,
+        path: &'a Path,
         base: u64,
         written: u64,
         pace: Option<&'a Pace>,

@@ -5,7 +5,7 @@ use super::codec::Decoder;
 use super::head::Head;
 use super::header::{Header, PAGE, RECORD};
 use super::pages;
-use super::reader::Record;
+use super::record::Record;
 use super::working_set;
 
 /// Takes bytes for a header, and for what would be sealed behind it. The seal keeps strangers

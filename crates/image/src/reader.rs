@@ -8,76 +8,20 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 
-use super::blob;
-use super::chunk;
-use super::codec::Decoder;
+use super::chunk::{self, Scratch};
 use super::description::Description;
 use super::durable::split;
 use super::error::{Error, Place, io_error};
 use super::head::Head;
-use super::header::{Header, PAGE, RECORD};
-use super::index::{INDEX, PIECES};
+use super::header::Header;
 use super::keys::Keys;
 use super::open::{read_head, read_header, read_records};
 use super::pages;
-use super::seal::{self, DataKey, Kind, Owner, SealKey};
-use super::working_set;
+use super::record::Record;
+use super::seal::{self, DataKey, INDEX, Kind, Owner, PIECES, SealKey};
 
 /// Most images of a chain.
 pub(super) const MAX_CHAIN: usize = 16;
-
-/// Where a chunk of memory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Record {
-    /// It is zero.
-    Zero,
-    /// In this image.
-    Here {
-        /// Offset among the sealed data.
-        offset: u64,
-        /// Sealed length.
-        length: u32,
-        /// Whether it was sealed while the guest still ran.
-        early: bool,
-    },
-    /// As in the image that this one is based on.
-    Parent,
-}
-
-impl Record {
-    pub(super) fn encode(self) -> [u8; RECORD] {
-        let (tag, length, offset) = match self {
-            Self::Zero => (0_u32, 0, 0),
-            Self::Here {
-                offset,
-                length,
-                early,
-            } => (if early { 3 } else { 1 }, length, offset),
-            Self::Parent => (2, 0, 0),
-        };
-        let mut bytes = [0; RECORD];
-        bytes[..4].copy_from_slice(&tag.to_le_bytes());
-        bytes[4..8].copy_from_slice(&length.to_le_bytes());
-        bytes[8..].copy_from_slice(&offset.to_le_bytes());
-        bytes
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let word = |at| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        let length = word(4)?;
-        let offset = u64::from_le_bytes(*bytes.get(8..)?.first_chunk()?);
-        match word(0)? {
-            0 if length == 0 && offset == 0 => Some(Self::Zero),
-            tag @ (1 | 3) => Some(Self::Here {
-                offset,
-                length,
-                early: tag == 3,
-            }),
-            2 if length == 0 && offset == 0 => Some(Self::Parent),
-            _ => None,
-        }
-    }
-}
 
 /// An image whose header, description and list of chunks are authentic. Chunks are
 /// authenticated when they are read. All of it can be used by several threads at once.
@@ -98,28 +42,6 @@ pub struct Image {
 impl std::fmt::Debug for Image {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Image({})", self.path.display())
-    }
-}
-
-/// What reading a chunk needs beside where it goes.
-pub(super) struct Scratch {
-    sealed: Vec<u8>,
-    bitmap: Vec<u8>,
-    decoder: Decoder,
-    /// Room for a chunk to compare with.
-    chunk: Vec<u8>,
-}
-
-impl Scratch {
-    pub(super) fn new(chunk: usize) -> Result<Self, Error> {
-        let decoder =
-            Decoder::new().map_err(|_| Error::invalid("no memory to take chunks apart"))?;
-        Ok(Self {
-            sealed: Vec::new(),
-            bitmap: vec![0; pages::bitmap_len(chunk)],
-            decoder,
-            chunk: Vec::new(),
-        })
     }
 }
 
@@ -287,54 +209,6 @@ impl Image {
         self.records.iter().filter(|record| is_one(record)).count() as u64
     }
 
-    /// What QEMU saved of everything but the memory.
-    ///
-    /// # Errors
-    /// If it cannot be read or was altered.
-    pub fn state(&self) -> Result<Vec<u8>, Error> {
-        blob::read(self, Kind::State, &self.head.state)
-    }
-
-    /// Ranges of pages in the order in which they were needed after the last resume.
-    ///
-    /// # Errors
-    /// If they cannot be read or were altered.
-    pub fn working_set(&self) -> Result<Option<Vec<std::ops::Range<u64>>>, Error> {
-        let Some(blob) = &self.head.working_set else {
-            return Ok(None);
-        };
-        let bytes = blob::read(self, Kind::WorkingSet, blob)?;
-        let ranges = working_set::decode(&bytes, self.header.memory / PAGE as u64);
-        ranges
-            .map(Some)
-            .ok_or_else(|| self.altered(Place::WorkingSet(0)))
-    }
-
-    /// Has `take` take the numbers and contents of the pages that were needed first after the last
-    /// resume, as long as it wants more.
-    ///
-    /// # Errors
-    /// If they cannot be read or were altered.
-    pub fn each_working_page(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), Error> {
-        let Some(blob) = &self.head.working_pages else {
-            return Ok(());
-        };
-        let ranges = self.working_set()?.unwrap_or_default();
-        let mut pages = working_set::first_pages(&ranges).into_iter();
-        if blob.length != (pages.len() * PAGE) as u64 {
-            return Err(self.altered(Place::WorkingSet(0)));
-        }
-        blob::each(self, Kind::WorkingPages, blob, &mut |piece| {
-            // In this order: a page too many would be lost.
-            for (content, page) in piece.chunks(PAGE).zip(pages.by_ref()) {
-                if !take(page, content) {
-                    return false;
-                }
-            }
-            true
-        })
-    }
-
     /// Fills `out` with a chunk; it has [`Header::chunk_len`] bytes.
     ///
     /// # Errors
@@ -387,11 +261,11 @@ impl Image {
         self.file
             .read_exact_at(&mut scratch.sealed, self.header.len() + offset)
             .map_err(|error| self.unreadable(error))?;
-        let kind = (kind, index);
-        let associated = seal::associated(&self.owner, kind, self.header.chunks());
+        let piece = kind.piece(index);
+        let associated = seal::associated(&self.owner, piece, self.header.chunks());
         let plain = self
             .key
-            .open(kind, &associated, &mut scratch.sealed)
+            .open(piece, &associated, &mut scratch.sealed)
             .ok_or_else(|| self.altered(Place::Chunk(index)))?;
         chunk::decode(&mut scratch.decoder, &self.header, index, plain, out)
             .ok_or_else(|| self.altered(Place::Chunk(index)))

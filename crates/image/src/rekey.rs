@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::claim::lock;
 use super::durable::Durable;
 use super::error::{Error, io_error};
-use super::index::write_index;
+use super::index::{Index, write_index};
 use super::keys::{self, Keys, Recipient};
 use super::pipeline::{Control, Progress};
 use super::reader::Image;
@@ -39,8 +39,14 @@ pub fn rekey(
     let mut head = image.head.clone();
     head.description.locks.clear();
     copy(
-        (&image.file, image.header.len()),
-        (&durable.file, header.len()),
+        Position {
+            file: &image.file,
+            at: image.header.len(),
+        },
+        Position {
+            file: &durable.file,
+            at: header.len(),
+        },
         header.data_len,
         control,
     )
@@ -49,19 +55,27 @@ pub fn rekey(
         &durable.file,
         path,
         &image.data_key,
-        &image.owner,
         &mut header,
-        &head,
-        &image.records,
+        &Index {
+            owner: &image.owner,
+            head: &head,
+            records: &image.records,
+        },
     )?;
     durable.sync()?;
     durable.publish(true)
 }
 
+/// An offset in a file.
+struct Position<'a> {
+    file: &'a File,
+    at: u64,
+}
+
 /// Copies in the kernel, or only refers to the same blocks where the file system can.
 fn copy(
-    (from, mut from_at): (&File, u64),
-    (to, mut to_at): (&File, u64),
+    mut from: Position<'_>,
+    mut to: Position<'_>,
     length: u64,
     control: Control<'_>,
 ) -> Result<(), Result<Error, Errno>> {
@@ -71,7 +85,13 @@ fn copy(
             return Err(Ok(Error::Cancelled));
         }
         let step = left.min(STEP) as usize;
-        let copied = copy_file_range(from, Some(&mut from_at), to, Some(&mut to_at), step);
+        let copied = copy_file_range(
+            from.file,
+            Some(&mut from.at),
+            to.file,
+            Some(&mut to.at),
+            step,
+        );
         match copied {
             Ok(0) => return Err(Err(Errno::IO)),
             Ok(bytes) => left -= bytes as u64,

@@ -22,6 +22,26 @@ pub(super) enum Kind {
     Early = 7,
 }
 
+/// One piece of an image. Its nonce and associated data say which it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PieceId {
+    kind: Kind,
+    /// Counts the pieces of one kind from 0.
+    index: u64,
+}
+
+impl Kind {
+    /// The piece of this kind with an index.
+    pub(super) const fn piece(self, index: u64) -> PieceId {
+        PieceId { kind: self, index }
+    }
+}
+
+/// Purpose of the key of the pieces; its material is the image's identity.
+pub(super) const PIECES: &str = "brisk suspend image 1: memory, device state, working set";
+/// Purpose of the key of head and records; its material is the whole header.
+pub(super) const INDEX: &str = "brisk suspend image 1: head and records";
+
 /// Random bytes from the system: from its kernel, for the generator of the cipher's library takes
 /// 70 ms to seed itself, in which the guest stands still.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
@@ -59,20 +79,15 @@ impl DataKey {
     }
 }
 
-/// Seals and opens pieces. Each (kind, index) must be sealed at most once under one key.
+/// Seals and opens pieces. Each piece must be sealed at most once under one key.
 pub(super) struct SealKey(LessSafeKey);
 
 impl SealKey {
     /// Seals in place; the tag belongs behind the bytes.
-    pub(super) fn seal(
-        &self,
-        (kind, index): (Kind, u64),
-        associated: &[u8],
-        bytes: &mut [u8],
-    ) -> [u8; TAG] {
+    pub(super) fn seal(&self, piece: PieceId, associated: &[u8], bytes: &mut [u8]) -> [u8; TAG] {
         let tag = self
             .0
-            .seal_in_place_separate_tag(nonce(kind, index), Aad::from(associated), bytes)
+            .seal_in_place_separate_tag(nonce(piece), Aad::from(associated), bytes)
             .expect("a piece is far below the limit of GCM");
         tag.as_ref().try_into().expect("tags of GCM have 16 bytes")
     }
@@ -80,36 +95,32 @@ impl SealKey {
     /// Opens in place, tag at the end; `None` if anything is not as it was sealed.
     pub(super) fn open<'a>(
         &self,
-        (kind, index): (Kind, u64),
+        piece: PieceId,
         associated: &[u8],
         bytes: &'a mut [u8],
     ) -> Option<&'a mut [u8]> {
         self.0
-            .open_in_place(nonce(kind, index), Aad::from(associated), bytes)
+            .open_in_place(nonce(piece), Aad::from(associated), bytes)
             .ok()
     }
 }
 
-fn nonce(kind: Kind, index: u64) -> Nonce {
+fn nonce(piece: PieceId) -> Nonce {
     let mut nonce = [0; 12];
-    nonce[..4].copy_from_slice(&(kind as u32).to_le_bytes());
-    nonce[4..].copy_from_slice(&index.to_le_bytes());
+    nonce[..4].copy_from_slice(&(piece.kind as u32).to_le_bytes());
+    nonce[4..].copy_from_slice(&piece.index.to_le_bytes());
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// Whose piece it is, and which of how many.
-pub(super) fn associated(
-    owner: &Owner,
-    (kind, index): (Kind, u64),
-    count: u64,
-) -> [u8; 12 + 32 + 20] {
+/// Associated data of a piece: its owner, and which of how many it is.
+pub(super) fn associated(owner: &Owner, piece: PieceId, count: u64) -> [u8; 12 + 32 + 20] {
     let mut bytes = [0; 64];
     bytes[..8].copy_from_slice(b"brisk im");
     bytes[8..12].copy_from_slice(&super::VERSION.to_le_bytes());
     bytes[12..28].copy_from_slice(&owner.vm);
     bytes[28..44].copy_from_slice(&owner.image);
-    bytes[44..48].copy_from_slice(&(kind as u32).to_le_bytes());
-    bytes[48..56].copy_from_slice(&index.to_le_bytes());
+    bytes[44..48].copy_from_slice(&(piece.kind as u32).to_le_bytes());
+    bytes[48..56].copy_from_slice(&piece.index.to_le_bytes());
     bytes[56..].copy_from_slice(&count.to_le_bytes());
     bytes
 }

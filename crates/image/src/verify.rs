@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::error::{Error, Place};
 use super::pages;
 use super::pipeline::Control;
-use super::reader::{Image, Record};
+use super::reader::Image;
+use super::record::Record;
 
 /// What was found whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]

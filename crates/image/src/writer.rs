@@ -8,63 +8,26 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::blob;
-use super::codec::{Compression, Encoder};
-use super::description::Description;
+use super::codec::Compression;
 use super::durable::Durable;
-use super::early::{Early, Forecast};
+use super::early::{Early, Forecast, Limits};
 use super::error::{Error, io_error};
 use super::estimate::{estimate, fits, spare};
 use super::head::{Blob, Head, MAX_BLOB, Parent};
 use super::header::{self, Header, PAGE, chunk_size_for};
-use super::index::{PIECES, write_index};
-use super::job::{Done, Job, Target};
+use super::index::{Index, write_index};
+use super::job::{Done, Job};
 use super::keys::{self, Recipient};
 use super::output::{Output, Pace};
-use super::pages::{self, Pages};
+use super::pages;
 use super::pipeline::Control;
-use super::reader::{Image, MAX_CHAIN, Record};
+use super::reader::{Image, MAX_CHAIN};
+use super::record::Record;
 use super::report::Report;
-use super::seal::{self, DataKey, Kind, Owner, SealKey};
+use super::seal::{self, DataKey, Kind, Owner, PIECES, SealKey};
+use super::source::Source;
+use super::target::Target;
 use super::working_set;
-
-/// What goes into an image. The guest must stand still while it is written.
-#[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
-    /// The guest's memory: a named file on tmpfs. Its position is moved.
-    pub memory: &'a File,
-    /// Bytes of it, a multiple of 4096.
-    pub size: u64,
-    /// Pages that need not be kept, such as free ones and clean page cache. What they read as
-    /// afterwards is zero, or what they hold.
-    pub leave_out: Option<&'a Pages>,
-    /// What QEMU saves of everything but the memory.
-    pub state: &'a [u8],
-    /// The machine.
-    pub description: &'a Description,
-    /// The image that it was resumed from, to write only what has changed.
-    pub base: Option<Base<'a>>,
-    /// Ranges of pages in the order in which they were needed after the last resume; empty if
-    /// unknown. Those that are left out are no part of the image's.
-    pub working_set: &'a [std::ops::Range<u64>],
-}
-
-/// What an incremental image is based on.
-#[derive(Debug, Clone, Copy)]
-pub struct Base<'a> {
-    /// The image, with its own parents. It is needed for as long as the new one is.
-    pub image: &'a Image,
-    /// How a chunk is known to be the same.
-    pub changed: Changed<'a>,
-}
-
-/// How chunks that are the same as before are told.
-#[derive(Debug, Clone, Copy)]
-pub enum Changed<'a> {
-    /// All other pages are as in the parent, even where the memory's file has holes.
-    Pages(&'a Pages),
-    /// Each chunk is held against the parent's.
-    Compare,
-}
 
 /// How an image is written.
 #[derive(Debug, Clone, Copy)]
@@ -236,8 +199,12 @@ impl<'a> Writer<'a> {
         let room = spare(self.path, memory, self.header.memory)?;
         let output = self.output();
         let target = self.target(&output);
-        let threads = self.options.threads - 1;
-        let early = Early::write(&target, (memory, forecast), (threads, room), enough)?;
+        let limits = Limits {
+            threads: self.options.threads - 1,
+            room,
+            enough,
+        };
+        let early = Early::write(&target, memory, forecast, &limits)?;
         self.written = output.len();
         self.early = Some(early);
         Ok(self)
@@ -301,10 +268,12 @@ impl<'a> Writer<'a> {
             &durable.file,
             path,
             &self.data_key,
-            &self.owner,
             header,
-            &head,
-            &done.records,
+            &Index {
+                owner: &self.owner,
+                head: &head,
+                records: &done.records,
+            },
         )?;
         let elapsed_without_fsync = early.elapsed + started.elapsed();
         durable.sync()?;
@@ -328,8 +297,13 @@ impl<'a> Writer<'a> {
 
     /// Where the next piece goes, and all behind it.
     fn output(&self) -> Output<'_> {
-        let place = (&self.durable.file, self.path);
-        Output::new(place, self.header.len(), self.written, self.pace.as_ref())
+        Output::new(
+            &self.durable.file,
+            self.path,
+            self.header.len(),
+            self.written,
+            self.pace.as_ref(),
+        )
     }
 
     fn target<'t>(&'t self, output: &'t Output<'t>) -> Target<'t> {
@@ -380,7 +354,7 @@ impl<'a> Writer<'a> {
     /// Device state and working set.
     fn blobs(&self, source: &Source<'_>, target: &Target<'_>) -> Result<Blobs, Error> {
         let path = self.path;
-        let mut encoder = encoder(path, self.options.compression)?;
+        let mut encoder = target.encoder()?;
         let mut put = |kind, length, fill: &mut blob::Fill<'_>| {
             blob::write(kind, length, fill, target, &mut encoder)
         };
@@ -457,10 +431,6 @@ fn check_space(path: &Path, source: &Source<'_>, options: &Options) -> Result<()
         needed: estimate.likely,
         free: estimate.free,
     })
-}
-
-pub(super) fn encoder(path: &Path, compression: Compression) -> Result<Encoder, Error> {
-    Encoder::new(compression).map_err(io_error("compress", path))
 }
 
 impl Image {

@@ -1,0 +1,94 @@
+//! The working set that was learnt from a resume, in a file of its own.
+//!
+//! It is learnt when an image has long been written, and is wanted when the next one is
+//! resumed. So it is kept in a file of its own, sealed for those who could open the image it
+//! was learnt from, until the next image takes it in.
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+
+use super::durable::Durable;
+use super::error::{Error, Place, io_error};
+use super::keys::Keys;
+use super::reader::Image;
+use super::seal::{self, Kind, Owner, TAG};
+use super::{slot, working_set};
+
+const MAGIC: [u8; 8] = *b"\x89briskw\n";
+const FIXED: usize = 64;
+const PURPOSE: &str = "brisk working set 1";
+/// Largest file, of some four million ranges.
+const MAX_FILE: u64 = 64 << 20;
+
+/// Writes what was learnt from a resume of `image`, replacing what was known before.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_working_set(path: &Path, image: &Image, ranges: &[Range<u64>]) -> Result<(), Error> {
+    let mut payload = image.head.description.uuid.to_vec();
+    payload.extend((image.header.memory / super::PAGE as u64).to_le_bytes());
+    payload.extend(working_set::encode(ranges));
+    let mut file = Vec::from(MAGIC);
+    file.extend(super::VERSION.to_le_bytes());
+    file.extend([image.header.slots.len() as u8, 0, 0, 0]);
+    file.extend(image.header.id);
+    file.extend(seal::random::<32>()?);
+    slot::encode(&image.header.slots, &mut file);
+    if (file.len() + payload.len() + TAG) as u64 > MAX_FILE {
+        return Err(Error::invalid("a working set of too many ranges"));
+    }
+    let key = image.data_key.derive(PURPOSE, &file);
+    let piece = Kind::WorkingSet.piece(0);
+    let tag = key.seal(piece, &associated(image.header.id), &mut payload);
+    file.extend(payload);
+    file.extend(tag);
+    let durable = Durable::create(path)?;
+    let mut out = &durable.file;
+    out.write_all(&file).map_err(io_error("write", path))?;
+    durable.sync()?;
+    durable.publish(true)
+}
+
+/// Reads it back: the machine's UUID and the ranges.
+///
+/// # Errors
+/// If it cannot be read, was altered, or no key fits.
+pub fn read_working_set(path: &Path, keys: &Keys) -> Result<([u8; 16], Vec<Range<u64>>), Error> {
+    let length = path.metadata().map_err(io_error("read", path))?.len();
+    let altered = || Error::damaged(path, Place::WorkingSet(0), "it is not what was written");
+    if length > MAX_FILE {
+        return Err(altered());
+    }
+    let mut file = std::fs::read(path).map_err(io_error("read", path))?;
+    if file.len() < FIXED || file[..8] != MAGIC {
+        return Err(Error::NotAnImage {
+            path: path.to_owned(),
+        });
+    }
+    let version = u32::from_le_bytes([8, 9, 10, 11].map(|at| file[at]));
+    if version != super::VERSION {
+        return Err(Error::Version {
+            path: path.to_owned(),
+            version,
+        });
+    }
+    let (slots, rest) = slot::decode(&file[FIXED..], file[12].into()).map_err(|_| altered())?;
+    let sealed = file.len() - rest.len();
+    let id = *file[16..].first_chunk().ok_or_else(altered)?;
+    let key = keys.unwrap(path, &slots)?;
+    let (header, payload) = file.split_at_mut(sealed);
+    let plain = key
+        .derive(PURPOSE, header)
+        .open(Kind::WorkingSet.piece(0), &associated(id), payload)
+        .ok_or_else(altered)?;
+    let (uuid, plain) = plain.split_first_chunk().ok_or_else(altered)?;
+    let (pages, ranges) = plain.split_first_chunk().ok_or_else(altered)?;
+    let ranges = working_set::decode(ranges, u64::from_le_bytes(*pages)).ok_or_else(altered)?;
+    Ok((*uuid, ranges))
+}
+
+fn associated(image: [u8; 16]) -> [u8; 64] {
+    let nobody = Owner { vm: [0; 16], image };
+    seal::associated(&nobody, Kind::WorkingSet.piece(0), 1)
+}
