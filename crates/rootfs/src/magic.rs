@@ -80,114 +80,116 @@ fn filesystem(head: &[u8]) -> Option<Filesystem> {
     }
 }
 
-/// What is known and no root.
+/// What is known and no root: offset, magic, name, hint. The first that matches counts: an ISO may
+/// have a boot sector.
+const OTHERS: &[(usize, &[u8], &str, &str)] = &[
+    (
+        0x8001,
+        b"CD001",
+        "an ISO 9660 image",
+        "installers cannot be a root; take the cloud image or root tarball of the distribution",
+    ),
+    (0, b"LUKS\xba\xbe", "a LUKS volume", UNLOCK),
+    (
+        0x218,
+        b"LVM2 001",
+        "an LVM physical volume",
+        "activate it on the host and give the logical volume",
+    ),
+    (
+        0x18,
+        b"LVM2 001",
+        "an LVM physical volume",
+        "activate it on the host and give the logical volume",
+    ),
+    (4086, b"SWAPSPACE2", "swap space", SYSTEM),
+    (
+        1024,
+        &[0x10, 0x20, 0xf5, 0xf2],
+        "an f2fs file system",
+        "f2fs is not supported",
+    ),
+    (0, b"KDMV", "a VMDK image", CONVERT),
+    (0, b"# Disk DescriptorFile", "a VMDK descriptor", CONVERT),
+    (64, &[0x7f, 0x10, 0xda, 0xbe], "a VDI image", CONVERT),
+    (0, b"vhdxfile", "a VHDX image", CONVERT),
+    (0, b"conectix", "a VHD image", CONVERT),
+    (0, b"QED\0", "a QED image", CONVERT),
+    (0x202, b"HdrS", "a Linux kernel", KERNEL),
+    (0, b"MZ", "an EFI program", KERNEL),
+    (
+        0,
+        b"\x7fELF",
+        "an ELF program",
+        "a kernel goes to `--kernel`, a program after `--`",
+    ),
+    (
+        0,
+        b"070701",
+        "a cpio archive",
+        "an initramfs is no root; give what it was made from",
+    ),
+    (
+        0,
+        b"070702",
+        "a cpio archive",
+        "an initramfs is no root; give what it was made from",
+    ),
+    (
+        0,
+        b"\xfd7zXZ\0",
+        "xz-compressed",
+        "decompress it with `xz -d`",
+    ),
+    (
+        0,
+        b"BZh",
+        "bzip2-compressed",
+        "decompress it with `bzip2 -d`",
+    ),
+    (
+        0,
+        &[0x04, 0x22, 0x4d, 0x18],
+        "LZ4-compressed",
+        "decompress it with `lz4 -d`",
+    ),
+    (
+        0,
+        b"PK\x03\x04",
+        "a zip archive",
+        "extract it and give what is in it",
+    ),
+    (
+        0,
+        b"7z\xbc\xaf\x27\x1c",
+        "a 7z archive",
+        "extract it and give what is in it",
+    ),
+    (0, b"!<arch>\n", "an ar archive or Debian package", SYSTEM),
+    (
+        3,
+        b"NTFS    ",
+        "an NTFS file system",
+        "it cannot hold a root of Linux",
+    ),
+    (
+        54,
+        b"FAT",
+        "a FAT file system",
+        "it cannot hold a root of Linux",
+    ),
+    (
+        82,
+        b"FAT32",
+        "a FAT file system",
+        "it cannot hold a root of Linux",
+    ),
+    (0, b"#!", "a script", SYSTEM),
+];
+
+/// Name of what is known and no root, and a hint.
 fn other(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    // Offset, magic, name, hint. The first that matches counts: an ISO may have a boot sector.
-    const TABLE: &[(usize, &[u8], &str, &str)] = &[
-        (
-            0x8001,
-            b"CD001",
-            "an ISO 9660 image",
-            "installers cannot be a root; take the cloud image or root tarball of the distribution",
-        ),
-        (0, b"LUKS\xba\xbe", "a LUKS volume", UNLOCK),
-        (
-            0x218,
-            b"LVM2 001",
-            "an LVM physical volume",
-            "activate it on the host and give the logical volume",
-        ),
-        (
-            0x18,
-            b"LVM2 001",
-            "an LVM physical volume",
-            "activate it on the host and give the logical volume",
-        ),
-        (4086, b"SWAPSPACE2", "swap space", SYSTEM),
-        (
-            1024,
-            &[0x10, 0x20, 0xf5, 0xf2],
-            "an f2fs file system",
-            "f2fs is not supported",
-        ),
-        (0, b"KDMV", "a VMDK image", CONVERT),
-        (0, b"# Disk DescriptorFile", "a VMDK descriptor", CONVERT),
-        (64, &[0x7f, 0x10, 0xda, 0xbe], "a VDI image", CONVERT),
-        (0, b"vhdxfile", "a VHDX image", CONVERT),
-        (0, b"conectix", "a VHD image", CONVERT),
-        (0, b"QED\0", "a QED image", CONVERT),
-        (0x202, b"HdrS", "a Linux kernel", KERNEL),
-        (0, b"MZ", "an EFI program", KERNEL),
-        (
-            0,
-            b"\x7fELF",
-            "an ELF program",
-            "a kernel goes to `--kernel`, a program after `--`",
-        ),
-        (
-            0,
-            b"070701",
-            "a cpio archive",
-            "an initramfs is no root; give what it was made from",
-        ),
-        (
-            0,
-            b"070702",
-            "a cpio archive",
-            "an initramfs is no root; give what it was made from",
-        ),
-        (
-            0,
-            b"\xfd7zXZ\0",
-            "xz-compressed",
-            "decompress it with `xz -d`",
-        ),
-        (
-            0,
-            b"BZh",
-            "bzip2-compressed",
-            "decompress it with `bzip2 -d`",
-        ),
-        (
-            0,
-            &[0x04, 0x22, 0x4d, 0x18],
-            "LZ4-compressed",
-            "decompress it with `lz4 -d`",
-        ),
-        (
-            0,
-            b"PK\x03\x04",
-            "a zip archive",
-            "extract it and give what is in it",
-        ),
-        (
-            0,
-            b"7z\xbc\xaf\x27\x1c",
-            "a 7z archive",
-            "extract it and give what is in it",
-        ),
-        (0, b"!<arch>\n", "an ar archive or Debian package", SYSTEM),
-        (
-            3,
-            b"NTFS    ",
-            "an NTFS file system",
-            "it cannot hold a root of Linux",
-        ),
-        (
-            54,
-            b"FAT",
-            "a FAT file system",
-            "it cannot hold a root of Linux",
-        ),
-        (
-            82,
-            b"FAT32",
-            "a FAT file system",
-            "it cannot hold a root of Linux",
-        ),
-        (0, b"#!", "a script", SYSTEM),
-    ];
-    TABLE
+    OTHERS
         .iter()
         .find(|(offset, magic, ..)| is(head, *offset, magic))
         .map(|&(.., what, hint)| (what, hint))
