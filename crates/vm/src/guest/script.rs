@@ -263,6 +263,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of all steps")]
     fn every_step_is_read_as_it_was_written() {
         let s = str::to_owned;
         let steps = [
