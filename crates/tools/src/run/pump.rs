@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::ending::{Ending, Interrupted};
 use super::learner::Learner;
 use super::peer::{Peer, Script, gone, retry};
-use super::streams::{self, Cut, Output, Terminal};
+use super::streams::{self, Cut, Display, Output, Terminal};
 use super::timing::{Milestone, Timing};
 use crate::guest::console::Console;
 use crate::guest::error::Error;
@@ -49,14 +49,6 @@ pub(super) struct Pump {
     rehearses: bool,
     signals: Signals,
     interrupted: u32,
-}
-
-/// How a session shows what the guest prints.
-pub(super) struct Display {
-    /// Whether the command has our terminal, which is in raw mode then.
-    pub(super) raw: bool,
-    /// Whether the console is shown.
-    pub(super) console: bool,
 }
 
 /// What is waited for, in the order of the poll set.

@@ -18,6 +18,14 @@ const PIPE_CHUNK: usize = 4096;
 /// More than this and no more is taken from the guest, bytes.
 const HIGH_WATER: usize = 1 << 20;
 
+/// How a session shows what the guest prints.
+pub(super) struct Display {
+    /// Whether the command has our terminal, which is in raw mode then.
+    pub(super) raw: bool,
+    /// Whether the console is shown.
+    pub(super) console: bool,
+}
+
 /// Standard output or error, and what is still to be written to it.
 #[derive(Debug)]
 pub(crate) struct Output {
