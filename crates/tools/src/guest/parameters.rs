@@ -172,101 +172,96 @@ impl List<'_> {
             self.add(text, why);
         }
     }
-}
 
-/// The whole command line.
-pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
-    let mut list = List {
-        optimisations: setting.optimisations,
-        parameters: Vec::new(),
-    };
-    let no_policy = setting.no_policy && !asks_for_policies(setting.append);
-    let opened = "console without a driver to probe; shown when the kernel fails";
-    if setting.console {
-        list.add("earlyprintk=ttyS0,keep", opened);
-        list.add("loglevel=7", "asked for with --console");
-    } else {
-        // The order matters: the console replays what is logged so far at this level.
-        list.add(
-            "loglevel=6",
-            "lets out the kernel's first line, which marks its entry",
-        );
-        list.add("earlyprintk=ttyS0,keep", opened);
-        list.optimisation(
-            "quiet",
-            "from here on each character on the console costs time",
-        );
-    }
-    list.optimisation(
-        "8250.nr_uarts=0",
-        "no serial driver: the console above does without",
-    );
-    list.add("reboot=t", "the shortest way down");
-    if setting.keep_going_on_panic {
-        list.add("panic=0", "asked for with --keep-going-on-panic");
-    } else {
-        list.add("panic=-1", "a panic ends the machine at once");
-    }
-    if setting.instructions {
-        list.add(
-            "nokaslr",
-            "the kernel lies at the same addresses at every boot",
-        );
-        list.add("random.trust_cpu=off", "nothing is random");
-    } else {
-        list.optimisation("random.trust_cpu=on", "getrandom(2) works from the start");
-    }
-    if setting.trace {
-        list.add("initcall_debug", "the kernel logs its initcalls");
-        list.add("log_buf_len=8M", "all of them are kept");
-        list.add("printk.devkmsg=on", "init can log what it does");
-    }
-    list.optimisation("cryptomgr.notests", "no self-tests of ciphers");
-    if no_policy {
-        list.optimisation(
-            "lsm=lockdown,yama,landlock,bpf",
-            "the other security modules (apparmor, selinux, tomoyo, ipe, ima, evm) do nothing \
-             without a policy, and nothing loads one before the command; --append apparmor=1, or \
-             whatever speaks of them, keeps all",
+    /// The console, before any driver.
+    fn add_console(&mut self, shown: bool) {
+        let opened = "console without a driver to probe; shown when the kernel fails";
+        if shown {
+            self.add("earlyprintk=ttyS0,keep", opened);
+            self.add("loglevel=7", "asked for with --console");
+        } else {
+            // The order matters: the console replays what is logged so far at this level.
+            self.add(
+                "loglevel=6",
+                "lets out the kernel's first line, which marks its entry",
+            );
+            self.add("earlyprintk=ttyS0,keep", opened);
+            self.optimisation(
+                "quiet",
+                "from here on each character on the console costs time",
+            );
+        }
+        self.optimisation(
+            "8250.nr_uarts=0",
+            "no serial driver: the console above does without",
         );
     }
-    if setting.machine == (Machine::Pc { acpi: false }) {
-        list.add(
+
+    /// How the guest ends.
+    fn add_end(&mut self, keep_going_on_panic: bool) {
+        self.add("reboot=t", "the shortest way down");
+        if keep_going_on_panic {
+            self.add("panic=0", "asked for with --keep-going-on-panic");
+        } else {
+            self.add("panic=-1", "a panic ends the machine at once");
+        }
+    }
+
+    /// What is random, of which nothing is while instructions are counted.
+    fn add_randomness(&mut self, instructions: bool) {
+        if instructions {
+            self.add(
+                "nokaslr",
+                "the kernel lies at the same addresses at every boot",
+            );
+            self.add("random.trust_cpu=off", "nothing is random");
+        } else {
+            self.optimisation("random.trust_cpu=on", "getrandom(2) works from the start");
+        }
+    }
+
+    /// For a PC without ACPI.
+    fn add_plain_pc(&mut self) {
+        self.add(
             "acpi=off",
             "the machine is a plain PC: interval timer and interrupt controller need no tables",
         );
-        list.add(
+        self.add(
             "nolapic",
             "no local APIC, even if the firmware's table speaks of one",
         );
-        list.optimisation(
+        self.optimisation(
             "pci=conf1,lastbus=0",
             "one PCI bus, and how to reach it: nothing to probe",
         );
     }
-    if setting.accelerator == Accelerator::Tcg {
+
+    /// For a processor that QEMU emulates.
+    fn add_emulation(&mut self, setting: &Setting<'_>) {
         if setting.no_cmpxchg16b {
-            list.add(
+            self.add(
                 // By its number, which older kernels understand too.
                 "clearcpuid=141",
                 "the kernel does without cmpxchg16b: QEMU before 8.0 gets its flags wrong",
             );
         }
-        list.optimisation("tsc=reliable", "no watchdog for a clock that is the host's");
+        self.optimisation("tsc=reliable", "no watchdog for a clock that is the host's");
         if let Some(khz) = setting.tsc_khz {
             let text = format!("tsc_early_khz={khz}");
-            list.optimisation(
+            self.optimisation(
                 &text,
                 "the host's rate: measuring it in the guest takes time and fails under load",
             );
         }
-        list.optimisation("no_timer_check", "no test of a timer that is emulated");
-        list.optimisation(
+        self.optimisation("no_timer_check", "no test of a timer that is emulated");
+        self.optimisation(
             "noreplace-smp",
             "lock prefixes stay: taking them out costs more under emulation than it can save",
         );
     }
-    if !setting.all_initcalls {
+
+    /// Leaves out initcalls that the guest can do without.
+    fn leave_out_initcalls(&mut self, setting: &Setting<'_>, no_policy: bool) {
         let left_out: Vec<_> = DISPENSABLE
             .iter()
             .filter(|call| {
@@ -287,11 +282,46 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
             .map(|call| format!("{} ({})", call.name, call.why))
             .collect();
         if !names.is_empty() {
-            list.add(
+            self.add(
                 &format!("initcall_blacklist={}", names.join(",")),
                 &format!("left out, --all-initcalls keeps them: {}", why.join("; ")),
             );
         }
+    }
+}
+
+/// The whole command line.
+pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
+    let mut list = List {
+        optimisations: setting.optimisations,
+        parameters: Vec::new(),
+    };
+    let no_policy = setting.no_policy && !asks_for_policies(setting.append);
+    list.add_console(setting.console);
+    list.add_end(setting.keep_going_on_panic);
+    list.add_randomness(setting.instructions);
+    if setting.trace {
+        list.add("initcall_debug", "the kernel logs its initcalls");
+        list.add("log_buf_len=8M", "all of them are kept");
+        list.add("printk.devkmsg=on", "init can log what it does");
+    }
+    list.optimisation("cryptomgr.notests", "no self-tests of ciphers");
+    if no_policy {
+        list.optimisation(
+            "lsm=lockdown,yama,landlock,bpf",
+            "the other security modules (apparmor, selinux, tomoyo, ipe, ima, evm) do nothing \
+             without a policy, and nothing loads one before the command; --append apparmor=1, or \
+             whatever speaks of them, keeps all",
+        );
+    }
+    if setting.machine == (Machine::Pc { acpi: false }) {
+        list.add_plain_pc();
+    }
+    if setting.accelerator == Accelerator::Tcg {
+        list.add_emulation(setting);
+    }
+    if !setting.all_initcalls {
+        list.leave_out_initcalls(setting, no_policy);
     }
     for text in setting.append {
         list.add(text, "asked for with --append");

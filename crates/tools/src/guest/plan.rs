@@ -95,25 +95,22 @@ impl Plan {
     }
 }
 
+/// A directory of the host that the guest sees.
+struct Shown {
+    tag: String,
+    path: PathBuf,
+    writable: bool,
+}
+
 /// Decides.
 ///
 /// # Errors
 /// If options do not go together, or not with this machine.
 pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let machine = machine(options, facts)?;
-    let (accelerator, accelerator_why) = facts.accelerator.clone();
     let transport = machine.transport();
     let sharing = sharing(facts, transport)?;
-    let shares: Vec<_> = options
-        .shares
-        .iter()
-        .enumerate()
-        .map(|(index, share)| SharedDirectory {
-            tag: format!("share{index}"),
-            guest: share.guest.clone(),
-            writable: share.writable,
-        })
-        .collect();
+    let shares = shares(options);
     let scene = Scene {
         root: &facts.root,
         writable: options.writable,
@@ -124,84 +121,14 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         host_name: options.host_name.as_deref(),
         disks: facts.disks.iter().any(|attached| attached.disk.writable),
     };
-    let mut directories = Vec::new();
-    if let Root::Directory { path, .. } = &facts.root {
-        directories.push((ROOT_TAG.to_owned(), path.clone(), options.writable));
-    }
-    for (share, shared) in options.shares.iter().zip(&shares) {
-        directories.push((shared.tag.clone(), share.host.clone(), share.writable));
-    }
-    let filesystems: Vec<_> = directories
-        .iter()
-        .map(|(tag, path, writable)| match sharing {
-            Sharing::Virtiofs => Filesystem::Virtiofs { tag: tag.clone() },
-            Sharing::NineP => Filesystem::NineP {
-                tag: tag.clone(),
-                path: path.clone(),
-                writable: *writable,
-            },
-        })
-        .collect();
+    let directories = directories(options, facts, &shares);
     let serves = sharing == Sharing::Virtiofs && !directories.is_empty();
-    let ram = ram(options.ram, serves, facts.huge_pages, accelerator)?;
     let prepare = steps(&scene);
     let command = command(options, facts)?;
-
-    let root = match &facts.root {
-        Root::Disk { disk, .. } => Some(&**disk),
-        _ => None,
-    };
-    let more = facts.disks.iter().map(|attached| &attached.disk);
-    let disks: Vec<_> = root.into_iter().chain(more).cloned().collect();
-    let unprivileged = unprivileged(facts, sharing, !shares.is_empty(), accelerator);
-    let cards = usize::from(options.net != Net::None);
-    let balloon = reports_free_memory(options, facts);
-    let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
-    has_room(machine, devices)?;
-    let firmware = firmware(options, facts, machine, devices)?;
+    let filesystems = filesystems(&directories, sharing);
     let mut plan = Plan {
-        machine: VmConfig {
-            program: facts.qemu.clone(),
-            version: facts.capabilities.version,
-            firmware: firmware.clone(),
-            machine,
-            accelerator,
-            cpu: cpu(options, facts, machine),
-            cpus: options.cpus,
-            memory_mib: options.memory_mib,
-            ram,
-            state: None,
-            postcopy: false,
-            pretranslator: None,
-            pretranslates: false,
-            traced: false,
-            reports_free_memory: balloon,
-            lock_memory: options.lock_memory,
-            kernel: if vmlinux(options, facts) {
-                facts.image.path.clone()
-            } else {
-                facts.kernel.image.clone()
-            },
-            initramfs: PathBuf::new(),
-            parameters: kernel_parameters(options, facts, machine, accelerator),
-            disks,
-            filesystems,
-            network: match options.net {
-                Net::None => Network::None,
-                Net::User => Network::User,
-            },
-            mac: None,
-            generation: None,
-            channels: Channels::Connected,
-            firmware_log: options.trace && speaks(machine, &firmware),
-            instructions: options.instructions,
-            sandbox: true,
-            stopped: false,
-            debugger: false,
-            exit_on_reset: true,
-            extra: options.qemu_args.clone(),
-        },
-        accelerator_why,
+        machine: vm_config(options, facts, machine, serves, filesystems)?,
+        accelerator_why: facts.accelerator.1.clone(),
         initramfs: Request {
             init: Content::Bytes(INIT.to_vec()),
             modules: modules(options, facts, transport, sharing, !directories.is_empty()),
@@ -219,14 +146,12 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         command,
         part: Part::Whole,
         served: if serves {
-            directories
-                .into_iter()
-                .map(|(_, path, writable)| (path, writable))
-                .collect()
+            let served = directories.into_iter();
+            served.map(|shown| (shown.path, shown.writable)).collect()
         } else {
             Vec::new()
         },
-        unprivileged,
+        unprivileged: unprivileged(facts, sharing, !shares.is_empty(), facts.accelerator.0),
         terminal: options.terminal.is_some(),
     };
     // Who waits to be taught does so in a guest that is kept.
@@ -234,6 +159,115 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         pretranslator::apply(&mut plan.machine, options, facts);
     }
     Ok(plan)
+}
+
+/// The shared directories, besides the root.
+fn shares(options: &Options) -> Vec<SharedDirectory> {
+    let numbered = options.shares.iter().enumerate();
+    let shares = numbered.map(|(index, share)| SharedDirectory {
+        tag: format!("share{index}"),
+        guest: share.guest.clone(),
+        writable: share.writable,
+    });
+    shares.collect()
+}
+
+/// The root, if it is a directory, and the shared ones.
+fn directories(options: &Options, facts: &Facts, shares: &[SharedDirectory]) -> Vec<Shown> {
+    let root = match &facts.root {
+        Root::Directory { path, .. } => Some(Shown {
+            tag: ROOT_TAG.to_owned(),
+            path: path.clone(),
+            writable: options.writable,
+        }),
+        _ => None,
+    };
+    let shared = options.shares.iter().zip(shares);
+    let shared = shared.map(|(share, shared)| Shown {
+        tag: shared.tag.clone(),
+        path: share.host.clone(),
+        writable: share.writable,
+    });
+    root.into_iter().chain(shared).collect()
+}
+
+/// Devices that show directories to the guest.
+fn filesystems(directories: &[Shown], sharing: Sharing) -> Vec<Filesystem> {
+    let devices = directories.iter().map(|shown| match sharing {
+        Sharing::Virtiofs => Filesystem::Virtiofs {
+            tag: shown.tag.clone(),
+        },
+        Sharing::NineP => Filesystem::NineP {
+            tag: shown.tag.clone(),
+            path: shown.path.clone(),
+            writable: shown.writable,
+        },
+    });
+    devices.collect()
+}
+
+/// The machine. Its initramfs is named when it is built.
+fn vm_config(
+    options: &Options,
+    facts: &Facts,
+    machine: QemuMachine,
+    serves: bool,
+    filesystems: Vec<Filesystem>,
+) -> Result<VmConfig, Error> {
+    let accelerator = facts.accelerator.0;
+    let ram = ram(options.ram, serves, facts.huge_pages, accelerator)?;
+    let root = match &facts.root {
+        Root::Disk { disk, .. } => Some(&**disk),
+        _ => None,
+    };
+    let more = facts.disks.iter().map(|attached| &attached.disk);
+    let disks: Vec<_> = root.into_iter().chain(more).cloned().collect();
+    let cards = usize::from(options.net != Net::None);
+    let balloon = reports_free_memory(options, facts);
+    let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
+    has_room(machine, devices)?;
+    let firmware = firmware(options, facts, machine, devices)?;
+    Ok(VmConfig {
+        program: facts.qemu.clone(),
+        version: facts.capabilities.version,
+        firmware: firmware.clone(),
+        machine,
+        accelerator,
+        cpu: cpu(options, facts, machine),
+        cpus: options.cpus,
+        memory_mib: options.memory_mib,
+        ram,
+        state: None,
+        postcopy: false,
+        pretranslator: None,
+        pretranslates: false,
+        traced: false,
+        reports_free_memory: balloon,
+        lock_memory: options.lock_memory,
+        kernel: if vmlinux(options, facts) {
+            facts.image.path.clone()
+        } else {
+            facts.kernel.image.clone()
+        },
+        initramfs: PathBuf::new(),
+        parameters: kernel_parameters(options, facts, machine, accelerator),
+        disks,
+        filesystems,
+        network: match options.net {
+            Net::None => Network::None,
+            Net::User => Network::User,
+        },
+        mac: None,
+        generation: None,
+        channels: Channels::Connected,
+        firmware_log: options.trace && speaks(machine, &firmware),
+        instructions: options.instructions,
+        sandbox: true,
+        stopped: false,
+        debugger: false,
+        exit_on_reset: true,
+        extra: options.qemu_args.clone(),
+    })
 }
 
 /// The time stamp counter's rate under QEMU's instruction clock: one tick a nanosecond.

@@ -72,29 +72,18 @@ pub struct ImageDefaults {
     pub user: Option<String>,
 }
 
+/// A root, and notes on it.
+type Noted = (Root, Vec<String>);
+
 /// Finds what `--root` names; unpacks a container image if that is not done yet.
 pub(crate) fn find(
     options: &Options,
     cache: &Cache,
     progress: &mut dyn FnMut(&str),
-) -> Result<(Root, Vec<String>), Error> {
+) -> Result<Noted, Error> {
     let argument = match &options.root {
         RootOption::None => return Ok((Root::None, Vec::new())),
-        RootOption::Host => {
-            if options.writable {
-                return Err(Error::unfit(
-                    "--rw would let the guest change this machine's own root",
-                    "share the directory that it shall change with --share HOST:GUEST",
-                ));
-            }
-            return Ok((
-                Root::Directory {
-                    path: "/".into(),
-                    host: true,
-                },
-                Vec::new(),
-            ));
-        }
+        RootOption::Host => return Ok((of_host(options.writable)?, Vec::new())),
         RootOption::Path(argument) => argument,
     };
     let failed = |source| Error::Root {
@@ -102,82 +91,42 @@ pub(crate) fn find(
         source: Box::new(source),
     };
     let known = options.root_format.map(known);
-    let found = brisk_rootfs::detect(Path::new(argument), known).map_err(failed)?;
-    let mut notes = Vec::new();
-    let root = match found {
+    let root = match brisk_rootfs::detect(Path::new(argument), known).map_err(failed)? {
         Found::Directory(directory) => {
-            notes.extend(
-                directory
-                    .warning
-                    .map(|warning| format!("{argument}: {warning}")),
-            );
-            Root::Directory {
+            let warning = directory.warning;
+            let notes = warning.map(|warning| format!("{argument}: {warning}"));
+            let root = Root::Directory {
                 path: directory.path,
                 host: false,
-            }
+            };
+            return Ok((root, notes.into_iter().collect()));
+        }
+        Found::Container(_) if options.writable => {
+            return Err(Error::unfit(
+                "--rw cannot change a container image",
+                "unpack it into a directory and use that as root",
+            ));
         }
         Found::Container(container) => {
-            if options.writable {
-                return Err(Error::unfit(
-                    "--rw cannot change a container image",
-                    "unpack it into a directory and use that as root",
-                ));
-            }
             let mut report = |done: u64, total: u64| {
                 if let Some(percent) = (done * 100).checked_div(total) {
                     progress(&format!("unpacking {argument}: {percent} %"));
                 }
             };
-            let unpacked =
-                brisk_rootfs::container(&container, &cache.dir().join("containers"), &mut report)
-                    .map_err(failed)?;
-            let config = unpacked.config;
-            Root::Disk {
-                disk: Box::new(Disk {
-                    path: unpacked.image,
-                    format: DiskFormat::Raw,
-                    backing: Vec::new(),
-                    device: false,
-                    writable: false,
-                    sector_size: 512,
-                }),
-                device: "/dev/vda".into(),
-                filesystem: unpacked.filesystem.name().into(),
-                modules: names(unpacked.filesystem.kernel_modules()),
-                image: ImageDefaults {
-                    env: config.env,
-                    entrypoint: config.entrypoint,
-                    cmd: config.cmd,
-                    workdir: Some(config.workdir).filter(|dir| !dir.is_empty()),
-                    user: Some(config.user).filter(|user| !user.is_empty()),
-                },
-            }
+            let images = cache.dir().join("containers");
+            let unpacked = brisk_rootfs::container(&container, &images, &mut report);
+            of_container(unpacked.map_err(failed)?)
         }
-        Found::Disk(disk) => {
-            if options.writable && disk.filesystem.is_read_only() {
-                return Err(Error::unfit(
-                    format!(
-                        "{argument} is {}, which cannot be written",
-                        disk.filesystem.name()
-                    ),
-                    "leave out --rw: writes then go to memory",
-                ));
-            }
-            Root::Disk {
-                device: disk.device(),
-                filesystem: disk.filesystem.name().into(),
-                modules: names(disk.kernel_modules()),
-                disk: Box::new(Disk {
-                    device: disk.device,
-                    path: disk.path,
-                    format: format(disk.format),
-                    backing: backing(&disk.backing),
-                    writable: options.writable,
-                    sector_size: disk.sector_size,
-                }),
-                image: ImageDefaults::default(),
-            }
+        Found::Disk(disk) if options.writable && disk.filesystem.is_read_only() => {
+            return Err(Error::unfit(
+                format!(
+                    "{argument} is {}, which cannot be written",
+                    disk.filesystem.name()
+                ),
+                "leave out --rw: writes then go to memory",
+            ));
         }
+        Found::Disk(disk) => of_disk(disk, options.writable),
         other => {
             return Err(Error::unfit(
                 format!("{argument}: {}", other.explain()),
@@ -185,7 +134,64 @@ pub(crate) fn find(
             ));
         }
     };
-    Ok((root, notes))
+    Ok((root, Vec::new()))
+}
+
+/// This machine's own root, which no guest may change.
+fn of_host(writable: bool) -> Result<Root, Error> {
+    if writable {
+        return Err(Error::unfit(
+            "--rw would let the guest change this machine's own root",
+            "share the directory that it shall change with --share HOST:GUEST",
+        ));
+    }
+    Ok(Root::Directory {
+        path: "/".into(),
+        host: true,
+    })
+}
+
+/// The image that a container's was unpacked to.
+fn of_container(unpacked: brisk_rootfs::ContainerRoot) -> Root {
+    let config = unpacked.config;
+    Root::Disk {
+        disk: Box::new(Disk {
+            path: unpacked.image,
+            format: DiskFormat::Raw,
+            backing: Vec::new(),
+            device: false,
+            writable: false,
+            sector_size: 512,
+        }),
+        device: "/dev/vda".into(),
+        filesystem: unpacked.filesystem.name().into(),
+        modules: names(unpacked.filesystem.kernel_modules()),
+        image: ImageDefaults {
+            env: config.env,
+            entrypoint: config.entrypoint,
+            cmd: config.cmd,
+            workdir: Some(config.workdir).filter(|dir| !dir.is_empty()),
+            user: Some(config.user).filter(|user| !user.is_empty()),
+        },
+    }
+}
+
+/// A disk's image or a block device.
+fn of_disk(disk: brisk_rootfs::Disk, writable: bool) -> Root {
+    Root::Disk {
+        device: disk.device(),
+        filesystem: disk.filesystem.name().into(),
+        modules: names(disk.kernel_modules()),
+        disk: Box::new(Disk {
+            device: disk.device,
+            path: disk.path,
+            format: format(disk.format),
+            backing: backing(&disk.backing),
+            writable,
+            sector_size: disk.sector_size,
+        }),
+        image: ImageDefaults::default(),
+    }
 }
 
 /// Looks at the disks that `--disk` names.
