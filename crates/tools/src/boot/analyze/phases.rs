@@ -56,6 +56,157 @@ const fn part(name: &'static str, kind: &'static str) -> Definition {
     }
 }
 
+/// What a boot's phases are known from.
+struct Sources<'a> {
+    observation: &'a Observation,
+    console: &'a [Line],
+    firmware: &'a [Line],
+    seen: &'a Seen,
+}
+
+/// What may begin a phase: when, and the name that is missed where nothing says when; empty if none
+/// is.
+struct Step {
+    at: Option<u64>,
+    name: &'static str,
+    definition: Definition,
+}
+
+const fn step(at: Option<u64>, name: &'static str, definition: Definition) -> Step {
+    Step {
+        at,
+        name,
+        definition,
+    }
+}
+
+impl Sources<'_> {
+    fn moment(&self, name: &str) -> Option<u64> {
+        self.observation.moment(name)
+    }
+
+    /// When init noted something, by the timeline's clock.
+    fn stamp(&self, name: &str) -> Option<u64> {
+        let at = self.observation.stamp(name)? as i64;
+        u64::try_from(at.saturating_add(self.seen.stamp_offset?)).ok()
+    }
+
+    /// When QEMU first reported an event.
+    fn reported(&self, name: &str) -> Option<u64> {
+        let mut events = self.observation.qmp.iter();
+        Some(events.find(|event| event.name == name)?.at)
+    }
+
+    /// When the kernel was entered, or first said something.
+    fn kernel(&self) -> Option<u64> {
+        let mut console = self.console.iter();
+        console
+            .find(|line| lines::printk(&line.text).is_some())
+            .map(|line| line.at)
+            .or_else(|| self.moment("kernel entry"))
+            .or_else(|| self.seen.records.first().map(|record| record.at))
+    }
+
+    /// When the machine was reset. Firmware may do so as well; that is its own affair.
+    fn again(&self) -> Option<u64> {
+        let kernel = self.kernel();
+        let mut events = self.observation.qmp.iter();
+        events
+            .find(|event| event.name == "RESET" && kernel.is_some_and(|kernel| event.at > kernel))
+            .map(|event| event.at)
+    }
+
+    /// All that may begin a phase, in the order of a boot.
+    fn steps(&self) -> Vec<Step> {
+        let spoken = self.firmware.first().map(|line| line.at);
+        // The guest is asked to power itself off, or has done so.
+        let down = self
+            .reported("POWERDOWN")
+            .or_else(|| self.reported("SHUTDOWN"));
+        let after_qemu = if spoken.is_some() {
+            phase("QEMU sets up the machine", "qemu")
+        } else {
+            phase("machine, firmware, kernel loaded", "firmware")
+        };
+        vec![
+            step(self.moment(ASKED), "", phase("libvirt", "host")),
+            step(
+                self.moment("QEMU executed").or(Some(0)),
+                "QEMU executed",
+                phase("QEMU starts", "qemu"),
+            ),
+            step(self.moment("QEMU up"), "QEMU up", after_qemu),
+            step(spoken, "", phase("firmware", "firmware")),
+            step(self.kernel(), "kernel entry", phase("kernel", "kernel")),
+            step(
+                self.stamp("init started"),
+                "init started",
+                phase("init", "userspace"),
+            ),
+            step(self.stamp("init started"), "", part("modules", "userspace")),
+            step(
+                self.stamp("modules loaded"),
+                "",
+                part("open the channel", "userspace"),
+            ),
+            step(
+                self.stamp("channel open"),
+                "",
+                part(
+                    if self.stamp(SCRIPT).is_some() {
+                        "receive the script"
+                    } else {
+                        "script and root"
+                    },
+                    "userspace",
+                ),
+            ),
+            step(
+                self.stamp(SCRIPT),
+                "",
+                part("prepare the root", "userspace"),
+            ),
+            step(
+                self.stamp("root ready"),
+                "",
+                part("execute the command", "userspace"),
+            ),
+            step(
+                self.stamp("command started"),
+                "command started",
+                phase("command", "command"),
+            ),
+            step(
+                self.stamp("command started"),
+                "",
+                part("until its first output", "command"),
+            ),
+            step(
+                self.stamp("first output"),
+                "",
+                part("after its first output", "command"),
+            ),
+            step(self.again(), "", phase("boot again", "firmware")),
+            step(
+                self.stamp("command ended").or(down),
+                "command ended",
+                phase("shutdown", "shutdown"),
+            ),
+            step(
+                self.stamp("command ended"),
+                "",
+                part("sync and exit status", "shutdown"),
+            ),
+            step(
+                self.moment("exit status received")
+                    .or(self.reported("SHUTDOWN")),
+                "",
+                part("QEMU ends", "shutdown"),
+            ),
+        ]
+    }
+}
+
 impl Frame {
     pub(super) fn of(
         observation: &Observation,
@@ -65,108 +216,21 @@ impl Frame {
         notes: &mut Vec<String>,
     ) -> Self {
         let end = end(observation, console, seen);
-        let moment = |name: &str| observation.moment(name);
-        let stamp = |name: &str| {
-            let at = observation.stamp(name)? as i64;
-            u64::try_from(at.saturating_add(seen.stamp_offset?)).ok()
+        let sources = Sources {
+            observation,
+            console,
+            firmware,
+            seen,
         };
-        let spoken = firmware.first().map(|line| line.at);
-        let entry = moment("kernel entry");
-        let kernel = console
-            .iter()
-            .find(|line| lines::printk(&line.text).is_some())
-            .map(|line| line.at)
-            .or(entry)
-            .or_else(|| seen.records.first().map(|record| record.at));
-        let events = &observation.qmp;
-        let reported = |name: &str| Some(events.iter().find(|event| event.name == name)?.at);
-        // The guest is asked to power itself off, or has done so.
-        let down = reported("POWERDOWN").or_else(|| reported("SHUTDOWN"));
-        // Firmware may reset the machine as well; that is its own affair.
-        let again = events
-            .iter()
-            .find(|event| event.name == "RESET" && kernel.is_some_and(|kernel| event.at > kernel))
-            .map(|event| event.at);
-        let after_qemu = if spoken.is_some() {
-            phase("QEMU sets up the machine", "qemu")
-        } else {
-            phase("machine, firmware, kernel loaded", "firmware")
-        };
-        let steps = [
-            (moment(ASKED), "", phase("libvirt", "host")),
-            (
-                moment("QEMU executed").or(Some(0)),
-                "QEMU executed",
-                phase("QEMU starts", "qemu"),
-            ),
-            (moment("QEMU up"), "QEMU up", after_qemu),
-            (spoken, "", phase("firmware", "firmware")),
-            (kernel, "kernel entry", phase("kernel", "kernel")),
-            (
-                stamp("init started"),
-                "init started",
-                phase("init", "userspace"),
-            ),
-            (stamp("init started"), "", part("modules", "userspace")),
-            (
-                stamp("modules loaded"),
-                "",
-                part("open the channel", "userspace"),
-            ),
-            (
-                stamp("channel open"),
-                "",
-                part(
-                    if stamp(SCRIPT).is_some() {
-                        "receive the script"
-                    } else {
-                        "script and root"
-                    },
-                    "userspace",
-                ),
-            ),
-            (stamp(SCRIPT), "", part("prepare the root", "userspace")),
-            (
-                stamp("root ready"),
-                "",
-                part("execute the command", "userspace"),
-            ),
-            (
-                stamp("command started"),
-                "command started",
-                phase("command", "command"),
-            ),
-            (
-                stamp("command started"),
-                "",
-                part("until its first output", "command"),
-            ),
-            (
-                stamp("first output"),
-                "",
-                part("after its first output", "command"),
-            ),
-            (again, "", phase("boot again", "firmware")),
-            (
-                stamp("command ended").or(down),
-                "command ended",
-                phase("shutdown", "shutdown"),
-            ),
-            (
-                stamp("command ended"),
-                "",
-                part("sync and exit status", "shutdown"),
-            ),
-            (
-                moment("exit status received").or(reported("SHUTDOWN")),
-                "",
-                part("QEMU ends", "shutdown"),
-            ),
-        ];
         let mut phases: Vec<(Phase, u64)> = Vec::new();
         let mut missing = Vec::new();
         let mut reached = 0;
-        for (at, name, definition) in steps {
+        for Step {
+            at,
+            name,
+            definition,
+        } in sources.steps()
+        {
             let Some(at) = at else {
                 missing.extend(Some(name).filter(|name| !name.is_empty()));
                 continue;
@@ -206,7 +270,7 @@ impl Frame {
             firmware: find("firmware").or_else(|| find("machine, firmware, kernel loaded")),
             kernel: find("kernel"),
             command: find("command").is_some(),
-            sent: stamp(SENT).map(|at| at.min(end)),
+            sent: sources.stamp(SENT).map(|at| at.min(end)),
             phases,
         }
     }

@@ -78,159 +78,193 @@ pub fn plain(options: &Options) -> Options {
 /// All that is tried.
 #[must_use]
 pub fn optimisations() -> Vec<Optimisation> {
-    let mut list = Vec::new();
-    let mut add = |name: &str, what: &str, trades, change| {
-        list.push(Optimisation {
+    let mut list = List(Vec::new());
+    list.add_images();
+    list.add_machines();
+    list.add_parameters();
+    list.add_sizes();
+    list.add_trades();
+    list.0
+}
+
+/// Turns optimisations of these names on.
+fn on(names: &[&str]) -> Change {
+    Change::Optimisations(names.iter().map(|&name| name.to_owned()).collect())
+}
+
+/// What is tried, as it is collected.
+struct List(Vec<Optimisation>);
+
+impl List {
+    fn add(&mut self, name: &str, what: &str, trades: Option<&'static str>, change: Change) {
+        self.0.push(Optimisation {
             name: name.to_owned(),
             what: what.to_owned(),
             trades,
             unknown: false,
             change,
         });
-    };
-    let on =
-        |names: &[&str]| Change::Optimisations(names.iter().map(|&name| name.to_owned()).collect());
-    add(
-        "vmlinux",
-        "the kernel decompressed on the host, once",
-        None,
-        on(&["vmlinux"]),
-    );
-    // These change most, and what is random in a boot goes with the self-tests: all others are
-    // tried on quicker boots, whose instructions tell more.
-    add(
-        "cryptomgr.notests",
-        "no self-tests of ciphers",
-        None,
-        on(&["cryptomgr.notests"]),
-    );
-    let initcalls = Change::Optimisations(dispensable_initcalls().collect());
-    add(
-        "initcalls",
-        "initcalls left out that a guest can do without",
-        None,
-        initcalls,
-    );
-    add(
-        "initramfs",
-        "an initramfs that need not be decompressed",
-        None,
-        Change::Uncompressed,
-    );
-    add(
-        "quiet",
-        "no messages on the serial console",
-        None,
-        on(&["quiet"]),
-    );
-    add(
-        "cpu",
-        "a CPU model that is quick to emulate",
-        None,
-        on(&["cpu"]),
-    );
-    add(
-        "q35",
-        "a PCI Express chipset",
-        None,
-        Change::Machine(Machine::Q35, &[]),
-    );
-    add(
-        "microvm",
-        "a machine with few devices, and the rate of the time stamp counter given",
-        None,
-        // One boot in twelve hangs where the kernel measures it.
-        Change::Machine(Machine::Microvm, &["tsc_early_khz"]),
-    );
-    add(
-        "pc-no-acpi",
-        "a machine without ACPI tables and local APIC",
-        None,
-        Change::Machine(Machine::PcNoAcpi, &[]),
-    );
-    add(
-        "qboot",
-        "firmware that only starts kernels",
-        None,
-        Change::Firmware(Firmware::Qboot),
-    );
-    for (name, what) in [
-        (
-            "tsc_early_khz",
-            "the rate of the time stamp counter given, not measured",
-        ),
-        ("tsc", "no watchdog for the time stamp counter"),
-        ("no_timer_check", "no test of the timer's interrupt"),
-        ("noreplace-smp", "lock prefixes are not patched away"),
-        ("8250.nr_uarts", "no driver for serial ports"),
-        (
-            "random.trust_cpu",
-            "the processor seeds the random generator",
-        ),
-        ("pci", "no search for PCI buses"),
-    ] {
-        add(name, what, None, on(&[name]));
     }
-    add(
-        "lsm",
-        "no security modules that need a policy to do anything",
-        None,
-        on(&["lsm"]),
-    );
-    for (text, what) in [
-        (
-            "rcupdate.rcu_expedited=1",
-            "RCU does not wait for quiet moments",
-        ),
-        ("nowatchdog", "no detector of lockups"),
-        ("psi=0", "no pressure stall information"),
-        (
-            "cgroup_disable=memory",
-            "no accounting of memory to control groups",
-        ),
-        ("raid=noautodetect", "no search for RAID arrays"),
-        ("edd=off", "no BIOS disk data"),
-    ] {
-        add(text, what, None, Change::Append(text.to_owned()));
+
+    /// Kernel, initramfs, console and CPU model.
+    fn add_images(&mut self) {
+        self.add(
+            "vmlinux",
+            "the kernel decompressed on the host, once",
+            None,
+            on(&["vmlinux"]),
+        );
+        // These change most, and what is random in a boot goes with the self-tests: all others are
+        // tried on quicker boots, whose instructions tell more.
+        self.add(
+            "cryptomgr.notests",
+            "no self-tests of ciphers",
+            None,
+            on(&["cryptomgr.notests"]),
+        );
+        let initcalls = Change::Optimisations(dispensable_initcalls().collect());
+        self.add(
+            "initcalls",
+            "initcalls left out that a guest can do without",
+            None,
+            initcalls,
+        );
+        self.add(
+            "initramfs",
+            "an initramfs that need not be decompressed",
+            None,
+            Change::Uncompressed,
+        );
+        self.add(
+            "quiet",
+            "no messages on the serial console",
+            None,
+            on(&["quiet"]),
+        );
+        self.add(
+            "cpu",
+            "a CPU model that is quick to emulate",
+            None,
+            on(&["cpu"]),
+        );
     }
-    add("256M", "less memory to set up", None, Change::Memory(256));
-    add("2 CPUs", "a second processor", None, Change::Cpus(2));
-    add(
-        "shared memory",
-        "guest memory in a file",
-        None,
-        Change::Ram(Ram::Shared),
-    );
-    for (text, what, trades) in [
-        (
-            "nokaslr",
-            "kernel memory at fixed addresses",
-            "exploits need not find out where the kernel lies",
-        ),
-        (
-            "mitigations=off",
-            "no mitigations of processor flaws",
-            "programs in the guest can read each other's and the kernel's memory",
-        ),
-        (
-            "init_on_alloc=0",
-            "memory is not cleared when it is allocated",
-            "what was in memory before can leak",
-        ),
-        (
-            "rodata=off",
-            "kernel text stays writable and is not checked",
-            "a flaw in the kernel can change its code",
-        ),
-        (
-            "audit=0",
-            "no audit",
-            "what happens in the guest is not recorded",
-        ),
-    ] {
-        add(text, what, Some(trades), Change::Append(text.to_owned()));
+
+    /// Machine types and firmware.
+    fn add_machines(&mut self) {
+        self.add(
+            "q35",
+            "a PCI Express chipset",
+            None,
+            Change::Machine(Machine::Q35, &[]),
+        );
+        self.add(
+            "microvm",
+            "a machine with few devices, and the rate of the time stamp counter given",
+            None,
+            // One boot in twelve hangs where the kernel measures it.
+            Change::Machine(Machine::Microvm, &["tsc_early_khz"]),
+        );
+        self.add(
+            "pc-no-acpi",
+            "a machine without ACPI tables and local APIC",
+            None,
+            Change::Machine(Machine::PcNoAcpi, &[]),
+        );
+        self.add(
+            "qboot",
+            "firmware that only starts kernels",
+            None,
+            Change::Firmware(Firmware::Qboot),
+        );
     }
-    list
+
+    /// Parameters of the kernel that give nothing up.
+    fn add_parameters(&mut self) {
+        for (name, what) in [
+            (
+                "tsc_early_khz",
+                "the rate of the time stamp counter given, not measured",
+            ),
+            ("tsc", "no watchdog for the time stamp counter"),
+            ("no_timer_check", "no test of the timer's interrupt"),
+            ("noreplace-smp", "lock prefixes are not patched away"),
+            ("8250.nr_uarts", "no driver for serial ports"),
+            (
+                "random.trust_cpu",
+                "the processor seeds the random generator",
+            ),
+            ("pci", "no search for PCI buses"),
+        ] {
+            self.add(name, what, None, on(&[name]));
+        }
+        self.add(
+            "lsm",
+            "no security modules that need a policy to do anything",
+            None,
+            on(&["lsm"]),
+        );
+        for (text, what) in [
+            (
+                "rcupdate.rcu_expedited=1",
+                "RCU does not wait for quiet moments",
+            ),
+            ("nowatchdog", "no detector of lockups"),
+            ("psi=0", "no pressure stall information"),
+            (
+                "cgroup_disable=memory",
+                "no accounting of memory to control groups",
+            ),
+            ("raid=noautodetect", "no search for RAID arrays"),
+            ("edd=off", "no BIOS disk data"),
+        ] {
+            self.add(text, what, None, Change::Append(text.to_owned()));
+        }
+    }
+
+    /// Processors and memory.
+    fn add_sizes(&mut self) {
+        self.add("256M", "less memory to set up", None, Change::Memory(256));
+        self.add("2 CPUs", "a second processor", None, Change::Cpus(2));
+        self.add(
+            "shared memory",
+            "guest memory in a file",
+            None,
+            Change::Ram(Ram::Shared),
+        );
+    }
+
+    /// Parameters that give up some of the guest's security.
+    fn add_trades(&mut self) {
+        for (text, what, trades) in [
+            (
+                "nokaslr",
+                "kernel memory at fixed addresses",
+                "exploits need not find out where the kernel lies",
+            ),
+            (
+                "mitigations=off",
+                "no mitigations of processor flaws",
+                "programs in the guest can read each other's and the kernel's memory",
+            ),
+            (
+                "init_on_alloc=0",
+                "memory is not cleared when it is allocated",
+                "what was in memory before can leak",
+            ),
+            (
+                "rodata=off",
+                "kernel text stays writable and is not checked",
+                "a flaw in the kernel can change its code",
+            ),
+            (
+                "audit=0",
+                "no audit",
+                "what happens in the guest is not recorded",
+            ),
+        ] {
+            self.add(text, what, Some(trades), Change::Append(text.to_owned()));
+        }
+    }
 }
 
 /// Leaving out an initcall that takes such a part of a boot.
