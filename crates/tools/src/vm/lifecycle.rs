@@ -14,6 +14,7 @@ use brisk_vm::qemu::{Channels, Ram, VmConfig};
 use serde::{Deserialize, Serialize};
 
 use super::backing_chain;
+use super::definition::Definition;
 use super::directories::{Directories, Served};
 use super::disks;
 use super::ended::{note_console_start, note_end};
@@ -127,23 +128,7 @@ pub fn start(
 ) -> Result<(), Error> {
     let definition = paths.definition()?;
     let _lock = paths.lock("start")?;
-    match live::settle(paths)? {
-        Condition::Off => {}
-        Condition::Missing => return Err(missing(paths)),
-        Condition::CutOff => return Err(cut_off(paths, &definition)),
-        Condition::Suspended => {
-            return Err(Error::state(
-                &paths.name,
-                "is suspended",
-                "brisk vm resume goes on from there, brisk vm discard removes the image",
-            ));
-        }
-        _ => return Err(Error::runs_already(&paths.name)),
-    }
-    if disks::are_partial(paths) {
-        let what = "is a clone whose disks were not copied to the end";
-        return Err(Error::state(&paths.name, what, "brisk vm rm removes it"));
-    }
+    may_start(paths, &definition)?;
     let options = definition.options().map_err(|source| paths.wrong(source))?;
     let facts = guest::gather_and_probe(&options, cache, progress)?;
     let mut plan = guest::plan(&options, &facts)?;
@@ -175,43 +160,11 @@ pub fn start(
         booting: true,
         nameless: false,
     };
-    let mut steps = plan.prepare;
-    steps.push(Step::HostName {
-        name: paths.name.clone(),
-    });
-    if let Some(init) = &definition.init {
-        steps.push(Step::Init);
-        steps.push(Step::Argument {
-            text: init.clone().into_bytes(),
-        });
-    }
-    steps.push(Step::Serve { ports: ALL.into() });
+    let init = definition.init.as_deref();
+    let steps = first_steps(plan.prepare, &paths.name, init);
     progress("booting");
     let said = StderrTail::from_now(paths);
-    let booted = launch(paths, &running).and_then(|()| {
-        let init = connect(&paths.runtime_files().guest())?;
-        let still = || {
-            if cancel.load(Ordering::Relaxed) {
-                return Err("interrupted".to_owned());
-            }
-            match live::pid(paths) {
-                Some(_) => Ok(()),
-                None => Err("QEMU ended".to_owned()),
-            }
-        };
-        let said = converse(&init, &steps, false, BOOT, &still).map(drop);
-        said.map_err(|reason| Error::Guest {
-            reason: match &definition.init {
-                Some(init) => format!("{init} did not become PID 1: {reason}"),
-                None => reason,
-            },
-            console: paths.runtime_files().console,
-        })
-    });
-    let booted = booted.and_then(|()| match &definition.init {
-        Some(init) => wait_for_init(paths, init, cancel),
-        None => Ok(()),
-    });
+    let booted = launch(paths, &running).and_then(|()| boot(paths, &steps, init, cancel));
     progress("");
     running.booting = false;
     let booted = booted.and_then(|()| running.save(paths));
@@ -233,6 +186,70 @@ pub fn start(
             }
             Err(error)
         }
+    }
+}
+
+/// Whether a machine can be booted.
+fn may_start(paths: &VmPaths, definition: &Definition) -> Result<(), Error> {
+    match live::settle(paths)? {
+        Condition::Off => {}
+        Condition::Missing => return Err(missing(paths)),
+        Condition::CutOff => return Err(cut_off(paths, definition)),
+        Condition::Suspended => {
+            return Err(Error::state(
+                &paths.name,
+                "is suspended",
+                "brisk vm resume goes on from there, brisk vm discard removes the image",
+            ));
+        }
+        _ => return Err(Error::runs_already(&paths.name)),
+    }
+    if disks::are_partial(paths) {
+        let what = "is a clone whose disks were not copied to the end";
+        return Err(Error::state(&paths.name, what, "brisk vm rm removes it"));
+    }
+    Ok(())
+}
+
+/// What brisk's init does before it serves commands. `init` becomes PID 1 then, if there is one.
+fn first_steps(mut steps: Vec<Step>, name: &str, init: Option<&str>) -> Vec<Step> {
+    steps.push(Step::HostName { name: name.into() });
+    if let Some(init) = init {
+        steps.push(Step::Init);
+        steps.push(Step::Argument { text: init.into() });
+    }
+    steps.push(Step::Serve { ports: ALL.into() });
+    steps
+}
+
+/// Has a guest that was launched take its first steps; returns when it serves commands.
+fn boot(
+    paths: &VmPaths,
+    steps: &[Step],
+    init: Option<&str>,
+    cancel: &AtomicBool,
+) -> Result<(), Error> {
+    let port = connect(&paths.runtime_files().guest())?;
+    let still = || {
+        if cancel.load(Ordering::Relaxed) {
+            return Err("interrupted".to_owned());
+        }
+        match live::pid(paths) {
+            Some(_) => Ok(()),
+            None => Err("QEMU ended".to_owned()),
+        }
+    };
+    let said = converse(&port, steps, false, BOOT, &still).map(drop);
+    said.map_err(|reason| Error::Guest {
+        reason: match init {
+            Some(init) => format!("{init} did not become PID 1: {reason}"),
+            None => reason,
+        },
+        console: paths.runtime_files().console,
+    })?;
+    match init {
+        Some(init) => wait_for_init(paths, init, cancel),
+        None => Ok(()),
     }
 }
 

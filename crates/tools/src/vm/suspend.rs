@@ -1,16 +1,21 @@
 //! To an image.
 
+use std::fs::File;
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use brisk_image::{
-    self, Base, Changed, Outline, Recipient, Report, Secret, Source, Writer, host_key,
+    self, Base, Changed, Image, Outline, Recipient, Report, Secret, Source, Writer, host_key,
 };
+use brisk_vm::guest_pages::VmcoreinfoLocation;
 use brisk_vm::migration::PAGE;
+use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::save_state;
 use serde_json::json;
 
 use super::backing_chain;
+use super::definition::Definition;
 use super::describe::describe;
 use super::directories::one_has_ended;
 use super::disk_locks::DiskLocks;
@@ -52,19 +57,8 @@ pub fn suspend(
     control: brisk_image::Control<'_>,
 ) -> Result<Report, Error> {
     let definition = paths.definition()?;
-    let wrong = |source| paths.wrong(source);
-    let options = definition.suspend.options().map_err(wrong)?;
-    let mut recipients = definition.suspend.recipients().map_err(wrong)?;
-    if definition.suspend.passphrase && how.passphrase.is_none() {
-        let hint = "give a file with it: --passphrase-file";
-        return Err(Error::state(
-            &paths.name,
-            "is locked for a passphrase",
-            hint,
-        ));
-    }
-    let secret = how.passphrase;
-    recipients.extend(secret.clone().map(Recipient::Passphrase));
+    let options = definition.suspend.options().map_err(|e| paths.wrong(e))?;
+    let mut recipients = recipients(paths, &definition, how.passphrase.as_ref())?;
     let _lock = paths.lock("suspend")?;
     let now = live::settle(paths)?;
     if !matches!(now, Condition::Running | Condition::Paused) {
@@ -100,17 +94,8 @@ pub fn suspend(
     // What cannot be made durable is told while the guest runs.
     paths.sync_kept(&running.machine)?;
     paths.processing("suspend", &format!("to {}", path.display()));
-    let ending = match how.wait {
-        true => Vec::new(),
-        false => executions(paths),
-    };
-    for execution in ending {
-        // Its words may be secret.
-        let program = execution.command.split(' ').next().unwrap_or_default();
-        let process = execution.process;
-        paths.note(&format!(
-            "Command {program} of process {process} ends with that"
-        ));
+    if !how.wait {
+        note_executions(paths);
     }
     let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
     let mut qmp = live::control(&stream)?;
@@ -125,25 +110,20 @@ pub fn suspend(
     }
     let base = backing_chain::of(paths, &path).filter(|base| {
         definition.suspend.incremental
-            && backing_chain::is_locked_so(base, &definition, secret.as_ref())
+            && backing_chain::is_locked_so(base, &definition, how.passphrase.as_ref())
     });
-    let memory = running.machine.memory_mib << 20;
-    let outline = Outline {
-        vm: definition.uuid().map_err(wrong)?.unwrap_or_default(),
-        memory,
+    let suspend = Suspend {
+        paths,
+        definition: &definition,
+        running: &running,
+        path: &path,
+        recipients: &recipients,
+        options: &options,
         base: base.as_ref(),
+        control,
     };
-    let begin = |outline| Writer::begin(&path, outline, &recipients, &options, control);
     let drops = how.drop_cache.unwrap_or(definition.suspend.drop_cache);
-    let begun = paths.open_memory(&running).and_then(|ram| {
-        let writer = begin(outline)?;
-        let (writer, place) = match drops {
-            true => drop_cache(paths, &running, &ram, writer, control)?,
-            false => (writer, None),
-        };
-        Ok((ram, writer, place))
-    });
-    let (ram, writer, place) = begun.map_err(|error| {
+    let begun = suspend.begin(drops).map_err(|error| {
         paths.note(&format!(
             "Suspend failed before the guest stood still: {error}"
         ));
@@ -151,75 +131,15 @@ pub fn suspend(
     })?;
     paths.note("VM suspending");
     let locks = DiskLocks::take(&running.machine.disks);
-    let disks = &running.machine.disks;
-    let stopped = qmp.execute("stop", &json!(null)).map_err(Error::from);
-    let recorded = stopped.and_then(|_| Standing::record(paths, disks, false));
-    let saved = recorded.and_then(|()| Ok(save_state(&mut qmp)?));
-    let written = saved.and_then(|state| {
-        locks.check(&paths.name)?;
-        Standing::record(paths, disks, true)?;
-        let description = describe(paths, &running, &definition)?;
-        let free = place.and_then(|place| left_out(paths, place, &ram, &description));
-        let source = Source {
-            memory: &ram,
-            size: memory,
-            leave_out: free.as_ref(),
-            state: &state,
-            description: &description,
-            base: base.as_ref().map(|image| Base {
-                image,
-                changed: Changed::Compare,
-            }),
-            working_set: &needed_first(paths, memory),
-        };
-        match writer.finish(&source) {
-            Err(error @ brisk_image::Error::Damaged { .. }) if base.is_some() => {
-                paths.note(&format!("All is written, not what changed: {error}"));
-                let whole = Source {
-                    base: None,
-                    ..source
-                };
-                let outline = Outline {
-                    base: None,
-                    ..outline
-                };
-                Ok((begin(outline)?.finish(&whole)?, false))
-            }
-            result => Ok((result?, base.is_some())),
-        }
-    });
-    let (report, based) = match written {
+    let (report, based) = match suspend.write(begun, &mut qmp, &locks) {
         Ok(written) => written,
         Err(error) => {
             // It goes on where it was, with its own locks.
             drop(locks);
-            if let Err(refused) = standing::go_on(paths, &mut qmp, &[]) {
-                let what = format!(
-                    "was not suspended ({}), and stands still: {}",
-                    chain(&error),
-                    chain(&refused)
-                );
-                paths.note(&format!("VM {what}"));
-                // Another process may have locked a disk meanwhile.
-                return Err(Error::state(
-                    &paths.name,
-                    what,
-                    "brisk vm resume has it go on",
-                ));
-            }
-            paths.note(&format!("Suspend failed, it goes on: {error}"));
-            set_clock(paths);
-            return Err(error.or_interrupted());
+            return Err(go_on(paths, &mut qmp, error));
         }
     };
-    backing_chain::remove(paths, &path, base.as_ref().filter(|_| based));
-    if let Some(other) = backing_chain::noted(paths).filter(|other| *other != path) {
-        backing_chain::remove(paths, &other, None);
-    }
-    // Without that note the image is known by its keys.
-    if let Err(error) = SuspendRecord::write(paths, &definition, &path, &running.machine.disks) {
-        paths.note(&format!("Where it is was not noted: {}", chain(&error)));
-    }
+    suspend.note(based);
     // The image is durable: from here on it is the machine.
     let _ = qmp.execute("quit", &json!(null));
     live::wait_for_end(paths, END);
@@ -229,6 +149,168 @@ pub fn suspend(
     }
     paths.note("VM halted");
     Ok(report)
+}
+
+/// What opens the image, besides this host's key.
+fn recipients(
+    paths: &VmPaths,
+    definition: &Definition,
+    passphrase: Option<&Secret>,
+) -> Result<Vec<Recipient>, Error> {
+    let recipients = definition.suspend.recipients();
+    let mut recipients = recipients.map_err(|source| paths.wrong(source))?;
+    if definition.suspend.passphrase && passphrase.is_none() {
+        let hint = "give a file with it: --passphrase-file";
+        return Err(Error::state(
+            &paths.name,
+            "is locked for a passphrase",
+            hint,
+        ));
+    }
+    recipients.extend(passphrase.cloned().map(Recipient::Passphrase));
+    Ok(recipients)
+}
+
+/// Notes the commands that end because their machine is suspended.
+fn note_executions(paths: &VmPaths) {
+    for execution in executions(paths) {
+        // Its words may be secret.
+        let program = execution.command.split(' ').next().unwrap_or_default();
+        let process = execution.process;
+        paths.note(&format!(
+            "Command {program} of process {process} ends with that"
+        ));
+    }
+}
+
+/// A suspend for which all is known but the guest's state.
+struct Suspend<'a> {
+    paths: &'a VmPaths,
+    definition: &'a Definition,
+    running: &'a Running,
+    /// The image.
+    path: &'a Path,
+    recipients: &'a [Recipient],
+    options: &'a brisk_image::Options,
+    /// The image that it was resumed from, to write only what has changed.
+    base: Option<&'a Image>,
+    control: brisk_image::Control<'a>,
+}
+
+/// An image that was begun while its guest ran.
+struct Begun<'a> {
+    ram: File,
+    writer: Writer<'a>,
+    /// Where the kernel tells which pages are free.
+    place: Option<VmcoreinfoLocation>,
+}
+
+impl<'a> Suspend<'a> {
+    /// Bytes of the guest's memory.
+    fn memory(&self) -> u64 {
+        self.running.machine.memory_mib << 20
+    }
+
+    fn writer(&self, base: Option<&'a Image>) -> Result<Writer<'a>, Error> {
+        let uuid = self.definition.uuid();
+        let outline = Outline {
+            vm: uuid.map_err(|e| self.paths.wrong(e))?.unwrap_or_default(),
+            memory: self.memory(),
+            base,
+        };
+        let begun = Writer::begin(
+            self.path,
+            outline,
+            self.recipients,
+            self.options,
+            self.control,
+        );
+        Ok(begun?)
+    }
+
+    /// Begins the image while the guest runs; `drops`: the guest forgets its page cache first.
+    fn begin(&self, drops: bool) -> Result<Begun<'a>, Error> {
+        let ram = self.paths.open_memory(self.running)?;
+        let writer = self.writer(self.base)?;
+        let (writer, place) = match drops {
+            true => drop_cache(self.paths, self.running, &ram, writer, self.control)?,
+            false => (writer, None),
+        };
+        Ok(Begun { ram, writer, place })
+    }
+
+    /// Stops the guest and writes the image; whether it has only what changed.
+    fn write(
+        &self,
+        begun: Begun<'_>,
+        qmp: &mut Control<'_>,
+        locks: &DiskLocks,
+    ) -> Result<(Report, bool), Error> {
+        let Begun { ram, writer, place } = begun;
+        let (paths, base) = (self.paths, self.base);
+        let disks = &self.running.machine.disks;
+        qmp.execute("stop", &json!(null))?;
+        Standing::record(paths, disks, false)?;
+        let state = save_state(qmp)?;
+        locks.check(&paths.name)?;
+        Standing::record(paths, disks, true)?;
+        let description = describe(paths, self.running, self.definition)?;
+        let free = place.and_then(|place| left_out(paths, place, &ram, &description));
+        let source = Source {
+            memory: &ram,
+            size: self.memory(),
+            leave_out: free.as_ref(),
+            state: &state,
+            description: &description,
+            base: base.map(|image| Base {
+                image,
+                changed: Changed::Compare,
+            }),
+            working_set: &needed_first(paths, self.memory()),
+        };
+        match writer.finish(&source) {
+            Err(error @ brisk_image::Error::Damaged { .. }) if base.is_some() => {
+                paths.note(&format!("All is written, not what changed: {error}"));
+                let whole = Source {
+                    base: None,
+                    ..source
+                };
+                Ok((self.writer(None)?.finish(&whole)?, false))
+            }
+            result => Ok((result?, base.is_some())),
+        }
+    }
+
+    /// Notes where the image is, and removes those that it does not need.
+    fn note(&self, based: bool) {
+        let paths = self.paths;
+        backing_chain::remove(paths, self.path, self.base.filter(|_| based));
+        if let Some(other) = backing_chain::noted(paths).filter(|other| *other != self.path) {
+            backing_chain::remove(paths, &other, None);
+        }
+        let disks = &self.running.machine.disks;
+        // Without that note the image is known by its keys.
+        if let Err(error) = SuspendRecord::write(paths, self.definition, self.path, disks) {
+            paths.note(&format!("Where it is was not noted: {}", chain(&error)));
+        }
+    }
+}
+
+/// Has a guest go on that could not be suspended; what is to be said of that.
+fn go_on(paths: &VmPaths, qmp: &mut Control<'_>, error: Error) -> Error {
+    if let Err(refused) = standing::go_on(paths, qmp, &[]) {
+        let what = format!(
+            "was not suspended ({}), and stands still: {}",
+            chain(&error),
+            chain(&refused)
+        );
+        paths.note(&format!("VM {what}"));
+        // Another process may have locked a disk meanwhile.
+        return Error::state(&paths.name, what, "brisk vm resume has it go on");
+    }
+    paths.note(&format!("Suspend failed, it goes on: {error}"));
+    set_clock(paths);
+    error.or_interrupted()
 }
 
 /// What the guest needed first after the last resume, if that is known.
