@@ -158,10 +158,12 @@ impl Running {
             ends.push(wiring.channel(fd)?);
         }
         let firmware = plan
+            .debugging
             .firmware_log
             .then(|| wiring.channel(Fds::FIRMWARE))
             .transpose()?;
         let debugger = plan
+            .debugging
             .debugger
             .then(|| wiring.channel(Fds::DEBUGGER))
             .transpose()?;

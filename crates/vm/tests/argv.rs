@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use brisk_vm::qemu::cmdline::CommandLine;
 use brisk_vm::qemu::{
-    Accelerator, Backing, Channels, Disk, DiskFormat, Filesystem, Firmware, Machine, Network,
-    Parameter, Ram, State, VmConfig, argv, loading,
+    Accelerator, Backing, BootPayload, Channels, Debugging, Devices, Disk, DiskFormat, Filesystem,
+    Firmware, GuestMemory, Machine, Network, Parameter, Processors, Ram, State, VmConfig, argv,
+    loading,
 };
 
 /// A machine without a root.
@@ -20,34 +21,44 @@ fn plain(machine: Machine) -> VmConfig {
         machine,
         firmware,
         accelerator: Accelerator::Tcg,
-        cpu: "max".into(),
-        cpus: 1,
-        memory_mib: 512,
-        ram: Ram::Private,
+        processors: Processors {
+            model: "max".into(),
+            count: 1,
+            pretranslator: None,
+            pretranslates: false,
+            traced: false,
+            instructions: false,
+        },
+        memory: GuestMemory {
+            mib: 512,
+            ram: Ram::Private,
+            postcopy: false,
+            reports_free: false,
+            locked: false,
+        },
+        boot: BootPayload {
+            kernel: "/cache/vmlinux".into(),
+            initramfs: "/cache/initramfs".into(),
+            parameters: vec![
+                Parameter::new("quiet", "no words"),
+                Parameter::new("panic=-1", "the end"),
+            ],
+        },
         state: None,
-        postcopy: false,
-        pretranslator: None,
-        pretranslates: false,
-        traced: false,
-        reports_free_memory: false,
-        lock_memory: false,
-        kernel: "/cache/vmlinux".into(),
-        initramfs: "/cache/initramfs".into(),
-        parameters: vec![
-            Parameter::new("quiet", "no words"),
-            Parameter::new("panic=-1", "the end"),
-        ],
-        disks: Vec::new(),
-        filesystems: Vec::new(),
-        firmware_log: false,
-        instructions: false,
-        network: Network::None,
-        mac: None,
-        generation: None,
+        devices: Devices {
+            disks: Vec::new(),
+            filesystems: Vec::new(),
+            network: Network::None,
+            mac: None,
+            generation: None,
+        },
         channels: Channels::Connected,
+        debugging: Debugging {
+            firmware_log: false,
+            debugger: false,
+        },
         sandbox: true,
         stopped: false,
-        debugger: false,
         exit_on_reset: true,
         extra: Vec::new(),
     }
@@ -55,26 +66,24 @@ fn plain(machine: Machine) -> VmConfig {
 
 /// The machine whose kernel may have its code translated ahead.
 fn ahead(pretranslator: Option<&str>, traced: bool) -> VmConfig {
-    VmConfig {
-        ram: Ram::Shared,
-        pretranslator: pretranslator.map(PathBuf::from),
-        traced,
-        ..plain(Machine::Pc { acpi: false })
-    }
+    let mut plan = plain(Machine::Pc { acpi: false });
+    plan.memory.ram = Ram::Shared;
+    plan.processors.pretranslator = pretranslator.map(PathBuf::from);
+    plan.processors.traced = traced;
+    plan
 }
 
 /// With a directory of the host as root.
 fn shared(machine: Machine) -> VmConfig {
-    VmConfig {
-        ram: Ram::Shared,
-        filesystems: vec![
-            Filesystem::Virtiofs { tag: "root".into() },
-            Filesystem::Virtiofs {
-                tag: "share0".into(),
-            },
-        ],
-        ..plain(machine)
-    }
+    let mut plan = plain(machine);
+    plan.memory.ram = Ram::Shared;
+    plan.devices.filesystems = vec![
+        Filesystem::Virtiofs { tag: "root".into() },
+        Filesystem::Virtiofs {
+            tag: "share0".into(),
+        },
+    ];
+    plan
 }
 
 /// With images as disks and a network card.
@@ -87,27 +96,38 @@ fn disks(machine: Machine) -> VmConfig {
         writable,
         sector_size,
     };
-    VmConfig {
-        disks: vec![
-            disk("/images/root,raw", DiskFormat::Raw, false, 512),
-            Disk {
-                backing: vec![
-                    Backing {
-                        path: "/images/middle.qcow2".into(),
-                        format: DiskFormat::Qcow2,
-                    },
-                    Backing {
-                        path: "/images/base".into(),
-                        format: DiskFormat::Raw,
-                    },
-                ],
-                ..disk("/images/other,qcow2", DiskFormat::Qcow2, true, 4096)
-            },
-            disk("/dev/mapper/data", DiskFormat::Raw, true, 512),
-        ],
-        network: Network::User,
-        ..plain(machine)
-    }
+    let mut plan = plain(machine);
+    plan.devices.network = Network::User;
+    plan.devices.disks = vec![
+        disk("/images/root,raw", DiskFormat::Raw, false, 512),
+        Disk {
+            backing: vec![
+                Backing {
+                    path: "/images/middle.qcow2".into(),
+                    format: DiskFormat::Qcow2,
+                },
+                Backing {
+                    path: "/images/base".into(),
+                    format: DiskFormat::Raw,
+                },
+            ],
+            ..disk("/images/other,qcow2", DiskFormat::Qcow2, true, 4096)
+        },
+        disk("/dev/mapper/data", DiskFormat::Raw, true, 512),
+    ];
+    plan
+}
+
+/// A machine that goes on from a template, with a processor more.
+fn goes_on() -> VmConfig {
+    let mut plan = ahead(Some("/cache/ahead"), true);
+    plan.memory.ram = Ram::Template("/templates/one".into());
+    plan.processors.pretranslates = true;
+    plan.state = Some(State {
+        path: "/templates/one".into(),
+        offset: 512 << 20,
+    });
+    plan
 }
 
 /// A part a line.
@@ -151,28 +171,18 @@ golden! {
     pc_without_acpi: plain(Machine::Pc { acpi: false });
     pc_that_is_learnt_from: ahead(None, true);
     pc_with_a_processor_more: ahead(Some("/cache/ahead"), false);
-    pc_that_goes_on_with_a_processor_more: VmConfig {
-        ram: Ram::Template("/templates/one".into()),
-        state: Some(State {
-            path: "/templates/one".into(),
-            offset: 512 << 20,
-        }),
-        pretranslates: true,
-        ..ahead(Some("/cache/ahead"), true)
-    };
+    pc_that_goes_on_with_a_processor_more: goes_on();
 }
 
 #[test]
 fn commas_in_paths_are_doubled_and_the_users_words_are_last() {
-    let plan = VmConfig {
-        filesystems: vec![Filesystem::NineP {
-            tag: "root".into(),
-            path: "/a,b".into(),
-            writable: false,
-        }],
-        extra: vec!["-S".into()],
-        ..plain(Machine::Q35)
-    };
+    let mut plan = plain(Machine::Q35);
+    plan.devices.filesystems = vec![Filesystem::NineP {
+        tag: "root".into(),
+        path: "/a,b".into(),
+        writable: false,
+    }];
+    plan.extra = vec!["-S".into()];
     let text = lines(&plan);
     assert!(
         text.contains("path=/a,,b,security_model=none,readonly=on"),
@@ -201,11 +211,9 @@ fn what_is_written_is_read_again() {
 
 #[test]
 fn kvm_is_named_only_where_it_was_chosen() {
-    let kvm = VmConfig {
-        accelerator: Accelerator::Kvm,
-        cpu: "host".into(),
-        ..plain(Machine::Q35)
-    };
+    let mut kvm = plain(Machine::Q35);
+    kvm.accelerator = Accelerator::Kvm;
+    kvm.processors.model = "host".into();
     let text = lines(&kvm);
     assert!(text.contains("-accel kvm\n-cpu host\n"), "{text}");
     assert!(!lines(&plain(Machine::Q35)).contains("kvm"));
@@ -214,11 +222,9 @@ fn kvm_is_named_only_where_it_was_chosen() {
 #[test]
 fn without_acpi_qboot_gets_devices_in_odd_slots() {
     let machine = Machine::Pc { acpi: false };
-    let mut plan = VmConfig {
-        firmware: Firmware::Qboot("/usr/share/qemu/qboot.rom".into()),
-        filesystems: vec![Filesystem::Virtiofs { tag: "root".into() }],
-        ..disks(machine)
-    };
+    let mut plan = disks(machine);
+    plan.firmware = Firmware::Qboot("/usr/share/qemu/qboot.rom".into());
+    plan.devices.filesystems = vec![Filesystem::Virtiofs { tag: "root".into() }];
     let slots = |plan: &VmConfig| -> Vec<_> {
         let words = argv(plan).into_iter().flat_map(|part| part.words);
         let addresses = words.filter(|word| word.starts_with("virtio-") || word.contains("-fs-"));
@@ -235,10 +241,10 @@ fn without_acpi_qboot_gets_devices_in_odd_slots() {
 #[test]
 fn a_machine_has_a_card_and_a_generation_of_its_own() {
     let mut plan = plain(Machine::Q35);
-    plan.network = Network::User;
+    plan.devices.network = Network::User;
     assert!(!lines(&plan).contains("mac="));
-    plan.mac = Some([0x52, 0, 1, 2, 0xab, 0xff]);
-    plan.generation = Some(0x0123_4567_89ab_cdef_0011_2233_4455_6677_u128.to_be_bytes());
+    plan.devices.mac = Some([0x52, 0, 1, 2, 0xab, 0xff]);
+    plan.devices.generation = Some(0x0123_4567_89ab_cdef_0011_2233_4455_6677_u128.to_be_bytes());
     let text = lines(&plan);
     assert!(
         text.contains(",netdev=net0,mac=52:00:01:02:ab:ff,"),
@@ -251,7 +257,7 @@ fn a_machine_has_a_card_and_a_generation_of_its_own() {
 #[test]
 fn memory_of_a_template_is_not_written() {
     let mut plan = plain(Machine::Q35);
-    plan.ram = Ram::Template("/dev/shm/template".into());
+    plan.memory.ram = Ram::Template("/dev/shm/template".into());
     plan.state = Some(State {
         path: "/dev/shm/template".into(),
         offset: 512 << 20,
@@ -280,7 +286,7 @@ fn a_debugger_has_a_port() {
         argv(plan).into_iter().flat_map(|part| part.words).collect()
     };
     assert!(!words(&plan).contains(&"-gdb".to_owned()));
-    plan.debugger = true;
+    plan.debugging.debugger = true;
     let line = words(&plan).join(" ");
     let port = "-chardev socket,id=debugger,fd=14 -gdb chardev:debugger";
     assert!(line.contains(port), "{line}");

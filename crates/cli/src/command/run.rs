@@ -277,7 +277,7 @@ fn prepares(
         return Ok(false);
     }
     ready_time().map_err(explain)?;
-    let holds = !plan.machine.disks.is_empty();
+    let holds = !plan.machine.devices.disks.is_empty();
     if holds {
         ui.note("--warm=ready leaves no guest on an image, which it would keep in use");
     }

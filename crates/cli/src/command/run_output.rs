@@ -24,7 +24,7 @@ struct DryRun<'a> {
 /// QEMU's command line for a shell, a word or option a line.
 pub(crate) fn command_line(plan: &Plan) -> String {
     let mut machine = plan.machine.clone();
-    machine.initramfs = "INITRAMFS".into();
+    machine.boot.initramfs = "INITRAMFS".into();
     let parts = qemu::argv(&machine);
     let lines: Vec<_> = parts.iter().map(|part| quoted(&part.words)).collect();
     format!(
@@ -37,7 +37,7 @@ pub(crate) fn command_line(plan: &Plan) -> String {
 /// The command line with reasons, and what happens in the guest.
 pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Result<String> {
     let mut machine = plan.machine.clone();
-    machine.initramfs = "INITRAMFS".into();
+    machine.boot.initramfs = "INITRAMFS".into();
     let parts = qemu::argv(&machine);
     let program = machine.program.display().to_string();
     Ok(match format {

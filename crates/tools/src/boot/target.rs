@@ -13,10 +13,10 @@ use brisk_measure::{Clock, Environment};
 use brisk_vm::cache::Cache;
 use brisk_vm::kernel::{self, Entry};
 use brisk_vm::launch::{Foreign, Running};
+use brisk_vm::qemu;
 use brisk_vm::qemu::agent::Agent;
 use brisk_vm::qemu::cmdline::CommandLine;
 use brisk_vm::qemu::watch::Extra;
-use brisk_vm::qemu::{self, VmConfig};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -98,17 +98,17 @@ impl Guest {
         plan.pack(cache, progress)?;
         let (extra, gzip) = (options.extra_initramfs.as_deref(), options.gzip_initramfs);
         let made = (extra.is_some() || gzip)
-            .then(|| remade(&plan.machine.initramfs, extra, gzip))
+            .then(|| remade(&plan.machine.boot.initramfs, extra, gzip))
             .transpose()
             .map_err(|error| {
-                let with = extra.unwrap_or(&plan.machine.initramfs).display();
+                let with = extra.unwrap_or(&plan.machine.boot.initramfs).display();
                 Error::unfit(
                     format!("cannot make an initramfs with {with}: {error}"),
                     "give a cpio archive",
                 )
             })?;
         if let Some(made) = &made {
-            plan.machine.initramfs = format!("/proc/self/fd/{}", made.as_raw_fd()).into();
+            plan.machine.boot.initramfs = format!("/proc/self/fd/{}", made.as_raw_fd()).into();
         }
         progress("");
         let script = if options.instructions {
@@ -201,11 +201,9 @@ impl BootTarget {
             Self::Guest(guest) => {
                 // What serves the guest starts before QEMU and is not part of its boot.
                 let served = serve(&guest.plan, &guest.facts)?;
-                let machine = VmConfig {
-                    stopped: breakpoint,
-                    debugger: breakpoint,
-                    ..guest.plan.machine.clone()
-                };
+                let mut machine = guest.plan.machine.clone();
+                machine.stopped = breakpoint;
+                machine.debugging.debugger = breakpoint;
                 let executed = Instant::now();
                 let running = Running::start(&machine, served, guest.plan.unprivileged)?;
                 let script = guest.script.clone();
@@ -240,7 +238,7 @@ impl BootTarget {
     pub(crate) fn entry(&self, until: Until) -> Result<Option<Entry>, Error> {
         match self {
             Self::Guest(guest) if guest.options.instructions && until == Until::Kernel => {
-                Ok(Some(kernel::entry(&guest.plan.machine.kernel)?))
+                Ok(Some(kernel::entry(&guest.plan.machine.boot.kernel)?))
             }
             Self::Command(command) if until == Until::Kernel => Ok(command.entry),
             Self::Guest(_) | Self::Command(_) | Self::Domain(_) => Ok(None),
@@ -315,7 +313,7 @@ impl BootTarget {
                 environment.qemu_version = Some(guest.facts.capabilities.package.clone());
                 environment.accelerator = Some(machine.accelerator.name().to_owned());
                 environment.guest_kernel = Some(guest.facts.kernel.version.clone());
-                let line: Vec<_> = machine.parameters.iter().map(|p| &*p.text).collect();
+                let line: Vec<_> = machine.boot.parameters.iter().map(|p| &*p.text).collect();
                 let firmware = match &machine.firmware {
                     qemu::Firmware::Qboot(path) => path.display().to_string(),
                     qemu::Firmware::Default => "SeaBIOS".to_owned(),
@@ -323,9 +321,9 @@ impl BootTarget {
                 for (name, value) in [
                     ("machine", machine.machine.name().to_owned()),
                     ("firmware", firmware),
-                    ("CPU", machine.cpu.clone()),
-                    ("CPUs", machine.cpus.to_string()),
-                    ("guest memory", format!("{} MiB", machine.memory_mib)),
+                    ("CPU", machine.processors.model.clone()),
+                    ("CPUs", machine.processors.count.to_string()),
+                    ("guest memory", format!("{} MiB", machine.memory.mib)),
                     ("kernel command line", line.join(" ")),
                 ] {
                     environment.extra.insert(name.to_owned(), value);

@@ -9,8 +9,8 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{
-    Accelerator, Channels, Filesystem, Machine as QemuMachine, Network, Parameter, Transport,
-    VmConfig,
+    Accelerator, BootPayload, Channels, Debugging, Devices, Filesystem, GuestMemory,
+    Machine as QemuMachine, Network, Parameter, Processors, Transport, VmConfig,
 };
 
 use super::error::Error;
@@ -80,7 +80,7 @@ impl Plan {
         progress("building the initramfs");
         let modules = self.modules.as_deref();
         let built = initramfs::initramfs(&self.initramfs, &self.release, modules, cache)?;
-        self.machine.initramfs = built.path;
+        self.machine.boot.initramfs = built.path;
         Ok(())
     }
 
@@ -230,41 +230,51 @@ fn vm_config(
     Ok(VmConfig {
         program: facts.qemu.clone(),
         version: facts.capabilities.version,
-        firmware: firmware.clone(),
         machine,
         accelerator,
-        cpu: cpu(options, facts, machine),
-        cpus: options.cpus,
-        memory_mib: options.memory_mib,
-        ram,
+        processors: Processors {
+            model: cpu(options, facts, machine),
+            count: options.cpus,
+            pretranslator: None,
+            pretranslates: false,
+            traced: false,
+            instructions: options.instructions,
+        },
+        memory: GuestMemory {
+            mib: options.memory_mib,
+            ram,
+            postcopy: false,
+            reports_free: balloon,
+            locked: options.lock_memory,
+        },
+        boot: BootPayload {
+            kernel: if vmlinux(options, facts) {
+                facts.image.path.clone()
+            } else {
+                facts.kernel.image.clone()
+            },
+            initramfs: PathBuf::new(),
+            parameters: kernel_parameters(options, facts, machine, accelerator),
+        },
         state: None,
-        postcopy: false,
-        pretranslator: None,
-        pretranslates: false,
-        traced: false,
-        reports_free_memory: balloon,
-        lock_memory: options.lock_memory,
-        kernel: if vmlinux(options, facts) {
-            facts.image.path.clone()
-        } else {
-            facts.kernel.image.clone()
+        devices: Devices {
+            disks,
+            filesystems,
+            network: match options.net {
+                Net::None => Network::None,
+                Net::User => Network::User,
+            },
+            mac: None,
+            generation: None,
         },
-        initramfs: PathBuf::new(),
-        parameters: kernel_parameters(options, facts, machine, accelerator),
-        disks,
-        filesystems,
-        network: match options.net {
-            Net::None => Network::None,
-            Net::User => Network::User,
-        },
-        mac: None,
-        generation: None,
         channels: Channels::Connected,
-        firmware_log: options.trace && speaks(machine, &firmware),
-        instructions: options.instructions,
+        debugging: Debugging {
+            firmware_log: options.trace && speaks(machine, &firmware),
+            debugger: false,
+        },
+        firmware,
         sandbox: true,
         stopped: false,
-        debugger: false,
         exit_on_reset: true,
         extra: options.qemu_args.clone(),
     })

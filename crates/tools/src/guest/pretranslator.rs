@@ -18,8 +18,8 @@ pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
     let fits = machine.accelerator == Accelerator::Tcg
         && machine.machine == Machine::Pc { acpi: false }
         && matches!(machine.firmware, Firmware::Qboot(_))
-        && machine.kernel == facts.image.path
-        && machine.cpus == 1
+        && machine.boot.kernel == facts.image.path
+        && machine.processors.count == 1
         && options.cpu.is_none()
         && options.optimisations.has(CPU)
         && !(options.stays || options.instructions || options.trace);
@@ -33,7 +33,7 @@ pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
         // It would slow down what keeps the host busy, and the guest no less.
         Outcome::Code(_) if !known.spare => {}
         Outcome::Code(pretranslator) | Outcome::Waiting(pretranslator) => {
-            machine.pretranslator = Some(pretranslator.clone());
+            machine.processors.pretranslator = Some(pretranslator.clone());
             let reserved = pretranslation::RESERVED;
             // First, where no `--` of the user's is before it.
             let parameter = Parameter::new(
@@ -44,12 +44,12 @@ pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
                 ),
                 "memory of the processor that has the kernel's code translated ahead",
             );
-            machine.parameters.insert(0, parameter);
+            machine.boot.parameters.insert(0, parameter);
         }
         Outcome::None if usual && options.ram != RamOption::Private => {
-            machine.traced = true;
+            machine.processors.traced = true;
             // What the kernel has patched is read there.
-            machine.ram = Ram::Shared;
+            machine.memory.ram = Ram::Shared;
         }
         Outcome::None | Outcome::Impossible => {}
     }
@@ -57,7 +57,7 @@ pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
 
 /// Whether the second processor of a guest that goes on from a template is to work.
 pub(crate) fn works(machine: &VmConfig, facts: &Facts) -> bool {
-    machine.pretranslator.is_some()
+    machine.processors.pretranslator.is_some()
         && facts
             .pretranslation
             .as_ref()

@@ -96,7 +96,7 @@ fn boots_within_limit(options: &Options, facts: &Facts, cache: &Cache) -> Result
         plan.modules.as_deref(),
         cache,
     )?;
-    plan.machine.initramfs = built.path;
+    plan.machine.boot.initramfs = built.path;
     let deadline = Instant::now() + LIMIT;
     let mut running = Running::start(&plan.machine, Vec::new(), plan.unprivileged)?;
     let mut decoder = Decoder::new();

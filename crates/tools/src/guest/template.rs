@@ -9,7 +9,7 @@ use super::plan::Plan;
 /// Why a guest like this cannot be kept, if it cannot.
 pub(crate) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
     let (major, minor) = facts.capabilities.version;
-    let nine_p = plan.machine.filesystems.len() != plan.served.len();
+    let nine_p = plan.machine.devices.filesystems.len() != plan.served.len();
     let keeps = facts.virtiofsd.as_ref().is_some_and(Virtiofsd::keeps_state);
     let reason = if nine_p {
         "QEMU itself serves directories of the host to it (9p), and cannot be saved then; install \
@@ -19,9 +19,9 @@ pub(crate) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<Str
          can"
     } else if options.writable {
         "--rw: its root would be written to by more than one guest"
-    } else if plan.machine.disks.iter().any(|disk| disk.writable) {
+    } else if plan.machine.devices.disks.iter().any(|disk| disk.writable) {
         "--disk: an image would be written to by more than one guest; :ro forbids writing"
-    } else if plan.machine.disks.iter().any(|disk| disk.device) {
+    } else if plan.machine.devices.disks.iter().any(|disk| disk.device) {
         "what is on a block device changes without a trace"
     } else if options.instructions || options.trace {
         "it is to be measured as it boots"

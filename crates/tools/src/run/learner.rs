@@ -23,7 +23,7 @@ const WATCHED: Duration = Duration::from_secs(2);
 /// Whether a guest that goes on from a template is to be learnt from.
 pub(super) fn teaches(machine: &VmConfig, template: &Path) -> bool {
     let untaught = || TemplateMemory::new(&File::open(template)?).is_untaught();
-    machine.pretranslator.is_some() && untaught().unwrap_or(false)
+    machine.processors.pretranslator.is_some() && untaught().unwrap_or(false)
 }
 
 /// A guest that is learnt from.

@@ -107,13 +107,13 @@ pub fn warm(
     // What was used last is kept longest.
     let now = fs::FileTimes::new().set_modified(std::time::SystemTime::now());
     let _ = File::open(&entry.path).and_then(|file| file.set_times(now));
-    plan.machine.ram = match plan.served.is_empty() {
+    plan.machine.memory.ram = match plan.served.is_empty() {
         true => Ram::Template(entry.path.clone()),
         // Who serves the directories must see what the guest writes.
         false => Ram::Copy(entry.path.clone()),
     };
-    plan.machine.traced = learner::teaches(&plan.machine, &entry.path);
-    plan.machine.pretranslates = pretranslator::works(&plan.machine, facts);
+    plan.machine.processors.traced = learner::teaches(&plan.machine, &entry.path);
+    plan.machine.processors.pretranslates = pretranslator::works(&plan.machine, facts);
     plan.machine.state = Some(State {
         path: entry.path,
         offset: entry.meta.offset,
@@ -138,7 +138,7 @@ fn key(plan: &Plan, facts: &Facts) -> Result<String, Error> {
         Identity::of(&plan.machine.program)?,
     );
     identity.push_str(&format!("{:?}", facts.common));
-    for disk in &plan.machine.disks {
+    for disk in &plan.machine.devices.disks {
         identity.push_str(&format!("{:?}", Identity::of(&disk.path)?));
     }
     let mut identity = identity.into_bytes();
@@ -160,18 +160,18 @@ impl<E: Into<Error>> From<E> for Failed {
 /// Boots a guest, and fills `file` with its memory and its devices' state.
 fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result<Template, Failed> {
     let session = |error: io::Error| Failed::Error(Error::Session(error));
-    let bytes = plan.machine.memory_mib << 20;
+    let bytes = plan.machine.memory.mib << 20;
     let ranges = plan.machine.ranges();
     file.set_len(bytes).map_err(session)?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     // It is open for writing only.
     let both = File::options().read(true).write(true).open(&path);
     let both = both.map_err(session)?;
-    plan.machine.ram = Ram::File(path.into());
+    plan.machine.memory.ram = Ram::File(path.into());
     plan.part = Part::Preparation;
     plan.terminal = false;
     let timing = Timing::new(Instant::now());
-    let waits = plan.machine.pretranslator.is_some();
+    let waits = plan.machine.processors.pretranslator.is_some();
     let started = Session::start(plan, facts, cache, timing, &mut |_| {})?;
     let paused = match started.run_to_pause(PATIENCE, REST)? {
         Stop::Paused(paused) => *paused,

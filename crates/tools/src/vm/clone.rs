@@ -168,8 +168,8 @@ impl Cloning<'_> {
         disks::give(disks, plan);
         let steps = separate(plan, &new.name, uuid.unwrap_or(generation), generation);
         // The other machine may be removed before this one.
-        plan.kernel = new.keep("kernel", &plan.kernel)?;
-        plan.initramfs = new.keep("initramfs", &plan.initramfs)?;
+        plan.boot.kernel = new.keep("kernel", &plan.boot.kernel)?;
+        plan.boot.initramfs = new.keep("initramfs", &plan.boot.initramfs)?;
         running.nameless = true;
         let first = FirstRun {
             paths: new,

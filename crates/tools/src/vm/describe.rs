@@ -28,7 +28,7 @@ pub(super) fn describe(
     let text = definition.text().map_err(wrong)?;
     let plan = &running.machine;
     let mut disks = Vec::new();
-    for disk in &plan.disks {
+    for disk in &plan.devices.disks {
         disks.push(identify(&disk.path, disk.writable)?);
         for backing in &disk.backing {
             disks.push(identify(&backing.path, false)?);
@@ -41,9 +41,9 @@ pub(super) fn describe(
         uuid: definition.uuid().map_err(wrong)?.unwrap_or_default(),
         qemu: running.qemu.clone(),
         machine: plan.machine.name().to_owned(),
-        cpu: plan.cpu.clone(),
+        cpu: plan.processors.model.clone(),
         kernel: Some(Kernel {
-            path: plan.kernel.clone(),
+            path: plan.boot.kernel.clone(),
             version: running.kernel.clone(),
             hash: String::new(),
         }),

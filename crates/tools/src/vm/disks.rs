@@ -74,7 +74,7 @@ pub(super) fn needed(
         .into_iter()
         .chain(disks.map(|disk| disk.path.clone()))
         .collect();
-    let has = |path: &&PathBuf| !plan.disks.iter().any(|disk| disk.path == **path);
+    let has = |path: &&PathBuf| !plan.devices.disks.iter().any(|disk| disk.path == **path);
     if let Some(other) = will.iter().find(has) {
         return Err((
             format!(
@@ -92,6 +92,7 @@ pub(super) fn needed(
         format: disk.format,
     };
     Ok(plan
+        .devices
         .disks
         .iter()
         .filter(mine)
@@ -114,7 +115,7 @@ pub(super) fn check(paths: &VmPaths, plan: &VmConfig, disks: &[OwnDisk]) -> Resu
                 "qemu-img convert makes an image of a device, which brisk vm set --root names",
             );
         }
-        let disk = plan.disks.iter().find(|disk| disk.path == *from);
+        let disk = plan.devices.disks.iter().find(|disk| disk.path == *from);
         if let Some(other) = disk.and_then(|disk| disk.backing.first()) {
             return refused(
                 format!(
@@ -135,7 +136,7 @@ pub(super) fn check(paths: &VmPaths, plan: &VmConfig, disks: &[OwnDisk]) -> Resu
 
 /// The clone has its own disks from now on.
 pub(super) fn give(disks: &[OwnDisk], plan: &mut VmConfig) {
-    for disk in &mut plan.disks {
+    for disk in &mut plan.devices.disks {
         if let Some(own) = disks.iter().find(|own| own.from == disk.path) {
             disk.path.clone_from(&own.to);
         }

@@ -19,10 +19,10 @@ pub(super) fn new_generation() -> Result<[u8; 16], Error> {
 
 /// Gives a machine its own: what follows from its UUID, and the number of this life.
 pub(super) fn identify(plan: &mut VmConfig, uuid: Option<[u8; 16]>, generation: [u8; 16]) {
-    plan.mac = uuid.map(mac);
+    plan.devices.mac = uuid.map(mac);
     // QEMU describes that device in the ACPI tables of its PCs only.
     let told = matches!(plan.machine, Machine::Q35 | Machine::Pc { acpi: true });
-    plan.generation = told.then_some(generation);
+    plan.devices.generation = told.then_some(generation);
 }
 
 /// Makes of a machine's plan that of its clone, and says what the guest is told of that.
@@ -32,15 +32,15 @@ pub(super) fn separate(
     uuid: [u8; 16],
     generation: [u8; 16],
 ) -> Vec<Step> {
-    let before = plan.mac.unwrap_or(Network::ADDRESS);
+    let before = plan.devices.mac.unwrap_or(Network::ADDRESS);
     let after = mac(uuid);
-    plan.mac = Some(after);
+    plan.devices.mac = Some(after);
     // A device that was not there cannot be there now.
-    plan.generation = plan.generation.map(|_| generation);
+    plan.devices.generation = plan.devices.generation.map(|_| generation);
     let mut steps = vec![Step::HostName {
         name: name.to_owned(),
     }];
-    if plan.network != Network::None {
+    if plan.devices.network != Network::None {
         steps.push(Step::SetMac {
             from: before,
             to: after,

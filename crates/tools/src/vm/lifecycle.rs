@@ -82,7 +82,9 @@ impl Running {
             ));
         }
         let served = self.directories.as_ref();
-        if self.machine.filesystems.is_empty() || served.is_some_and(Directories::can_be_kept) {
+        if self.machine.devices.filesystems.is_empty()
+            || served.is_some_and(Directories::can_be_kept)
+        {
             return None;
         }
         let what = match served {
@@ -98,11 +100,11 @@ impl Running {
         // The state is there only until it is loaded.
         let mut lasting = self.clone();
         lasting.machine.state = None;
-        if !matches!(&lasting.machine.ram, Ram::File(path) if has_name(path)) {
+        if !matches!(&lasting.machine.memory.ram, Ram::File(path) if has_name(path)) {
             // Only its QEMU has it.
-            lasting.machine.ram = Ram::Shared;
+            lasting.machine.memory.ram = Ram::Shared;
         }
-        lasting.machine.postcopy = false;
+        lasting.machine.memory.postcopy = false;
         lasting.machine.stopped = false;
         let text = serde_json::to_vec(&lasting).map_err(std::io::Error::other);
         let written = text.and_then(|text| files::replace(&path, &text, Durability::Atomic));
@@ -142,10 +144,10 @@ pub fn start(
     let _ = fs::remove_file(paths.working_set());
     SuspendRecord::remove(paths);
     // A suspended machine needs them, and a cache may be emptied.
-    plan.machine.kernel = paths.keep("kernel", &plan.machine.kernel)?;
-    plan.machine.initramfs = paths.keep("initramfs", &plan.machine.initramfs)?;
-    let memory = paths.make_memory(plan.machine.memory_mib << 20, definition.huge_pages)?;
-    plan.machine.ram = Ram::File(memory.path);
+    plan.machine.boot.kernel = paths.keep("kernel", &plan.machine.boot.kernel)?;
+    plan.machine.boot.initramfs = paths.keep("initramfs", &plan.machine.boot.initramfs)?;
+    let memory = paths.make_memory(plan.machine.memory.mib << 20, definition.huge_pages)?;
+    plan.machine.memory.ram = Ram::File(memory.path);
     plan.machine.channels = Channels::Listening { ports: ALL };
     let uuid = definition.uuid().map_err(|source| paths.wrong(source))?;
     identify(&mut plan.machine, uuid, new_generation()?);
@@ -307,7 +309,7 @@ pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
         paths.note(&format!("QEMU has no user of its own: {reason}"));
     }
     // Whoever serves its memory must not end before it.
-    let us = running.machine.postcopy.then(std::process::id);
+    let us = running.machine.memory.postcopy.then(std::process::id);
     let logs = log_size::start(paths);
     let others = us.into_iter().chain(served.processes).chain(logs);
     let processes: Vec<_> = std::iter::once(pid).chain(others).collect();

@@ -65,7 +65,7 @@ impl VmPaths {
 
     /// The file with the memory of this machine, if it runs and that has a name.
     pub(super) fn named_memory(&self) -> Option<PathBuf> {
-        match Running::of(self).ok()?.machine.ram {
+        match Running::of(self).ok()?.machine.memory.ram {
             Ram::File(path) if has_name(&path) => Some(path),
             _ => None,
         }
@@ -76,7 +76,7 @@ impl VmPaths {
     /// # Errors
     /// If it has ended, or is no memory of this size.
     pub(super) fn open_memory(&self, running: &Running) -> Result<File, Error> {
-        let path = match &running.machine.ram {
+        let path = match &running.machine.memory.ram {
             Ram::File(path) => path.clone(),
             _ => {
                 let pid = live::pid(self).ok_or_else(|| Error::has_ended(&self.name))?;
@@ -89,7 +89,7 @@ impl VmPaths {
         let opened = File::options().read(true).custom_flags(flags).open(&path);
         let memory = opened.map_err(file("open", &path))?;
         let meta = memory.metadata().map_err(file("look at", &path))?;
-        if !meta.is_file() || meta.len() < running.machine.memory_mib << 20 {
+        if !meta.is_file() || meta.len() < running.machine.memory.mib << 20 {
             let what = "has lost its memory";
             let hint = "brisk vm kill ends it";
             return Err(Error::state(&self.name, what, hint));

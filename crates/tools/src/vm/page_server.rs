@@ -199,12 +199,12 @@ fn begin<'a>(
     let length = image.header().memory;
     // It comes in pages of 4 KiB.
     let memory = paths.make_memory(length, false)?;
-    running.machine.ram = Ram::File(memory.path.clone());
+    running.machine.memory.ram = Ram::File(memory.path.clone());
     running.machine.state = Some(State {
         path: memory.path,
         offset: 0,
     });
-    running.machine.postcopy = true;
+    running.machine.memory.postcopy = true;
     running.filled_from = Some(claim.image().to_owned());
     running.machine.stopped = true;
     let said = StderrTail::from_now(paths);

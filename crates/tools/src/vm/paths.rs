@@ -347,8 +347,8 @@ impl VmPaths {
             let synced = File::open(path).and_then(|file| file.sync_all());
             synced.map_err(file("write", path))
         };
-        sync(&machine.kernel)?;
-        sync(&machine.initramfs)?;
+        sync(&machine.boot.kernel)?;
+        sync(&machine.boot.initramfs)?;
         sync(&self.state())
     }
 

@@ -80,7 +80,7 @@ pub fn resume_postcopy(
         Word::Ended(text) => match runs_all_the_same(paths, control)? {
             true => Ok(Postcopied::Runs(Resumed {
                 running: begun.elapsed(),
-                memory: Running::of(paths)?.machine.memory_mib << 20,
+                memory: Running::of(paths)?.machine.memory.mib << 20,
                 loading: Duration::ZERO,
             })),
             false => Err(Error::Told(text)),

@@ -209,7 +209,7 @@ pub(super) fn run_from(
         path: state.path,
         offset: 0,
     };
-    running.machine.ram = Ram::File(memory.path);
+    running.machine.memory.ram = Ram::File(memory.path);
     running.machine.state = Some(place.clone());
     running.machine.stopped = true;
     let said = StderrTail::from_now(paths);
@@ -264,7 +264,7 @@ pub(super) fn open(
 /// Reads again what the qcow2 images read from: somebody may have written other names to a header,
 /// and put its time back. An older brisk did not note the names.
 fn complete_chains(running: &mut Running, path: &Path) -> Result<(), Error> {
-    let disks = running.machine.disks.iter_mut();
+    let disks = running.machine.devices.disks.iter_mut();
     for disk in disks.filter(|disk| disk.format == DiskFormat::Qcow2) {
         let chain = brisk_rootfs::backing_chain(&disk.path).map_err(|source| {
             Error::from(guest::Error::Root {
@@ -361,7 +361,10 @@ fn check(
             running.machine.program.display()
         ));
     }
-    for file in [&running.machine.kernel, &running.machine.initramfs] {
+    for file in [
+        &running.machine.boot.kernel,
+        &running.machine.boot.initramfs,
+    ] {
         if !file.exists() {
             return unlike(format!("{} is not there any more", file.display()));
         }

@@ -102,7 +102,7 @@ pub(super) fn drop_cache<'a>(
         }
         Err(reason) => paths.note(&format!("Free memory is not known at once: {reason}")),
     }
-    if running.machine.reports_free_memory {
+    if running.machine.memory.reports_free {
         give_back(paths, ram, control)?;
     } else {
         paths.note("The cache is not left out: the guest's kernel has no virtio_balloon");
@@ -176,7 +176,7 @@ fn meanwhile<T: Send, W>(
 
 /// Where the guest's kernel tells how its lists look, or why that is not to be used.
 fn place(running: &Running, note: &[u8]) -> Result<VmcoreinfoLocation, String> {
-    let parameters = running.machine.parameters.iter();
+    let parameters = running.machine.boot.parameters.iter();
     let mut texts = parameters.map(|parameter| parameter.text.as_str());
     // Such a kernel looks into free pages for what it has put there.
     let looks = |text: &str| text.starts_with("page_poison") || text.starts_with("debug_pagealloc");

@@ -130,7 +130,7 @@ pub fn suspend(
         error.or_interrupted()
     })?;
     paths.note("VM suspending");
-    let locks = DiskLocks::take(&running.machine.disks);
+    let locks = DiskLocks::take(&running.machine.devices.disks);
     let (report, based) = match suspend.write(begun, &mut qmp, &locks) {
         Ok(written) => written,
         Err(error) => {
@@ -208,7 +208,7 @@ struct Begun<'a> {
 impl<'a> Suspend<'a> {
     /// Bytes of the guest's memory.
     fn memory(&self) -> u64 {
-        self.running.machine.memory_mib << 20
+        self.running.machine.memory.mib << 20
     }
 
     fn writer(&self, base: Option<&'a Image>) -> Result<Writer<'a>, Error> {
@@ -248,7 +248,7 @@ impl<'a> Suspend<'a> {
     ) -> Result<(Report, bool), Error> {
         let Begun { ram, writer, place } = begun;
         let (paths, base) = (self.paths, self.base);
-        let disks = &self.running.machine.disks;
+        let disks = &self.running.machine.devices.disks;
         qmp.execute("stop", &json!(null))?;
         Standing::record(paths, disks, false)?;
         let state = save_state(qmp)?;
@@ -288,7 +288,7 @@ impl<'a> Suspend<'a> {
         if let Some(other) = backing_chain::noted(paths).filter(|other| *other != self.path) {
             backing_chain::remove(paths, &other, None);
         }
-        let disks = &self.running.machine.disks;
+        let disks = &self.running.machine.devices.disks;
         // Without that note the image is known by its keys.
         if let Err(error) = SuspendRecord::write(paths, self.definition, self.path, disks) {
             paths.note(&format!("Where it is was not noted: {}", chain(&error)));

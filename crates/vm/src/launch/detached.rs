@@ -88,7 +88,7 @@ pub fn start_detached(
     }
     wiring.files()?;
     let errors = open(&files.errors, &mut added())?;
-    if plan.postcopy {
+    if plan.memory.postcopy {
         wiring.map(late(&files.late(), wiring.user())?, Fds::POSTCOPY);
         let (ours, theirs) = UnixStream::pair().map_err(prepare("channels"))?;
         wiring.map(ours.into(), Fds::OOB);

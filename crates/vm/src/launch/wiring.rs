@@ -165,13 +165,13 @@ impl Wiring {
     /// Hands over what the plan names by path, and memory.
     pub(super) fn files(&mut self) -> Result<(), Error> {
         let reads = || File::options().read(true).clone();
-        let bytes = self.plan.memory_mib << 20;
+        let bytes = self.plan.memory.mib << 20;
         // Read by others as well, and written by none.
-        let template = match &self.plan.ram {
+        let template = match &self.plan.memory.ram {
             Ram::Template(path) | Ram::Copy(path) => Some(path.clone()),
             _ => None,
         };
-        let ram = match &self.plan.ram {
+        let ram = match &self.plan.memory.ram {
             Ram::Private => None,
             Ram::Shared => Some(memory::file(bytes).map_err(prepare("memory"))?),
             Ram::File(path) => Some(open(path, reads().write(true))?),
@@ -187,21 +187,21 @@ impl Wiring {
                 Some(file)
             }
         };
-        let is_template = matches!(self.plan.ram, Ram::Template(_));
+        let is_template = matches!(self.plan.memory.ram, Ram::Template(_));
         if let Some(ram) = ram.as_ref().filter(|_| !is_template) {
             self.hand_to_user(ram)?;
         }
-        if let (true, Some(ram)) = (self.plan.traced, &ram) {
+        if let (true, Some(ram)) = (self.plan.processors.traced, &ram) {
             let ram = ram.try_clone().map_err(prepare("memory"))?;
             let (learning, trace) = Learning::of(ram).map_err(prepare("a trace"))?;
             self.hand_to_user(&trace)?;
             self.learning = Some(learning);
             self.map(trace, Fds::TRACE);
         }
-        if let Some(pretranslator) = &self.plan.pretranslator {
+        if let Some(pretranslator) = &self.plan.processors.pretranslator {
             let pretranslator = self.input(pretranslator)?;
             self.map(pretranslator, Fds::PRETRANSLATOR);
-            self.plan.pretranslator = Some(name(Fds::PRETRANSLATOR));
+            self.plan.processors.pretranslator = Some(name(Fds::PRETRANSLATOR));
         }
         if let Some(ram) = ram {
             self.map(ram, Fds::RAM);
@@ -214,18 +214,18 @@ impl Wiring {
             self.map(file, Fds::STATE);
         }
         let mut backing_fds = Fds::BACKING..;
-        for (fd, disk) in (Fds::DISKS..).zip(self.plan.disks.clone()) {
+        for (fd, disk) in (Fds::DISKS..).zip(self.plan.devices.disks.clone()) {
             self.map(open_disk(&disk)?, fd);
             for (file, fd) in disk.backing.iter().zip(&mut backing_fds) {
                 self.map(open_backing(&file.path)?, fd);
             }
         }
-        let kernel = self.input(&self.plan.kernel)?;
+        let kernel = self.input(&self.plan.boot.kernel)?;
         self.map(kernel, Fds::KERNEL);
-        self.plan.kernel = name(Fds::KERNEL);
-        let initramfs = self.input(&self.plan.initramfs)?;
+        self.plan.boot.kernel = name(Fds::KERNEL);
+        let initramfs = self.input(&self.plan.boot.initramfs)?;
         self.map(initramfs, Fds::INITRAMFS);
-        self.plan.initramfs = name(Fds::INITRAMFS);
+        self.plan.boot.initramfs = name(Fds::INITRAMFS);
         self.roms()?;
         if self.user.is_some() && !inputs::is_executable(&self.plan.program) {
             let program = open(&self.plan.program, &mut reads())?;
@@ -278,7 +278,9 @@ impl Wiring {
     /// Whether a guest goes on on a host that is busy: there are likely to be others like it, and
     /// what each of them takes matters more.
     const fn crowded(&self) -> bool {
-        self.plan.state.is_some() && self.plan.pretranslator.is_some() && !self.plan.pretranslates
+        self.plan.state.is_some()
+            && self.plan.processors.pretranslator.is_some()
+            && !self.plan.processors.pretranslates
     }
 
     /// The command, without standard error.
@@ -296,13 +298,13 @@ impl Wiring {
         if self.crowded() {
             brisk_sys::small_pages(&mut command);
         }
-        if self.plan.lock_memory {
-            let needed = (self.plan.memory_mib << 20) + LOCKED_BESIDES;
+        if self.plan.memory.locked {
+            let needed = (self.plan.memory.mib << 20) + LOCKED_BESIDES;
             may_lock(needed)?;
         }
         let granted = match (unprivileged, cover) {
-            (Some(user), Some(cover)) if self.plan.postcopy => {
-                faults::grant(&mut command, user, cover, self.plan.lock_memory)
+            (Some(user), Some(cover)) if self.plan.memory.postcopy => {
+                faults::grant(&mut command, user, cover, self.plan.memory.locked)
             }
             _ => false,
         };
@@ -313,7 +315,7 @@ impl Wiring {
                 source: io::Error::other(error),
             })?;
         match unprivileged.filter(|_| !granted) {
-            Some(Unprivileged { user, group }) if self.plan.lock_memory => {
+            Some(Unprivileged { user, group }) if self.plan.memory.locked => {
                 brisk_sys::as_user_that_locks(&mut command, Credentials { user, group });
             }
             Some(Unprivileged { user, group }) => {

@@ -9,7 +9,7 @@ mod part;
 pub use devices::FILESYSTEM;
 pub use part::{ODD_SLOTS, Part};
 
-use super::machine::VmConfig;
+use super::config::VmConfig;
 use part::Parts;
 
 /// QEMU's command line without the program's name.

@@ -1,6 +1,7 @@
 //! Where a machine's memory is.
 
-use super::machine::{Machine, VmConfig};
+use super::config::VmConfig;
+use super::machine::Machine;
 use brisk_image::Range;
 
 impl VmConfig {
@@ -9,7 +10,7 @@ impl VmConfig {
     #[must_use]
     pub fn ranges(&self) -> Vec<Range> {
         const GIB: u64 = 1 << 30;
-        let bytes = self.memory_mib << 20;
+        let bytes = self.memory.mib << 20;
         let below = match self.machine {
             Machine::Q35 if bytes >= 0xb000_0000 => 2 * GIB,
             Machine::Q35 => 0xb000_0000,

@@ -1,4 +1,4 @@
-//! The plan of a machine: everything that its command line is written from.
+//! What a machine is made of.
 
 use std::path::PathBuf;
 
@@ -285,87 +285,4 @@ impl Fds {
     pub const BACKING: i32 = 128;
     /// First virtiofs socket; the others follow.
     pub const FILESYSTEMS: i32 = 32;
-}
-
-/// A machine.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct VmConfig {
-    /// The QEMU binary.
-    pub program: PathBuf,
-    /// Its version, major and minor.
-    pub version: (u32, u32),
-    /// Machine type.
-    pub machine: Machine,
-    /// Firmware.
-    pub firmware: Firmware,
-    /// Accelerator.
-    pub accelerator: Accelerator,
-    /// CPU model with flags.
-    pub cpu: String,
-    /// Virtual CPUs.
-    pub cpus: u32,
-    /// What starts the kernel, and one more CPU of which it does not know, to have its code
-    /// translated ahead; see [`crate::pretranslation`].
-    #[serde(default, alias = "starter")]
-    pub pretranslator: Option<PathBuf>,
-    /// Whether that CPU is to work, if it waits in memory that was kept.
-    #[serde(default, alias = "ahead")]
-    pub pretranslates: bool,
-    /// Whether QEMU tells which code it translates, to learn from.
-    #[serde(default)]
-    pub traced: bool,
-    /// Guest memory, MiB.
-    pub memory_mib: u64,
-    /// Where guest memory lies.
-    pub ram: Ram,
-    /// The state of the devices that belongs to memory which was kept: the guest goes on instead
-    /// of booting.
-    pub state: Option<State>,
-    /// Whether that memory comes when the guest runs already.
-    #[serde(default, alias = "late_memory")]
-    pub postcopy: bool,
-    /// Kernel: a vmlinux with PVH entry, or a bzImage.
-    pub kernel: PathBuf,
-    /// initramfs.
-    pub initramfs: PathBuf,
-    /// Kernel command line.
-    pub parameters: Vec<Parameter>,
-    /// Disks, `/dev/vda` first.
-    pub disks: Vec<Disk>,
-    /// Directories.
-    pub filesystems: Vec<Filesystem>,
-    /// Network card.
-    pub network: Network,
-    /// Its hardware address; none: [`Network::ADDRESS`].
-    #[serde(default)]
-    pub mac: Option<[u8; 6]>,
-    /// Tells the guest's kernel, through ACPI, that it has been cloned when it is another one than
-    /// before; none: no device for that.
-    #[serde(default)]
-    pub generation: Option<[u8; 16]>,
-    /// Whether the guest says which memory it does not use, so that the host has it meanwhile.
-    #[serde(default)]
-    pub reports_free_memory: bool,
-    /// Whether QEMU locks its memory and the guest's (mlockall(2)). It needs a limit for that
-    /// (`RLIMIT_MEMLOCK`), which brisk raises where it may.
-    #[serde(default)]
-    pub lock_memory: bool,
-    /// Who is at the other end of console and control channels.
-    pub channels: Channels,
-    /// Whether SeaBIOS's debug console is read.
-    pub firmware_log: bool,
-    /// Whether the guest's time is its count of instructions, a nanosecond each, and everything
-    /// random is pinned.
-    pub instructions: bool,
-    /// Whether QEMU's seccomp filters are used.
-    pub sandbox: bool,
-    /// Whether the processors wait to be told to run.
-    pub stopped: bool,
-    /// Whether there is a port for a debugger.
-    #[serde(default)]
-    pub debugger: bool,
-    /// Whether a reset by a panicking kernel ends QEMU.
-    pub exit_on_reset: bool,
-    /// The user's own words for QEMU.
-    pub extra: Vec<String>,
 }

@@ -6,6 +6,7 @@ mod blockdev;
 mod capabilities;
 mod choice;
 pub mod cmdline;
+mod config;
 pub mod control;
 pub mod debugger;
 mod layout;
@@ -18,9 +19,10 @@ pub mod watch;
 pub use argv::{FILESYSTEM, ODD_SLOTS, Part, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use choice::{Choice, ChoiceError, Older, USUAL, choose};
+pub use config::{BootPayload, Debugging, Devices, GuestMemory, Processors, VmConfig};
 pub use machine::{
     Accelerator, Backing, Channels, Disk, DiskFormat, Fds, Filesystem, Firmware, Machine, Network,
-    Parameter, Ram, State, Transport, VmConfig,
+    Parameter, Ram, State, Transport,
 };
 pub use oob::Urgent;
 pub use state::{

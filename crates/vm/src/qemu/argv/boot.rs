@@ -3,7 +3,8 @@
 use super::part::Parts;
 use crate::pretranslation::EVENT;
 use crate::qemu::cmdline::escape;
-use crate::qemu::machine::{Fds, VmConfig};
+use crate::qemu::config::VmConfig;
+use crate::qemu::machine::Fds;
 
 pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
     if plan.state.is_some() {
@@ -12,15 +13,15 @@ pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
             "the guest goes on from where it was, instead of booting",
         );
     }
-    if plan.pretranslates {
+    if plan.processors.pretranslates {
         parts.add(
             ["-boot", "menu=on"],
             "for the second processor, which asks the machine for it, to work",
         );
     }
-    let kernel = plan.kernel.to_string_lossy();
+    let kernel = plan.boot.kernel.to_string_lossy();
     let why = "the kernel, decompressed once on the host instead of at every boot in the guest";
-    if let Some(pretranslator) = &plan.pretranslator {
+    if let Some(pretranslator) = &plan.processors.pretranslator {
         // Memory that is there already has it.
         if plan.state.is_none() {
             let device = format!("loader,file={}", escape(&kernel));
@@ -34,7 +35,7 @@ pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
     } else {
         parts.add(["-kernel", &kernel], why);
     }
-    if plan.traced {
+    if plan.processors.traced {
         parts.add(
             [
                 "-trace",
@@ -47,15 +48,17 @@ pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
         );
     }
     parts.add(
-        ["-initrd", &plan.initramfs.to_string_lossy()],
+        ["-initrd", &plan.boot.initramfs.to_string_lossy()],
         "our init and the modules it needs, uncompressed",
     );
     let line: Vec<_> = plan
+        .boot
         .parameters
         .iter()
         .map(|parameter| &*parameter.text)
         .collect();
     let why: Vec<_> = plan
+        .boot
         .parameters
         .iter()
         .map(|parameter| format!("{}: {}", parameter.text, parameter.why))

@@ -1,7 +1,8 @@
 //! Channels to QEMU and to the guest.
 
 use super::part::{Parts, socket};
-use crate::qemu::machine::{Channels, Fds, Transport, VmConfig};
+use crate::qemu::config::VmConfig;
+use crate::qemu::machine::{Channels, Fds, Transport};
 
 pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
     add_control(parts, plan);
@@ -20,7 +21,7 @@ fn add_control(parts: &mut Parts, plan: &VmConfig) {
         ],
         "control channel",
     );
-    if plan.postcopy {
+    if plan.memory.postcopy {
         parts.add(
             [
                 "-chardev",
@@ -58,7 +59,7 @@ fn add_logs(parts: &mut Parts, plan: &VmConfig) {
             why,
         ),
     }
-    if plan.firmware_log {
+    if plan.debugging.firmware_log {
         parts.add(
             [
                 "-chardev",
@@ -69,7 +70,7 @@ fn add_logs(parts: &mut Parts, plan: &VmConfig) {
             "SeaBIOS says here what it does",
         );
     }
-    if plan.debugger {
+    if plan.debugging.debugger {
         parts.add(
             [
                 "-chardev",
@@ -87,7 +88,7 @@ fn add_ports(parts: &mut Parts, plan: &VmConfig) {
     let suffix = plan.machine.transport().suffix();
     // Notified through an eventfd, QEMU's main loop would serve the channel when it gets to it.
     let at_once = match plan.machine.transport() {
-        Transport::Pci if plan.instructions => ",ioeventfd=off",
+        Transport::Pci if plan.processors.instructions => ",ioeventfd=off",
         _ => "",
     };
     let slot = parts.slots.next();

@@ -3,7 +3,8 @@
 use super::part::{Parts, socket};
 use crate::qemu::blockdev::block_node;
 use crate::qemu::cmdline::escape;
-use crate::qemu::machine::{Disk, Fds, Filesystem, Network, VmConfig};
+use crate::qemu::config::VmConfig;
+use crate::qemu::machine::{Disk, Fds, Filesystem, Network};
 
 /// Begins the names of channels to what serves directories.
 pub const FILESYSTEM: &str = "fs";
@@ -17,7 +18,7 @@ pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
 fn add_disks(parts: &mut Parts, plan: &VmConfig) {
     let suffix = plan.machine.transport().suffix();
     let mut backing_fds = Fds::BACKING..;
-    for (index, disk) in plan.disks.iter().enumerate() {
+    for (index, disk) in plan.devices.disks.iter().enumerate() {
         let slot = parts.slots.next();
         let path = disk.path.to_string_lossy();
         let fd = Fds::DISKS + index as i32;
@@ -45,7 +46,7 @@ fn add_disks(parts: &mut Parts, plan: &VmConfig) {
 
 fn add_filesystems(parts: &mut Parts, plan: &VmConfig) {
     let suffix = plan.machine.transport().suffix();
-    for (index, filesystem) in plan.filesystems.iter().enumerate() {
+    for (index, filesystem) in plan.devices.filesystems.iter().enumerate() {
         let slot = parts.slots.next();
         match filesystem {
             Filesystem::Virtiofs { tag } => parts.add(
@@ -85,9 +86,12 @@ fn add_filesystems(parts: &mut Parts, plan: &VmConfig) {
 fn add_others(parts: &mut Parts, plan: &VmConfig) {
     let suffix = plan.machine.transport().suffix();
     let rom = if suffix == "pci" { ",romfile=" } else { "" };
-    if plan.network == Network::User {
+    if plan.devices.network == Network::User {
         let slot = parts.slots.next();
-        let mac = plan.mac.map(|mac| format!(",mac={}", in_hex(&mac, ":")));
+        let mac = plan
+            .devices
+            .mac
+            .map(|mac| format!(",mac={}", in_hex(&mac, ":")));
         let mac = mac.unwrap_or_default();
         parts.add(
             [
@@ -99,7 +103,7 @@ fn add_others(parts: &mut Parts, plan: &VmConfig) {
             "QEMU's user network: outgoing connections only",
         );
     }
-    if plan.reports_free_memory {
+    if plan.memory.reports_free {
         let slot = parts.slots.next();
         parts.add(
             [
@@ -109,7 +113,7 @@ fn add_others(parts: &mut Parts, plan: &VmConfig) {
             "memory that the guest does not use goes back to the host, and into no image",
         );
     }
-    if let Some(generation) = plan.generation {
+    if let Some(generation) = plan.devices.generation {
         let digits = in_hex(&generation, "");
         let groups = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
         let guid = groups.join("-");

@@ -1,7 +1,8 @@
 //! The machine: its board, processors and memory.
 
 use super::part::Parts;
-use crate::qemu::machine::{Accelerator, Fds, Firmware, Machine, Ram, Transport, VmConfig};
+use crate::qemu::config::VmConfig;
+use crate::qemu::machine::{Accelerator, Fds, Firmware, Machine, Ram, Transport};
 
 pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
     add_process(parts, plan);
@@ -40,7 +41,7 @@ fn add_process(parts: &mut Parts, plan: &VmConfig) {
 
 /// Machine type and firmware.
 fn add_board(parts: &mut Parts, plan: &VmConfig) {
-    let backend = match plan.ram {
+    let backend = match plan.memory.ram {
         Ram::Private => "",
         Ram::Shared | Ram::File(_) | Ram::Template(_) | Ram::Copy(_) => ",memory-backend=ram",
     };
@@ -88,7 +89,7 @@ fn add_accelerator(parts: &mut Parts, plan: &VmConfig) {
         Accelerator::Tcg => "emulation",
     };
     parts.add(["-accel", plan.accelerator.name()], why);
-    if plan.instructions {
+    if plan.processors.instructions {
         parts.add(
             ["-icount", "shift=0,sleep=off"],
             "a nanosecond of guest time is one instruction, and waiting takes no time",
@@ -106,8 +107,8 @@ fn add_accelerator(parts: &mut Parts, plan: &VmConfig) {
 
 /// CPUs.
 fn add_processors(parts: &mut Parts, plan: &VmConfig) {
-    parts.add(["-cpu", &plan.cpu], "CPU model");
-    let (more, why) = match plan.pretranslator {
+    parts.add(["-cpu", &plan.processors.model], "CPU model");
+    let (more, why) = match plan.processors.pretranslator {
         Some(_) => (
             1,
             "virtual CPUs: the last one is unknown to the kernel, whose code it has QEMU \
@@ -115,21 +116,21 @@ fn add_processors(parts: &mut Parts, plan: &VmConfig) {
         ),
         None => (0, "virtual CPUs; each further one costs boot time"),
     };
-    let cpus = (plan.cpus + more).to_string();
+    let cpus = (plan.processors.count + more).to_string();
     parts.add(["-smp", &cpus], why);
 }
 
 /// Guest memory, and where it lies.
 fn add_memory(parts: &mut Parts, plan: &VmConfig) {
-    let memory = format!("{}M", plan.memory_mib);
+    let memory = format!("{}M", plan.memory.mib);
     parts.add(["-m", &memory], "memory");
-    if plan.lock_memory {
+    if plan.memory.locked {
         parts.add(
             ["-overcommit", "mem-lock=on"],
             "nothing of the guest's memory gets to this host's swap",
         );
     }
-    let (sharing, why) = match plan.ram {
+    let (sharing, why) = match plan.memory.ram {
         Ram::Private => return,
         Ram::Shared | Ram::File(_) | Ram::Copy(_) => (
             "align=2M,share=on",

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::qemu::machine::{Firmware, Machine, VmConfig};
+use crate::qemu::config::VmConfig;
+use crate::qemu::machine::{Firmware, Machine};
 
 /// Some words of the command line that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
