@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// The variable that names the directory instead.
+/// The variable that names another directory.
 pub const DIR_VARIABLE: &str = "BRISK_TOOLS_DIR";
-/// Where root has it.
+/// The directory for root.
 const SYSTEM: &str = "/usr/local/lib/brisk";
 
 /// Directories with newer programs in `bin`, the user's own first: `BRISK_TOOLS_DIR` alone if that
@@ -33,18 +33,18 @@ fn dirs_for(root: bool, variable: impl Fn(&'static str) -> Option<PathBuf>) -> V
     own.into_iter().chain([SYSTEM.into()]).collect()
 }
 
-/// The programs of a name there that can be trusted, in order.
+/// Programs of this name in these directories that can be trusted, in order.
 #[must_use]
 pub fn find(name: &str) -> Vec<PathBuf> {
     let user = geteuid().as_raw();
     let trusted = there(name).filter(|path| is_trusted(path, user));
-    // What is noted of it stays true when a newer one takes its name in `bin`.
+    // A path that is recorded stays valid when a newer program takes its name in `bin`.
     trusted
         .filter_map(|path| path.canonicalize().ok())
         .collect()
 }
 
-/// The programs of a name there that others can change, and that are not run therefore.
+/// Programs of this name that others can change, and that are therefore not run.
 #[must_use]
 pub fn untrusted(name: &str) -> Vec<PathBuf> {
     let user = geteuid().as_raw();
@@ -57,9 +57,9 @@ fn there(name: &str) -> impl Iterator<Item = PathBuf> {
     all.into_iter()
 }
 
-/// Whether only root and a user can change what is at a path: each directory above it and the file
-/// itself, also where symbolic links lead to. Others may write to a directory with the sticky bit,
-/// where they cannot rename what is not theirs.
+/// Whether only root and this user can change what is at a path: each directory above it and the
+/// file itself, also where symbolic links lead to. Others may write to a directory with the sticky
+/// bit, where they cannot rename files of other users.
 #[must_use]
 pub fn is_trusted(path: &Path, user: u32) -> bool {
     let Ok(real) = path.canonicalize() else {

@@ -1,4 +1,4 @@
-//! Processors of the host, and what makes them slower, below a root that tests put elsewhere.
+//! Processors of the host, their mitigations and governor, below a root that tests put elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Those of the host below `root`.
+    /// Processors of the host whose root is `root`.
     #[must_use]
     pub fn below(root: &Path) -> Self {
         Self {
@@ -23,7 +23,7 @@ impl Cpu {
         }
     }
 
-    /// Name of the model.
+    /// Model name of the first processor.
     #[must_use]
     pub fn model(&self) -> Option<String> {
         self.field("model name").map(str::to_owned)
@@ -45,7 +45,7 @@ impl Cpu {
         )
     }
 
-    /// Vulnerabilities that affect the processors, and what the kernel does about each.
+    /// Vulnerabilities that affect the processors, with the kernel's mitigation of each.
     #[must_use]
     pub fn mitigations(&self) -> BTreeMap<String, String> {
         let dir = "devices/system/cpu/vulnerabilities";

@@ -1,4 +1,4 @@
-//! Where brisk keeps its files, by user and environment.
+//! Directories of brisk's files, by user and environment.
 //!
 //! Each directory is the one that its `BRISK_…_DIR` names, else a fixed one for root, else `brisk`
 //! below the user's directory of the XDG Base Directory Specification, whose relative paths are
@@ -14,7 +14,7 @@ pub struct Dirs<V> {
 }
 
 impl Dirs<fn(&str) -> Option<PathBuf>> {
-    /// This process's.
+    /// The user and the environment of this process.
     #[must_use]
     pub fn here() -> Self {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
@@ -57,27 +57,27 @@ const RUNTIME: Kind = Kind {
 };
 
 impl<V: Fn(&str) -> Option<PathBuf>> Dirs<V> {
-    /// Those of root, or of another user, with these variables.
+    /// Directories of root, or of another user, with these variables.
     pub fn new(root: bool, variable: V) -> Self {
         Self { root, variable }
     }
 
-    /// What can be made again at any time.
+    /// Directory of the cache: files that can be made again at any time.
     pub fn cache(&self) -> Option<PathBuf> {
         self.find(&CACHE)
     }
 
-    /// What must last: reports, the host's profile, its key for images, persistent VMs.
+    /// Directory of the state: reports, the host's profile, its key for images, persistent VMs.
     pub fn state(&self) -> Option<PathBuf> {
         self.find(&STATE)
     }
 
-    /// What the user writes: definitions of persistent VMs.
+    /// Directory of definitions of persistent VMs.
     pub fn config(&self) -> Option<PathBuf> {
         self.find(&CONFIG)
     }
 
-    /// Sockets of what runs, which are gone with this boot of the host.
+    /// Directory of sockets, which is empty after the host has restarted.
     pub fn runtime(&self) -> Option<PathBuf> {
         self.find(&RUNTIME)
     }

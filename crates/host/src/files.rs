@@ -1,4 +1,5 @@
-//! Writing files so that a reader, or a power cut, finds the old content or the new.
+//! Replacement of files such that a reader finds the old content or the new, also after a power
+//! cut.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,11 +7,10 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// How much of a replacement has to be on the disk when it returns.
+/// Degree to which a replacement is on the disk when [`replace`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// What the kernel writes by itself is soon enough: whoever reads the file finds the old content
-    /// or the new.
+    /// The kernel writes the file at a time of its own. A reader finds the old content or the new.
     Atomic,
     /// A power cut leaves the old content or the new, and the new is written to the disk before the
     /// file has its name.
@@ -22,7 +22,7 @@ pub enum Durability {
 /// Replaces a file by one with these bytes, which only its owner may read and write.
 ///
 /// # Errors
-/// If it cannot be written; the old one is there as it was.
+/// If the new file cannot be written; the old file is unchanged.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
     let dir = directory(path);
     let mut file = NamedTempFile::new_in(dir)?;
@@ -37,7 +37,7 @@ pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<
     Ok(())
 }
 
-/// Has what was made, named or removed in a directory survive a power cut.
+/// Syncs a directory, so that files that were made, named or removed in it survive a power cut.
 ///
 /// # Errors
 /// If the directory cannot be opened or synced.
@@ -45,7 +45,7 @@ pub fn sync_directory(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The directory that a file is in.
+/// The directory of a file.
 fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,

@@ -1,4 +1,5 @@
-//! What this host is: processors, processes, kernels, programs, and where brisk's files are.
+//! Facts about this host: processors, processes, kernels, programs, and the places of brisk's
+//! files.
 
 pub mod beside;
 pub mod cpu;

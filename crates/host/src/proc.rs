@@ -1,4 +1,4 @@
-//! What `/proc` says of processes (proc(5)), below a root that tests put elsewhere.
+//! Facts about processes from `/proc` (proc(5)), below a root that tests put elsewhere.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ impl Default for Procfs {
 }
 
 impl Procfs {
-    /// The one below `root`.
+    /// The `proc` directory below `root`.
     #[must_use]
     pub fn below(root: &Path) -> Self {
         Self(root.join("proc"))
@@ -34,20 +34,20 @@ impl Procfs {
         Ok(numbers)
     }
 
-    /// The words a process was started with, each without its NUL byte.
+    /// Command line of a process, one word each, without NUL bytes.
     ///
     /// # Errors
-    /// If it has ended, or `/proc` hides it.
+    /// If the process has ended, or `/proc` hides it.
     pub fn words(&self, pid: u32) -> io::Result<Vec<Vec<u8>>> {
         let line = fs::read(self.0.join(pid.to_string()).join("cmdline"))?;
         let line = line.strip_suffix(&[0]).unwrap_or(&line);
         Ok(line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
     }
 
-    /// What `stat` says of a process.
+    /// Status of a process, from `stat`.
     ///
     /// # Errors
-    /// If it has ended, or the file has another shape.
+    /// If the process has ended, or the file has another format.
     pub fn stat(&self, pid: u32) -> io::Result<Stat> {
         self.read_stat(Path::new(&pid.to_string()))
     }
@@ -66,7 +66,7 @@ impl Procfs {
     /// What `stat` says of a thread.
     ///
     /// # Errors
-    /// If it has ended, or the file has another shape.
+    /// If the thread has ended, or the file has another format.
     pub fn thread_stat(&self, pid: u32, thread: u64) -> io::Result<Stat> {
         self.read_stat(&Path::new(&pid.to_string()).join(format!("task/{thread}")))
     }
@@ -119,17 +119,17 @@ impl Procfs {
     }
 }
 
-/// Some of `/proc/PID/stat` (proc_pid_stat(5)).
+/// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// State, such as `R`, `S` or `Z`.
     pub state: char,
-    /// When it began, in clock ticks since the host's boot.
+    /// Start time, in clock ticks since the host's boot.
     pub start_ticks: u64,
 }
 
 impl Stat {
-    /// From the file's text. The name, in brackets, may have anything in it.
+    /// Parses the text of the file. The name, in brackets, may have any characters.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let after = text.iter().rposition(|byte| *byte == b')')?;
@@ -147,12 +147,12 @@ impl Stat {
 pub struct Load {
     /// Average of the last minute.
     pub minute: f64,
-    /// Threads that execute or could now, the reader among them.
+    /// Threads that run or are runnable, the reader among them.
     pub runnable: usize,
 }
 
 impl Load {
-    /// From the file's text.
+    /// Parses the text of the file.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split(' ');

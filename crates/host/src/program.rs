@@ -1,4 +1,4 @@
-//! External programs: the one place that finds, runs and reports on them.
+//! External programs: search, execution and errors.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -28,14 +28,14 @@ pub struct Program {
     unset: Vec<OsString>,
 }
 
-/// Why an external program did not do its work.
+/// Reason why an external program failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// It is not installed.
     #[error("`{name}` was found neither in PATH nor in {}", LIBEXEC.join(", "))]
     NotFound {
-        /// Name looked for.
+        /// Name of the program.
         name: String,
     },
     /// It could not be started.
@@ -43,7 +43,7 @@ pub enum Error {
     Start {
         /// The shell-quoted command.
         command: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// It ran and failed.
@@ -51,7 +51,7 @@ pub enum Error {
     Failed {
         /// The shell-quoted command.
         command: String,
-        /// How it ended.
+        /// Exit status.
         status: ExitStatus,
         /// The last lines of its stderr.
         stderr: String,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Memory in MiB, of a text such as `512M`, `2G`, `1GiB`, or `512`, which are MiB. None if it is no
-/// size. Units are powers of 1024.
+/// Parses memory in MiB from a text such as `512M`, `2G`, `1GiB`, or `512`, which are MiB; `None`
+/// if it is no size. Units are powers of 1024.
 #[must_use]
 pub fn memory_mib(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -18,8 +18,8 @@ pub fn memory_mib(text: &str) -> Option<u64> {
     }
 }
 
-/// Bytes a second, from 1 to 10¹⁵, of a text such as `200M`, which are 200 million: rates count as
-/// the reports of a suspend do. None if it is no rate.
+/// Parses bytes a second, from 1 to 10¹⁵, from a text such as `200M`; `None` if it is no rate.
+/// Units are powers of 1000, as in the reports of a suspend.
 #[must_use]
 pub fn rate(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -35,8 +35,8 @@ pub fn rate(text: &str) -> Option<u64> {
     (1.0..=1e15).contains(&rate).then_some(rate as u64)
 }
 
-/// A duration that is not zero, of a text such as `90`, `1.5s`, `500ms`, `5m` or `1h`; without a
-/// unit in seconds. None if it is none.
+/// Parses a duration that is not zero from a text such as `90`, `1.5s`, `500ms`, `5m` or `1h`; a
+/// number without a unit is seconds. `None` if it is no duration.
 #[must_use]
 pub fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-/// The text of a file below `sys`, without white space at its ends.
+/// Text of a file below `sys`, without white space at its ends.
 #[must_use]
 pub fn line(root: &Path, path: &str) -> Option<String> {
     let text = fs::read_to_string(root.join("sys").join(path)).ok()?;
     Some(text.trim().to_owned())
 }
 
-/// The word in brackets, where a file shows what is chosen of several: `always [never]`.
+/// The word in brackets, where a file shows which of several values is chosen: `always [never]`.
 #[must_use]
 pub fn chosen(root: &Path, path: &str) -> Option<String> {
     let text = line(root, path)?;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// Rate of this machine's time-stamp counter in kHz, measured against `CLOCK_MONOTONIC` over
 /// `span`.
 ///
-/// Under TCG the guest's counter is the host's, so this is what the guest would find out for
-/// itself, slowly, and on a busy machine sometimes not at all.
+/// Under TCG the guest's counter is the host's, so the kernel can be given this rate: its own
+/// calibration is slow, and sometimes fails on a busy machine.
 #[must_use]
 pub fn tsc_khz(span: Duration) -> u64 {
     let pair = || {

@@ -7,8 +7,8 @@ use std::os::fd::AsRawFd;
 
 use crate::checked;
 
-/// Has the kernel begin to write a range of a file to its disk, and does not wait for it
-/// (sync_file_range(2)). Nothing is durable by that.
+/// Has the kernel begin to write a range of a file to its disk, without waiting for it
+/// (sync_file_range(2)). That makes nothing durable.
 ///
 /// # Errors
 /// If the file system or the range does not permit it.

@@ -22,7 +22,7 @@ pub use process::{
 };
 pub use wait::wait_for;
 
-/// What a system call that returns nothing came to.
+/// Turns the result of a system call that returns 0 or -1 into a `Result`.
 fn checked(result: i32) -> std::io::Result<()> {
     match result {
         0 => Ok(()),

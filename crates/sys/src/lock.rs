@@ -10,25 +10,26 @@ use std::os::fd::AsRawFd;
 
 use crate::checked;
 
-/// Who may have a lock at the same time.
+/// Modes of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// All others that share it. The file must be open for reading.
+    /// Others may share the lock. The file must be open for reading.
     Shared,
-    /// Nobody. The file must be open for writing.
+    /// No other lock is possible. The file must be open for writing.
     Exclusive,
 }
 
-/// Locks a file if nobody is in the way (`F_OFD_SETLK` of fcntl(2)); whether it did. Descriptors
-/// that were duplicated from this one, also in other processes, have the same lock.
+/// Locks a file if no other lock is in the way (`F_OFD_SETLK` of fcntl(2)); whether it did.
+/// Descriptors that were duplicated from this one, also in other processes, have this lock, too.
 ///
 /// # Errors
-/// If the file system knows no locks, or the file is not open for that.
+/// If the file system knows no locks, or the file is not open for that mode.
 pub fn try_lock(file: &File, sharing: Sharing) -> io::Result<bool> {
     try_to(file, whole(sharing))
 }
 
-/// Locks one byte of a file, as [`try_lock`] does a whole one. The file need not be so long.
+/// Locks one byte of a file, as [`try_lock`] does a whole one. The byte may be beyond the file's
+/// end.
 ///
 /// # Errors
 /// As of [`try_lock`].
@@ -46,7 +47,7 @@ fn try_to(file: &File, mut what: libc::flock) -> io::Result<bool> {
     }
 }
 
-/// The same, waiting as long as somebody is in the way (`F_OFD_SETLKW`).
+/// Locks a file as [`try_lock`] does, and waits until no other lock is in the way (`F_OFD_SETLKW`).
 ///
 /// # Errors
 /// As of [`try_lock`].
@@ -59,8 +60,8 @@ pub fn lock(file: &File, sharing: Sharing) -> io::Result<()> {
     }
 }
 
-/// Whether another opening has the file locked for itself alone (`F_OFD_GETLK`). To ask is in
-/// nobody's way.
+/// Whether another opening has an exclusive lock on the file (`F_OFD_GETLK`). The query takes no
+/// lock.
 ///
 /// # Errors
 /// If the file system knows no locks.
@@ -89,7 +90,7 @@ fn byte(sharing: Sharing, offset: u64) -> libc::flock {
     }
 }
 
-/// All of a file, however long it becomes.
+/// Range of a lock on all of a file, however long it becomes.
 fn whole(sharing: Sharing) -> libc::flock {
     let kind = match sharing {
         Sharing::Shared => libc::F_RDLCK,

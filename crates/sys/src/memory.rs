@@ -1,4 +1,4 @@
-//! Memory of files.
+//! Allocation of the pages of files in memory.
 #![expect(unsafe_code, reason = "maps memory")]
 
 use std::os::fd::AsFd;
@@ -8,12 +8,12 @@ use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// Has the kernel allocate the pages of `len` bytes at `offset` of a file in memory, both multiples
-/// of the page size, and fill them with zeros where nothing has been written; what is there stays.
+/// of the page size. Pages that were not written are filled with zeros; others keep their content.
 ///
 /// # Errors
 ///
-/// `EINVAL` before Linux 5.14, which does not know `MADV_POPULATE_WRITE`, and what `mmap(2)` and
-/// `madvise(2)` tell.
+/// `EINVAL` before Linux 5.14, which does not know `MADV_POPULATE_WRITE`, and errors of `mmap(2)`
+/// and `madvise(2)`.
 pub fn populate(file: impl AsFd, offset: u64, len: usize) -> io::Result<()> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the kernel chooses a free place; nothing is ever read or written through it.
@@ -27,7 +27,7 @@ pub fn populate(file: impl AsFd, offset: u64, len: usize) -> io::Result<()> {
             offset,
         )
     }?;
-    // Without it a core dump holds what the guest has there.
+    // Without it a core dump contains the guest's memory.
     // SAFETY: the range was mapped above and is known to nobody else.
     let _ = unsafe { madvise(start, len, Advice::LinuxDontDump) };
     // SAFETY: as above.

@@ -1,30 +1,30 @@
-//! What a second processor of a guest executes to have its kernel translated ahead.
+//! Code that a second processor of a guest executes for TB pretranslation.
 //!
-//! Machine code that only the guest runs; here it is data. How it is used, and why, is told in
-//! `brisk_vm::pretranslation`, which also makes the page of data that the code works with.
+//! Machine code that only the guest runs; here it is data. `brisk_vm::pretranslation` explains how
+//! it is used and why, and makes the page of data that the code works with.
 
-/// Physical address of the code: the kernel is told not to use what is here, and a processor can
-/// start here, below 1 MiB.
+/// Physical address of the code: the kernel is told not to use this memory, and a processor can
+/// start below 1 MiB.
 pub const PRETRANSLATION_BASE: u64 = 0x3_0000;
-/// Virtual address of the same, where no kernel has code or data of its own.
+/// Virtual address of [`PRETRANSLATION_BASE`], where no kernel has code or data of its own.
 pub const PRETRANSLATION_VIRTUAL: u64 = 0xffff_9f00_0000_0000;
 
-/// Offsets of what the code works with, from [`PRETRANSLATION_BASE`]. On pages without code, since QEMU
-/// takes a write to a page with code for a change of the code.
+/// Offsets of the code's data, from [`PRETRANSLATION_BASE`]. The data are on pages without code,
+/// since QEMU takes a write to a page with code for a change of the code.
 pub mod pretranslation_layout {
-    /// Virtual address of what is next in the list: 64 bits. The list is of words of 32 bits, each
-    /// the lower half of a block's address, in the upper 2 GiB, or one of the commands below.
+    /// Virtual address of the next word of the list: 64 bits. A word has 32 bits: the lower half of
+    /// a block's address, in the upper 2 GiB, or one of the commands below.
     pub const NEXT: u64 = 0x1000;
-    /// Where the processor is sent: 64 bits.
+    /// Address that the processor jumps to: 64 bits.
     pub const TARGET: u64 = 0x1008;
     /// Physical address of the kernel's entry: 32 bits.
     pub const KERNEL: u64 = 0x1010;
-    /// How many blocks were visited: 32 bits.
+    /// Number of blocks that were visited: 32 bits.
     pub const VISITED: u64 = 0x1014;
-    /// How often the kernel did not come to patching in time: 32 bits.
+    /// Number of waits that ended before the kernel had patched its code: 32 bits.
     pub const MISSED: u64 = 0x1018;
-    /// How often it is looked whether it has: 32 bits. Not a time, since on a busy host the kernel
-    /// gets on slowly, and so does this.
+    /// Number of times that a wait looks at the kernel's code: 32 bits. It is no time, because on a
+    /// busy host the kernel is slow, and so is this count.
     pub const PATIENCE: u64 = 0x101c;
     /// Segments: null, 32-bit code (8), data (0x10), the kernel's stack segment (0x18), 64-bit
     /// code (0x20), task (0x28, 16 bytes).
@@ -35,10 +35,10 @@ pub mod pretranslation_layout {
     pub const GDT_LATE: u64 = 0x1070;
     /// Length and virtual address of the interrupt table.
     pub const IDT_POINTER: u64 = 0x1080;
-    /// The stack segment that blocks are visited with: 32 bits.
+    /// Stack segment with which blocks are visited: 32 bits.
     pub const STACK_SEGMENT: u64 = 0x1090;
-    /// What [`HOLD`] waits for: 32 bits. Written by the host: [`GO`], or another number than zero,
-    /// for which the processor halts.
+    /// Word that [`HOLD`] waits for: 32 bits. The host writes [`GO`], or another number than zero,
+    /// at which the processor halts.
     pub const SIGNAL: u64 = 0x1094;
     /// Task state, for the stack that faults switch to.
     pub const TSS: u64 = 0x1100;
@@ -48,45 +48,45 @@ pub mod pretranslation_layout {
     pub const STACK: u64 = 0x2000;
     /// Page tables with an identity mapping, while paging is switched on.
     pub const TABLES_EARLY: u64 = 0x2000;
-    /// Page tables without.
+    /// Page tables without the identity mapping.
     pub const TABLES: u64 = 0x3000;
 
     /// The following word is the new CR4.
     pub const SET_CR4: u32 = 1;
-    /// The list is at its end.
+    /// End of the list.
     pub const END: u32 = 2;
-    /// The following words are an address, and what the kernel will write there.
+    /// The following words are an address, and the value that the kernel will write there.
     pub const WAIT: u32 = 3;
-    /// To wait until the host has written more of the list, and other page tables.
+    /// Wait until the host has written more of the list, and other page tables.
     pub const HOLD: u32 = 4;
     /// The following word is the stack segment.
     pub const SET_STACK: u32 = 5;
 
     /// The kernel's stack segment.
     pub const KERNEL_STACK: u32 = 0x18;
-    /// There is more.
+    /// The list continues.
     pub const GO: u32 = 1;
-    /// Ports of QEMU's `fw_cfg` for its numbers, and for what they name, and the number of what is
-    /// not zero if there is more to do for this guest: whether there is a boot menu.
+    /// Port of QEMU's `fw_cfg` that selects an entry; the data port is the next one.
     pub const SELECTOR: u16 = 0x510;
-    /// See [`SELECTOR`].
+    /// Number of the `fw_cfg` entry (whether there is a boot menu) that is not zero if there is
+    /// more to pretranslate for this guest.
     pub const MENU: u16 = 0x0e;
 }
 
-/// The code.
+/// Machine code of the pretranslator.
 #[derive(Debug, Clone, Copy)]
 pub struct Pretranslator {
-    /// Machine code for [`PRETRANSLATION_BASE`], less than a page. It begins with what the second processor
-    /// executes first, in real mode.
+    /// Machine code for [`PRETRANSLATION_BASE`], less than a page. It begins with the code that the
+    /// second processor executes first, in real mode.
     pub code: &'static [u8],
-    /// Offset of what the first processor executes, entered as a PVH kernel is.
+    /// Offset of the code that the first processor executes, entered like a PVH kernel.
     pub entry: u64,
-    /// Offset of what handles every exception.
+    /// Offset of the handler of all exceptions.
     pub fault: u64,
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-/// There is none: the assembler of this machine knows no such instructions.
+/// No code: the assembler of this machine does not know such instructions.
 #[must_use]
 pub const fn pretranslator() -> Option<Pretranslator> {
     None
@@ -293,7 +293,7 @@ mod x86 {
         static brisk_pretranslator_end: u8;
     }
 
-    /// The code, on machines whose assembler can make it.
+    /// The machine code, on machines whose assembler can make it.
     #[must_use]
     pub fn pretranslator() -> Option<Pretranslator> {
         let start = &raw const brisk_pretranslator_start;

@@ -1,4 +1,4 @@
-//! Children: that they do not outlive us, what they see, and how much they took.
+//! Children: their end, their view of the system, and their peak memory.
 #![expect(
     unsafe_code,
     reason = "runs code between fork and exec, and waits for children"
@@ -33,7 +33,7 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Starts the child in a session of its own: no terminal's end or signal reaches it.
+/// Starts the child in a session of its own, so that no terminal's end or signal reaches it.
 pub fn own_session(command: &mut Command) -> &mut Command {
     let prepare = || Ok(rustix::process::setsid().map(drop)?);
     // SAFETY: between fork and exec only one system call is made; nothing is allocated.
@@ -54,7 +54,8 @@ pub fn in_background(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Gives the child its memory in small pages only, whatever it asks for, if the kernel lets us.
+/// Gives the child's memory small pages only, whatever the child asks for, if the kernel permits
+/// it.
 pub fn small_pages(command: &mut Command) -> &mut Command {
     let prepare = || {
         let _ = rustix::thread::disable_transparent_huge_pages(true);

@@ -1,8 +1,8 @@
-//! Why no kernel could be chosen.
+//! Errors of the choice of a kernel.
 
 use std::path::PathBuf;
 
-/// Why a selector does not name exactly one kernel.
+/// Reason why a selector does not name exactly one kernel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,7 +18,7 @@ pub enum Error {
         list(installed)
     )]
     NoMatch {
-        /// What was asked for.
+        /// The selector.
         selector: String,
         /// Releases found, newest first.
         installed: Vec<String>,
@@ -26,7 +26,7 @@ pub enum Error {
     /// More than one installed kernel matches.
     #[error("`{selector}` matches more than one kernel: {}", list(candidates))]
     Ambiguous {
-        /// What was asked for.
+        /// The selector.
         selector: String,
         /// Releases that match, newest first.
         candidates: Vec<String>,
@@ -34,15 +34,15 @@ pub enum Error {
     /// The path of a kernel image cannot be read.
     #[error("cannot read the kernel image {}", path.display())]
     Image {
-        /// The image.
+        /// Path of the image.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// What the user can try.
+    /// Hint for the user.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! Finding installed kernels by the conventions of the distributions.
+//! Search for installed kernels by the conventions of the distributions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::{Convention, Installed};
 /// Where an EFI system or boot loader partition may be mounted (Boot Loader Specification).
 const BOOT_DIRS: [&str; 3] = ["boot", "efi", "boot/efi"];
 const MODULE_DIRS: [&str; 2] = ["usr/lib/modules", "lib/modules"];
-/// Endings of what lies beside kernels and is not one to be offered.
+/// Endings of files beside kernels that are not offered as kernels.
 const BESIDE: [&str; 6] = [".old", ".bak", ".sig", ".hmac", ".dpkg-tmp", ".dpkg-bak"];
 
 /// The kernels installed under `root`, newest first, one for each release.

@@ -26,7 +26,7 @@ pub struct Installed {
     pub modules: Option<PathBuf>,
     /// The build configuration, if installed.
     pub config: Option<PathBuf>,
-    /// How it was found.
+    /// Convention by which it was found.
     pub source: Convention,
 }
 

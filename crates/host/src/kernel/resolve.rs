@@ -1,4 +1,4 @@
-//! Which installed kernel a selector means.
+//! Selection of an installed kernel by a selector of the user's.
 
 use std::path::Path;
 
