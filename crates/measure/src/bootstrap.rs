@@ -13,18 +13,18 @@ const RESAMPLES: usize = 10_000;
 /// The most numbers drawn for one interval; bounds the time that large series take.
 const DRAWS: usize = 20_000_000;
 
-/// One number that stands for many.
+/// A number that summarises a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Statistic {
-    /// The arithmetic mean: what many runs cost together.
+    /// The arithmetic mean: the total cost of many runs.
     Mean,
-    /// The middle value: what a run usually costs, unmoved by a few strays.
+    /// The middle value: the usual cost of a run, which a few outliers do not change.
     Median,
 }
 
 impl Statistic {
-    /// The statistic of `values`, none if there are none.
+    /// The statistic of `values`; `None` if there are none.
     pub fn of(self, values: &[f64]) -> Option<f64> {
         if values.is_empty() {
             return None;
@@ -37,7 +37,7 @@ impl Statistic {
         Some(self.of_scratch(&mut sorted).clamp(low, high))
     }
 
-    /// The statistic of values that may be reordered and are at least one.
+    /// The statistic of at least one value; the values may be reordered.
     pub(crate) fn of_scratch(self, values: &mut [f64]) -> f64 {
         match self {
             Self::Mean => values.iter().sum::<f64>() / values.len() as f64,
@@ -56,7 +56,7 @@ impl Statistic {
         }
     }
 
-    /// `mean` or `median`.
+    /// Name of the statistic, `mean` or `median`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -86,7 +86,7 @@ impl Interval {
     }
 }
 
-/// The share of intervals that miss the truth.
+/// Share of intervals that do not contain the true value.
 const ALPHA: f64 = 0.05;
 
 /// The 95 % interval of a statistic of one series; none for fewer than two values.
@@ -145,8 +145,8 @@ fn interval_with(
     })
 }
 
-/// The 95 % percentile interval of what `replicate` draws, expanded for `n` values; replicates
-/// that are no number are left out. None if too few are left.
+/// The 95 % percentile interval of the numbers that `replicate` draws, expanded for `n` values.
+/// Replicates that are not numbers are left out; `None` if too few are left.
 pub(crate) fn interval_of(
     n: usize,
     resamples: usize,
@@ -165,7 +165,7 @@ pub(crate) fn interval_of(
     Some(cut(&replicates, n, 0.0, 0.0))
 }
 
-/// How many resamples to take of `draws` numbers each.
+/// Number of resamples to take, of `draws` numbers each.
 pub(crate) fn resamples(draws: usize) -> usize {
     (DRAWS / draws.max(1)).clamp(500, RESAMPLES)
 }
@@ -185,7 +185,7 @@ fn cut(replicates: &[f64], n: usize, bias: f64, acceleration: f64) -> Interval {
     }
 }
 
-/// How far the replicates lie to one side of the estimate, ties counting half.
+/// Share of replicates below the estimate, ties counting half, as a normal quantile.
 fn bias(replicates: &[f64], estimate: f64) -> f64 {
     let below = replicates.iter().filter(|&&r| r < estimate).count() as f64;
     let equal = replicates.iter().filter(|&&r| r == estimate).count() as f64;

@@ -1,4 +1,4 @@
-//! Whether B differs from A, and by how much.
+//! Comparison of two series: whether B differs from A, and by how much.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,20 +14,20 @@ const SEED: u64 = 0x6272_6973_6b00_0002;
 /// The level of significance.
 const LEVEL: f64 = 0.05;
 
-/// The smallest ratio worth telling from 1, where no noise floor is known.
+/// The smallest ratio that is worth distinguishing from 1, where no noise floor is known.
 const LEAST_RATIO: f64 = 0.01;
 
-/// How the runs of two series belong together.
+/// Relation between the runs of two series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pairing {
     /// Runs were interleaved; those with the same number form a pair.
     Interleaved,
-    /// Runs have nothing to do with one another.
+    /// Runs are independent of one another.
     Independent,
 }
 
-/// What a comparison comes to, about B against A.
+/// Result of a comparison, about B against A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -40,19 +40,19 @@ pub enum Verdict {
     /// form of an equivalence test (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics
     /// 15, 1987), here with the stricter 95 % interval.
     NoDifference,
-    /// The runs do not tell.
+    /// The runs do not decide.
     Inconclusive,
 }
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareOptions {
     /// The number that is compared.
     pub statistic: Statistic,
-    /// How the runs belong together.
+    /// Relation between the runs.
     pub pairing: Pairing,
-    /// The relative difference that comparing a thing with itself shows, from [`noise_floor`]:
-    /// 0.02 for 2 %.
+    /// The relative difference that a comparison of equal configurations shows, from
+    /// [`noise_floor`]: 0.02 for 2 %.
     pub noise_floor: Option<f64>,
 }
 
@@ -79,7 +79,7 @@ pub struct Comparison {
     pub better: Better,
     /// The number that was compared.
     pub statistic: Statistic,
-    /// How the runs belong together.
+    /// Relation between the runs.
     pub pairing: Pairing,
     /// Values of A that took part.
     pub n_a: usize,
@@ -98,7 +98,7 @@ pub struct Comparison {
     pub p_value: Option<PValue>,
     /// The noise floor that was taken into account.
     pub noise_floor: Option<f64>,
-    /// What it comes to.
+    /// Result of the comparison.
     pub verdict: Verdict,
 }
 
@@ -139,8 +139,8 @@ impl Comparison {
         comparison
     }
 
-    /// Compares series without noise, as counted instructions: a difference of more than
-    /// `tolerance` (0.01 for 1 %) is one, a smaller one is none, and there is nothing to test.
+    /// Compares series without noise, such as counted instructions: a difference of more than
+    /// `tolerance` (0.01 for 1 %) counts, a smaller one does not, and there is no test.
     pub fn exact(a: &Series, b: &Series, tolerance: f64) -> Self {
         let mut comparison = Self::of(
             a,
@@ -171,7 +171,7 @@ impl Comparison {
             && self.ratio_interval.is_some_and(|i| !i.contains(1.0))
     }
 
-    /// Whether the difference is no larger than what comparing a thing with itself shows.
+    /// Whether the difference is no larger than that of a comparison of equal configurations.
     pub fn within_noise(&self) -> bool {
         match (self.ratio, self.noise_floor) {
             (Some(ratio), Some(floor)) => band(floor).contains(ratio),
@@ -209,15 +209,16 @@ impl Comparison {
     }
 }
 
-/// The relative difference that measuring the same thing twice shows: how far the interval of the
-/// ratio reaches from 1, so 0.02 if an A/A comparison cannot rule out 2 %. None with too few runs.
+/// The relative difference between two measurements of one configuration: how far the interval of
+/// the ratio reaches from 1, so 0.02 if an A/A comparison cannot rule out 2 %. `None` with too few
+/// runs.
 pub fn noise_floor(a: &Series, again: &Series, options: &CompareOptions) -> Option<f64> {
     let interval = Comparison::of(a, again, options).ratio_interval?;
     let reach = interval.high.max(1.0 / interval.low) - 1.0;
     (interval.low > 0.0 && reach.is_finite()).then_some(reach.max(0.0))
 }
 
-/// The ratios that a relative difference of `floor` allows, alike in both directions.
+/// The ratios within a relative difference of `floor`, in both directions.
 fn band(floor: f64) -> Interval {
     Interval {
         low: 1.0 / (1.0 + floor),
@@ -229,7 +230,7 @@ fn ratio(a: f64, b: f64) -> Option<f64> {
     (a > 0.0).then(|| b / a).filter(|ratio| ratio.is_finite())
 }
 
-/// What resampling draws from.
+/// Source of a resample.
 enum Draw {
     Pairs(Vec<(f64, f64)>),
     Independent(Vec<f64>, Vec<f64>),

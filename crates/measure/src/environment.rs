@@ -1,11 +1,11 @@
-//! What a measurement was made on.
+//! Environment of a measurement.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Everything that may have changed a number. What is not known is none, never a guess.
+/// Facts that may influence a measurement. Unknown facts are left out, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Environment {
@@ -21,7 +21,7 @@ pub struct Environment {
     pub host_kernel: Option<String>,
     /// Version of QEMU, as `10.0.2`.
     pub qemu_version: Option<String>,
-    /// What ran the guest: `kvm`, `tcg`, `tcg icount`.
+    /// Accelerator of the guest: `kvm`, `tcg`, `tcg icount`.
     pub accelerator: Option<String>,
     /// `scaling_governor` of the CPUs.
     pub governor: Option<String>,
@@ -35,18 +35,18 @@ pub struct Environment {
     pub command: Vec<String>,
     /// Revision of the thing under test, as a commit or a package version.
     pub revision: Option<String>,
-    /// Whatever else matters to one kind of measurement.
+    /// Other facts that matter to one kind of measurement.
     pub extra: BTreeMap<String, String>,
 }
 
 /// One thing that makes two environments incomparable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
-    /// What differs, for people: `accelerator`.
+    /// Name of the fact, for people: `accelerator`.
     pub what: String,
-    /// What it is in the first environment, if known.
+    /// Its value in the first environment, if known.
     pub a: Option<String>,
-    /// What it is in the second.
+    /// Its value in the second.
     pub b: Option<String>,
 }
 
@@ -59,13 +59,13 @@ impl std::fmt::Display for Difference {
 }
 
 impl Environment {
-    /// Whether numbers measured in `a` and in `b` may be set against each other: the accelerator,
-    /// the version of QEMU and the model of the CPU must be the same. What is known of one only
+    /// Whether numbers measured in `a` and in `b` may be compared: the accelerator, the version of
+    /// QEMU and the model of the CPU must be equal. A fact that is known of one environment only
     /// counts as a difference.
     ///
     /// # Errors
     ///
-    /// Everything that differs.
+    /// All differences.
     pub fn comparable(a: &Self, b: &Self) -> Result<(), Vec<Difference>> {
         let must_agree = |what: &str, field: fn(&Self) -> &Option<String>| {
             let (a, b) = (field(a), field(b));
@@ -90,8 +90,8 @@ impl Environment {
         }
     }
 
-    /// What is the same in both: the environment of what is told of two things at once. The load is
-    /// that of this one.
+    /// The facts that are equal in both environments, for a statement about both. The load is that
+    /// of `self`.
     #[must_use]
     pub fn common(mut self, other: &Self) -> Self {
         let text = |mine: &mut Option<String>, theirs: &Option<String>| {

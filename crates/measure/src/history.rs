@@ -1,9 +1,9 @@
-//! One quantity over the commits of a repository.
+//! History of one quantity over the commits of a repository.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was measured at each of a range of commits, and where it changed.
+/// Measurements of a range of commits, and the places where the quantity changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
     /// The commits, oldest first.
@@ -22,11 +22,11 @@ pub struct Point {
     pub subject: String,
     /// When it was committed (RFC 3339).
     pub date: String,
-    /// What came of it.
+    /// Result of the commit.
     pub reading: Reading,
 }
 
-/// What came of a commit.
+/// Result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "reading")]
 pub enum Reading {
@@ -37,15 +37,15 @@ pub enum Reading {
     },
     /// It could not be built.
     NotBuilt {
-        /// Why. Hostile text.
+        /// Reason. Hostile text.
         reason: String,
     },
-    /// What was built did not boot.
+    /// The build did not boot.
     NotBooted {
-        /// Why. Hostile text.
+        /// Reason. Hostile text.
         reason: String,
     },
-    /// Nobody looked at it.
+    /// The commit was not tried.
     NotTried,
 }
 
@@ -59,9 +59,9 @@ pub struct Change {
     pub after: usize,
     /// After divided by before.
     pub ratio: f64,
-    /// The p-value of the test that told them apart; none where values are exact.
+    /// The p-value of the test that found the change; none where values are exact.
     pub p_value: Option<f64>,
-    /// Where the difference lies, one line each, largest first. Hostile text.
+    /// Parts of the difference, one line each, largest first. Hostile text.
     #[serde(default)]
     pub explanation: Vec<String>,
 }

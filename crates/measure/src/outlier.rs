@@ -1,4 +1,4 @@
-//! Values that do not belong to the rest.
+//! Detection of outliers.
 
 use crate::bootstrap::Statistic;
 

@@ -1,4 +1,4 @@
-//! Tests of whether two series differ at all.
+//! Permutation tests of the difference between two series.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::bootstrap::Statistic;
 use crate::random::SplitMix64;
 
-/// Up to so many arrangements all are tried; beyond, as many minus one are drawn.
+/// Up to this number, all arrangements are tried; beyond, that number minus one is drawn.
 const ARRANGEMENTS: u64 = 10_000;
 
 /// The probability of a difference at least as large as the one found, if the two series were
@@ -15,9 +15,9 @@ const ARRANGEMENTS: u64 = 10_000;
 pub struct PValue {
     /// The two-sided p-value, above 0 and at most 1.
     pub value: f64,
-    /// How many arrangements of the values were looked at.
+    /// Number of arrangements that were tried.
     pub arrangements: u64,
-    /// Whether those were all there are.
+    /// Whether these were all arrangements.
     pub exact: bool,
 }
 

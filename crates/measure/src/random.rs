@@ -1,4 +1,4 @@
-//! The seeded generator behind bootstrap and permutation.
+//! Seeded random numbers for bootstrap, permutation and the order of runs.
 
 /// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 /// OOPSLA 2014, with the output mix of Vigna's reference implementation.

@@ -1,4 +1,4 @@
-//! Everything one measurement leaves behind.
+//! Report of one measurement.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -22,29 +22,29 @@ pub struct Report {
     pub kind: String,
     /// When the measurement began (RFC 3339).
     pub created: String,
-    /// What it was made on.
+    /// Environment of the measurement.
     pub environment: Environment,
     /// The raw samples.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// Which series were compared, and what came of it.
+    /// Comparisons between series.
     #[serde(default)]
     pub comparisons: Vec<Comparison>,
     /// Where the time of one run went.
     #[serde(default)]
     pub timeline: Option<Timeline>,
-    /// How a quantity went over the commits of a repository.
+    /// History of a quantity over the commits of a repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
-    /// What else to say, for people.
+    /// Remarks for people.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What weakens the report.
+    /// Weaknesses of the report.
     #[serde(default)]
     pub warnings: Vec<Warning>,
 }
 
-/// Why a report was not saved or loaded. The path is the one that was asked for.
+/// Error of saving or loading a report. The path is the one that the caller gave.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The file could not be written. An older report at the path is untouched.
@@ -63,12 +63,12 @@ pub enum ReportError {
         /// Why.
         source: io::Error,
     },
-    /// The file is no JSON, or lacks something a report has.
+    /// The file is no JSON, or lacks a field of a report.
     #[error("{} is not a brisk report", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Position and reason.
         source: serde_json::Error,
     },
     /// The file is a report of a schema this version does not know.
@@ -79,7 +79,7 @@ pub enum ReportError {
     Schema {
         /// The file.
         path: PathBuf,
-        /// What its schema is, empty if it names none.
+        /// Its schema, empty if it names none.
         found: String,
     },
 }

@@ -1,4 +1,4 @@
-//! One run and what came of it.
+//! Samples: one run and its result.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,12 +61,12 @@ pub enum Phase {
 pub enum Outcome {
     /// The run did what it should.
     Ok {
-        /// What was measured.
+        /// The measured value.
         value: Value,
     },
     /// The run went wrong.
     Failed {
-        /// What went wrong, for people. May hold text a guest chose.
+        /// Reason, for people. May have text that a guest chose.
         reason: String,
     },
     /// The run was ended by its time limit.
@@ -146,7 +146,7 @@ impl Sample {
         }
     }
 
-    /// What the run measured, if it succeeded.
+    /// The value of the run, if it succeeded.
     pub fn value(&self) -> Option<f64> {
         match self.outcome {
             Outcome::Ok { value } => Some(value.get()),

@@ -1,4 +1,4 @@
-//! The samples of one quantity.
+//! Series: the samples of one quantity.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::{Better, Phase, Sample, Unit};
 /// comparable with one another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
-    /// What was measured, unique in its report, as `microvm: exec to init`.
+    /// Name of the quantity, unique in its report, such as `microvm: exec to init`.
     pub name: String,
     /// The unit of every value.
     pub unit: Unit,

@@ -1,4 +1,4 @@
-//! What the samples of a series amount to.
+//! Summary of a series: counts, median, mean, deviation, outliers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub struct Summary {
     pub timed_out: usize,
     /// Runs that were warm-ups, however they ended.
     pub warmups: usize,
-    /// What the successful runs measured; none if no run succeeded.
+    /// Statistics of the successful runs; `None` if no run succeeded.
     pub statistics: Option<Statistics>,
 }
 
@@ -51,7 +51,7 @@ pub struct Statistics {
 pub struct Outlier {
     /// The number of the run.
     pub iteration: u32,
-    /// What it measured.
+    /// Its value.
     pub value: f64,
     /// Its modified z-score, beyond ±[`OUTLIER_SCORE`].
     pub score: f64,

@@ -1,12 +1,11 @@
-//! Where the time of one run went.
+//! Timeline of one run: events, activities and gaps.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a time was read from. Times of different clocks cannot be set against each other unless
-/// their offset is known.
+/// Source of a time. Times of different clocks can be compared only if their offset is known.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -35,7 +34,7 @@ impl Clock {
         }
     }
 
-    /// What the clock is called.
+    /// Name of the clock.
     pub fn name(self) -> &'static str {
         match self {
             Self::HostMonotonic => "host clock",
@@ -45,33 +44,33 @@ impl Clock {
     }
 }
 
-/// Something that happened at one time.
+/// An event, which has one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// What happened. May be text a guest chose.
+    /// Name of the event. May be text that a guest chose.
     pub name: String,
-    /// When, in ticks of the clock (nanoseconds or instructions).
+    /// Time, in ticks of the clock (nanoseconds or instructions).
     pub at: u64,
     /// The clock the time was read from.
     pub clock: Clock,
 }
 
-/// Something that took time. It belongs to the smallest activity it lies in.
+/// An activity, which has a duration. It belongs to the smallest activity that contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Activity {
-    /// What was done. May be text a guest chose.
+    /// Name of the activity. May be text that a guest chose.
     pub name: String,
     /// What sort of thing, as `firmware`, `kernel`, `initcall`, `userspace`: pictures give each
     /// its colour. Empty if there is nothing to say.
     pub kind: String,
-    /// When it began, in ticks of the clock.
+    /// Start, in ticks of the clock.
     pub start: u64,
-    /// How long it took, in ticks of the clock.
+    /// Duration, in ticks of the clock.
     pub duration: u64,
-    /// The clock both were read from.
+    /// The clock of start and duration.
     pub clock: Clock,
-    /// Whether it explains all of its time, as a function does whatever it calls. A phase
-    /// explains only what the activities in it do.
+    /// Whether the activity explains all of its time, as a function does with all its calls. A
+    /// phase explains only the activities in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
 }
@@ -95,13 +94,13 @@ impl Span {
 /// Time that no activity explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// When.
+    /// Start and end of the gap.
     pub span: Span,
     /// The innermost activity it lies in, an index into [`Timeline::activities`].
     pub within: Option<usize>,
-    /// What ended or happened last before it.
+    /// Name of the last event or activity before it.
     pub after: Option<String>,
-    /// What begins or happens next after it.
+    /// Name of the next event or activity after it.
     pub before: Option<String>,
 }
 
@@ -110,11 +109,11 @@ pub struct Gap {
 pub struct Node {
     /// Index into [`Timeline::activities`].
     pub activity: usize,
-    /// When, by the timeline's clock.
+    /// Start and end on the timeline's clock.
     pub span: Span,
-    /// How many activities it lies in.
+    /// Number of activities that contain it.
     pub depth: usize,
-    /// The activity it lies in, an index into the nodes.
+    /// The activity that contains it, an index into the nodes.
     pub parent: Option<usize>,
     /// Whether any activity lies in it.
     pub leaf: bool,
@@ -125,13 +124,13 @@ pub struct Node {
 pub struct Timeline {
     /// The clock of the timeline: pictures and gaps are in its ticks.
     pub clock: Clock,
-    /// What to add to the times of another clock to get those of the timeline's. Events and
+    /// Offsets to add to the times of other clocks to get those of the timeline's clock. Events and
     /// activities of a clock without an offset have no place on the timeline.
     #[serde(default)]
     pub offsets: BTreeMap<Clock, i64>,
-    /// What happened, in any order.
+    /// Events, in any order.
     pub events: Vec<Event>,
-    /// What took time, in any order.
+    /// Activities, in any order.
     pub activities: Vec<Activity>,
 }
 
@@ -146,7 +145,7 @@ impl Timeline {
         }
     }
 
-    /// Adds something that happened.
+    /// Adds an event.
     pub fn event(&mut self, name: impl Into<String>, at: u64, clock: Clock) -> &mut Self {
         self.events.push(Event {
             name: name.into(),
@@ -156,8 +155,7 @@ impl Timeline {
         self
     }
 
-    /// Adds something that took from `start` to `end`; an end before the start counts as the
-    /// start.
+    /// Adds an activity from `start` to `end`; an end before the start counts as the start.
     pub fn activity(
         &mut self,
         name: impl Into<String>,
@@ -177,7 +175,7 @@ impl Timeline {
         self
     }
 
-    /// Adds something that explains all of its time, whatever lies in it.
+    /// Adds an activity that explains all of its time, whatever it contains.
     pub fn whole_activity(
         &mut self,
         name: impl Into<String>,

@@ -1,4 +1,4 @@
-//! What a number counts, and how people read it.
+//! Units of values, and their format for people.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,13 +72,13 @@ impl Unit {
         }
     }
 
-    /// `value` as people read it: three or four significant digits and a fitting multiple, as
+    /// Formats `value` for people: three or four significant digits and a fitting multiple, such as
     /// `1.234 s`, `56.7 ms`, `1.50 GiB`.
     pub fn format(self, value: f64) -> String {
         self.format_as(value, value)
     }
 
-    /// `value` in the multiple that fits `scale`, so that the numbers of one column agree.
+    /// Formats `value` in the multiple that fits `scale`, so that the numbers of one column agree.
     pub fn format_as(self, value: f64, scale: f64) -> String {
         if !value.is_finite() {
             return "?".to_owned();

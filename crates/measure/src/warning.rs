@@ -1,4 +1,4 @@
-//! What a reader of a report should know, and what to try about it.
+//! Warnings of a report, each with a remedy to try.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ const NOISE: f64 = 0.05;
 /// The share of a timeline that may stay unexplained in silence.
 const UNEXPLAINED: f64 = 0.1;
 
-/// Something that weakens what a report says. The text says what to try.
+/// A weakness of a report. The text says what to try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "warning")]
 #[non_exhaustive]
@@ -25,18 +25,18 @@ pub enum Warning {
     OutliersFound {
         /// Name of the series.
         series: String,
-        /// How many runs.
+        /// Number of outliers.
         outliers: usize,
-        /// Of how many.
+        /// Number of runs.
         n: usize,
     },
     /// Too few runs succeeded.
     FewRuns {
         /// Name of the series.
         series: String,
-        /// How many there are.
+        /// Number of successful runs.
         n: usize,
-        /// How many would do.
+        /// Number of runs that would be enough.
         wanted: usize,
     },
     /// The first run is an outlier to the worse: caches were cold.
@@ -50,11 +50,11 @@ pub enum Warning {
     RunsFailed {
         /// Name of the series.
         series: String,
-        /// How many runs.
+        /// Number of runs that failed.
         failed: usize,
-        /// Of how many.
+        /// Number of runs.
         runs: usize,
-        /// What the first of them failed of.
+        /// Reason of the first failure.
         reason: String,
     },
     /// The median is not known well enough for small differences.

@@ -1,9 +1,9 @@
-//! A timeline for a terminal: a tree of its activities, each with a bar where it lies.
+//! A timeline for a terminal: a tree of activities, each with a bar.
 
 use super::text::{round_number, shorten};
 use crate::{Gap, Node, Span, Timeline};
 
-/// Narrower terminals get lines that are longer than they are.
+/// Minimum width in columns; narrower terminals wrap lines.
 const NARROWEST: usize = 60;
 /// Levels of the tree.
 const DEEPEST: usize = 4;
@@ -95,7 +95,7 @@ impl Tree<'_> {
         format!("{:1$} {line}", "", self.names)
     }
 
-    /// What lies directly in an activity, or in none.
+    /// Adds lines for the activities directly in `parent`, or for the top level.
     fn level(&self, parent: Option<usize>, depth: usize, lines: &mut Vec<String>) {
         let least = self.whole.duration() as f64 * SMALLEST;
         let inside = parent.map(|parent| self.nodes[parent].activity);

@@ -1,4 +1,4 @@
-//! The raw samples for spreadsheets and other programs.
+//! Raw samples as CSV, for spreadsheets and other programs.
 
 use std::borrow::Cow;
 
@@ -56,7 +56,7 @@ fn records(series: &Series) -> impl Iterator<Item = [String; 7]> {
     })
 }
 
-/// Text no spreadsheet computes: OWASP, "CSV Injection".
+/// Prefixes text that a spreadsheet would compute: OWASP, "CSV Injection".
 fn harmless(text: &str) -> Cow<'_, str> {
     let text = clean(text);
     // Spreadsheets look past leading spaces, and take full-width signs for their ASCII forms.

@@ -12,7 +12,7 @@ use crate::{
 /// Characters of a subject that a line shows.
 const SUBJECT: usize = 50;
 
-/// What is known of a point.
+/// A commit with its measurement.
 pub(super) struct Found<'a> {
     pub(super) point: &'a Point,
     pub(super) series: Option<&'a Series>,
@@ -82,7 +82,7 @@ fn subject(point: &Point) -> String {
     shorten(&point.subject, SUBJECT)
 }
 
-/// Why there is no value.
+/// Reason why there is no value.
 pub(super) fn trouble(reading: &Reading) -> String {
     let first = |reason: &str| shorten(reason.lines().next().unwrap_or_default(), 160);
     match reading {
@@ -160,8 +160,8 @@ fn explained(history: &History) -> String {
     lines.collect()
 }
 
-/// What follows the lines of [`history_row`] that were told while a history came about: the
-/// changes with their explanations, and the report's notes and warnings.
+/// Text that follows the lines of [`history_row`]: the changes with their explanations, and the
+/// report's notes and warnings.
 pub fn history_end(report: &Report) -> String {
     let changes = report.history.as_ref().map(explained).unwrap_or_default();
     let remarks = table::remarks(report);
@@ -171,7 +171,7 @@ pub fn history_end(report: &Report) -> String {
     }
 }
 
-/// Each change in words, and what explains it.
+/// Describes each change with its explanation.
 pub(super) fn changes(history: &History) -> Vec<Vec<String>> {
     let name = |place: usize| {
         let point = history.points.get(place)?;

@@ -1,4 +1,4 @@
-//! The report as a page that needs nothing else.
+//! A report as a self-contained HTML page.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::{Outcome, Phase, Report, Series, Summary, Warning};
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// The digest of the script, which is all that the page may run.
+/// Digest of the only script that the page may run.
 const SCRIPT_DIGEST: &str = include_str!("html/page.js.sha256");
 
 /// The report as one HTML page: pictures, tables and every raw sample. The timeline zooms along

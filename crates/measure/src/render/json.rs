@@ -1,4 +1,4 @@
-//! The report itself, as it is saved.
+//! A report as JSON, as it is saved.
 
 use crate::Report;
 

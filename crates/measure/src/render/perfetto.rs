@@ -1,4 +1,4 @@
-//! A timeline for trace viewers.
+//! A timeline in the format of trace viewers.
 
 use serde_json::{Value, json};
 

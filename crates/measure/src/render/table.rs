@@ -18,7 +18,7 @@ const LONG: [&str; 2] = ["kernel command line", "QEMU command"];
 /// How many activities the list of the longest has.
 const LONGEST: usize = 15;
 
-/// The report as plain tables: what it was measured on; series and comparisons, or the commits of a
+/// Formats a report as plain tables: its environment; series and comparisons, or the commits of a
 /// history; the longest activities and gaps of the timeline, notes and warnings.
 pub fn table(report: &Report) -> String {
     let mut parts = Vec::new();
@@ -45,7 +45,7 @@ pub fn table(report: &Report) -> String {
     parts.join("\n")
 }
 
-/// What was measured, and on what, a line for each thing that has facts known of it.
+/// The measured command and its environment, one line for each known fact.
 fn head(environment: &Environment) -> String {
     let text = |value: &Option<String>| value.clone();
     let known = |parts: &[Option<String>]| parts.iter().flatten().cloned().collect::<Vec<_>>();
@@ -164,7 +164,7 @@ fn dashes() -> impl Iterator<Item = String> {
     std::iter::repeat_n("-".to_owned(), 6)
 }
 
-/// Both ends in the multiple that fits `scale`, the unit once.
+/// Formats an interval: both ends in the multiple that fits `scale`, with the unit once.
 pub(super) fn interval(unit: Unit, interval: Option<Interval>, scale: f64) -> String {
     let Some(interval) = interval else {
         return "-".to_owned();
@@ -175,7 +175,7 @@ pub(super) fn interval(unit: Unit, interval: Option<Interval>, scale: f64) -> St
     format!("{low} – {high}")
 }
 
-/// What a verdict is called, for people; times are fast, sizes are small.
+/// Name of a verdict, for people: times are faster, sizes are smaller.
 pub(super) fn verdict(comparison: &Comparison) -> &'static str {
     let time = comparison.unit == Unit::Seconds;
     match comparison.verdict {
@@ -196,7 +196,7 @@ pub(super) fn change(comparison: &Comparison) -> String {
         .map_or_else(|| "-".to_owned(), percent)
 }
 
-/// The ends of the ratio.
+/// Formats the ends of the ratio's interval.
 pub(super) fn ratio(comparison: &Comparison) -> String {
     comparison.ratio_interval.map_or_else(
         || "-".to_owned(),
@@ -204,7 +204,7 @@ pub(super) fn ratio(comparison: &Comparison) -> String {
     )
 }
 
-/// The p-value; what fewer digits would make 0 is bounded instead.
+/// Formats a p-value; a bound instead where fewer digits would show 0.
 pub(super) fn p_value(comparison: &Comparison) -> String {
     match comparison.p_value {
         None => "-".to_owned(),

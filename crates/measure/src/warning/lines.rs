@@ -1,8 +1,8 @@
-//! Warnings for people: what several series have in common is told once.
+//! Warnings for people: those of several series are combined into one line.
 
 use super::Warning;
 
-/// Few runs and noise of this many series are told one by one.
+/// Up to this number of series, warnings of few runs and of noise are separate.
 const TOLD_APART: usize = 2;
 /// Most series that one line names.
 const NAMED: usize = 6;

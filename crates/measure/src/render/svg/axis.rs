@@ -1,4 +1,4 @@
-//! Places of values, and the numbers along an axis.
+//! Axes: positions of values, and numbers along an axis.
 
 use ::svg::node::element::Group;
 

@@ -1,4 +1,4 @@
-//! A quantity over commits: a dot with its interval for each, the changes marked.
+//! Plot of a quantity over commits: a dot with its interval for each, with changes marked.
 
 use ::svg::node::element::{Circle, Group, Polyline};
 
