@@ -134,7 +134,7 @@ fn info_with_and_without_a_key() {
     for line in [
         "state         ready",
         "memory        409600",
-        "locked for    host key",
+        "encrypted to  host key",
         "compression   zstd:1",
         "name          db1",
         "uuid          30313233-3435-3637-3839-616263646566",
@@ -164,7 +164,7 @@ fn info_with_and_without_a_key() {
 
     fs::rename(images.path("suspend.key"), images.path("away.key")).unwrap();
     let run = images.brisk(&["info", "db1.brisk"]).exits(0);
-    let run = run.said(&["locked for a host key", "only what is public"]);
+    let run = run.said(&["encrypted to a host key", "only what is public"]);
     assert!(run.text().contains("memory        409600"));
     assert!(!run.text().contains("name"), "{}", run.text());
     let run = images
@@ -255,11 +255,11 @@ fn rekey_to_a_passphrase_and_back() {
     images
         .brisk(&["verify", "db1.brisk"])
         .exits(125)
-        .said(&["locked for a passphrase", "--passphrase-file"]);
+        .said(&["encrypted to a passphrase", "--passphrase-file"]);
     images
         .brisk(&["verify", "--passphrase-file", "wrong", "db1.brisk"])
         .exits(125)
-        .said(&["locked for a passphrase"]);
+        .said(&["encrypted to a passphrase"]);
     // By a descriptor, which no other process sees.
     let (image, phrase) = (images.text("db1.brisk"), images.text("phrase"));
     images

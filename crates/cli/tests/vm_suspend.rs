@@ -414,7 +414,7 @@ fn passphrase() {
     let secret = "correct horse, wrong stable";
     fs::write(&right, format!("{secret}\n")).unwrap();
     fs::write(&wrong, "something else\n").unwrap();
-    let missing = ["is locked for a passphrase", "--passphrase-file"];
+    let missing = ["is encrypted to a passphrase", "--passphrase-file"];
     all.refuses(&["suspend", "a"], &missing);
     assert_eq!(all.doing("a"), "running");
     // By a descriptor, by a file, and by a terminal.

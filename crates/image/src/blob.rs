@@ -1,6 +1,6 @@
 //! Writing device state and working set: bytes in pieces among the chunks.
 //!
-//! A blob may be larger than what is to be in memory at once: only a piece of it is.
+//! A blob may be larger than brisk's memory should be: only one piece is in memory at a time.
 
 use super::chunk;
 use super::codec::Encoder;
@@ -9,10 +9,10 @@ use super::head::{BLOB_PIECE, Blob};
 use super::seal::Kind;
 use super::target::Target;
 
-/// Puts the bytes from an offset on into a piece.
+/// Function that fills a piece with the blob's bytes from an offset on.
 pub(super) type Fill<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Error> + 'a;
 
-/// Compresses, seals and writes `length` bytes, which `fill` puts into pieces from an offset on.
+/// Compresses, seals and writes a blob of `length` bytes, piece by piece from `fill`.
 pub(super) fn write(
     kind: Kind,
     length: u64,
@@ -43,7 +43,7 @@ pub(super) fn write(
     Ok(blob)
 }
 
-/// For [`write`]: bytes that are there.
+/// A [`Fill`] from bytes in memory.
 pub(super) fn copy(bytes: &[u8]) -> impl FnMut(u64, &mut [u8]) -> Result<(), Error> {
     |from, piece| {
         piece.copy_from_slice(&bytes[from as usize..][..piece.len()]);

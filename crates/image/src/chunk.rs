@@ -1,4 +1,5 @@
-//! A piece before it is sealed: a byte for its compression, the bitmap of its pages, its bytes.
+//! Encoding of a chunk before it is sealed: a byte for its compression, the bitmap of its pages,
+//! its bytes.
 
 use std::io;
 
@@ -8,12 +9,12 @@ use super::header::{Header, PAGE};
 use super::pages;
 use super::seal::TAG;
 
-/// Room for a sealed chunk of so many bytes.
+/// Bytes that a sealed chunk needs at most.
 pub(super) fn sealed_bound(chunk: usize) -> usize {
     1 + pages::bitmap_len(chunk) + codec::bound(chunk) + TAG
 }
 
-/// Compresses pages into `out`; the length. Room for the tag is left behind it.
+/// Compresses pages into `out`, with room for the tag behind them; the result is the length.
 pub(super) fn encode(
     encoder: &mut Encoder,
     bitmap: &[u8],
@@ -27,10 +28,10 @@ pub(super) fn encode(
     Ok(prefix.len() + length)
 }
 
-/// What a piece of memory holds: the bitmap, and the pages one after the other in `out`.
+/// Decodes a chunk: the bitmap of its pages, and the pages one after the other in `out`.
 ///
-/// `None` if it is not what [`encode`] writes; that can only be if who sealed it did not keep
-/// to the format.
+/// `None` if [`encode`] would not write these bytes, which happens only if the writer of the image
+/// did not keep to the format.
 pub(super) fn decode<'a>(
     decoder: &mut Decoder,
     header: &Header,

@@ -1,6 +1,6 @@
-//! An image is resumed once.
+//! Claims: an image is resumed once.
 //!
-//! Its name says how far that is:
+//! The file's name says how far its resume is:
 //!
 //! | Name | State | After a crash |
 //! |---|---|---|
@@ -9,14 +9,14 @@
 //! | `db1.brisk.resumed` | the guest may have run | refused: its disks may have changed |
 //! | none | the guest has all of its memory | |
 //!
-//! Each step is one rename(2) and an fsync(2) of the directory, so a crash leaves the state
-//! before or the one after. If QEMU refuses to let the guest run, it has not run, and the last
-//! step is undone ([`Claim::undo`]). Before the guest's first instruction the name must be `.resumed`,
-//! durably; so no crash can make it run twice. The file is removed only when the guest does not
-//! need it any more; so no crash can lose it while it has not run. Who holds a claim holds a lock
-//! on the open file (`F_OFD_SETLK` of fcntl(2)), which ends with the process: nobody else can
-//! claim it meanwhile, and a claim that was left behind can be taken over. Whether there is one
-//! can be asked without a lock, so that to ask never makes a claim fail.
+//! Each step is one rename(2) and an fsync(2) of the directory, so a crash leaves the state before
+//! or the one after. If QEMU refuses to let the guest run, it has not run, and the last step is
+//! undone ([`Claim::undo`]). Before the guest's first instruction the name must be `.resumed`,
+//! durably; so no crash can make the guest run twice. The file is removed only when the guest does
+//! not need it any more; so no crash can lose the image while the guest has not run. The process
+//! with the claim has a lock on the open file (`F_OFD_SETLK` of fcntl(2)), which ends with the
+//! process: no other process can claim the image meanwhile, and a claim that was left behind can be
+//! taken over. The state can be read without a lock, so that reading it never makes a claim fail.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -36,22 +36,22 @@ use super::reader::open_unknown;
 const RESUMING: &str = ".resuming";
 const RESUMED: &str = ".resumed";
 
-/// How far the resume of an image is.
+/// Progress of an image's resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Nobody has claimed it.
+    /// No process has claimed it.
     Ready,
-    /// Claimed, and no guest has run from it; `held` if the one who claimed it lives.
+    /// Claimed; no guest has run from it.
     Resuming {
         /// Whether a process holds the claim.
         held: bool,
     },
-    /// A guest may have run from it; `held` if the one who resumed it still reads from it.
+    /// A guest may have run from it.
     Resumed {
-        /// Whether a process holds the claim.
+        /// Whether the process that resumed it still reads from it.
         held: bool,
     },
-    /// There is nothing of it.
+    /// There is no such image.
     Absent,
 }
 
@@ -61,20 +61,20 @@ pub struct Claim {
     file: File,
     image: PathBuf,
     now: PathBuf,
-    /// Its name if no guest runs from it.
+    /// The image's name if no guest runs from it.
     back: PathBuf,
     started: bool,
 }
 
-/// Keeps an image as it is while something is read from it: nobody can claim it meanwhile, and no
-/// guest has run from it. Any number of processes can do so at once.
+/// A shared lock on an image: no process can claim it meanwhile, and no guest has run from it. Any
+/// number of processes can have one.
 #[derive(Debug)]
 pub struct Hold {
     file: File,
     now: PathBuf,
 }
 
-/// How far the resume of an image is, by its usual name.
+/// Progress of an image's resume. `image` is the usual name.
 ///
 /// # Errors
 /// If its directory cannot be read.
@@ -99,11 +99,11 @@ fn glance(image: &Path) -> Result<State, Error> {
     })
 }
 
-/// Whether a process holds the claim on an image that a guest may have run from, by its usual
-/// name, whatever has that name now; none if there is no such image.
+/// Whether a process still reads from an image that a guest may have run from; `None` if there is
+/// no such image. `image` is the usual name, which may be that of a newer image now.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the image cannot be read.
 pub fn resumed(image: &Path) -> Result<Option<bool>, Error> {
     held(&with(image, RESUMED))
 }
@@ -116,7 +116,7 @@ fn held(path: &Path) -> Result<Option<bool>, Error> {
     }
 }
 
-/// Where an image is that no guest has run from, by its usual name.
+/// Path of an image that no guest has run from. `image` is the usual name.
 #[must_use]
 pub fn resumable(image: &Path) -> Option<PathBuf> {
     let names = [image.to_owned(), with(image, RESUMING)];
@@ -125,17 +125,17 @@ pub fn resumable(image: &Path) -> Option<PathBuf> {
         .find(|name| name.symlink_metadata().is_ok())
 }
 
-/// The name of an image that a guest may have run from, by its usual name.
+/// Path of an image that a guest may have run from. `image` is the usual name.
 #[must_use]
 pub fn resumed_name(image: &Path) -> PathBuf {
     with(image, RESUMED)
 }
 
-/// Removes the image of a machine that has ended, if a process was killed that would have removed
-/// it once the guest had all of its memory. One that somebody still reads from stays.
+/// Removes the image of a VM that has ended, if a process was killed that would have removed it
+/// when the guest had all of its memory. An image that a process still reads from is kept.
 ///
 /// # Errors
-/// If it cannot be opened or removed.
+/// If the image cannot be opened or removed.
 pub fn remove_resumed(image: &Path) -> Result<(), Error> {
     let resumed = with(image, RESUMED);
     match lock(&resumed) {
@@ -147,11 +147,11 @@ pub fn remove_resumed(image: &Path) -> Result<(), Error> {
 }
 
 impl Hold {
-    /// Holds an image by its usual name. When the process ends, it holds it no more.
+    /// Takes a shared lock on the image whose usual name is `image`. It ends with the process.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another process resumes from it, [`Error::Resumed`] if a guest has run
-    /// from it, or if it cannot be opened.
+    /// [`Error::InUse`] if another process resumes from the image, [`Error::Resumed`] if a guest
+    /// has run from it, or if it cannot be opened.
     pub fn take(image: &Path) -> Result<Self, Error> {
         let (file, now) = first(image, Sharing::Shared)?;
         Ok(Self { file, now })
@@ -165,14 +165,14 @@ impl Hold {
         self.file.try_clone().map_err(io_error("open", &self.now))
     }
 
-    /// Where the image is.
+    /// Path of the image.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.now
     }
 }
 
-/// The image under that of its names which says that no guest has run from it, locked.
+/// Opens and locks the image that no guest has run from, under the name that it has now.
 fn first(image: &Path, how: Sharing) -> Result<(File, PathBuf), Error> {
     let absent = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
     for name in [image.to_owned(), with(image, RESUMING)] {
@@ -189,12 +189,12 @@ fn first(image: &Path, how: Sharing) -> Result<(File, PathBuf), Error> {
 }
 
 impl Claim {
-    /// Claims an image by its usual name. A claim that a process left behind before its guest
-    /// ran is taken over.
+    /// Claims the image whose usual name is `image`. A claim that a process left behind before its
+    /// guest ran is taken over.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another process holds it, [`Error::Resumed`] if a guest has run from
-    /// it, or if it cannot be renamed.
+    /// [`Error::InUse`] if another process has the claim, [`Error::Resumed`] if a guest has run
+    /// from the image, or if it cannot be renamed.
     pub fn take(image: &Path) -> Result<Self, Error> {
         let resuming = with(image, RESUMING);
         let (file, name) = first(image, Sharing::Exclusive)?;
@@ -210,11 +210,11 @@ impl Claim {
         })
     }
 
-    /// Claims an image that a guest may have run from, by its usual name. The caller has to know
-    /// that the disks are as they were when it was written.
+    /// Claims an image that a guest may have run from. The caller has to know that the disks are as
+    /// they were at the suspend. `image` is the usual name.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another process reads from it, or if it cannot be opened.
+    /// [`Error::InUse`] if another process reads from the image, or if it cannot be opened.
     pub fn take_again(image: &Path) -> Result<Self, Error> {
         let resumed = with(image, RESUMED);
         Ok(Self {
@@ -226,8 +226,8 @@ impl Claim {
         })
     }
 
-    /// Takes over from a process that was ended while its guest still read from the image, and
-    /// waits as long as that lives; none if the guest has all of its memory.
+    /// Waits for the end of the process that reads from the image, and takes over its claim; `None`
+    /// if the guest has all of its memory.
     ///
     /// # Errors
     /// If the image cannot be opened.
@@ -263,23 +263,23 @@ impl Claim {
         self.file.try_clone().map_err(io_error("open", &self.now))
     }
 
-    /// Where the image is now.
+    /// Present path of the image.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.now
     }
 
-    /// Its usual name.
+    /// Usual path of the image.
     #[must_use]
     pub fn image(&self) -> &Path {
         &self.image
     }
 
-    /// The guest is about to run: from here on nobody can resume the image again. Call this,
-    /// and wait for it, before the guest's first instruction.
+    /// Records durably that the guest may run: from here on no process can resume the image again.
+    /// Call this before the guest's first instruction, and wait until it returns.
     ///
     /// # Errors
-    /// If that cannot be made durable, or another image that was resumed has that name; the guest
+    /// If that cannot be made durable, or another image that was resumed has that name. The guest
     /// must not run then.
     pub fn start(&mut self) -> Result<(), Error> {
         let resumed = with(&self.image, RESUMED);
@@ -295,16 +295,16 @@ impl Claim {
         Ok(())
     }
 
-    /// The guest has certainly not run after [`Self::start`]: QEMU has refused to let it. The image
-    /// can be given back.
+    /// Undoes [`Self::start`], because QEMU has refused to run the guest. The image can be released
+    /// then.
     pub fn undo(&mut self) {
         self.started = false;
     }
 
-    /// The guest has all of its memory, and no other image is based on this one: it is removed.
+    /// Removes the image: the guest has all of its memory, and no other image is based on this one.
     ///
     /// # Errors
-    /// If it cannot be removed; it will not be resumed again all the same.
+    /// If the image cannot be removed; it will not be resumed again all the same.
     pub fn finish(mut self) -> Result<(), Error> {
         if !self.started {
             return Err(Error::invalid("a claim is finished before its guest ran"));
@@ -314,8 +314,8 @@ impl Claim {
         sync_dir_of(&self.image)
     }
 
-    /// As [`Self::finish`], but the image is kept under another name, which is not taken: the
-    /// next one will be based on it.
+    /// Ends the claim as [`Self::finish`] does, but keeps the image under the name `base`, which no
+    /// file may have: the next image will be based on it.
     ///
     /// # Errors
     /// If there is such a file already, or the image cannot be renamed.
@@ -328,10 +328,11 @@ impl Claim {
         Ok(())
     }
 
-    /// Gives the image back under its usual name. The guest has not run.
+    /// Gives the image its usual name back. The guest has not run.
     ///
     /// # Errors
-    /// If the guest may have run, or the file cannot be renamed. It can be claimed even so.
+    /// If the guest may have run, or the file cannot be renamed, in which case the image can still
+    /// be claimed.
     pub fn release(mut self) -> Result<(), Error> {
         self.put_back()
     }
@@ -359,7 +360,7 @@ impl Drop for Claim {
     }
 }
 
-/// Opens and locks the file that has this name now, for this process alone.
+/// Opens and locks the file that has this name now, exclusively.
 pub(super) fn lock(path: &Path) -> Result<File, Error> {
     lock_as(path, Sharing::Exclusive)
 }
@@ -383,7 +384,7 @@ fn lock_as(path: &Path, how: Sharing) -> Result<File, Error> {
     Ok(file)
 }
 
-/// A file can be locked for one process alone only where it is open for writing.
+/// Opens a file for a lock: for writing only if the lock is exclusive.
 fn open(path: &Path, how: Sharing) -> io::Result<File> {
     let alone = how == Sharing::Exclusive;
     match alone {
@@ -392,7 +393,7 @@ fn open(path: &Path, how: Sharing) -> io::Result<File> {
     }
 }
 
-/// Renames durably to a name that is not taken.
+/// Renames durably to a name that no file has.
 fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     rename_new(CWD, from, to).map_err(|errno| refused(errno, from, to))?;
     sync_dir_of(to)

@@ -7,19 +7,19 @@ use std::str::FromStr;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
-/// How pieces are compressed where that makes them smaller.
+/// Compression of pieces, used where it makes them smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are.
+    /// No compression.
     None,
-    /// LZ4 with its acceleration, 1 to 64: more is quicker and larger.
+    /// LZ4 with its acceleration, 1 to 64: higher is quicker, and the image is larger.
     Lz4(u8),
     /// Zstandard with its level, −50 to 19.
     Zstd(i8),
 }
 
 impl Compression {
-    /// The quickest that still takes half of it away.
+    /// The quickest compression that still halves usual memory.
     pub const FAST: Self = Self::Lz4(2);
 
     const LEVELS: std::ops::RangeInclusive<i8> = -50..=19;
@@ -63,7 +63,7 @@ impl fmt::Display for Compression {
 impl FromStr for Compression {
     type Err = String;
 
-    /// `none`, `fast`, `lz4`, `lz4:ACCELERATION`, `zstd`, `zstd:LEVEL`.
+    /// Parses `none`, `fast`, `lz4`, `lz4:ACCELERATION`, `zstd`, `zstd:LEVEL`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (codec, level) = text.split_once(':').unwrap_or((text, ""));
         let known = match (codec, level) {
@@ -89,7 +89,7 @@ impl FromStr for Compression {
     }
 }
 
-/// How one piece is stored.
+/// Encoding of one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Stored {
@@ -106,13 +106,13 @@ impl Stored {
     }
 }
 
-/// Room that compressing so many bytes may need.
+/// Bytes that compressing this many bytes may need.
 pub(super) fn bound(bytes: usize) -> usize {
     let lz4 = lz4::block::compress_bound(bytes).unwrap_or(bytes * 2);
     zstd::zstd_safe::compress_bound(bytes).max(lz4)
 }
 
-/// Compresses piece after piece with one context.
+/// A compressor, with one context for all pieces.
 pub(super) struct Encoder {
     compression: Compression,
     zstd: Option<Compressor<'static>>,
@@ -134,7 +134,8 @@ impl Encoder {
         Ok(Self { compression, zstd })
     }
 
-    /// Writes `bytes` to the start of `out`, which has room for their [`bound`].
+    /// Compresses `bytes` to the start of `out`, which has at least [`bound`] bytes; the encoding
+    /// and the length.
     pub(super) fn encode(&mut self, bytes: &[u8], out: &mut [u8]) -> io::Result<(Stored, usize)> {
         let (stored, length) = match (self.compression, &mut self.zstd) {
             (Compression::Lz4(acceleration), _) => {
@@ -154,7 +155,7 @@ impl Encoder {
     }
 }
 
-/// Takes piece after piece apart with one context.
+/// A decompressor, with one context for all pieces.
 pub(super) struct Decoder(Decompressor<'static>);
 
 impl Decoder {
@@ -162,7 +163,7 @@ impl Decoder {
         Ok(Self(Decompressor::new()?))
     }
 
-    /// Fills exactly `out`; false if the bytes are not that.
+    /// Decompresses a piece into exactly `out`; false if it does not fit or is damaged.
     pub(super) fn decode(&mut self, stored: Stored, bytes: &[u8], out: &mut [u8]) -> bool {
         match stored {
             Stored::Plain if bytes.len() == out.len() => {

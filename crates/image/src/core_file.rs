@@ -40,7 +40,7 @@ pub(super) fn write_core(
         .map_err(io_error("write", path))
 }
 
-/// The headers, and where each range goes.
+/// The headers, and the place of each range in the file.
 fn layout(ranges: &[Range]) -> (Vec<u8>, Vec<Piece>) {
     let mut out = Vec::new();
     // Magic, 64 bits, little endian, version 1, no ABI.

@@ -1,4 +1,4 @@
-//! What an image says about its machine, sealed.
+//! The sealed description of the VM of an image.
 
 use std::path::PathBuf;
 
@@ -6,51 +6,52 @@ use serde::{Deserialize, Serialize};
 
 use super::header::PAGE;
 
-/// Longest text of a description in bytes, but for the definition.
+/// Longest text of a description in bytes, except for the definition.
 pub const MAX_TEXT: usize = 4096;
-/// Longest definition of a machine in bytes.
+/// Longest definition of a VM in bytes.
 pub(super) const MAX_DEFINITION: usize = 1 << 20;
 /// Longest description in bytes, as JSON.
 pub const MAX_DESCRIPTION: usize = 4 << 20;
 /// Most disks, and most ranges of memory.
 const MAX_LIST: usize = 1024;
 
-/// The machine that was suspended. Fields that an older brisk does not know are ignored by it.
+/// Description of the suspended VM. An older brisk ignores fields that it does not know.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Description {
-    /// Name of the machine.
+    /// Name of the VM.
     pub name: String,
-    /// Its UUID.
+    /// UUID of the VM.
     pub uuid: [u8; 16],
     /// Version of QEMU as it reports it, such as `10.0.2`.
     pub qemu: String,
-    /// Its machine type with its version, such as `pc-i440fx-10.0`.
+    /// QEMU's machine type with its version, such as `pc-i440fx-10.0`.
     pub machine: String,
-    /// The model of its processors, as given to QEMU.
+    /// CPU model, as given to QEMU.
     pub cpu: String,
     /// The kernel that was booted directly, if one was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
-    /// Its disks, as they were when it stood still.
+    /// The disks, as they were when the guest was stopped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<Disk>,
-    /// Whom the image was locked for when it was written, as whoever wrote it tells one such set
-    /// from another. Empty: not known, or it has been locked for others since.
+    /// The recipients that the image was encrypted to when it was written, in a form that
+    /// distinguishes one set of recipients from another. Empty: unknown, or the image was rekeyed
+    /// since.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub locks: String,
-    /// Its definition, not interpreted here.
+    /// Definition of the VM, not interpreted here.
     pub definition: String,
-    /// Where the memory is in the guest's physical addresses. Empty: all of it from 0.
+    /// Places of the memory in the guest's physical addresses. Empty: all of it from 0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<Range>,
 }
 
-/// The kernel of a machine.
+/// Kernel of a VM.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kernel {
-    /// The image.
+    /// Path of the kernel image.
     pub path: PathBuf,
     /// Its release.
     pub version: String,
@@ -58,11 +59,11 @@ pub struct Kernel {
     pub hash: String,
 }
 
-/// What tells one state of a disk from another.
+/// Identity and state of a disk, to detect changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Disk {
-    /// The file or device.
+    /// Path of the file or device.
     pub path: PathBuf,
     /// Size in bytes.
     pub size: u64,
@@ -70,30 +71,30 @@ pub struct Disk {
     pub dev: u64,
     /// Number of its inode.
     pub ino: u64,
-    /// When its content changed: seconds and nanoseconds since 1970.
+    /// Last change of its content: seconds and nanoseconds since 1970.
     pub mtime: (i64, i64),
-    /// When its inode changed.
+    /// Last change of its inode.
     pub ctime: (i64, i64),
-    /// Whether the machine may write to it.
+    /// Whether the VM may write to it.
     pub writable: bool,
-    /// Of a block device, which has no such times: a hash of its first 8 MiB, in hexadecimal.
+    /// Hash of the first 8 MiB of a block device, which has no such times, in hexadecimal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,
 }
 
-/// A stretch of the memory's file in the guest's physical addresses.
+/// A range of the memory's file in the guest's physical addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// Offset in the memory's file.
     pub offset: u64,
     /// The guest's physical address.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
 impl Description {
-    /// The ranges, also where none are given.
+    /// The ranges; one for all of the memory where none is given.
     #[must_use]
     pub fn ranges(&self, memory: u64) -> Vec<Range> {
         if !self.ranges.is_empty() {
@@ -106,10 +107,11 @@ impl Description {
         }]
     }
 
-    /// Whether its texts and lists are within bounds and its ranges within the memory.
+    /// Checks that texts and lists are within bounds, and ranges within the memory of `memory`
+    /// bytes.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A text that says what is wrong.
     pub fn check(&self, memory: u64) -> Result<(), String> {
         let kernel = self.kernel.iter().flat_map(|kernel| {
             [

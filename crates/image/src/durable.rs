@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::error::{Error, io_error};
 use super::naming::rename_new;
 
-/// A file without a name, or with a temporary one where the file system knows no such files.
+/// A file without a name, or with a temporary one on file systems without `O_TMPFILE`.
 #[derive(Debug)]
 pub(super) struct Durable {
     pub(super) file: File,
@@ -24,7 +24,7 @@ pub(super) struct Durable {
 }
 
 impl Durable {
-    /// A new file in the directory of `path`, readable by its owner only.
+    /// Creates a file in the directory of `path`, readable by its owner only.
     pub(super) fn create(path: &Path) -> Result<Self, Error> {
         let (dir_path, name) = split(path)?;
         let dir = File::open(&dir_path).map_err(io_error("open the directory", &dir_path))?;
@@ -51,16 +51,16 @@ impl Durable {
         })
     }
 
-    /// The content is on the disk, though not yet under its name.
+    /// Syncs the content to the disk; the file does not have its name yet.
     pub(super) fn sync(&self) -> Result<(), Error> {
         self.file.sync_all().map_err(io_error("write", &self.path))
     }
 
-    /// Gives it its name, durably. Call [`Self::sync`] first.
+    /// Gives the file its name, durably. Call [`Self::sync`] first.
     ///
     /// # Errors
-    /// If it cannot have that name, or the directory cannot be written. A new file is gone then,
-    /// also after a crash; where one is replaced, the new one may be there.
+    /// If it cannot have that name, or the directory cannot be written. The new file is gone then,
+    /// also after a crash; where it replaces a file, the new one may be there.
     pub(super) fn publish(mut self, replace: bool) -> Result<(), Error> {
         if self.temporary.is_none() && !replace {
             self.link(&self.name).map_err(|errno| self.refused(errno))?;
@@ -85,14 +85,14 @@ impl Durable {
         }
     }
 
-    /// Takes back a name that may or may not be durable. The content goes, too: after a crash the
-    /// name may be there again.
+    /// Removes a name that may or may not be durable. The content is removed, too: after a crash
+    /// the name may exist again.
     fn retract(&self) {
         let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
         let _ = self.file.set_len(0).and_then(|()| self.file.sync_all());
     }
 
-    /// linkat(2): through /proc, as it needs no privilege so.
+    /// Links the file through /proc, which needs no privilege (linkat(2)).
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
         use std::os::fd::AsRawFd;
         let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -132,7 +132,7 @@ pub(super) fn split(path: &Path) -> Result<(PathBuf, OsString), Error> {
     Ok((dir.unwrap_or(Path::new(".")).to_owned(), name.to_owned()))
 }
 
-/// The directory of a file knows its names for good.
+/// Syncs the directory of a file, so that names in it are durable.
 pub(super) fn sync_dir_of(path: &Path) -> Result<(), Error> {
     let (dir, _) = split(path)?;
     let synced = File::open(&dir).and_then(|dir| dir.sync_all());
@@ -161,7 +161,7 @@ mod tests {
         entries.map(|entry| entry.unwrap().file_name()).collect()
     }
 
-    /// Whoever is told that it failed goes on without the file, which must not come back.
+    /// The caller of a failed publish continues without the file, which must not come back.
     #[test]
     fn a_file_whose_directory_cannot_be_written_is_gone() {
         for kinds in [

@@ -1,9 +1,9 @@
-//! Chunks that are written while the guest still runs, in case they stay as they are.
+//! Chunks that are written early, while the guest still runs, in case they do not change.
 //!
-//! Making a guest's memory small takes the guest a while, in which the host has a processor to
-//! spare. What is written meanwhile is only a guess: once the guest stands still, each chunk's
-//! pages are held against the digest of what was written, and chunks that are not the same are
-//! written again. They are sealed as a kind of their own, so that no nonce is used twice.
+//! The guest takes a while to drop its page cache, and meanwhile the host has idle processors.
+//! Chunks that are written early are only a guess: once the guest is stopped, the digest of each is
+//! compared with the chunk's pages, and chunks that have changed are written again. Early chunks
+//! are sealed as a kind of their own, so that no nonce is used twice.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,24 +21,25 @@ use super::report::{Stages, Watch};
 use super::seal::Kind;
 use super::target::{Target, Worker};
 
-/// Most chunks that are written early: 4 GiB of chunks of the usual size, and 4 MB of brisk's own
-/// memory.
+/// Most chunks that are written early: 4 GiB of chunks of the usual size; they take 4 MB of brisk's
+/// own memory.
 const MOST: usize = 1 << 14;
-/// Pages that are told together to be likely to stay: as many as the smallest chunk has.
+/// Pages of a group, which is expected to change or not as a whole: those of the smallest chunk.
 const GROUP: u64 = 8;
 
-/// What is expected of a guest's memory once it stands still. It need not be right.
+/// Expectation of a guest's memory at the time when it is stopped. It may be wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forecast {
     kept: Pages,
-    /// One for each group, half of which or more is likely to stay.
+    /// One for each group of which half or more of the pages are not expected to change.
     lasting: Pages,
-    /// The last group that was told of, and how many of its pages are likely to stay.
+    /// The last group that was added to, and the number of its pages that are not expected to
+    /// change.
     last: (u64, u64),
 }
 
 impl Forecast {
-    /// Nothing is expected to be kept of a memory of so many bytes.
+    /// The expectation that no page of a memory of this many bytes is kept.
     #[must_use]
     pub fn none(memory: u64) -> Self {
         Self {
@@ -48,8 +49,8 @@ impl Forecast {
         }
     }
 
-    /// The image is expected to have this page; whether it is likely to be what it is now. Pages
-    /// are told of in ascending order.
+    /// Adds a page that the image is expected to have; `lasts`: it is not expected to change. Pages
+    /// are added in ascending order.
     pub fn keep(&mut self, page: u64, lasts: bool) {
         self.kept.insert(page);
         let group = page / GROUP;
@@ -68,7 +69,7 @@ impl Forecast {
         self.kept.contains(page)
     }
 
-    /// Whether a chunk, which begins with a group, is likely to stay as it is for the most part.
+    /// Whether a chunk, which begins with a group, is not expected to change for the most part.
     #[must_use]
     pub fn lasts(&self, chunk: std::ops::Range<u64>) -> bool {
         let groups = chunk.start / GROUP..chunk.end.div_ceil(GROUP);
@@ -78,11 +79,11 @@ impl Forecast {
     }
 }
 
-/// What was written early.
+/// Chunks that were written early.
 #[derive(Default)]
 pub(super) struct Early {
     pieces: BTreeMap<u64, Piece>,
-    /// The time it took, and that of the processors.
+    /// Elapsed time and processor time.
     pub(super) elapsed: Duration,
     pub(super) stages: Stages,
 }
@@ -184,8 +185,8 @@ impl Early {
         pages.sum::<u64>() * PAGE as u64
     }
 
-    /// What was written of a chunk, if that is what it is now: all pages that are `wanted` and not
-    /// zero are in it, and all that are in it are as they were.
+    /// The early chunk, if it is still right: it has all pages that are `wanted` and not zero, and
+    /// none of its pages has changed.
     pub(super) fn unchanged(
         &self,
         index: u64,

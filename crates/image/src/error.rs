@@ -1,10 +1,10 @@
-//! What can be wrong with an image or with writing one.
+//! Errors of images.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A place in an image.
+/// Place in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The public header.
@@ -37,18 +37,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why an image cannot be written, read or used.
+/// Error of writing, reading or using an image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried: "write", "read".
+        /// The action: "write", "read".
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The image would not fit.
@@ -59,7 +59,7 @@ pub enum Error {
     Space {
         /// The directory.
         path: PathBuf,
-        /// Bytes that are estimated from samples.
+        /// Bytes that are needed, estimated from samples.
         needed: u64,
         /// Bytes that are free.
         free: u64,
@@ -70,13 +70,13 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Some other file.
+    /// The file is no image.
     #[error("{} is no suspend image of brisk", path.display())]
     NotAnImage {
         /// The file.
         path: PathBuf,
     },
-    /// From another version of brisk.
+    /// The image is of another version of brisk.
     #[error(
         "{} has version {version} of the format and this brisk reads version {}: use the brisk \
          that wrote it", path.display(), super::VERSION
@@ -84,55 +84,55 @@ pub enum Error {
     Version {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Its version.
         version: u32,
     },
-    /// Bytes are missing or not those that were written.
+    /// Bytes are missing or were altered.
     #[error("{} is damaged ({place}): {what}; it cannot be used, take a copy of it if there is one", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Place of the damage.
         place: Place,
-        /// What is wrong.
+        /// Kind of the damage.
         what: String,
     },
-    /// None of the keys at hand opens it.
+    /// No given key opens it.
     #[error(
-        "none of the given keys opens {}, which is locked for {slots}: give --identity, \
+        "none of the given keys opens {}, which is encrypted to {slots}: give --identity, \
          --passphrase-file or --host-key", path.display()
     )]
     NoKey {
         /// The file.
         path: PathBuf,
-        /// What it is locked for.
+        /// Recipients that it is encrypted to.
         slots: String,
     },
-    /// A file of keys, a recipient or a passphrase that cannot be used.
+    /// A file of keys, a recipient or a passphrase cannot be used.
     #[error("{what}: {why}")]
     Key {
-        /// Which.
+        /// The key.
         what: String,
-        /// What is wrong and what to try.
+        /// Reason, and what to try.
         why: String,
     },
-    /// Of an incremental image the one it is based on is not there.
+    /// The base image of an incremental image is missing.
     #[error(
         "{} is based on the image {id}, which is not beside it: put it there, or name it", path.display()
     )]
     NoParent {
         /// The incremental image.
         path: PathBuf,
-        /// The other's identity.
+        /// Identity of the base image.
         id: String,
     },
-    /// What was asked for makes no sense.
+    /// The options contradict each other or the source.
     #[error("{0}")]
     Invalid(String),
-    /// The caller said stop.
+    /// The caller cancelled.
     #[error("stopped before it was complete; nothing is left of it")]
     Cancelled,
-    /// Another process has claimed the image, or holds it.
+    /// Another process has claimed the image, or reads from it.
     #[error(
         "{} is being resumed or cloned by another process: wait for it or end it", path.display()
     )]
@@ -146,7 +146,7 @@ pub enum Error {
          disks would not agree; remove it, or make a clone with its own disks", path.display()
     )]
     Resumed {
-        /// Where it is now.
+        /// Present path of the image.
         path: PathBuf,
     },
 }
@@ -161,7 +161,7 @@ impl Error {
         Self::Invalid(what.into())
     }
 
-    /// What the user can try beyond what the message says.
+    /// Hint for the user, beyond the message.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         let Self::Io { source, .. } = self else {
@@ -180,7 +180,7 @@ impl Error {
     }
 }
 
-/// For `map_err`: what was tried with which file.
+/// For `map_err`: an error of an action on a file.
 pub(super) fn io_error<E: Into<io::Error>>(
     action: &'static str,
     path: &Path,

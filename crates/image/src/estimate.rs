@@ -1,4 +1,4 @@
-//! Whether an image will fit, from a sample of the memory.
+//! Estimate of an image's size and of the room for it, from samples of the memory.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,36 +11,36 @@ use super::memory::{self, Range};
 use super::pages::{self, Pages};
 use super::{chunk, head};
 
-/// Chunks that are looked at.
+/// Number of chunks in the sample.
 const SAMPLES: u64 = 24;
 
-/// How large an image will be, and how much room there is.
+/// Estimated size of an image, and the free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// Bytes that are likely, from samples.
+    /// Likely size in bytes, from samples.
     pub likely: u64,
-    /// Bytes that it cannot exceed.
+    /// Most bytes that the image can have.
     pub most: u64,
-    /// Bytes that are free for this user where it goes.
+    /// Free bytes of the file system, for this user.
     pub free: u64,
 }
 
 impl Estimate {
-    /// Whether it may become tight: worth a warning.
+    /// Whether the space may not be enough: worth a warning.
     #[must_use]
     pub fn is_tight(&self) -> bool {
         self.likely + self.likely / 8 > self.free
     }
 
-    /// Whether it would not even fit if samples were wrong by half.
+    /// Whether the space would not be enough even if the samples were wrong by half.
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         self.likely / 2 > self.free
     }
 }
 
-/// Bytes of a memory's file that are no holes, bytes that its image cannot exceed, and bytes that
-/// are free where it goes.
+/// Bytes of a memory's file that are not holes, most bytes of its image, and free bytes of the file
+/// system.
 struct Bounds {
     data: u64,
     most: u64,
@@ -66,7 +66,7 @@ fn bounds(
     })
 }
 
-/// Whether an image fits, however little of the memory can be compressed.
+/// Whether an image fits, even if the memory cannot be compressed at all.
 pub(super) fn fits(
     path: &Path,
     memory: &File,
@@ -76,15 +76,15 @@ pub(super) fn fits(
     bounds(path, memory, size, leave_out).map(|bounds| bounds.most <= bounds.free)
 }
 
-/// Bytes that are free beyond those that the image of a memory may take.
+/// Free bytes beyond those that the image of a memory may take.
 pub(super) fn spare(path: &Path, memory: &File, size: u64) -> Result<u64, Error> {
     bounds(path, memory, size, None).map(|bounds| bounds.free.saturating_sub(bounds.most))
 }
 
-/// Estimates the image of a memory at a path; takes some tens of milliseconds.
+/// Estimates the size of a memory's image at a path; takes some tens of milliseconds.
 ///
 /// # Errors
-/// If the memory cannot be read, or the directory is not there.
+/// If the memory cannot be read, or the directory does not exist.
 pub fn estimate(
     path: &Path,
     memory: &File,

@@ -1,4 +1,4 @@
-//! Guest memory in clear, for debuggers.
+//! Extraction of guest memory, unencrypted, for debuggers.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::error::Error;
 use super::pipeline::Control;
 use super::reader::Image;
 
-/// What the memory is written as.
+/// Format of the extracted memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The memory from its first byte to its last.

@@ -1,4 +1,4 @@
-//! The sealed head: the description, and where everything but the memory is.
+//! The sealed head: the description, and the places of everything but the memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,17 +6,17 @@ use super::description::{Description, MAX_DESCRIPTION};
 use super::header::Header;
 use super::seal::TAG;
 
-/// Most device state, and most of a working set, in bytes.
+/// Most bytes of device state, and of a working set.
 pub(super) const MAX_BLOB: u64 = 256 << 20;
 /// Bytes of one piece of a blob before compression.
 pub(super) const BLOB_PIECE: u64 = 1 << 20;
 
-/// What an image says to who has a key.
+/// Sealed facts about an image, which only a key shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The machine.
+    /// Description of the VM.
     pub description: Description,
-    /// The image that this one is based on.
+    /// The base image, of an incremental image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     pub(super) state: Blob,
@@ -26,19 +26,19 @@ pub struct Head {
     pub(super) working_pages: Option<Blob>,
 }
 
-/// An image that another is based on.
+/// A base image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// Its identity.
+    /// Identity of the image.
     pub id: [u8; 16],
-    /// The digest of its list of chunks, which wrapping it for other keys does not change.
+    /// Digest of its list of chunks, which does not change when the image is rekeyed.
     pub digest: [u8; 32],
 }
 
-/// Bytes that are stored in pieces among the chunks.
+/// A blob: bytes that are stored in pieces among the chunks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Blob {
-    /// Bytes.
+    /// Length in bytes.
     pub(super) length: u64,
     /// Offset among the sealed data and sealed length of each piece.
     pub(super) pieces: Vec<(u64, u32)>,
@@ -57,7 +57,7 @@ impl Blob {
 }
 
 impl Head {
-    /// Bytes of the device state.
+    /// Length of the device state in bytes.
     #[must_use]
     pub fn state_len(&self) -> u64 {
         self.state.length
@@ -67,7 +67,7 @@ impl Head {
         serde_json::to_vec(self).expect("numbers, texts and lists are JSON")
     }
 
-    /// Reads it and holds it against the header.
+    /// Decodes a head and checks it against the header.
     pub(super) fn decode(bytes: &[u8], header: &Header) -> Result<Self, String> {
         if bytes.len() > MAX_DESCRIPTION * 2 {
             return Err("it is too long".into());

@@ -1,4 +1,4 @@
-//! The public header, in clear and bound to everything else by the keys.
+//! The public header: not encrypted, and authenticated by the keys of everything else.
 
 use super::codec::Compression;
 use super::seal::TAG;
@@ -10,7 +10,7 @@ pub const VERSION: u32 = 1;
 pub const PAGE: usize = 4096;
 /// Smallest chunk.
 pub const MIN_CHUNK: u32 = 32 << 10;
-/// Usual chunk: a fault costs a fraction of a millisecond and zstd loses nothing.
+/// Usual chunk size: a page fault costs a fraction of a millisecond, and zstd loses nothing.
 pub const DEFAULT_CHUNK: u32 = 256 << 10;
 /// Largest chunk.
 pub const MAX_CHUNK: u32 = 4 << 20;
@@ -36,20 +36,20 @@ pub(super) const MAX_HEAD: u32 = 64 << 20;
 
 const FLAG_PARENT: u32 = 1;
 
-/// What an image shows to everyone.
+/// Public facts about an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Random identity of the image.
     pub id: [u8; 16],
-    /// When it was written, in seconds since 1970.
+    /// Time of writing, in seconds since 1970.
     pub created: u64,
     /// Size of the guest's memory in bytes.
     pub memory: u64,
     /// Size of a chunk in bytes.
     pub chunk_size: u32,
-    /// Whether it needs another image.
+    /// Whether it is based on another image.
     pub incremental: bool,
-    /// How chunks were compressed where that paid.
+    /// Compression of chunks, used where it makes them smaller.
     pub compression: Compression,
     /// Chunks that are in this file.
     pub stored_chunks: u64,
@@ -57,12 +57,12 @@ pub struct Header {
     pub stored_pages: u64,
     /// Bytes of sealed chunks.
     pub data_len: u64,
-    /// The data key, wrapped.
+    /// The data key, encrypted to each recipient.
     pub slots: Vec<Slot>,
     pub(super) head_len: u32,
 }
 
-/// Why bytes are no header.
+/// Reason why bytes are no header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
     NotAnImage,
@@ -70,7 +70,7 @@ pub(super) enum Fault {
     Damaged(&'static str),
 }
 
-/// The size of chunks for so much memory: larger ones only where the list would get long.
+/// Chunk size for a memory of this many bytes: larger where the list of chunks would get long.
 #[must_use]
 pub fn chunk_size_for(memory: u64) -> u32 {
     let mut size = DEFAULT_CHUNK;
@@ -80,7 +80,7 @@ pub fn chunk_size_for(memory: u64) -> u32 {
     size
 }
 
-/// Whether memory can be cut into chunks of this size.
+/// Checks that memory can be divided into chunks of this size.
 pub(super) fn check_sizes(memory: u64, chunk_size: u32) -> Result<(), &'static str> {
     if memory == 0 || memory % PAGE as u64 != 0 || memory > MAX_MEMORY {
         return Err("the size of the memory is no multiple of 4096, or impossible");
@@ -101,12 +101,12 @@ impl Header {
         self.memory.div_ceil(u64::from(self.chunk_size))
     }
 
-    /// Where a chunk begins in the memory.
+    /// Offset of a chunk in the memory.
     pub(super) fn chunk_start(&self, index: u64) -> u64 {
         index * u64::from(self.chunk_size)
     }
 
-    /// The pages of a chunk.
+    /// Page numbers of a chunk.
     pub(super) fn chunk_pages(&self, index: u64) -> std::ops::Range<u64> {
         let first = self.chunk_start(index) / PAGE as u64;
         first..first + (self.chunk_len(index) / PAGE) as u64
@@ -119,9 +119,9 @@ impl Header {
         left.min(u64::from(self.chunk_size)) as usize
     }
 
-    /// For whom the image is locked, in words.
+    /// The recipients that the image is encrypted to, in words.
     #[must_use]
-    pub fn locked_for(&self) -> String {
+    pub fn encrypted_to(&self) -> String {
         slot::summary(&self.slots)
     }
 
@@ -131,7 +131,7 @@ impl Header {
         self.len() + self.data_len + u64::from(self.head_len) + self.records_len()
     }
 
-    /// Bytes of the header itself: where the chunks begin.
+    /// Length of the header itself, which is the offset of the chunks.
     pub(super) fn len(&self) -> u64 {
         let slots: usize = self.slots.iter().map(|slot| 4 + slot.bytes.len()).sum();
         (FIXED + slots).next_multiple_of(PAGE) as u64
@@ -175,7 +175,7 @@ impl Header {
         out
     }
 
-    /// How long a header is that begins so, for reading the rest.
+    /// Length of a header that begins with these bytes, for reading the rest.
     pub(super) fn expected_len(start: &[u8]) -> Result<usize, Fault> {
         if start.len() < 16 || start[..8] != MAGIC {
             return Err(Fault::NotAnImage);
@@ -191,7 +191,7 @@ impl Header {
         Ok(len as usize)
     }
 
-    /// Reads a whole header. Every byte counts: what this accepts, [`Self::encode`] gives back.
+    /// Decodes a whole header. [`Self::encode`] gives back exactly the bytes that this accepts.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         if Self::expected_len(bytes)? != bytes.len() {
             return Err(Fault::Damaged("it is cut off"));

@@ -11,16 +11,16 @@ use super::durable::{Durable, split};
 use super::error::{Error, io_error};
 use super::keys::{identity_text, parse_identities};
 
-/// The key file in the directory where brisk keeps what must last.
+/// Path of the host's key file in the state directory.
 #[must_use]
 pub fn host_key_path(state_dir: &Path) -> PathBuf {
     state_dir.join("suspend.key")
 }
 
-/// The host's key from its file, which is made if it is not there and `create` is set.
+/// Reads the host's key from its file; makes the file if it does not exist and `create` is set.
 ///
 /// # Errors
-/// If it cannot be read or made, or if others than its owner may read it.
+/// If the file cannot be read or made, or if others than its owner may read it.
 pub fn host_key(path: &Path, create: bool) -> Result<x25519::Identity, Error> {
     match File::open(path) {
         Ok(file) => read(path, file),
@@ -48,7 +48,7 @@ fn read(path: &Path, file: File) -> Result<x25519::Identity, Error> {
     Ok(keys.swap_remove(0))
 }
 
-/// A whole file or none, so that no one reads half a key.
+/// Makes the file atomically, so that no reader finds half a key.
 fn make(path: &Path) -> Result<(), Error> {
     let failed = || io_error("make the host's key", path);
     let (dir, _) = split(path)?;

@@ -1,4 +1,4 @@
-//! What an image has behind its pieces, and its header.
+//! The end of an image behind its pieces (head and records), and its header.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! The memory's part of an image: chunk after chunk is read, compressed, sealed and written.
+//! Writing of the memory: chunk after chunk is read, compressed, sealed and written.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use super::seal::Kind;
 use super::source::{Base, Changed, Source};
 use super::target::{Target, Worker};
 
-/// The memory's part of the work, shared by the threads.
+/// State of the writing of the memory, shared by the threads.
 pub(super) struct Job<'a> {
     pub(super) target: Target<'a>,
     pub(super) source: &'a Source<'a>,
@@ -26,7 +26,7 @@ pub(super) struct Done {
     pub(super) records: Vec<Record>,
     bytes: u64,
     pub(super) pages: u64,
-    /// Those of them that were written early.
+    /// Number of chunks that were written early.
     pub(super) early: u64,
 }
 
@@ -40,7 +40,7 @@ impl Done {
         }
     }
 
-    /// Here, zero, in the parent.
+    /// Number of chunks in this image, of zero chunks, and of chunks in the parent.
     pub(super) fn chunks(&self) -> [u64; 3] {
         let mut counts = [0; 3];
         for record in &self.records {

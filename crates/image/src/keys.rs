@@ -1,4 +1,4 @@
-//! Who may open an image, and the keys that do.
+//! Recipients of an image, and the keys that open it.
 
 use std::fmt;
 use std::fs::File;
@@ -13,8 +13,8 @@ use super::error::{Error, io_error};
 use super::seal::DataKey;
 use super::slot::{self, MAX_SLOT, MAX_SLOTS, Slot, SlotKind};
 
-/// scrypt's work for a passphrase, as a power of two: a tenth of a second and 32 MiB, so that
-/// suspending stays within 64 MB. Each guess costs an eighth of what it does with age's usual 18.
+/// Work factor of scrypt for a passphrase, as a power of two: a tenth of a second and 32 MiB, so
+/// that suspending stays within 64 MB. Each guess costs an eighth of that with age's usual 18.
 const PASSPHRASE_WORK: u8 = 15;
 /// Most work that a file may ask for: 1 GiB.
 const MAX_PASSPHRASE_WORK: u8 = 20;
@@ -26,16 +26,16 @@ const MAX_KEY_FILE: u64 = 64 << 10;
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// From a terminal or a test. The text should be wiped by its owner.
+    /// Takes a passphrase from a terminal or a test. The caller should wipe its text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(SecretString::from(text.to_owned()))
     }
 
-    /// The first line of a file or pipe.
+    /// Reads the first line of a file or pipe.
     ///
     /// # Errors
-    /// If it cannot be read, or the line is empty.
+    /// If the file cannot be read, or the line is empty.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = read_text(path, File::open(path).map_err(io_error("read", path))?)?;
         let line = text.lines().next().unwrap_or_default();
@@ -61,14 +61,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// One who may open an image.
+/// A recipient, to which an image is encrypted.
 #[derive(Clone)]
 pub enum Recipient {
     /// A public key of `age-keygen`.
     Age(x25519::Recipient),
     /// The host, by the public half of its key file.
     Host(x25519::Recipient),
-    /// Whoever knows a passphrase.
+    /// A passphrase.
     Passphrase(Secret),
 }
 
@@ -83,10 +83,10 @@ impl fmt::Debug for Recipient {
 }
 
 impl Recipient {
-    /// From `age1…`.
+    /// Parses `age1…`.
     ///
     /// # Errors
-    /// If it is no public key of age's own kind.
+    /// If it is no X25519 public key of age.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let key = text.trim().parse().map_err(|why| Error::Key {
             what: format!("{text:?} is no recipient"),
@@ -122,12 +122,12 @@ impl Recipient {
     }
 }
 
-/// Unit tests make many passphrases; what they show does not depend on the work.
+/// Work factor: a small one in unit tests, whose results do not depend on it.
 fn work() -> u8 {
     if cfg!(test) { 4 } else { PASSPHRASE_WORK }
 }
 
-/// Wraps a data key for each of them.
+/// Encrypts a data key to each recipient.
 pub(super) fn wrap(key: &DataKey, recipients: &[Recipient]) -> Result<Vec<Slot>, Error> {
     if recipients.is_empty() {
         return Err(Error::invalid(
@@ -143,7 +143,7 @@ pub(super) fn wrap(key: &DataKey, recipients: &[Recipient]) -> Result<Vec<Slot>,
         .collect()
 }
 
-/// Keys that may open an image.
+/// Keys that open an image.
 #[derive(Clone, Default)]
 pub struct Keys {
     identities: Vec<x25519::Identity>,
@@ -167,7 +167,7 @@ impl Keys {
         Self::default()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.identities.is_empty() && self.passphrases.is_empty()
@@ -190,14 +190,14 @@ impl Keys {
     /// Adds the secret keys of a file of `age-keygen`.
     ///
     /// # Errors
-    /// If it cannot be read or has something else in it.
+    /// If the file cannot be read or has anything else in it.
     pub fn with_identity_file(mut self, path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(io_error("read", path))?;
         self.identities.extend(parse_identities(path, file)?);
         Ok(self)
     }
 
-    /// Opens one of the slots. Passphrases, which take long, come last.
+    /// Decrypts the data key from one of the slots. Passphrases, which take long, come last.
     pub(super) fn unwrap(&self, path: &Path, slots: &[Slot]) -> Result<DataKey, Error> {
         let is_passphrase = |slot: &&Slot| slot.kind == SlotKind::Passphrase;
         let by_identity = slots
@@ -242,7 +242,7 @@ pub(super) fn parse_identities(path: &Path, file: File) -> Result<Vec<x25519::Id
     Ok(keys)
 }
 
-/// The text of a key file for its owner to be written.
+/// Text of a key file for its owner.
 pub(super) fn identity_text(identity: &x25519::Identity) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(256));
     text.push_str(

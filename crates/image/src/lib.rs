@@ -1,8 +1,9 @@
 //! Suspend images: a guest's memory and device state in one compressed, sealed file.
 //!
-//! An image is written by [`write`] while the guest is stopped, or begun before that by
-//! [`Writer`], read by [`Image`], claimed once by [`Claim`], and wrapped for other keys by
-//! [`rekey`]. The file is described byte by byte in `docs/src/image-format.md`; nothing of the
+//! An image is written by [`write`] while the guest is stopped, or begun before that by [`Writer`],
+//! read by [`Image`], claimed once by [`Claim`], and encrypted to other keys by [`rekey`].
+//! `docs/src/image-format.md` describes the file byte by byte; nothing of the guest is unencrypted
+//! in it.
 //! guest is in clear in it.
 //!
 //! ```text

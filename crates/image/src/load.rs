@@ -1,4 +1,4 @@
-//! Loading all of an image at once.
+//! Loading of a whole image.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,24 +13,24 @@ use super::pipeline::{Control, Progress, Work};
 use super::reader::Image;
 use super::record::Record;
 
-/// A stretch of memory and where in a file it goes.
+/// A range of the memory, and its place in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// Offset in the memory.
     pub from: u64,
     /// Offset in the file.
     pub to: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
 impl Image {
-    /// Writes the memory to a new file, which gets its length; pages that are zero are left as
-    /// holes. The path is for messages.
+    /// Writes the memory to a new file, whose length is set; zero pages become holes. The path is
+    /// for messages.
     ///
     /// # Errors
-    /// If a chunk cannot be read or was altered, or the file cannot be written. What is in the
-    /// file then is no memory of a guest.
+    /// If a chunk cannot be read or was altered, or the file cannot be written. The file's content
+    /// is not the guest's memory then.
     pub fn load(
         &self,
         into: &File,
@@ -46,7 +46,8 @@ impl Image {
         self.load_pieces(into, path, &[all], threads, control)
     }
 
-    /// The same for parts of the memory, each to a place of its own.
+    /// Writes parts of the memory to a new file, each to its own place; otherwise as
+    /// [`Self::load`].
     ///
     /// # Errors
     /// See [`Self::load`].
@@ -75,8 +76,8 @@ impl Image {
         })
     }
 
-    /// Calls `with` for each chunk that is not zero: its number, its pages that are not zero,
-    /// and their bitmap.
+    /// Calls `with` for each chunk that is not zero, with its number, its nonzero pages and their
+    /// bitmap.
     pub(super) fn each_chunk(
         &self,
         threads: usize,
@@ -110,7 +111,7 @@ impl Image {
     }
 }
 
-/// The parts of a run of memory that go somewhere, and where.
+/// The parts of a range of memory that `pieces` place in the file, with their places.
 fn placed<'a>(
     pieces: &'a [Piece],
     from: u64,

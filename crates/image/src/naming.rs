@@ -1,4 +1,4 @@
-//! Giving a file another name, on file systems that know `RENAME_NOREPLACE` and on others.
+//! Renaming of a file to a name that is not taken, also on file systems without `RENAME_NOREPLACE`.
 //!
 //! NFS, 9p and some FUSE file systems refuse renameat2(2) with flags (`EINVAL`). There the new
 //! name is made with link(2), which fails where it is taken, and the old one is removed. A crash
@@ -42,7 +42,7 @@ fn link_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> 
     }
 }
 
-/// Whether two different names are those of one file.
+/// Whether two different names are names of one file.
 fn is_same<P: Arg + Copy>(dir: impl AsFd, one: P, other: P) -> bool {
     let file = |name| statat(dir.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW).ok();
     let ids = |name| file(name).map(|stat| (stat.st_dev, stat.st_ino));

@@ -1,4 +1,4 @@
-//! Where sealed pieces go: each to the next free place, from any thread.
+//! Places of sealed pieces in the file: each piece gets the next free one, from any thread.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use super::error::{Error, io_error};
 use super::pipeline::Control;
 
-/// After so many bytes the disk is told to begin, so that less waits for it at the end.
+/// Bytes after which the kernel is asked to begin writing to the disk, so that less is left at the
+/// end.
 const WRITEBACK: u64 = 8 << 20;
-/// Someone who says stop is heard this soon.
+/// Longest time until a cancellation is noticed.
 const NAP: Duration = Duration::from_millis(50);
 
 /// The region of sealed data of a file that is being written.
@@ -24,15 +25,15 @@ pub(super) struct Output<'a> {
     pace: Option<&'a Pace>,
 }
 
-/// At most so many bytes a second: each piece waits until those before it have had their time.
-/// Time in which nothing was written is not made up for, so that there is never a burst.
+/// A limit in bytes a second: each piece waits until those before it have had their time. Time in
+/// which nothing was written is not made up for, so that there is never a burst.
 pub(super) struct Pace {
     rate: u64,
     free_at: Mutex<Instant>,
 }
 
 impl<'a> Output<'a> {
-    /// Data begins at `base`, and has so many bytes already.
+    /// Makes the output, whose data begins at `base` and has `written` bytes already.
     pub(super) fn new(
         file: &'a File,
         path: &'a Path,
@@ -49,12 +50,12 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub(super) fn len(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Writes a piece; where it is.
+    /// Writes a piece; the result is its place.
     pub(super) fn put(&self, bytes: &[u8], control: Control<'_>) -> Result<u64, Error> {
         if let Some(pace) = self.pace {
             pace.wait(bytes.len() as u64, control);
@@ -75,7 +76,7 @@ impl<'a> Output<'a> {
 }
 
 impl Pace {
-    /// So many bytes a second from now on.
+    /// A limit of this many bytes a second from now on.
     pub(super) fn new(rate: u64) -> Self {
         Self::from(rate, Instant::now())
     }
@@ -87,7 +88,7 @@ impl Pace {
         }
     }
 
-    /// When a piece that is there `now` is to be written.
+    /// Time at which a piece that is ready `now` is to be written.
     fn turn(&self, bytes: u64, now: Instant) -> Instant {
         let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = now.max(*free_at);
@@ -115,7 +116,8 @@ mod tests {
 
     const RATE: u64 = 1_000_000;
 
-    /// When pieces were written, each of so many bytes and there so long after the one before was.
+    /// Times at which pieces were written, given their bytes and their delay after the piece
+    /// before.
     fn written(pieces: &[(u64, u64)]) -> Vec<(Duration, u64)> {
         let start = Instant::now();
         let pace = Pace::from(RATE, start);

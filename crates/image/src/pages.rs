@@ -10,7 +10,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// No page, of a memory of so many bytes.
+    /// The empty set of pages of a memory of this many bytes.
     #[must_use]
     pub fn none(memory: u64) -> Self {
         let pages = memory.div_ceil(PAGE as u64);
@@ -20,7 +20,7 @@ impl Pages {
         }
     }
 
-    /// Adds a page by its number; those beyond the memory are ignored.
+    /// Adds a page by its number; pages beyond the memory are ignored.
     pub fn insert(&mut self, page: u64) {
         if page < self.pages {
             self.bits[(page / 64) as usize] |= 1 << (page % 64);
@@ -34,13 +34,13 @@ impl Pages {
         }
     }
 
-    /// Whether it is one of them.
+    /// Whether the page is in the set.
     #[must_use]
     pub fn contains(&self, page: u64) -> bool {
         page < self.pages && self.bits[(page / 64) as usize] >> (page % 64) & 1 == 1
     }
 
-    /// How many they are.
+    /// Number of pages in the set.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.bits
@@ -49,24 +49,24 @@ impl Pages {
             .sum()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits.iter().all(|word| *word == 0)
     }
 
-    /// Whether all of these pages are among them.
+    /// Whether all of these pages are in the set.
     pub(super) fn all(&self, mut pages: std::ops::Range<u64>) -> bool {
         pages.all(|page| self.contains(page))
     }
 
-    /// Whether one of these pages is among them. Chunks begin at a multiple of 8 pages.
+    /// Whether one of these pages is in the set. Chunks begin at a multiple of 8 pages.
     pub(super) fn any(&self, mut pages: std::ops::Range<u64>) -> bool {
         pages.any(|page| self.contains(page))
     }
 }
 
-/// Whether all bytes are zero. Most pages that are not show it in the first line.
+/// Whether all bytes are zero. Most other pages show that in the first line.
 #[must_use]
 pub fn is_zero(page: &[u8]) -> bool {
     let lines = page.chunks_exact(64);
@@ -80,7 +80,7 @@ pub fn is_zero(page: &[u8]) -> bool {
     }) && rest.iter().all(|byte| *byte == 0)
 }
 
-/// Bytes of the bitmap of so many bytes of memory.
+/// Bytes of the bitmap of this many bytes of memory.
 pub(super) fn bitmap_len(bytes: usize) -> usize {
     (bytes / PAGE).div_ceil(8)
 }
@@ -93,8 +93,8 @@ pub(super) fn count(bitmap: &[u8]) -> usize {
     bitmap.iter().map(|byte| byte.count_ones() as usize).sum()
 }
 
-/// Moves the pages of a chunk that are neither zero nor left out to its start; sets their bits
-/// and says how many they are.
+/// Moves the pages of a chunk that are neither zero nor left out to its start, and sets their bits;
+/// the result is their number.
 pub(super) fn gather(
     chunk: &mut [u8],
     bitmap: &mut [u8],
@@ -116,7 +116,8 @@ pub(super) fn gather(
     kept
 }
 
-/// The reverse: puts pages from the start of a chunk where they belong, zeroes elsewhere.
+/// Moves pages from the start of a chunk to their places, the reverse of [`gather`]; zeroes
+/// elsewhere.
 pub(super) fn scatter(chunk: &mut [u8], bitmap: &[u8]) {
     let mut kept = count(bitmap);
     for page in (0..chunk.len() / PAGE).rev() {
@@ -132,7 +133,7 @@ pub(super) fn scatter(chunk: &mut [u8], bitmap: &[u8]) {
     }
 }
 
-/// Neighbouring pages that are set, as (first, number).
+/// Runs of pages whose bits are set, as (first page, number of pages).
 pub(super) fn runs(bitmap: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     let pages = bitmap.len() * 8;
     let mut page = 0;

@@ -1,4 +1,4 @@
-//! All parsers of the format on the same bytes, for fuzzing.
+//! All parsers of the format on one input, for fuzzing.
 
 use super::chunk;
 use super::codec::Decoder;
@@ -8,8 +8,8 @@ use super::pages;
 use super::record::Record;
 use super::working_set;
 
-/// Takes bytes for a header, and for what would be sealed behind it. The seal keeps strangers
-/// away from the latter, but whoever may write an image for someone could also write this.
+/// Parses bytes as a header, and as the sealed parts. The seal protects the latter from strangers,
+/// but not from somebody who may encrypt an image to the reader.
 ///
 /// # Panics
 /// If a parser accepts what it would not write.

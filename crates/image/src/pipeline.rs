@@ -1,11 +1,11 @@
-//! Threads that take chunk after chunk, until all are done, one fails, or the caller says stop.
+//! Threads that take chunk after chunk, until all are done, one fails, or the caller cancels.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::Error;
 
-/// How far it is.
+/// Progress of writing or reading an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of memory that are done.
@@ -16,17 +16,17 @@ pub struct Progress {
     pub stored: u64,
 }
 
-/// What the caller hears and how it says stop.
+/// Callback for progress, and the caller's cancellation.
 #[derive(Clone, Copy)]
 pub struct Control<'a> {
     /// Called by any of the threads after each chunk: it should be quick.
     pub progress: &'a (dyn Fn(Progress) + Sync),
-    /// Once true, threads end after their chunk and the result is [`Error::Cancelled`].
+    /// If true, threads end after their chunk, and the result is [`Error::Cancelled`].
     pub cancel: &'a AtomicBool,
 }
 
 impl Control<'static> {
-    /// Hears nothing and never stops.
+    /// No callback, and no cancellation.
     #[must_use]
     pub fn none() -> Self {
         static NEVER: AtomicBool = AtomicBool::new(false);
@@ -45,14 +45,14 @@ impl std::fmt::Debug for Control<'_> {
 }
 
 impl Control<'_> {
-    /// Whether the caller has said stop.
+    /// Whether the caller has cancelled.
     #[must_use]
     pub fn cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
 }
 
-/// Numbers to be done once each, in order, by any number of threads.
+/// Numbers that any number of threads process once each, in order.
 pub(super) struct Work<'a> {
     next: AtomicU64,
     count: u64,
@@ -71,7 +71,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Nothing before this number is left to do.
+    /// Skips to this number.
     pub(super) fn skip_to(&self, number: u64) {
         self.next
             .fetch_max(number.min(self.count), Ordering::Relaxed);
@@ -85,10 +85,11 @@ impl<'a> Work<'a> {
         (number < self.count).then_some(number)
     }
 
-    /// Does it all with so many threads, each with a worker of its own; the workers.
+    /// Processes all numbers with this many threads, each with a worker of its own; the result is
+    /// the workers.
     ///
-    /// Of several failures the one with the lowest number is reported: whatever is before it
-    /// was taken before and is finished.
+    /// Of several failures the one with the lowest number is reported: lower numbers were taken
+    /// before and are finished.
     pub(super) fn run<W: Send>(
         &self,
         threads: usize,

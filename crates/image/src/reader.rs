@@ -1,4 +1,4 @@
-//! Reading an image.
+//! Reading of an image.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,7 +20,7 @@ use super::pages;
 use super::record::Record;
 use super::seal::{self, DataKey, INDEX, Kind, Owner, PIECES, SealKey};
 
-/// Most images of a chain.
+/// Most images of a backing chain.
 pub(super) const MAX_CHAIN: usize = 16;
 
 /// An image whose header, description and list of chunks are authentic. Chunks are
@@ -46,34 +46,35 @@ impl std::fmt::Debug for Image {
 }
 
 impl Header {
-    /// What an image shows to everyone. Whether it is authentic is only known with a key.
+    /// Reads the public facts of an image. Only a key shows whether they are authentic.
     ///
     /// # Errors
-    /// If it cannot be read, or is no image, or damaged.
+    /// If the file cannot be read, or is no image, or damaged.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = open_unknown(path).map_err(io_error("read", path))?;
         read_header(&file, path).map(|(header, _)| header)
     }
 }
 
-/// Opens what may be an image, or anything else that somebody put there: a FIFO would be waited for.
+/// Opens a file that may be anything, without waiting for the other end of a FIFO.
 pub(super) fn open_unknown(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     File::options().read(true).custom_flags(flags).open(path)
 }
 
 impl Image {
-    /// Opens an image with one of the keys. An incremental one needs its parents before its
+    /// Opens an image with one of the keys. An incremental image needs its parents before its
     /// chunks can be read: see [`Self::with_parents`].
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or no key fits.
+    /// If the image cannot be read, is damaged, or no key fits.
     pub fn open(path: &Path, keys: &Keys) -> Result<Self, Error> {
         let file = open_unknown(path).map_err(io_error("read", path))?;
         Self::from_file(file, path, keys)
     }
 
-    /// The same for a file that is open already; the path is for messages and for parents.
+    /// Opens an image from an open file, as [`Self::open`] does; the path is for messages and to
+    /// find parents.
     ///
     /// # Errors
     /// See [`Self::open`].
@@ -164,42 +165,42 @@ impl Image {
         &self.header
     }
 
-    /// What only a key shows.
+    /// Facts that only a key shows.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// The machine.
+    /// Description of the VM.
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.head.description
     }
 
-    /// The image that this one is based on, if it is and that is open.
+    /// The base image, of an incremental image whose parents are open.
     #[must_use]
     pub fn parent(&self) -> Option<&Image> {
         self.parent.as_deref()
     }
 
-    /// Images of the chain that are open, this one included.
+    /// Number of open images of the backing chain, this one included.
     #[must_use]
     pub fn depth(&self) -> usize {
         1 + self.parent.as_ref().map_or(0, |parent| parent.depth())
     }
 
-    /// Where each chunk of the memory is.
+    /// Place of each chunk of the memory.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Chunks that are in this file.
+    /// Number of chunks that are in this file.
     pub(super) fn stored_chunks(&self) -> u64 {
         self.count(|record| matches!(record, Record::Here { .. }))
     }
 
-    /// Chunks that are in the images that this one is based on.
+    /// Number of chunks that are in base images.
     #[must_use]
     pub fn parent_chunks(&self) -> u64 {
         self.count(|record| matches!(record, Record::Parent))
@@ -212,7 +213,7 @@ impl Image {
     /// Fills `out` with a chunk; it has [`Header::chunk_len`] bytes.
     ///
     /// # Errors
-    /// If it cannot be read or was altered; what is in `out` then means nothing.
+    /// If the chunk cannot be read or was altered; `out` has no valid content then.
     ///
     /// # Panics
     /// If there is no such chunk or `out` has another length.
@@ -225,7 +226,7 @@ impl Image {
         Ok(())
     }
 
-    /// The pages of a chunk that are not zero, one after the other in `out`, and which they are.
+    /// Nonzero pages of a chunk, one after the other in `out`, and their bitmap.
     pub(super) fn gathered<'a>(
         &self,
         index: u64,

@@ -1,4 +1,4 @@
-//! Other keys for an image whose chunks stay as they are.
+//! Encryption of an image to other keys, while its chunks stay as they are.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,14 +14,14 @@ use super::keys::{self, Keys, Recipient};
 use super::pipeline::{Control, Progress};
 use super::reader::Image;
 
-/// Bytes that are copied between two looks at whether to stop.
+/// Bytes that are copied between two checks for cancellation.
 const STEP: u64 = 64 << 20;
 
-/// Locks an image for other recipients than before. The new file is whole and durable before it
-/// takes the place of the old one; until then the old one is as it was.
+/// Encrypts an image to other recipients than before. The new file is whole and durable before it
+/// replaces the old one, which is unchanged until then.
 ///
-/// The data key stays the same: who could open the image before and kept a copy of it, still
-/// can.
+/// The data key does not change: somebody who could open the image before and kept a copy of it
+/// still can.
 ///
 /// # Errors
 /// If no key fits, or the new file cannot be written.

@@ -1,16 +1,16 @@
-//! What writing an image took.
+//! Report of writing an image.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// CPU time of all threads, by what they did (`CLOCK_THREAD_CPUTIME_ID`).
+/// CPU time of all threads, by stage (`CLOCK_THREAD_CPUTIME_ID`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Stages {
-    /// Reading memory and looking for zeroes.
+    /// Reading memory and looking for zero pages.
     pub read: Duration,
-    /// Compressing, or taking chunks of the parent apart to compare them.
+    /// Compressing, or decompressing chunks of the parent to compare them.
     pub compress: Duration,
     /// Sealing.
     pub seal: Duration,
@@ -26,44 +26,44 @@ impl Stages {
         self.write += other.write;
     }
 
-    /// All of it.
+    /// Sum of all stages.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.read + self.compress + self.seal + self.write
     }
 }
 
-/// What was written, and how long it took.
+/// Amount of data that was written, and the time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Bytes of pages whose contents are in the file, each counted once: those of its chunks that
-    /// are not zero, nor left out but for those that were written early, and those of the working
-    /// set whose chunks are in a parent.
+    /// Bytes of pages whose contents are in the file, each counted once: nonzero pages of its
+    /// chunks (pages that are left out count only if they were written early), and pages of the
+    /// working set whose chunks are in a parent.
     pub raw: u64,
-    /// Those of them that were written before the guest stood still, and had not changed then.
+    /// Those of `raw` that were written early and had not changed when the guest was stopped.
     pub early: u64,
-    /// The time of writing early, also what had changed.
+    /// Time of writing early, also of chunks that changed.
     pub early_elapsed: Duration,
     /// Bytes of the guest's whole memory.
     pub memory: u64,
     /// Bytes of the file.
     pub compressed: u64,
-    /// Of writing, until the file was durable under its name.
+    /// Time of writing, until the file was durable under its name.
     pub elapsed: Duration,
-    /// The same without waiting for the disk at the end.
+    /// Time of writing without the wait for the disk at the end.
     pub elapsed_without_fsync: Duration,
-    /// Threads that compressed.
+    /// Number of threads that compressed.
     pub threads: usize,
-    /// CPU time of them.
+    /// CPU time of the threads.
     pub stages: Stages,
-    /// Chunks in this file, as zeroes, and in a parent.
+    /// Number of chunks in this file, of zero chunks, and of chunks in a parent.
     pub chunks: [u64; 3],
 }
 
 impl Report {
-    /// Four lines in the manner of Solaris' kernel zones: raw and compressed, with and without
-    /// the wait for the disk. A fifth one tells what took the processors' time, and one more what
-    /// was written before.
+    /// Formats the report in the manner of Solaris' kernel zones: four lines, raw and compressed,
+    /// with and without the wait for the disk. A fifth line has the processors' time, and one more
+    /// the part that was written early.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let line = |name: &str, bytes: u64, time: Duration| {
@@ -109,7 +109,7 @@ impl Report {
     }
 }
 
-/// Measures the CPU time of one thread from stage to stage.
+/// Stopwatch for the CPU time of one thread, stage by stage.
 pub(super) struct Watch(Duration);
 
 impl Watch {
@@ -117,7 +117,7 @@ impl Watch {
         Self(now())
     }
 
-    /// Since the last call.
+    /// CPU time since the last call.
     pub(super) fn lap(&mut self) -> Duration {
         let now = now();
         let lap = now.saturating_sub(self.0);

@@ -8,7 +8,7 @@ use super::Error;
 /// Length of the tag that ends each sealed piece.
 pub(super) const TAG: usize = 16;
 
-/// What a piece is: part of its nonce and of its associated data.
+/// Kind of a piece: part of its nonce and of its associated data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Kind {
@@ -92,7 +92,7 @@ impl SealKey {
         tag.as_ref().try_into().expect("tags of GCM have 16 bytes")
     }
 
-    /// Opens in place, tag at the end; `None` if anything is not as it was sealed.
+    /// Opens in place, with the tag at the end; `None` if anything was altered.
     pub(super) fn open<'a>(
         &self,
         piece: PieceId,
@@ -125,7 +125,7 @@ pub(super) fn associated(owner: &Owner, piece: PieceId, count: u64) -> [u8; 12 +
     bytes
 }
 
-/// The machine and the image that a piece belongs to.
+/// The VM and the image that a piece belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owner {
     pub(super) vm: [u8; 16],

@@ -1,4 +1,4 @@
-//! Key slots: the data key, wrapped once for each who may open the image.
+//! Key slots: the data key, encrypted to each recipient.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ pub(super) const MAX_SLOTS: usize = 64;
 /// Largest slot; an age file with one recipient has some 200 bytes.
 pub(super) const MAX_SLOT: usize = 4096;
 
-/// For whom a slot is.
+/// Kind of a slot's recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SlotKind {
@@ -26,7 +26,7 @@ impl SlotKind {
             .find(|kind| *kind as u8 == byte)
     }
 
-    /// For people.
+    /// Name for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl SlotKind {
     }
 }
 
-/// The wrapped data key: a whole age file (<https://c2sp.org/age>).
+/// The encrypted data key: a whole age file (<https://c2sp.org/age>).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Slot {
     pub(super) kind: SlotKind,
@@ -45,7 +45,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// For whom it is.
+    /// Kind of the recipient.
     #[must_use]
     pub fn kind(&self) -> SlotKind {
         self.kind
@@ -58,7 +58,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// "host key, 2 recipients".
+/// Describes the recipients, such as "host key, 2 recipients".
 pub(super) fn summary(slots: &[Slot]) -> String {
     let kinds = [SlotKind::HostKey, SlotKind::Recipient, SlotKind::Passphrase];
     let each = kinds.into_iter().filter_map(|kind| {
@@ -73,7 +73,7 @@ pub(super) fn summary(slots: &[Slot]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Each slot is its kind, a zero, its length and its bytes.
+/// Encodes slots: for each its kind, a zero, its length and its bytes.
 pub(super) fn encode(slots: &[Slot], out: &mut Vec<u8>) {
     for slot in slots {
         out.extend([slot.kind as u8, 0]);
@@ -83,7 +83,7 @@ pub(super) fn encode(slots: &[Slot], out: &mut Vec<u8>) {
     }
 }
 
-/// The slots and what is behind them.
+/// Decodes `count` slots; the result also has the bytes behind them.
 pub(super) fn decode(mut bytes: &[u8], count: usize) -> Result<(Vec<Slot>, &[u8]), &'static str> {
     if count == 0 || count > MAX_SLOTS {
         return Err("an impossible number of key slots");

@@ -1,4 +1,4 @@
-//! Reading everything once to know that it can be read.
+//! Verification: reading everything once to know that it can be read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,28 +8,27 @@ use super::pipeline::Control;
 use super::reader::Image;
 use super::record::Record;
 
-/// What was found whole.
+/// Parts of an image that were verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Verified {
-    /// Chunks that are in this file, as [`Header::stored_chunks`] has it.
+    /// Number of chunks in this file, equal to [`Header::stored_chunks`].
     ///
     /// [`Header::stored_chunks`]: super::Header::stored_chunks
     pub stored_chunks: u64,
-    /// Pages in them that are not zero.
+    /// Nonzero pages in these chunks.
     pub stored_pages: u64,
-    /// Chunks that are in the images that this one is based on.
+    /// Number of chunks that are in base images.
     pub parent_chunks: u64,
     /// Bytes of device state.
     pub state: u64,
 }
 
 impl Image {
-    /// Reads and authenticates everything: device state, working set, all chunks of this image,
-    /// and those that it needs of the images that it is based on.
+    /// Reads and authenticates everything: device state, working set, all chunks of this image, and
+    /// the chunks of base images that it needs.
     ///
     /// # Errors
-    /// The first place that is not whole, or [`Error::NoParent`] if an image that is needed is
-    /// not open.
+    /// The first place that is damaged, or [`Error::NoParent`] if a base image is not open.
     pub fn verify(&self, threads: usize, control: Control<'_>) -> Result<Verified, Error> {
         let state = self.state()?.len() as u64;
         self.working_set()?;

@@ -8,7 +8,7 @@ use super::pages::Pages;
 /// How many pages of the working set an image has a second time, at most: 64 MiB.
 pub const WORKING_PAGES: usize = 16 << 10;
 
-/// 16 bytes for each range: its first page and how many they are.
+/// Encodes ranges, 16 bytes each: the first page and the number of pages.
 pub(super) fn encode(ranges: &[Range<u64>]) -> Vec<u8> {
     let numbers = ranges
         .iter()
@@ -51,8 +51,8 @@ pub(super) fn without(ranges: &[Range<u64>], left_out: Option<&Pages>) -> Vec<Ra
     kept
 }
 
-/// Pages whose contents are stored a second time, one after the other, so that they are there
-/// soon: the first ones.
+/// The first pages, whose contents are stored a second time, one after the other, for quick
+/// reading.
 pub(super) fn first_pages(ranges: &[Range<u64>]) -> Vec<u64> {
     let pages = ranges.iter().cloned().flatten();
     pages.take(WORKING_PAGES).collect()

@@ -1,4 +1,4 @@
-//! Writing an image.
+//! Writing of an image.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -36,11 +36,11 @@ pub struct Options {
     pub compression: Compression,
     /// Threads, each with two chunks of memory and a context of the compressor.
     pub threads: usize,
-    /// Size of chunks in bytes; without it, one that suits the size of the memory.
+    /// Chunk size in bytes; `None`: one that suits the size of the memory.
     pub chunk_size: Option<u32>,
     /// Most bytes a second that are written.
     pub limit: Option<u64>,
-    /// Whether a file of that name is replaced.
+    /// Whether an existing file of that name is replaced.
     pub replace: bool,
 }
 
@@ -56,11 +56,11 @@ impl Default for Options {
     }
 }
 
-/// Writes an image. When this returns, it is durable under its name; if it fails, nothing is
+/// Writes an image. When this returns, the image is durable under its name. If it fails, nothing is
 /// left of it.
 ///
 /// # Errors
-/// If the source makes no sense, the image does not fit, or cannot be written.
+/// If the source is inconsistent, the image does not fit, or cannot be written.
 pub fn write(
     path: &Path,
     source: &Source<'_>,
@@ -76,29 +76,29 @@ pub fn write(
     Writer::begin(path, outline, recipients, options, control)?.finish(source)
 }
 
-/// What of an image is known before its guest stands still.
+/// Facts about an image that are known before its guest is stopped.
 #[derive(Debug, Clone, Copy)]
 pub struct Outline<'a> {
-    /// The machine.
+    /// UUID of the VM.
     pub vm: [u8; 16],
-    /// Bytes of its memory.
+    /// Size of the memory in bytes.
     pub memory: u64,
-    /// The image that it was resumed from, to write only what has changed.
+    /// The image that the VM was resumed from, to write only what has changed.
     pub base: Option<&'a Image>,
 }
 
-/// Device state and working set in the file.
+/// Device state and working set, as written to the file.
 #[derive(Default)]
 struct Blobs {
     state: Blob,
     working_set: Option<Blob>,
     working_pages: Option<Blob>,
-    /// The pages among the last that are not zero.
+    /// Pages of the working set with stored contents that are not zero.
     needed: Vec<u64>,
 }
 
-/// An image that has been begun. Nothing is under its name before [`Self::finish`]; what is
-/// dropped before leaves nothing.
+/// An image that has been begun. It has no name before [`Self::finish`]; dropped before, it leaves
+/// nothing.
 pub struct Writer<'a> {
     path: &'a Path,
     options: &'a Options,
@@ -122,10 +122,10 @@ impl std::fmt::Debug for Writer<'_> {
 }
 
 impl<'a> Writer<'a> {
-    /// Makes its file and its keys.
+    /// Creates the file and derives its keys.
     ///
     /// # Errors
-    /// If that cannot be, or an image has that name.
+    /// If the file cannot be created, or an image has that name.
     pub fn begin(
         path: &'a Path,
         outline: Outline<'a>,
@@ -174,19 +174,19 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Whether [`Self::write_early`] would write something: not where the image has only what has
-    /// changed, nor with one thread, which is left for the guest.
+    /// Whether [`Self::write_early`] would write anything: not for an incremental image, nor with
+    /// one thread, which is left for the guest.
     #[must_use]
     pub fn takes_early(&self) -> bool {
         self.early.is_none() && self.base.is_none() && self.options.threads > 1
     }
 
-    /// Writes what is likely to stay as it is, once, while the guest still runs, until `enough` is
-    /// true. That need not be right: [`Self::finish`] holds it against the memory. What is written
-    /// in vain must leave room for all that the image may have.
+    /// Writes chunks that are not expected to change, once, while the guest still runs, until
+    /// `enough` is true. The expectation may be wrong: [`Self::finish`] compares the chunks with
+    /// the memory. Chunks that are written in vain must leave room for the largest possible image.
     ///
     /// # Errors
-    /// If it cannot be read or written, or the caller says stop.
+    /// If memory or file cannot be read or written, or the caller cancels.
     pub fn write_early(
         mut self,
         memory: &File,
@@ -216,11 +216,11 @@ impl<'a> Writer<'a> {
         self.early.as_ref().map_or(0, Early::bytes)
     }
 
-    /// Writes all of it. When this returns, it is durable under its name; if it fails, nothing is
-    /// left of it.
+    /// Writes the whole image. When this returns, the image is durable under its name. If it fails,
+    /// nothing is left of it.
     ///
     /// # Errors
-    /// If the source makes no sense, the image does not fit, or cannot be written.
+    /// If the source is inconsistent, the image does not fit, or cannot be written.
     pub fn finish(mut self, source: &Source<'_>) -> Result<Report, Error> {
         let started = Instant::now();
         self.check(source)?;
@@ -295,7 +295,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Where the next piece goes, and all behind it.
+    /// The output, whose next piece goes behind all pieces so far.
     fn output(&self) -> Output<'_> {
         Output::new(
             &self.durable.file,
@@ -351,7 +351,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Device state and working set.
+    /// Writes device state and working set.
     fn blobs(&self, source: &Source<'_>, target: &Target<'_>) -> Result<Blobs, Error> {
         let path = self.path;
         let mut encoder = target.encoder()?;
@@ -388,7 +388,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Its size of chunks.
+/// Checks the outline; the result is the chunk size.
 fn check_outline(outline: &Outline<'_>, options: &Options) -> Result<u32, Error> {
     let (size, base) = (outline.memory, outline.base);
     let usual = base.map_or_else(|| chunk_size_for(size), |base| base.header().chunk_size);
@@ -434,7 +434,7 @@ fn check_space(path: &Path, source: &Source<'_>, options: &Options) -> Result<()
 }
 
 impl Image {
-    /// What an image that is based on this one says of it.
+    /// This image as the parent of an incremental image.
     fn as_parent(&self) -> Parent {
         Parent {
             id: self.header().id,

@@ -1,4 +1,4 @@
-//! What is not as it was written is found, named, and never taken for memory.
+//! Altered bytes are found, named, and never taken for memory.
 
 use std::fs;
 use std::path::Path;
@@ -283,13 +283,13 @@ fn any_bytes_are_a_header_or_are_refused() {
 }
 
 #[test]
-fn a_wrong_key_says_what_it_is_locked_for() {
+fn a_wrong_key_names_the_recipients() {
     let fixture = Fixture::new(8);
     let path = fixture.image("a.brisk");
     for keys in [Keys::new(), Fixture::new(1).keys()] {
         let error = Image::open(&path, &keys).unwrap_err();
         assert!(
-            error.to_string().contains("locked for a host key"),
+            error.to_string().contains("encrypted to a host key"),
             "{error}"
         );
     }

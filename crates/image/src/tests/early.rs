@@ -14,7 +14,7 @@ use crate::{
     Writer,
 };
 
-/// What is expected of a fixture's pages.
+/// A forecast for a fixture's pages.
 fn forecast(
     fixture: &Fixture,
     kept: impl Fn(u64) -> bool,

@@ -1,4 +1,4 @@
-//! Who can open an image.
+//! Keys and recipients of images.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! An image that is read has the content that was written.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,9 @@
-//! Images that the next one is based on: what a machine was resumed from stays until then, and
-//! the next image has only what is different.
+//! Base images: the image that a VM was resumed from is kept, and the VM's next image has only what
+//! has changed.
 //!
-//! They lie beside the image and have its name with `.base-0`, the full one, `.base-1` and so on.
-//! Which one a machine was resumed from is known as long as it runs. A list that has become long
-//! or large ends with the next image, which is a full one again.
+//! Base images are beside the image and have its name with `.base-0` for the full one, `.base-1`
+//! and so on. The image that a VM was resumed from is recorded as long as the VM runs. When a
+//! backing chain has become long or large, the next image is a full one again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use super::paths::VmPaths;
 use super::suspend_record::owns;
 use super::unlock::host_keys;
 
-/// Most images that are based on each other: each is looked into for what is missing in the next.
+/// Most images of a backing chain: each is searched for chunks that the next one lacks.
 const LONGEST: usize = 6;
-/// All but the full one are together at most so large a part of it: a half.
+/// All incremental images together are at most 1 / `LARGEST` of the full one: a half.
 const LARGEST: u64 = 2;
 
-/// The image has been read to its end: it stays for the next one, or goes.
+/// Keeps an image that has been read to its end as a base image, or removes it.
 ///
 /// # Errors
 /// If it can be neither renamed nor removed.
@@ -49,7 +49,7 @@ pub(super) fn keep(paths: &VmPaths, claim: Claim, image: &Image) -> Result<(), E
     Ok(claim.keep(&path)?)
 }
 
-/// The image that a machine was resumed from, if the next one can be based on it.
+/// The image that a VM was resumed from, if the next one can be based on it.
 pub(super) fn of(paths: &VmPaths, next: &Path) -> Option<Image> {
     let path = PathBuf::from(fs::read_to_string(paths.base()).ok()?);
     if image_of(&path)? != next {
@@ -61,9 +61,9 @@ pub(super) fn of(paths: &VmPaths, next: &Path) -> Option<Image> {
     (!is_enough(&image)).then_some(image)
 }
 
-/// Whether an image and all that it is based on are locked for the same as the next one: who opens
-/// that must be able to open all of them, and nobody else.
-pub(super) fn is_locked_so(
+/// Whether an image and its base images are encrypted to the recipients of the next image: its
+/// recipients must be able to open all of the chain, and nobody else.
+pub(super) fn has_same_recipients(
     image: &Image,
     definition: &Definition,
     passphrase: Option<&Secret>,
@@ -80,7 +80,7 @@ pub(super) fn is_locked_so(
     })
 }
 
-/// Whether no more images shall be based on each other.
+/// Whether the backing chain is long or large enough for a full image.
 fn is_enough(image: &Image) -> bool {
     let (mut changes, mut last) = (0, image);
     while let Some(parent) = last.parent() {
@@ -90,9 +90,9 @@ fn is_enough(image: &Image) -> bool {
     image.depth() >= LONGEST || changes > last.header().file_len() / LARGEST
 }
 
-/// Removes the images of this machine beside `path` that nothing is based on any more: all but
-/// those of `used`. No guest runs that needs one. Images of other machines stay, and so do those of
-/// which it cannot be told whose they are.
+/// Removes the VM's base images beside `path` that no image is based on any more: all but those of
+/// `used`. No guest runs that needs one. Images of other VMs are kept, and images whose VM is
+/// unknown.
 pub(super) fn remove(paths: &VmPaths, path: &Path, used: Option<&Image>) {
     if owns(paths, &brisk_image::resumed_name(path)) == Some(true) {
         // What cannot be removed is in nobody's way.
@@ -108,7 +108,7 @@ pub(super) fn remove(paths: &VmPaths, path: &Path, used: Option<&Image>) {
     }
 }
 
-/// Removes what an earlier resume of this machine has left beside the image at `path`, which is
+/// Removes images that an earlier resume of this VM has left beside the image at `path`, which is
 /// about to be resumed.
 pub(super) fn remove_left(paths: &VmPaths, path: &Path) {
     let left = brisk_image::resumed_name(path);
@@ -125,8 +125,8 @@ fn remove_own(paths: &VmPaths, path: &Path) {
     }
 }
 
-/// Removes all images of a machine that does not run, which its runtime directory still tells of.
-/// Where neither its definition nor that directory says anything, they are not known.
+/// Removes all base images of a VM that does not run, as recorded in its runtime directory. Where
+/// neither its definition nor that directory has a record, they are unknown.
 pub(super) fn forget(paths: &VmPaths) {
     let usual = paths.image_now().ok();
     for image in usual.into_iter().chain(noted(paths)) {
@@ -134,8 +134,8 @@ pub(super) fn forget(paths: &VmPaths) {
     }
 }
 
-/// The image, by its usual name, that a machine which runs was resumed from, if that stays for the
-/// next one. Its definition may say meanwhile that it is to be elsewhere.
+/// The image, by its usual name, that a running VM was resumed from, if it is kept for the next
+/// one. The definition may name another place by now.
 pub(super) fn noted(paths: &VmPaths) -> Option<PathBuf> {
     image_of(Path::new(&fs::read_to_string(paths.base()).ok()?))
 }
@@ -148,7 +148,7 @@ fn with_number(image: &Path, number: usize) -> PathBuf {
     name.into()
 }
 
-/// The image that a base belongs to.
+/// Path of the image that a base image belongs to.
 fn image_of(base: &Path) -> Option<PathBuf> {
     let (image, _) = base.to_str()?.rsplit_once(BASE)?;
     Some(image.into())

@@ -1,4 +1,4 @@
-//! To an image.
+//! Suspend of a VM to an image.
 
 use std::fs::File;
 use std::ops::Range;
@@ -32,22 +32,21 @@ use super::suspend_record::SuspendRecord;
 use super::unlock::host_keys;
 use crate::chain;
 
-/// How long QEMU may take to end.
+/// Time limit of QEMU to end.
 const END: Duration = Duration::from_secs(30);
 
-/// How a machine is suspended, besides what its definition says.
+/// Options of a suspend besides those of the definition.
 #[derive(Debug, Default)]
 pub struct Suspending {
-    /// What opens the image, too.
+    /// Passphrase that the image is encrypted to, too.
     pub passphrase: Option<Secret>,
-    /// Whether the guest first forgets what it can read from its disks again, whatever the
-    /// definition says.
+    /// Whether the guest drops its page cache; `None`: as the definition says.
     pub drop_cache: Option<bool>,
-    /// Whether commands that run in it may end first, and none begins meanwhile.
+    /// Whether to wait for commands that run in the VM; no other one begins meanwhile.
     pub wait: bool,
 }
 
-/// Writes a running machine to its image and ends it. When this fails, the machine goes on.
+/// Writes a running VM to its image and ends it. If this fails, the VM continues.
 ///
 /// # Errors
 /// If it does not run, QEMU cannot save it, or the image cannot be written.

@@ -1,4 +1,4 @@
-//! What an image says of itself.
+//! `brisk image info`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ use crate::output::Format;
 use crate::output::csv_field;
 use crate::ui::Ui;
 
-/// The text for standard output.
+/// Describes an image, as text for standard output.
 pub(super) fn info(path: &Path, keys: &KeyArgs, format: Format, ui: &Ui) -> anyhow::Result<String> {
     let header = Header::read(path).map_err(with_hint)?;
     let opened = match keys.open(path, ui) {
         Ok((image, _)) => Some(image),
         Err(Error::NoKey { slots, .. }) if !keys.is_given() => {
             ui.note(&format!(
-                "locked for {slots}, and no key is at hand: only what is public is shown"
+                "encrypted to {slots}, and no key is at hand: only what is public is shown"
             ));
             None
         }
@@ -43,12 +43,13 @@ struct Info {
     stored_bytes: u64,
     compression: String,
     incremental: bool,
-    locked_for: Vec<&'static str>,
+    #[serde(rename = "locked_for")]
+    recipients: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<Machine>,
 }
 
-/// What only a key shows.
+/// Fields of an image that only a key shows.
 #[derive(Serialize)]
 struct Machine {
     #[serde(flatten)]
@@ -80,7 +81,7 @@ impl Info {
             stored_bytes: header.stored_pages * PAGE as u64,
             compression: header.compression.to_string(),
             incremental: header.incremental,
-            locked_for: header.slots.iter().map(|slot| slot.kind().name()).collect(),
+            recipients: header.slots.iter().map(|slot| slot.kind().name()).collect(),
             machine,
         })
     }
@@ -102,7 +103,7 @@ impl Info {
             ("chunk size", self.chunk_size.to_string()),
             ("compression", self.compression.clone()),
             ("incremental", yes_or_no(self.incremental)),
-            ("locked for", self.locked_for.join(" ")),
+            ("encrypted to", self.recipients.join(" ")),
         ]);
         if let Some(machine) = &self.machine {
             list.extend(machine.rows());
@@ -156,7 +157,7 @@ fn machine(image: &Image) -> anyhow::Result<Machine> {
     })
 }
 
-/// How far its resume is, by the name it was given with.
+/// The state of an image's resume, by the ending of its name.
 fn word(path: &Path) -> anyhow::Result<&'static str> {
     let name = path.as_os_str().to_string_lossy();
     let usual = ["resuming", "resumed"]
@@ -174,8 +175,8 @@ fn word(path: &Path) -> anyhow::Result<&'static str> {
     })
 }
 
-/// Rows of what of the memory is in the file itself: chunks that are not zero, of all that the
-/// memory has, and bytes of the pages in them that are not.
+/// Rows that say how much of the memory is in the file itself: chunks that are not zero, the number
+/// of chunks of the memory, and bytes of pages that are not zero.
 pub(super) fn stored(chunks: u64, of: u64, bytes: u64) -> [(&'static str, String); 2] {
     [
         ("stored chunks", format!("{chunks} of {of}")),
@@ -183,12 +184,12 @@ pub(super) fn stored(chunks: u64, of: u64, bytes: u64) -> [(&'static str, String
     ]
 }
 
-/// The row of chunks that are in the images that it is based on.
+/// The row of chunks that are in base images.
 pub(super) fn parents(chunks: u64) -> (&'static str, String) {
     ("parent chunks", chunks.to_string())
 }
 
-/// Names and values, one pair a line.
+/// Formats names and values, one pair a line.
 pub(super) fn rows(rows: &[(&'static str, String)], format: Format) -> String {
     let line = |(name, value): &(&str, String)| match format {
         Format::Csv => format!("{name},{}\n", csv_field(value)),
@@ -197,7 +198,7 @@ pub(super) fn rows(rows: &[(&'static str, String)], format: Format) -> String {
     rows.iter().map(line).collect()
 }
 
-/// An image's texts are not to move the cursor.
+/// Escapes control characters, so that texts of an image cannot move the cursor.
 fn shown(value: &str) -> String {
     let one = |char: char| {
         if char.is_control() {

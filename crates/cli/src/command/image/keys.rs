@@ -1,4 +1,4 @@
-//! Keys on the command line: never themselves, only where they are.
+//! Options for keys of images. A command line never has a key itself, only the file that has it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,52 +9,53 @@ use brisk_image::{
 use crate::passphrase;
 use crate::ui::Ui;
 
-/// What opens an image.
+/// Keys that open an image.
 #[derive(Debug, clap::Args)]
 pub struct KeyArgs {
     /// File with a secret key of age-keygen. May be given several times.
     #[arg(long, value_name = "FILE")]
     pub identity: Vec<PathBuf>,
 
-    /// File whose first line is the passphrase; /dev/fd/N for a descriptor. Without it, and
-    /// where no key fits, the terminal is asked.
+    /// File whose first line is the passphrase; /dev/fd/N for a descriptor.
+    ///
+    /// Without it, and where no key fits, the terminal is asked.
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
 
-    /// The host's key. Default: suspend.key below /var/lib/brisk for root, ~/.local/state/brisk
-    /// for others, if it is there.
+    /// Key file of this host. Default: suspend.key below /var/lib/brisk for root,
+    /// ~/.local/state/brisk for others, if it exists.
     #[arg(long, value_name = "FILE")]
     pub host_key: Option<PathBuf>,
 }
 
-/// Who shall open an image.
+/// Recipients that an image is encrypted to.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = true)]
 pub struct NewKeyArgs {
-    /// A public key of age-keygen. May be given several times.
+    /// Encrypt the image to this public key of age-keygen. May be given several times.
     #[arg(long, value_name = "age1…")]
     pub recipient: Vec<String>,
 
-    /// File whose first line is a passphrase; /dev/fd/N for a descriptor.
+    /// Encrypt it to a passphrase, the first line of this file; /dev/fd/N for a descriptor.
     #[arg(long, value_name = "FILE")]
     pub new_passphrase_file: Option<PathBuf>,
 
-    /// A passphrase that the terminal is asked for.
+    /// Encrypt it to a passphrase that the terminal is asked for.
     #[arg(long)]
     pub new_passphrase: bool,
 
-    /// This host, by its key file, which is made if it is not there.
+    /// Encrypt it to this host, by its key file, which is made if it does not exist.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub for_host: Option<Option<PathBuf>>,
 }
 
 impl KeyArgs {
-    /// Whether any was given.
+    /// Whether any key was given.
     pub(super) fn is_given(&self) -> bool {
         !self.identity.is_empty() || self.passphrase_file.is_some() || self.host_key.is_some()
     }
 
-    /// Opens an image, asking for a passphrase where that is all that is missing.
+    /// Opens an image; asks for a passphrase where only that is missing.
     pub(super) fn open(&self, path: &Path, ui: &Ui) -> Result<(Image, Keys), Error> {
         // A file that is no image should not cost anyone a passphrase.
         let header = Header::read(path)?;
@@ -80,7 +81,7 @@ impl KeyArgs {
         Ok((image, keys))
     }
 
-    /// Those that were given.
+    /// The keys that the options name.
     pub(in crate::command) fn given(&self) -> Result<Keys, Error> {
         let mut keys = Keys::new();
         for file in &self.identity {
@@ -106,7 +107,7 @@ impl KeyArgs {
 }
 
 impl NewKeyArgs {
-    /// All of them.
+    /// The recipients that the options name; asks for a passphrase if one is wanted.
     pub(super) fn recipients(&self, ui: &Ui) -> Result<Vec<Recipient>, Error> {
         let given = self.recipient.iter().map(|text| Recipient::parse(text));
         let mut recipients = given.collect::<Result<Vec<_>, _>>()?;

@@ -16,82 +16,85 @@ use crate::exit;
 use crate::output::Format;
 use crate::ui::Ui;
 
-/// Look into suspend images, check them, lock them for other keys, take the memory out.
+/// Inspect, verify, re-encrypt and extract suspend images.
 #[derive(Debug, clap::Subcommand)]
 #[command(after_long_help = "Exit status: 0; 1 if verify found damage; 125 if brisk failed.")]
 pub enum Command {
-    /// Say what an image is: without a key what is public, with one the machine as well.
+    /// Describe an image: what is public without a key, the VM as well with one.
     Info {
-        /// The image.
+        /// Path of the image.
         #[arg(value_name = "IMAGE")]
         image: PathBuf,
-        /// What opens it.
+        /// Keys that open it.
         #[command(flatten)]
         keys: KeyArgs,
-        /// Form of the output.
+        /// Format of the output.
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
-    /// Read all of an image and check that nothing of it was altered. The first bad place is
-    /// named; the exit status is then 1.
+    /// Verify that nothing of an image was altered.
+    ///
+    /// Reads all of the image. The first bad place is named; the exit status is then 1.
     Verify {
-        /// The image.
+        /// Path of the image.
         #[arg(value_name = "IMAGE")]
         image: PathBuf,
-        /// What opens it.
+        /// Keys that open it.
         #[command(flatten)]
         keys: KeyArgs,
-        /// Images that it is based on, where they are not beside it.
+        /// Base image that is not beside the image. Repeatable.
         #[arg(long, value_name = "IMAGE")]
         parent: Vec<PathBuf>,
-        /// Threads. Default: one for each processor.
+        /// Number of threads. Default: one for each processor.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
         threads: Option<u16>,
-        /// Form of the output.
+        /// Format of the output.
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
-    /// Lock an image for others than before. Its memory is not encrypted again: who could open
-    /// it before and kept a copy still can.
+    /// Encrypt the data key of an image to other keys.
+    ///
+    /// The memory is not encrypted again: somebody who could open the image before and kept a copy
+    /// still can.
     Rekey {
-        /// The image.
+        /// Path of the image.
         #[arg(value_name = "IMAGE")]
         image: PathBuf,
-        /// What opens it.
+        /// Keys that open it.
         #[command(flatten)]
         keys: KeyArgs,
-        /// Who shall open it.
+        /// Recipients that the image is encrypted to from now on.
         #[command(flatten)]
         new: NewKeyArgs,
     },
-    /// Write the guest's memory, in clear, for a debugger.
+    /// Write the guest's memory, unencrypted, for a debugger.
     #[command(group = clap::ArgGroup::new("form").required(true).args(["raw", "elf"]))]
     Extract {
-        /// The image.
+        /// Path of the image.
         #[arg(value_name = "IMAGE")]
         image: PathBuf,
-        /// What opens it.
+        /// Keys that open it.
         #[command(flatten)]
         keys: KeyArgs,
-        /// Images that it is based on, where they are not beside it.
+        /// Base image that is not beside the image. Repeatable.
         #[arg(long, value_name = "IMAGE")]
         parent: Vec<PathBuf>,
-        /// Write the memory from its first byte to its last.
+        /// Write the memory from its first byte to its last to this file.
         #[arg(long, value_name = "FILE")]
         raw: Option<PathBuf>,
         /// Write an ELF core file with the guest's physical addresses, for gdb and crash.
         #[arg(long, value_name = "FILE")]
         elf: Option<PathBuf>,
-        /// Replace the file if it is there.
+        /// Replace the file if it exists.
         #[arg(long)]
         replace: bool,
-        /// Threads. Default: one for each processor.
+        /// Number of threads. Default: one for each processor.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
         threads: Option<u16>,
     },
 }
 
-/// Runs it.
+/// Runs a command of `brisk image`; the result is the exit status.
 ///
 /// # Errors
 /// If the image cannot be opened, or a file cannot be read or written.
@@ -120,7 +123,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             let recipients = new.recipients(ui)?;
             // Opened first, so that a passphrase is asked for where it is needed.
             let (opened, keys) = keys.open(image, ui).map_err(with_hint)?;
-            // Who can open one that another is based on can read most of that.
+            // Recipients of an image that is a base of another can read most of the other.
             let opened = opened.with_parents(&keys, &[]).map_err(with_hint)?;
             let chain = std::iter::successors(opened.parent(), |image| image.parent());
             let parents: Vec<_> = chain.map(|image| image.path().to_owned()).collect();
@@ -130,14 +133,14 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
                 brisk_image::rekey(one, &keys, &recipients, work.control()).map_err(with_hint)?;
             }
             drop(work);
-            let who = Header::read(image).map_err(with_hint)?.locked_for();
+            let who = Header::read(image).map_err(with_hint)?.encrypted_to();
             let others = match parents.len() {
                 0 => String::new(),
                 1 => ", and the one that it is based on".to_owned(),
                 more => format!(", and the {more} that it is based on"),
             };
             ui.note(&format!(
-                "{}{others}: now locked for {who}",
+                "{}{others}: now encrypted to {who}",
                 image.display()
             ));
         }

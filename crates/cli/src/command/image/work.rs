@@ -1,4 +1,4 @@
-//! Something long with a bar, which Ctrl-C ends in good order.
+//! Long work with a progress bar, which Ctrl-C ends in good order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::ui::{Bar, Ui};
 
 type Show = Box<dyn Fn(Progress) + Sync>;
 
-/// While it lives, signals that would end the process only say stop.
+/// While this value lives, signals that would end the process only request a stop.
 pub(in crate::command) struct Work {
     stop: Arc<AtomicBool>,
     signals: Vec<SigId>,
@@ -52,7 +52,7 @@ impl Drop for Work {
     }
 }
 
-/// Megabytes on a bar; several threads report.
+/// Formats a bar in megabytes; several threads report to it.
 fn bar(bar: Bar) -> Show {
     let sized = AtomicBool::new(false);
     Box::new(move |progress: Progress| {
@@ -63,7 +63,7 @@ fn bar(bar: Bar) -> Show {
     })
 }
 
-/// With what to try as part of the message.
+/// An error with its hint, what the user can try, as part of the message.
 pub(in crate::command) fn with_hint(error: Error) -> anyhow::Error {
     let hint = error.hint();
     hint::with_hint(error, hint)
