@@ -1,3 +1,5 @@
+//! Identification of a root by its path and its first bytes.
+
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
@@ -12,13 +14,13 @@ const SYSTEM: &str = "give a directory, a disk image or a container image";
 /// Logical partitions; the kernel stops at 256 minors, no one uses a tenth of it.
 const LOGICAL_MAX: u32 = 60;
 
-/// Says what `arg` is, by its type and its first bytes. `PATH#NAME` chooses one of several images
-/// in a container archive, unless a file is called so. `format` is that of a disk image, if it is
+/// Identifies `arg` by its type and its first bytes. `PATH#NAME` chooses one of several images in a
+/// container archive, unless a file has that name. `format` is that of a disk image, if it is
 /// known; else see [`decide`].
 ///
 /// # Errors
 ///
-/// It cannot be read, or it is nothing that could be a root.
+/// `arg` cannot be read, or could not be a root.
 pub fn detect(arg: &Path, format: Option<Format>) -> Result<Found, Error> {
     let (path, name) = split_name(arg);
     let metadata = fs::metadata(&path).map_err(|error| access(&path, error))?;
@@ -44,7 +46,7 @@ pub fn detect(arg: &Path, format: Option<Format>) -> Result<Found, Error> {
     }
 }
 
-/// A file called `a#b` is itself; otherwise `#` begins a name.
+/// Splits `arg` into path and name; a file that is called `a#b` has no name.
 fn split_name(arg: &Path) -> (PathBuf, Option<String>) {
     let whole = (arg.to_path_buf(), None);
     if arg.symlink_metadata().is_ok() {
@@ -75,13 +77,13 @@ fn directory(path: &Path, name: Option<String>) -> Found {
     })
 }
 
-/// The format of a disk image that begins so. One that is known stays what it is, whatever a guest
-/// has written to it. Else a file is a qcow2 image if its name ends in `.qcow2` and its first bytes
-/// are those of one: a guest can write the header of a qcow2 image to its raw disk, which would name
-/// other files and any size. Block devices are raw.
+/// Decides the format of a disk image that begins with these bytes. A known format never changes,
+/// whatever a guest has written to the disk. Otherwise a file is a qcow2 image if its name ends in
+/// `.qcow2` and its first bytes are those of one: a guest can write the header of a qcow2 image to
+/// its raw disk, which would name other files and any size. Block devices are raw.
 ///
 /// # Errors
-/// If the two do not agree.
+/// If name and content do not agree.
 pub(super) fn decide(
     path: &Path,
     device: bool,
@@ -113,7 +115,7 @@ pub(super) fn decide(
     }
 }
 
-/// The format of the disk image or block device at a path; none if there is nothing yet, or
+/// Format of the disk image or block device at a path; `None` if the path does not exist or is
 /// something else, such as a directory or an archive.
 ///
 /// # Errors
@@ -213,7 +215,7 @@ fn disk(path: &Path, format: Format, read: &ReadAt<'_>) -> Result<Disk, Error> {
     Ok(disk)
 }
 
-/// Bytes in a sector, and what the partitions hold, of a disk with a partition table.
+/// Sector size and partitions of a disk with a partition table.
 pub(super) fn partitions(
     path: &Path,
     head: &[u8],

@@ -8,7 +8,7 @@ use super::qcow2::Backing;
 /// A disk image or block device with a root file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// Where it is.
+    /// Path of the image or device.
     pub path: PathBuf,
     /// Whether it is a block device.
     pub device: bool,
@@ -25,7 +25,7 @@ pub struct Disk {
     pub sector_size: u32,
     /// All partitions.
     pub partitions: Vec<Partition>,
-    /// Why this partition.
+    /// Reason for the choice of this partition.
     pub reason: Option<Reason>,
 }
 

@@ -1,10 +1,12 @@
+//! Errors of roots and disks.
+
 use std::io;
 use std::path::PathBuf;
 
 use super::fault::Fault;
 use super::partition::Partition;
 
-/// Why a root cannot be used.
+/// Error of a root or a disk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +16,7 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
-    /// We may not read it.
+    /// The path may not be read.
     #[error("no permission to read {path}; change its mode, or use a copy you may read", path = path.display())]
     Permission {
         /// The path.
@@ -25,7 +27,7 @@ pub enum Error {
     Read {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
@@ -34,28 +36,28 @@ pub enum Error {
     Write {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// It is something, but not a root.
+    /// The path is no root.
     #[error("{path} is {what}, not a root; {hint}", path = path.display())]
     NotARoot {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// What the path is instead.
         what: String,
-        /// What to try.
+        /// Hint for the user.
         hint: &'static str,
     },
-    /// It cannot be a disk of a guest.
+    /// The path cannot be a disk of a guest.
     #[error("{path} {what}, and cannot be a disk; {hint}", path = path.display())]
     NotADisk {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// What the path is instead.
         what: String,
-        /// What to try.
+        /// Hint for the user.
         hint: &'static str,
     },
     /// A disk without a partition that could be the root.
@@ -67,7 +69,7 @@ pub enum Error {
     NoRootPartition {
         /// The path.
         path: PathBuf,
-        /// What there is.
+        /// All partitions of the disk.
         partitions: Vec<Partition>,
     },
     /// A damaged qcow2 image or partition table.
@@ -75,7 +77,7 @@ pub enum Error {
     Damaged {
         /// The path.
         path: PathBuf,
-        /// What is wrong.
+        /// Kind of the damage.
         what: String,
     },
     /// A qcow2 image refers to another file.
@@ -88,7 +90,7 @@ pub enum Error {
     Backing {
         /// The image.
         path: PathBuf,
-        /// What it refers to.
+        /// The file that it refers to.
         referred: String,
     },
     /// A qcow2 image has a backing file whose format is not recorded, or cannot be used.
@@ -98,7 +100,7 @@ pub enum Error {
     BackingFormat {
         /// The image.
         path: PathBuf,
-        /// What it refers to.
+        /// The file that it refers to.
         referred: String,
         /// The format that is recorded.
         format: Option<String>,
@@ -111,15 +113,15 @@ pub enum Error {
     DataFile {
         /// The image.
         path: PathBuf,
-        /// What it refers to.
+        /// The file that it refers to.
         referred: String,
     },
-    /// The name and the content of a disk image say different things about its format.
+    /// The name and the content of a disk image imply different formats.
     #[error("{path} {what}", path = path.display())]
     Format {
         /// The image.
         path: PathBuf,
-        /// What they say, and what to try.
+        /// The contradiction, and what to try.
         what: &'static str,
     },
     /// An external program failed.
@@ -127,7 +129,7 @@ pub enum Error {
     Program {
         /// The command line, quoted for a shell.
         command: String,
-        /// What it said.
+        /// Its stderr.
         stderr: String,
     },
     /// An external program could not be started.
@@ -137,7 +139,7 @@ pub enum Error {
         program: &'static str,
         /// Debian's name of the package.
         package: &'static str,
-        /// What the system says.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
@@ -146,7 +148,7 @@ pub enum Error {
     Container {
         /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         #[source]
         fault: Fault,
     },

@@ -1,6 +1,8 @@
+//! Defects of container images.
+
 use std::io;
 
-/// What is wrong with a container image.
+/// Defects of a container image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -18,7 +20,7 @@ pub enum Fault {
     Path {
         /// The name as it is in the archive.
         path: String,
-        /// What is wrong with it.
+        /// Problem of the name.
         problem: &'static str,
     },
     /// A hard link to nothing.
@@ -26,46 +28,46 @@ pub enum Fault {
     Link {
         /// The link.
         path: String,
-        /// Where it leads.
+        /// Target of the link.
         target: String,
     },
     /// A bound was passed.
     #[error("more than {limit} {what}: refused")]
     TooMuch {
-        /// What there is too much of.
+        /// Kind of the objects.
         what: &'static str,
-        /// The bound.
+        /// Their largest number or size.
         limit: u64,
     },
-    /// The content is not what the manifest says.
+    /// The content does not match the manifest.
     #[error("{what} has the digest {found}, not {expected}; fetch the image again")]
     Digest {
         /// The blob.
         what: String,
-        /// What the manifest says.
+        /// Digest in the manifest.
         expected: String,
-        /// What it is.
+        /// Digest of the content.
         found: String,
     },
     /// A digest that is not `sha256:` and 64 hexadecimal digits.
     #[error("cannot check the digest {0:?}: only sha256 is supported")]
     DigestForm(String),
-    /// Something the manifest speaks of is not there.
+    /// An object that the manifest refers to is missing.
     #[error("{0} is missing from the image")]
     Missing(String),
-    /// JSON that does not say what it should.
+    /// A JSON document that lacks fields.
     #[error("cannot understand {what}")]
     Json {
-        /// Which document.
+        /// Name of the document.
         what: String,
-        /// Where it breaks.
+        /// Position and reason.
         #[source]
         source: serde_json::Error,
     },
     /// There is no variant for this machine.
     #[error("no image for linux/amd64 here, but for: {}", available.join(", "))]
     Platform {
-        /// What there is.
+        /// Platforms of the image.
         available: Vec<String>,
     },
     /// Several images and no choice, or a name that is not among them.
@@ -74,9 +76,9 @@ pub enum Fault {
         None => "there are several images".into(),
     }, available.iter().map(|name| format!("#{name}")).collect::<Vec<_>>().join(" "))]
     Name {
-        /// What was asked for.
+        /// The name that was asked for.
         name: Option<String>,
-        /// What there is.
+        /// Names of the images.
         available: Vec<String>,
     },
     /// The image was written to while it was read.

@@ -1,4 +1,4 @@
-//! Disks that a guest gets besides its root, whatever is in them.
+//! Disks of a guest besides its root.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ const MAKE: &str =
 /// A disk image or block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Where it is.
+    /// Path of the image or device.
     pub path: PathBuf,
     /// Whether it is a block device.
     pub device: bool,
@@ -29,11 +29,11 @@ pub struct Image {
     pub filesystems: Vec<Filesystem>,
 }
 
-/// Says what a disk is, by its type and its first bytes: a raw image or a qcow2 one. What is in it
-/// is the guest's business; it may be empty. `known` is its format, if it is known.
+/// Identifies a disk by its type and its first bytes: a raw image or a qcow2 one. Its content is
+/// the guest's and may be empty. `known` is its format, if that is known.
 ///
 /// # Errors
-/// It cannot be read, is no disk, or in a format of another hypervisor.
+/// The path cannot be read, is no disk, or has the format of another hypervisor.
 pub fn image(path: &Path, known: Option<Format>) -> Result<Image, Error> {
     let not = |what: &str, hint| Error::NotADisk {
         path: path.into(),
@@ -89,7 +89,7 @@ pub fn image(path: &Path, known: Option<Format>) -> Result<Image, Error> {
     })
 }
 
-/// Bytes in a sector, and file systems. A partition table that makes no sense is the guest's.
+/// Sector size and file systems. A damaged partition table is no error: it is the guest's.
 fn content(path: &Path, read: &ReadAt<'_>) -> Result<(u32, Vec<Filesystem>), Error> {
     let head = read(0, partition::TABLE.max(magic::HEAD))?;
     if let Kind::Filesystem(filesystem) = magic::kind(&head) {

@@ -1,8 +1,8 @@
-//! Roots: what the argument of `--root` is, and how a guest gets at it.
+//! Roots: identification of the argument of `--root`, and conversion to what a guest can mount.
 //!
 //! [`detect`] looks at a path and its first bytes. A directory is shared with the guest, a disk
 //! image is a block device in it, and a container image becomes a disk image first
-//! ([`container()`]). [`Found::explain`] says all that in words.
+//! ([`container()`]). [`Found::explain`] describes all of that in words.
 
 mod container;
 mod detect;
@@ -31,7 +31,7 @@ pub use image::{Image, image};
 pub use partition::{Partition, Reason};
 pub use qcow2::{Backing, backing_chain};
 
-/// What a path is.
+/// Kind of a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Found {
@@ -46,13 +46,13 @@ pub enum Found {
 /// A directory that may be a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// Where it is.
+    /// Path of the directory.
     pub path: PathBuf,
     /// A reason to doubt that it is a root.
     pub warning: Option<DirectoryWarning>,
 }
 
-/// Why a directory may not be a root.
+/// Reason why a directory may not be a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DirectoryWarning {
@@ -72,7 +72,7 @@ impl std::fmt::Display for DirectoryWarning {
 }
 
 impl Found {
-    /// What was found and what will be done with it, in one or more lines.
+    /// Describes what was found and what will be done with it, in one or more lines.
     pub fn explain(&self) -> String {
         match self {
             Self::Directory(directory) => {

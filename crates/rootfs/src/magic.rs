@@ -1,11 +1,11 @@
-//! What bytes are, by the numbers that formats begin with. Pure: no file is touched.
+//! Identification of bytes by the magic numbers of formats. Pure: reads no file.
 
 use super::filesystem::Filesystem;
 
 /// As many bytes as the farthest magic needs (btrfs at 64 KiB + 64).
 pub(super) const HEAD: usize = 68 << 10;
 
-/// What a file or partition holds.
+/// Content of a file or partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Filesystem(Filesystem),
@@ -199,7 +199,7 @@ fn is(head: &[u8], offset: usize, magic: &[u8]) -> bool {
     head.get(offset..).is_some_and(|at| at.starts_with(magic))
 }
 
-/// What to say about compressed data that is no tar archive.
+/// Describes compressed data that is no tar archive, with a hint.
 pub(super) fn inside(compression: &str, head: &[u8]) -> (String, &'static str) {
     let what = match kind(head) {
         Kind::Filesystem(filesystem) => format!("an image of {filesystem}"),
@@ -213,7 +213,7 @@ pub(super) fn inside(compression: &str, head: &[u8]) -> (String, &'static str) {
     (format!("{what}, {compression}-compressed"), DECOMPRESS)
 }
 
-/// What a partition holds, in words.
+/// Describes the content of a partition.
 pub(super) fn content(head: &[u8]) -> String {
     match kind(head) {
         Kind::Filesystem(filesystem) => filesystem.name().into(),

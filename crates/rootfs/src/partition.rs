@@ -1,5 +1,5 @@
-//! Partition tables. Parsing is pure and takes any bytes; the crates for it either assert on what
-//! a table says or allocate what it asks for.
+//! Partition tables. Parsing is pure and accepts any bytes; existing crates either assert on a
+//! table's content or allocate as much as it asks for.
 
 use std::fmt;
 
@@ -16,27 +16,27 @@ const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 /// 128 entries are usual; the kernel's own bound is about this (block/partitions/efi.c).
 const ENTRIES_MAX: u32 = 256;
 
-/// How much of the start of a disk [`gpt`] may need.
+/// Bytes of the start of a disk that [`gpt`] may need.
 pub(super) const TABLE: usize = 4096 * 2 + ENTRIES_MAX as usize * 512;
 
 /// A partition of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// As in the device's name.
+    /// Number, as in the device's name.
     pub number: u32,
-    /// Where it begins, in bytes.
+    /// Start in bytes.
     pub start: u64,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub length: u64,
     /// Whether the table calls it the root for x86-64.
     pub is_root: bool,
-    /// What it holds, in a word or two.
+    /// Its content, in a word or two.
     pub content: String,
     /// Its file system, if it could be a root.
     pub filesystem: Option<Filesystem>,
 }
 
-/// Why a partition was chosen.
+/// Reason why a partition was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The table says that it is the root for x86-64.
@@ -57,8 +57,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The sector size of a disk with a GPT and its partitions, or what is wrong with it. `disk` is the start of the disk, of which
-/// [`TABLE`] bytes are enough.
+/// Sector size and partitions of a disk with a GPT, or a description of the damage. `disk` is the
+/// start of the disk, of which [`TABLE`] bytes are enough.
 pub(super) fn gpt(disk: &[u8]) -> Result<(u32, Vec<Partition>), String> {
     // Disks with 4 KiB sectors have it at 4096.
     let sector = [512, 4096]
@@ -159,7 +159,7 @@ pub(super) fn logical(sector: &[u8]) -> (Option<(u64, u64)>, Option<u64>) {
     (entry(446), entry(462).map(|(start, _)| start))
 }
 
-/// The partition that is the root, and why.
+/// The partition that is the root, with the reason.
 pub(super) fn choose(partitions: &[Partition]) -> Option<(&Partition, Reason)> {
     let mut fitting = partitions.iter().filter(|one| one.filesystem.is_some());
     if let Some(root) = fitting.clone().find(|one| one.is_root) {

@@ -1,7 +1,7 @@
-//! qcow2: what its header refers to, and the bytes a guest would see.
+//! qcow2 images: the files that a header refers to, and the bytes that a guest would see.
 //!
-//! The header is described in QEMU's docs/interop/qcow2.txt. The content is read with
-//! `qemu-img dd`, since that is what knows all of the format.
+//! The header is described in QEMU's docs/interop/qcow2.txt. The content is read with `qemu-img
+//! dd`, which knows all of the format.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -19,7 +19,7 @@ const EXTENSION_DATA_FILE: u32 = 0x4441_5441;
 const EXTENSION_BACKING_FORMAT: u32 = 0xe279_2aca;
 const INCOMPATIBLE_DATA_FILE: u64 = 1 << 2;
 
-/// What a qcow2 header says about other files.
+/// References of a qcow2 header to other files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct References {
     pub(super) backing: Option<String>,
@@ -29,10 +29,10 @@ pub(super) struct References {
     pub(super) encrypted: bool,
 }
 
-/// A file that a qcow2 image reads from where it has nothing of its own.
+/// A file that a qcow2 image reads from where it has no data of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// Its format.
     pub format: Format,
@@ -123,13 +123,13 @@ pub(super) fn is_qcow2(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
-/// The files that a qcow2 image reads from besides itself, the nearest first, each with the format
-/// that is recorded for it. QEMU is told all of that, so that it guesses nothing and opens nothing
-/// else.
+/// The files that a qcow2 image reads from besides itself, the nearest first, each with its
+/// recorded format. QEMU gets the whole list, so that it guesses nothing and opens no other file.
 ///
 /// # Errors
-/// If one is not in the directory of the image, has no recorded format or another one than raw and
-/// qcow2, if the image has an external data file or is encrypted, or its headers cannot be read.
+/// If a file is not in the directory of the image, has no recorded format or another one than raw
+/// and qcow2, if the image has an external data file or is encrypted, or its headers cannot be
+/// read.
 pub fn backing_chain(path: &Path) -> Result<Vec<Backing>, Error> {
     let home = directory(path)?;
     let mut chain: Vec<Backing> = Vec::new();

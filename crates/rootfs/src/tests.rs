@@ -183,7 +183,7 @@ fn the_root_partition_of_a_gpt() {
     );
 }
 
-/// The same table on a disk with sectors of 4 KiB: header in the second, entries in the third.
+/// A table on a disk with sectors of 4 KiB: header in the second, entries in the third.
 #[test]
 fn large_sectors_are_noticed() {
     let mut small = gpt_disk(1, &[(ROOT, 0, 1, b"")]);

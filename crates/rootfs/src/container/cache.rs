@@ -1,4 +1,4 @@
-//! Unpacked images, kept by the digest of what they were made of.
+//! Cache of unpacked images, by the digest of their source.
 //!
 //! `KEY.erofs` is the image and `KEY.json` its configuration, written last: where that is, the
 //! image is whole. `IDENTITY.ref` leads from an archive file to its key without reading it.
@@ -110,9 +110,9 @@ impl Cache {
     }
 }
 
-/// What tells one state of a file from another without reading it, and what it was taken for. The
-/// time of the last status change cannot be set back as the modification time can. A directory has
-/// none: its manifests are small and read each time.
+/// Identifies one state of a file without reading it, and the form that it was taken for. The time
+/// of the last status change cannot be set back as the modification time can. `None` for a
+/// directory: its manifests are small and read each time.
 pub(super) fn identity(found: &Container) -> io::Result<Option<String>> {
     let metadata = fs::metadata(&found.path)?;
     if found.form == Form::OciDirectory {

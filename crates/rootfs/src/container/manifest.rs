@@ -1,4 +1,4 @@
-//! From the manifests of an archive to one image: its layers and its configuration.
+//! Manifests: selection of one image, its layers and its configuration.
 //!
 //! The OCI image specification (image-layout.md, image-index.md, manifest.md, config.md) and
 //! docker's image specification v1.2 (manifest.json of `docker save`).
@@ -11,7 +11,7 @@ use super::source::Source;
 use super::stream::hex;
 use crate::Fault;
 
-/// Bumped when the same image would be unpacked to other bytes.
+/// Version of the conversion: changes when an image would be unpacked to other bytes.
 const FORMAT: &str = "brisk erofs 1";
 const OS: &str = "linux";
 const ARCHITECTURE: &str = "amd64";
@@ -19,7 +19,7 @@ const ARCHITECTURE: &str = "amd64";
 const LAYERS_MAX: usize = 4096;
 const NESTING_MAX: u32 = 4;
 
-/// What to check a layer against.
+/// Digest that a layer is checked against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expect {
     /// The digest of the blob as stored.
@@ -39,7 +39,7 @@ pub(super) struct Layer {
 
 #[derive(Debug)]
 pub(super) struct Image {
-    /// What the unpacked image is cached by; unknown for a plain tar archive until it was read.
+    /// Key of the unpacked image in the cache; of a plain tar archive unknown until it was read.
     pub(super) key: Option<String>,
     pub(super) layers: Vec<Layer>,
     pub(super) config: ContainerConfig,
@@ -61,7 +61,7 @@ pub(super) fn select(source: &Source, found: &Container) -> Result<Image, Fault>
     }
 }
 
-/// The key of content with this digest: another format of ours is another key.
+/// Key of content with this digest and this version of the conversion.
 pub(super) fn key(digest: &str) -> String {
     hex(&Sha256::digest(format!("{FORMAT}\n{digest}")))
 }

@@ -38,8 +38,8 @@ use source::Source;
 ///
 /// # Errors
 ///
-/// The image is damaged, has a wrong digest, is for another platform, holds several images of
-/// which none was chosen, passes a bound; or a file cannot be read or written.
+/// The image is damaged, has a wrong digest, is for another platform, has several images of which
+/// none was chosen, or exceeds a limit; or a file cannot be read or written.
 pub fn container(
     found: &Container,
     cache_dir: &Path,
@@ -108,8 +108,8 @@ fn write_metadata(file: &mut NamedTempFile, layout: &erofs::Layout<'_>) -> Resul
     Ok(file.as_file().set_len(layout.length())?)
 }
 
-/// Last, since its checksum covers the whole first block, and since without it nothing takes the
-/// file for an image.
+/// Writes the superblock last: its checksum covers the whole first block, and without it no reader
+/// takes the file for an image.
 fn write_superblock(
     file: &std::fs::File,
     layout: &erofs::Layout<'_>,

@@ -1,4 +1,4 @@
-//! Where the blobs of an image are: files in a directory or members of an archive.
+//! Source of an image's blobs: files in a directory or members of an archive.
 
 use std::collections::BTreeMap;
 use std::fs::File;

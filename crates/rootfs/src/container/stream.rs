@@ -1,4 +1,5 @@
-//! From the bytes of a blob to the bytes of a tar archive: counted, hashed, decompressed, bounded.
+//! Stream from the bytes of a blob to those of a tar archive: counted, hashed, decompressed,
+//! limited.
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,10 +11,10 @@ use crate::Fault;
 
 const BUFFER: usize = 256 << 10;
 
-/// A hash that can be asked while the reader that feeds it is buried in a decoder.
+/// A hash that can be read while the reader that feeds it is inside a decoder.
 pub(super) type Hash = Rc<RefCell<Sha256>>;
 
-/// Passes bytes on, hashes them and says how many there were.
+/// A reader that hashes and counts the bytes that it passes on.
 pub(super) struct Tap<'a, R> {
     inner: R,
     hash: Hash,

@@ -1,4 +1,4 @@
-//! The file tree that the layers add up to, without the content of files.
+//! The file tree of all layers together, without the content of files.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,7 +15,7 @@ const NAME_MAX: usize = 255;
 const SYMLINKS_MAX: u32 = 40;
 const DEPTH_MAX: usize = PATH_MAX / 2;
 
-/// Where the content of a file is: which layer, which entry of it.
+/// Source of a file's content: the layer, and the entry in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Content {
     pub(super) layer: u32,
@@ -56,7 +56,7 @@ const ATTRIBUTE: u64 = 96;
 /// How much memory each byte of the layers may cost. An ordinary file has a header of 512 bytes; a
 /// single name can make a thousand directories.
 const COST: u64 = 64;
-/// What may be used besides.
+/// Memory that may be used besides, in bytes.
 const START: u64 = 64 << 20;
 
 /// Nodes that nothing refers to any more stay in the arena; the bound on entries bounds them.
@@ -69,7 +69,7 @@ pub(super) struct Tree {
     /// Estimate of the memory that this takes, in bytes.
     memory: u64,
     content: u64,
-    /// Names that whiteouts looked at.
+    /// Number of names that whiteouts looked at.
     #[cfg(test)]
     looks: u64,
 }

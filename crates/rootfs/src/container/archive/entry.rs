@@ -1,3 +1,5 @@
+//! Entries of a tar archive, parsed from their headers.
+
 use std::io;
 
 use tar::{EntryType, Header};
@@ -5,23 +7,23 @@ use tar::{EntryType, Header};
 use super::extension::Extension;
 use crate::Fault;
 
-/// What is kept of a file's inode: everything but its content.
+/// Metadata of an inode: everything but its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metadata {
     /// Permission bits, `0o7777` at most.
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Seconds since 1970, and nanoseconds after them.
+    /// Modification time: seconds since 1970, and nanoseconds.
     pub(crate) mtime: (i64, u32),
-    /// Sorted by name.
+    /// Extended attributes, sorted by name.
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What an entry makes.
+/// Kind of the file that an entry makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A regular file of so many bytes.
+    /// A regular file of this many bytes.
     File(u64),
     Directory,
     Symlink(Vec<u8>),
@@ -37,7 +39,7 @@ pub(crate) struct Entry {
     pub(crate) path: Vec<u8>,
     pub(crate) kind: Kind,
     pub(crate) metadata: Metadata,
-    /// Where the stored bytes of a sparse file belong: offset and length, ascending.
+    /// Places of the stored bytes of a sparse file: offset and length, ascending.
     pub(crate) segments: Option<Vec<(u64, u64)>>,
 }
 
@@ -113,7 +115,7 @@ impl Entry {
     }
 }
 
-/// Some writers leave a number blank that is zero, which GNU tar and Go read as such.
+/// Reads a blank number as zero, as GNU tar and Go do: some writers leave it blank.
 pub(super) fn blank_is_zero<T: Default>(field: &[u8], value: io::Result<T>) -> io::Result<T> {
     match field.iter().all(|byte| matches!(byte, 0 | b' ')) {
         true => Ok(T::default()),

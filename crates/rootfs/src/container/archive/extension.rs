@@ -1,8 +1,10 @@
+//! Extended headers: PAX records, and GNU sparse maps.
+
 use std::collections::BTreeMap;
 
 use crate::Fault;
 
-/// What the records before a header add to it.
+/// Additions to a header from the records before it.
 #[derive(Debug, Default)]
 pub(super) struct Extension {
     pub(super) path: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Reading tar streams from people we do not know.
+//! Reader of tar streams from untrusted sources.
 //!
 //! The headers are parsed by the `tar` crate; the walk over them is ours for two reasons. The
 //! crate's own walk reads extension records of any length into memory, and it splits PAX records

@@ -1,3 +1,5 @@
+//! Walk over the entries of a tar stream.
+
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -13,7 +15,7 @@ const BLOCK: u64 = 512;
 const EXTENSION_MAX: u64 = 1 << 20;
 const SEGMENTS_MAX: usize = 1 << 16;
 
-/// A reader that may have a faster way past bytes than to read them.
+/// A reader that may skip bytes faster than by reading them.
 pub(crate) trait Skip: Read {
     /// Passes over `count` bytes; an early end of the stream is `UnexpectedEof`.
     fn skip(&mut self, count: u64) -> io::Result<()> {
@@ -61,7 +63,7 @@ impl<R: Skip> Reader<R> {
         }
     }
 
-    /// Where in the stream the next byte comes from.
+    /// Position in the stream of the next byte.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -184,7 +186,7 @@ impl<R: Skip> Reader<R> {
         Ok(bytes)
     }
 
-    /// The map of GNU tar's own sparse format, which goes on in blocks after the header.
+    /// The map of GNU tar's own sparse format, which continues in blocks after the header.
     fn gnu_segments(&mut self, header: &Header) -> Result<(Vec<(u64, u64)>, u64), Fault> {
         let damaged = || Fault::Archive("the map of a sparse file is damaged".into());
         let gnu = header.as_gnu().ok_or_else(damaged)?;

@@ -1,10 +1,12 @@
+//! Directories of an EROFS image.
+
 use super::{BLOCK, BLOCK_64};
 use crate::container::tree::Body;
 
 /// Bytes of an entry before the names of its block.
 const ENTRY: usize = 12;
 
-/// A name, the number of its inode, and what kind of inode that is.
+/// A name, the number of its inode, and the kind of that inode.
 pub(super) struct Name<'a> {
     pub(super) name: &'a [u8],
     pub(super) nid: u64,
@@ -23,8 +25,7 @@ pub(super) fn kind(body: &Body) -> u8 {
     }
 }
 
-/// How many bytes a directory with names of these lengths takes. Every block but the last counts
-/// as a whole.
+/// Bytes of a directory with names of these lengths. Every block but the last counts as a whole.
 pub(super) fn size(lengths: impl Iterator<Item = usize>) -> u64 {
     let mut blocks = 0;
     let mut used = 0;

@@ -8,7 +8,7 @@ const EXTENDED: u16 = 1;
 const FLAT_PLAIN: u16 = 0;
 const FLAT_INLINE: u16 = 2;
 
-/// What an inode says about itself besides [`Metadata`].
+/// Fields of an inode besides [`Metadata`].
 pub(super) struct Inode<'a> {
     pub(super) metadata: &'a Metadata,
     pub(super) body: &'a Body,

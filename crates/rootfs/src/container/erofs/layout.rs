@@ -1,3 +1,5 @@
+//! Layout of an EROFS image: the place of every inode and of all data.
+
 use std::io::{self, Write};
 
 use super::directory::{self, Name};
@@ -11,17 +13,17 @@ use crate::container::tree::{Body, Content, Node, Tree};
 /// is then shorter than the block it saves.
 const WORTH_A_GAP: u64 = BLOCK_64 / 2;
 
-/// Where the content of a file goes.
+/// Place of a file's content in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::container) struct Place {
     pub(in crate::container) size: u64,
     blocks: u64,
-    /// Where the last bytes go that fill no block.
+    /// Position of the last bytes, which do not fill a block.
     tail: Option<u64>,
 }
 
 impl Place {
-    /// The position in the image of the byte at `offset`, and how many bytes follow in a run.
+    /// Position in the image of the byte at `offset`, and the number of bytes that follow in a run.
     pub(in crate::container) fn at(&self, offset: u64) -> (u64, u64) {
         let split = match self.tail {
             Some(_) => self.size - self.size % BLOCK_64,
@@ -36,12 +38,12 @@ impl Place {
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// Of the inode, in bytes from the start of the image.
+    /// Position of the inode, in bytes from the start of the image.
     position: u64,
     links: u32,
     parent: usize,
     size: u64,
-    /// Of the first block, in bytes.
+    /// Position of the first block, in bytes.
     blocks: u64,
     xattrs: usize,
     inline: bool,
@@ -65,19 +67,19 @@ impl Slot {
     }
 }
 
-/// An image whose every byte has its place.
+/// Layout of an image: every byte has its place.
 pub(in crate::container) struct Layout<'a> {
     tree: &'a Tree,
-    /// The nodes that are in the image, as a walk meets them.
+    /// Nodes of the image, in the order of a walk.
     order: Vec<usize>,
     slots: Vec<Slot>,
-    /// Where the blocks of files begin.
+    /// Position of the blocks of files.
     metadata: u64,
     length: u64,
 }
 
 impl<'a> Layout<'a> {
-    /// Lays out what can be reached in `tree`.
+    /// Lays out all nodes that can be reached in `tree`.
     pub(in crate::container) fn new(tree: &'a Tree) -> Result<Self, Fault> {
         let mut layout = Self {
             tree,
@@ -185,7 +187,7 @@ impl<'a> Layout<'a> {
         names
     }
 
-    /// Where each file's content goes.
+    /// Places of each file's content.
     pub(in crate::container) fn places(&self) -> impl Iterator<Item = (Content, Place)> {
         self.order
             .iter()
@@ -246,7 +248,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// The data that is known without the layers' content.
+    /// Data that do not come from the layers: directories and targets of links.
     fn data(&self, node: usize) -> Vec<u8> {
         match &self.tree.node(node).body {
             Body::Directory(_) => directory::encode(&self.names(node)),
@@ -255,7 +257,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Makes an image of it all: to be called on the first block when the rest is written.
+    /// Writes the superblock into the first block, after the rest of the image is written.
     pub(in crate::container) fn write_superblock(&self, first: &mut [u8; BLOCK], uuid: [u8; 16]) {
         Superblock {
             inodes: self.order.len() as u64,

@@ -1,4 +1,4 @@
-//! A reader of images for tests, written against the format and not against the writer.
+//! Reader of images for tests, written from the format's description and not from the writer.
 
 use std::collections::BTreeMap;
 

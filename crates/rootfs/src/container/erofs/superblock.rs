@@ -1,3 +1,5 @@
+//! Superblock of an EROFS image.
+
 use crc::{CRC_32_ISCSI, Crc};
 
 use super::BLOCK;
@@ -18,7 +20,7 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
-    /// Writes itself into the first block, whose other content must be final: the checksum
+    /// Writes the superblock into the first block, whose other content must be final: the checksum
     /// covers it.
     pub(super) fn write(&self, block: &mut [u8; BLOCK]) {
         let raw = &mut block[OFFSET..];
