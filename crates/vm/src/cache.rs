@@ -1,4 +1,4 @@
-//! The cache of what is derived from files: extracted kernels, initramfs archives.
+//! Cache of files that are derived from others: extracted kernels, initramfs archives.
 //!
 //! Layout below the directory, whose `v1` changes whenever a format does:
 //!
@@ -24,13 +24,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 const VERSION: &str = "v1";
-/// Names the directory of the cache, before all defaults.
+/// Variable that names the directory of the cache, before all defaults.
 const DIR_VARIABLE: &str = "BRISK_CACHE_DIR";
-/// A file changed this recently may change again without its times showing it: they move with the
+/// Age up to which a file may change again without its times showing it: they change with the
 /// kernel's tick, of up to 10 ms.
 const SETTLED: Duration = Duration::from_millis(20);
 
-/// Why the cache failed.
+/// Error of the cache.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -42,21 +42,21 @@ pub enum Error {
     Write {
         /// File or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file that something is derived from cannot be read.
+    /// A source file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// What the user can try, if anything is known.
+    /// Hint for the user, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -68,7 +68,7 @@ impl Error {
     }
 }
 
-/// What tells one state of a file from another without reading it.
+/// Identity of one state of a file, found without reading the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     path: PathBuf,
@@ -95,7 +95,7 @@ impl Identity {
         Ok(Self::from_metadata(path, &meta))
     }
 
-    /// What was found at a path, also of a symbolic link itself.
+    /// The identity of the file with this metadata, which may be a symbolic link.
     #[must_use]
     pub fn from_metadata(path: PathBuf, meta: &Metadata) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Identity {
         }
     }
 
-    /// Whether the file is still as it was.
+    /// Whether the file is unchanged.
     #[must_use]
     pub fn holds(&self) -> bool {
         fs::metadata(&self.path)
@@ -136,7 +136,7 @@ pub struct Entry<M> {
     pub path: PathBuf,
     /// Its size in bytes.
     pub size: u64,
-    /// What its builder said about it.
+    /// Description by its builder.
     pub meta: M,
     /// Whether this call built it.
     pub fresh: bool,
@@ -173,7 +173,7 @@ impl Cache {
         Ok(Self::new(dir))
     }
 
-    /// Where it is.
+    /// Path of the cache's directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -213,7 +213,7 @@ impl Cache {
         Ok(hash)
     }
 
-    /// A result, if it is there and whole.
+    /// Finds a result; `None` if it is missing or incomplete.
     #[must_use]
     pub fn get<M: DeserializeOwned>(&self, kind: &str, key: &str) -> Option<Entry<M>> {
         let path = self.dir.join(kind).join(key);
@@ -227,7 +227,7 @@ impl Cache {
         })
     }
 
-    /// Forgets a result; whoever has it open keeps it.
+    /// Removes a result; processes that have it open keep it.
     ///
     /// # Errors
     ///
@@ -245,9 +245,10 @@ impl Cache {
         Ok(())
     }
 
-    /// A result, built unless it is there and whole. The key must have no dot or slash in it.
+    /// Finds a result, or builds it if it is missing or incomplete. The key must have no dot or
+    /// slash.
     ///
-    /// Of several processes that want the same result one builds it and the others wait.
+    /// Of several processes that want one result, one builds it and the others wait.
     ///
     /// # Errors
     ///
@@ -265,7 +266,8 @@ impl Cache {
         self.get_valid_or_build(kind, key, |_| true, build)
     }
 
-    /// As [`Self::get_or_build`]; a result that is not `valid` any more is built again.
+    /// Finds or builds a result as [`Self::get_or_build`] does; a result that is not `valid` is
+    /// built again.
     ///
     /// # Errors
     ///
@@ -333,7 +335,7 @@ fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Error> {
     rename(&temporary, path)
 }
 
-/// A new file beside `path` that no one else writes.
+/// A new file beside `path`, with a name that no other process uses.
 fn create(path: &Path) -> Result<(PathBuf, File), Error> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -361,7 +363,7 @@ fn discard(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Only the user may read it: an initramfs may hold files that no one else may see.
+/// Makes a directory that only its owner may read: an initramfs may have secret files.
 fn make_dir(path: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)

@@ -1,4 +1,4 @@
-//! What the header of an executable tells.
+//! Facts from the header of an executable.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! Files with holes.
+//! Walk over the data of files with holes.
 
 use std::io;
 use std::ops::Range;
@@ -7,11 +7,11 @@ use std::os::fd::AsFd;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Calls `take` for each stretch of data in the first `length` bytes of a file, in order, until it
-/// fails (lseek(2), `SEEK_DATA`).
+/// Calls `take` for each range of data in the first `length` bytes of a file, in order, until
+/// `take` fails (lseek(2), `SEEK_DATA`).
 ///
 /// # Errors
-/// What `take` returns, or that the file cannot be asked.
+/// The error of `take`, or of lseek(2).
 pub fn each_stretch(
     from: &impl AsFd,
     length: u64,

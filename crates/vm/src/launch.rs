@@ -1,4 +1,4 @@
-//! Starting QEMU with its channels, and making sure that it ends.
+//! Start of QEMU with its channels, with a guarantee that it ends.
 
 mod detached;
 mod faults;
@@ -33,19 +33,19 @@ pub(crate) use processes::end;
 use processes::{Daemons, Processes, said};
 use wiring::Wiring;
 
-/// Most bytes that are read of what a process wrote to stderr.
+/// Most bytes of a process's stderr that are read.
 const SAID: u64 = 64 * 1024;
 
-/// Why QEMU was not started.
+/// Error of starting QEMU.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Sockets, memory.
     #[error("cannot prepare {what} for QEMU")]
     Prepare {
-        /// What was being made.
+        /// The object that was being made.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The kernel, the initramfs, firmware or a disk image.
@@ -53,7 +53,7 @@ pub enum Error {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A block device that the guest is to write to.
@@ -65,7 +65,7 @@ pub enum Error {
     /// `BRISK_UID_RANGE`.
     #[error("BRISK_UID_RANGE is {text}, which is no range of users such as 2100000000-2100065535")]
     Range {
-        /// What it says.
+        /// Its value.
         text: String,
     },
     /// A user of its own for QEMU.
@@ -95,13 +95,13 @@ pub enum Error {
     Start {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// A user for QEMU to be, instead of root. Each gets one of its own; where there are none, all are
-/// the one that is named here.
+/// The user that QEMU runs as instead of root. Each QEMU gets a user of its own; where none are
+/// free, all run as the user that is named here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Unprivileged {
     /// User number.
@@ -110,7 +110,7 @@ pub struct Unprivileged {
     pub group: u32,
 }
 
-/// A QEMU and what serves it. All end when this is dropped.
+/// A QEMU and its daemons. All end when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     owner: Owner,
@@ -118,7 +118,7 @@ pub struct Running {
     pub qmp: UnixStream,
     /// Console.
     pub console: UnixStream,
-    /// The port of our init.
+    /// The port of brisk's init.
     pub guest: UnixStream,
     /// Debug console of the firmware, if the plan has one.
     pub firmware: Option<UnixStream>,
@@ -128,17 +128,17 @@ pub struct Running {
     learning: Option<Learning>,
 }
 
-/// Whose children the processes are.
+/// The parent of the processes.
 #[derive(Debug)]
 enum Owner {
-    /// Ours.
+    /// This process.
     Us(Processes),
-    /// Those of a process that ends them when it is told to, or we are gone.
+    /// A process that ends them when it is asked to, or when this process is gone.
     Keeper(Keeper),
 }
 
 impl Running {
-    /// Starts `plan`; `served` are its virtiofs directories in order.
+    /// Starts QEMU with the configuration `plan`; `served` are its virtiofs directories in order.
     ///
     /// # Errors
     /// If a channel, a disk or the program cannot be had.
@@ -198,13 +198,12 @@ impl Running {
         })
     }
 
-    /// What is seen of the boot, once, if the plan is to learn from it.
+    /// The trace of the boot for TB pretranslation, once, if `plan` asks for it.
     pub fn learning(&mut self) -> Option<Learning> {
         self.learning.take()
     }
 
-    /// Returns when the guest's memory is what the plan says it is: a copy takes a moment, which
-    /// QEMU uses to start.
+    /// Waits until the guest's memory is filled: its copy is made while QEMU starts.
     ///
     /// # Errors
     /// If it could not be copied.
@@ -227,7 +226,7 @@ impl Running {
         }
     }
 
-    /// Ends QEMU now and returns what it and its daemons wrote to stderr.
+    /// Ends QEMU now; the result is what it and its daemons wrote to stderr.
     pub fn kill(self) -> String {
         match self.owner {
             Owner::Us(processes) => processes.kill(),

@@ -39,7 +39,7 @@ enum Flavour {
     C,
 }
 
-/// How a virtiofsd is confined to the directory it serves.
+/// Confinement of a virtiofsd to the directory that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
     /// In namespaces of its own. Needs CAP_SYS_ADMIN and a root that is a mount point.
@@ -66,7 +66,7 @@ impl Sandbox {
         Self::from(!changed, root, &read("/proc/self/status"), &mountinfo)
     }
 
-    /// From proc_pid_status(5) and proc_pid_mountinfo(5).
+    /// Chooses from proc_pid_status(5) and proc_pid_mountinfo(5).
     fn from(unchanged: bool, root: bool, status: &str, mountinfo: &str) -> Self {
         const SYS_ADMIN: u64 = 1 << 21;
         if !root {
@@ -87,8 +87,8 @@ impl Sandbox {
         }
     }
 
-    /// Where the whole tree is served there is nothing to hide, and pivot_root(2) refuses a new
-    /// root that is the old one, depending on how that was mounted.
+    /// The confinement for a directory. Where the whole tree is served there is nothing to hide,
+    /// and pivot_root(2) refuses a new root that is the old one, depending on how that was mounted.
     fn for_directory(self, dir: &Path) -> Self {
         if self == Self::Namespace && dir == Path::new("/") {
             Self::Chroot
@@ -106,17 +106,17 @@ impl Sandbox {
     }
 }
 
-/// Why a directory is not served.
+/// Error of serving a directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No virtiofsd.
     #[error(transparent)]
     Missing(#[from] program::Error),
-    /// The socket between it and QEMU.
+    /// The socket between virtiofsd and QEMU failed.
     #[error("cannot make a socket for virtiofsd")]
     Socket {
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// It could not be started.
@@ -124,25 +124,25 @@ pub enum Error {
     Start {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The cache.
+    /// The cache failed.
     #[error(transparent)]
     Cache(#[from] cache::Error),
 }
 
-/// A daemon and the socket that is QEMU's end.
+/// A daemon and QEMU's end of its socket.
 #[derive(Debug)]
 pub struct Served {
     /// The daemon; it ends when QEMU does.
     pub daemon: Child,
-    /// For QEMU.
+    /// QEMU's end of the socket.
     pub socket: OwnedFd,
 }
 
 impl Virtiofsd {
-    /// The installed one, from the cache if it is the same as last time.
+    /// Finds the installed virtiofsd; its features come from the cache if the program is unchanged.
     ///
     /// # Errors
     /// If there is none, or it cannot be asked.
@@ -184,8 +184,8 @@ impl Virtiofsd {
         Ok(entry.meta)
     }
 
-    /// The arguments that serve `dir`; the socket is descriptor 3. A guest that stays looks again
-    /// after a second whether something has changed here.
+    /// The arguments that serve `dir`; the socket is descriptor 3. With `stays`, for a persistent
+    /// VM, the guest looks again after a second whether something has changed on the host.
     fn args(&self, dir: &Path, writable: bool, sandbox: Sandbox, stays: bool) -> Vec<String> {
         let cache = if stays { "auto" } else { "always" };
         let dir = dir.to_string_lossy();
@@ -220,7 +220,7 @@ impl Virtiofsd {
         }
     }
 
-    /// Whether another can go on where one left off that served the same directory.
+    /// Whether a new virtiofsd can continue from the state of one that served the same directory.
     #[must_use]
     pub fn keeps_state(&self) -> bool {
         matches!(
@@ -232,7 +232,7 @@ impl Virtiofsd {
         )
     }
 
-    /// Whether it serves read-only only in a read-only view of the file tree.
+    /// Whether it needs a read-only view of the file tree to serve read-only.
     fn needs_view(&self) -> bool {
         !matches!(self.flavour, Flavour::Rust { readonly: true, .. })
     }
@@ -245,7 +245,8 @@ impl Virtiofsd {
         self.start(dir, writable, None)
     }
 
-    /// The same for a QEMU that outlives whoever starts it; what the daemon says goes to a file.
+    /// Starts serving `dir` to a QEMU that outlives brisk; the daemon's messages go to the file
+    /// `says`.
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -253,7 +254,7 @@ impl Virtiofsd {
         self.start(dir, writable, Some(says))
     }
 
-    /// With a file for what it says, it stays.
+    /// Starts the daemon; with a file for its messages, it outlives brisk.
     fn start(&self, dir: &Path, writable: bool, says: Option<File>) -> Result<Served, Error> {
         let sandbox = Sandbox::possible().for_directory(dir);
         let (listener, client) = sockets().map_err(|source| Error::Socket { source })?;
@@ -287,11 +288,11 @@ impl Virtiofsd {
     }
 }
 
-/// A listening socket, which is what virtiofsd wants, and the one connection to it.
+/// A listening socket, which virtiofsd needs, and the one connection to it.
 ///
-/// It is made in a directory that nobody else may enter, for any local user can connect to an
-/// abstract name, and virtiofsd serves whoever comes first. The name goes as soon as the connection
-/// is there.
+/// It is made in a directory that no other user may enter, because any local user can connect to an
+/// abstract name, and virtiofsd serves the first one who connects. The name is removed as soon as
+/// there is a connection.
 fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut refused = None;
     for place in places() {
@@ -304,8 +305,8 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     Err(refused.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Directories for sockets, the best first. TMPDIR is the last one: a guest that is kept for a later
-/// run may be started when the directory that it names is gone.
+/// Directories for sockets, the best first. TMPDIR is the last one: a guest of the warm pool may be
+/// restored when that directory has been removed.
 fn places() -> Vec<PathBuf> {
     let run = match rustix::process::geteuid().is_root() {
         true => Some("/run".into()),
@@ -341,7 +342,7 @@ fn sockets_below(place: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((listener, client))
 }
 
-/// Gone when it is dropped.
+/// A directory that only its owner may enter. It is removed when this is dropped.
 fn private_directory(place: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new()
         .prefix("brisk-virtiofs-")

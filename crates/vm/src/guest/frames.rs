@@ -1,11 +1,11 @@
-//! Frames from and to the guest. What comes from it is hostile input.
+//! Frames from and to the guest. Frames from the guest are hostile input.
 
 use brisk_init::protocol::{
     Exit, Failure, GuestTimestamp, HEADER, Header, HeaderError, Kind, MAX_PAYLOAD, STDIN_WINDOW,
     Stage, VERSION,
 };
 
-/// What the guest says.
+/// Message from the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Init runs.
@@ -18,24 +18,24 @@ pub enum Event {
     Stderr(Vec<u8>),
     /// The command ended.
     Exit(Exit, Vec<(GuestTimestamp, u64)>),
-    /// Init cannot go on.
+    /// Init failed.
     Failure {
-        /// What it was doing.
+        /// The stage.
         stage: Stage,
         /// Number of the error.
         errno: i32,
-        /// What it was working on.
+        /// The file or other object.
         subject: String,
     },
-    /// It came to a pause of the script and waits for the next one.
+    /// Init has reached a pause of the script and waits for the next one.
     Paused,
     /// Records of the kernel's log.
     Log(Vec<u8>),
-    /// This much more standard input may be sent, bytes.
+    /// Further bytes of standard input that may be sent.
     Credit(usize),
 }
 
-/// The guest broke the protocol: it is not our init that speaks, or no longer.
+/// The guest broke the protocol: the sender is not brisk's init, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -61,13 +61,13 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// An empty one.
+    /// A decoder without bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes bytes as they arrived. At most one frame and what was pushed is ever kept.
+    /// Adds bytes as they arrived. At most one frame and the bytes of one call are ever kept.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -79,7 +79,7 @@ impl Decoder {
     /// The next whole event.
     ///
     /// # Errors
-    /// If the bytes are none of the guest's frames; nothing behind them can be read.
+    /// If the bytes are no frames from a guest; nothing after them can be read.
     pub fn next_event(&mut self) -> Result<Option<Event>, FrameError> {
         let rest = &self.buffer[self.start..];
         let Some(head) = rest.first_chunk::<HEADER>() else {
@@ -140,7 +140,7 @@ fn stamps_of(bytes: &[u8]) -> Vec<(GuestTimestamp, u64)> {
     GuestTimestamp::decode_all(bytes).collect()
 }
 
-/// Text of the guest's that may go to a terminal: no control characters.
+/// Text of the guest's without control characters, fit for a terminal.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
@@ -154,7 +154,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// A frame for the guest. `payload` must not exceed 32 KiB.
+/// Encodes a frame for the guest. `payload` must not exceed 32 KiB.
 #[must_use]
 pub fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER + payload.len());
@@ -169,7 +169,7 @@ pub fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The frames that carry a script.
+/// Encodes the frames that carry a script.
 #[must_use]
 pub fn config_frames(script: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(script.len() + 2 * HEADER);

@@ -1,4 +1,4 @@
-//! The guest's side: the init that is embedded here, the script it gets, the frames it sends.
+//! Protocol with the guest: the embedded init, its script, its frames.
 
 mod frames;
 mod script;

@@ -1,4 +1,4 @@
-//! Writing the script that init carries out; its reader is in `brisk-init`.
+//! Writer of the script that init executes; the reader is in `brisk-init`.
 
 use brisk_init::script::Code;
 use rustix::io::Errno;
@@ -19,14 +19,14 @@ impl MountFlags {
     /// An existing tree appears at another place.
     pub const BIND: Self = Self(4096);
 
-    /// Both.
+    /// Both sets of flags.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-/// One thing for init to do; see `brisk_init::script::Code`.
+/// A step of a script; see `brisk_init::script::Code`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are described at Code")]
 pub enum Step {
@@ -111,7 +111,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// A mount without data.
+    /// A step that mounts without data.
     #[must_use]
     pub fn mount(kind: &str, source: &str, target: &str, flags: MountFlags) -> Self {
         Self::Mount {
@@ -123,7 +123,7 @@ impl Step {
         }
     }
 
-    /// A directory with its parents.
+    /// A step that makes a directory with its parents.
     #[must_use]
     pub fn directory(path: &str) -> Self {
         Self::MakeDirectory {
@@ -132,7 +132,7 @@ impl Step {
     }
 }
 
-/// The bytes of a script.
+/// Encodes a script.
 ///
 /// # Errors
 /// `EINVAL` if a text has a NUL byte in it.

@@ -1,4 +1,4 @@
-//! Which pages of a guest that still runs will be left when it has dropped its page cache.
+//! Forecast of the pages of a running guest that will be left after it has dropped its page cache.
 
 use super::{
     Layout, Memory, Tables, Unknown, Vmcoreinfo, VmcoreinfoLocation, each_structure, field,
@@ -6,7 +6,7 @@ use super::{
 };
 use brisk_image::Forecast;
 
-/// What a page is for, as its structure says.
+/// Use of a page, as its `struct page` shows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     /// Nothing.
@@ -18,15 +18,15 @@ enum Use {
     Other,
 }
 
-/// Where a page's structure tells that, besides what tells that it is free.
+/// Fields of `struct page` that show the use of a page, besides those that show whether it is free.
 struct Fields {
     flags: usize,
-    /// Of a page that is not the first of a large one: where the first one is, and a bit.
+    /// Offset of `compound_head`, in pages of a large folio that are not its first.
     head: usize,
     mapping: usize,
-    /// On the lists that pages are reclaimed from.
+    /// Flag of pages on the LRU lists.
     listed: u64,
-    /// Without a file on a disk behind it.
+    /// Flag of pages without a file on a disk behind them.
     backed_by_swap: u64,
 }
 
@@ -49,8 +49,8 @@ impl Fields {
     }
 }
 
-/// What will be left. The guest runs meanwhile, so this is a guess, and so it is where a guest
-/// lies: nothing must depend on it but how long something takes.
+/// Forecasts which pages will be left. The guest runs meanwhile, and a guest may lie: only the time
+/// that a suspend takes may depend on the forecast.
 ///
 /// # Errors
 /// If the kernel's structures are not understood.

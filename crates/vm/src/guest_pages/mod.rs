@@ -1,10 +1,11 @@
-//! Free pages of a Linux guest that stands still, as its own kernel has noted them.
+//! Free pages of a stopped Linux guest, read from its kernel's page allocator.
 //!
-//! The kernel tells where its lists are and how they look in a note for crash dumps
-//! (`Documentation/admin-guide/kdump/vmcoreinfo.rst`), from which dumps without free pages are
-//! made, too. Only x86-64 is known. What a guest says is not trusted: every block of free pages
-//! must look like one, and of each size there must be as many as the kernel counts. If not, none
-//! is taken for free. A guest that lies about both only deceives itself.
+//! VMCOREINFO, the kernel's note for crash dumps
+//! (`Documentation/admin-guide/kdump/vmcoreinfo.rst`), says where the allocator's structures are;
+//! makedumpfile leaves free pages out by it, too. Only x86-64 is supported. The guest is not
+//! trusted: every block of free pages must look like one, and of each size there must be as many as
+//! the kernel counts. If not, no page is taken for free. A guest that lies about both only harms
+//! itself.
 
 mod forecast;
 mod trim;
@@ -22,19 +23,19 @@ use walk::Tables;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// Largest stretch of page structures that is read at once.
+/// Most bytes of page structures that are read at once.
 const PIECE: u64 = 2 << 20;
 /// Sizes of blocks, as powers of two of pages, that a kernel may have.
 const ORDERS: usize = 32;
-/// Nodes and zones that are looked through at most.
+/// Most nodes and zones that are read.
 const MAX_NODES: u64 = 1024;
 const MAX_ZONES: u64 = 8;
 
-/// Why it is not known.
+/// Reason why free pages are not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// The note lacks something.
+    /// VMCOREINFO lacks an entry.
     #[error("the guest's kernel does not tell {0}")]
     Untold(String),
     /// A value that no kernel has.
@@ -43,14 +44,14 @@ pub enum Unknown {
     /// Memory that is not there, or cannot be read.
     #[error("the guest's memory at {0:#x} cannot be read")]
     Unreadable(u64),
-    /// What is found is not what the kernel counts.
+    /// The blocks that were found do not match the kernel's count.
     #[error("{found} blocks of 2^{order} pages look free, and the guest's kernel counts {counted}")]
     Miscounted {
         /// Size of the blocks.
         order: usize,
-        /// As the pages say.
+        /// Number of blocks by the pages.
         found: u64,
-        /// As the lists say.
+        /// Number of blocks by the allocator's lists.
         counted: u64,
     },
     /// A block whose pages are not all free.
@@ -63,14 +64,14 @@ pub enum Unknown {
 pub struct Memory<'a> {
     /// The file.
     pub file: &'a File,
-    /// Where it is in the guest.
+    /// Places of the file in the guest's physical memory.
     pub ranges: &'a [Range],
 }
 
-/// The pages of the memory's file that are free. The guest must stand still.
+/// Free pages of the memory's file. The guest must be stopped.
 ///
 /// # Errors
-/// If the kernel's lists are not understood; then nothing is known to be free.
+/// If the allocator's structures are not understood; then no page is known to be free.
 pub fn free_pages(memory: Memory<'_>, place: VmcoreinfoLocation) -> Result<Pages, Unknown> {
     let note = Vmcoreinfo::read(memory, place)?;
     let tables = Tables::new(memory, &note)?;
@@ -99,11 +100,12 @@ pub fn free_pages(memory: Memory<'_>, place: VmcoreinfoLocation) -> Result<Pages
     }
 }
 
-/// Takes the structure of a page, if there is one, the page's number, and the range it is in.
+/// Callback for the structure of a page, if it exists, with the page's number and the range that it
+/// is in.
 type Take<'a> = dyn FnMut(Option<&[u8]>, u64, &Range) -> Result<(), Unknown> + 'a;
 
-/// Has `take` take the structure of each page of the guest. Where there are none, it is told so
-/// once for each page full of structures that is not there.
+/// Calls `take` for the `struct page` of each page of the guest. Where a page of the structures is
+/// missing, `take` is called once for it, with `None`.
 fn each_structure(
     memory: Memory<'_>,
     tables: &Tables<'_>,
@@ -138,12 +140,12 @@ fn each_structure(
     Ok(())
 }
 
-/// The number in the file of a page of the guest.
+/// Number in the memory's file of a page of the guest.
 fn in_file(page: u64, range: &Range) -> u64 {
     (range.offset + page * PAGE - range.address) / PAGE
 }
 
-/// How a page's structure looks.
+/// Layout of `struct page`.
 struct Layout {
     size: u64,
     count: usize,
@@ -173,7 +175,7 @@ impl Layout {
     }
 }
 
-/// Where a field of so many bytes is in a page's structure.
+/// Offset of a field of `bytes` bytes in `struct page`, which has `size` bytes.
 fn field(note: &Vmcoreinfo, size: u64, name: &str, bytes: u64) -> Result<usize, Unknown> {
     let at = note.number(name)?;
     let fits = (32..=256).contains(&size) && at <= size - bytes;
@@ -186,12 +188,12 @@ fn word(structure: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*structure[at..].first_chunk().expect("fields are checked"))
 }
 
-/// Eight bytes of it.
+/// Eight bytes of a page's structure, at a [`field`].
 fn long(structure: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*structure[at..].first_chunk().expect("fields are checked"))
 }
 
-/// What was found so far.
+/// Free blocks that were found so far.
 struct Blocks {
     layout: Layout,
     found: [u64; ORDERS],
@@ -227,7 +229,7 @@ impl Blocks {
     }
 }
 
-/// Where the structures of all pages are, in the kernel's addresses.
+/// Virtual address of the array of all `struct page`.
 fn vmemmap(tables: &Tables<'_>, note: &Vmcoreinfo) -> Result<u64, Unknown> {
     if let Ok(address) = note.address("vmemmap") {
         return Ok(address);
@@ -239,7 +241,8 @@ fn vmemmap(tables: &Tables<'_>, note: &Vmcoreinfo) -> Result<u64, Unknown> {
     Ok(map & !(PAGE - 1))
 }
 
-/// How many blocks of each size the kernel counts (`nr_free` of `struct free_area`, its last).
+/// Number of free blocks of each size by the kernel's count (`nr_free` of `struct free_area`, its
+/// last field).
 fn counted(tables: &Tables<'_>, note: &Vmcoreinfo) -> Result<[u64; ORDERS], Unknown> {
     let mut counted = [0_u64; ORDERS];
     let nodes = match note.address("node_data") {
@@ -279,7 +282,7 @@ fn counted(tables: &Tables<'_>, note: &Vmcoreinfo) -> Result<[u64; ORDERS], Unkn
 }
 
 impl Memory<'_> {
-    /// Where it ends in the file.
+    /// End of the range in the file.
     fn end(&self) -> u64 {
         let ends = self.ranges.iter();
         ends.map(|range| range.offset + range.length)

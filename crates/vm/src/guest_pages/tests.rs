@@ -295,7 +295,7 @@ fn a_kernel_that_tells_too_little_is_no_trouble() {
     }
 }
 
-/// What is where, page by page.
+/// Content of each page.
 fn contents(file: &File) -> Vec<Vec<u8>> {
     let page = |page| {
         let mut bytes = vec![0; PAGE as usize];

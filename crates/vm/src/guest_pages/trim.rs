@@ -1,4 +1,4 @@
-//! Giving back what of a guest's memory it does not need.
+//! Removal of guest memory that the guest does not need.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,12 +10,12 @@ use super::{Memory, PAGE, VmcoreinfoLocation, free_pages, vmcoreinfo};
 use crate::holes::each_stretch;
 use brisk_image::{Pages, is_zero};
 
-/// How much is read at once, bytes.
+/// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
 
-/// Makes holes of the pages that are free or zero: the guest finds zeros in both. Free ones are
-/// known if the guest's kernel has left a note; it must stand still. Returns the bytes of the data
-/// that is left.
+/// Punches holes for pages that are free or zero: the guest finds zeros in both. Free pages are
+/// known if the guest's kernel has VMCOREINFO; the guest must be stopped. The result is the number
+/// of bytes of data that are left.
 ///
 /// # Errors
 /// If the file cannot be read or changed.
@@ -48,7 +48,7 @@ pub fn trim(memory: Memory<'_>) -> io::Result<u64> {
     Ok(left)
 }
 
-/// The free pages, by a note that is found where notes are: at the beginning of a page.
+/// The free pages, by a VMCOREINFO note that is found at the beginning of a page.
 fn free(memory: Memory<'_>) -> io::Result<Option<Pages>> {
     let mut found = None;
     each_page(memory, |at, page| {
@@ -62,7 +62,7 @@ fn free(memory: Memory<'_>) -> io::Result<Option<Pages>> {
     Ok(found)
 }
 
-/// Where the note is that a page begins with.
+/// Place of the VMCOREINFO note that a page begins with.
 fn place(memory: Memory<'_>, at: u64, page: &[u8]) -> Option<VmcoreinfoLocation> {
     let (front, length) = vmcoreinfo::extent(page)?;
     let mut ranges = memory.ranges.iter();
@@ -73,7 +73,7 @@ fn place(memory: Memory<'_>, at: u64, page: &[u8]) -> Option<VmcoreinfoLocation>
     })
 }
 
-/// Calls `take` for each page of the file that is no hole, with where it is, until that breaks off.
+/// Calls `take` for each page of the file that is no hole, with its offset, until `take` breaks.
 fn each_page(
     memory: Memory<'_>,
     mut take: impl FnMut(u64, &[u8]) -> io::Result<ControlFlow<()>>,

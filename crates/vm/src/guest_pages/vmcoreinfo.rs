@@ -1,4 +1,4 @@
-//! The kernel's note for crash dumps (VMCOREINFO).
+//! VMCOREINFO, the kernel's note for crash dumps.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::{Memory, Unknown};
 /// Largest note; kernels have one of 4096 bytes and what an ELF note has in front.
 const MAX: u64 = 64 << 10;
 
-/// Where a note is in a guest's memory.
+/// Place of the note in a guest's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VmcoreinfoLocation {
     /// Physical address.
@@ -17,7 +17,7 @@ pub struct VmcoreinfoLocation {
 }
 
 impl VmcoreinfoLocation {
-    /// From `/sys/kernel/vmcoreinfo`: address and length, both hexadecimal.
+    /// Parses `/sys/kernel/vmcoreinfo`: address and length, both hexadecimal.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
@@ -32,7 +32,7 @@ impl VmcoreinfoLocation {
     }
 }
 
-/// What it says.
+/// Entries of the note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vmcoreinfo(HashMap<String, String>);
 
@@ -43,7 +43,7 @@ impl Vmcoreinfo {
         Self::parse(&bytes).ok_or(Unknown::Strange("note"))
     }
 
-    /// From an ELF note.
+    /// Parses an ELF note.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (front, length) = extent(bytes)?;
@@ -54,7 +54,7 @@ impl Vmcoreinfo {
         Some(Self(pairs.collect()))
     }
 
-    /// A `NUMBER`, `SIZE`, `OFFSET` or `LENGTH`; a negative one as its two's complement.
+    /// Value of a `NUMBER`, `SIZE`, `OFFSET` or `LENGTH`; a negative one as its two's complement.
     pub(super) fn number(&self, name: &str) -> Result<u64, Unknown> {
         let text = self.text(name)?;
         let number = match text.strip_prefix("0x") {
@@ -64,7 +64,7 @@ impl Vmcoreinfo {
         number.ok_or_else(|| Unknown::Untold(name.to_owned()))
     }
 
-    /// A `SYMBOL`.
+    /// Address of a `SYMBOL`.
     pub(super) fn address(&self, name: &str) -> Result<u64, Unknown> {
         let name = format!("SYMBOL({name})");
         let address = u64::from_str_radix(self.text(&name)?, 16).ok();
@@ -77,7 +77,7 @@ impl Vmcoreinfo {
     }
 }
 
-/// Bytes in front of the text of the note that these begin with, and of the text. In front are the
+/// Offset and length of the text in the note that these bytes begin with. Before the text are the
 /// lengths of name and text, a type, and the name.
 pub(super) fn extent(bytes: &[u8]) -> Option<(usize, usize)> {
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);

@@ -1,4 +1,4 @@
-//! The kernel's page tables (Intel SDM volume 3, 4.5).
+//! Walk through the kernel's page tables (Intel SDM volume 3, 4.5).
 
 use super::{Memory, Unknown, Vmcoreinfo};
 
@@ -30,7 +30,7 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// The physical address, and how many bytes follow there.
+    /// Physical address, and the number of bytes that are contiguous from there.
     pub(super) fn translate(&self, address: u64) -> Option<(u64, u64)> {
         let mut table = self.top;
         for level in (0..self.levels).rev() {
@@ -53,7 +53,7 @@ impl<'a> Tables<'a> {
         None
     }
 
-    /// Eight bytes of the kernel's; none lie across two pages.
+    /// Eight bytes at a virtual address of the kernel's; they must not cross a page.
     pub(super) fn word(&self, address: u64) -> Result<u64, Unknown> {
         let unreadable = || Unknown::Unreadable(address);
         let (at, left) = self.translate(address).ok_or_else(unreadable)?;

@@ -1,4 +1,4 @@
-//! Carrying a plan out: reading, decompressing and stripping modules, and writing the archive.
+//! Building of an archive from a plan: modules are read, decompressed and stripped.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::kernel::Compression;
 /// Far above any module: the largest of a distribution, amdgpu, is about 30 MB.
 const MAX_MODULE: usize = 512 << 20;
 
-/// Builds the archive of a plan. The same plan and files give the same bytes.
+/// Builds the archive of a plan. Equal plans and files give equal bytes.
 ///
 /// # Errors
 ///

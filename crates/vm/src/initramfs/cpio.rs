@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Name of the entry that ends an archive.
 pub const TRAILER: &str = "TRAILER!!!";
 const MAGIC: &[u8] = b"070701";
-/// The same with checksums, which the kernel does not check either.
+/// Magic number of newc with checksums, which the kernel does not check either.
 const MAGIC_SUM: &[u8] = b"070702";
 const HEADER: usize = 110;
 const TYPE: u32 = 0o170_000;
@@ -106,7 +106,7 @@ impl Entry<'_> {
     }
 }
 
-/// What was read of an initramfs.
+/// Entries of an initramfs.
 #[derive(Debug)]
 pub struct Archive<'a> {
     /// The entries of all archives, one after the other, without trailers.
@@ -116,7 +116,7 @@ pub struct Archive<'a> {
     pub rest: &'a [u8],
 }
 
-/// Why an archive cannot be read.
+/// Error of reading an archive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

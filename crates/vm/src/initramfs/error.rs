@@ -1,4 +1,4 @@
-//! Why no initramfs could be made.
+//! Errors of building an initramfs.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::cache;
 use crate::kernel::Reason;
 
-/// Why no initramfs could be made.
+/// Error of building an initramfs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A line of `modules.dep` is not what depmod writes.
@@ -33,7 +33,7 @@ pub enum Error {
         release: String,
         /// The module.
         module: String,
-        /// What it is for.
+        /// Purpose of the module.
         reason: String,
     },
     /// A module needs one that is denied.
@@ -41,7 +41,7 @@ pub enum Error {
     Denied {
         /// The module.
         module: String,
-        /// What it is for.
+        /// Purpose of the module.
         reason: String,
         /// The pattern that denies it.
         pattern: String,
@@ -59,7 +59,7 @@ pub enum Error {
     Unpack {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Kind of the damage.
         source: Reason,
     },
     /// A module file is not a module.
@@ -74,7 +74,7 @@ pub enum Error {
         /// The path.
         path: String,
     },
-    /// Two things of the request want the same path.
+    /// Two files of the request have one path.
     #[error("two files want to be `{path}` in the initramfs")]
     Duplicate {
         /// The path.
@@ -89,7 +89,7 @@ pub enum Error {
     /// The archive cannot be written.
     #[error("cannot write the initramfs")]
     Write {
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The cache failed.
@@ -98,7 +98,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can try, if anything is known.
+    /// Hint for the user, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

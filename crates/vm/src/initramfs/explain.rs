@@ -1,4 +1,4 @@
-//! What is in an initramfs and why, for people and programs to read.
+//! Description of an initramfs and of the reasons for its contents, for people and programs.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +28,9 @@ pub struct ModuleRow {
     pub name: String,
     /// Its path in the archive.
     pub path: String,
-    /// Its size there in bytes.
+    /// Size in the archive in bytes.
     pub size: u64,
-    /// What it is for.
+    /// Purpose of the module.
     pub reason: String,
     /// Names of the modules that need it.
     pub needed_by: Vec<String>,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, btree_map};
 
 use super::{Content, Error, Extra, MODULES_LIST, Request, cpio};
 
-/// What is at a path.
+/// Kind and content of a path.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
     File(Content, u32),

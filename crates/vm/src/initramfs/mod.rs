@@ -1,12 +1,12 @@
-//! The initramfs of a guest: our init, the modules it needs in load order, and extra files.
+//! Initramfs of a guest: brisk's init, the modules it needs in load order, and extra files.
 //!
-//! The archive is an uncompressed newc cpio, because the guest unpacks it emulated. In it:
+//! The archive is an uncompressed newc cpio, because the guest unpacks it emulated. It has:
 //!
-//! - `/init`, the program the kernel starts;
+//! - `/init`, the program that the kernel starts;
 //! - `/lib/modules/NAME.ko`, decompressed;
-//! - `/modules`, one line for each module in the order to load them: its absolute path. A module
-//!   that fails to load is for init to report and to go on from: soft dependencies such as
-//!   `crc32c_intel` refuse CPUs that they are not for;
+//! - `/modules`, one line for each module in the order of loading: its absolute path. If a module
+//! fails to load, init reports it and continues: soft dependencies such as `crc32c_intel` refuse
+//! CPUs that they are not for;
 //! - `/dev/console`, `/dev/null` and the extra files of the request.
 
 mod build;
@@ -34,7 +34,7 @@ pub use strip::strip;
 
 /// Path in the archive of the list of modules.
 pub const MODULES_LIST: &str = "modules";
-/// Changes whenever the same request makes a different archive.
+/// Version of the archive: changes whenever an unchanged request makes another archive.
 const FORMAT: u32 = 1;
 
 /// A module that is asked for.
@@ -42,11 +42,11 @@ const FORMAT: u32 = 1;
 pub struct Wanted {
     /// Its name; `-` and `_` are the same.
     pub module: String,
-    /// What it is for, such as `writable root`.
+    /// Purpose of the module, such as `writable root`.
     pub reason: String,
 }
 
-/// Where the content of a file comes from.
+/// Source of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// These bytes.
@@ -55,35 +55,35 @@ pub enum Content {
     File(PathBuf),
 }
 
-/// Something to put into the archive. Paths are from the root of the guest.
+/// An addition to the archive. Paths are from the root of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Extra {
     /// A file; missing parent directories are made.
     File {
-        /// Where.
+        /// Path in the guest.
         path: String,
-        /// What is in it.
+        /// Its content.
         content: Content,
         /// Permission bits.
         mode: u32,
     },
     /// A directory.
     Dir {
-        /// Where.
+        /// Path in the guest.
         path: String,
         /// Permission bits.
         mode: u32,
     },
     /// A symbolic link.
     Symlink {
-        /// Where.
+        /// Path in the guest.
         path: String,
-        /// What it points to.
+        /// Target of the link.
         target: String,
     },
 }
 
-/// Whether modules keep the signature at their end.
+/// Treatment of the signatures of modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Signatures {
     /// Drop it and what only debuggers read: see [`strip()`]. The kernel then need not hash the
@@ -94,18 +94,18 @@ pub enum Signatures {
     Keep,
 }
 
-/// What an initramfs shall have in it.
+/// Request for an initramfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// `/init`.
     pub init: Content,
     /// Modules to load.
     pub modules: Vec<Wanted>,
-    /// Modules not to load, as names with `*` and `?`, even where others would like them.
+    /// Modules not to load, as names with `*` and `?`, even as dependencies of others.
     pub deny: Vec<String>,
     /// Other files.
     pub files: Vec<Extra>,
-    /// What to do with module signatures.
+    /// Treatment of module signatures.
     pub signatures: Signatures,
 }
 
@@ -116,7 +116,7 @@ pub struct Built {
     pub path: PathBuf,
     /// Its size in bytes.
     pub size: u64,
-    /// What is in it and why.
+    /// Its contents with their reasons.
     pub contents: Contents,
     /// Whether this call built it.
     pub fresh: bool,
@@ -128,11 +128,11 @@ struct Meta {
     contents: Contents,
 }
 
-/// The initramfs for a request, built unless the cache has it.
+/// Finds the initramfs of a request in the cache, or builds it.
 ///
-/// `modules` is the modules directory of kernel `release`. Without one (a kernel from a build
-/// tree) all modules are taken to be built in. A cached archive is used as long as every file it
-/// was made from has its inode, size and times; none is read.
+/// `modules` is the modules directory of kernel `release`. Without one (a kernel from a build tree)
+/// all modules are taken to be built in. A cached archive is used as long as every file it was made
+/// from has its inode, size and times; none is read.
 ///
 /// # Errors
 ///

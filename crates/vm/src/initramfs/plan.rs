@@ -1,4 +1,4 @@
-//! Deciding what goes into an initramfs: a pure function of the request and the modules.
+//! Plan of an initramfs: a pure function of the request and the modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::files::{Node, files};
 use super::modules::{Tree, normal};
 use super::{Content, Error, Request, Signatures};
 
-/// What goes into an initramfs.
+/// Plan of an initramfs.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Release of the kernel.
@@ -34,7 +34,7 @@ pub struct Planned {
     pub source: PathBuf,
     /// Its path in the archive.
     pub path: String,
-    /// What it is for.
+    /// Purpose of the module.
     pub reason: String,
     /// Names of the modules that need it.
     pub needed_by: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Planned {
 pub struct Builtin {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the module.
     pub reason: String,
     /// Whether this is assumed because the kernel has no modules directory.
     pub assumed: bool,
@@ -165,7 +165,7 @@ struct Frame {
 }
 
 impl Order<'_> {
-    /// Adds a module after all it needs. Without recursion: the tree is not ours to trust.
+    /// Adds a module after all modules that it needs. Not recursive: the tree is not trusted.
     fn add(&mut self, name: &str, reason: &str) -> Result<(), Error> {
         if let Some(State::Done(at)) = self.seen.get(name) {
             // Asked for, and so far only needed by another: the reason of the request tells more.
@@ -288,7 +288,7 @@ impl Order<'_> {
 const DEPENDENCY: &str = "needed by ";
 const SOFT: &str = "wished by ";
 
-/// Soft is what cannot be reached from the request by hard dependencies.
+/// Marks as soft the modules that no hard dependencies lead to from the request.
 fn mark_required(modules: &mut [Planned], request: &Request, tree: &Tree) {
     let mut required: BTreeSet<String> = BTreeSet::new();
     let mut todo: Vec<String> = request.modules.iter().map(|w| normal(&w.module)).collect();

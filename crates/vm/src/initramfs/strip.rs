@@ -1,4 +1,4 @@
-//! Shrinking a module to what the kernel's loader reads.
+//! Reduction of a module to the parts that the kernel's loader reads.
 
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, SectionHeader64};

@@ -14,7 +14,7 @@ const XLF_KERNEL_64: u16 = 1;
 /// In `loadflags`: the protected-mode code is loaded at 1 MiB.
 const LOADED_HIGH: u8 = 1;
 
-/// What the setup header of a bzImage tells.
+/// Fields of the setup header of a bzImage.
 #[derive(Debug)]
 pub struct BzImage<'a> {
     /// Version of the boot protocol: major in the high byte.

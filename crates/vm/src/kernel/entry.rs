@@ -1,28 +1,28 @@
-//! Where a kernel is entered.
+//! Entry points of kernels.
 
 use std::path::Path;
 
 use super::error::{Error, Reason};
 use super::{Image, elf, read};
 
-/// The first instruction of a kernel that QEMU's `-kernel` and its firmware come to in protected
+/// The first instruction of a kernel that QEMU's `-kernel` and its firmware reach in protected
 /// mode, before there is paging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// Physical address.
     pub address: u64,
-    /// What is there.
+    /// Name of the entry point.
     pub name: &'static str,
 }
 
-/// Where QEMU enters an image that is given to it as it is.
+/// Entry point at which QEMU enters an image.
 ///
 /// A vmlinux is entered by its PVH note. A bzImage's setup code runs in real mode and jumps to
 /// `code32_start` (`arch/x86/boot/pm.c`), which is the decompressor's `startup_32`.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or QEMU does not start what it holds, or not at a known address.
+/// If the file cannot be read, or QEMU does not start such a file, or not at a known address.
 pub fn entry(image: &Path) -> Result<Entry, Error> {
     let bytes = read(image)?;
     of_bytes(&bytes).map_err(|source| Error::Image {

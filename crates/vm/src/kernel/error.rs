@@ -1,4 +1,4 @@
-//! What can be wrong with a kernel image.
+//! Errors of kernel images.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::compression::Compression;
 use crate::cache;
 
-/// Why no vmlinux could be had from a file.
+/// Error of extracting a vmlinux from a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
     Read {
         /// The image.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// It is a directory.
@@ -29,13 +29,13 @@ pub enum Error {
     Image {
         /// The image.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         source: Reason,
     },
     /// The extracted kernel cannot be written.
     #[error("cannot write the extracted kernel")]
     Write {
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The cache failed.
@@ -43,7 +43,7 @@ pub enum Error {
     Cache(#[from] cache::Error),
 }
 
-/// What is wrong with the content of an image.
+/// Defects of the content of an image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -83,7 +83,7 @@ pub enum Reason {
     Decompress {
         /// The format.
         compression: Compression,
-        /// What the decompressor said.
+        /// Error of the decompressor.
         source: io::Error,
     },
     /// The decompressed size is not the stated one.
@@ -101,7 +101,7 @@ pub enum Reason {
     /// It would not fit the limit.
     #[error("it is larger than {} MiB", super::MAX_SIZE >> 20)]
     TooLarge,
-    /// Nobody knows where its first instruction will be.
+    /// The address of its first instruction is not known.
     #[error("where it is entered is not known: it is {0}")]
     NoEntry(&'static str),
     /// A malformed ELF or PE structure.
@@ -110,7 +110,7 @@ pub enum Reason {
 }
 
 impl Error {
-    /// What the user can try, if anything is known.
+    /// Hint for the user, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -170,7 +170,7 @@ impl Reason {
     }
 }
 
-/// Says what a file that is no kernel seems to be.
+/// Describes a file that is no kernel.
 pub(super) fn looks_like(bytes: &[u8]) -> &'static str {
     let kinds: [(&[u8], &str); 10] = [
         (b"#!", "a script"),

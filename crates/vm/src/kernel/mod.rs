@@ -1,4 +1,4 @@
-//! Kernel images: what a file is, and the `vmlinux` inside it that QEMU can enter by PVH.
+//! Kernel images: their kind, and the `vmlinux` inside that QEMU can enter by PVH.
 //!
 //! QEMU starts an ELF with a PVH note directly in 32-bit protected mode. That skips the firmware's
 //! loading of a bzImage through fw_cfg and the kernel's own decompressor, which under TCG are
@@ -141,10 +141,10 @@ struct Meta {
     pvh: bool,
 }
 
-/// The vmlinux of an image, extracted unless the cache has it already.
+/// Finds the vmlinux of an image in the cache, or extracts it.
 ///
-/// Only what QEMU loads is kept (see [`slim`]). When the cache has it, nothing but the index entry
-/// and the description of the result is read.
+/// Only what QEMU loads is kept (see [`slim`]). When the cache has the vmlinux, nothing but the
+/// index entry and the description of the result is read.
 ///
 /// # Errors
 ///

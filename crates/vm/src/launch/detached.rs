@@ -1,4 +1,4 @@
-//! A QEMU that outlives whoever starts it.
+//! Start of a QEMU that outlives brisk.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::os::fd::OwnedFd;
@@ -11,45 +11,45 @@ use super::wiring::{Wiring, open, prepare};
 use super::{Error, Unprivileged};
 use crate::qemu::{Channels, Fds, VmConfig};
 
-/// Where a detached machine is talked to.
+/// Sockets and files of a detached VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeFiles {
     /// Directory of the sockets, which only its owner may enter.
     pub dir: PathBuf,
-    /// What the kernel writes to its console is added to this file.
+    /// File that the kernel's console output is appended to.
     pub console: PathBuf,
-    /// What QEMU says is added to this one.
+    /// File that QEMU's messages are appended to.
     pub errors: PathBuf,
 }
 
 impl RuntimeFiles {
-    /// The control channel.
+    /// Path of the control channel.
     #[must_use]
     pub fn qmp(&self) -> PathBuf {
         self.dir.join("qmp.sock")
     }
 
-    /// The port that the machine is set up through.
+    /// Path of the port that sets the guest up.
     #[must_use]
     pub fn guest(&self) -> PathBuf {
         self.dir.join("init.sock")
     }
 
-    /// Where QEMU makes a socket for memory that comes late.
+    /// Path of the socket that QEMU makes for postcopy memory.
     #[must_use]
     pub fn late(&self) -> PathBuf {
         self.dir.join("late")
     }
 
-    /// A port for commands; the first is 0.
+    /// Path of a port for commands; the first is 0.
     #[must_use]
     pub fn port(&self, index: u32) -> PathBuf {
         self.dir.join(format!("port{index}.sock"))
     }
 }
 
-/// Starts `plan` with its channels at `files`; `directories` are the sockets of its virtiofs
-/// directories in order. Returns QEMU's process number.
+/// Starts QEMU with the configuration `plan` and with its channels at `files`; `directories` are
+/// the sockets of its virtiofs directories in order. The result is QEMU's process number.
 ///
 /// # Errors
 /// If a socket, a file or the program cannot be had.
@@ -104,7 +104,7 @@ pub fn start_detached(
     Ok(child.id())
 }
 
-/// A directory in which QEMU may make a socket.
+/// A directory in which QEMU may make the socket for postcopy memory.
 fn late(path: &Path, unprivileged: Option<Unprivileged>) -> Result<OwnedFd, Error> {
     let made = DirBuilder::new().mode(0o700).create(path);
     made.map_err(prepare("a directory"))?;

@@ -1,8 +1,8 @@
-//! The right to be told of memory that is missing: userfaultfd(2).
+//! Permission for userfaultfd(2), by which page faults of missing memory are reported.
 //!
-//! Unless `vm.unprivileged_userfaultfd` is set, only root has it, or who may open
-//! `/dev/userfaultfd`. QEMU is not root; so it gets a device node of its own, in a file system that
-//! nobody else sees.
+//! Unless `vm.unprivileged_userfaultfd` is set, only root has the permission, or a user who may
+//! open `/dev/userfaultfd`. QEMU is not root; so it gets a device node of its own, in a file system
+//! that no other process sees.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,7 +31,7 @@ pub(super) fn grant(command: &mut Command, user: Unprivileged, cover: &Path, loc
     granted.is_ok()
 }
 
-/// A file system, mounted nowhere, with the device in it.
+/// A file system with the device in it, which is mounted nowhere.
 fn devices(user: Unprivileged) -> io::Result<OwnedFd> {
     let number = std::fs::metadata(DEVICE)?.rdev();
     let mount = detached(&[("size", "4096"), ("mode", "0755")])?;

@@ -1,4 +1,4 @@
-//! Starting a QEMU by somebody else's command line, to watch it.
+//! Start of a QEMU with the user's own command line, to watch it.
 
 use std::ffi::OsString;
 use std::io;
@@ -28,12 +28,12 @@ pub struct Foreign {
     pub qmp: UnixStream,
     /// Console, if it can be read.
     pub console: Option<OwnedFd>,
-    /// What the guest writes to the port that was added, or the agent says.
+    /// Channel of the ready condition: bytes that the guest writes to the added port, or the agent.
     pub marker: Option<UnixStream>,
 }
 
 impl Foreign {
-    /// Starts `program` with `words` and what watching it takes.
+    /// Starts `program` with `words` and the options for watching it.
     ///
     /// # Errors
     /// If the program cannot be started, or the channels cannot be had.
@@ -85,7 +85,7 @@ impl Foreign {
         })
     }
 
-    /// Whether it has ended.
+    /// Whether QEMU has ended.
     ///
     /// # Errors
     /// If the system cannot tell.
@@ -93,8 +93,8 @@ impl Foreign {
         Ok(self.child.status()?.is_some())
     }
 
-    /// Ends it, after it had so much time to end by itself; how it did, if it has, and what it wrote
-    /// to stderr.
+    /// Waits up to `patience` for QEMU to end by itself, then ends it; the result is its exit
+    /// status, if it ended by itself, and its stderr.
     pub fn end(mut self, patience: Duration) -> (Option<ExitStatus>, String) {
         let status = self.status(patience).ok().flatten();
         self.child.end();

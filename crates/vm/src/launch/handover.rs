@@ -1,9 +1,9 @@
-//! A machine that changes hands: who started it stays the parent of its processes and ends them
-//! when whoever took it over says so, or is gone.
+//! Handover of a VM from the process that started it to another one. The first stays the parent of
+//! the VM's processes, and ends them when the second asks for it or is gone.
 //!
-//! The two talk over one socket. The keeper sends a byte with the machine's channels, and when all
-//! has ended, what the processes wrote to stderr; the other one says that it is done by closing its
-//! half.
+//! The two processes have one socket. The parent sends a byte with the descriptors of the VM's
+//! channels, and when all has ended, the stderr of the VM's processes; the other process shuts its
+//! half down when it is done.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -24,14 +24,14 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::processes::Processes;
 use super::{Owner, Running, SAID};
 
-/// Control channel, console, the port of our init.
+/// Number of channels: control channel, console, the port of brisk's init.
 const CHANNELS: usize = 3;
-/// How long a keeper may take to hand its machine over. One that is gone is seen at once.
+/// Most time for a parent to hand its VM over. If the parent has ended, that is noticed at once.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What comes with them.
+/// Message that comes with the channels.
 const HERE: &[u8] = b"!";
 
-/// The other side of a machine that was handed over: it has the processes.
+/// The parent's side of a VM that was handed over.
 #[derive(Debug)]
 pub struct Keeping {
     processes: Processes,
@@ -39,10 +39,10 @@ pub struct Keeping {
 }
 
 impl Running {
-    /// Hands it over to whoever is at the other end of a socket.
+    /// Hands the VM over to the process at the other end of a socket.
     ///
     /// # Errors
-    /// If it is not ours, or the other one is gone; the machine has ended then.
+    /// If the VM is not this process's, or the other process is gone; the VM has ended then.
     pub fn hand_over(self, other: UnixStream) -> io::Result<Keeping> {
         let Owner::Us(processes) = self.owner else {
             return Err(io::Error::other("the machine is another process's"));
@@ -57,10 +57,10 @@ impl Running {
         Ok(Keeping { processes, other })
     }
 
-    /// Takes over the machine of a keeper; `None` if it has none for us (any more).
+    /// Takes a VM over from its parent; `None` if the parent has none (any more).
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If a system call fails.
     pub fn take_over(keeper: UnixStream) -> io::Result<Option<Self>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CHANNELS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -99,11 +99,11 @@ impl Running {
 }
 
 impl Keeping {
-    /// Waits until the other one is done with the machine, QEMU has ended, or there is something to
-    /// read at `stop`; ends what is left.
+    /// Waits until the other process is done with the VM, QEMU has ended, or there is something to
+    /// read at `stop`; then ends all processes that are left.
     ///
     /// # Errors
-    /// If it cannot be waited for.
+    /// If waiting fails.
     pub fn serve(self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let Self {
             processes,
@@ -123,12 +123,12 @@ impl Keeping {
     }
 }
 
-/// Who ends the machine for us. It has when this is dropped.
+/// The process that is the parent of the VM's processes. They have ended when this is dropped.
 #[derive(Debug)]
 pub(super) struct Keeper(UnixStream);
 
 impl Keeper {
-    /// It speaks, or closes its end, only then.
+    /// Whether the processes have ended: only then the parent sends anything or closes its end.
     pub(super) fn has_ended(&self) -> io::Result<bool> {
         match recv(&self.0, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok(_) | Err(Errno::CONNRESET) => Ok(true),
@@ -137,8 +137,7 @@ impl Keeper {
         }
     }
 
-    /// Has the machine ended, and returns what its processes wrote to stderr; nothing the second
-    /// time.
+    /// Has the parent end the processes; the result is their stderr, and nothing the second time.
     pub(super) fn end(&self) -> String {
         let mut said = Vec::new();
         // Fails where it is gone, and the machine with it: its processes die with it.

@@ -1,4 +1,4 @@
-//! Files that QEMU opens by their names as it starts, where QEMU is another user than brisk.
+//! Files that QEMU opens by name as it starts, where QEMU is another user than brisk.
 //!
 //! A name below `/proc/self/fd` leads to a file whatever directory that is in, but to open it the
 //! user must have the permission to read it (proc(5)).
@@ -24,10 +24,11 @@ fn grants(meta: &Metadata, bits: u32) -> bool {
     meta.mode() & bits == bits
 }
 
-/// Opens a file for reading, so that `user` can open the descriptor's name. What only others may
-/// read is copied to memory of that user's own.
+/// Opens a file for reading, so that `user` can open the descriptor's name. A file that only others
+/// may read is copied to memory of that user's own.
 ///
 /// # Errors
+/// If the file cannot be read.
 /// If it cannot be read.
 pub(super) fn open(path: &Path, user: Option<&User>) -> Result<OwnedFd, Error> {
     let failed = |source| Error::Open {
@@ -74,8 +75,8 @@ fn allows(path: &Path, bits: u32) -> bool {
     has(&real, bits) && dirs.all(|dir| has(dir, EXECUTE))
 }
 
-/// The file with code for the guest that the value of an option of QEMU names, and where in the
-/// value.
+/// Path of the file with code for the guest (firmware, option ROM) that the value of a QEMU option
+/// names, and its place in the value.
 pub(super) fn rom(option: &str, value: &str) -> Option<(Range<usize>, PathBuf)> {
     let option = cmdline::option_name(option)?;
     let (range, path) = match option {

@@ -1,4 +1,4 @@
-//! What is seen of a boot to translate its code ahead at the next.
+//! Trace of a boot, from which the code for TB pretranslation is taken.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// Most bytes of a trace; a boot of Debian's kernel has 5 MB.
 const LONGEST: u64 = 64 << 20;
 
-/// A boot that is watched.
+/// A boot that is traced.
 #[derive(Debug)]
 pub struct Learning {
     trace: File,
@@ -19,7 +19,7 @@ pub struct Learning {
 }
 
 impl Learning {
-    /// For a guest with this memory; also, for QEMU, what it is to trace to.
+    /// Prepares a trace for a guest with this memory; also the file for QEMU to trace to.
     pub(super) fn of(memory: OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let trace = memfd_create("brisk-trace", MemfdFlags::CLOEXEC)?;
         let theirs = trace.try_clone()?;
@@ -27,10 +27,10 @@ impl Learning {
         Ok((Self { trace, memory }, theirs))
     }
 
-    /// What is in the guest's memory now, of which all is below 3 GiB.
+    /// Present content of a range of the guest's memory, of which all is below 3 GiB.
     ///
     /// # Errors
-    /// If it has no such memory.
+    /// If the memory does not have the range.
     pub fn memory(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
         let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
         let mut bytes = vec![0; length];
@@ -38,7 +38,7 @@ impl Learning {
         Ok(bytes)
     }
 
-    /// What was traced by now.
+    /// The trace so far.
     ///
     /// # Errors
     /// If it cannot be read.

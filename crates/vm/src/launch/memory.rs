@@ -1,4 +1,4 @@
-//! Guest memory that is a file: shared with virtiofsd, or kept for a snapshot.
+//! Guest memory in a file: shared with virtiofsd, or kept as a template.
 
 use std::io;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use super::tmpfs::detached;
 use crate::holes::each_stretch;
 
-/// Memory of `bytes` that has a name in `/proc/self/fd` and nowhere else.
+/// Guest memory of `bytes`, whose only name is in `/proc/self/fd`.
 ///
-/// Of huge pages where that is allowed, which is to root: by default the kernel gives shared
-/// memory in pages of 4 KiB, and taking and returning those costs a guest a tenth of a second.
+/// It has huge pages where that is allowed, as it is to root: by default the kernel gives shared
+/// memory in pages of 4 KiB, and allocating and returning those costs a guest a tenth of a second.
 pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
     let file = without_name(bytes, true)?;
     populate(file.try_clone()?, bytes);
@@ -25,15 +25,15 @@ pub(super) fn file(bytes: u64) -> io::Result<OwnedFd> {
 /// A thread that fills memory.
 pub(super) type Filling = JoinHandle<io::Result<()>>;
 
-/// The same with what is in the first `bytes` of another file, which another thread copies while
-/// QEMU starts; of huge pages if they are wanted and allowed.
+/// Guest memory with the first `bytes` of another file, which another thread copies while QEMU
+/// starts; of huge pages if they are wanted and allowed.
 pub(super) fn copy(from: OwnedFd, bytes: u64, huge_pages: bool) -> io::Result<(OwnedFd, Filling)> {
     let file = without_name(bytes, huge_pages)?;
     let to = file.try_clone()?;
     Ok((file, thread::spawn(move || copy_data(&from, &to, bytes))))
 }
 
-/// Copies what is not a hole.
+/// Copies data, and leaves holes.
 fn copy_data(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> io::Result<()> {
     each_stretch(from, bytes, |Range { start, end }| {
         seek(to, SeekFrom::Start(start))?;
@@ -50,8 +50,8 @@ fn copy_data(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> io::Result<()> {
     })
 }
 
-/// Memory of `bytes` that has no name and goes with its last descriptor; of huge pages if they are
-/// wanted and allowed.
+/// Memory of `bytes` that has no name and is freed with its last descriptor; of huge pages if they
+/// are wanted and allowed.
 ///
 /// # Errors
 /// If the kernel has no memory for it.
@@ -83,41 +83,41 @@ fn small(bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Whether memory of [`without_name`] may have huge pages: to root that may mount.
+/// Whether memory of [`without_name`] may have huge pages: for root, where mounts are allowed.
 #[must_use]
 pub fn has_huge_pages() -> bool {
     huge(u64::from(STEP) << 20).is_ok()
 }
 
-/// Where a PVH kernel lies, MiB.
+/// Range of a PVH kernel, MiB.
 const KERNEL: Range<u32> = 16..56;
-/// The memory of the firmware, MiB.
+/// Range of the firmware, MiB.
 const FIRMWARE: Range<u32> = 0..2;
-/// How much at the top holds the initramfs and what the kernel allocates first, MiB.
+/// Memory at the top for the initramfs and the kernel's first allocations, MiB.
 const TOP: u32 = 18;
-/// What the kernel allocates after its start, MiB.
+/// Range of the kernel's later allocations, MiB.
 const AFTER: Range<u32> = 56..84;
 
-/// How much QEMU takes for itself while a guest boots, and then some, MiB.
+/// Memory that QEMU takes for itself while a guest boots, with some reserve, MiB.
 const OWN: u32 = 80;
-/// The same for a guest that goes on where another one stood, and does little.
+/// Memory that QEMU takes for a guest that is restored from a template and does little, MiB.
 const OWN_WARM: u32 = 24;
 
-/// After so many pages that came at once no more are slow.
+/// Number of quick allocations after which no more slow ones are expected.
 const ENOUGH: u32 = 3;
 
-/// How much is asked for at once, MiB: a huge page.
+/// Size of one allocation, MiB: a huge page.
 const STEP: u32 = 2;
 
-/// A huge page that takes longer than this must be had from the host of this host. 0.3 ms are
-/// common, and 5 where that has to find the memory first.
+/// Time from which on an allocation counts as slow: the outer host had to find the memory. 0.3 ms
+/// are usual, and 5 ms where the outer host has to find the memory first.
 const SLOW: Duration = Duration::from_micros(1200);
 
-/// Has another thread allocate what every boot touches, while QEMU starts: one fault at a time
-/// costs the guest more, and much more where the host is a guest itself that has given its free
-/// memory back. There the thread has memory for QEMU itself found, too.
+/// Has another thread allocate the memory that every boot touches, while QEMU starts. Single page
+/// faults cost the guest more, and much more in nested virtualisation where free memory was given
+/// back to the outer host. There the thread also allocates memory for QEMU itself.
 ///
-/// It is a head start and no more: without it the guest takes the faults.
+/// It only saves time: without it the guest takes the faults.
 pub(super) fn populate(memory: OwnedFd, bytes: u64) {
     let top = u32::try_from(bytes >> 20).unwrap_or(u32::MAX);
     thread::spawn(move || {
@@ -131,13 +131,13 @@ pub(super) fn populate(memory: OwnedFd, bytes: u64) {
     });
 }
 
-/// Has another thread find memory for a QEMU whose guest booted before.
+/// Has another thread allocate memory for a QEMU whose guest is restored from a template.
 pub(super) fn head_start() {
     thread::spawn(|| find(OWN_WARM));
 }
 
-/// Allocates huge pages, so many MiB or until they come at once, and frees them: what was freed
-/// last is what QEMU gets.
+/// Allocates huge pages, up to this many MiB or until allocations are quick, and frees them: QEMU
+/// gets the pages that were freed last.
 fn find(most: u32) {
     let Ok(file) = huge(u64::from(most) << 20) else {
         return;
@@ -159,7 +159,7 @@ fn find(most: u32) {
     }
 }
 
-/// What of a memory of `top` MiB is allocated, in the order in which that is of most use.
+/// Pages of a memory of `top` MiB to allocate, the most useful first.
 fn pages(top: u32) -> Vec<u32> {
     let starts = |range: Range<u32>| range.step_by(STEP as usize);
     let mut kernel: Vec<_> = starts(KERNEL).collect();

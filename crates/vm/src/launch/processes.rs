@@ -1,4 +1,4 @@
-//! QEMU and its daemons as children, and making sure that they end.
+//! QEMU and its daemons as children, with a guarantee that they end.
 
 use std::io::{self, Read};
 use std::process::{Child, ChildStderr, ExitStatus};
@@ -6,8 +6,8 @@ use std::process::{Child, ChildStderr, ExitStatus};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// A child that leads a process group. All of that ends when it does, or this is dropped: what is
-/// called QEMU may be a script around it.
+/// A child that leads a process group. The whole group ends when the child does, or when this is
+/// dropped: the program may be a script around QEMU.
 #[derive(Debug)]
 pub(super) struct Leader {
     child: Child,
@@ -26,7 +26,7 @@ impl Leader {
         Pid::from_child(&self.child)
     }
 
-    /// How it ended, if it has.
+    /// Exit status of the child, if it has ended.
     pub(super) fn status(&mut self) -> io::Result<Option<ExitStatus>> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if self.status.is_none() && waitid(WaitId::Pid(self.pid()), look)?.is_some() {
@@ -44,7 +44,7 @@ impl Leader {
         }
     }
 
-    /// Ends it now.
+    /// Ends the group now.
     pub(super) fn end(&mut self) {
         self.kill();
         self.status = self.child.wait().ok();
@@ -61,14 +61,14 @@ impl Drop for Leader {
     }
 }
 
-/// All end when this is dropped.
+/// QEMU and its daemons. All end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Processes {
     pub(super) qemu: Leader,
     daemons: Daemons,
 }
 
-/// What serves a QEMU. All end when this is dropped.
+/// Daemons of a QEMU. All end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Daemons(pub(super) Vec<Child>);
 
@@ -90,7 +90,7 @@ impl Processes {
         Ok(self.qemu.status()?.is_some())
     }
 
-    /// Ends all and returns what they wrote to stderr.
+    /// Ends all and returns their stderr.
     pub(super) fn kill(mut self) -> String {
         self.end_all();
         let daemons = self.daemons.0.iter_mut().map(|child| child.stderr.take());
@@ -110,7 +110,7 @@ impl Drop for Processes {
     }
 }
 
-/// What processes that have ended wrote to stderr.
+/// Stderr of processes that have ended.
 pub(super) fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> String {
     let mut text = String::new();
     for stderr in streams.into_iter().flatten() {
@@ -125,12 +125,12 @@ pub(super) fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> St
     text
 }
 
-/// Ends a child of ours that has nothing to lose.
+/// Ends a child that has no state to save.
 pub(crate) fn end(child: &mut Child) {
     end_all(std::slice::from_mut(child));
 }
 
-/// All are told before any is waited for: they give their memory back side by side.
+/// Ends children. All get the signal before any is waited for: they free their memory in parallel.
 fn end_all(children: &mut [Child]) {
     for child in &mut *children {
         // Fails only for one that has ended and been reaped.

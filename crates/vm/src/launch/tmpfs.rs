@@ -1,4 +1,4 @@
-//! File systems in memory that are mounted nowhere and go with their last descriptor.
+//! File systems in memory that are mounted nowhere and are freed with their last descriptor.
 
 use std::os::fd::{AsFd, OwnedFd};
 

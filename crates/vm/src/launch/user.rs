@@ -1,9 +1,9 @@
 //! A user of its own for each QEMU that root starts.
 //!
-//! One that breaks out of its QEMU finds no other process and no file that is its user's. The
-//! users are numbers of a reserved range that have no account. A number is taken by a lock on a
-//! byte of a file, which QEMU inherits, and as long as any process has it: a QEMU can give up a
-//! lock, but not its user.
+//! A guest that breaks out of its QEMU finds no other process and no file of its user. The users
+//! are numbers of a reserved range that have no account. A number is taken by a lock on a byte of a
+//! file. QEMU inherits the lock, and the number is taken as long as any process has it: a QEMU can
+//! give up a lock, but not its user.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -18,15 +18,15 @@ use rustix::process::{Gid, Uid, getpriority_user};
 
 use super::{Error, Unprivileged};
 
-/// Names the range, before the default.
+/// Variable that names another range than the default.
 const RANGE_VARIABLE: &str = "BRISK_UID_RANGE";
-/// Above what is given to accounts, subordinate users, containers and directory services
-/// (systemd's `UIDS-GIDS`, `sssd-ldap(5)`), and below 2^31.
+/// Default range: above the numbers of accounts, subordinate users, containers and directory
+/// services (systemd's `UIDS-GIDS`, `sssd-ldap(5)`), and below 2^31.
 const RANGE: RangeInclusive<u32> = 2_100_000_000..=2_100_065_535;
-/// All of root's brisks look there, whatever their other directories are.
+/// Directory of the locks for all brisk processes of root, whatever their other directories are.
 const DIRECTORY: &str = "/run/brisk";
-/// Which files tell of numbers that are somebody's, and in which fields: a single number, or the
-/// first and how many.
+/// Files that list numbers with an owner, and the fields: a single number, or the first number and
+/// their count.
 const OWNED: [(&str, usize, Option<usize>); 4] = [
     ("passwd", 2, None),
     ("group", 2, None),
@@ -38,12 +38,12 @@ const OWNED: [(&str, usize, Option<usize>); 4] = [
 #[derive(Debug)]
 pub(super) struct User {
     pub(super) ids: Unprivileged,
-    /// Keeps others from having it. It is inherited by QEMU.
+    /// Lock that reserves the number. QEMU inherits it.
     pub(super) lock: Option<OwnedFd>,
 }
 
 impl User {
-    /// One that nobody has; `shared` where this host has none to give.
+    /// Takes a user that no process has; `shared` where this host has none to give.
     pub(super) fn take(shared: Unprivileged) -> Result<Self, Error> {
         match Users::here()? {
             Ok(users) => users.take(),
@@ -62,7 +62,7 @@ impl User {
     }
 }
 
-/// Why all QEMUs that root starts here are the same user, if they are.
+/// Reason why all QEMUs that root starts here have one user, if they have.
 #[must_use]
 pub fn why_one_user() -> Option<String> {
     match Users::here() {
@@ -75,14 +75,14 @@ pub fn why_one_user() -> Option<String> {
 #[derive(Debug)]
 struct Users {
     range: RangeInclusive<u32>,
-    /// Those that are somebody's, below here.
+    /// Directory with the lists of accounts.
     accounts: PathBuf,
-    /// A byte for each number.
+    /// File of locks, with a byte for each number.
     locks: File,
 }
 
 impl Users {
-    /// Those of this host, or why there are none.
+    /// The numbers of this host, or the reason why there are none.
     fn here() -> Result<Result<Self, String>, Error> {
         let range = match std::env::var(RANGE_VARIABLE) {
             Ok(text) if !text.is_empty() => parse(&text).ok_or(Error::Range { text })?,

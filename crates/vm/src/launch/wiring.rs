@@ -24,17 +24,17 @@ use super::user::User;
 use super::{Error, Unprivileged, faults, inputs};
 use crate::qemu::{Disk, Fds, Firmware, Ram, VmConfig, argv};
 
-/// What is handed over so far.
+/// Descriptors and options that QEMU gets.
 pub(super) struct Wiring {
     plan: VmConfig,
-    /// Who QEMU is, if not who starts it.
+    /// User of QEMU, if it differs from brisk's.
     user: Option<User>,
     mappings: Vec<FdMapping>,
     /// File that is executed, if not the program by its name.
     program: Option<PathBuf>,
-    /// Who fills the memory, if that is under way.
+    /// Thread that fills the memory, if one does.
     pub(super) filling: Option<Filling>,
-    /// What the boot is watched with, if it is learnt from.
+    /// Trace of the boot, if the boot is traced for TB pretranslation.
     pub(super) learning: Option<Learning>,
 }
 
@@ -73,8 +73,8 @@ fn may_lock(needed: u64) -> Result<(), Error> {
     }
 }
 
-/// Opens a backing file by the path that was checked, in which there was no symbolic link: whoever
-/// may write to a directory of it could have put one there since.
+/// Opens a backing file by the path that was checked, in which there was no symbolic link: another
+/// user who may write to a directory of it could have put one there since.
 fn open_backing(path: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let no_link = ResolveFlags::NO_SYMLINKS;
@@ -91,7 +91,8 @@ fn open_backing(path: &Path) -> Result<OwnedFd, Error> {
     }
 }
 
-/// A device that the guest writes to is taken from this host meanwhile (`O_EXCL` of open(2)).
+/// Opens a disk. A block device that the guest writes to is reserved on this host (`O_EXCL` of
+/// open(2)).
 fn open_disk(disk: &Disk) -> Result<OwnedFd, Error> {
     let mut options = File::options();
     options.read(true).write(disk.writable);
@@ -110,7 +111,7 @@ fn open_disk(disk: &Disk) -> Result<OwnedFd, Error> {
     }
 }
 
-/// The name of a descriptor: the cache may lie where only its owner can go.
+/// Name of a descriptor in /proc: the cache may be where only its owner can go.
 fn name(fd: i32) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{fd}"))
 }
@@ -133,12 +134,12 @@ impl Wiring {
         Ok(wiring)
     }
 
-    /// Who QEMU is, if not who starts it.
+    /// User of QEMU, if it differs from brisk's.
     pub(super) fn user(&self) -> Option<Unprivileged> {
         self.user.as_ref().map(|user| user.ids)
     }
 
-    /// Makes a file that holds what a guest has QEMU's alone.
+    /// Makes a file with the guest's memory accessible to QEMU's user only.
     fn hand_to_user(&self, file: &OwnedFd) -> Result<(), Error> {
         match &self.user {
             Some(user) => user.own(file).map_err(prepare("memory")),
@@ -146,7 +147,7 @@ impl Wiring {
         }
     }
 
-    /// Hands a descriptor over.
+    /// Passes a descriptor to QEMU.
     pub(super) fn map(&mut self, parent_fd: OwnedFd, child_fd: i32) {
         self.mappings.push(FdMapping {
             parent_fd,
@@ -154,7 +155,7 @@ impl Wiring {
         });
     }
 
-    /// Hands one end of a new socket over and returns the other.
+    /// Passes one end of a new socket to QEMU; the result is the other end.
     pub(super) fn channel(&mut self, fd: i32) -> Result<UnixStream, Error> {
         let (ours, theirs) = UnixStream::pair().map_err(prepare("channels"))?;
         ours.set_nonblocking(true).map_err(prepare("channels"))?;
@@ -162,7 +163,7 @@ impl Wiring {
         Ok(ours)
     }
 
-    /// Hands over what the plan names by path, and memory.
+    /// Passes the files that the configuration names by path, and memory.
     pub(super) fn files(&mut self) -> Result<(), Error> {
         let reads = || File::options().read(true).clone();
         let bytes = self.plan.memory.mib << 20;
@@ -239,7 +240,7 @@ impl Wiring {
         inputs::open(path, self.user.as_ref())
     }
 
-    /// Hands over firmware and option ROMs that QEMU's user cannot read by their names.
+    /// Passes firmware and option ROMs that QEMU's user cannot read by their names.
     fn roms(&mut self) -> Result<(), Error> {
         if self.user.is_none() {
             return Ok(());
@@ -262,8 +263,8 @@ impl Wiring {
         Ok(())
     }
 
-    /// The name of a file for QEMU, if its own is of no use. A file that is not there may be one of
-    /// QEMU's own, which it looks for in its directories.
+    /// Name by which QEMU opens a file, if QEMU's user cannot use the file's own. A file that does
+    /// not exist may be one of QEMU's own, which QEMU looks for in its directories.
     fn rom(&mut self, path: &Path, fds: &mut Range<i32>) -> Result<Option<PathBuf>, Error> {
         if !path.exists() || inputs::is_readable(path) {
             return Ok(None);
@@ -275,8 +276,8 @@ impl Wiring {
         }))
     }
 
-    /// Whether a guest goes on on a host that is busy: there are likely to be others like it, and
-    /// what each of them takes matters more.
+    /// Whether a guest is restored from a template on a busy host: there are likely to be other
+    /// such guests, and the memory that each of them takes matters more.
     const fn crowded(&self) -> bool {
         self.plan.state.is_some()
             && self.plan.processors.pretranslator.is_some()
@@ -285,8 +286,8 @@ impl Wiring {
 
     /// The command, without standard error.
     ///
-    /// If memory comes late it has the right to be told of what is missing, if that can be;
-    /// `cover` is then a directory it cannot see.
+    /// For a postcopy resume it gets the right to use userfaultfd, if that is possible; `cover` is
+    /// then a directory that it cannot see.
     pub(super) fn command(self, cover: Option<&Path>) -> Result<Command, Error> {
         let unprivileged = self.user();
         let words = argv(&self.plan).into_iter().flat_map(|part| part.words);

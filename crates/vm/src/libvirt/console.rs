@@ -1,5 +1,5 @@
-//! The console of a running domain: its pseudo-terminal, or `virsh console` where only libvirt
-//! may open that.
+//! Console of a running domain: its pseudo-terminal, or `virsh console` where only libvirt may open
+//! the pseudo-terminal.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use super::virsh::Virsh;
 #[derive(Debug)]
 pub(super) struct Console {
     fd: OwnedFd,
-    /// Without our own access to the terminal.
+    /// `virsh console`, where brisk may not open the terminal.
     virsh: Option<Child>,
 }
 
@@ -31,7 +31,7 @@ impl Console {
         }
     }
 
-    /// `virsh console` wants a terminal itself.
+    /// Opens the console with `virsh console`, which needs a terminal itself.
     fn through(virsh: &Virsh, uuid: &str) -> io::Result<Self> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
         let ours = openpt(flags | OpenptFlags::CLOEXEC)?;
@@ -58,7 +58,7 @@ impl Console {
         Ok(console)
     }
 
-    /// Reads up to the end of what `virsh console` says before it passes the guest's bytes on.
+    /// Reads the text that `virsh console` prints before the guest's bytes.
     fn greeting(&self) -> io::Result<()> {
         let mut said = Vec::new();
         let mut byte = [0];

@@ -6,18 +6,18 @@ use super::definition::Definition;
 use super::info::Info;
 use super::virsh::{Error, Virsh};
 
-/// A domain that is shut off, and the libvirt that has it.
+/// A domain that is shut off, with its libvirt connection.
 #[derive(Debug, Clone)]
 pub struct Domain {
     pub(super) virsh: Virsh,
-    /// As `virsh` is told of it, whatever its name.
+    /// UUID, which identifies the domain to `virsh` whatever its name is.
     pub(super) uuid: String,
-    /// What it is, when it is started next.
+    /// Definition that the next start will use.
     pub definition: Definition,
 }
 
 impl Domain {
-    /// Looks for it by name, UUID or number.
+    /// Finds a domain by name, UUID or number.
     ///
     /// # Errors
     /// If there is none, or it is not shut off, or would not boot when started.
@@ -38,13 +38,13 @@ impl Domain {
         })
     }
 
-    /// Where libvirt is.
+    /// URI of the libvirt connection.
     #[must_use]
     pub fn uri(&self) -> &str {
         self.virsh.uri()
     }
 
-    /// The XML by which it is started next.
+    /// XML that the next start will use.
     ///
     /// # Errors
     /// If `virsh` fails.
@@ -54,7 +54,7 @@ impl Domain {
     }
 }
 
-/// A command about a domain that may not exist.
+/// Runs a command of `virsh` on a domain that may not exist.
 fn of_domain(virsh: &Virsh, words: &[&str], name: &str) -> Result<String, Error> {
     let words = [words, &["--domain", name]].concat();
     virsh.call(&words).map_err(|error| match &error {
@@ -68,7 +68,7 @@ fn of_domain(virsh: &Virsh, words: &[&str], name: &str) -> Result<String, Error>
     })
 }
 
-/// Whether it can be booted again and again and be left as it was.
+/// Checks that the domain can be booted repeatedly without a lasting change to it.
 fn check(name: &str, info: &Info) -> Result<(), Error> {
     let state = |what: String, hint: String| {
         Err(Error::State {

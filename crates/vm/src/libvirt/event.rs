@@ -1,4 +1,4 @@
-//! Lines of `virsh qemu-monitor-event` and `virsh event`. Pure.
+//! Parser of lines of `virsh qemu-monitor-event` and `virsh event`. Pure.
 
 use serde_json::Value;
 
@@ -10,15 +10,15 @@ const LONGEST: usize = 1024 * 1024;
 pub struct Event {
     /// Its name, such as `SHUTDOWN`.
     pub name: String,
-    /// When QEMU says that it was, in microseconds since 1970.
+    /// Time of the event by QEMU, in microseconds since 1970.
     pub micros: u64,
     /// Its data.
     pub data: Value,
 }
 
 impl Event {
-    /// Reads `event NAME at SECONDS.MICROSECONDS for domain 'DOMAIN': DATA`. The name of the
-    /// domain may be anything, so the data are looked for from the end of the quotation.
+    /// Parses `event NAME at SECONDS.MICROSECONDS for domain 'DOMAIN': DATA`. The name of the
+    /// domain may be anything, so the data are searched from the end of the quotation.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let (name, rest) = line.strip_prefix("event ")?.split_once(" at ")?;
@@ -37,13 +37,12 @@ impl Event {
     }
 }
 
-/// Whether the line is `virsh event` saying that libvirt and the guest agent have found each
-/// other.
+/// Whether `virsh event` reports in this line that libvirt is connected to the guest agent.
 pub(super) fn agent_connected(line: &str) -> bool {
     line.contains("event 'agent-lifecycle' for domain") && line.contains(": state: 'connected'")
 }
 
-/// Lines from bytes as they arrive.
+/// Splits bytes into lines as they arrive.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     buffer: Vec<u8>,

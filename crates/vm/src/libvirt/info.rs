@@ -1,20 +1,20 @@
-//! What `virsh dominfo` says, in the C locale. Pure.
+//! Parser of `virsh dominfo` in the C locale. Pure.
 
 /// State of a domain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Its UUID, which is a word of its own wherever `virsh` wants a domain.
+    /// UUID, which identifies a domain in every command of `virsh`.
     pub uuid: String,
-    /// Such as `shut off`.
+    /// State, such as `shut off`.
     pub state: String,
-    /// Whether it is still defined when it does not run.
+    /// Whether it is defined when it does not run.
     pub persistent: bool,
-    /// Whether its memory was saved, to be restored instead of booting.
+    /// Whether it has a managed save, which would be restored instead of booting.
     pub managed_save: bool,
 }
 
 impl Info {
-    /// Reads it; what is missing is empty.
+    /// Parses the output; missing fields are empty.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut info = Self::default();
@@ -39,7 +39,7 @@ impl Info {
 mod tests {
     use super::*;
 
-    /// Of virsh 11.3.
+    /// Output of virsh 11.3.
     const SAID: &str = "\
 Id:             -
 Name:           plain

@@ -1,7 +1,7 @@
-//! Domains of libvirt, driven through `virsh`: no part of libvirt is needed to build brisk.
+//! Domains of libvirt, controlled through `virsh`: no part of libvirt is needed to build brisk.
 //!
-//! [`Definition`] is what a domain's XML says, [`Event`] what its events say; both are pure.
-//! [`Domain`] is a domain that is shut off and can be booted, [`Started`] one boot of it.
+//! [`Definition`] is a domain's XML, [`Event`] an event of its QEMU; both are pure. [`Domain`] is a
+//! domain that is shut off and can be booted, [`Started`] one boot of it.
 
 mod console;
 mod definition;

@@ -1,4 +1,4 @@
-//! QEMU's process, which is libvirt's child and not ours.
+//! The QEMU process of a domain, which is libvirt's child.
 
 use std::fs;
 use std::io;
@@ -15,12 +15,12 @@ use crate::qemu::cmdline::CommandLine;
 pub(super) struct Process {
     /// Readable when it has ended.
     pub(super) fd: OwnedFd,
-    /// Since the machine's boot, rounded down to the clock tick of 10 ms.
+    /// Start time since the machine's boot, rounded down to the clock tick of 10 ms.
     pub(super) started: Duration,
 }
 
 impl Process {
-    /// The process that was started with this UUID, as libvirt does it.
+    /// Finds the process by the UUID on its command line, as libvirt writes it.
     pub(super) fn of_domain(uuid: &str) -> io::Result<Self> {
         let missing = || {
             io::Error::new(
@@ -66,7 +66,7 @@ fn has_uuid(line: &[u8], uuid: &str) -> bool {
             .is_some_and(|value| value == uuid)
 }
 
-/// Field 22 of `/proc/PID/stat` (proc(5)). The name in field 2 may have anything in it.
+/// Start time from field 22 of `/proc/PID/stat` (proc(5)). The name in field 2 may be anything.
 fn start_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(19)?.parse().ok()

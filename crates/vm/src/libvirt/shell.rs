@@ -1,5 +1,5 @@
-//! A `virsh` that stays and takes commands from a pipe: a command takes a millisecond, and a
-//! domain that it has started with `--autodestroy` ends with it, however brisk ends.
+//! A `virsh` process that reads commands from a pipe: a command takes a millisecond, and a domain
+//! that was started with `--autodestroy` ends with the process, however brisk ends.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -11,20 +11,20 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::virsh::{Error, Virsh};
 
-/// What it prints when it has done a command. Of the command that makes it print that, which it
+/// Line that marks the end of a command's output. In the command that prints it, which `virsh`
 /// echoes, the two words are quoted.
 const DONE: &[u8] = b"brisk: done";
 const SAY_DONE: &str = "echo 'brisk:' 'done'";
-/// How often the user's wish to stop is looked at.
+/// Interval at which an interruption by the user is noticed.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Asked while something takes its time: whether to give up.
+/// Callback during a long command: whether to give up.
 pub(super) type Stopped<'a> = &'a mut dyn FnMut() -> bool;
 
 #[derive(Debug)]
 pub(super) struct Shell {
     child: Child,
-    /// Taken when it is to end.
+    /// `None` when the process is to end.
     input: Option<ChildStdin>,
 }
 
@@ -58,7 +58,7 @@ impl Shell {
         Ok(shell)
     }
 
-    /// Has it do a command and returns what it printed.
+    /// Runs a command; the result is its output.
     pub(super) fn call(
         &mut self,
         command: &str,
@@ -124,14 +124,14 @@ impl Shell {
 }
 
 impl Drop for Shell {
-    /// libvirt sees that it is gone, and destroys what it has started.
+    /// Ends the process: libvirt notices that, and destroys the domains that it started.
     fn drop(&mut self) {
         drop(self.input.take());
         crate::launch::end(&mut self.child);
     }
 }
 
-/// Reads what there is; whether there can be more.
+/// Reads the available bytes; whether more can come.
 fn take(source: Option<&mut impl Read>, into: &mut Vec<u8>) -> io::Result<bool> {
     let Some(source) = source else {
         return Ok(false);
@@ -158,7 +158,7 @@ fn said(output: &str, command: &str) -> String {
 mod tests {
     use super::*;
 
-    /// As virsh 11.3 printed it.
+    /// Output of virsh 11.3.
     #[test]
     fn what_a_command_printed_is_told_from_prompts_and_echoes() {
         let output =

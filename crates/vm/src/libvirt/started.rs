@@ -16,30 +16,31 @@ use super::process::{Process, since_boot};
 use super::shell::Shell;
 use super::virsh::Error;
 
-/// libvirt answers within milliseconds; starting and destroying take longer.
+/// Time limit of libvirt, which usually answers in milliseconds; starting and destroying take
+/// longer.
 const ANSWER: Duration = Duration::from_secs(60);
-/// How often is looked whether something has happened that tells nobody.
+/// Interval at which changes without a notification are noticed.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How a boot ends that has come as far as it was to.
+/// Ways to end a boot after the measured time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// The guest is asked to shut down; if it does not in time, its power is cut.
     Shutdown,
-    /// Its power is cut.
+    /// The power is cut.
     Destroy,
 }
 
-/// How a domain came to be shut off.
+/// Reason why a domain is shut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Off {
-    /// Its guest or somebody wanted that.
+    /// The guest or a user shut it down.
     Orderly,
-    /// QEMU ended without saying why.
+    /// QEMU ended without a reason.
     Crashed,
 }
 
-/// What is watched besides the events of QEMU.
+/// Channels that are watched besides QEMU's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// The console; none where the domain has none.
@@ -48,7 +49,7 @@ pub struct Wanted {
     pub agent: bool,
 }
 
-/// A domain that boots. It is shut off when this is dropped, whatever happened.
+/// A domain that boots. It is shut off when this is dropped.
 #[derive(Debug)]
 pub struct Started {
     domain: Domain,
@@ -56,24 +57,24 @@ pub struct Started {
     events: Reporter,
     agent: Option<Agent>,
     console: Option<Console>,
-    /// None for the instants between libvirt's answer and our looking.
+    /// `None` until the process was found after libvirt's answer.
     process: Option<Process>,
-    /// Events that came before anybody asked.
+    /// Events that came before the first call of [`Started::events`].
     early: Vec<Event>,
-    /// When libvirt was asked to start it, later by the time that the guest waited for us, so
-    /// that the time since then is that of the boot.
+    /// Time at which libvirt was asked to start the domain, moved by the time that the guest waited
+    /// for brisk, so that the time since then is that of the boot.
     pub asked: Instant,
-    /// When its QEMU's process began, since libvirt was asked; up to 10 ms too early.
+    /// Start of the QEMU process, since libvirt was asked; up to 10 ms too early.
     pub process_began: Duration,
-    /// When libvirt had started it and it waited for us.
+    /// Time at which libvirt had started the domain and the domain waited for brisk.
     pub prepared: Duration,
-    /// How long it waited for us to open its console. Not part of any time.
+    /// Time that the domain waited for brisk to open its console. Not part of any time.
     pub waited: Duration,
-    /// Offset of the system's clock, by which QEMU times its events.
+    /// Offset of the system's clock, which QEMU's events use.
     epoch: SystemTime,
 }
 
-/// A `virsh` that reports events.
+/// A `virsh` process that reports events.
 #[derive(Debug)]
 struct Reporter {
     child: Child,
@@ -81,7 +82,7 @@ struct Reporter {
     lines: Lines,
 }
 
-/// Waits for the guest agent, then asks it.
+/// Waits for the guest agent, then sends it a ping.
 #[derive(Debug)]
 struct Agent {
     lifecycle: Reporter,
@@ -89,10 +90,10 @@ struct Agent {
 }
 
 impl Domain {
-    /// Starts it, with its processors stopped until its console is open.
+    /// Starts the domain, with its virtual CPUs stopped until its console is open.
     ///
     /// # Errors
-    /// If libvirt refuses, or what is to be watched cannot be.
+    /// If libvirt refuses, or a channel cannot be watched.
     pub fn start(
         &self,
         wanted: Wanted,
@@ -160,7 +161,7 @@ impl Domain {
 }
 
 impl Started {
-    /// Lets it run, and leaves out of all times how long it has waited for us.
+    /// Runs the virtual CPUs, and leaves the time that they waited for brisk out of all times.
     fn resume(&mut self, stopped: &mut dyn FnMut() -> bool) -> Result<(), Error> {
         let asked = self.asked.elapsed();
         self.tell("resume")?;
@@ -174,7 +175,7 @@ impl Started {
         Ok(())
     }
 
-    /// Waits for the event that says that the guest runs.
+    /// Waits for the event that the guest runs.
     fn until_resumed(&mut self, stopped: &mut dyn FnMut() -> bool) -> Result<Duration, Error> {
         let watch = |source| Error::Watch {
             what: "have virsh report events (virsh qemu-monitor-event)",
@@ -199,33 +200,34 @@ impl Started {
         }
     }
 
-    /// Readable when QEMU has reported events: see [`Started::events`].
+    /// Descriptor that is readable when QEMU has reported events: see [`Started::events`].
     #[must_use]
     pub fn events_fd(&self) -> Option<BorrowedFd<'_>> {
         self.events.fd()
     }
 
-    /// The console, not blocking.
+    /// Descriptor of the console, not blocking.
     #[must_use]
     pub fn console_fd(&self) -> Option<BorrowedFd<'_>> {
         self.console.as_ref().map(Console::fd)
     }
 
-    /// Readable when QEMU's process has ended.
+    /// Descriptor that is readable when QEMU's process has ended.
     #[must_use]
     pub fn process_fd(&self) -> Option<BorrowedFd<'_>> {
         self.process.as_ref().map(|process| process.fd.as_fd())
     }
 
-    /// Readable when there may be news of the agent: see [`Started::agent_answered`].
+    /// Descriptor that is readable when the agent may have answered: see
+    /// [`Started::agent_answered`].
     #[must_use]
     pub fn agent_fd(&self) -> Option<BorrowedFd<'_>> {
         let agent = self.agent.as_ref()?;
         agent.ping.as_ref().unwrap_or(&agent.lifecycle).fd()
     }
 
-    /// What QEMU has reported since the last call, with the times of QEMU itself, since libvirt
-    /// was asked. None if nothing will be reported any more.
+    /// Events that QEMU has reported since the last call, with QEMU's times since libvirt was
+    /// asked. `None` if no more will be reported.
     ///
     /// # Errors
     /// If the pipe fails.
@@ -241,8 +243,7 @@ impl Started {
         Ok((more || !events.is_empty()).then_some(events))
     }
 
-    /// Whether the guest agent has answered. libvirt does the synchronisation that its protocol
-    /// asks for.
+    /// Whether the guest agent has answered. libvirt does the synchronisation of its protocol.
     ///
     /// # Errors
     /// If the pipe fails.
@@ -314,7 +315,7 @@ impl Started {
         }
     }
 
-    /// Cuts its power and waits until libvirt has it as shut off.
+    /// Cuts the power and waits until libvirt reports the domain as shut off.
     fn off(&mut self) -> Result<Off, Error> {
         let deadline = Instant::now() + ANSWER;
         // One whose QEMU has ended needs only libvirt's own work.
@@ -373,7 +374,7 @@ impl Reporter {
         self.output.as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads what there is; whether there can be more.
+    /// Reads the available lines; whether more can come.
     fn lines(&mut self, into: &mut Vec<String>) -> io::Result<bool> {
         let Some(output) = &mut self.output else {
             return Ok(false);
@@ -405,7 +406,7 @@ impl Drop for Reporter {
     }
 }
 
-/// Waits for something to read, or for the time to pass; whether there is something.
+/// Waits for something to read until the time is over; whether there is something.
 fn wait(fd: Option<BorrowedFd<'_>>, patience: Duration) -> bool {
     let mut fds: Vec<_> = fd
         .into_iter()

@@ -1,4 +1,4 @@
-//! The program `virsh`.
+//! Calls of the program `virsh`.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use brisk_host::program::{self, Program};
 
-/// Why a domain cannot be booted, or not be watched.
+/// Error of booting or watching a domain.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,30 +25,30 @@ pub enum Error {
          --connect qemu:///system or qemu:///session chooses another libvirt"
     )]
     Unknown {
-        /// What was asked for.
+        /// Name that was asked for.
         name: String,
-        /// Where.
+        /// URI of the libvirt.
         uri: String,
     },
-    /// It is not as it must be to be booted.
+    /// The domain cannot be booted in its state.
     #[error("domain {name} {what}; {hint}")]
     State {
         /// The domain.
         name: String,
-        /// What is in the way.
+        /// Reason.
         what: String,
-        /// What to try.
+        /// Hint for the user.
         hint: String,
     },
     /// `virsh` refused a command.
     #[error("virsh {command}: {reason}")]
     Refused {
-        /// What it was told.
+        /// The command.
         command: String,
-        /// What it said.
+        /// Message of `virsh`.
         reason: String,
     },
-    /// Its XML.
+    /// The domain's XML cannot be used.
     #[error("domain {name} has a definition that cannot be read")]
     Definition {
         /// The domain.
@@ -56,23 +56,23 @@ pub enum Error {
         /// What is wrong with it.
         source: crate::hardware::XmlError,
     },
-    /// Pipes, terminals, processes.
+    /// A pipe, a terminal or a process failed.
     #[error("cannot watch the domain: {what}")]
     Watch {
-        /// What was being done.
+        /// The action.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// It took too long.
     #[error("virsh {0} took too long")]
     TimedOut(String),
-    /// The user does not want to wait.
+    /// The user interrupted the command.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// The program and the libvirt that it speaks to.
+/// The program `virsh`, with its connection.
 #[derive(Debug, Clone)]
 pub struct Virsh {
     program: Program,
@@ -80,7 +80,7 @@ pub struct Virsh {
 }
 
 impl Virsh {
-    /// Finds the program and connects; without `uri` to where `virsh` does by itself.
+    /// Finds the program and connects; without `uri` to the default of `virsh`.
     ///
     /// # Errors
     /// If there is no `virsh`, no connection, or one to another machine.
@@ -112,13 +112,13 @@ impl Virsh {
         Ok(virsh)
     }
 
-    /// Where it is connected to.
+    /// URI of the connection.
     #[must_use]
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// Runs one command to its end.
+    /// Runs one command to its end; the result is its output.
     ///
     /// # Errors
     /// If it fails.
@@ -128,8 +128,8 @@ impl Virsh {
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
-    /// For one that goes on while something is watched. It does not outlive us, and Ctrl-C is
-    /// ours to act on.
+    /// A command that runs while a boot is watched. It ends with brisk, and does not get the
+    /// terminal's Ctrl-C.
     pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = self.program.clone().args(words).command();
         command.process_group(0);

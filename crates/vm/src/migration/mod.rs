@@ -1,15 +1,16 @@
-//! QEMU's migration stream, as far as a guest that goes on from an image needs it: what QEMU
-//! saved of a machine without its memory is taken apart ([`Saved`]), and sent to a QEMU that
-//! waits as the source of a *postcopy* migration does ([`Source`]): devices first, and then
-//! memory page by page as the guest asks for it, the rest in the background. If a source is lost in
-//! the middle, another one asks QEMU what it has and sends the rest.
+//! QEMU's migration stream, as far as a postcopy resume needs it.
 //!
-//! The formats are those of QEMU 10 (`migration/savevm.c`, `ram.c`, `postcopy-ram.c`); streams of
-//! one QEMU version are only given to the same one.
+//! [`Saved`] parses the device state, which QEMU wrote without the memory. [`Source`] is the source
+//! of a *postcopy* migration to a new QEMU: it sends the devices first, and then memory page by
+//! page as the guest touches it, the rest in the background. If a source is lost in the middle,
+//! another one asks QEMU for the pages that it has and sends the rest.
+//!
+//! The formats are those of QEMU 10 (`migration/savevm.c`, `ram.c`, `postcopy-ram.c`). A stream of
+//! one QEMU version is only sent to that version.
 //!
 //! ```text
 //! header | configuration | return path | advise | list of memory | pages of ROMs | discard
-//!        | packaged { listen | devices | run } | pages … | end
+//! |       | packaged { listen | devices | run } | pages … | end
 //! again: return path | which pages are there? … resume | pages … | end
 //! ```
 

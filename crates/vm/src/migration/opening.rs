@@ -1,9 +1,9 @@
-//! All that is sent before the guest runs; pure.
+//! The part of the stream before the guest runs; pure.
 
 use super::saved::{Block, Content, Saved};
 use super::wire::{MAGIC, PAGE, VERSION, command, flag, part, put_command, put_name};
 
-/// The section of memory, as pages are written in it.
+/// Encoder of the section of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RamSection {
     section: u32,
@@ -11,7 +11,7 @@ pub struct RamSection {
 }
 
 impl RamSection {
-    /// Of the block of guest memory.
+    /// An encoder for a block of guest memory.
     #[must_use]
     pub fn new(saved: &Saved, memory: &Block) -> Self {
         Self {
@@ -20,7 +20,7 @@ impl RamSection {
         }
     }
 
-    /// A part with pages of guest memory: their offsets and contents, none for zero.
+    /// A part with pages of guest memory: their offsets and contents, `None` for zero pages.
     pub fn pages<'a>(
         &self,
         pages: impl IntoIterator<Item = (u64, Option<&'a [u8]>)>,
@@ -45,7 +45,7 @@ impl RamSection {
         self.end_section(out);
     }
 
-    /// The end of all memory and of the stream.
+    /// Ends all memory and the stream.
     pub fn end(&self, out: &mut Vec<u8>) {
         out.push(part::SECTION_END);
         out.extend(self.section.to_be_bytes());
@@ -60,7 +60,7 @@ impl RamSection {
     }
 }
 
-/// The stream up to the order to run, with all memory in `memory` still missing.
+/// The stream up to the command to run, with all pages of `memory` still missing.
 #[must_use]
 pub fn opening(saved: &Saved, memory: &Block) -> Vec<u8> {
     let mut out = Vec::new();
@@ -89,7 +89,7 @@ pub fn opening(saved: &Saved, memory: &Block) -> Vec<u8> {
     out
 }
 
-/// To a QEMU that had another source: which pages of `memory` it has is asked for.
+/// Asks a QEMU that had another source for the pages of `memory` that it has.
 #[must_use]
 pub(super) fn inquiry(memory: &Block) -> Vec<u8> {
     let mut out = Vec::new();
@@ -100,7 +100,7 @@ pub(super) fn inquiry(memory: &Block) -> Vec<u8> {
     out
 }
 
-/// To a QEMU that has said which pages it has: it may go on.
+/// Allows a QEMU that has reported its pages to continue.
 #[must_use]
 pub(super) fn resumption() -> Vec<u8> {
     let mut out = Vec::new();
@@ -125,7 +125,7 @@ fn list(saved: &Saved, out: &mut Vec<u8>) {
     out.extend(saved.section.to_be_bytes());
 }
 
-/// The pages of a block that the stream has.
+/// Encodes the pages of a small block, which the saved stream has.
 fn small(saved: &Saved, block: &Block, out: &mut Vec<u8>) {
     let filled: Vec<_> = block
         .pages
@@ -145,7 +145,7 @@ fn small(saved: &Saved, block: &Block, out: &mut Vec<u8>) {
     RamSection::new(saved, block).pages(pages, out);
 }
 
-/// Version 0, the block's name with a NUL, and one range.
+/// The data of a discard command: version 0, the block's name with a NUL, and one range.
 fn discard(memory: &Block) -> Vec<u8> {
     let mut data = vec![0];
     put_name(&mut data, &memory.name);

@@ -1,10 +1,10 @@
-//! What a QEMU that lacks memory says on the way back.
+//! Messages of QEMU on the return path of a migration.
 
 use std::ops::Range;
 
 use super::wire::{Cursor, PAGE};
 
-/// Longest message that is believed, bytes.
+/// Longest message that is accepted, bytes.
 const LONGEST: usize = 1024;
 
 mod kind {
@@ -15,24 +15,24 @@ mod kind {
     pub(in crate::migration) const RECEIVED: u16 = 5;
     pub(in crate::migration) const RESUMED: u16 = 6;
 
-    /// What comes after the bits of [`RECEIVED`].
+    /// Mark after the bits of [`RECEIVED`].
     pub(in crate::migration) const RECEIVED_END: u64 = 0x0123_4567_89ab_cdef;
 }
 
-/// A message.
+/// A message on the return path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// These bytes of guest memory are wanted, whole pages.
+    /// QEMU needs these bytes of guest memory, whole pages.
     Pages(Range<u64>),
-    /// It has all, or gives up; 0 is well.
+    /// QEMU has all pages (0), or gives up.
     Shut(u32),
-    /// The pages of guest memory that it has, a bit a page.
+    /// Bitmap of the pages of guest memory that QEMU has.
     Received(Vec<u64>),
-    /// It goes on with another source.
+    /// QEMU continues with another source.
     Resumed,
 }
 
-/// Turns the bytes that come back into messages.
+/// Decoder of the return path.
 #[derive(Debug)]
 pub struct Requests {
     buffer: Vec<u8>,
@@ -43,7 +43,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// For guest memory of this name and length.
+    /// A decoder for guest memory of this name and length.
     #[must_use]
     pub fn new(memory: &[u8], length: u64) -> Self {
         Self {
@@ -54,10 +54,10 @@ impl Requests {
         }
     }
 
-    /// Takes bytes as they came.
+    /// Adds bytes as they arrived; the result is the messages in them.
     ///
     /// # Errors
-    /// What they are instead of messages.
+    /// A description of bytes that are no messages.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Request>, &'static str> {
         self.buffer.extend(bytes);
         let buffer = std::mem::take(&mut self.buffer);
@@ -73,7 +73,7 @@ impl Requests {
         }
     }
 
-    /// Bytes of a bit for every page, as they are sent.
+    /// Bytes of the bitmap of all pages, as QEMU sends it.
     fn bits(&self) -> usize {
         self.length.div_ceil(PAGE as u64).div_ceil(64) as usize * size_of::<u64>()
     }
@@ -128,7 +128,7 @@ impl Requests {
     }
 }
 
-/// A whole message, if it is there. `bits` is the length of what follows a name of
+/// Splits a whole message off, if it is there. `bits` is the length of the bitmap after a name of
 /// [`kind::RECEIVED`], bytes.
 fn message<'a>(
     cursor: &mut Cursor<'a>,
@@ -161,7 +161,7 @@ mod tests {
     const NAMED: &[u8] = b"\0\x03\0\x10\0\0\0\0\0\0\x20\0\0\0\x10\0\x03ram";
     const AGAIN: &[u8] = b"\0\x04\0\x0c\0\0\0\0\0\0\x30\0\0\0\x20\0";
     const SHUT: &[u8] = b"\0\x01\0\x04\0\0\0\0";
-    /// Of 70 pages it has the second and the last.
+    /// Of 70 pages QEMU has the second and the last.
     const RECEIVED: &[u8] = b"\0\x05\0\x04\x03ram\0\0\0\0\0\0\0\x10\
         \x02\0\0\0\0\0\0\0\x20\0\0\0\0\0\0\0\x01\x23\x45\x67\x89\xab\xcd\xef";
     const RESUMED: &[u8] = b"\0\x06\0\x04\0\0\0\x01";

@@ -1,14 +1,14 @@
-//! Taking apart what QEMU saved of a machine without its memory.
+//! Parser of the device state, which QEMU saved without the guest's memory.
 
 use std::collections::BTreeSet;
 
 use super::wire::{Cursor, MAGIC, PAGE, VERSION, flag, part};
 
-/// Most blocks of memory a machine is believed to have.
+/// Most blocks of memory that are accepted.
 const MAX_BLOCKS: usize = 256;
 /// Most memory of ROMs and the like, bytes.
 const MAX_SMALL: u64 = 256 << 20;
-/// Largest number of pages of it that are believed.
+/// Most pages of ROMs and the like that are accepted.
 const MAX_PAGES: usize = (MAX_SMALL / PAGE as u64) as usize;
 
 const CAPABILITIES: &[u8] = b"configuration/capabilities";
@@ -16,55 +16,55 @@ const PAGE_BITS: &[u8] = b"configuration/target-page-bits";
 const UUID: &[u8] = b"configuration/uuid";
 const WITHOUT_MEMORY: &[u8] = b"x-ignore-shared";
 
-/// Why a stream cannot be used.
+/// Error of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the saved state of the devices is not understood at byte {at}: {what}")]
 pub struct Error {
     /// Offset in the stream.
     pub at: usize,
-    /// What is wrong there.
+    /// The defect.
     pub what: &'static str,
 }
 
-/// What a page of a small block holds.
+/// Content of a page of a small block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// One byte, over and over.
+    /// One byte value for the whole page.
     Fill(u8),
-    /// Anything; [`PAGE`] bytes.
+    /// Other content; [`PAGE`] bytes.
     Bytes(Box<[u8]>),
 }
 
-/// A block of the machine's memory.
+/// A block of the VM's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     /// Its name.
     pub name: Vec<u8>,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Its pages by offset, as far as the stream has them.
+    /// Pages by offset, as far as the stream has them.
     pub pages: Vec<(u64, Content)>,
 }
 
-/// A saved machine.
+/// A saved VM without its guest's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Saved {
-    /// Name of its type, in full.
+    /// Full name of the machine type.
     pub machine: Vec<u8>,
-    /// Parts of the configuration that the one that goes on must have too, as they are.
+    /// Subsections of the configuration, unchanged, which the new QEMU must have, too.
     pub subsections: Vec<u8>,
-    /// The section of memory.
+    /// Number of the section of memory.
     pub section: u32,
-    /// Its version.
+    /// Version of that section.
     pub version: u32,
-    /// The machine's memory.
+    /// Blocks of memory.
     pub blocks: Vec<Block>,
-    /// All other sections, as they are.
+    /// All other sections, unchanged.
     pub devices: Vec<u8>,
 }
 
 impl Saved {
-    /// Takes a stream apart that was written with the capability `x-ignore-shared`.
+    /// Parses a stream that was written with the capability `x-ignore-shared`.
     ///
     /// # Errors
     /// If it is something else, cut off or damaged.
@@ -76,7 +76,7 @@ impl Saved {
         parser.parse()
     }
 
-    /// The block of this many bytes of which the stream has no page: the guest's memory.
+    /// The block of `length` bytes of which the stream has no page: the guest's memory.
     #[must_use]
     pub fn memory(&self, length: u64) -> Option<&Block> {
         let mut found = self
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The machine's name, and subsections without that of the capabilities.
+    /// The machine type's name, and the subsections without that of the capabilities.
     fn configuration(&mut self) -> Result<(Vec<u8>, Vec<u8>), Error> {
         if self.need(Cursor::u8)? != part::CONFIGURATION {
             return self.fail("the configuration is missing");
@@ -195,7 +195,7 @@ impl<'a> Parser<'a> {
         Ok((machine, kept))
     }
 
-    /// Records of the section of memory, up to their end.
+    /// Parses records of the section of memory, up to their end.
     fn pages(&mut self, blocks: &mut Vec<Block>) -> Result<(), Error> {
         let mut current = None;
         loop {
@@ -261,8 +261,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What is left, without the end mark and the description in JSON behind it. Only by that
-    /// can the end be found: sections do not say how long they are.
+    /// The rest, without the end mark and the description in JSON behind it. Only the description
+    /// shows where the end is: sections have no length.
     fn devices(&mut self) -> Result<&'a [u8], Error> {
         let rest = self.cursor.rest;
         let mark = [part::END_OF_STREAM, part::DESCRIPTION];
@@ -285,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// Written by QEMU 10.0.2 of a `pc` with 128 MiB; pages have another content.
+    /// Stream of QEMU 10.0.2 for a `pc` with 128 MiB; the content of pages is replaced.
     fn stream() -> Vec<u8> {
         zstd::decode_all(&include_bytes!("fixtures/pc.state.zst")[..]).unwrap()
     }

@@ -1,4 +1,4 @@
-//! Sending pages, those that the guest waits for first.
+//! Sender of pages, those that the guest waits for first.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -12,13 +12,13 @@ use super::throttle::Throttle;
 use super::wire::PAGE;
 use brisk_image::is_zero;
 
-/// Chunks that are kept after they were read, for pages that are asked for next to each other.
+/// Chunks that are cached after reading, for page faults close to each other.
 const KEPT: usize = 8;
-/// Pages that are sent before it is looked again whether one is asked for.
+/// Pages of the background copy between two checks for page faults.
 const BATCH: usize = 16;
-/// How long until a chunk that could not be read is tried again.
+/// Time after which a chunk that could not be read is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How often it is looked whether a guest is still at work.
+/// Interval at which the guest's activity is checked.
 const GLANCE: Duration = Duration::from_millis(5);
 
 pub(super) struct Sender<'a> {
@@ -26,7 +26,7 @@ pub(super) struct Sender<'a> {
     pub(super) section: &'a RamSection,
     pub(super) memory: &'a dyn Memory,
     pub(super) queue: &'a (Mutex<Queue>, Condvar),
-    /// A bit a page.
+    /// Bitmap of the pages that were sent.
     pub(super) sent: Vec<u64>,
     pub(super) chunks: VecDeque<(u64, Vec<u8>)>,
     pub(super) buffer: Vec<u8>,
@@ -69,8 +69,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Waits as long as more than what is asked for would keep the guest from its work; whether it
-    /// still is at work.
+    /// Waits as long as the background copy would slow down the guest; whether the guest is still
+    /// at work.
     fn give_way(&mut self) -> Result<bool, Failure> {
         loop {
             self.asked()?;
@@ -82,7 +82,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Sends what the guest needed first before, and what is asked for meanwhile.
+    /// Sends the working set, and pages of page faults meanwhile.
     fn first(&mut self) -> Result<(), Failure> {
         let memory = self.memory;
         let pages = memory.length() / PAGE as u64;
@@ -126,7 +126,7 @@ impl Sender<'_> {
         stream.write_all(bytes).map_err(Failure::Closed)
     }
 
-    /// Sends what is asked for now.
+    /// Sends the pages of all page faults until now.
     fn asked(&mut self) -> Result<(), Failure> {
         loop {
             let wanted = lock(&self.queue.0).wanted.pop_front();
@@ -140,7 +140,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Whether a page is still to be sent, from now on it is not.
+    /// Marks a page as sent; whether it was not before.
     fn mark(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         let new = self.sent[word] & bit == 0;
@@ -168,7 +168,7 @@ impl Sender<'_> {
         self.send(&[(number, content)])
     }
 
-    /// A chunk, read or kept from before; none if it cannot be read now and that is not waited for.
+    /// A chunk, read or cached; `None` if it cannot be read now and `wait` is not set.
     fn read(&mut self, index: u64, wait: bool) -> Result<Option<&[u8]>, Failure> {
         if let Some(at) = self.chunks.iter().position(|(kept, _)| *kept == index) {
             return Ok(Some(&self.chunks[at].1));
@@ -194,7 +194,7 @@ impl Sender<'_> {
         lock(&self.queue.0).ended.is_some()
     }
 
-    /// Waits until something is asked for, and not longer than this.
+    /// Waits until there is a page fault, and at most this long.
     fn pause(&self, most: Duration) {
         let queue = lock(&self.queue.0);
         if queue.wanted.is_empty() && queue.ended.is_none() {
@@ -203,8 +203,8 @@ impl Sender<'_> {
         }
     }
 
-    /// Sends all of a chunk that is not zero and not sent, and what is asked for meanwhile. Whether
-    /// it could be read.
+    /// Sends all pages of a chunk that are not zero and not sent, and pages of page faults
+    /// meanwhile. Whether the chunk could be read.
     fn chunk(&mut self, index: u64) -> Result<bool, Failure> {
         let first = index * self.memory.chunk() as u64 / PAGE as u64;
         let Some(chunk) = self.read(index, false)? else {

@@ -1,4 +1,4 @@
-//! Serving pages to a guest that runs.
+//! Source of a postcopy migration: serves pages to a running guest.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -15,58 +15,58 @@ use super::sender::Sender;
 use super::throttle::Throttle;
 use super::wire::PAGE;
 
-/// How long a QEMU may be silent that is to go on with another source.
+/// Most time for a QEMU to answer another source.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where memory comes from.
+/// Source of the guest's memory.
 pub trait Memory: Sync {
-    /// Has `take` take numbers and contents of pages that the guest will need first, as long as
-    /// it wants more.
+    /// Calls `take` with numbers and contents of the working set's pages, as long as it returns
+    /// true.
     fn first(&self, take: &mut dyn FnMut(u64, &[u8]) -> bool);
-    /// Bytes of memory.
+    /// Length of the memory in bytes.
     fn length(&self) -> u64;
-    /// Bytes of a chunk, but for the last; a multiple of [`PAGE`].
+    /// Length of a chunk in bytes, except for the last; a multiple of [`PAGE`].
     fn chunk(&self) -> usize;
     /// Whether a chunk is known to be zero.
     fn is_zero(&self, index: u64) -> bool;
-    /// Fills `out`, which is as long as the chunk is. With `wait` it returns only when it has, or
-    /// has given up: the guest waits, too.
+    /// Fills `out`, which is as long as the chunk. With `wait` it returns only when the chunk was
+    /// read or is given up: the guest waits, too.
     fn read(&self, index: u64, out: &mut [u8], wait: bool) -> Reading;
-    /// Whether the guest is at work: what it needs goes before all else then.
+    /// Whether the guest is at work, so that its page faults go first.
     fn is_at_work(&self) -> bool;
 }
 
-/// What became of a chunk.
+/// Result of reading a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// It was read.
     Whole,
-    /// It cannot be read now; nobody waited for that.
+    /// It cannot be read now, and the caller does not wait.
     Later,
-    /// Nobody wants it any more.
+    /// Reading was given up.
     GivenUp,
 }
 
-/// Why serving ended before all was there.
+/// Reason why serving ended before all memory was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The stream that was saved.
+    /// The saved stream cannot be used.
     #[error(transparent)]
     Saved(#[from] super::saved::Error),
-    /// It is of another machine.
+    /// The saved stream is of another VM.
     #[error("the saved state of the devices has no memory of {length} bytes")]
     Memory {
-        /// What was looked for.
+        /// Length of the memory that was expected.
         length: u64,
     },
-    /// QEMU is gone, or has had enough.
+    /// QEMU has ended, or has closed the stream.
     #[error("QEMU takes no more memory")]
     Closed(#[source] io::Error),
-    /// QEMU says things that cannot be.
+    /// QEMU violates the protocol.
     #[error("QEMU is not understood: {0}")]
     Protocol(&'static str),
-    /// QEMU has failed.
+    /// QEMU has failed, with this status.
     #[error("QEMU could not take the memory (it said {0})")]
     Refused(u32),
     /// [`Memory::read`] has given up.
@@ -74,14 +74,14 @@ pub enum Failure {
     GivenUp,
 }
 
-/// What was done.
+/// Result of serving.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ended {
     /// Pages the guest waited for, in order, as ranges of pages.
     pub wanted: Vec<Range<u64>>,
     /// Pages that were sent.
     pub sent: u64,
-    /// Those of them that were sent before all others because the memory had them first.
+    /// Pages of the working set that were sent before all others.
     pub first: u64,
 }
 
@@ -92,20 +92,20 @@ pub struct Source {
     section: RamSection,
     requests: Requests,
     opening: Vec<u8>,
-    /// Pages that QEMU has, a bit a page.
+    /// Bitmap of the pages that QEMU has.
     sent: Vec<u64>,
-    /// What it asked for already.
+    /// Pages that it has already asked for.
     wanted: VecDeque<Range<u64>>,
 }
 
-/// What came back and is not dealt with yet.
+/// Messages from the return path that are not processed yet.
 pub(super) struct Queue {
     pub(super) wanted: VecDeque<Range<u64>>,
     pub(super) ended: Option<Result<(), Failure>>,
 }
 
 impl Source {
-    /// To a QEMU at the other end of `stream`; `state` is what was saved without memory.
+    /// A source for a QEMU at the other end of `stream`; `state` is the device state.
     ///
     /// # Errors
     /// If the state is not understood, or has other memory.
@@ -122,8 +122,8 @@ impl Source {
         })
     }
 
-    /// The same after another source was lost in the middle: QEMU, which was told to take the
-    /// rest from `stream`, says which pages it has.
+    /// A source that replaces one that was lost: QEMU, which was told to take the rest from
+    /// `stream`, reports the pages that it has.
     ///
     /// # Errors
     /// As [`Self::new`], or if QEMU does not answer.
@@ -164,7 +164,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Takes what comes; whether QEMU goes on.
+    /// Processes messages; whether QEMU continues.
     fn hear(&mut self) -> Result<bool, Failure> {
         let mut on = false;
         for message in receive(&self.stream, &mut self.requests)? {
@@ -178,13 +178,13 @@ impl Source {
         Ok(on)
     }
 
-    /// Sends everything but memory, and then pages until all are there: those that are asked for
-    /// first, then those that the memory has first, then all others, as long as that keeps the
-    /// guest from no work. Pages of zeros that nobody asks for are not sent: what is missing in the end is
-    /// zero.
+    /// Sends everything but the memory, and then pages until all are there: those of page faults
+    /// first, then the working set, then all others, as long as that does not slow the guest down.
+    /// Zero pages that the guest does not ask for are not sent: pages that are missing at the end
+    /// are zero.
     ///
     /// # Errors
-    /// If QEMU ends, fails, or the memory cannot be read.
+    /// If QEMU ends or fails, or the memory cannot be read.
     pub fn serve(self, memory: &dyn Memory) -> Result<Ended, Failure> {
         let Self {
             stream,
@@ -229,7 +229,7 @@ impl Source {
     }
 }
 
-/// Words of a bit for every page.
+/// Number of words of a bitmap of all pages.
 fn words(length: u64) -> usize {
     length.div_ceil(PAGE as u64).div_ceil(64) as usize
 }
@@ -238,7 +238,7 @@ pub(super) fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What has come back, at least a byte of it.
+/// Messages that have arrived; waits for at least one byte.
 fn receive(mut stream: &UnixStream, requests: &mut Requests) -> Result<Vec<Request>, Failure> {
     let mut buffer = [0; 4096];
     loop {
@@ -251,7 +251,7 @@ fn receive(mut stream: &UnixStream, requests: &mut Requests) -> Result<Vec<Reque
     }
 }
 
-/// Takes what comes back, until that ends.
+/// Receives messages until the return path ends.
 fn listen(stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue>, Condvar)) {
     let ended = loop {
         let messages = match receive(stream, requests) {
@@ -285,11 +285,11 @@ mod tests {
     use super::*;
     use crate::migration::saved::Block;
 
-    /// Eight pages, of which the second is zero and two are needed first, and a chunk that cannot
-    /// be read until somebody has waited for another one.
+    /// Eight pages, of which the second is zero and two are in the working set, and a chunk that
+    /// cannot be read until a reader has waited for another one.
     struct Pages {
         unreadable: AtomicU64,
-        /// Whether the guest is at work, until it has had a page that it asked for.
+        /// Whether the guest is at work, until it has got a page that it asked for.
         at_work: AtomicBool,
     }
 
@@ -339,9 +339,9 @@ mod tests {
         served_from(&memory, sent, wanted, &[])
     }
 
-    /// Serves to a QEMU that has some pages, has asked for some, asks in these words when it has
-    /// those that it needs first, and wants no more when it has all; the numbers of the pages as
-    /// they came, and what was done.
+    /// Serves to a QEMU that has some pages, has asked for some, asks with these bytes when it has
+    /// the working set, and ends when it has all; the result is the numbers of the pages as they
+    /// came, and the result of serving.
     fn served_from(
         memory: &Pages,
         sent: u64,

@@ -1,28 +1,29 @@
-//! When a guest that is at work is sent what it did not ask for.
+//! Throttle of the background copy while the guest is at work.
 //!
-//! Sending all there is takes two processors of the host as fast as they are, and so the guest its
-//! own, or half of that where two share a core. Whatever a guest does first after a resume would
-//! take nearly twice as long. So while it is at work it gets the rest slowly in the beginning, and
-//! then faster and faster, since the image has to stay readable until all is there.
+//! The background copy at full speed takes two processors of the host, and so slows the guest down,
+//! to half its speed where two hardware threads share a core. The first work of a guest after a
+//! resume would take nearly twice as long. So the background copy is slow at first while the guest
+//! is at work, and then faster and faster, since the image has to stay readable until all is
+//! copied.
 
 use std::time::{Duration, Instant};
 
-/// How long a guest that is at work gets only what it asks for.
+/// Time in which a guest at work gets only the pages that it asks for.
 const ALONE: Duration = Duration::from_secs(1);
-/// How long it takes from then on until the rest is sent at full speed all the same.
+/// Time from then on until the background copy has full speed.
 const RAMP: Duration = Duration::from_secs(8);
-/// A guest that has asked for something within this is at work, even if it runs nothing.
+/// A guest with a page fault within this time is at work, even if it runs nothing.
 const RECENT: Duration = Duration::from_millis(20);
 
-/// How much of its time sending has taken from a guest that is at work.
+/// Share of the time of a guest at work that the background copy has taken.
 #[derive(Debug)]
 pub(super) struct Throttle {
     begun: Instant,
-    /// When the guest has last asked for something.
+    /// Time of the guest's last page fault.
     asked: Option<Instant>,
-    /// How long sending took while the guest was at work.
+    /// Time that sending took while the guest was at work.
     taken: Duration,
-    /// How long the last piece took.
+    /// Time that the last piece took.
     piece: Duration,
 }
 
@@ -40,17 +41,17 @@ impl Throttle {
         self.asked = Some(Instant::now());
     }
 
-    /// Whether the guest has just asked for something.
+    /// Whether the guest has just had a page fault.
     pub(super) fn is_asking(&self) -> bool {
         self.asked.is_some_and(|asked| asked.elapsed() < RECENT)
     }
 
-    /// Whether another piece is too much for a guest that is at work.
+    /// Whether another piece is too much for a guest at work.
     pub(super) fn must_wait(&self) -> bool {
         self.taken + self.piece >= allowed(self.begun.elapsed())
     }
 
-    /// A piece was sent, `beside` a guest that was at work or not.
+    /// Records that a piece was sent; `beside`: while the guest was at work.
     pub(super) fn sent(&mut self, since: Instant, beside: bool) {
         self.piece = since.elapsed();
         if beside {
@@ -59,7 +60,7 @@ impl Throttle {
     }
 }
 
-/// How long sending may take of the first so much time: a share that grows from nothing to all.
+/// Time that sending may take of the first `time`: a share that grows from nothing to all.
 fn allowed(time: Duration) -> Duration {
     let time = time.saturating_sub(ALONE);
     let ramp = time.min(RAMP);

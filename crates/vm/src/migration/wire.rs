@@ -1,4 +1,4 @@
-//! Numbers of the stream, and reading and writing it.
+//! Numbers of the migration stream, with a reader and a writer.
 
 /// Bytes of a page, QEMU's and the host's.
 pub const PAGE: usize = 4096;
@@ -6,7 +6,7 @@ pub const PAGE: usize = 4096;
 pub(super) const MAGIC: u32 = u32::from_be_bytes(*b"QEVM");
 pub(super) const VERSION: u32 = 3;
 
-/// What a part of the stream begins with.
+/// First byte of a part of the stream.
 pub(super) mod part {
     pub(in crate::migration) const END_OF_STREAM: u8 = 0;
     pub(in crate::migration) const SECTION_START: u8 = 1;
@@ -31,7 +31,7 @@ pub(super) mod command {
     pub(in crate::migration) const RECEIVED: u16 = 10;
 }
 
-/// What stands in the low bits of a page's address.
+/// Flags in the low bits of a page's address.
 pub(super) mod flag {
     pub(in crate::migration) const ZERO: u64 = 0x02;
     pub(in crate::migration) const SIZES: u64 = 0x04;
@@ -41,7 +41,7 @@ pub(super) mod flag {
     pub(in crate::migration) const ALL: u64 = super::PAGE as u64 - 1;
 }
 
-/// Reads from the front; `None` where something is missing.
+/// Reader from the front; `None` where bytes are missing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a [u8],
@@ -70,14 +70,14 @@ impl<'a> Cursor<'a> {
         Some(u64::from_be_bytes(*self.bytes(8)?.first_chunk()?))
     }
 
-    /// A name after its length.
+    /// Reads a name after its length.
     pub(super) fn name(&mut self) -> Option<&'a [u8]> {
         let length = self.u8()?;
         self.bytes(length.into())
     }
 }
 
-/// A command with its data, which is short.
+/// Writes a command with its data, which is short.
 pub(super) fn put_command(out: &mut Vec<u8>, number: u16, data: &[u8]) {
     out.push(part::COMMAND);
     out.extend(number.to_be_bytes());
@@ -85,7 +85,7 @@ pub(super) fn put_command(out: &mut Vec<u8>, number: u16, data: &[u8]) {
     out.extend(data);
 }
 
-/// A name after its length; names were read from such a place.
+/// Writes a name after its length, which fits a byte: names were read from the stream.
 pub(super) fn put_name(out: &mut Vec<u8>, name: &[u8]) {
     out.push(name.len() as u8);
     out.extend(name);

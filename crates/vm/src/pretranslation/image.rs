@@ -1,4 +1,4 @@
-//! The memory of the second processor, and the ELF that it is started with.
+//! Memory of the second processor, and the ELF file that starts it.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use super::kernel::Kernel;
 use super::list::List;
 
 /// Most bytes of memory, for code, page tables and list: to 0x90000, well below the extended BIOS
-/// data area, and what the kernel needs below 1 MiB for itself has room beneath and above.
+/// data area; the kernel's own needs below 1 MiB have room beneath and above.
 pub(super) const MAX: u64 = 0x6_0000;
-/// How often it is looked whether the kernel has come to patching, each of which takes 4 to 10 ns:
-/// ten times what it takes to come there.
+/// Number of times that a wait looks whether the kernel has patched its code, 4 to 10 ns each: ten
+/// times as long as the kernel takes.
 const LOOKS: u32 = 400_000_000;
 const PAGE: u64 = 4096;
 
-/// The ELF; `None` if it would be too large, or brisk has no code for it.
+/// The ELF file; `None` if it would be too large, or brisk has no code for it.
 pub(super) fn elf(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
     let entry = PRETRANSLATION_BASE + pretranslator()?.entry;
     Some(wrapped(&memory(kernel, list)?, entry))
 }
 
-/// What is in memory from [`PRETRANSLATION_BASE`] when it begins.
+/// Initial content of the memory from [`PRETRANSLATION_BASE`].
 pub(super) fn memory(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
     let program = pretranslator()?;
     let mut memory = Memory::new();
@@ -48,7 +48,7 @@ pub(super) fn memory(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
     Some(memory.bytes)
 }
 
-/// What the second processor has, from [`PRETRANSLATION_BASE`].
+/// Memory of the second processor, from [`PRETRANSLATION_BASE`].
 struct Memory {
     bytes: Vec<u8>,
 }
@@ -91,8 +91,8 @@ const fn index(address: u64, level: u32) -> u64 {
     (address >> (12 + 9 * level)) & 0x1ff
 }
 
-/// The page tables: this memory at [`PRETRANSLATION_VIRTUAL`], and the kernel's pages with code where it
-/// has them.
+/// Writes the page tables: this memory at [`PRETRANSLATION_VIRTUAL`], and the kernel's pages with
+/// code where the kernel has them.
 fn tables(memory: &mut Memory, kernel: &Kernel<'_>, list: &List) -> Option<()> {
     let mut known = BTreeMap::new();
     let own = (0..MAX / PAGE).map(|page| page * PAGE);
@@ -119,7 +119,7 @@ fn tables(memory: &mut Memory, kernel: &Kernel<'_>, list: &List) -> Option<()> {
     (memory.bytes.len() as u64 <= MAX).then_some(())
 }
 
-/// Maps a page, with the tables it needs.
+/// Maps a page, with the page tables that it needs.
 fn map(memory: &mut Memory, known: &mut BTreeMap<(u32, u64), u64>, address: u64, leaf: u64) {
     let mut table = TABLES;
     for level in (1..=3).rev() {
@@ -132,7 +132,7 @@ fn map(memory: &mut Memory, known: &mut BTreeMap<(u32, u64), u64>, address: u64,
     memory.put(table + 8 * index(address, 0), leaf);
 }
 
-/// Segments, task state, interrupt table.
+/// Writes segments, task state and interrupt table.
 fn descriptors(memory: &mut Memory, program: &Pretranslator) {
     let task = PRETRANSLATION_VIRTUAL + TSS;
     let task_low = 0x0000_8900_0000_0067 | (task & 0xff_ffff) << 16 | (task >> 24 & 0xff) << 56;

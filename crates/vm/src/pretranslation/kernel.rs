@@ -1,4 +1,4 @@
-//! The kernel's code: where it is, and what it may look like.
+//! The kernel's code: its addresses, and its bytes before and after patching.
 
 use std::ops::Range;
 
@@ -12,18 +12,18 @@ use crate::kernel::elf::{data, loads, pvh_entry, segments};
 const LINKED: u64 = 0xffff_ffff_8000_0000;
 /// A call of an address.
 const CALL: u8 = 0xe8;
-/// What does nothing, in five bytes.
+/// No operation, in five bytes.
 const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0, 0];
 /// Longest instruction, bytes.
 const LONGEST: usize = 15;
 
-/// A kernel and its code that stays; what is only there while it boots is given to others then,
-/// and a second processor that is late would execute what they have written there.
+/// A kernel and its code outside of the init sections. The memory of init sections is reused later,
+/// and a second processor that is slow would execute what was written there.
 pub(super) struct Kernel<'a> {
     addresses: Range<u64>,
     physical: u64,
     original: &'a [u8],
-    /// After patching; empty if that is not known.
+    /// The code after patching; empty if unknown.
     patched: &'a [u8],
     /// Physical address of its entry.
     pub(super) entry: u32,
@@ -52,7 +52,7 @@ impl<'a> Kernel<'a> {
         })
     }
 
-    /// Whether there is code that stays at an address.
+    /// Whether code outside of the init sections is at an address.
     pub(super) fn holds(&self, address: u64) -> bool {
         self.addresses.contains(&address)
     }
@@ -72,7 +72,7 @@ impl<'a> Kernel<'a> {
         within.then(|| (address - self.addresses.start) as usize)
     }
 
-    /// What the instruction at an address may be: it, and what follows, before patching and after.
+    /// Bytes of the instruction at an address and after it, before patching and after.
     pub(super) fn forms(&self, address: u64) -> impl Iterator<Item = &'a [u8]> {
         let at = self.offset(address).unwrap_or(usize::MAX);
         let [original, patched] = [self.original, self.patched].map(|bytes| {
@@ -91,7 +91,7 @@ impl<'a> Kernel<'a> {
         Some(u32::from_le_bytes(*bytes))
     }
 
-    /// Whether a function begins there with a call of function tracing that is taken out.
+    /// Whether a function begins there with a call of function tracing that is removed.
     pub(super) fn is_traced(&self, address: u64) -> bool {
         self.offset(address).is_some_and(|at| {
             self.original.get(at) == Some(&CALL)
@@ -99,8 +99,8 @@ impl<'a> Kernel<'a> {
         })
     }
 
-    /// The last of the calls of functions of the hypervisor's that are replaced by instructions.
-    /// That is done in the order of their addresses.
+    /// The last of the calls of paravirtual functions that are replaced by instructions, which
+    /// happens in the order of their addresses.
     pub(super) fn last_call_patched(&self) -> Option<u64> {
         let mut pairs = self.original.windows(2).zip(self.patched);
         let last = pairs.rposition(|(bytes, patched)| {

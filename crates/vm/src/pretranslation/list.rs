@@ -1,4 +1,4 @@
-//! The list of blocks to visit.
+//! List of blocks that the second processor visits.
 
 use std::collections::HashSet;
 
@@ -7,39 +7,40 @@ use brisk_sys::pretranslation_layout::{HOLD, KERNEL_STACK, SET_CR4, SET_STACK, W
 use super::kernel::Kernel;
 use super::walk::Walker;
 
-/// Fewer blocks than this are not worth a processor.
+/// Fewest blocks that are worth a processor.
 const FEWEST: usize = 1000;
-/// Of so many blocks one after the other, early in a boot…
+/// Of this many blocks in a row, early in a boot, [`TAKEN`] are pretranslated.
 const OF: usize = 7;
-/// …these are translated ahead; the first processor translates the others meanwhile, and does not
-/// catch up. Later it has been busy with other things, and is far behind.
+/// Blocks of [`OF`] that are pretranslated. The first processor translates the others meanwhile,
+/// and does not catch up. Later it has been busy with other work, and is far behind.
 const TAKEN: usize = 6;
-/// A guest that went on does little else than translate: there it is one of so many.
+/// A guest restored from a template does little else than translate: there one block of this many.
 const OF_AFTER_BOOT: usize = 2;
-/// Most blocks of such a guest: what a short command takes.
+/// Most blocks of such a guest: those of a short command.
 const MOST_AFTER_BOOT: usize = 20_000;
 /// CR4 before the kernel has set up its floating-point unit: PAE.
 const CR4_PAE: u32 = 1 << 5;
-/// And after: OSFXSR.
+/// CR4 after that: OSFXSR.
 const CR4_OSFXSR: u32 = 1 << 9;
-/// Blocks in which it is looked whether they were there before.
+/// Blocks in a window that is searched for blocks that were translated before.
 const WINDOW: usize = 64;
-/// So many of them.
+/// Blocks of a window that were translated before, from which on the window counts as repeated.
 const AGAIN: usize = 60;
 
-/// What to visit.
+/// Blocks to visit.
 pub(super) struct List {
-    /// For the program; without its end.
+    /// Words for the pretranslator, without the end mark.
     pub(super) words: Vec<u32>,
     /// Addresses on the pages that are mapped.
     pub(super) blocks: Vec<u64>,
 }
 
 impl List {
-    /// From the blocks in the order of their translation; `None` if it is too short.
+    /// Makes a list from the blocks in the order of their translation; `None` if it is too short.
     ///
-    /// It stops twice: what is translated before the kernel patches it is translated for nothing,
-    /// and makes the patching slow, because QEMU looks for translations of what is overwritten.
+    /// The list has two stops: code that is translated before the kernel patches it is translated
+    /// in vain, and slows the patching down, because QEMU looks for translations of what is
+    /// overwritten.
     pub(super) fn new(kernel: &Kernel<'_>, blocks: Vec<u64>) -> Option<Self> {
         let change = change(&blocks)?;
         let (early, late) = blocks.split_at(change);
@@ -55,7 +56,7 @@ impl List {
         (words.len() >= FEWEST).then_some(Self { words, blocks })
     }
 
-    /// Nothing yet.
+    /// A list without blocks, which the host writes later.
     pub(super) fn later() -> Self {
         Self {
             words: vec![HOLD],
@@ -63,7 +64,8 @@ impl List {
         }
     }
 
-    /// From the blocks of a guest that went on when its kernel had long patched itself.
+    /// Makes a list from the blocks of a guest that was restored from a template after its kernel
+    /// had patched itself.
     pub(super) fn after_boot(kernel: &Kernel<'_>, mut blocks: Vec<u64>) -> Option<Self> {
         blocks.truncate(MOST_AFTER_BOOT);
         let mut walker = Walker::new(kernel, &blocks);
@@ -80,9 +82,9 @@ fn some(walker: &mut Walker<'_>, blocks: &[u64]) -> Vec<u32> {
     taken.map(|(_, block)| *block as u32).collect()
 }
 
-/// One of so many of the blocks that can be visited, with the stack segments that they were
-/// translated for: of what was translated twice the first was for the kernel's, the second for none,
-/// which is what an interrupt of a program leaves. QEMU tells them apart.
+/// One of `of` blocks that can be visited, with the stack segments that they were translated for. A
+/// block that was translated twice was first translated for the kernel's segment, then for none,
+/// which an interrupt of a program leaves. QEMU distinguishes the two.
 fn with_stacks(walker: &mut Walker<'_>, blocks: &[u64], of: usize) -> Vec<u32> {
     let mut seen = HashSet::new();
     let firsts = blocks.iter().map(|block| (block, seen.insert(block)));
@@ -106,8 +108,9 @@ fn wait(kernel: &Kernel<'_>, site: Option<u64>) -> Vec<u32> {
     expected.map_or(Vec::new(), |(site, bytes)| vec![WAIT, site as u32, bytes])
 }
 
-/// Where the kernel sets up its floating-point unit: a processor is in another mode then, and all
-/// blocks are translated once more, which they hardly are before. Soon after it patches itself.
+/// Index at which the kernel sets up its floating-point unit: the processor is in another mode
+/// then, and all blocks are translated once more; other repetitions are rare. Soon after that the
+/// kernel patches itself.
 fn change(blocks: &[u64]) -> Option<usize> {
     let mut seen = HashSet::new();
     let again: Vec<bool> = blocks.iter().map(|block| !seen.insert(block)).collect();
@@ -116,8 +119,8 @@ fn change(blocks: &[u64]) -> Option<usize> {
     Some(window.saturating_sub(1) * WINDOW)
 }
 
-/// Where the calls of function tracing are taken out: before, a block begins after each such call.
-/// Also the highest of those that were executed, since they are taken out in order.
+/// Index at which the calls of function tracing are removed: before, a block begins after each such
+/// call. Also the highest of those that were executed, since they are removed in order.
 fn tracing(kernel: &Kernel<'_>, blocks: &[u64]) -> Option<(usize, Option<u64>)> {
     let call = |block: &u64| {
         let site = block.checked_sub(5)?;

@@ -1,28 +1,28 @@
-//! Having a second processor translate the kernel's code before the first one comes to it.
+//! TB pretranslation: a second processor has the kernel's code translated before the first one
+//! needs it.
 //!
-//! Two thirds of the time of an emulated boot QEMU translates code, in blocks that are executed
-//! a few times each. It keeps the translations for all processors of a guest. So the guest gets a
-//! second one, of which its kernel knows nothing, and which walks through a list of the blocks
-//! that the kernel executed at an earlier boot, in that order: having been sent to a block, it has
-//! QEMU translate it, and by then the first processor finds it translated. Nothing but time
-//! differs for the kernel:
+//! Two thirds of the time of an emulated boot, QEMU translates code, in blocks that are executed a
+//! few times each. It keeps the translations for all processors of a guest. So the guest gets a
+//! second processor, which its kernel does not know of. It walks through a list of the blocks that
+//! the kernel executed at an earlier boot, in that order: when it jumps to a block, QEMU translates
+//! the block, and later the first processor finds the block translated. Nothing but time differs
+//! for the kernel:
 //!
-//! - The second processor has page tables of its own, in which only pages with code of the kernel
-//!   are mapped, read-only, and a page of its own. At a block's first access to memory it is back,
-//!   by a page fault.
-//! - It is sent only to blocks whose every path comes to such an access before it comes to a
-//!   privileged instruction, an indirect jump or a loop, or to the
-//!   address of code ([`walk`]); whatever the kernel patches is
-//!   followed in both its forms.
-//! - What is only there while the kernel boots is left to the first processor ([`kernel`]).
-//! - When the list is at its end, it halts for good, with interrupts off.
+//! - The second processor has page tables of its own, which map only pages with code of the kernel,
+//! read-only, and a page of its own. At a block's first access to memory it is back, by a page
+//! fault.
+//! - It visits only blocks whose every path leads to such an access before a privileged
+//! instruction, an indirect jump, a loop, or the address of code ([`walk`]). Code that the kernel
+//! patches is followed in both its forms.
+//! - Code of the init sections is left to the first processor ([`kernel`]).
+//! - At the end of the list, it halts for good, with interrupts off.
 //!
-//! In a guest that is kept to go on from it waits, and visits what the first one that went on
-//! executed, of which the host writes the list into the guest's memory ([`TemplateMemory`]).
+//! In a template it waits, and visits the blocks that the first guest restored from the template
+//! executed; the host writes the list into the template's memory ([`TemplateMemory`]).
 //!
-//! The list comes from QEMU's trace of the first boot, which costs nothing ([`trace`]), and is
-//! kept together with the code in a small ELF that QEMU starts in place of the kernel
-//! ([`image`]): it starts the second processor and jumps to the kernel.
+//! The list comes from QEMU's trace of the first boot, which costs nothing ([`trace`]), and is kept
+//! together with the code in a small ELF file that QEMU starts in place of the kernel ([`image`]):
+//! it starts the second processor and jumps to the kernel.
 
 mod image;
 mod kernel;
@@ -38,31 +38,31 @@ use brisk_sys::{PRETRANSLATION_BASE, pretranslator};
 use kernel::Kernel;
 use list::List;
 
-/// The event of QEMU's trace that is learnt from.
+/// The event of QEMU's trace that lists are made from.
 pub const EVENT: &str = trace::EVENT;
 
-/// Whether this machine's build of brisk can have that done.
+/// Whether this build of brisk has the code for it.
 #[must_use]
 pub fn is_possible() -> bool {
     pretranslator().is_some()
 }
 
-/// Changes whenever what is made of the same boot does.
+/// Version of the result: changes whenever an unchanged boot gives another one.
 pub const VERSION: u32 = 7;
 
-/// Guest-physical memory that the kernel must leave alone.
+/// Guest-physical memory that the kernel must not use.
 pub const RESERVED: Range<u64> = PRETRANSLATION_BASE..PRETRANSLATION_BASE + image::MAX;
 
-/// The guest-physical memory of the kernel's code that stays when it has booted.
+/// Guest-physical memory of the kernel's code outside of the init sections.
 #[must_use]
 pub fn text(vmlinux: &[u8]) -> Option<Range<u64>> {
     Kernel::new(vmlinux, &[]).map(|kernel| kernel.text())
 }
 
-/// The ELF to start instead of `vmlinux`, from what QEMU traced as it booted, and what was in
-/// [`text`] after the kernel had patched it.
+/// Makes the ELF file to start instead of `vmlinux`, from QEMU's trace of a boot (`traced`) and
+/// from the content of [`text`] after the kernel had patched it (`patched`).
 ///
-/// `None` if there is nothing in it that would be worth it, or it has not the shape that is known.
+/// `None` if pretranslation would not be worth it, or the kernel's layout is unknown.
 #[must_use]
 pub fn learn(vmlinux: &[u8], patched: &[u8], traced: &[u8]) -> Option<Vec<u8>> {
     let kernel = Kernel::new(vmlinux, patched)?;
@@ -71,9 +71,10 @@ pub fn learn(vmlinux: &[u8], patched: &[u8], traced: &[u8]) -> Option<Vec<u8>> {
     image::elf(&kernel, &list)
 }
 
-/// The ELF to start instead of `vmlinux` where the second processor is to wait until it is taught.
+/// Makes the ELF file to start instead of `vmlinux` in a template, where the second processor waits
+/// for its list.
 ///
-/// `None` if the kernel has not the shape that is known.
+/// `None` if the kernel's layout is unknown.
 #[must_use]
 pub fn waiting(vmlinux: &[u8]) -> Option<Vec<u8>> {
     let kernel = Kernel::new(vmlinux, &[])?;

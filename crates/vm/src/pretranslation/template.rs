@@ -1,4 +1,4 @@
-//! A second processor in the memory of a guest that is kept: it waits there, and is taught later.
+//! The second processor in the memory of a template: it waits there, and gets its list later.
 
 use std::fs::File;
 use std::io;
@@ -11,26 +11,26 @@ use super::kernel::Kernel;
 use super::list::List;
 use super::{image, trace};
 
-/// The second processor has nothing to do, but may be taught.
+/// State: the second processor has no list yet.
 const UNTAUGHT: u32 = 2;
-/// It has nothing to do, and nothing would be worth it.
+/// State: the second processor has no list, and none would be worth it.
 const IDLE: u32 = 3;
 
-/// A file with the memory of a guest that was started by [`super::waiting`], from address 0.
+/// File with the memory of a guest that was started by [`super::waiting`], from address 0.
 #[derive(Debug)]
 pub struct TemplateMemory<'a>(&'a File);
 
 impl<'a> TemplateMemory<'a> {
-    /// This one.
+    /// The template whose memory is `file`.
     #[must_use]
     pub const fn new(file: &'a File) -> Self {
         Self(file)
     }
 
-    /// Whether a guest that goes on from it would teach something.
+    /// Whether a guest that is restored from the template should be traced.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub fn is_untaught(&self) -> io::Result<bool> {
         let mut word = [0; 4];
         self.0
@@ -38,19 +38,19 @@ impl<'a> TemplateMemory<'a> {
         Ok(u32::from_le_bytes(word) == UNTAUGHT)
     }
 
-    /// Has the second processor of every guest that goes on from it halt, for now.
+    /// Has the second processor of every guest that is restored from the template halt, for now.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn begin(&self) -> io::Result<()> {
         self.signal(UNTAUGHT)
     }
 
-    /// Has it visit the blocks of `vmlinux` that QEMU traced when such a guest went on; or never
-    /// any, if that would not be worth it. For one caller at a time.
+    /// Writes the list of blocks of `vmlinux`, from QEMU's trace of a restored guest; or records
+    /// that none would be worth it. For one caller at a time.
     ///
     /// # Errors
-    /// If it cannot be read or written.
+    /// If the file cannot be read or written.
     pub fn teach(&self, vmlinux: &[u8], traced: &[u8]) -> io::Result<()> {
         let Some(text) = super::text(vmlinux) else {
             return self.signal(IDLE);
@@ -73,7 +73,7 @@ impl<'a> TemplateMemory<'a> {
     }
 }
 
-/// What the second processor is to find. Until it is told to go on, it halts.
+/// Memory of the second processor for the template. It halts until it gets a signal.
 fn memory(vmlinux: &[u8], patched: &[u8], traced: &[u8]) -> Option<Vec<u8>> {
     let kernel = Kernel::new(vmlinux, patched)?;
     let blocks = trace::blocks(traced).filter(|&block| kernel.holds(block));

@@ -1,12 +1,12 @@
-//! QEMU's trace of the blocks that it translated.
+//! Parser of QEMU's trace of translated blocks.
 
 /// Name of the event in QEMU's `accel/tcg/trace-events`.
 pub(super) const EVENT: &str = "translate_block";
 
-/// Where the blocks begin, in the order of their translation.
+/// Addresses of the blocks, in the order of their translation.
 ///
-/// A line is `translate_block tb:0x…, pc:0x…, tb_code:0x…`, perhaps after the time; others are
-/// passed over.
+/// A line is `translate_block tb:0x…, pc:0x…, tb_code:0x…`, perhaps after the time; other lines are
+/// ignored.
 pub(super) fn blocks(trace: &[u8]) -> impl Iterator<Item = u64> {
     trace
         .split(|&byte| byte == b'\n')

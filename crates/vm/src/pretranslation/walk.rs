@@ -1,4 +1,4 @@
-//! Whether a processor that is sent to a block comes back and does nothing meanwhile.
+//! Check whether a processor that jumps to a block comes back, without an effect other than time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::kernel::Kernel;
 /// Most instructions on a path.
 const DEEPEST: u32 = 500;
 
-/// Follows paths, and remembers what they came to.
+/// Follows paths, and caches the results.
 pub(super) struct Walker<'a> {
     kernel: &'a Kernel<'a>,
     /// Numbers of the virtual pages that are mapped.
@@ -21,25 +21,25 @@ pub(super) struct Walker<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// Being followed: who comes here again is in a loop.
+    /// Being followed: a path that comes here again is a loop.
     Open,
     Safe,
     Unsafe,
 }
 
-/// Where an instruction leads.
+/// Destination of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// To an exception.
+    /// An exception.
     Fault,
-    /// To one address, or to either of two.
+    /// One address, or either of two.
     To(u64, Option<u64>),
-    /// To something else than back.
+    /// A destination from which the processor does not come back.
     Away,
 }
 
 impl<'a> Walker<'a> {
-    /// A processor for which the pages that the addresses are on are mapped, and no others.
+    /// A processor for which the pages of these addresses are mapped, and no others.
     pub(super) fn new(kernel: &'a Kernel<'a>, addresses: &[u64]) -> Self {
         Self {
             kernel,
@@ -49,7 +49,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Whether every path from there comes to an exception, and to nothing else before.
+    /// Whether every path from an address leads to an exception, and has no other effect before.
     pub(super) fn is_safe(&mut self, address: u64) -> bool {
         self.follow(address, 0)
     }
@@ -108,15 +108,15 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Whether part of it is on a page that is not mapped, which is a fault, or one whose bytes are
-    /// not at hand.
+    /// Whether part of the instruction is on a page that is not mapped, which is a fault, or whose
+    /// bytes are unknown.
     fn crosses(&self, instruction: &Instruction) -> bool {
         let last = instruction.next_ip().wrapping_sub(1);
         last >> 12 != instruction.ip() >> 12 && !self.pages.contains(&(last >> 12))
     }
 
-    /// Whether it has the address of code in it, which can be read: from there on an access to
-    /// memory need not be a fault.
+    /// Whether the instruction has the address of code in it, which can be read: after it an access
+    /// to memory need not be a fault.
     fn names_code(&self, instruction: &Instruction) -> bool {
         let is_code = |address: u64| self.pages.contains(&(address >> 12));
         let memory = instruction.memory_displacement64();
@@ -129,8 +129,8 @@ impl<'a> Walker<'a> {
         })
     }
 
-    /// Whether it accesses memory in any case: one that is repeated may have a count of zero. With
-    /// nothing in the registers but what was computed from nothing, that is a fault.
+    /// Whether the instruction accesses memory in any case: a repeated one may have a count of
+    /// zero. As all registers have values computed from zero, that is a fault.
     fn accesses_memory(&mut self, instruction: &Instruction) -> bool {
         let info = self.info.info(instruction);
         info.used_memory().iter().any(|memory| {
@@ -142,7 +142,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Whether an instruction does more than to compute, or its doing is not known.
+/// Whether an instruction does more than compute, or is unknown.
 fn changes_the_machine(instruction: &Instruction) -> bool {
     use Mnemonic as M;
     instruction.code() == Code::INVALID

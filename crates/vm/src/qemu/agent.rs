@@ -1,24 +1,24 @@
-//! The protocol of the QEMU guest agent (`docs/interop/qemu-ga.rst`), as far as finding out that
-//! it is there. Pure.
+//! Protocol of the QEMU guest agent (`docs/interop/qemu-ga.rst`), as far as finding out whether it
+//! answers. Pure.
 
 use serde_json::{Value, json};
 
-/// No answer is longer.
+/// Most bytes of an answer.
 const LONGEST: usize = 64 * 1024;
-/// Begins a message for the agent anew, and what it answers to `guest-sync-delimited`.
+/// Byte that begins a message for the agent anew, and the answer to `guest-sync-delimited`.
 const DELIMITER: u8 = 0xff;
 
 /// A conversation with an agent.
 #[derive(Debug, Default)]
 pub struct Agent {
-    /// Of the last synchronisation: an answer to an earlier one is stale.
+    /// Number of the last synchronisation: an answer to an earlier one is stale.
     id: u64,
     synchronised: bool,
     buffer: Vec<u8>,
 }
 
 impl Agent {
-    /// What to send when the agent has opened its port: whatever was there before is void.
+    /// Message for an agent that has opened its port: all before is void.
     pub fn hello(&mut self) -> Vec<u8> {
         self.id += 1;
         self.synchronised = false;
@@ -34,7 +34,7 @@ impl Agent {
         bytes
     }
 
-    /// Takes bytes as they arrived; whether the agent has answered.
+    /// Adds bytes as they arrived; whether the agent has answered.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         for &byte in bytes {
             match byte {
@@ -52,7 +52,7 @@ impl Agent {
         false
     }
 
-    /// Whether it is the answer to the ping; one that the agent may not give is an answer, too.
+    /// Whether the line answers the ping; a refusal is an answer, too.
     fn line(&mut self, line: &[u8]) -> bool {
         let Ok(Value::Object(answer)) = serde_json::from_slice(line) else {
             return false;

@@ -1,4 +1,4 @@
-//! From a plan to QEMU's command line; pure.
+//! QEMU's command line from a VM configuration; pure.
 
 mod boot;
 mod channels;

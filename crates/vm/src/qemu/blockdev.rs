@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::machine::{Backing, Disk, DiskFormat};
 
-/// The node of a disk. QEMU is told the format of each file that it reads from, so that it opens no
+/// The node of a disk. QEMU gets the format of each file that it reads from, so that it opens no
 /// file that an image names.
 pub(super) fn block_node(
     index: usize,

@@ -1,4 +1,4 @@
-//! What a QEMU binary can do, asked once and kept until the binary changes.
+//! Capabilities of a QEMU binary, asked once and cached until the binary changes.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -12,23 +12,23 @@ use serde_json::{Value, json};
 use super::qmp::{self, Message};
 use crate::cache::{self, Cache, Identity};
 
-/// Static facts about a QEMU binary. Whether an accelerator works is none of them.
+/// Static facts about a QEMU binary. Whether an accelerator works is not among them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Major and minor version.
     pub version: (u32, u32),
-    /// Version in full with the distribution's name for it.
+    /// Full version with the distribution's name for it.
     pub package: String,
     /// Machine types.
     pub machines: BTreeSet<String>,
     /// Device types.
     pub devices: BTreeSet<String>,
-    /// Where qboot is, if it is installed.
+    /// Path of qboot, if it is installed.
     pub qboot: Option<PathBuf>,
     identities: Vec<Identity>,
 }
 
-/// Why a QEMU binary did not tell.
+/// Error of asking a QEMU binary.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,18 +37,18 @@ pub enum Error {
     Run {
         /// The binary.
         program: PathBuf,
-        /// What happened.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It said something else.
+    /// Its answer is not understood.
     #[error("{} did not answer as QEMU does: {answer}", program.display())]
     Answer {
         /// The binary.
         program: PathBuf,
-        /// What it said, or its stderr.
+        /// Its answer, or its stderr.
         answer: String,
     },
-    /// The cache.
+    /// The cache failed.
     #[error(transparent)]
     Cache(#[from] cache::Error),
 }
@@ -56,16 +56,16 @@ pub enum Error {
 impl Capabilities {
     /// Whether emulation (TCG) gets the flags of `cmpxchg16b` wrong.
     ///
-    /// QEMU before 8.0 takes the other flags from what an earlier instruction may have left
-    /// there, an operand for instance. An interrupt that comes next saves them, and what returns
-    /// from it may be traced, or have interrupts where there must be none: kernels that use the
-    /// instruction in their allocator (6.12 does) crash sooner or later.
+    /// QEMU before 8.0 takes the other flags from whatever an earlier instruction left, an operand
+    /// for instance. An interrupt that comes next saves these flags, and its return may set trap or
+    /// interrupt flags: kernels that use the instruction in their allocator (6.12 does) crash
+    /// sooner or later.
     #[must_use]
     pub fn cmpxchg16b_is_wrong(&self) -> bool {
         self.version < (8, 0)
     }
 
-    /// Those of `program`, from the cache if it knows this very binary.
+    /// Capabilities of `program`, from the cache if it has this binary.
     ///
     /// # Errors
     /// If the binary cannot be asked, or the cache cannot be written.
@@ -157,7 +157,7 @@ fn names(list: &Value, field: &'static str) -> impl Iterator<Item = String> {
         .filter_map(move |item| item[field].as_str().map(str::to_owned))
 }
 
-/// qboot in the directories that `-L help` lists.
+/// Finds qboot in the directories that `-L help` lists.
 fn find_qboot(program: &Path) -> (Option<PathBuf>, Vec<Identity>) {
     let listed = Program::at(program)
         .args(["-L", "help"])

@@ -1,4 +1,4 @@
-//! Which QEMU is used: the system's, or a newer one beside it.
+//! Choice of QEMU: the system's, or a newer one beside it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,28 +9,28 @@ use brisk_host::program::{self, Program};
 use super::capabilities::{Capabilities, Error};
 use crate::cache::Cache;
 
-/// Name of the program that is chosen where no other one is asked for.
+/// Name of the program that is chosen by default.
 pub const USUAL: &str = "qemu-system-x86_64";
-/// The first QEMU that can do all that brisk uses: load memory while the guest runs, too.
+/// First version with all features that brisk uses, postcopy resume included.
 const ENOUGH: (u32, u32) = (10, 0);
-/// The first one that can go on from a file: needed to suspend machines and to keep guests.
+/// First version that can restore from a file: needed to suspend VMs and for templates.
 const KEEPS: (u32, u32) = (8, 2);
 
-/// A QEMU.
+/// A QEMU that was chosen.
 #[derive(Debug, Clone)]
 pub struct Choice {
-    /// Where it is.
+    /// Path of the program.
     pub path: PathBuf,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
-    /// The older one that was not taken, if there is one.
+    /// The older QEMU that was not chosen, if there is one.
     pub instead: Option<Older>,
 }
 
-/// A QEMU that was not taken.
+/// A QEMU that was not chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Older {
-    /// Where it is.
+    /// Path of the program.
     pub path: PathBuf,
     /// Its version with its package.
     pub package: String,
@@ -48,22 +48,22 @@ impl fmt::Display for Older {
     }
 }
 
-/// Why there is no QEMU.
+/// Error of choosing a QEMU.
 #[derive(Debug, thiserror::Error)]
 pub enum ChoiceError {
     /// None is installed.
     #[error(transparent)]
     Missing(#[from] program::Error),
-    /// One does not tell what it can do.
+    /// The capabilities of one are unknown.
     #[error(transparent)]
     Capabilities(#[from] Error),
 }
 
-/// The QEMU of a name or at a path. For [`USUAL`] that is the first in `PATH`, unless that is too
-/// old for some of what brisk does and a newer one is beside the system ([`beside`]).
+/// Chooses the QEMU of a name or at a path. For [`USUAL`] that is the first in `PATH`, unless it is
+/// too old for some features of brisk and a newer one is beside the system ([`beside`]).
 ///
 /// # Errors
-/// If there is none, or it does not tell what it can do.
+/// If there is none, or its capabilities cannot be found out.
 pub fn choose(name: &str, cache: &Cache) -> Result<Choice, ChoiceError> {
     let found = Program::find(name);
     let ask = |path: PathBuf| {

@@ -1,4 +1,4 @@
-//! Telling a running QEMU what to do, one command after the other.
+//! Control of a running QEMU by QMP, one command after the other.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::qmp::{self, Message, Reader};
 
-/// Why a command came to nothing.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,15 +22,15 @@ pub enum Error {
     Refused {
         /// The command.
         command: String,
-        /// QEMU's words.
+        /// QEMU's message.
         reason: String,
     },
-    /// QEMU's own failure at what it was told.
+    /// QEMU accepted a command and failed later.
     #[error("QEMU could not {what}: {reason}")]
     Failed {
-        /// What it was about.
+        /// The action.
         what: &'static str,
-        /// QEMU's words.
+        /// QEMU's message.
         reason: String,
     },
     /// No answer in time.
@@ -38,24 +38,24 @@ pub enum Error {
     Silent {
         /// The command.
         command: String,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
-    /// It ended.
+    /// QEMU ended.
     #[error("QEMU ended before it answered {command}")]
     Ended {
         /// The command.
         command: String,
     },
-    /// The channel.
+    /// The channel failed.
     #[error("cannot talk to QEMU")]
     Channel(#[source] io::Error),
-    /// What it said.
+    /// QEMU violated the protocol.
     #[error(transparent)]
     Protocol(#[from] qmp::Error),
 }
 
-/// The control channel of a QEMU, after the greeting or before.
+/// The control channel of a QEMU, before or after the greeting.
 #[derive(Debug)]
 pub struct Control<'a> {
     stream: &'a UnixStream,
@@ -66,7 +66,8 @@ pub struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// Over `stream`, whose bytes so far went through `reader`; a command may take `limit`.
+    /// A channel over `stream`, whose bytes so far went through `reader`; a command may take
+    /// `limit`.
     #[must_use]
     pub fn new(stream: &'a UnixStream, reader: Reader, limit: Duration) -> Self {
         Self {
@@ -77,8 +78,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Has a command executed and returns what it returned. Answers to commands of others, who
-    /// are gone, are passed over.
+    /// Executes a command; the result is its return value. Answers to commands of processes that
+    /// have ended are ignored.
     ///
     /// # Errors
     /// If QEMU refuses, ends, or does not answer in time.
@@ -86,7 +87,8 @@ impl<'a> Control<'a> {
         self.execute_while(command, arguments, &mut || false)
     }
 
-    /// The same, but when the time is up, `on` says whether to wait as long again.
+    /// Executes a command as [`Control::execute`] does; when the time is up, `on` decides whether
+    /// to wait as long again.
     ///
     /// # Errors
     /// As [`Control::execute`].
@@ -109,7 +111,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// [`Control::execute`] for a command that others cannot keep waiting; see [`qmp::urgent`].
+    /// Executes a command out of band, so that other commands do not delay it; see [`qmp::urgent`].
     ///
     /// # Errors
     /// As [`Control::execute`].
@@ -119,7 +121,7 @@ impl<'a> Control<'a> {
         self.answer(command, &id)
     }
 
-    /// Gives QEMU a descriptor under a name.
+    /// Passes a descriptor to QEMU under a name.
     ///
     /// # Errors
     /// As [`Control::execute`].
@@ -130,7 +132,7 @@ impl<'a> Control<'a> {
         self.answer("getfd", &id).map(drop)
     }
 
-    /// Waits for an event of this name and returns its data; other events are kept.
+    /// Waits for an event of this name; the result is its data. Other events are kept.
     ///
     /// # Errors
     /// As [`Control::execute`].
@@ -138,7 +140,7 @@ impl<'a> Control<'a> {
         self.event_within(name, self.limit)
     }
 
-    /// The same within another time.
+    /// Waits for an event as [`Control::event`] does, within `limit`.
     ///
     /// # Errors
     /// As [`Control::execute`].
@@ -220,15 +222,15 @@ impl<'a> Control<'a> {
     }
 }
 
-/// A name that no other command has, of no process: QEMU may still carry out what somebody asked
-/// for who is gone, and answers whoever is there.
+/// A name that no other command of any process has: QEMU may still execute a command of a process
+/// that has ended, and sends the answer to the present one.
 fn new_id() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("brisk-{}-{number}", std::process::id())
 }
 
-/// Whether it refuses to agree because it did so with somebody who is gone.
+/// Whether QEMU refuses the negotiation because an earlier process has done it.
 fn is_agreed(command: &str, reason: &str) -> bool {
     command == "qmp_capabilities" && reason.contains("already complete")
 }
@@ -239,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// What a QEMU says in the end to who asks for its status, after answers to somebody else.
+    /// Final answer of a QEMU that is asked for its status, after answers to another process.
     fn status_after(answers: &'static str) -> Result<Value, Error> {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let qemu = thread::spawn(move || {

@@ -1,16 +1,16 @@
-//! The remote protocol of GDB (its manual, appendix E), as far as having a machine stop where a
-//! kernel is entered. Pure.
+//! GDB's remote protocol (its manual, appendix E), as far as stopping a VM where a kernel is
+//! entered. Pure.
 //!
 //! QEMU's stub (`gdbstub/gdbstub.c`) serves it. A hardware breakpoint changes nothing in the
 //! guest's memory, and under emulation the processor stops before the instruction is executed.
 
-/// No packet is longer: QEMU announces 4096 bytes (`MAX_PACKET_LENGTH`).
+/// Longest packet: QEMU announces 4096 bytes (`MAX_PACKET_LENGTH`).
 const LONGEST: usize = 16 * 1024;
-/// Where the instruction pointer begins among the registers of x86-64, in hexadecimal digits:
-/// after sixteen of 64 bits (`gdb-xml/i386-64bit.xml`), whatever the mode of the processor.
+/// Position of the instruction pointer among the registers of x86-64, in hexadecimal digits: after
+/// sixteen registers of 64 bits (`gdb-xml/i386-64bit.xml`), whatever the mode of the processor.
 const POINTER: usize = 16 * 16;
 
-/// What cannot be a conversation that ends at the breakpoint.
+/// Reason why the breakpoint is not reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,28 +20,28 @@ pub enum Error {
     /// A packet without end.
     #[error("QEMU's debugger port sent a packet of more than {LONGEST} bytes")]
     TooLong,
-    /// The breakpoint cannot be had.
+    /// The breakpoint cannot be set.
     #[error("QEMU refused a hardware breakpoint at {address:#x}: it answered '{answer}'")]
     Refused {
-        /// Where.
+        /// Address of the breakpoint.
         address: u64,
-        /// What QEMU said.
+        /// QEMU's answer.
         answer: String,
     },
-    /// The machine ended before it came there.
+    /// The VM ended before the breakpoint.
     #[error("the machine ended before it came to {0:#x}, where its kernel is entered")]
     Ended(u64),
-    /// It stopped for another reason.
+    /// The VM stopped for another reason.
     #[error("the machine stopped at {found} instead of {address:#x}, where its kernel is entered")]
     Elsewhere {
-        /// Where it should have.
+        /// Address of the breakpoint.
         address: u64,
-        /// Where it did, or why.
+        /// Address at which it stopped, or the reason.
         found: String,
     },
 }
 
-/// What is waited for.
+/// State of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Inserting,
@@ -58,18 +58,18 @@ pub struct Debugger {
     buffer: Vec<u8>,
 }
 
-/// What follows from what was said.
+/// Result of processing bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// To be sent.
+    /// Bytes to be sent.
     pub bytes: Vec<u8>,
-    /// Whether the machine has stopped at the breakpoint.
+    /// Whether the VM has stopped at the breakpoint.
     pub there: bool,
 }
 
 impl Debugger {
-    /// For a machine that is to stop before it executes the instruction at this physical address,
-    /// which is the linear one as long as there is no paging.
+    /// A conversation for a VM that is to stop before it executes the instruction at this physical
+    /// address, which is the linear one as long as there is no paging.
     #[must_use]
     pub const fn new(address: u64) -> Self {
         Self {
@@ -79,16 +79,16 @@ impl Debugger {
         }
     }
 
-    /// What to send first, to a machine that does not run yet.
+    /// First bytes to send, to a VM that does not run yet.
     #[must_use]
     pub fn hello(&self) -> Vec<u8> {
         packet(&format!("Z1,{:x},1", self.address))
     }
 
-    /// Takes bytes as they arrived.
+    /// Adds bytes as they arrived.
     ///
     /// # Errors
-    /// If they are not of the protocol, or the machine will not come to the breakpoint.
+    /// If they are not of the protocol, or the VM will not reach the breakpoint.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Reply, Error> {
         let mut reply = Reply::default();
         for &byte in bytes {
@@ -118,7 +118,7 @@ impl Debugger {
         Ok(reply)
     }
 
-    /// What to say to an answer.
+    /// Reaction to an answer.
     fn take(&mut self, answer: &str) -> Result<Option<String>, Error> {
         let address = self.address;
         let elsewhere = |found: String| Err(Error::Elsewhere { address, found });
@@ -157,7 +157,7 @@ impl Debugger {
     }
 }
 
-/// `$CONTENT#CHECKSUM`; what is sent here needs no escapes.
+/// Encodes `$CONTENT#CHECKSUM`; content that is sent here needs no escapes.
 fn packet(content: &str) -> Vec<u8> {
     format!("${content}#{:02x}", sum(content.as_bytes())).into_bytes()
 }
@@ -203,7 +203,7 @@ mod tests {
         [b"+", &*said].concat()
     }
 
-    /// All of them, with this instruction pointer and two that follow.
+    /// All registers, with this instruction pointer and two that follow.
     fn registers(pointer: &str) -> String {
         format!("{}{pointer}0200000010000000", "00".repeat(16 * 8))
     }

@@ -1,11 +1,11 @@
-//! Where a machine's memory is.
+//! Layout of a VM's memory.
 
 use super::config::VmConfig;
 use super::machine::Machine;
 use brisk_image::Range;
 
 impl VmConfig {
-    /// Where QEMU puts memory: below the devices, and what does not fit there from 4 GiB on
+    /// Ranges of memory as QEMU places them: below the devices, and the rest from 4 GiB on
     /// (`pc_init1` in `hw/i386/pc_piix.c`, `pc_q35_init`, `microvm_memory_init`).
     #[must_use]
     pub fn ranges(&self) -> Vec<Range> {

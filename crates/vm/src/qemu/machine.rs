@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What executes the guest's instructions.
+/// Accelerator, which executes the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Accelerator {
     /// The processor, through `/dev/kvm`.
@@ -40,7 +40,7 @@ pub enum Machine {
     },
 }
 
-/// How virtio devices are attached.
+/// Attachment of virtio devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Transport {
     /// On the PCI bus.
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// How its virtio devices are attached.
+    /// Attachment of the machine type's virtio devices.
     #[must_use]
     pub const fn transport(self) -> Transport {
         match self {
@@ -81,7 +81,7 @@ impl Transport {
     }
 }
 
-/// What starts the kernel.
+/// Firmware, which starts the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Firmware {
     /// qboot: sets up tables and jumps to the kernel.
@@ -98,7 +98,7 @@ pub enum Ram {
     /// A shared file, the descriptor [`Fds::RAM`]: virtiofs can map it, and migration
     /// with `x-ignore-shared` can leave it out.
     Shared,
-    /// This shared file, of the right size; if it has a name, it stays when QEMU ends.
+    /// This shared file, of the right size; if it has a name, it is kept when QEMU ends.
     #[serde(alias = "Kept")]
     File(PathBuf),
     /// A template, in pages that are shared until one of the guests writes.
@@ -112,7 +112,7 @@ pub enum Ram {
 pub struct State {
     /// The file.
     pub path: PathBuf,
-    /// Where in it, bytes.
+    /// Offset of the state in the file, bytes.
     pub offset: u64,
 }
 
@@ -136,10 +136,10 @@ impl DiskFormat {
     }
 }
 
-/// A file that a disk image reads from where it has nothing of its own.
+/// A file that a disk image reads from where it has no data of its own.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Backing {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// Its format.
     pub format: DiskFormat,
@@ -206,14 +206,14 @@ impl Network {
     pub const ADDRESS: [u8; 6] = [0x52, 0x54, 0x00, 0x12, 0x34, 0x56];
 }
 
-/// Who is at the other end of a machine's channels.
+/// Other end of a VM's channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Channels {
-    /// A brisk that has connected them, and without which the machine ends.
+    /// This brisk process, which has connected them, and without which the VM ends.
     Connected,
-    /// Whoever connects to a socket; the console goes to a file.
+    /// Sockets for any process of the owner; the console goes to a file.
     Listening {
-        /// How many ports there are at which init is asked for commands.
+        /// Number of ports for commands.
         ports: u32,
     },
 }
@@ -223,7 +223,7 @@ pub enum Channels {
 pub struct Parameter {
     /// As the kernel reads it.
     pub text: String,
-    /// Why it is there.
+    /// Reason for the parameter.
     pub why: String,
 }
 
@@ -246,7 +246,7 @@ impl Fds {
     pub const QMP: i32 = 3;
     /// First serial port.
     pub const CONSOLE: i32 = 4;
-    /// The port of our init.
+    /// The port of brisk's init.
     pub const GUEST: i32 = 5;
     /// Guest memory.
     pub const RAM: i32 = 6;
@@ -256,28 +256,28 @@ impl Fds {
     pub const INITRAMFS: i32 = 8;
     /// Debug console of the firmware.
     pub const FIRMWARE: i32 = 9;
-    /// State of the devices to go on from.
+    /// Device state of a template or image.
     pub const STATE: i32 = 10;
-    /// Control channel for a QEMU whose memory comes late.
+    /// Out-of-band control channel, for postcopy.
     pub const OOB: i32 = 11;
-    /// Its other end.
+    /// Other end of [`Fds::OOB`].
     pub const OOB_PEER: i32 = 12;
-    /// The directory where such a QEMU serves a socket for its memory.
+    /// The directory where QEMU makes the socket for a new page server.
     pub const POSTCOPY: i32 = 13;
     /// Debugger port.
     pub const DEBUGGER: i32 = 14;
-    /// What starts the kernel when its code is to be translated ahead.
+    /// File that starts the kernel where its code is pretranslated.
     pub const PRETRANSLATOR: i32 = 15;
-    /// What QEMU traces.
+    /// File that QEMU traces to.
     pub const TRACE: i32 = 80;
-    /// Keeps others from being the user that QEMU is; it never looks at it.
+    /// Lock that reserves QEMU's user; QEMU never uses it.
     pub const USER: i32 = 81;
     /// The program of QEMU, where its user cannot reach that by its name.
     pub const PROGRAM: i32 = 82;
     /// First file with code for the guest, such as firmware, that QEMU's user cannot read by its
     /// name; the others follow, up to 127.
     pub const ROMS: i32 = 96;
-    /// First port at which commands are asked for; the others follow.
+    /// First port for commands; the others follow.
     pub const PORTS: i32 = 64;
     /// First disk; the others follow.
     pub const DISKS: i32 = 16;

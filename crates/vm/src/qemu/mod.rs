@@ -1,4 +1,4 @@
-//! QEMU: what a binary can do, the command line of a machine, and its control channel.
+//! QEMU: capabilities of a binary, the command line of a VM, and its control channel.
 
 pub mod agent;
 mod argv;

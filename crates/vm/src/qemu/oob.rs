@@ -1,9 +1,10 @@
-//! The way to a QEMU that waits for its guest's memory.
+//! Out-of-band control channel of a QEMU in a postcopy resume.
 //!
-//! Its main loop may be what waits, and then no ordinary command is executed. The protocol has
-//! urgent ones, on a channel where both sides have agreed on that; and to agree needs the main
-//! loop. So the channel is made before the guest runs, and must not be lost when the process ends
-//! that made it: QEMU itself keeps both of its ends, and whoever may trace QEMU can take one.
+//! QEMU's main loop may itself wait for a page, and then executes no ordinary command. QMP has
+//! out-of-band commands, on a channel where both sides have negotiated them; and the negotiation
+//! needs the main loop. So the channel is made before the guest runs, and must not be lost with the
+//! process that made it: QEMU itself keeps both of its ends, and a process that may trace QEMU can
+//! take one.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,24 +19,24 @@ use super::control::{Control, Error};
 use super::machine::Fds;
 use super::qmp::Reader;
 
-/// How long QEMU may take for an answer, or to notice that a source is gone.
+/// Most time for QEMU to answer, or to notice that a page server is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long QEMU takes at most to tell what has happened already.
+/// Most time for QEMU to report events that have happened already.
 const GLANCE: Duration = Duration::from_millis(100);
 /// The socket in the directory [`Fds::POSTCOPY`].
 const SOCKET: &str = "memory.sock";
 
-/// A channel for urgent commands.
+/// A channel for out-of-band commands.
 #[derive(Debug)]
 pub struct Urgent {
     stream: UnixStream,
 }
 
 impl Urgent {
-    /// Of a QEMU whose memory comes late, by its process number.
+    /// The channel of a QEMU, by its process number.
     ///
     /// # Errors
-    /// If it is gone, or is not to be traced.
+    /// If QEMU has ended, or may not be traced.
     pub fn of(pid: u32) -> io::Result<Self> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::NotFound)?;
@@ -44,7 +45,7 @@ impl Urgent {
         Ok(Self { stream: end.into() })
     }
 
-    /// Agrees on urgent commands; once, before the guest runs.
+    /// Negotiates out-of-band commands; once, before the guest runs.
     ///
     /// # Errors
     /// If QEMU refuses or ends.
@@ -54,10 +55,11 @@ impl Urgent {
         Ok(())
     }
 
-    /// Connects to a QEMU that has lost the source of its memory, as soon as it has noticed that;
-    /// `None` if it `has_all` of it, which is asked when QEMU refuses and says nothing new.
+    /// Connects to a QEMU that has lost its page server, as soon as QEMU has noticed that; `None`
+    /// if `has_all` says that QEMU has all pages, which is asked when QEMU refuses without a new
+    /// event.
     ///
-    /// `directory` is the one it has as [`Fds::POSTCOPY`].
+    /// `directory` is the directory that QEMU has as [`Fds::POSTCOPY`].
     ///
     /// # Errors
     /// If QEMU ends, does not answer, or refuses for long without a reason.
@@ -120,8 +122,8 @@ mod tests {
         "{\"error\": {\"class\": \"GenericError\", \"desc\": \"not paused\"}, \"id\": \"ID\"}\r\n";
     const DONE: &str = "{\"return\": {}, \"id\": \"ID\"}\r\n";
 
-    /// A QEMU that says these words, one text each time that it is asked; whether there was a
-    /// connection, and how often it was looked whether it has all.
+    /// A QEMU that sends these texts, one for each question; the result is whether there was a
+    /// connection, and how often `has_all` was asked.
     fn asked(words: Vec<String>, has_all: bool) -> (Result<bool, Error>, u32) {
         let directory = tempfile::tempdir().unwrap();
         let _listening = UnixListener::bind(socket(directory.path())).unwrap();

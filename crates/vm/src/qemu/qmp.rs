@@ -5,15 +5,15 @@
 
 use serde_json::{Value, json};
 
-/// Longest line that is accepted, bytes: QEMU is confined but not trusted with our memory.
+/// Longest line that is accepted, bytes: QEMU is confined but not trusted with brisk's memory.
 const LONGEST: usize = 8 * 1024 * 1024;
 
-/// What QEMU says.
+/// A message from QEMU.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
     /// The first line: QEMU is up.
     Greeting,
-    /// Something happened.
+    /// An event.
     Event {
         /// Name, such as `SHUTDOWN`.
         name: String,
@@ -24,16 +24,16 @@ pub enum Message {
     Return(Value),
     /// A command failed.
     Error(String),
-    /// The same of a command that had a name of its own.
+    /// The result of a command that had a name of its own.
     Answer {
         /// The name.
         id: String,
-        /// What it returned, or why it failed.
+        /// Its return value, or QEMU's error message.
         result: Result<Value, String>,
     },
 }
 
-/// What cannot be a message.
+/// Error of the protocol.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,14 +45,14 @@ pub enum Error {
     TooLong,
 }
 
-/// Turns a stream of bytes into messages.
+/// Splits a stream of bytes into messages.
 #[derive(Debug, Default)]
 pub struct Reader {
     buffer: Vec<u8>,
 }
 
 impl Reader {
-    /// Takes bytes as they arrived and returns the whole messages among them.
+    /// Adds bytes as they arrived; the result is the whole messages among them.
     ///
     /// # Errors
     /// If they are not of the protocol.
@@ -101,26 +101,26 @@ fn message(line: &[u8]) -> Result<Message, Error> {
     })
 }
 
-/// A command without arguments.
+/// Encodes a command without arguments.
 #[must_use]
 pub fn command(name: &str) -> Vec<u8> {
     command_with(name, &Value::Null)
 }
 
-/// A command with arguments.
+/// Encodes a command with arguments.
 #[must_use]
 pub fn command_with(name: &str, arguments: &Value) -> Vec<u8> {
     line(json!({ "execute": name }), arguments)
 }
 
-/// A command whose answer has the name `id`.
+/// Encodes a command whose answer has the name `id`.
 #[must_use]
 pub fn named(id: &str, name: &str, arguments: &Value) -> Vec<u8> {
     line(json!({ "execute": name, "id": id }), arguments)
 }
 
-/// A command that is executed even if others wait for the guest, on a channel where that was
-/// agreed on; the answer has its name `id`.
+/// Encodes an out-of-band command, which is executed even if others wait for the guest, on a
+/// channel where that was negotiated; the answer has the name `id`.
 #[must_use]
 pub fn urgent(id: &str, name: &str, arguments: &Value) -> Vec<u8> {
     line(json!({ "exec-oob": name, "id": id }), arguments)

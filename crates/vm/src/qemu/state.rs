@@ -1,4 +1,4 @@
-//! The state of a machine without its memory, as QEMU's migration writes it.
+//! Device state: a VM without its memory, as QEMU's migration writes it.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 use super::control::{Control, Error};
 use super::machine::{Fds, State};
 
-/// More than any machine's devices have, bytes; some hundred KiB are usual.
+/// Most bytes of device state; some hundred KiB are usual.
 pub const STATE_LIMIT: u64 = 256 << 20;
 
-/// How long QEMU may be silent while it writes.
+/// Time limit of QEMU between two signs of progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The capability that leaves memory out that is a shared file.
+/// The capability that leaves out memory in a shared file.
 fn without_memory() -> Value {
     let capability = json!({ "capability": "x-ignore-shared", "state": true });
     json!({ "capabilities": [capability] })
 }
 
-/// Commands with their arguments for a QEMU that waits for the state in [`Fds::STATE`]; when it
-/// has it, the guest runs.
+/// Commands with their arguments for a QEMU that waits for the state in [`Fds::STATE`]; when QEMU
+/// has loaded it, the guest runs.
 #[must_use]
 pub fn loading(state: &State) -> [(&'static str, Value); 2] {
     let uri = format!(
@@ -37,10 +37,10 @@ pub fn loading(state: &State) -> [(&'static str, Value); 2] {
     ]
 }
 
-/// Has a QEMU that waits for the state in [`Fds::STATE`] load it, and returns when it has it.
+/// Loads the state in [`Fds::STATE`] into a QEMU that waits for it.
 ///
 /// # Errors
-/// If QEMU cannot load it, or ends; it ends itself when the state does not fit the machine.
+/// If QEMU cannot load it, or ends; QEMU ends itself when the state does not fit the VM.
 pub fn load_state(control: &mut Control<'_>, state: &State) -> Result<(), Error> {
     for (command, arguments) in loading(state) {
         control.execute(command, &arguments)?;
@@ -48,11 +48,11 @@ pub fn load_state(control: &mut Control<'_>, state: &State) -> Result<(), Error>
     completed(control, "load its devices")
 }
 
-/// Whether a QEMU that waits for a state takes a guest whose memory comes later, page by page; if
-/// so, it is set to.
+/// Prepares a QEMU that waits for a state for a postcopy resume; the inner result says why that is
+/// not possible.
 ///
 /// # Errors
-/// If it ends or does not answer. That it cannot is no error, but its reason.
+/// If QEMU ends or does not answer. That it cannot is no error.
 pub fn allow_late_memory(control: &mut Control<'_>) -> Result<Result<(), String>, Error> {
     match control.execute("migrate-set-capabilities", &postcopy(true)) {
         Ok(_) => Ok(Ok(())),
@@ -61,7 +61,7 @@ pub fn allow_late_memory(control: &mut Control<'_>) -> Result<Result<(), String>
     }
 }
 
-/// Has it take the machine from `stream`.
+/// Starts the postcopy resume from `stream`.
 ///
 /// # Errors
 /// If QEMU refuses or ends.
@@ -71,7 +71,7 @@ pub fn take_late_memory(control: &mut Control<'_>, stream: BorrowedFd<'_>) -> Re
     Ok(())
 }
 
-/// After the last page: as any other QEMU again, which can be saved.
+/// Ends the postcopy resume after the last page, so that the VM can be suspended again.
 ///
 /// # Errors
 /// If QEMU has failed or ends.
@@ -86,14 +86,14 @@ fn postcopy(on: bool) -> Value {
     json!({ "capabilities": [capability("postcopy-ram"), capability("events")] })
 }
 
-/// Stops the guest and returns the state of its devices. Its memory must be a shared file: it is
-/// left where it is, and whole when this returns.
+/// Stops the guest; the result is its device state. Its memory must be a shared file: it is not
+/// copied, and complete when this returns.
 ///
-/// The guest stays stopped; to have it go on, send `cont`. A guest that was running before runs
-/// where its state is loaded, too: QEMU's migration notes that.
+/// The guest stays stopped until `cont`. A guest that was running runs where its state is loaded,
+/// too: QEMU's migration records that.
 ///
 /// # Errors
-/// If QEMU cannot save this machine, or ends.
+/// If QEMU cannot save this VM, or ends.
 pub fn save_state(control: &mut Control<'_>) -> Result<Vec<u8>, Error> {
     control.execute("migrate-set-capabilities", &without_memory())?;
     let (mut ours, theirs) = UnixStream::pair().map_err(Error::Channel)?;
@@ -115,7 +115,7 @@ pub fn save_state(control: &mut Control<'_>) -> Result<Vec<u8>, Error> {
     Ok(state)
 }
 
-/// QEMU closes the stream before it says that all is well.
+/// Waits until the migration has completed: QEMU closes the stream before it reports that.
 fn completed(control: &mut Control<'_>, what: &'static str) -> Result<(), Error> {
     loop {
         let answer = control.execute("query-migrate", &json!(null))?;

@@ -1,11 +1,11 @@
-//! Watching a QEMU that somebody else's command line starts; pure.
+//! Additions to a user's QEMU command line for watching it; pure.
 
 use std::ffi::OsString;
 
 use super::cmdline::CommandLine;
 use super::machine::Fds;
 
-/// Where the guest's console can be read.
+/// Place of the guest's console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Console {
     /// The command line sends it to standard output.
@@ -16,24 +16,24 @@ pub enum Console {
     Elsewhere,
 }
 
-/// What is to be added to a command line besides the control channel.
+/// Addition to a command line besides the control channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extra {
     /// A port of the ISA bus whose writes are seen.
     Port(u16),
     /// A port for the guest agent.
     Agent,
-    /// Time that is the guest's count of instructions, and a port for a debugger, without which
-    /// the machine does not begin to run.
+    /// The instruction clock, and a port for a debugger, without which the VM does not begin to
+    /// run.
     Debugger,
 }
 
-/// A command line with what it takes to watch it.
+/// A command line with the additions for watching it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     /// The words behind the program's name.
     pub words: Vec<OsString>,
-    /// Where the console can be read.
+    /// Place of the console.
     pub console: Console,
 }
 

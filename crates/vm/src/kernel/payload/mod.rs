@@ -1,4 +1,4 @@
-//! Decompressing kernels, within [`MAX_SIZE`].
+//! Decompression of kernels, up to [`MAX_SIZE`].
 
 mod lz4;
 
@@ -21,7 +21,7 @@ impl Compression {
         self.decompress_within(data, size, MAX_SIZE)
     }
 
-    /// As [`Self::decompress`], with a limit of one's own.
+    /// Decompresses as [`Self::decompress`] does, with the limit `max`.
     ///
     /// # Errors
     ///
