@@ -1,4 +1,4 @@
-//! PID 1 of brisk's guests: what the host shares with it.
+//! Library of PID 1 of brisk's guests: the parts that the host shares with it.
 //!
 //! The program itself (`main.rs` and the modules only it names) has no standard library, no
 //! C library and no allocator; the build script of `brisk-vm` compiles it with `rustc` and

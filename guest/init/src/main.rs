@@ -1,5 +1,5 @@
-//! PID 1 of brisk's guests: loads modules, asks the host what to do, does it, runs the
-//! command and carries its bytes.
+//! PID 1 of brisk's guests: loads modules, executes the host's script, runs the command and carries
+//! its bytes.
 //!
 //! No standard library, no C library, no allocator: the whole program is a few pages, and
 //! under emulation every instruction of a boot is paid for. Compiled by the build script of
@@ -143,8 +143,8 @@ fn internal(errno: i32) -> Trouble<'static> {
     }
 }
 
-/// Says on the kernel's log, which reaches the console even with `quiet`, why there is no
-/// port to say it through, and ends the machine.
+/// Writes to the kernel's log, which reaches the console even with `quiet`, why there is no port,
+/// and ends the VM.
 fn last_words(what: &[u8], subject: &[u8]) -> ! {
     let mut line = [0u8; 256];
     let mut len = 0;

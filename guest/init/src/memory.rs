@@ -1,4 +1,4 @@
-//! What the compiler expects a C library to bring.
+//! Memory functions that the compiler expects from a C library.
 
 use core::arch::asm;
 

@@ -1,4 +1,4 @@
-//! Loading the modules that brisk put into the initramfs, in the order it worked out.
+//! Loading of the kernel modules in the initramfs, in the order of brisk's list.
 
 use crate::sys::{self, Text};
 use crate::trace::Trace;

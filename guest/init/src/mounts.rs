@@ -1,7 +1,7 @@
-//! What is mounted, as the kernel tells it (`proc_pid_mounts(5)`).
+//! Parser of `/proc/PID/mounts` (`proc_pid_mounts(5)`).
 
-/// Where a device is mounted, by a line of that file without its end, and in its place, ended by
-/// NUL; none if the line tells of something else.
+/// Mount point of a device, from a line of that file without its end. The result is in the line's
+/// place, ended by NUL; `None` if the line is about another kind of file system.
 pub fn point_of_device(line: &mut [u8]) -> Option<&[u8]> {
     let start = line.iter().position(|&byte| byte == b' ')? + 1;
     if !line.starts_with(b"/dev/") {
@@ -22,7 +22,8 @@ pub fn point_of_device(line: &mut [u8]) -> Option<&[u8]> {
     line.get(start..=to)
 }
 
-/// A space, a tab, a newline and a backslash are written as `\040` and so on.
+/// Reads the octal number of an escape: a space, a tab, a newline and a backslash are `\040` and so
+/// on.
 fn number(text: &[u8]) -> Option<u8> {
     let digits = text.strip_prefix(b"\\")?;
     digits.iter().try_fold(0_u8, |sum, &digit| match digit {

@@ -10,7 +10,7 @@ const SIOCSIFADDR: usize = 0x8916;
 const SIOCSIFNETMASK: usize = 0x891c;
 const SIOCSIFHWADDR: usize = 0x8924;
 const SIOCGIFHWADDR: usize = 0x8927;
-/// The highest index that a network card is looked for at; it is one of the first interfaces.
+/// Highest index at which a network card is searched; it is one of the first interfaces.
 const INTERFACES: i32 = 256;
 const IFF_UP: u16 = 1;
 const RTF_UP_GATEWAY: u16 = 3;
@@ -90,8 +90,8 @@ pub(crate) fn address(name: &[u8], address: u32, netmask: u32, gateway: u32) -> 
     result
 }
 
-/// Gives the card that has the hardware address `from` another one. virtio-net takes it while it is
-/// up, and tells its device.
+/// Changes the hardware address of the card from `from` to `to`. virtio-net accepts that while it
+/// is up, and tells its device.
 pub(crate) fn card(from: [u8; 6], to: [u8; 6]) -> Result<()> {
     let socket = sys::socket_inet()?;
     let result = change_card(socket, from, to);

@@ -22,7 +22,7 @@ pub(crate) struct Port {
     end: usize,
     inbox: &'static mut [u8],
     filled: usize,
-    /// Whether the guest outlives the host's end.
+    /// Whether the port serves several hosts, one after the other.
     serves: bool,
 }
 
@@ -34,7 +34,7 @@ impl Port {
         Self::over(Self::device(1)?, false)
     }
 
-    /// The port with this number, whose host may come and go.
+    /// The port of this descriptor, whose hosts come and go.
     pub(crate) fn serving(fd: i32) -> sys::Result<Self> {
         Self::over(fd, true)
     }
@@ -72,7 +72,7 @@ impl Port {
         })
     }
 
-    /// The host is gone: so is the machine, or the process that serves this port.
+    /// Ends the VM, or the process that serves this port: the host is gone.
     pub(crate) fn lost(&self) -> ! {
         if self.serves {
             sys::exit(0);
@@ -80,12 +80,12 @@ impl Port {
         sys::restart();
     }
 
-    /// Bytes wait to be written.
+    /// Whether bytes wait to be written.
     pub(crate) fn pending(&self) -> bool {
         self.start < self.end
     }
 
-    /// A whole frame fits.
+    /// Whether a whole frame fits.
     pub(crate) fn has_room(&self) -> bool {
         OUT - (self.end - self.start) >= HEADER + MAX_PAYLOAD
     }
@@ -110,7 +110,7 @@ impl Port {
         Ok(len)
     }
 
-    /// Writes what the host takes now.
+    /// Writes as much as the host accepts now.
     pub(crate) fn flush(&mut self) {
         while self.pending() {
             match sys::write(self.fd, &self.out[self.start..self.end]) {
@@ -123,7 +123,7 @@ impl Port {
         self.end = 0;
     }
 
-    /// Writes all, waiting where it must.
+    /// Writes all bytes, and waits where necessary.
     pub(crate) fn drain(&mut self) {
         loop {
             self.flush();
@@ -154,7 +154,7 @@ impl Port {
         self.flush();
     }
 
-    /// Tells the host that what the script asked for runs.
+    /// Reports to the host that the script's command runs.
     pub(crate) fn started(&mut self, stamps: &[(GuestTimestamp, u64)]) {
         let mut payload = [0u8; 3 * GuestTimestamp::SIZE];
         let mut len = 0;
@@ -165,7 +165,7 @@ impl Port {
         self.send(Kind::Started, &payload[..len]);
     }
 
-    /// Tells the host how the command ended; blocks until that is under way.
+    /// Reports to the host how the command ended; blocks until that is under way.
     pub(crate) fn send_exit(&mut self, exit: Exit, stamps: &[(GuestTimestamp, u64)]) {
         let mut payload = [0u8; Exit::SIZE + 4 * GuestTimestamp::SIZE];
         payload[..Exit::SIZE].copy_from_slice(&exit.encode());
@@ -178,7 +178,7 @@ impl Port {
         self.drain();
     }
 
-    /// Tells the host why there is nothing to run.
+    /// Reports to the host why there is nothing to run.
     pub(crate) fn fail(&mut self, trouble: Trouble<'_>) {
         let subject = &trouble.subject[..trouble.subject.len().min(4096)];
         let failure = Failure {
@@ -220,7 +220,7 @@ impl Port {
         }
     }
 
-    /// What poll(2) tells of the port; nothing when the time has passed.
+    /// Waits for poll(2) events of the port; 0 when the time has passed.
     fn wait_readable(&self, millis: i32) -> i16 {
         // What the driver did not take because it did not know of the host yet.
         let unsent = if self.pending() { sys::POLLOUT } else { 0 };
@@ -236,7 +236,7 @@ impl Port {
         }
     }
 
-    /// The whole script.
+    /// Receives the whole script.
     pub(crate) fn receive_script(&mut self) -> Result<&'static [u8], Trouble<'static>> {
         let trouble = |errno| Trouble {
             stage: Stage::Config,
@@ -271,12 +271,12 @@ impl Port {
         }
     }
 
-    /// Says which protocol is spoken here.
+    /// Sends the version of the protocol.
     pub(crate) fn greet(&mut self) {
         self.send(Kind::Hello, &crate::protocol::VERSION.to_le_bytes());
     }
 
-    /// Returns when the host has said so, is gone, or has said nothing for long.
+    /// Returns when the host asks to power off, is gone, or has sent nothing for long.
     pub(crate) fn wait_for_power_off(&mut self) {
         loop {
             let told = self.wait_readable(FAREWELL);

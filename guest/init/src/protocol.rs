@@ -10,7 +10,7 @@
 //! +------+------+--------+----------------+----------------
 //! ```
 //!
-//! The guest is not trusted: whoever decodes must expect any bytes.
+//! The guest is not trusted: a decoder must expect any bytes.
 
 /// First byte of every frame.
 pub const MAGIC: u8 = 0xB5;
@@ -27,7 +27,7 @@ pub const MAX_CONFIG: usize = 4 * 1024 * 1024;
 /// Name of the port on the virtio-serial bus.
 pub const PORT_NAME: &str = "brisk.0";
 
-/// What a frame carries.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
@@ -41,13 +41,13 @@ pub enum Kind {
     Stderr = 4,
     /// Guest: the command ended, see [`Exit`].
     Exit = 5,
-    /// Guest: init cannot go on, see [`Failure`].
+    /// Guest: init failed, see [`Failure`].
     Failure = 6,
-    /// Guest: so many more bytes of standard input may be sent (u32).
+    /// Guest: this many more bytes of standard input may be sent (u32).
     Credit = 7,
     /// Guest: records of the kernel's log, as `/dev/kmsg` gives them.
     Log = 8,
-    /// Guest: the script came to a pause; the next one is waited for.
+    /// Guest: the script has reached a pause; init waits for the next one.
     Paused = 9,
     /// Host: a part of the script; an empty payload ends it.
     Config = 16,
@@ -59,9 +59,9 @@ pub enum Kind {
     Signal = 19,
     /// Host: the terminal's size, rows u16 and columns u16.
     WindowSize = 20,
-    /// Host: everything arrived; power off.
+    /// Host: all bytes have arrived; power off.
     PowerOff = 21,
-    /// Host: a new host is at this port and wants to be greeted.
+    /// Host: a new host is at this port and waits for [`Kind::Hello`].
     Hail = 22,
 }
 
@@ -94,13 +94,13 @@ impl Kind {
 /// A decoded frame header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// What the payload is.
+    /// Kind of the payload.
     pub kind: Kind,
     /// Length of the payload, at most [`MAX_PAYLOAD`].
     pub len: usize,
 }
 
-/// Why bytes are not a frame header.
+/// Reason why bytes are no frame header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HeaderError {
     /// The first byte is not [`MAGIC`].
@@ -147,7 +147,7 @@ impl Header {
     }
 }
 
-/// A moment the guest notes, on its `CLOCK_MONOTONIC` (nanoseconds).
+/// A timestamp of the guest's `CLOCK_MONOTONIC` (nanoseconds).
 #[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum GuestTimestamp {
@@ -212,7 +212,7 @@ impl GuestTimestamp {
     }
 }
 
-/// How the command ended: the first five bytes of [`Kind::Exit`], then [`GuestTimestamp`]s.
+/// End of the command: the first five bytes of [`Kind::Exit`], then [`GuestTimestamp`]s.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
     /// It exited with this status.
@@ -257,7 +257,7 @@ impl Exit {
     }
 }
 
-/// What init was doing when it failed.
+/// Stage in which init failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Stage {
@@ -303,14 +303,14 @@ impl Stage {
     }
 }
 
-/// Why init cannot go on: stage u8, errno i32, then what it was working on.
+/// Failure of init: stage u8, errno i32, then the object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Failure<'a> {
-    /// What init was doing.
+    /// The stage.
     pub stage: Stage,
     /// The system call's error number, positive.
     pub errno: i32,
-    /// The path, module or device concerned; arbitrary bytes.
+    /// The path, module or device; arbitrary bytes.
     pub subject: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Randomness that other guests continued from the same state do not have.
+//! Randomness of its own for a guest, after a restore from a state that other guests share.
 
 use crate::sys::{self, Text};
 
@@ -15,7 +15,7 @@ struct Pool {
     bytes: [u8; MOST],
 }
 
-/// The kernel's generator, as far as it takes what others have.
+/// The kernel's random number generator.
 pub(crate) struct Generator {
     device: i32,
 }
@@ -27,8 +27,8 @@ impl Generator {
         Ok(Self { device })
     }
 
-    /// Gives it `bytes`, counted in full, and has it use them at once: by itself it would go on for
-    /// up to minutes with a key that the saved state had, too.
+    /// Adds `bytes`, counted in full as entropy, and reseeds at once: by itself the kernel would
+    /// use the key of the shared state for up to minutes.
     pub(crate) fn add(&self, bytes: &[u8]) -> sys::Result<()> {
         let bytes = &bytes[..bytes.len().min(MOST)];
         let mut pool = Pool {

@@ -1,4 +1,4 @@
-//! Carrying bytes between the command and the host until it ends.
+//! Relay of bytes between the command and the host until the command ends.
 
 use crate::port::Port;
 use crate::protocol::{Exit, GuestTimestamp, Kind, STDIN_WINDOW};
@@ -7,7 +7,7 @@ use crate::spawn::{self, Child};
 use crate::sys::{self, PollFd};
 use crate::trace::Trace;
 
-/// Standard input under way to the command.
+/// Standard input on its way to the command.
 struct Inbound {
     fd: Option<i32>,
     ended: bool,
@@ -82,16 +82,16 @@ impl Inbound {
     }
 }
 
-/// What relaying takes; can be had before there is a command.
+/// Resources of the relay; they can be prepared before there is a command.
 pub(crate) struct Relay {
-    /// For standard input under way.
+    /// Buffer for standard input.
     buffer: &'static mut [u8],
-    /// Where it is read that a child has ended.
+    /// Descriptor that reports ended children.
     children: i32,
 }
 
 impl Relay {
-    /// From here on no end of a child is missed.
+    /// Prepares the relay: from here on no end of a child is missed.
     pub(crate) fn prepare() -> sys::Result<Self> {
         let buffer = sys::pages(STDIN_WINDOW * 2)?;
         sys::block_signals(&[sys::SIGCHLD])?;
@@ -100,7 +100,8 @@ impl Relay {
     }
 }
 
-/// Relays until the command ends, then reports its exit. It may not have been waited for then.
+/// Relays until the command ends, then reports its exit. The command may not have been waited for
+/// then.
 pub(crate) fn relay(port: &mut Port, child: &Child, job: &mut Job<'_>, trace: Trace) {
     let terminal = job.terminal.is_some();
     let prepared = job.relay.take();
@@ -213,7 +214,7 @@ fn watch(fd: Option<i32>, events: i16) -> PollFd {
     }
 }
 
-/// Reaps all that ended; the exit of `main` if it is among them.
+/// Reaps all children that ended; the exit of `main` if it is among them.
 fn reap(main: i32) -> Option<Exit> {
     let mut exit = None;
     while let Some((pid, status)) = sys::reap() {
@@ -224,13 +225,13 @@ fn reap(main: i32) -> Option<Exit> {
     exit
 }
 
-/// More than the kernel keeps of what was written to a terminal (`pty_common_install` in
-/// `drivers/tty/pty.c` and `N_TTY_BUF_SIZE`), bytes.
+/// More bytes than the kernel keeps of a terminal's output (`pty_common_install` in
+/// `drivers/tty/pty.c` and `N_TTY_BUF_SIZE`).
 const TERMINAL: usize = 64 * 1024;
 /// `ioctl_tty(2)`, `pipe(7)`.
 const FIONREAD: usize = 0x541b;
 
-/// Bytes that can be read now; of a terminal, which does not count all of them, at most.
+/// Bytes that can be read now; of a terminal, which does not count all of them, an upper bound.
 fn unread(fd: i32, terminal: bool) -> usize {
     let mut count = 0i32;
     match sys::ioctl_with(fd, FIONREAD, &mut count) {
@@ -239,7 +240,7 @@ fn unread(fd: i32, terminal: bool) -> usize {
     }
 }
 
-/// Moves one read's worth of output to the port; how many bytes those were.
+/// Moves the output of one read to the port; the number of bytes.
 fn carry(port: &mut Port, output: &mut (Kind, Option<i32>), first: &mut u64) -> usize {
     let Some(fd) = output.1 else { return 0 };
     if !port.has_room() {
@@ -260,7 +261,7 @@ fn carry(port: &mut Port, output: &mut (Kind, Option<i32>), first: &mut u64) -> 
     0
 }
 
-/// Takes the host's frames.
+/// Executes the host's frames.
 fn obey(port: &mut Port, child: &Child, inbound: &mut Inbound) {
     loop {
         match port.receive() {

@@ -1,9 +1,8 @@
-//! What init is told to do before it runs the command: a list of operations.
+//! Script of init: a list of operations before the command.
 //!
-//! All decisions about roots and mounts are taken on the host; init only carries them out.
-//! An operation is its number (u8), its count of fields (u8) and its fields, each a length
-//! (u32) and that many bytes. Text fields end in a NUL byte, so that they can be handed to
-//! system calls as they are.
+//! The host decides about roots and mounts; init only executes. An operation is its number (u8),
+//! its count of fields (u8) and its fields, each a length (u32) and that many bytes. Text fields
+//! end in a NUL byte, so that they can be passed to system calls unchanged.
 
 /// Number of an operation on the wire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -13,7 +12,7 @@ pub enum Code {
     MakeDirectory = 1,
     /// `mount(2)`: source, target, type, data, flags (u64).
     Mount = 2,
-    /// `symlink(2)`: target, path. One that is there stays.
+    /// `symlink(2)`: target, path. An existing one is kept.
     Symlink = 3,
     /// Wait until a device node appears: path, milliseconds (u64).
     Wait = 4,
@@ -41,28 +40,27 @@ pub enum Code {
     Release = 15,
     /// Realtime clock: nanoseconds since 1970 (u64).
     Clock = 16,
-    /// Tell the host that all is done so far, and go on with the script it sends then. A guest
-    /// whose state is saved here can be continued many times.
+    /// Report to the host that all is done so far, and continue with the script that the host sends
+    /// then. A guest whose state is saved here can be restored many times.
     Pause = 17,
-    /// Bytes nobody else has, at most 512, for the random number generator.
+    /// Bytes that no other guest has, at most 512, for the random number generator.
     Entropy = 18,
-    /// Instead of one command, run those that are asked for at so many further ports (u64), each
-    /// time with a script of its own, until the machine stops.
+    /// Instead of one command, run commands at this many further ports (u64), each with a script of
+    /// its own, until the VM stops.
     Serve = 19,
-    /// The command becomes PID 1 in our place. Only with [`Code::Serve`], before it.
+    /// The command becomes PID 1 in init's place. Only with [`Code::Serve`], before it.
     Init = 20,
-    /// Have PID 1 stop the machine: `SIGINT`, which our own understands as other inits do.
+    /// Have PID 1 stop the VM: `SIGINT`, which brisk's init understands as other inits do.
     Stop = 21,
     /// Give the network card that has one hardware address another one: six bytes each.
     SetMac = 22,
-    /// Run the command so far, as one that was asked for is run, and forget it. Who emulates the
-    /// guest has translated what that takes then. Its exit is told like any other's.
+    /// Run the command so far as a warm-up, and forget it. QEMU has then translated its code. Its
+    /// exit is reported like any other's.
     WarmUp = 23,
-    /// Send what a small file contains as a command's output is sent, nothing if it cannot be read:
-    /// path.
+    /// Send the content of a small file as a command's output is sent, nothing if it cannot be
+    /// read: path.
     SendFile = 24,
-    /// Read a file, so that it is in memory from then on; one that cannot be read is passed over:
-    /// path.
+    /// Read a file into the page cache; a file that cannot be read is ignored: path.
     Readahead = 25,
 }
 

@@ -1,4 +1,4 @@
-//! A machine that stays: commands are asked for at ports of their own, by hosts that come and go.
+//! Service of a persistent VM: commands at ports of their own, for hosts that come and go.
 
 use crate::port::Port;
 use crate::relay;
@@ -7,12 +7,12 @@ use crate::spawn;
 use crate::sys::{self, PollFd};
 use crate::trace::Trace;
 
-/// The first port is the one the machine was set up through.
+/// Number of the first port; the one before it set the VM up.
 const FIRST: usize = 2;
-/// Signals that stop the machine: that of Ctrl-Alt-Delete, and those that `halt`, `poweroff` and
+/// Signals that stop the VM: that of Ctrl-Alt-Delete, and those that `halt`, `poweroff` and
 /// `reboot` of busybox send. Each ends QEMU.
 const STOPS: [i32; 4] = [sys::SIGINT, sys::SIGUSR1, sys::SIGUSR2, sys::SIGTERM];
-/// How long what runs may take to end when the machine stops, milliseconds.
+/// Time limit for processes to end when the VM stops, milliseconds.
 const PATIENCE: usize = 5_000;
 const STEP: usize = 20;
 
@@ -28,7 +28,7 @@ pub(crate) fn start(job: &Job<'_>) -> Result<(), i32> {
     Ok(())
 }
 
-/// What PID 1 does from then on: takes in who has lost its parent, and stops when it is told to.
+/// Work of PID 1 from then on: reaps orphans, and stops the VM on a signal.
 pub(crate) fn supervise(job: &Job<'_>) -> ! {
     let [first, second, third, fourth] = STOPS;
     let wanted = [sys::SIGCHLD, first, second, third, fourth];
@@ -69,7 +69,7 @@ fn stop(job: &Job<'_>) -> ! {
     sys::restart();
 }
 
-/// Serves one port, each host in a process of its own: what it used goes with it.
+/// Serves one port, each host in a process of its own, so that its resources are freed with it.
 fn serve(number: usize) -> ! {
     let _ = sys::block_signals(&[sys::SIGIO]);
     let signals = sys::signalfd(&[sys::SIGIO]).unwrap_or(-1);

@@ -1,4 +1,4 @@
-//! Carrying out the script: mounts, network, environment.
+//! Execution of the script: mounts, network, environment.
 
 use crate::mounts;
 use crate::network;
@@ -18,10 +18,10 @@ const WORDS: usize = MAX_CONFIG / 7;
 /// Most file systems that are released at the end.
 const RELEASES: usize = 8;
 const MS_MOVE: usize = 8192;
-/// Where commands are looked for by default.
+/// Default search path of commands.
 const PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0";
 
-/// Why init cannot go on.
+/// Reason why init fails.
 #[derive(Clone, Copy)]
 pub(crate) struct Trouble<'a> {
     pub(crate) stage: Stage,
@@ -29,9 +29,9 @@ pub(crate) struct Trouble<'a> {
     pub(crate) subject: &'a [u8],
 }
 
-/// What is to be run.
+/// The command, with its environment.
 pub(crate) struct Job<'a> {
-    /// Pointers to the words; slot 0 is free, for a shell, and a null ends it.
+    /// Pointers to the arguments; slot 0 is free, for a shell, and a null pointer ends it.
     pub(crate) argv: &'static mut [usize],
     pub(crate) argc: usize,
     pub(crate) envp: &'static mut [usize],
@@ -40,20 +40,20 @@ pub(crate) struct Job<'a> {
     pub(crate) path: Text<'a>,
     pub(crate) terminal: Option<(u16, u16)>,
     pub(crate) user: Option<(usize, usize)>,
-    /// At how many further ports commands are asked for.
+    /// Number of further ports for commands.
     pub(crate) ports: usize,
     /// Whether the command becomes PID 1.
     pub(crate) init: bool,
-    /// A process for the command that is there already.
+    /// A process for the command that was started in advance.
     pub(crate) spare: Option<Spare>,
-    /// Opened before it is needed, for the same reason.
+    /// The random number generator, opened in advance.
     random: Option<Generator>,
-    /// The same.
+    /// The relay, prepared in advance.
     pub(crate) relay: Option<Relay>,
     release: [Option<Text<'a>>; RELEASES],
 }
 
-/// Does what the script says, up to the command itself.
+/// Executes the script up to the command itself.
 pub(crate) fn carry_out(
     script: &'static [u8],
     port: &mut Port,
@@ -88,7 +88,7 @@ pub(crate) fn carry_out(
                 script = Script::new(port.receive_script()?);
             }
             Ok(Some(Op::WarmUp)) => {
-                rehearse(&mut job, port, trace);
+                warm_up(&mut job, port, trace);
                 job.forget();
             }
             Ok(Some(Op::SendFile { path })) => tell(path, port),
@@ -107,8 +107,8 @@ pub(crate) fn carry_out(
     }
 }
 
-/// A root without such a command can do without it.
-fn rehearse(job: &mut Job<'static>, port: &mut Port, trace: Trace) {
+/// Runs a warm-up. A root without the command does without it.
+fn warm_up(job: &mut Job<'static>, port: &mut Port, trace: Trace) {
     if let Ok(child) = spawn::spawn(job) {
         relay::relay(port, &child, job, trace);
         while sys::reap().is_some() {}
@@ -116,7 +116,7 @@ fn rehearse(job: &mut Job<'static>, port: &mut Port, trace: Trace) {
     }
 }
 
-/// One read has all of it.
+/// Sends a file, which one read has all of.
 fn tell(path: &[u8], port: &mut Port) {
     let Ok(file) = sys::open(Text::new(path), sys::O_RDONLY, 0) else {
         return;
@@ -126,7 +126,7 @@ fn tell(path: &[u8], port: &mut Port) {
     sys::close(file);
 }
 
-/// The kernel keeps what was read.
+/// Reads a file into the page cache.
 fn read(path: &[u8]) {
     let Ok(file) = sys::open(Text::new(path), sys::O_RDONLY, 0) else {
         return;
@@ -136,7 +136,7 @@ fn read(path: &[u8]) {
     sys::close(file);
 }
 
-/// What an operation that may take time is called in a trace.
+/// Name in a trace of an operation that may take time.
 fn title<'a>(op: &Op<'a>) -> Option<(&'static [u8], &'a [u8])> {
     Some(match *op {
         Op::Mount { target, .. } => (b"mount", target),
@@ -292,7 +292,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// There is no command yet.
+    /// Forgets the command of a warm-up.
     fn forget(&mut self) {
         self.argv[..self.argc].fill(0);
         self.envp[..self.envc].fill(0);
@@ -313,7 +313,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Makes the file systems that outlive the guest whole.
+    /// Syncs and unmounts the file systems that outlive the guest.
     pub(crate) fn release(&self) {
         if self.release.iter().all(Option::is_none) {
             return;
@@ -321,7 +321,7 @@ impl<'a> Job<'a> {
         self.unmount();
     }
 
-    /// The same, and nobody is left running, whether there are such file systems or not.
+    /// Kills all processes, and syncs and unmounts as [`Self::release`] does.
     pub(crate) fn unmount(&self) {
         let _ = sys::kill(-1, sys::SIGKILL);
         while sys::reap().is_some() {}
@@ -336,7 +336,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What cannot be unmounted, such as the root, can be made read-only.
+/// Unmounts a file system, or makes it read-only where that is impossible, as for the root.
 fn unmount(path: Text<'_>) {
     const MS_RDONLY_REMOUNT: usize = 1 | 32;
     let none = Text::new(b"\0");
@@ -345,7 +345,7 @@ fn unmount(path: Text<'_>) {
     }
 }
 
-/// Unmounts what a command has mounted of disks and left so, the last first.
+/// Unmounts disks that a command has mounted and left so, the last first.
 fn disks() {
     const MOST: usize = 64 * 1024;
     let Ok(file) = sys::open(Text::new(b"/proc/self/mounts\0"), sys::O_RDONLY, 0) else {
@@ -381,7 +381,7 @@ fn trouble<'a>(stage: Stage, subject: &'a [u8]) -> impl Fn(i32) -> Trouble<'a> {
     }
 }
 
-/// `mkdir -p`; what is there stays.
+/// Makes directories like `mkdir -p`.
 fn make_directories(path: &[u8]) -> Result<(), Trouble<'_>> {
     let mut part = [0u8; 4096];
     if path.len() > part.len() {
@@ -416,7 +416,7 @@ fn wait(path: &[u8], millis: u64) -> Result<(), Trouble<'_>> {
     Ok(())
 }
 
-/// The initramfs itself cannot be pivoted away; the new root is moved over it.
+/// Enters the new root, which is moved over the initramfs: that cannot be pivoted away.
 fn enter(path: &[u8]) -> sys::Result<()> {
     let (dot, root, none) = (Text::new(b".\0"), Text::new(b"/\0"), Text::new(b"\0"));
     sys::chdir(Text::new(path))?;

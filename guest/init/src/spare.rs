@@ -1,9 +1,9 @@
-//! A process that is there before it is known what it is to run.
+//! A process that is started before its command is known.
 //!
-//! A guest whose state is saved while it waits for its command is continued by many runs. What
-//! making a process costs is paid before that, once: in an emulator nearly all code that runs for
-//! the first time after the state was loaded has to be translated first, and that of fork(2) is a
-//! sixth of what a short command takes.
+//! A template's guest waits for its command, and is restored by many runs. It pays for the start of
+//! a process before that, once: under emulation nearly all code that runs for the first time after
+//! a restore has to be translated first, and that of fork(2) is a sixth of the time of a short
+//! command.
 
 use core::cell::UnsafeCell;
 
@@ -14,31 +14,31 @@ use crate::sys;
 /// Bytes of its stack; pages of it that are not used are not taken from memory.
 const STACK: usize = 64 * 1024;
 
-/// What the process and its parent both see.
+/// Memory that the process and its parent share.
 struct Order {
     /// Written by the parent before it writes to `go`, read by the process after it has read there.
     job: UnsafeCell<*mut Job<'static>>,
-    /// Its ends of the pipes.
+    /// The process's ends of the command's pipes.
     ends: Ends,
-    /// Where it reads that there is something to do.
+    /// Pipe from which the process reads the signal to begin.
     go: i32,
-    /// Where it says why it could not.
+    /// Pipe to which the process writes an error.
     tell: i32,
 }
 
 /// The parent's side.
 pub(crate) struct Spare {
     pub(crate) pid: i32,
-    /// The other ends of the command's pipes.
+    /// The parent's ends of the command's pipes.
     pub(crate) ends: Ends,
-    /// Where the error is read if the command cannot be executed.
+    /// Pipe from which the error is read if the command cannot be executed.
     pub(crate) told: i32,
-    /// Where it is told to begin.
+    /// Pipe for the signal to begin.
     pub(crate) go: i32,
     order: &'static Order,
 }
 
-/// Makes it; returns when it waits.
+/// Starts the process; returns when it waits.
 pub(crate) fn prepare() -> sys::Result<Spare> {
     let Streams { ours, theirs } = spawn::pipes()?;
     let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
@@ -72,8 +72,8 @@ pub(crate) fn prepare() -> sys::Result<Spare> {
 }
 
 impl Spare {
-    /// Has it run the command of `job`. The caller reads from `told` before it touches the job
-    /// again: that ends when the process is another program, or none.
+    /// Runs the command of `job`. The caller reads from `told` before it touches the job again:
+    /// that ends when the process has executed the program, or ended.
     pub(crate) fn run(&self, job: &mut Job<'static>) -> sys::Result<()> {
         // SAFETY: the process does not look there before it has read the byte.
         unsafe { *self.order.job.get() = job };
@@ -81,7 +81,7 @@ impl Spare {
         sys::write(self.go, b"!").map(drop)
     }
 
-    /// It is not needed.
+    /// Ends the process: it is not needed.
     pub(crate) fn dismiss(self) {
         for fd in self.ends.into_iter().chain([self.told, self.go]) {
             sys::close(fd);

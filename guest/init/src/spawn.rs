@@ -1,4 +1,4 @@
-//! Starting the command, on pipes or on a terminal.
+//! Start of the command, on pipes or on a terminal.
 
 use crate::protocol::Stage;
 use crate::setup::{Job, Trouble};
@@ -13,20 +13,20 @@ const TIOCSWINSZ: usize = 0x5414;
 /// A running command.
 pub(crate) struct Child {
     pub(crate) pid: i32,
-    /// When it was about to be executed.
+    /// Time right before it was executed.
     pub(crate) started: u64,
-    /// Where its standard input is written.
+    /// Descriptor of its standard input.
     pub(crate) stdin: i32,
-    /// Where its standard output, or its terminal, is read.
+    /// Descriptor of its standard output, or of its terminal.
     pub(crate) stdout: i32,
-    /// Where its standard error is read; none on a terminal.
+    /// Descriptor of its standard error; `None` on a terminal.
     pub(crate) stderr: Option<i32>,
-    /// Where it was told to begin, if it was there before.
+    /// Pipe for the signal to begin, if it was started in advance.
     go: Option<i32>,
 }
 
 impl Child {
-    /// It has ended, and what it wrote was read.
+    /// Closes the descriptors: it has ended, and its output was read.
     pub(crate) fn close(self) {
         if let Some(go) = self.go {
             sys::close(go);
@@ -48,7 +48,7 @@ struct WindowSize {
     pixels: [u16; 2],
 }
 
-/// Tells a terminal its size.
+/// Sets a terminal's size.
 pub(crate) fn resize(terminal: i32, rows: u16, columns: u16) {
     let mut size = WindowSize {
         rows,
@@ -127,8 +127,8 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
     })
 }
 
-/// The command takes our place, with the console as its streams; returns only on failure, the
-/// error.
+/// Executes the command in place of init, with the console as its streams; returns the error if
+/// that fails.
 pub(crate) fn become_command(job: &mut Job<'_>) -> i32 {
     sys::unblock_signals();
     if let Ok(console) = sys::open(Text::new(b"/dev/console\0"), sys::O_RDWR | sys::O_NOCTTY, 0) {
@@ -144,17 +144,17 @@ struct Begun {
     pid: i32,
     started: u64,
     ours: Ends,
-    /// Where the error is read if it cannot.
+    /// Descriptor from which the error is read if it cannot be executed.
     told: i32,
     /// See [`Child`].
     go: Option<i32>,
 }
 
-/// What the child does.
+/// Task of the child.
 struct Task<'j> {
     job: &'j mut Job<'static>,
     ends: Ends,
-    /// Where it writes the error if it cannot.
+    /// Descriptor to which it writes the error if it cannot execute the command.
     tell: i32,
 }
 
@@ -233,13 +233,13 @@ fn terminal(rows: u16, columns: u16) -> Result<Streams, Trouble<'static>> {
     })
 }
 
-/// In the child: a group of its own, which signals are sent to.
+/// In the child: makes a process group of its own, which signals are sent to.
 pub(crate) fn lead() {
     sys::setsid();
     sys::unblock_signals();
 }
 
-/// In the child; returns only on failure, the error.
+/// In the child: executes the command; returns the error if that fails.
 pub(crate) fn execute(job: &mut Job<'_>, ends: Ends) -> i32 {
     for (target, end) in ends.into_iter().enumerate() {
         if let Err(errno) = sys::dup2(end, target as i32) {

@@ -1,11 +1,11 @@
-//! Telling the kernel's log what init does, and the host what the kernel's log says: for a
-//! timeline of the boot, when the host asks for one.
+//! Trace for a timeline of the boot, if the host asks for one: init logs its steps to the kernel's
+//! log, and sends the log to the host.
 
 use crate::port::Port;
 use crate::protocol::Kind;
 use crate::sys::{self, Text};
 
-/// There if a trace is wanted; put there by the initramfs builder.
+/// File that asks for a trace; the initramfs builder makes it.
 const WANTED: &[u8] = b"/trace\0";
 const LOG: &[u8] = b"/dev/kmsg\0";
 /// Most bytes of one record (`PRINTK_MESSAGE_MAX` in the kernel's `internal.h` is less).
@@ -23,7 +23,7 @@ impl Trace {
         Self(wanted.then(open).flatten())
     }
 
-    /// None.
+    /// No trace.
     pub(crate) const fn off() -> Self {
         Self(None)
     }
@@ -51,7 +51,7 @@ impl Trace {
         let _ = sys::write(log, &line[..=len]);
     }
 
-    /// Sends all that the kernel has logged.
+    /// Sends all records of the kernel's log.
     pub(crate) fn send_log(self, port: &mut Port) {
         if self.0.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! One loop over the guest's channels and our own streams.
+//! Loop over the guest's channels and brisk's own streams.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,7 +38,7 @@ pub(super) struct Pump {
     console: Console,
     stdout: Output,
     stderr: Output,
-    /// Frames for the guest that its socket did not take yet.
+    /// Frames for the guest that its socket has not taken yet.
     outbox: Vec<u8>,
     on_resume: Option<Vec<Step>>,
     greeted: Option<Vec<u8>>,
@@ -46,12 +46,12 @@ pub(super) struct Pump {
     stdin_open: bool,
     started: bool,
     paused: bool,
-    rehearses: bool,
+    warms_up: bool,
     signals: Signals,
     interrupted: u32,
 }
 
-/// What is waited for, in the order of the poll set.
+/// Events of the poll set, in its order.
 struct Ready {
     guest: PollFlags,
     qmp: PollFlags,
@@ -102,18 +102,18 @@ impl Pump {
             stdin_open: true,
             started: false,
             paused: false,
-            rehearses: false,
+            warms_up: false,
             signals,
             interrupted: 0,
         }
     }
 
-    /// What is run before a pause is a rehearsal, whose end is not the session's.
-    pub(super) const fn rehearse(&mut self) {
-        self.rehearses = true;
+    /// Marks commands before a pause as a warm-up, whose end is not the session's.
+    pub(super) const fn warm_up(&mut self) {
+        self.warms_up = true;
     }
 
-    /// `None`: the guest waits at a pause of its script.
+    /// Runs until the session ends, or the guest waits at a pause of its script (`None`).
     pub(super) fn run(&mut self, deadline: Option<Instant>) -> Result<Option<Ending>, Error> {
         while !self.paused {
             let until = self.learner.as_ref().and_then(Learner::until);
@@ -135,7 +135,7 @@ impl Pump {
         Ok(None)
     }
 
-    /// Lets a guest that is at a pause of its script be for a time; its ending if it does not stay.
+    /// Waits for a time beside a guest at a pause of its script; its ending if it ends meanwhile.
     pub(super) fn rest(&mut self, time: Duration) -> Result<Option<Ending>, Error> {
         let end = Instant::now().checked_add(time);
         while let Some(ready) = self.wait(end).map_err(Error::Session)? {
@@ -146,7 +146,7 @@ impl Pump {
         Ok(None)
     }
 
-    /// `None`: the deadline has passed.
+    /// Waits for events; `None`: the deadline has passed.
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<Option<Ready>> {
         let stdin = rustix::stdio::stdin();
         let want_stdin = self.started && self.stdin_open && self.credit > 0;
@@ -289,7 +289,7 @@ impl Pump {
             Event::Stdout(bytes) => self.stdout.push(&bytes),
             Event::Stderr(bytes) => self.stderr.push(&bytes),
             Event::Credit(count) => self.credit = (self.credit + count).min(STDIN_WINDOW),
-            Event::Exit(..) if self.rehearses => {}
+            Event::Exit(..) if self.warms_up => {}
             Event::Exit(exit, stamps) => {
                 self.timing.stamps(&stamps);
                 self.timing.now(Milestone::Exit);
@@ -313,7 +313,7 @@ impl Pump {
         None
     }
 
-    /// Whether what was waited for was that, and not the end.
+    /// Whether the end of the recording was due, and not the deadline.
     fn has_learnt(&mut self) -> bool {
         let enough = self.learner.as_mut().and_then(Learner::enough);
         if let (Some(command), Some(machine)) = (&enough, self.peer.machine_mut()) {
@@ -322,7 +322,7 @@ impl Pump {
         enough.is_some()
     }
 
-    /// The boot is over.
+    /// Ends the recording of the boot.
     fn learn(&mut self) {
         let machine = self.peer.machine_mut();
         if let (Some(Learner::Boot(boot)), Some(machine)) = (&mut self.learner, machine) {
@@ -331,7 +331,8 @@ impl Pump {
         }
     }
 
-    /// Reads what there is: of a guest that ends all, which is no more than its socket holds.
+    /// Reads from the console; of a guest that ends all bytes, which are no more than its socket
+    /// holds.
     fn read_console(&mut self, all: bool) {
         let mut buffer = [0; 16 * 1024];
         let Some(machine) = self.peer.machine_mut() else {
@@ -372,8 +373,7 @@ impl Pump {
         }
     }
 
-    /// The guest goes on: it learns the time, what makes it differ from others that went on from
-    /// the same state, and its command.
+    /// Sends a restored guest the time, its new identity, and its command.
     fn resumed(&mut self) -> io::Result<()> {
         let Some(command) = self.on_resume.take() else {
             return Ok(());
@@ -439,7 +439,7 @@ impl Pump {
         Ok(())
     }
 
-    /// QEMU is gone or going without an exit frame.
+    /// Ending of a QEMU that has ended or ends without an exit frame.
     fn qemu_ended(&mut self) -> io::Result<Ending> {
         self.read_console(true);
         let console = self.console.tail();
@@ -452,7 +452,7 @@ impl Pump {
         })
     }
 
-    /// Ends the machine, writes what is left, and completes the ending.
+    /// Ends the VM, writes the rest of its output, and completes the ending.
     pub(super) fn finish(
         mut self,
         mut ending: Ending,

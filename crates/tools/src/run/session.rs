@@ -1,4 +1,4 @@
-//! Carrying a plan out: starting what it names, and running it to its end.
+//! Sessions: a plan is started, and run to its end.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -22,7 +22,7 @@ use crate::guest::plan::{Plan, encoded};
 use crate::guest::serve;
 use crate::interrupt::Signals;
 
-/// A running machine.
+/// A running VM.
 #[derive(Debug)]
 pub struct Session {
     peer: Peer,
@@ -33,26 +33,26 @@ pub struct Session {
     learner: Option<Learner>,
 }
 
-/// How far a session came.
+/// Progress of a session.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The guest waits for the rest of its script.
     Paused(Box<Paused>),
-    /// It is over.
+    /// The session has ended.
     Ended(Ending),
 }
 
-/// A guest that waits.
+/// A guest at a pause of its script.
 #[derive(Debug)]
 pub(crate) struct Paused {
-    /// The machine.
+    /// The VM.
     pub(crate) running: Running,
-    /// What was read from its control channel.
+    /// Reader of its control channel.
     pub(crate) qmp: qmp::Reader,
 }
 
 impl Session {
-    /// Builds what is missing, starts what serves the guest, and the machine.
+    /// Builds the initramfs if it is missing, starts the daemons and the VM.
     ///
     /// # Errors
     /// If any of that fails; nothing is left running then.
@@ -98,7 +98,7 @@ impl Session {
         })
     }
 
-    /// The command of a plan, for a guest that was made ready.
+    /// A session for the command of a plan, in a guest that was prepared.
     ///
     /// # Errors
     /// As [`Session::start`].
@@ -117,10 +117,10 @@ impl Session {
         })
     }
 
-    /// A command for init at a port of a machine that stays.
+    /// A session for a command at a port of a persistent VM.
     ///
     /// # Errors
-    /// If a step cannot be written, or signals and terminal cannot be had.
+    /// If a step cannot be written, or signals and terminal cannot be set up.
     pub fn at_port(port: UnixStream, steps: &[Step], on_terminal: bool) -> Result<Self, Error> {
         port.set_nonblocking(true).map_err(Error::Session)?;
         let script = Script::Greeted(config_frames(&encoded(steps)?));
@@ -135,10 +135,10 @@ impl Session {
         })
     }
 
-    /// Runs it to its end.
+    /// Runs the session to its end.
     ///
     /// # Errors
-    /// If our own streams fail, or the guest breaks the protocol.
+    /// If brisk's own streams fail, or the guest violates the protocol.
     pub fn run(
         self,
         timeout: Option<Duration>,
@@ -164,12 +164,12 @@ impl Session {
         Ok((ending, timing))
     }
 
-    /// Runs it until its script pauses, whatever it rehearses before, and lets it be for a time
-    /// then.
+    /// Runs the session until its script pauses, a warm-up before the pause included, and then
+    /// waits for the time `rest`.
     pub(crate) fn run_to_pause(self, timeout: Duration, rest: Duration) -> Result<Stop, Error> {
         let deadline = Instant::now().checked_add(timeout);
         let (mut pump, terminal) = self.pump(false);
-        pump.rehearse();
+        pump.warm_up();
         let ending = match pump.run(deadline)? {
             None => pump.rest(rest)?,
             ending => ending,
@@ -204,7 +204,7 @@ impl Session {
     }
 }
 
-/// Our terminal, if the command runs on one, from then on as raw as the guest's.
+/// The terminal, if the command runs on one, in raw mode from then on.
 fn terminal(wanted: bool) -> Result<Option<Terminal>, Error> {
     let terminal = wanted.then(Terminal::raw).transpose();
     terminal.map_err(Error::Session)
