@@ -1,4 +1,4 @@
-//! What this host is, as far as it matters for numbers.
+//! Environment of measurements on this host.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use brisk_host::cpu::Cpu;
 use brisk_host::proc::Procfs;
 use brisk_measure::Environment;
 
-/// This host now; what cannot be read stays unknown.
+/// Environment now; facts that cannot be read are unknown.
 #[must_use]
 pub fn here() -> Environment {
     let (cpu, proc) = (Cpu::below(Path::new("/")), Procfs::default());

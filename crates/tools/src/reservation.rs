@@ -1,10 +1,10 @@
-//! Disks of suspended machines: their guests have parts of them in memory, so whoever writes to one
-//! meanwhile destroys it.
+//! Reservation of disks for suspended VMs. Their guests have parts of the disks in memory, so a
+//! write by another guest would destroy the disks' content.
 //!
-//! The directory of a suspended machine has a record (`suspended`) that names the files of its
-//! disks; that of one which is being suspended has another (`standing`), which counts as long as its QEMU
-//! is there. Every command that has another guest write to a disk looks into these records of its user.
-//! Other programs are not kept from it; a resume finds that the disk has changed.
+//! The directory of a suspended VM has a record (`suspended`) that names the files of its disks;
+//! that of a VM which is being suspended has another (`standing`), which counts as long as its QEMU
+//! is there. Every command that gives a disk to another guest for writing reads these records of
+//! its user. Other programs are not kept from writing; a resume finds that the disk has changed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -14,12 +14,12 @@ use brisk_host::proc::Procfs;
 use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
 
-/// Record of a machine that is being suspended, in its directory.
+/// Record of a VM that is being suspended, in its directory.
 pub(crate) const STANDING: &str = "standing";
-/// Process of a machine's QEMU, in its directory.
+/// Process number of a VM's QEMU, in its directory.
 pub(crate) const PROCESS: &str = "process";
 
-/// A disk in such a record.
+/// A disk in a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reserved {
     path: PathBuf,
@@ -32,13 +32,13 @@ pub(crate) struct Reserved {
 pub(crate) struct Conflict {
     /// The disk, as it was asked for.
     pub(crate) path: PathBuf,
-    /// The suspended machine.
+    /// The suspended VM.
     pub(crate) machine: String,
 }
 
 impl Reserved {
-    /// All files that these disks are made of, those that are only read as well: who writes to one
-    /// makes what the guest has in memory of it untrue.
+    /// All files of these disks, files that are only read included: a write to one makes the
+    /// guest's memory of it stale.
     pub(crate) fn all(disks: &[Disk]) -> Vec<Self> {
         let files = disks.iter().flat_map(|disk| {
             let backing = disk.backing.iter().map(|one| &*one.path);
@@ -47,7 +47,7 @@ impl Reserved {
         files.filter_map(Self::of).collect()
     }
 
-    /// The disk at a path, if it is there.
+    /// The disk at a path, if it exists.
     fn of(path: &Path) -> Option<Self> {
         Some(Self {
             path: path.to_owned(),
@@ -55,8 +55,8 @@ impl Reserved {
         })
     }
 
-    /// Whether it is the disk at this path. Device numbers are others after this host was
-    /// restarted, paths are not.
+    /// Whether this is the disk at a path. Device numbers change when the host is restarted, paths
+    /// do not.
     fn is(&self, path: &Path) -> bool {
         let canonical = |path: &Path| path.canonicalize().ok();
         file(path) == Some(self.file)
@@ -72,16 +72,16 @@ fn file(path: &Path) -> Option<(u64, u64)> {
     })
 }
 
-/// A part of the record.
+/// Fields of a record.
 #[derive(Deserialize)]
 struct Record {
-    /// None while the machine is being suspended.
+    /// `None` while the VM is being suspended.
     image: Option<PathBuf>,
     #[serde(default)]
     disks: Vec<Reserved>,
 }
 
-/// The records of a machine that count, by its directory.
+/// The valid records of a VM, by its directory.
 fn records(machine: &Path) -> impl Iterator<Item = Record> {
     let read = |name: &str| {
         let text = fs::read(machine.join(name)).ok()?;
@@ -99,7 +99,7 @@ fn records(machine: &Path) -> impl Iterator<Item = Record> {
     suspended.into_iter().chain(standing)
 }
 
-/// The first of these disks that a suspended machine has, of those whose directories are in
+/// The first of these disks that a suspended VM has, of the VMs whose directories are in
 /// `machines`.
 pub(crate) fn conflict<'a>(
     disks: impl IntoIterator<Item = &'a Path>,
@@ -128,7 +128,7 @@ pub(crate) fn conflict<'a>(
 mod tests {
     use super::*;
 
-    /// A directory of machines with one that is suspended and writes to `disk`.
+    /// A directory of VMs with one that is suspended and writes to `disk`.
     fn suspended(disk: &Path) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let machine = dir.path().join("a");

@@ -1,4 +1,4 @@
-//! Boots, again and again.
+//! Benchmark of boots.
 
 use std::time::Duration;
 

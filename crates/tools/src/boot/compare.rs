@@ -44,7 +44,7 @@ pub struct Settings {
 /// told the number of rounds that were made, traced ones included.
 ///
 /// # Errors
-/// If a machine cannot be started at all, the report not be saved, or the user interrupts.
+/// If a VM cannot be started at all, the report not be saved, or the user interrupts.
 pub fn compare(
     sides: &[Side<'_>; 2],
     settings: Settings,

@@ -1,47 +1,47 @@
-//! Where two boots differ: the time of each activity of one against that of the other.
+//! Difference between two boots, activity by activity.
 
 use std::collections::BTreeMap;
 
 use brisk_measure::{Clock, Node, Timeline};
 
-/// What the activities of one name took, all together.
+/// Time of all activities of one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// How many activities there were.
+    /// Number of activities.
     pub times: usize,
-    /// How long they took, in ticks.
+    /// Their time, in ticks.
     pub total: i64,
-    /// How long they took without the activities in them, in ticks.
+    /// Their time without the activities in them, in ticks.
     pub own: i64,
 }
 
 /// The activities of one name, before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// Their name. May be text a guest chose.
+    /// Name. May be text that a guest chose.
     pub name: String,
-    /// What sort of thing they are.
+    /// Kind.
     pub kind: String,
-    /// What they took before; none if there were none.
+    /// Time before; `None` if there were none.
     pub before: Option<Spent>,
-    /// What they take now.
+    /// Time after; `None` if there are none.
     pub after: Option<Spent>,
 }
 
-/// Two timelines set against each other.
+/// Difference between two timelines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The clock of both.
     pub clock: Clock,
-    /// How long the whole took, before and after, in ticks.
+    /// Time of the whole, before and after, in ticks.
     pub whole: (i64, i64),
-    /// How much of it no activity explains.
+    /// Time that no activity explains, before and after.
     pub unexplained: (i64, i64),
-    /// Every activity, that with the largest change of its own time first.
+    /// All activities, the one with the largest change of its own time first.
     pub activities: Vec<Changed>,
 }
 
-/// Why timelines cannot be set against each other.
+/// Reason why timelines cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Incomparable {
@@ -56,14 +56,14 @@ pub enum Incomparable {
 }
 
 impl Changed {
-    /// How much longer the activities themselves take, without those in them.
+    /// Change of the activities' own time, without the activities in them.
     #[must_use]
     pub fn own(&self) -> i64 {
         let of = |spent: Option<Spent>| spent.map_or(0, |spent| spent.own);
         of(self.after).saturating_sub(of(self.before))
     }
 
-    /// How much longer they take with everything in them.
+    /// Change of the activities' time with everything in them.
     #[must_use]
     pub fn total(&self) -> i64 {
         let of = |spent: Option<Spent>| spent.map_or(0, |spent| spent.total);
@@ -72,9 +72,9 @@ impl Changed {
 }
 
 impl Difference {
-    /// Sets `after` against `before`. Activities belong together by their name; several of one
-    /// name count as one. An activity's own time leaves out what lies in it, so that an initcall
-    /// that became slower is not blamed on the kernel around it as well.
+    /// Compares `after` with `before`. Activities are matched by their names; several of one name
+    /// count as one. An activity's own time leaves out the activities in it, so that a slower
+    /// initcall is not also counted for the kernel around it.
     ///
     /// # Errors
     ///
@@ -118,23 +118,23 @@ impl Difference {
         })
     }
 
-    /// How much longer the whole takes, in ticks.
+    /// Change of the whole, in ticks.
     #[must_use]
     pub fn change(&self) -> i64 {
         self.whole.1.saturating_sub(self.whole.0)
     }
 
-    /// A change that says nothing between boots that differ by as much as these: a fiftieth of
-    /// the whole difference, and no less than a 10 000th of the boot.
+    /// Largest change that is noise between boots that differ as much as these: a fiftieth of the
+    /// whole difference, and at least a 10 000th of the boot.
     #[must_use]
     pub fn noise(&self) -> i64 {
         let boot = self.whole.0.max(self.whole.1);
         (self.change().saturating_abs() / 50).max(boot / 10_000)
     }
 
-    /// Whatever changed by more than `threshold` ticks, one line each, largest first:
-    /// `+21.00 ms in acpi_init (12.00 ms → 33.00 ms)`, `+4.000 ms: new initcall foo`,
-    /// `−3.000 ms: gone initcall bar`, and last what no activity explains.
+    /// Lines for changes of more than `threshold` ticks, largest first: `+21.00 ms in acpi_init
+    /// (12.00 ms → 33.00 ms)`, `+4.000 ms: new initcall foo`, `−3.000 ms: gone initcall bar`, and
+    /// at the end the unexplained time.
     #[must_use]
     pub fn lines(&self, threshold: i64) -> Vec<String> {
         let mut lines: Vec<String> = self
@@ -189,7 +189,7 @@ fn length(timeline: &Timeline) -> i64 {
     timeline.span().map_or(0, |span| span.duration())
 }
 
-/// The stretches outside of all activities. What lies between the parts of one is its own time.
+/// Time outside of all activities. Time between the parts of one is its own time.
 fn unexplained(timeline: &Timeline) -> i64 {
     let gaps = timeline.gaps();
     gaps.iter()
@@ -197,7 +197,7 @@ fn unexplained(timeline: &Timeline) -> i64 {
         .fold(0, |sum, gap| sum.saturating_add(gap.span.duration()))
 }
 
-/// What is left of each activity without those directly in it, which may overlap one another.
+/// Own time of each activity: without the activities directly in it, which may overlap one another.
 /// The nodes are in the order of their start.
 fn own_times(nodes: &[Node]) -> Vec<i64> {
     let mut own: Vec<i64> = nodes.iter().map(|node| node.span.duration()).collect();

@@ -1,4 +1,4 @@
-//! A domain of libvirt's, to boot again and again.
+//! Domain of libvirt's as a boot target.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::running_vm::Domain as Machine;
 use super::target::qemu_version;
 use crate::guest::Error;
 
-/// A domain that is shut off, and is so again after each boot.
+/// A domain that is shut off, and is shut off again after each boot.
 #[derive(Debug)]
 pub struct Domain {
     domain: libvirt::Domain,
@@ -20,11 +20,11 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Finds it, and checks that it can be watched for the marker. `patience` is how long it may
-    /// take to shut down.
+    /// Finds a domain, and checks that it can be watched for the ready condition. `patience` is the
+    /// time limit for its shutdown.
     ///
     /// # Errors
-    /// If there is none, or it is not shut off, or has nothing to be watched by.
+    /// If there is none, or it is not shut off, or cannot be watched.
     pub fn find(
         name: &str,
         uri: Option<&str>,
@@ -91,7 +91,7 @@ impl Domain {
         Ok((machine, asked))
     }
 
-    /// What its measurements are made on.
+    /// Adds the domain's facts to an environment.
     pub(super) fn describe(&self, environment: &mut Environment) {
         let definition = &self.domain.definition;
         let hardware = &definition.hardware;

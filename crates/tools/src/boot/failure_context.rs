@@ -1,4 +1,5 @@
-//! What a guest says: how much of it is kept, and what of it tells why a boot failed.
+//! Failure context of a boot: the kept output of the guest, and the part of it that shows the
+//! reason of a failure.
 
 use super::observation::Piece;
 use crate::guest::gave_up;
@@ -6,14 +7,14 @@ use crate::guest::gave_up;
 /// Most bytes of consoles and log that are kept of one boot.
 const MOST: usize = 32 * 1024 * 1024;
 
-/// How much is kept of what a guest says.
+/// Amount of output that is kept.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     bytes: usize,
 }
 
 impl Kept {
-    /// As text, unless it is too much.
+    /// Bytes as text, unless the limit is reached.
     pub(super) fn text(&mut self, bytes: &[u8]) -> Option<String> {
         let sum = self.bytes + bytes.len();
         if sum > MOST {
@@ -24,8 +25,8 @@ impl Kept {
     }
 }
 
-/// What QEMU said, or why the kernel gave up, or the last line of the console: why it failed.
-/// What QEMU only warned of is told if there is nothing else.
+/// Adds the reason of a failure: QEMU's error, the kernel's panic, or the last line of the console;
+/// QEMU's warnings only if there is nothing else.
 pub(super) fn with_last_words(mut reason: String, said: &str, console: &[Piece]) -> String {
     let console: String = console.iter().map(|piece| &*piece.text).collect();
     let (warnings, errors): (Vec<_>, Vec<_>) =

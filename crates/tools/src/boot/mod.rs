@@ -1,7 +1,7 @@
-//! Boots measured, explained and tuned.
+//! Boots: measured, explained and tuned.
 //!
-//! An [`observation`] is one boot as it was seen. Everything else is made from observations:
-//! [`analyze`] says where its time went.
+//! An [`observation`] is the record of one boot. Everything else is computed from observations:
+//! [`analyze`] shows where the time of a boot goes.
 
 pub mod analyze;
 pub mod bench;

@@ -1,5 +1,5 @@
-//! What one boot showed, as it was seen: the input of every analysis, and what is kept of a real
-//! boot to test one.
+//! Observation: the record of one boot, which is the input of every analysis. Recorded observations
+//! of real boots are test data.
 
 use brisk_measure::Clock;
 use serde::{Deserialize, Serialize};
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 /// Bytes that arrived together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// When, in ticks of [`Observation::clock`] since QEMU was executed.
+    /// Time, in ticks of [`Observation::clock`] since QEMU was executed.
     pub at: u64,
-    /// What. Hostile text; bytes that are no UTF-8 are replaced.
+    /// Text. Hostile; bytes that are not UTF-8 are replaced.
     pub text: String,
 }
 
-/// Something that happened.
+/// An event with its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimedEvent {
-    /// When, in ticks of its clock.
+    /// Time, in ticks of its clock.
     pub at: u64,
-    /// What.
+    /// Name.
     pub name: String,
 }
 
-/// When init had its script, among the stamps.
+/// Name of the timestamp at which init had its script.
 pub(crate) const SCRIPT: &str = "script received";
-/// When init sent the exit status, among the stamps.
+/// Name of the timestamp at which init sent the exit status.
 pub(crate) const SENT: &str = "exit status sent";
 
 /// One boot, from the execution of QEMU to its end.
@@ -38,44 +38,44 @@ pub struct Observation {
     /// The firmware's debug console (port 0x402), where there is one.
     #[serde(default)]
     pub firmware: Vec<Piece>,
-    /// What brisk did or saw, by the names of [`crate::run::Milestone::name`]: `QEMU executed` (at
-    /// 0), `QEMU up`, `exit status received`, `QEMU ended`; and `ready` for the ready marker.
+    /// Events of brisk, by the names of [`crate::run::Milestone::name`]: `QEMU executed` (at 0),
+    /// `QEMU up`, `exit status received`, `QEMU ended`; and `ready` for the ready condition.
     #[serde(default)]
     pub moments: Vec<TimedEvent>,
     /// Events of QMP by their names.
     #[serde(default)]
     pub qmp: Vec<TimedEvent>,
-    /// What brisk's init noted, by the names of [`crate::run::Milestone::name`] and, besides, `script
-    /// received` and `exit status sent`, in nanoseconds of
-    /// the guest's `CLOCK_MONOTONIC`, which is that of printk.
+    /// Timestamps of brisk's init, by the names of [`crate::run::Milestone::name`] and also `script
+    /// received` and `exit status sent`, in nanoseconds of the guest's `CLOCK_MONOTONIC`, which is
+    /// that of printk.
     #[serde(default)]
     pub stamps: Vec<TimedEvent>,
-    /// What to add to the guest's times to get those of [`Observation::clock`], if known.
+    /// Offset to add to the guest's times to get those of [`Observation::clock`], if known.
     #[serde(default)]
     pub guest_offset: Option<i64>,
-    /// The time stamp counter at the stamp `init started`; with the clock of instructions, those
-    /// executed until then.
+    /// Time stamp counter at the timestamp `init started`; with the instruction clock, the
+    /// instructions executed until then.
     #[serde(default)]
     pub cycles: Option<u64>,
     /// Instructions executed until the kernel was entered, if there was a breakpoint.
     #[serde(default)]
     pub entered: Option<u64>,
     /// Records of `/dev/kmsg`, each a line `priority,sequence,microseconds,flags;text`, as init
-    /// read them when the command had ended. Empty if it was not asked to. With `initcall_debug`
-    /// the kernel's initcalls are among them; what init did is there as lines `brisk: begin WHAT`
-    /// and `brisk: end WHAT`.
+    /// read them when the command had ended. Empty if they were not asked for. With
+    /// `initcall_debug` they have the kernel's initcalls; init's steps are lines `brisk: begin
+    /// WHAT` and `brisk: end WHAT`.
     #[serde(default)]
     pub log: String,
 }
 
 impl Observation {
-    /// When the first event of this name was, among brisk's own.
+    /// Time of the first event of this name, among brisk's own.
     #[must_use]
     pub fn moment(&self, name: &str) -> Option<u64> {
         find(&self.moments, name)
     }
 
-    /// When init noted this, on the guest's clock.
+    /// Time of init's timestamp of this name, on the guest's clock.
     #[must_use]
     pub fn stamp(&self, name: &str) -> Option<u64> {
         find(&self.stamps, name)

@@ -1,4 +1,4 @@
-//! Watching one boot from the execution of QEMU to where the measurement ends.
+//! Observation of one boot from the execution of QEMU to the end of the measurement.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,44 +21,45 @@ use super::running_vm::{RunningVm, Source};
 use crate::interrupt::Interrupt;
 use crate::run::Milestone;
 
-/// How long what QEMU left is read; a program of the user's around it may still write.
+/// Time for reading the rest of QEMU's output; a program around it may still write.
 const REST: Duration = Duration::from_secs(1);
-/// How long an event of a domain may take from QEMU to here, by way of libvirt and virsh: QEMU may
-/// be gone before it is heard of.
+/// Most time for an event of a domain to arrive from QEMU, through libvirt and virsh: QEMU may have
+/// ended before that.
 const LATE: Duration = Duration::from_secs(5);
-/// Name of the ready marker among the moments.
+/// Name of the event of the ready condition.
 pub(crate) const READY: &str = "ready";
 
-/// How a boot ended.
+/// End of a boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It came as far as it was to.
+    /// The milestone was reached.
     Reached,
-    /// It failed; why.
+    /// The boot failed, with the reason.
     Failed(String),
-    /// It took too long.
+    /// The time limit passed.
     TimedOut,
-    /// The user does not want to go on.
+    /// The user interrupted.
     Interrupted(i32),
 }
 
-/// One boot and its end.
+/// One boot, with its end.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) observation: Observation,
     pub(crate) ended: Ended,
 }
 
-/// How far to watch, and how long.
+/// Milestone and time limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) until: Until,
     pub(crate) timeout: Duration,
-    /// Whether what the guest prints is kept.
+    /// Whether the guest's output is kept.
     pub(crate) keep: bool,
 }
 
-/// Watches; the machine is gone afterwards. With a breakpoint that is where the kernel is entered.
+/// Observes a boot; the VM has ended afterwards. With a breakpoint the milestone is the kernel's
+/// entry.
 pub(crate) fn observe(
     machine: RunningVm,
     breakpoint: Option<u64>,
@@ -142,7 +143,8 @@ impl Watch {
         }
     }
 
-    /// What QEMU left when it went: a guest's last frame and last words may be in it.
+    /// Reads the rest of QEMU's output when QEMU has ended: it may have a guest's last frame and
+    /// the end of its console.
     fn read_rest(
         &mut self,
         mut open: Vec<Source>,
@@ -171,13 +173,13 @@ impl Watch {
         Ok(None)
     }
 
-    /// Whether libvirt may still tell of the event that is waited for.
+    /// Whether libvirt may still report the event that is waited for.
     fn is_expecting(&self) -> bool {
         let wanted = self.qmp_event.is_some() && self.observation.moment(READY).is_none();
         wanted && matches!(self.machine, RunningVm::Domain(_))
     }
 
-    /// Reads each source once; those that have ended are open no more.
+    /// Reads each source once; sources that have ended are closed.
     fn read_all(
         &mut self,
         ready: Vec<Source>,
@@ -195,7 +197,7 @@ impl Watch {
         Ok(None)
     }
 
-    /// What it means that QEMU went and nothing before that was the end.
+    /// Result of a boot whose QEMU ended before the milestone.
     fn gone(&self) -> Ended {
         let seen = |moment| self.observation.moment(moment).is_some();
         let missed = match (self.limits.until, &self.machine) {
@@ -236,7 +238,7 @@ impl Watch {
         Ok((ready, signalled))
     }
 
-    /// Reads what there is. Whether there can be more, and whether the boot is over.
+    /// Reads the available bytes; whether more can come, and whether the boot is over.
     fn read(&mut self, source: Source) -> io::Result<(bool, Option<Ended>)> {
         if let RunningVm::Domain(domain) = &mut self.machine {
             match source {
@@ -334,7 +336,8 @@ impl Watch {
         Ok(None)
     }
 
-    /// The machine stands still where it stopped while its instructions are asked for.
+    /// Processes bytes of the debugger; the VM stays stopped while its count of instructions is
+    /// read.
     fn take_debugger(&mut self, bytes: &[u8]) -> Option<Ended> {
         let reply = match self.debugger.as_mut()?.push(bytes) {
             Ok(reply) => reply,
@@ -437,7 +440,8 @@ impl Watch {
         }
     }
 
-    /// The latest of a frame was taken as it was sent: see [`crate::run::Timing`].
+    /// Records timestamps; the last one of a frame was taken as it was sent: see
+    /// [`crate::run::Timing`].
     fn stamps(&mut self, stamps: &[(GuestTimestamp, u64)]) {
         let here = self.now() as i64;
         let mut latest = None;

@@ -36,12 +36,12 @@ pub struct Passes {
     pub plain: Vec<f64>,
     /// That unit.
     pub unit: Option<Unit>,
-    /// Why boots failed.
+    /// Reasons of failed boots.
     pub failures: Vec<String>,
 }
 
 impl Passes {
-    /// What watching costs, in words.
+    /// Describes the cost of tracing.
     #[must_use]
     pub fn overhead(&self) -> Option<String> {
         let traced = Statistic::Median.of(&self.traced)?;

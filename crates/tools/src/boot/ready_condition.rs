@@ -1,18 +1,18 @@
-//! When a boot is over: where the measured time ends.
+//! Ready conditions and milestones: the end of the measured time.
 
 use std::str::FromStr;
 
 use brisk_vm::qemu::watch::Extra;
 use regex::bytes::Regex;
 
-/// A point of every boot of brisk's own guests.
+/// Milestone of a boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// The kernel's first output.
     Kernel,
     /// The first instruction of init.
     Init,
-    /// The command is executed; with a QEMU of the user's, the ready marker is seen.
+    /// The command is executed; with a QEMU of the user's, the ready condition is met.
     Ready,
     /// QEMU has ended.
     Exit,
@@ -31,7 +31,7 @@ impl Until {
     }
 }
 
-/// How a guest that is not brisk's says that it is ready.
+/// Ready condition of a guest that is not brisk's.
 #[derive(Debug, Clone)]
 pub enum ReadyCondition {
     /// A line of the console matches.
@@ -44,22 +44,22 @@ pub enum ReadyCondition {
     Agent,
 }
 
-/// A marker that cannot be read.
+/// Error of parsing a ready condition.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadyConditionError {
-    /// The regular expression is none.
+    /// The regular expression is malformed.
     #[error("console:{pattern}: {reason}")]
     Pattern {
-        /// What was given.
+        /// The expression.
         pattern: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// Not a port number.
     #[error("port:{0}: a port is a number from 0 to 0xffff, such as 0xf4")]
     Port(String),
-    /// None of the forms.
+    /// The text has none of the forms.
     #[error(
         "{0}: a ready marker is console:REGEX, port:NUMBER, qmp:EVENT or agent, for example \
          console:'login: $'"
@@ -96,7 +96,7 @@ impl FromStr for ReadyCondition {
 }
 
 impl ReadyCondition {
-    /// What it takes in QEMU.
+    /// Addition to QEMU's command line.
     #[must_use]
     pub const fn extra(&self) -> Option<Extra> {
         match self {
@@ -118,14 +118,14 @@ impl std::fmt::Display for ReadyCondition {
     }
 }
 
-/// Finds the marker in a console that comes in pieces; keeps no more than a line.
+/// Searches the console for the condition as bytes come; keeps no more than a line.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     regex: Regex,
     line: Vec<u8>,
 }
 
-/// A line that is longer is cut: no marker is.
+/// Most bytes of a line; longer lines are cut.
 const LONGEST: usize = 16 * 1024;
 
 impl Scanner {
@@ -136,8 +136,8 @@ impl Scanner {
         }
     }
 
-    /// Whether the marker was seen with these bytes: in a whole line, or in what there is of the
-    /// last, as a prompt has no end.
+    /// Adds bytes; whether the condition is met in them: in a whole line, or in the last line
+    /// without an end, such as a prompt.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(piece);

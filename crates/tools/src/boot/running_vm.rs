@@ -1,4 +1,4 @@
-//! The machine that boots: where its bytes come from, and how it ends.
+//! The booting VM: sources of its bytes, and its end.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,30 +16,30 @@ use super::observe::Ended;
 use super::ready_condition::{ReadyCondition, Until};
 use crate::run::Milestone;
 
-/// When libvirt was asked to start a domain.
+/// Name of the event at which libvirt was asked to start a domain.
 pub(crate) const ASKED: &str = "libvirt asked";
 
-/// How long a QEMU that has closed its control channel may take to be gone.
+/// Time for a QEMU that has closed its control channel to end.
 const GOING: Duration = Duration::from_secs(1);
 
-/// What is watched.
+/// A VM that is observed.
 #[derive(Debug)]
 pub(crate) enum RunningVm {
     /// brisk's guest, with the script for its init (empty if init has it already).
     Guest(Box<Running>, Vec<u8>),
-    /// A QEMU of the user's, with its ready marker.
+    /// A QEMU of the user's, with its ready condition.
     Foreign(Box<Foreign>, Option<ReadyCondition>, Agent),
     /// A domain of libvirt's.
     Domain(Box<Domain>),
 }
 
-/// A domain, its ready marker, and what becomes of it.
+/// A domain, its ready condition, and the way to end it.
 #[derive(Debug)]
 pub(crate) struct Domain {
     pub(crate) started: Started,
     pub(crate) marker: Option<ReadyCondition>,
     pub(crate) stop: Stop,
-    /// How long it may take to shut down.
+    /// Time limit of its shutdown.
     pub(crate) patience: Duration,
 }
 
@@ -51,12 +51,12 @@ pub(crate) enum Source {
     Firmware,
     Guest,
     Debugger,
-    /// QEMU's process, where it is not our child.
+    /// QEMU's process, where it is not brisk's child.
     Process,
 }
 
 impl Source {
-    /// In the order in which they are read.
+    /// All sources, in the order of reading.
     pub(crate) const ALL: [Self; 6] = [
         Self::Qmp,
         Self::Console,
@@ -76,7 +76,7 @@ impl RunningVm {
         }
     }
 
-    /// What has happened before it is watched.
+    /// Events before the observation.
     pub(crate) fn begun(&self) -> Vec<TimedEvent> {
         let event = |name: &str, at: Duration| TimedEvent {
             at: at.as_nanos() as u64,
@@ -146,7 +146,7 @@ impl RunningVm {
         }
     }
 
-    /// Says something to the debugger port.
+    /// Sends bytes to the debugger port.
     pub(crate) fn tell_debugger(&mut self, bytes: &[u8]) {
         let port = match self {
             Self::Guest(running, _) => running.debugger.as_mut(),
@@ -159,7 +159,7 @@ impl RunningVm {
         }
     }
 
-    /// Asks QEMU for something; the answer comes as all messages do.
+    /// Sends a command to QEMU; the answer comes as all messages do.
     pub(crate) fn ask(&mut self, command: &str) {
         let channel = match self {
             Self::Guest(running, _) => &mut running.qmp,
@@ -170,7 +170,7 @@ impl RunningVm {
         let _ = channel.write_all(&qmp::command(command));
     }
 
-    /// The source that closes when QEMU goes: the control channel, where it is ours.
+    /// The source that closes when QEMU ends: the control channel, where brisk has it.
     pub(crate) const fn tells_the_end(&self) -> Source {
         match self {
             Self::Guest(..) | Self::Foreign(..) => Source::Qmp,
@@ -178,7 +178,7 @@ impl RunningVm {
         }
     }
 
-    /// Speaks to the guest agent, which has opened its port.
+    /// Sends the first message to the guest agent, which has opened its port.
     pub(crate) fn ask_agent(&mut self) {
         if let Self::Foreign(foreign, Some(ReadyCondition::Agent), agent) = self {
             if let Some(port) = &mut foreign.marker {
@@ -188,7 +188,7 @@ impl RunningVm {
         }
     }
 
-    /// Whether bytes from the port of the marker mean that the guest is ready.
+    /// Whether bytes from the port of the ready condition say that the guest is ready.
     pub(crate) fn is_ready(&mut self, bytes: &[u8]) -> bool {
         match self {
             Self::Foreign(_, Some(ReadyCondition::Agent), agent) => agent.push(bytes),
@@ -196,7 +196,8 @@ impl RunningVm {
         }
     }
 
-    /// Ends it. How it had ended before, if that was no orderly end, and what it said of itself.
+    /// Ends the VM. The result is its status, if it had ended by itself with an error, and its
+    /// stderr.
     pub(crate) fn end(
         self,
         ended: &Ended,

@@ -1,4 +1,4 @@
-//! What is booted: brisk's own guest, or whatever a command line starts.
+//! Boot targets: a guest of brisk's, a QEMU command line, or a domain of libvirt's.
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
@@ -27,7 +27,7 @@ use crate::environment;
 use crate::guest::serve;
 use crate::guest::{self, Error, Facts, Net, Options, Plan, Root};
 
-/// Something to boot again and again.
+/// A target that can be booted repeatedly.
 #[derive(Debug)]
 pub enum BootTarget {
     /// A guest of brisk's.
@@ -41,18 +41,18 @@ pub enum BootTarget {
 /// A guest of brisk's, ready to be started.
 #[derive(Debug)]
 pub struct Guest {
-    /// What it was made from.
+    /// Options that it was made from.
     pub options: Options,
     facts: Facts,
     plan: Plan,
     script: Vec<u8>,
-    /// The initramfs, if it is more than brisk's own; gone when this is dropped.
+    /// The initramfs, if it differs from brisk's own; removed when this is dropped.
     _initramfs: Option<File>,
 }
 
-/// An initramfs made of brisk's own: with another archive behind it, which the kernel unpacks over
-/// it, each at a multiple of 4 bytes (`Documentation/driver-api/early-userspace/buffer-format.rst`);
-/// and compressed. The file has no name that could be left behind.
+/// Extends brisk's own initramfs by another archive, which the kernel unpacks over it, each at a
+/// multiple of 4 bytes (`Documentation/driver-api/early-userspace/buffer-format.rst`), and
+/// compresses it. The file has no name that could be left behind.
 fn remade(own: &Path, extra: Option<&Path>, gzip: bool) -> std::io::Result<File> {
     let mut bytes = std::fs::read(own)?;
     if let Some(extra) = extra {
@@ -79,7 +79,7 @@ pub struct Command {
     program: PathBuf,
     words: Vec<OsString>,
     marker: Option<ReadyCondition>,
-    /// Where its kernel is entered, if its instructions are counted until then.
+    /// Entry of its kernel, if instructions are counted until then.
     entry: Option<Entry>,
 }
 
@@ -125,13 +125,13 @@ impl Guest {
         })
     }
 
-    /// The plan it is started by.
+    /// Plan of the guest.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The facts it was made from.
+    /// Facts that the guest was made from.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
@@ -145,7 +145,7 @@ impl Guest {
 }
 
 impl Command {
-    /// From a program and its words.
+    /// A command line from a program and its arguments.
     ///
     /// # Errors
     /// If there is no such program.
@@ -163,10 +163,10 @@ impl Command {
         })
     }
 
-    /// The same with its instructions counted until the kernel is entered.
+    /// The command line with instructions counted until the kernel is entered.
     ///
     /// # Errors
-    /// If it is not known where that is, or KVM executes them.
+    /// If the kernel's entry is unknown, or KVM executes the guest.
     pub fn counted(mut self) -> Result<Self, Error> {
         if accelerator(&self.words) == "kvm" {
             return Err(Error::unfit(
@@ -190,8 +190,8 @@ impl Command {
 }
 
 impl BootTarget {
-    /// Starts it; the time is that of the execution of QEMU, or of asking libvirt.
-    /// With a breakpoint it waits for a debugger before it runs.
+    /// Starts the target; the time is that of the execution of QEMU, or of the request to libvirt.
+    /// With a breakpoint the VM waits for a debugger before it runs.
     pub(crate) fn start(
         &self,
         breakpoint: bool,
@@ -231,10 +231,10 @@ impl BootTarget {
         }
     }
 
-    /// Where its kernel is entered, if instructions are counted until then.
+    /// Entry of the kernel, if instructions are counted until then.
     ///
     /// # Errors
-    /// If that is not known of this kernel.
+    /// If the entry of this kernel is unknown.
     pub(crate) fn entry(&self, until: Until) -> Result<Option<Entry>, Error> {
         match self {
             Self::Guest(guest) if guest.options.instructions && until == Until::Kernel => {
@@ -245,7 +245,7 @@ impl BootTarget {
         }
     }
 
-    /// The clock of its measurements.
+    /// Clock of the measurements.
     #[must_use]
     pub const fn clock(&self) -> Clock {
         match self {
@@ -255,7 +255,7 @@ impl BootTarget {
         }
     }
 
-    /// Where the time of its boots begins.
+    /// Name of the event at which the time of a boot begins.
     #[must_use]
     pub const fn beginning(&self) -> &'static str {
         match self {
@@ -264,7 +264,7 @@ impl BootTarget {
         }
     }
 
-    /// What has to be known of where its times begin and end.
+    /// Note on the begin and the end of the times.
     #[must_use]
     pub fn endpoints(&self) -> Option<String> {
         matches!(self, Self::Domain(_)).then(|| {
@@ -274,7 +274,7 @@ impl BootTarget {
         })
     }
 
-    /// Why its boots cannot all be the same, even by the clock of instructions.
+    /// Reasons why boots may differ, even with the instruction clock.
     #[must_use]
     pub fn indeterminate(&self) -> Vec<String> {
         let Self::Guest(guest) = self else {
@@ -303,7 +303,7 @@ impl BootTarget {
         reasons.into_iter().map(str::to_owned).collect()
     }
 
-    /// What its measurements are made on.
+    /// Environment of the measurements.
     #[must_use]
     pub fn environment(&self) -> Environment {
         let mut environment = environment::here();
@@ -343,7 +343,7 @@ impl BootTarget {
     }
 }
 
-/// What a QEMU says of itself.
+/// Version of a QEMU program.
 pub(super) fn qemu_version(program: &Path) -> Option<String> {
     let text = Program::at(program).arg("--version").run().ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();

@@ -39,9 +39,9 @@ pub(super) fn known(
 pub(super) enum Trial {
     /// This accelerator, and why.
     Decided(Accelerator, String),
-    /// Nothing.
+    /// No result: a trial is needed.
     Needed {
-        /// Identifies this boot of the host.
+        /// ID of this boot of the host.
         boot: String,
     },
 }

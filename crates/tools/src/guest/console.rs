@@ -1,16 +1,17 @@
-//! The guest's console: kept for its last words, shown on request. Hostile text.
+//! The guest's console: its end is kept for error messages, all of it is shown on request. Hostile
+//! text.
 
 use std::collections::VecDeque;
 
-/// How much is kept, bytes.
+/// Bytes that are kept.
 const KEPT: usize = 64 * 1024;
-/// How many lines an error shows.
+/// Most lines that an error shows.
 const LINES: usize = 25;
-/// What the kernel writes when it gives up (`kernel/panic.c`), and our init when it cannot
-/// reach brisk.
+/// Beginning of the kernel's message at a panic (`kernel/panic.c`), and of brisk's init where it
+/// cannot reach brisk.
 const LAST_WORDS: [&str; 2] = ["Kernel panic - not syncing", "brisk-init: "];
 
-/// What came over the serial port.
+/// Output of the serial port.
 #[derive(Debug)]
 pub(crate) struct Console {
     show: bool,
@@ -25,7 +26,7 @@ impl Console {
         }
     }
 
-    /// Takes bytes; returns what to show of them.
+    /// Adds bytes; the result is the text to show.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.kept.extend(bytes);
         let excess = self.kept.len().saturating_sub(KEPT);
@@ -37,8 +38,8 @@ impl Console {
         }
     }
 
-    /// Whether more is to be read while what is shown cannot be written (`full`): the guest's serial
-    /// port waits then, as its standard output would.
+    /// Whether to read more while the shown text cannot be written (`full`): otherwise the guest's
+    /// serial port waits, as its standard output does.
     pub(crate) fn wants_more(&self, full: bool) -> bool {
         !(self.show && full)
     }
@@ -48,14 +49,14 @@ impl Console {
         harmless(&[a, b].concat())
     }
 
-    /// Whether it carries a kernel's or our init's last words.
+    /// Whether the kernel has panicked, or brisk's init has given up.
     pub(crate) fn panicked(&self) -> bool {
         let text = self.text();
         LAST_WORDS.iter().any(|words| text.contains(words))
     }
 
-    /// Whether the kernel stands still for ever: it was to power off, and has no ACPI for that, or to
-    /// halt (`kernel/reboot.c`, `arch/x86/kernel/reboot.c`).
+    /// Whether the kernel has stopped for ever: after a power-off without ACPI, or a halt
+    /// (`kernel/reboot.c`, `arch/x86/kernel/reboot.c`).
     pub(crate) fn halted(&self) -> bool {
         const WORDS: &str = "System halted";
         const LAST: usize = 256;
@@ -64,7 +65,7 @@ impl Console {
         harmless(&last).contains(WORDS)
     }
 
-    /// Its last lines, and before them why the kernel gave up, which a long trace follows.
+    /// The last lines, and before them the line of a panic, which a long trace follows.
     pub(crate) fn tail(&self) -> String {
         let text = self.text();
         let lines: Vec<_> = text
@@ -86,12 +87,12 @@ fn tells_why(line: &str) -> bool {
     line.contains(LAST_WORDS[0])
 }
 
-/// The line that says why a kernel gave up, if it did.
+/// The line of a kernel panic, if there is one.
 pub(crate) fn gave_up(text: &str) -> Option<&str> {
     text.lines().rfind(|line| tells_why(line))
 }
 
-/// Text of a guest's that cannot drive a terminal.
+/// Text of a guest's without control characters, fit for a terminal.
 #[must_use]
 pub fn harmless(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)

@@ -1,4 +1,4 @@
-//! Why nothing could be run.
+//! Errors of preparing or starting a guest.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use brisk_vm::qemu::ChoiceError;
 use brisk_vm::{cache, initramfs, kernel, launch, libvirt, qemu, virtiofs};
 
-/// What kept the guest from being started.
+/// Error of preparing or starting a guest.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant passes a lower layer's error on")]
@@ -65,7 +65,7 @@ impl From<ChoiceError> for Error {
 }
 
 impl Error {
-    /// Something that does not go together, and what to try.
+    /// An error of options that contradict each other or the host, with a hint.
     pub(crate) fn unfit(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Unfit {
             what: what.into(),
@@ -73,7 +73,7 @@ impl Error {
         }
     }
 
-    /// What to try, where the layer that failed knows.
+    /// Hint for the user, where the layer that failed has one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,4 +1,4 @@
-//! What there is: the only part of planning that looks at the machine.
+//! Facts about the host: the only part of planning that does I/O.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,27 +20,28 @@ use super::pretranslation::{self, Known};
 use super::readahead::{self, Common};
 use super::root::{self, Attached, Root};
 
-/// How long the time-stamp counter is measured, once in a boot of this machine.
+/// Time over which the time-stamp counter is measured, once in a boot of this machine.
 const TSC_SPAN: Duration = Duration::from_millis(20);
 
-/// Everything that the plan depends on besides the options.
+/// Everything but the options that the plan depends on.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// The kernel and where its modules are.
     pub kernel: Installed,
     /// Its vmlinux.
     pub image: Extracted,
-    /// Names of built-in modules, with `_` for `-`; none: nothing is known, all are taken to be.
+    /// Names of built-in modules, with `_` for `-`; `None`: unknown, all modules are taken to be
+    /// built in.
     pub builtin: Option<BTreeSet<String>>,
     /// Names of the modules that can be loaded, looked up only where a guest can do without one.
     pub loadable: BTreeSet<String>,
     /// The QEMU binary.
     pub qemu: PathBuf,
-    /// The older one that was not taken, if there is one.
+    /// The older QEMU that was not chosen, if there is one.
     pub instead: Option<Older>,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
-    /// What executes the guest, and why that.
+    /// The accelerator, with the reason.
     pub accelerator: (Accelerator, String),
     /// Rate of the time-stamp counter, kHz.
     pub tsc_khz: Option<u64>,
@@ -56,19 +57,18 @@ pub struct Facts {
     pub current_dir: PathBuf,
     /// Whether brisk runs as root.
     pub privileged: bool,
-    /// Whether shared memory may come in huge pages.
+    /// Whether shared memory may have huge pages.
     pub huge_pages: bool,
-    /// What is known of the kernel's code, where it may and can be translated ahead.
+    /// Known facts about the kernel's code, where TB pretranslation is allowed and possible.
     pub pretranslation: Option<Known>,
-    /// Files of the root that nearly every program needs, looked up only for a guest that others
-    /// go on from.
+    /// Files of the root for readahead, looked up only for a guest that becomes a template.
     pub common: Vec<Common>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// Looks at this host, and boots nothing: where only a trial could tell whether KVM works, and none
-/// was made yet, the accelerator is TCG until [`Facts::probe`].
+/// Gathers the facts, and boots nothing: where only a trial could show whether KVM works, and there
+/// was none yet, the accelerator is TCG until [`Facts::probe`].
 ///
 /// # Errors
 /// If the kernel, QEMU or the root cannot be used.

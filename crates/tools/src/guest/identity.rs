@@ -1,4 +1,4 @@
-//! What a guest that goes on from a state must be told, because it is not as it was.
+//! New identity of a restored guest: clock, randomness.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_vm::guest::Step;
 
-/// Sets its clock to now.
+/// Step that sets the guest's clock to now.
 pub(crate) fn clock() -> Step {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Step::Clock {
@@ -14,14 +14,14 @@ pub(crate) fn clock() -> Step {
     }
 }
 
-/// What it must have of its own if others have its state, too.
+/// Steps that give a guest what must differ between guests with one state.
 pub(crate) fn identity() -> io::Result<Vec<Step>> {
     let mut bytes = vec![0; 64];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(vec![clock(), Step::Entropy { bytes }])
 }
 
-/// A command for a guest that goes on, and before it what must be its own.
+/// The script of a command for a restored guest, with its new identity before it.
 pub(crate) fn with_identity(command: Vec<Step>) -> io::Result<Vec<Step>> {
     let mut steps = identity()?;
     steps.extend(command);

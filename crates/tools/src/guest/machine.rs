@@ -1,4 +1,4 @@
-//! The machine: its type, firmware, processor, and the form of its kernel. Pure.
+//! Hardware of the VM: machine type, firmware, processor, and the form of its kernel. Pure.
 
 use brisk_vm::qemu::{
     Accelerator, Firmware as QemuFirmware, Machine as QemuMachine, ODD_SLOTS, Ram as QemuRam,
@@ -10,11 +10,13 @@ use super::facts::Facts;
 use super::optimisations::{CPU, VMLINUX};
 use super::options::{Firmware, Machine, Options, Ram};
 
-/// Emulated, a single processor boots quickest on a PC of before ACPI: interpreting its tables
-/// and calibrating the local APIC's timer take 15 % of a boot on microvm, which has both. More
-/// processors than one are found through ACPI only.
+/// Chooses the machine type.
 ///
-/// microvm goes with qboot only: SeaBIOS writes ACPI tables to the end of memory, where QEMU has
+/// Under emulation, a single processor boots quickest on a PC without ACPI: interpreting its tables
+/// and calibrating the local APIC's timer take 15 % of a boot on microvm, which has both. Several
+/// processors are found through ACPI only.
+///
+/// microvm works with qboot only: SeaBIOS writes ACPI tables to the end of memory, where QEMU has
 /// put the initramfs of this machine type.
 pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
     let plain_pc = facts.accelerator.0 == Accelerator::Tcg
@@ -113,11 +115,11 @@ pub(super) fn firmware(
     }
 }
 
-/// What TCG emulates: the second microarchitecture level (x86-64-v2) of a generic AMD
-/// processor, with 1 GiB pages to map memory quickly and RDRAND to seed the random generator.
+/// CPU model under TCG: the second microarchitecture level (x86-64-v2) of a generic AMD processor,
+/// with 1 GiB pages to map memory quickly and RDRAND to seed the random generator.
 ///
-/// `max` boots 10 % slower: with ERMS and FSRM the kernel copies by `rep movsb`, which TCG
-/// executes byte by byte, and more features mean more instructions to patch.
+/// `max` boots 10 % slower: with ERMS and FSRM the kernel copies by `rep movsb`, which TCG executes
+/// byte by byte, and more features mean more instructions to patch.
 const TCG_CPU: &str = "qemu64,+pdpe1gb,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf-lm";
 
 pub(super) fn cpu(options: &Options, facts: &Facts, machine: QemuMachine) -> String {
@@ -141,8 +143,8 @@ pub(super) fn cpu(options: &Options, facts: &Facts, machine: QemuMachine) -> Str
     model
 }
 
-/// Where the guest's memory lies. What is shared can be allocated by a thread of ours while QEMU
-/// starts, which is worth it where that is in huge pages, and where a boot is long enough.
+/// Kind of the guest's memory. Shared memory can be allocated by a thread of brisk's while QEMU
+/// starts, which is worth it with huge pages, and where a boot is long enough.
 pub(super) fn ram(
     wanted: Ram,
     serves: bool,
@@ -160,14 +162,14 @@ pub(super) fn ram(
     }
 }
 
-/// Whether the firmware is SeaBIOS, which says on a debug console what it does.
+/// Whether the firmware is SeaBIOS, which has a debug console.
 pub(super) fn speaks(machine: QemuMachine, firmware: &QemuFirmware) -> bool {
     *firmware == QemuFirmware::Default && !matches!(machine, QemuMachine::Microvm { .. })
 }
 
-/// Whether a machine has addresses for so many devices: a PCI bus has 32, of which the chipset takes
-/// one or two; microvm without PCI has 24 transports (`VIRTIO_NUM_TRANSPORTS` of QEMU's microvm.h,
-/// with a second interrupt controller).
+/// Checks that a machine type has addresses for this many devices: a PCI bus has 32, of which the
+/// chipset takes one or two; microvm without PCI has 24 transports (`VIRTIO_NUM_TRANSPORTS` of
+/// QEMU's microvm.h, with a second interrupt controller).
 pub(super) fn has_room(machine: QemuMachine, devices: usize) -> Result<(), Error> {
     let most = match machine.transport() {
         Transport::Mmio => 24,

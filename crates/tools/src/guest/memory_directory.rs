@@ -1,5 +1,5 @@
-//! A directory in memory that only its owner may enter: for guests that are kept, and for memory
-//! that must have a name.
+//! Directory in memory that only its owner may enter, for templates and for guest memory that must
+//! have a name.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -10,15 +10,15 @@ use rustix::fs::{FsWord, OFlags, fstatfs};
 
 use super::error::Error;
 
-/// Names the directory, before the default.
+/// Variable that names another directory.
 const VARIABLE: &str = "BRISK_WARM_DIR";
-/// Where all may make directories. `/run` is a small tmpfs on most hosts.
+/// Directory in which all users may make directories. `/run` is a small tmpfs on most hosts.
 const SHARED: &str = "/dev/shm";
 /// `TMPFS_MAGIC` of `linux/magic.h`.
 const TMPFS: FsWord = 0x0102_1994;
 
-/// In memory, because what a guest has in memory is nobody's business on a disk. It is made if it
-/// is not there.
+/// Finds or makes the directory. It is in memory, because a guest's memory may be secret and must
+/// not get to a disk.
 ///
 /// # Errors
 /// If there is no such directory and none can be made.
@@ -40,8 +40,8 @@ pub(crate) fn memory_directory() -> Result<PathBuf, Error> {
     }
 }
 
-/// This user's directory below one that all may write to: `brisk-UID`, or where somebody else has
-/// made that, another whose name begins so.
+/// This user's directory below one that all may write to: `brisk-UID`, or if another user has made
+/// that, one whose name begins so.
 fn own_below(parent: &Path) -> io::Result<PathBuf> {
     let name = format!("brisk-{}", rustix::process::geteuid().as_raw());
     let usual = parent.join(&name);
@@ -76,7 +76,7 @@ fn make(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a directory that is this user's alone.
+/// Opens a directory that belongs to this user alone.
 fn is_private(dir: &Path) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let opened = File::options()

@@ -1,8 +1,8 @@
-//! A guest of brisk's own, from options and the host's facts to a plan that starts it.
+//! Guests of brisk's own: from options and the host's facts to a plan that starts a VM.
 //!
-//! [`gather`] finds out what there is (kernel, QEMU, virtiofsd, root) without booting anything,
-//! [`Facts::probe`] tries whether KVM works, and [`plan`] decides from these alone. [`crate::run`],
-//! [`crate::boot`], [`crate::vm`] and [`crate::doctor`] stand on it.
+//! [`gather`] finds the facts (kernel, QEMU, virtiofsd, root) without booting anything,
+//! [`Facts::probe`] tries whether KVM works, and [`plan`] decides from options and facts alone.
+//! [`crate::run`], [`crate::boot`], [`crate::vm`] and [`crate::doctor`] are built on this module.
 
 mod accelerator;
 pub(crate) mod console;

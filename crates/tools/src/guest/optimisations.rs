@@ -1,18 +1,18 @@
-//! What makes a boot quicker and can be done without, by name: `brisk boot tune` tries them one
-//! by one.
+//! Optimisations: what makes a boot quicker and can be left out, by name. `brisk boot tune` tries
+//! them one by one.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// Starts the name of an initcall that is left out.
+/// Prefix of the name of an initcall that is left out.
 pub(crate) const INITCALL: &str = "initcall:";
 /// The kernel as a vmlinux that was extracted on the host.
 pub(crate) const VMLINUX: &str = "vmlinux";
 /// A CPU model that is quick to emulate, instead of QEMU's `max`.
 pub(crate) const CPU: &str = "cpu";
 
-/// Which optimisations are used. A kernel parameter's optimisation has the name of the parameter.
+/// The optimisations in use. That of a kernel parameter has the parameter's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Optimisations {
@@ -24,7 +24,7 @@ pub enum Optimisations {
 }
 
 impl Optimisations {
-    /// From a list with commas; `all` and `none` mean that.
+    /// Parses a list with commas, `all` or `none`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         match text {
@@ -34,7 +34,7 @@ impl Optimisations {
         }
     }
 
-    /// Whether this one is used.
+    /// Whether an optimisation is used.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! What the user asks for.
+//! Options of a guest, as the user gives them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::optimisations::Optimisations;
 /// themselves and an initramfs.
 pub const LEAST_MEMORY: u64 = 96;
 
-/// See `brisk run --help`, whose options these are.
+/// Options of a guest; see `brisk run --help`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Release or path of the kernel.
@@ -44,7 +44,7 @@ pub struct Options {
     pub shares: Vec<Share>,
     /// Network.
     pub net: Net,
-    /// Host name; none: the kernel's, `(none)`.
+    /// Host name; `None`: the kernel's, `(none)`.
     pub host_name: Option<String>,
     /// `NAME=VALUE` for the command.
     pub env: Vec<OsString>,
@@ -54,7 +54,7 @@ pub struct Options {
     pub user: Option<User>,
     /// More kernel parameters.
     pub append: Vec<String>,
-    /// What is done to boot quickly.
+    /// Optimisations to use.
     pub optimisations: Optimisations,
     /// Whether no initcall is left out.
     pub all_initcalls: bool,
@@ -62,24 +62,24 @@ pub struct Options {
     pub extra_modules: Vec<String>,
     /// Whether modules keep their signatures.
     pub signed_modules: bool,
-    /// Where memory lies.
+    /// Kind of the guest's memory.
     pub ram: Ram,
     /// Whether QEMU's memory, with the guest's, is locked (mlockall(2)), so that none of it gets to
     /// this host's swap.
     pub lock_memory: bool,
-    /// Whether a second processor, of which the kernel does not know, may have its code translated
-    /// ahead.
+    /// Whether a second processor, which the kernel does not know of, may pretranslate the kernel's
+    /// code.
     pub pretranslate: Pretranslate,
-    /// Whether the guest is continued from one that booted before.
+    /// Whether the guest is restored from a template.
     pub warm: Warm,
-    /// Whether the guest stays after its command: the host then has what memory it does not use,
-    /// where the kernel can say that, and something in it may load a policy for a security module.
+    /// Whether the VM is persistent: then the host can use the guest's free memory, where the
+    /// kernel reports it, and a program in the guest may load a policy for a security module.
     pub stays: bool,
-    /// Whether the guest may turn itself off, for which its kernel needs ACPI.
+    /// Whether the guest may power off, for which its kernel needs ACPI.
     pub powers_off: bool,
-    /// Size of the terminal the command runs on, rows and columns; none: pipes.
+    /// Size of the command's terminal, rows and columns; `None`: pipes.
     pub terminal: Option<(u16, u16)>,
-    /// When to give up.
+    /// Time limit of boot and command together.
     pub timeout: Option<Duration>,
     /// Whether the console is shown.
     pub console: bool,
@@ -151,32 +151,32 @@ impl Default for Options {
     }
 }
 
-/// When a second processor has the kernel's code translated ahead.
+/// Use of TB pretranslation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pretranslate {
-    /// Never, nor is anything learnt for it.
+    /// Never; nothing is recorded for later boots, either.
     Never,
-    /// If a processor of the host has nothing else to do.
+    /// If a processor of the host is idle.
     WhenIdle,
-    /// Whenever that can be.
+    /// Whenever it is possible.
     Always,
 }
 
-/// Whether a guest boots.
+/// Use of templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Warm {
-    /// Always.
+    /// Always boot.
     #[default]
     No,
-    /// Only if there is none to go on from, and then one is kept.
+    /// Restore a template; if there is none, boot and keep one.
     Yes,
-    /// Always, and it is kept.
+    /// Always boot, and keep a new template.
     New,
-    /// As `Yes`, and another guest is made ready for the next run.
+    /// As `Yes`, and leave a guest in the warm pool for the next run.
     Ready,
 }
 
-/// What `--root` names.
+/// Value of `--root`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootOption {
     /// Only the initramfs.
@@ -187,10 +187,10 @@ pub enum RootOption {
     Path(String),
 }
 
-/// `--accel`.
+/// Value of `--accel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
-    /// By trial.
+    /// Chosen by trial.
     Auto,
     /// KVM or nothing.
     Kvm,
@@ -198,7 +198,7 @@ pub enum Accel {
     Tcg,
 }
 
-/// `--machine`.
+/// Value of `--machine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Machine {
@@ -214,7 +214,7 @@ pub enum Machine {
     Pc,
 }
 
-/// `--firmware`.
+/// Value of `--firmware`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Firmware {
@@ -226,7 +226,7 @@ pub enum Firmware {
     Seabios,
 }
 
-/// `--net`.
+/// Value of `--net`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Net {
     /// Loopback only.
@@ -235,7 +235,7 @@ pub enum Net {
     User,
 }
 
-/// `--ram`.
+/// Value of `--ram`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ram {
     /// Shared where something needs it.
@@ -246,7 +246,7 @@ pub enum Ram {
     Shared,
 }
 
-/// What comes before `:ro`, and whether that is not there: the guest may write then.
+/// Splits `:ro` off; whether it is missing: the guest may write then.
 fn mode(text: &str) -> (&str, bool) {
     match text.strip_suffix(":ro") {
         Some(rest) => (rest, false),
@@ -254,7 +254,7 @@ fn mode(text: &str) -> (&str, bool) {
     }
 }
 
-/// `--disk`.
+/// Value of `--disk`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtraDisk {
     /// Image or block device of the host.
@@ -266,7 +266,7 @@ pub struct ExtraDisk {
 }
 
 impl ExtraDisk {
-    /// From `PATH` or `PATH:ro`, and `,format=raw` or `,format=qcow2` behind it.
+    /// Parses `PATH` or `PATH:ro`, with `,format=raw` or `,format=qcow2` behind it.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         const FORMAT: &str = ",format=";
@@ -286,7 +286,7 @@ impl ExtraDisk {
 }
 
 impl std::fmt::Display for ExtraDisk {
-    /// As it is parsed.
+    /// Formats it so that [`Self::parse`] reads it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.path.display())?;
         if !self.writable {
@@ -299,19 +299,19 @@ impl std::fmt::Display for ExtraDisk {
     }
 }
 
-/// `--share`.
+/// Value of `--share`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// Directory of the host.
     pub host: PathBuf,
-    /// Where the guest sees it.
+    /// Path in the guest.
     pub guest: String,
     /// Whether the guest may write.
     pub writable: bool,
 }
 
 impl Share {
-    /// From `HOST:GUEST` or `HOST:GUEST:ro`, where GUEST is an absolute path.
+    /// Parses `HOST:GUEST` or `HOST:GUEST:ro`, where GUEST is an absolute path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (paths, writable) = mode(text);
@@ -324,7 +324,7 @@ impl Share {
     }
 }
 
-/// `--user`, as it was written.
+/// Value of `--user`, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// Name or number.
@@ -334,7 +334,7 @@ pub struct User {
 }
 
 impl Machine {
-    /// As the option has it.
+    /// Name, as the option has it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -348,7 +348,7 @@ impl Machine {
 }
 
 impl Firmware {
-    /// As the option has it.
+    /// Name, as the option has it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

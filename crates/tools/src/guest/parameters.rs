@@ -7,7 +7,7 @@ use brisk_vm::qemu::{Accelerator, Machine, Parameter};
 
 use super::optimisations::{INITCALL, Optimisations};
 
-/// What decides about the command line.
+/// Facts that the command line depends on.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting<'a> {
     pub(crate) optimisations: &'a Optimisations,
@@ -20,7 +20,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) machine: Machine,
     /// Whether initcalls are logged.
     pub(crate) trace: bool,
-    /// Whether nothing may be random.
+    /// Whether everything random is pinned.
     pub(crate) instructions: bool,
     /// Whether nothing in the guest loads a security policy, unless the user does.
     pub(crate) no_policy: bool,
@@ -29,22 +29,22 @@ pub(crate) struct Setting<'a> {
     pub(crate) append: &'a [String],
 }
 
-/// An initcall that is left out, and what is lost with it.
+/// An initcall that can be left out, with what is lost then.
 struct Dispensable {
     name: &'static str,
     why: &'static str,
     when: When,
 }
 
-/// Where an initcall can be done without.
+/// Condition under which an initcall can be left out.
 #[derive(PartialEq)]
 enum When {
     Always,
-    /// The machine has no such hardware, or hides it.
+    /// The VM has no such hardware, or hides it.
     Bare,
     /// Modules are loaded without signatures anyway.
     Unsigned,
-    /// Nothing in the guest has a policy for IMA, and nobody asks for it.
+    /// No program in the guest has a policy for IMA, and the user does not ask for it.
     Unmeasured,
 }
 
@@ -121,7 +121,7 @@ const DISPENSABLE: [Dispensable; 17] = [
     ),
 ];
 
-/// How parameters of and about security modules begin, those that need a policy.
+/// Prefixes of parameters for security modules that need a policy.
 const POLICIES: [&str; 8] = [
     "lsm=",
     "security=",
@@ -133,7 +133,7 @@ const POLICIES: [&str; 8] = [
     "evm",
 ];
 
-/// Whether one of these parameters speaks of a security module that needs a policy.
+/// Whether one of these parameters is for a security module that needs a policy.
 fn asks_for_policies(append: &[String]) -> bool {
     let speaks = |text: &String| POLICIES.iter().any(|of| text.starts_with(of));
     append.iter().any(speaks)
@@ -153,19 +153,19 @@ pub(crate) fn dispensable_initcalls() -> impl Iterator<Item = String> {
         .map(|call| format!("{INITCALL}{}", call.name))
 }
 
-/// Parameters as they are collected.
+/// Parameters under construction.
 struct List<'a> {
     optimisations: &'a Optimisations,
     parameters: Vec<Parameter>,
 }
 
 impl List<'_> {
-    /// What a guest cannot do without.
+    /// Adds a parameter that a guest needs.
     fn add(&mut self, text: &str, why: &str) {
         self.parameters.push(Parameter::new(text, why));
     }
 
-    /// What only makes it quicker.
+    /// Adds a parameter that only makes the guest quicker.
     fn optimisation(&mut self, text: &str, why: &str) {
         let name = text.split_once('=').map_or(text, |(name, _)| name);
         if self.optimisations.has(name) {

@@ -1,4 +1,4 @@
-//! Options and facts in, plan out. Pure.
+//! Plan of a guest, from options and facts. Pure.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -26,44 +26,44 @@ use super::template;
 use super::user;
 use super::variables::variables;
 
-/// Graphics drivers and what they pull in are of no use to a guest without a display.
+/// Graphics drivers and their dependencies, which are useless in a guest without a display.
 const DENY: [&str; 3] = ["virtio_gpu", "drm*", "*_drm"];
 
-/// All that a session does.
+/// Plan of a session.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The machine; its initramfs is named when it is built.
+    /// Configuration of the VM; the path of its initramfs is set when that is built.
     pub machine: VmConfig,
-    /// Why this accelerator.
+    /// Reason for the accelerator.
     pub accelerator_why: String,
-    /// What goes into the initramfs.
+    /// Contents of the initramfs.
     pub initramfs: Request,
     /// Release of the kernel.
     pub release: String,
     /// Directory of its modules.
     pub modules: Option<PathBuf>,
-    /// What init does before it knows the command.
+    /// Steps of init before the command.
     pub prepare: Vec<Step>,
-    /// The command with its surroundings.
+    /// Steps of the command and its environment.
     pub command: Vec<Step>,
-    /// Which of them it is sent.
+    /// Part of these steps that the guest gets.
     pub part: Part,
     /// Directories for virtiofsd, and whether the guest may write there.
     pub served: Vec<(PathBuf, bool)>,
-    /// Who QEMU is.
+    /// User of QEMU, if not root.
     pub unprivileged: Option<Unprivileged>,
     /// Whether the command runs on a terminal.
     pub terminal: bool,
 }
 
-/// A part of what init does.
+/// Part of init's steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// All, one after the other.
+    /// All steps.
     Whole,
-    /// What is before the command, and then a pause.
+    /// The steps before the command, and then a pause.
     Preparation,
-    /// The command, to a guest that paused.
+    /// The command, for a guest that has paused.
     Command,
 }
 
@@ -84,7 +84,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What init is sent.
+    /// The steps that init gets.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         match self.part {
@@ -105,7 +105,7 @@ struct Shown {
 /// Decides.
 ///
 /// # Errors
-/// If options do not go together, or not with this machine.
+/// If options contradict each other or this host.
 pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let machine = machine(options, facts)?;
     let transport = machine.transport();
@@ -280,7 +280,7 @@ fn vm_config(
     })
 }
 
-/// The time stamp counter's rate under QEMU's instruction clock: one tick a nanosecond.
+/// Rate of the time stamp counter with the instruction clock: one tick a nanosecond.
 const INSTRUCTION_CLOCK_KHZ: u64 = 1_000_000;
 
 fn kernel_parameters(
@@ -342,7 +342,8 @@ fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
     }
 }
 
-/// Memory that is locked cannot be given back: madvise(2) refuses it.
+/// Whether the guest reports free memory. Locked memory cannot be given back: madvise(2) refuses
+/// it.
 fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
     options.stays && !options.lock_memory && facts.is_in_kernel("virtio_balloon")
 }
@@ -441,7 +442,7 @@ fn files(options: &Options, facts: &Facts, steps: &[Step]) -> Result<Vec<Extra>,
     Ok(files)
 }
 
-/// The script for init.
+/// Encodes the script for init.
 ///
 /// # Errors
 /// If an argument has a NUL byte in it.
@@ -454,7 +455,7 @@ pub(crate) fn encoded(steps: &[Step]) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// The command with its surroundings.
+/// Steps of the command and its environment.
 fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
     let defaults = match &facts.root {
         Root::Disk { image, .. } => image.clone(),

@@ -1,4 +1,4 @@
-//! Having the kernel's code translated ahead: learnt at the first boot, used at the others.
+//! TB pretranslation of a guest: recorded at the first boot, used at later ones.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,18 +14,18 @@ use brisk_vm::qemu::Capabilities;
 use super::options::{Options, Pretranslate, Warm};
 
 const KIND: &str = "ahead";
-/// Kind of what starts a guest that is to be kept.
+/// Kind of the cache entries with ELF files that start a template.
 const KIND_WAITING: &str = "ahead-waiting";
-/// How often is looked for a processor to spare, at most.
+/// Most checks for an idle processor.
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(300);
-/// The oldest QEMU with which it was tried.
+/// Oldest QEMU that is supported.
 const OLDEST: (u32, u32) = (8, 0);
 
-/// What is known of a kernel's code.
+/// Known facts about a kernel's code.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// Names it in the cache.
+    /// Key in the cache.
     pub key: String,
     /// What a boot has taught.
     pub(super) outcome: Outcome,
@@ -33,12 +33,12 @@ pub struct Known {
     pub(super) spare: bool,
 }
 
-/// What a boot has taught.
+/// Result of a recorded boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// There was none yet.
+    /// No boot was recorded yet.
     None,
-    /// That it cannot be done with this kernel.
+    /// Pretranslation is impossible with this kernel.
     Impossible,
     /// What has the code translated ahead: this ELF.
     Code(PathBuf),
@@ -46,7 +46,7 @@ pub(super) enum Outcome {
     Waiting(PathBuf),
 }
 
-/// What is known, if it can be used on this machine.
+/// Known facts, if they can be used on this machine.
 pub(super) fn known(
     image: &Path,
     options: &Options,
@@ -90,8 +90,8 @@ pub(super) fn known(
     })
 }
 
-/// Whether the machine is busy at each of some looks. Who started us is often not quite done with
-/// that at the first one: of an idle machine every fourth looked busy.
+/// Whether the machine is busy at each of several checks. The process that started brisk is often
+/// still at work at the first one: of an idle machine every fourth looked busy.
 fn stays_busy(mut is_busy: impl FnMut() -> bool) -> bool {
     (0..LOOKS).all(|look| {
         if look > 0 {
@@ -101,20 +101,20 @@ fn stays_busy(mut is_busy: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Whether a host of so many processors would have none for each of a guest's two, where so many
-/// threads execute or could now, this one among them.
+/// Whether a host with this many processors has none for each of a guest's two, where this many
+/// threads run or are runnable, this one among them.
 const fn is_busy(runnable: usize, processors: usize) -> bool {
     runnable >= processors
 }
 
-/// What starts a guest that is to be kept, with a second processor that waits to be taught.
+/// The ELF file that starts a template with a second processor that waits.
 fn waiting(image: &Path, key: &str, cache: &Cache) -> Option<PathBuf> {
     let pretranslator = || pretranslation::waiting(&fs::read(image).ok()?);
     let entry = stored(cache, KIND_WAITING, key, pretranslator).ok()?;
     entry.meta.then_some(entry.path)
 }
 
-/// A pretranslator in the cache, put there if it is not; its description says whether there can be one.
+/// An ELF file in the cache, made if it is missing; its description says whether it is possible.
 fn stored(
     cache: &Cache,
     kind: &str,
@@ -133,7 +133,7 @@ fn stored(
     })
 }
 
-/// Keeps what a boot has taught.
+/// Saves the result of a recorded boot.
 pub(crate) fn keep(
     cache: &Cache,
     key: &str,

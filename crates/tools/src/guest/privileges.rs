@@ -1,4 +1,4 @@
-//! Who QEMU is, where root calls brisk. Pure.
+//! User of QEMU, where root calls brisk. Pure.
 
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::Accelerator;
@@ -12,8 +12,8 @@ const NOBODY: Unprivileged = Unprivileged {
     group: 65534,
 };
 
-/// Root gives its rights up, except where QEMU must open by itself what only root can: shared
-/// directories with 9p, `/dev/kvm`. Images are passed as descriptors.
+/// User of QEMU, if it is not root. QEMU stays root where it must open by itself what only root
+/// can: shared directories with 9p, `/dev/kvm`. Images are passed as descriptors.
 pub(super) fn unprivileged(
     facts: &Facts,
     sharing: Sharing,

@@ -1,4 +1,4 @@
-//! What tuning found best on this host, for `brisk run` to use.
+//! Profile of this host: the best configuration that tuning found, for `brisk run`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use super::facts::Facts;
 use super::optimisations::Optimisations;
 use super::options::{Firmware, Machine, Options};
 
-/// Version of the file's form.
+/// Version of the file's format.
 const SCHEMA: &str = "brisk.profile/1";
 
-/// A configuration and what it holds for.
+/// A configuration, with the facts that it is valid for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     schema: String,
@@ -27,14 +27,14 @@ pub struct Profile {
     pub machine: Machine,
     /// Firmware.
     pub firmware: Firmware,
-    /// What is done to boot quickly.
+    /// Optimisations to use.
     #[serde(alias = "levers")]
     pub optimisations: Optimisations,
     /// Further kernel parameters.
     pub append: Vec<String>,
 }
 
-/// A profile that cannot be used or kept.
+/// Error of saving a profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -43,13 +43,13 @@ pub enum ProfileError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
 
 impl Profile {
-    /// Of options that were found best with these facts.
+    /// The profile of options that were found best with these facts.
     #[must_use]
     pub fn of(options: &Options, facts: &Facts) -> Self {
         Self {
@@ -64,20 +64,20 @@ impl Profile {
         }
     }
 
-    /// The same without some kernel parameters.
+    /// The profile without some kernel parameters.
     #[must_use]
     pub fn without(mut self, parameters: &[String]) -> Self {
         self.append.retain(|kept| !parameters.contains(kept));
         self
     }
 
-    /// Where it is kept; none if the environment names no directory.
+    /// Path of the profile; `None` if the environment names no directory.
     #[must_use]
     pub fn path() -> Option<PathBuf> {
         Some(Dirs::here().state()?.join("profile.json"))
     }
 
-    /// The one that is kept; none if there is none, or it is of another version of brisk.
+    /// Loads the profile; `None` if there is none, or it is of another version of brisk.
     #[must_use]
     pub fn load(path: &Path) -> Option<Self> {
         let text = std::fs::read(path).ok()?;
@@ -85,7 +85,7 @@ impl Profile {
         (profile.schema == SCHEMA).then_some(profile)
     }
 
-    /// Keeps it; the file is whole or not there.
+    /// Saves the profile atomically.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -102,8 +102,8 @@ impl Profile {
         })
     }
 
-    /// Whether it was found with this QEMU, kernel and accelerator, for options that leave the
-    /// choice to brisk.
+    /// Whether the profile was found with this QEMU, kernel and accelerator, and the options leave
+    /// the choice to brisk.
     #[must_use]
     pub fn fits(&self, options: &Options, facts: &Facts) -> bool {
         options.machine == Machine::Auto
@@ -118,7 +118,7 @@ impl Profile {
             && self.accelerator == facts.accelerator.0.name()
     }
 
-    /// The options with what was found best; what the user appends has the last word.
+    /// Applies the profile to options; the user's kernel parameters override the profile's.
     pub fn apply(&self, options: &mut Options) {
         options.machine = self.machine;
         options.firmware = self.firmware;
@@ -127,7 +127,7 @@ impl Profile {
         options.append = self.append.iter().cloned().chain(own).collect();
     }
 
-    /// As options of `brisk run`.
+    /// The profile as options of `brisk run`.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let mut words = vec!["--machine".into(), self.machine.name().to_owned()];

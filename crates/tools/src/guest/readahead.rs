@@ -1,8 +1,8 @@
-//! What nearly every program needs of a root.
+//! Readahead: files of a root that nearly every program needs.
 //!
-//! A guest that others go on from has looked at it, so that these need not ask the host for it. It
-//! never looks again whether a file has changed, so a template is only good as long as the files
-//! are what they were, and the way to them is.
+//! A template's guest has looked at them, so that restored guests need not ask the host for them. A
+//! guest never looks again whether a file has changed, so a template is valid only as long as these
+//! files and the directories above them are unchanged.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 use brisk_vm::cache::Identity;
 use brisk_vm::guest::Step;
 
-/// The directories where commands are looked for; the dynamic linker of the x86-64 ABI and that of
-/// musl; the C library in Debian, Fedora and Arch, and where the linker finds it; the shell.
+/// Directories of commands; the dynamic linkers of the x86-64 ABI and of musl; the C library in
+/// Debian, Fedora and Arch, and the linker's cache of it; the shell.
 const PATHS: [&str; 11] = [
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -28,30 +28,30 @@ const PATHS: [&str; 11] = [
     "/etc/ld.so.cache",
     "/bin/sh",
 ];
-/// Larger files are not what they are taken for, bytes.
+/// Largest file in bytes: these files are smaller.
 const LARGEST: u64 = 4 << 20;
-/// How many symbolic links a path may lead through, as in Linux.
+/// Most symbolic links of a path, as in Linux.
 const LINKS: usize = 40;
 
-/// A file or directory that is looked at.
+/// A file or directory for readahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Common {
     path: &'static str,
-    /// Everything on the way to it, and it.
+    /// All path components, the file included.
     way: Vec<Stop>,
 }
 
-/// What tells something in a file system from something else.
+/// Identity of a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stop {
-    /// May get other entries: which are there is asked each time.
+    /// A directory, in which entries may change: the guest asks for them each time.
     Directory { dev: u64, ino: u64 },
     /// A file or symbolic link.
     Content(Identity),
 }
 
 impl Common {
-    /// Has init look at it.
+    /// Step that has init read the file.
     pub(crate) fn step(&self) -> Step {
         Step::Readahead {
             path: self.path.to_owned(),
@@ -59,7 +59,7 @@ impl Common {
     }
 }
 
-/// That of the root in `dir`.
+/// Files for readahead of the root in `dir`.
 #[must_use]
 pub(super) fn find(dir: &Path) -> Vec<Common> {
     let found = PATHS.iter().filter_map(|path| {
@@ -69,8 +69,8 @@ pub(super) fn find(dir: &Path) -> Vec<Common> {
     found.collect()
 }
 
-/// Where a path leads in a root, whatever symbolic links say there; none if that is nothing that
-/// can be looked at.
+/// Components of a path in a root, with its symbolic links followed inside the root; `None` if it
+/// leads nowhere.
 fn way(dir: &Path, path: &str) -> Option<Vec<Stop>> {
     let parts = |path: &Path| {
         let parts = path.components().filter_map(|part| match part {

@@ -1,4 +1,4 @@
-//! The root file system a guest gets.
+//! Root file system and disks of a guest.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,21 @@ use super::error::Error;
 use super::options::{ExtraDisk, Options, RootOption};
 use crate::reservation::{self, Conflict};
 
-/// A root file system, found and ready.
+/// A root file system that was found and prepared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Root {
     /// Only the initramfs.
     None,
     /// A directory of the host.
     Directory {
-        /// Where.
+        /// Path of the directory.
         path: PathBuf,
         /// Whether it is this machine's own root.
         host: bool,
     },
     /// An image.
     Disk {
-        /// For QEMU.
+        /// Disk for QEMU.
         disk: Box<Disk>,
         /// Node in the guest.
         device: String,
@@ -33,7 +33,7 @@ pub enum Root {
         filesystem: String,
         /// Modules that the type needs.
         modules: Vec<String>,
-        /// What the image says about commands, if it is a container's.
+        /// Defaults of a container image for commands.
         image: ImageDefaults,
     },
 }
@@ -48,7 +48,7 @@ impl Root {
 /// A disk besides the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {
-    /// For QEMU.
+    /// Disk for QEMU.
     pub disk: Disk,
     /// Modules that its file systems need.
     pub modules: Vec<String>,
@@ -57,7 +57,7 @@ pub struct Attached {
 /// Most disks of a guest.
 const DISKS: usize = 16;
 
-/// What a container image says about its command.
+/// Defaults of a container image for its command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageDefaults {
     /// `NAME=value`.
@@ -194,7 +194,7 @@ fn of_disk(disk: brisk_rootfs::Disk, writable: bool) -> Root {
     }
 }
 
-/// Looks at the disks that `--disk` names.
+/// Examines the disks of `--disk`.
 pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Error> {
     let attach = |extra: &ExtraDisk| {
         let found = brisk_rootfs::image(&extra.path, extra.format.map(known));
@@ -244,7 +244,7 @@ pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Er
     Ok(attached)
 }
 
-/// Nobody writes to the disks of a suspended machine.
+/// Checks that no suspended VM has one of the disks.
 fn is_free(disks: &[&Disk]) -> Result<(), Error> {
     let written = disks.iter().filter(|disk| disk.writable);
     let Some(state) = Dirs::here().state() else {
@@ -271,7 +271,7 @@ const fn known(format: DiskFormat) -> brisk_rootfs::Format {
     }
 }
 
-/// For QEMU.
+/// Backing chain for QEMU.
 pub(crate) fn backing(chain: &[brisk_rootfs::Backing]) -> Vec<Backing> {
     let chain = chain.iter().map(|one| Backing {
         path: one.path.clone(),

@@ -1,17 +1,17 @@
-//! From a root to the steps that lead init there. Pure.
+//! Script for init: from a root to the steps that prepare it. Pure.
 
 use brisk_vm::guest::{MountFlags, Step};
 
 use super::root::Root;
 
-/// Patience for a disk to appear, milliseconds.
+/// Time limit for a disk to appear, milliseconds.
 const DEVICE: u64 = 10_000;
-/// Where init builds the new root.
+/// Directory where init builds the new root.
 const NEW: &str = "/newroot";
 const LOWER: &str = "/lower";
 const LAYER: &str = "/layer";
 
-/// What serves a directory to the guest.
+/// Server of a shared directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// virtiofsd.
@@ -49,7 +49,7 @@ pub(crate) struct SharedDirectory {
     pub(crate) writable: bool,
 }
 
-/// What the steps depend on.
+/// Facts that the steps depend on.
 #[derive(Debug, Clone)]
 pub(crate) struct Scene<'a> {
     pub(crate) root: &'a Root,
@@ -66,7 +66,7 @@ pub(crate) struct Scene<'a> {
 /// Tag of the root directory.
 pub(crate) const ROOT_TAG: &str = "root";
 
-/// Steps that make the root and everything below it.
+/// Steps that prepare the root and everything below it.
 pub(crate) fn steps(scene: &Scene<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     match scene.root {
@@ -148,12 +148,12 @@ pub(crate) fn steps(scene: &Scene<'_>) -> Vec<Step> {
     steps
 }
 
-/// Where the root's own file system is mounted.
+/// Mount point of the root's own file system.
 fn target(scene: &Scene<'_>) -> &'static str {
     if scene.writable { NEW } else { LOWER }
 }
 
-/// The layer of memory above a root that is not to be changed, and what every system needs.
+/// Adds the overlay above a root that is not to be changed, and what every system needs.
 fn finish_root(steps: &mut Vec<Step>, scene: &Scene<'_>) {
     if !scene.writable {
         steps.extend([

@@ -1,4 +1,4 @@
-//! Serving directories of the host to a guest.
+//! Daemons that serve directories of the host to a guest.
 
 use brisk_vm::virtiofs::Served;
 
@@ -6,7 +6,7 @@ use super::error::Error;
 use super::facts::Facts;
 use super::plan::Plan;
 
-/// Starts a virtiofsd for each directory that is served.
+/// Starts a virtiofsd for each directory that needs one.
 pub(crate) fn serve(plan: &Plan, facts: &Facts) -> Result<Vec<Served>, Error> {
     let mut served = Vec::new();
     for (path, writable) in &plan.served {

@@ -1,4 +1,4 @@
-//! Whether a plan's guest can be kept as a template, or go on from one.
+//! Check whether a plan's guest can become a template, or be restored from one.
 
 use brisk_vm::virtiofs::Virtiofsd;
 
@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::options::Options;
 use super::plan::Plan;
 
-/// Why a guest like this cannot be kept, if it cannot.
+/// Reason why such a guest cannot become a template; `None` if it can.
 pub(crate) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<String> {
     let (major, minor) = facts.capabilities.version;
     let nine_p = plan.machine.devices.filesystems.len() != plan.served.len();

@@ -1,4 +1,4 @@
-//! Users by name or number.
+//! Users in the guest, by name or number.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::error::Error;
 use super::options::User;
 use super::root::Root;
 
-/// Numbers of a user.
+/// Numbers of a user and of its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) user: u32,
@@ -15,7 +15,7 @@ pub(crate) struct Identity {
     pub(crate) home: Option<String>,
 }
 
-/// `USER[:GROUP]`.
+/// Parses `USER[:GROUP]`.
 pub(crate) fn parse(text: &str) -> User {
     match text.split_once(':') {
         Some((user, group)) => User {

@@ -1,4 +1,4 @@
-//! The environment of a command in a guest.
+//! Environment variables of a command in a guest.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,8 +8,8 @@ use brisk_vm::guest::Step;
 /// The search path of a command, as login(1) sets it for root.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What every command has, and `more`, of which the later counts. The terminal's kind is this
-/// process's where the command has a `terminal`.
+/// Variables of every command, and `more`, which override them. TERM is this process's where the
+/// command has a `terminal`.
 pub(crate) fn variables(
     home: &str,
     terminal: bool,
@@ -25,7 +25,7 @@ pub(crate) fn variables(
     })
 }
 
-/// Of variables that are set twice the later counts.
+/// Removes earlier values of variables that are set twice.
 fn last_of_each(environment: Vec<OsString>) -> Vec<OsString> {
     fn name(text: &OsString) -> Option<&[u8]> {
         text.as_bytes().split(|byte| *byte == b'=').next()

@@ -20,7 +20,8 @@ pub(crate) const fn asks_for_end(signal: i32) -> bool {
 /// The signals that a session handles, from its creation until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// A socket for each signal would need as many poll entries; the one that wakes is shared.
+    /// Socket that wakes the poll, shared by all signals: one for each would need as many poll
+    /// entries.
     wake: UnixStream,
     each: Vec<(i32, UnixStream)>,
     registered: Vec<SigId>,
@@ -47,7 +48,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Readable when a signal has come.
+    /// Descriptor that is readable when a signal has come.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }

@@ -1,31 +1,31 @@
-//! How a run ended.
+//! Ends of a run.
 
 use brisk_vm::guest::{Exit, Stage};
 
-/// How a session ended.
+/// End of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// The command ended.
     Command(Exit),
-    /// Init could not do what it was told.
+    /// Init could not execute its script.
     Guest {
-        /// What it was doing.
+        /// The stage.
         stage: Stage,
         /// Number of the error.
         errno: i32,
-        /// What it was working on.
+        /// The file or other object.
         subject: String,
         /// Last lines of the console.
         console: String,
     },
-    /// The guest's kernel panicked, or init gave up before it could say so on its channel.
+    /// The guest's kernel panicked, or init failed before it could report that on its channel.
     Panic {
         /// Last lines of the console.
         console: String,
     },
     /// QEMU ended by itself.
     QemuEnded {
-        /// What it wrote to stderr.
+        /// QEMU's stderr.
         stderr: String,
         /// Last lines of the console.
         console: String,
@@ -37,7 +37,7 @@ pub enum Ending {
         /// Last lines of the console.
         console: String,
     },
-    /// A signal to brisk ended it.
+    /// A signal to brisk ended the session.
     Interrupted(Interrupted),
 }
 

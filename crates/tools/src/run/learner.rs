@@ -1,4 +1,4 @@
-//! Learning from a guest which of the kernel's code it had translated: see
+//! Recording of the kernel's code that a guest executes, for TB pretranslation: see
 //! [`crate::guest::pretranslation`].
 
 use std::fs::{self, File};
@@ -16,30 +16,30 @@ use serde_json::json;
 use crate::guest::facts::Facts;
 use crate::guest::pretranslation as choice;
 
-/// How long a guest that went on from a template is watched: a short command is over by then, and a
-/// long one does not gain by it.
+/// Time that a guest restored from a template is recorded: a short command has ended by then, and a
+/// long one does not gain by pretranslation.
 const WATCHED: Duration = Duration::from_secs(2);
 
-/// Whether a guest that goes on from a template is to be learnt from.
+/// Whether a guest that is restored from a template is to be recorded.
 pub(super) fn teaches(machine: &VmConfig, template: &Path) -> bool {
     let untaught = || TemplateMemory::new(&File::open(template)?).is_untaught();
     machine.processors.pretranslator.is_some() && untaught().unwrap_or(false)
 }
 
-/// A guest that is learnt from.
+/// Recording of a guest.
 #[derive(Debug)]
 pub(super) enum Learner {
-    /// As it boots.
+    /// Of its boot.
     Boot(Box<Boot>),
-    /// As it goes on from this template.
+    /// Of its first command after it was restored from this template.
     Template {
-        /// What is traced.
+        /// The trace.
         learning: Learning,
-        /// The memory.
+        /// File of the template.
         template: PathBuf,
-        /// The kernel.
+        /// Path of the kernel.
         kernel: PathBuf,
-        /// How long; none: it is over.
+        /// End of the recording; `None`: it is over.
         until: Option<Instant>,
     },
 }
@@ -71,7 +71,7 @@ impl Learner {
         })
     }
 
-    /// When to ask for [`Self::enough`].
+    /// Time of the next call of [`Self::enough`].
     pub(super) const fn until(&self) -> Option<Instant> {
         match self {
             Self::Boot(_) => None,
@@ -79,7 +79,7 @@ impl Learner {
         }
     }
 
-    /// What QEMU is told if it has been watched long enough by now.
+    /// Command for QEMU that ends the trace, if it has been recorded long enough.
     pub(super) fn enough(&mut self) -> Option<Vec<u8>> {
         let Self::Template { until, .. } = self else {
             return None;
@@ -88,7 +88,7 @@ impl Learner {
         Some(stop_tracing())
     }
 
-    /// It ended well: what it teaches is kept. Without that the next one is as this one was.
+    /// Saves the recording of a run without errors. Otherwise the next run is recorded.
     pub(super) fn keep(self) {
         match self {
             Self::Boot(boot) => boot.keep(),
@@ -104,7 +104,7 @@ impl Learner {
     }
 }
 
-/// Writes what a guest that went on from a template has taught into the template.
+/// Writes the list of blocks of a restored guest into the template.
 fn teach(learning: &Learning, template: &Path, kernel: &Path) -> io::Result<()> {
     let lock = File::open(template)?;
     // Another one is at it.
@@ -124,7 +124,7 @@ fn stop_tracing() -> Vec<u8> {
     qmp::command_with("trace-event-set-state", &arguments)
 }
 
-/// A boot that is learnt from.
+/// Recording of a boot.
 #[derive(Debug)]
 pub(super) struct Boot {
     learning: Learning,
@@ -137,14 +137,16 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// Init has greeted: the kernel has patched itself, and nobody else has come to it.
+    /// Takes the kernel's code when init greets: the kernel has patched itself, and no other
+    /// program runs.
     pub(super) fn booted(&mut self) {
         self.vmlinux = fs::read(&self.kernel).unwrap_or_default();
         let text = pretranslation::text(&self.vmlinux);
         self.patched = text.and_then(|text| self.learning.memory(text).ok());
     }
 
-    /// The command starts, whose code is not the kernel's. What QEMU is told then.
+    /// Command for QEMU that ends the trace, when the command starts, whose code is not the
+    /// kernel's.
     pub(super) fn started(&mut self) -> Vec<u8> {
         self.traced = self.learning.traced().ok();
         stop_tracing()

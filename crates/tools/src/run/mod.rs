@@ -1,8 +1,7 @@
-//! Running a command in a virtual machine that was booted for it.
+//! Runs: a command in a VM that was booted for it.
 //!
-//! [`Session`] carries out a plan of [`crate::guest`]: it starts the machine, carries bytes and
-//! signals, and makes sure that nothing is left. [`warm()`] has it go on from a template instead of
-//! booting.
+//! [`Session`] executes a plan of [`crate::guest`]: it starts the VM, carries bytes and signals,
+//! and makes sure that nothing is left. [`warm()`] restores a template instead of booting.
 
 mod ending;
 mod learner;

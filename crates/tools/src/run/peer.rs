@@ -1,4 +1,4 @@
-//! Who is at the other end of a session, and what it is sent first.
+//! Peer of a session, and the script that it gets first.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -6,23 +6,23 @@ use std::os::unix::net::UnixStream;
 use brisk_vm::guest::Step;
 use brisk_vm::launch::Running;
 
-/// What is sent to init, and when.
+/// Script for init, by the time at which it is sent.
 #[derive(Debug)]
 pub(super) enum Script {
-    /// At once: it waits for init in the socket, as far as that takes it.
+    /// At once: the socket keeps it until init runs, as far as it has room.
     Now(Vec<u8>),
-    /// When the guest goes on, with the time of then before it.
+    /// When the restored guest runs, with the time of then before it.
     Resumed(Vec<Step>),
     /// When init greets.
     Greeted(Vec<u8>),
 }
 
-/// Who is at the other end.
+/// Peer of a session.
 #[derive(Debug)]
 pub(super) enum Peer {
-    /// A machine of our own, which ends with us.
+    /// A VM of this process, which ends with the process.
     Machine(Box<Running>),
-    /// A port of a machine that stays.
+    /// A port of a persistent VM.
     Port(UnixStream),
 }
 
@@ -48,7 +48,7 @@ impl Peer {
         }
     }
 
-    /// What a machine that ends with us wrote to stderr.
+    /// Ends a VM of this process; the result is its stderr.
     pub(super) fn end(self) -> String {
         match self {
             Self::Machine(machine) => machine.kill(),
@@ -57,13 +57,13 @@ impl Peer {
     }
 }
 
-/// QEMU has closed its end.
+/// Whether an error says that QEMU has closed its end.
 pub(super) fn gone(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
-/// There is nothing yet, or a signal came first.
+/// Whether an error says that there are no bytes yet, or that a signal came first.
 pub(super) fn retry(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! brisk's own standard streams: carried without blocking, byte for byte.
+//! Standard streams of brisk, carried without blocking, byte for byte.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
@@ -13,9 +13,9 @@ use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcgetwin
 
 use crate::interrupt::{Signals, asks_for_end};
 
-/// What a pipe takes at once after poll(2) called it writable (pipe(7)).
+/// Bytes that a pipe takes at once after poll(2) called it writable (pipe(7)).
 const PIPE_CHUNK: usize = 4096;
-/// More than this and no more is taken from the guest, bytes.
+/// Unwritten bytes from which on nothing more is read from the guest.
 const HIGH_WATER: usize = 1 << 20;
 
 /// How a session shows what the guest prints.
@@ -87,16 +87,16 @@ impl Output {
     }
 }
 
-/// Why not all was written.
+/// Reason why not all was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// A signal asked for the end.
     Signal(i32),
-    /// There was no more time.
+    /// The deadline has passed.
     Deadline,
 }
 
-/// Writes all that is left as fast as it is read; after `deadline` only what is taken at once.
+/// Writes all that is left as fast as it is read; after `deadline` only what is accepted at once.
 pub(crate) fn finish(
     mut outputs: [&mut Output; 2],
     signals: &mut Signals,
@@ -124,7 +124,7 @@ pub(crate) fn finish(
     Ok(None)
 }
 
-/// The user's terminal in raw mode; as it was again when dropped.
+/// The user's terminal in raw mode, restored when this is dropped.
 #[derive(Debug)]
 pub struct Terminal {
     before: Termios,
@@ -140,13 +140,13 @@ impl Terminal {
             .flatten()
     }
 
-    /// Its size now.
+    /// Present size of the terminal.
     pub fn window() -> Option<(u16, u16)> {
         let size = tcgetwinsize(rustix::stdio::stdout()).ok()?;
         Some((size.ws_row, size.ws_col))
     }
 
-    /// Every key goes to the guest as it is.
+    /// Puts the terminal into raw mode: every key goes to the guest unchanged.
     ///
     /// # Errors
     /// If standard input is no terminal.
@@ -158,8 +158,8 @@ impl Terminal {
         Ok(Self { before })
     }
 
-    /// Keys are the user's again, such as the one that interrupts. What is left of the guest's
-    /// output still goes out as it is: the guest's own terminal has made its lines.
+    /// Gives keys such as Ctrl-C back to the user. The rest of the guest's output still goes out
+    /// unchanged: the guest's own terminal has made its lines.
     pub fn takes_keys(&self) {
         let mut keys = self.before.clone();
         keys.output_modes.remove(OutputModes::OPOST);

@@ -1,11 +1,11 @@
-//! When what happened: moments on the host's clock and on the guest's.
+//! Milestones of a run, with times on the host's clock and on the guest's.
 
 use std::time::Instant;
 
 use brisk_measure::{Clock, Environment, Report, Timeline};
 use brisk_vm::guest::GuestTimestamp;
 
-/// Something that happened.
+/// A milestone of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Milestone {
     /// brisk started.
@@ -14,9 +14,9 @@ pub enum Milestone {
     Exec,
     /// QEMU's control channel greeted.
     QemuUp,
-    /// A guest that was kept runs on.
+    /// A guest restored from a template runs.
     Resumed,
-    /// A guest that waited was taken.
+    /// A guest of the warm pool was taken.
     Taken,
     /// The kernel's first line arrived from the console, which it opens a few milliseconds after
     /// its entry.
@@ -83,7 +83,7 @@ impl Milestone {
         }
     }
 
-    /// What the time since the moment before was spent on.
+    /// Activity since the milestone before, and its kind.
     const fn phase(self) -> (&'static str, &'static str) {
         match self {
             Self::Brisk => ("", ""),
@@ -118,24 +118,24 @@ impl Milestone {
     }
 }
 
-/// A moment's time and the clock it was read from.
+/// Time of a milestone, with its clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reading {
     nanos: u64,
     clock: Clock,
 }
 
-/// The moments of one run.
+/// Milestones of one run.
 #[derive(Debug, Clone)]
 pub struct Timing {
     origin: Instant,
     readings: Vec<(Milestone, Reading)>,
-    /// What to add to the guest's clock to get the host's, nanoseconds.
+    /// Offset to add to the guest's clock to get the host's, nanoseconds.
     offset: Option<i64>,
 }
 
 impl Timing {
-    /// With `origin` as the start of brisk.
+    /// Milestones of a run that starts at `origin`.
     #[must_use]
     pub fn new(origin: Instant) -> Self {
         let start = Reading {
@@ -149,7 +149,7 @@ impl Timing {
         }
     }
 
-    /// Now, on the host; the first time counts.
+    /// Records a milestone now, on the host's clock; the first time counts.
     pub(crate) fn now(&mut self, moment: Milestone) {
         let nanos = self.origin.elapsed().as_nanos() as u64;
         self.put(
@@ -161,9 +161,9 @@ impl Timing {
         );
     }
 
-    /// Stamps of the guest. The last of a frame is taken just before the frame is sent, so its
-    /// arrival ties the two clocks together, to within the time the frame took: the quickest
-    /// one counts.
+    /// Records timestamps of the guest. The last one of a frame is taken just before the frame is
+    /// sent, so its arrival ties the two clocks together, to within the frame's travel time: the
+    /// quickest frame counts.
     pub(crate) fn stamps(&mut self, stamps: &[(GuestTimestamp, u64)]) {
         let here = self.origin.elapsed().as_nanos() as i64;
         for (stamp, nanos) in stamps {
@@ -192,7 +192,7 @@ impl Timing {
         }
     }
 
-    /// When `moment` was, on the host's clock, nanoseconds since brisk started.
+    /// Time of a milestone on the host's clock, nanoseconds since brisk started.
     #[must_use]
     pub fn at(&self, moment: Milestone) -> Option<i64> {
         let reading = self.readings.iter().find(|(known, _)| *known == moment)?.1;
@@ -202,7 +202,7 @@ impl Timing {
         })
     }
 
-    /// As a report.
+    /// The milestones as a report.
     #[must_use]
     pub fn report(&self, created: String, environment: Environment) -> Report {
         let mut timeline = Timeline::new(Clock::HostMonotonic);
@@ -228,7 +228,7 @@ impl Timing {
         report
     }
 
-    /// For people: each moment, when it was, how long since the one before, which clock.
+    /// Rows for people: each milestone, its time, the time since the one before, its clock.
     #[must_use]
     pub fn rows(&self) -> Vec<[String; 4]> {
         let mut rows = Vec::new();

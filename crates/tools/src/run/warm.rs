@@ -1,10 +1,10 @@
-//! Going on from a guest that booted before, instead of booting.
+//! Templates: guests are restored from one that booted before, instead of booted.
 //!
-//! The first run boots a guest up to where it waits for its command, and keeps its memory and the
-//! state of its devices in one file in memory, the template. Later runs map that file, so that they
-//! share every page that none of them has written, and give their guest what must not be the same
-//! in two: the time and fresh randomness. Where directories of the host are served to the guest they
-//! copy it: a virtiofsd, which goes on where the template's left off, has to see what the guest
+//! The first run boots a guest up to where it waits for its command, and keeps its memory and its
+//! device state in one file in memory, the template. Later runs map that file, so that they share
+//! every page that none of them has written, and give their guest what must differ between two: the
+//! time and fresh randomness. Where directories of the host are served to the guest, the file is
+//! copied: a virtiofsd, which continues from the state of the template's, has to see what the guest
 //! writes.
 
 use std::fs::{self, File, Permissions};
@@ -34,40 +34,40 @@ use crate::guest::plan::{Part, Plan, encoded};
 use crate::guest::readahead::Common;
 use crate::guest::{pretranslator, template};
 
-/// Kind of the entries in that directory.
+/// Kind of the template's entries in the directory.
 const KIND: &str = "warm";
-/// How long a boot may take.
+/// Time limit of a boot.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a guest is let be before it is kept. The kernel puts off work until after its boot (a
-/// second after it began it refines the rate of the time stamp counter, and changes its clock): what
-/// it has not done by then each later run would do.
+/// Time that a guest runs before it becomes a template. The kernel puts work off until after its
+/// boot (a second after its start it refines the rate of the time stamp counter, and changes its
+/// clock): work that it has not done by then would be repeated in each later run.
 const REST: Duration = Duration::from_millis(1500);
-/// How long QEMU may take for a command.
+/// Time limit of QEMU for a command.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How many templates are kept; each takes what its guest needs, some 60 MB.
+/// Most templates; each takes as much memory as its guest needs, some 60 MB.
 const KEPT: usize = 4;
 
-/// How to run.
+/// Way to run.
 #[derive(Debug)]
 pub enum Start {
-    /// By this plan, or with a guest of this place.
+    /// By this plan, or with a guest from this warm pool.
     Plan(Box<Plan>, WarmPool),
-    /// By this plan, which boots: what was asked for cannot go on from a template, for a reason.
+    /// By this plan, which boots: these options do not allow a template, for this reason.
     Cold(Box<Plan>, String),
-    /// Not at all: the guest that was to be kept ended before it was ready.
+    /// Not at all: the guest that was to become a template ended before.
     Ended(Ending),
 }
 
 #[derive(Serialize, Deserialize)]
 struct Template {
-    /// Where the devices' state starts, bytes.
+    /// Offset of the device state, bytes.
     offset: u64,
 }
 
-/// Turns a plan into one that goes on from a template, which is made if there is none.
+/// Turns a plan into one that restores a template, which is made if there is none.
 ///
 /// # Errors
-/// If there is no place for templates, or the guest cannot be saved.
+/// If there is no directory for templates, or the guest cannot be saved.
 pub fn warm(
     mut plan: Plan,
     options: &Options,
@@ -123,7 +123,7 @@ pub fn warm(
     Ok(Start::Plan(Box::new(plan), place))
 }
 
-/// All that a guest up to its command depends on.
+/// Key of a template: everything that a guest up to its command depends on.
 fn key(plan: &Plan, facts: &Facts) -> Result<String, Error> {
     let mut identity = format!(
         "{} {:?} {:?} {:?} {:?} {:?}",
@@ -157,7 +157,7 @@ impl<E: Into<Error>> From<E> for Failed {
     }
 }
 
-/// Boots a guest, and fills `file` with its memory and its devices' state.
+/// Boots a guest, and fills `file` with its memory and its device state.
 fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result<Template, Failed> {
     let session = |error: io::Error| Failed::Error(Error::Session(error));
     let bytes = plan.machine.memory.mib << 20;
@@ -200,7 +200,7 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     Ok(Template { offset: bytes })
 }
 
-/// Makes room for a new one, and removes what runs that were killed left behind.
+/// Makes room for a new template, and removes files of runs that were killed.
 fn prune(dir: &Path) {
     let files = || fs::read_dir(dir).into_iter().flatten().flatten();
     for left in files() {

@@ -1,11 +1,13 @@
-//! Guests that wait for a command: they went on from a template, and have run one before.
+//! Warm pool: guests that were restored from a template in advance, have run a warm-up, and wait
+//! for a command.
 //!
-//! Where a guest is emulated, most of what a short command takes after a template was loaded is
-//! the translation of code that runs for the first time, and QEMU cannot keep translations. So a
-//! process of ours, the keeper, has a guest go on before it is needed, and rehearse: it runs a shell
-//! that does nothing. Who needs a guest connects to the keeper's socket and is handed the machine's
-//! channels. The keeper stays the parent of its processes, ends them when the run is over, and has
-//! one guest only. It ends by itself when nobody came for some time, or its socket was removed.
+//! Under emulation, most of the time of a short command after a restore is the translation of code
+//! that runs for the first time, and QEMU cannot save translations. So a process of brisk's
+//! restores a guest before it is needed, and runs a warm-up in it: a shell that does nothing. A run
+//! that needs a guest connects to the process's socket and gets the descriptors of the VM's
+//! channels. The process stays the parent of the VM's processes, ends them when the run is over,
+//! and has one guest only. It ends by itself when no run came for some time, or its socket was
+//! removed.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -31,15 +33,15 @@ use crate::guest::facts::Facts;
 use crate::guest::plan::Plan;
 use crate::interrupt::Signals;
 
-/// Says how long a guest stays ready, seconds.
+/// Variable for the time that a guest waits, seconds.
 const TIME_VARIABLE: &str = "BRISK_READY_SECONDS";
 const TIME: Duration = Duration::from_secs(60);
-/// How long a rehearsal may take.
+/// Time limit of a warm-up.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Digits of a template's key that name its guests: paths of sockets are short.
+/// Digits of a template's key in the names of its guests: paths of sockets are short.
 const DIGITS: usize = 16;
 
-/// Where the guests that went on from one template wait.
+/// The waiting guests of one template.
 #[derive(Debug, Clone)]
 pub struct WarmPool {
     dir: PathBuf,
@@ -54,7 +56,7 @@ impl WarmPool {
         }
     }
 
-    /// A guest that is ready, if there is one. It is the caller's then.
+    /// Takes a waiting guest, if there is one. It belongs to the caller then.
     #[must_use]
     pub fn take(&self) -> Option<Running> {
         let dir = File::open(&self.dir).ok()?;
@@ -72,25 +74,24 @@ impl WarmPool {
         })
     }
 
-    /// Whether another guest would be of use: no more wait than could run at once.
+    /// Whether another guest would be of use: there are fewer waiting ones than could run at once.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let most = std::thread::available_parallelism().map_or(1, usize::from);
         self.names().len() < most
     }
 
-    /// Ends all that wait.
+    /// Ends all waiting guests.
     pub fn clear(&self) {
         for name in self.names() {
             let _ = fs::remove_file(self.dir.join(name));
         }
     }
 
-    /// Makes a guest ready by a plan that goes on from the template, and keeps it until somebody
-    /// has used it.
+    /// Restores a guest from the template by a plan, and keeps it until a run has used it.
     ///
     /// # Errors
-    /// If the machine cannot be started or handed over.
+    /// If the VM cannot be started or handed over.
     pub fn keep(
         &self,
         mut plan: Plan,
@@ -99,7 +100,7 @@ impl WarmPool {
         cache: &Cache,
     ) -> Result<(), Error> {
         let time = time()?;
-        plan.command = rehearsal(on_terminal);
+        plan.command = warm_up(on_terminal);
         let timing = Timing::new(Instant::now());
         let session = Session::start(plan, facts, cache, timing, &mut |_| {})?;
         match session.run_to_pause(PATIENCE, Duration::ZERO)? {
@@ -145,7 +146,7 @@ impl WarmPool {
     }
 }
 
-/// Where a keeper is asked for its guest. Nobody finds it after this is dropped.
+/// Socket of a waiting guest, which is removed when this is dropped.
 struct Door {
     listener: UnixListener,
     path: PathBuf,
@@ -172,10 +173,10 @@ impl Drop for Door {
     }
 }
 
-/// Starts this program with these words, to outlive us.
+/// Starts this program with these arguments; it outlives the caller.
 ///
 /// # Errors
-/// If the system refuses.
+/// If a system call fails.
 pub fn start_keeper(words: &[OsString]) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -187,8 +188,9 @@ pub fn start_keeper(words: &[OsString]) -> io::Result<()> {
     command.spawn().map(drop)
 }
 
-/// What is run to have run something: the paths that every command takes, and a shell's.
-fn rehearsal(on_terminal: bool) -> Vec<Step> {
+/// Steps of a warm-up: a command that does nothing, on the paths that every command and a shell
+/// use.
+fn warm_up(on_terminal: bool) -> Vec<Step> {
     let words = ["sh", "-c", ":"].map(|word| Step::Argument { text: word.into() });
     let mut steps = Vec::from(words);
     if on_terminal {
@@ -201,12 +203,12 @@ fn rehearsal(on_terminal: bool) -> Vec<Step> {
     steps
 }
 
-/// A path to a file of a directory that is short, however long the directory's is.
+/// A short path of a file in a directory, however long the directory's path is.
 fn short(dir: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
 }
 
-/// How long a guest waits.
+/// Time that a guest waits.
 ///
 /// # Errors
 /// If the variable is no number.

@@ -1,4 +1,4 @@
-//! All machines at once: when this host has come up, and before it goes down.
+//! `autostart` and `autostop`: all VMs at once, after the host has booted and before it shuts down.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -17,26 +17,26 @@ use super::paths::{StateDirs, VmPaths};
 use super::resume::{How, resume};
 use super::suspend::{Suspending, suspend};
 
-/// How long until a machine that another command works on is looked at again.
+/// Interval at which a VM that another command works on is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// What is done with a machine.
+/// Action on a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It is booted.
+    /// Boot it.
     Start,
-    /// It goes on from its image.
+    /// Resume it from its image.
     Resume,
-    /// It is saved to its image.
+    /// Suspend it to its image.
     Suspend,
-    /// It is asked to stop.
+    /// Ask it to stop.
     Stop,
-    /// It is ended.
+    /// End it.
     Kill,
 }
 
 impl Action {
-    /// What it is afterwards.
+    /// State of the VM after the action, in a word.
     #[must_use]
     pub const fn done(self) -> &'static str {
         match self {
@@ -49,25 +49,25 @@ impl Action {
     }
 }
 
-/// What became of a machine.
+/// Result of an action on a VM.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
-    /// What was done, and whether that succeeded. None: nothing was to be done.
+    /// The action, and whether it succeeded; `None`: there was nothing to do.
     pub result: Result<Option<Action>, Error>,
-    /// How long it took.
+    /// Time it took.
     pub took: Duration,
 }
 
-/// How it is done with all of them.
+/// Options of acting on all VMs.
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
-    /// At how many machines at once.
+    /// Number of VMs at once.
     pub jobs: usize,
-    /// Once true, no other machine is begun with, and what can be left is left as it was.
+    /// If true, no action on another VM begins, and those that can be undone are undone.
     pub cancel: &'a AtomicBool,
-    /// Called when a machine is done with, by any thread.
+    /// Called when an action has ended, by any thread.
     pub said: &'a (dyn Fn(&Outcome) + Sync),
 }
 
@@ -77,8 +77,8 @@ impl std::fmt::Debug for Turn<'_> {
     }
 }
 
-/// Starts or resumes all machines with `autoboot` that do not run. One that fails keeps none of the
-/// others from it.
+/// Starts or resumes all VMs with `autoboot` that do not run. A failure of one VM does not affect
+/// the others.
 #[must_use]
 pub fn autostart(dirs: &StateDirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
     let decide = |paths: &VmPaths| Ok(at_boot(&paths.definition()?, condition(paths)?));
@@ -90,8 +90,8 @@ pub fn autostart(dirs: &StateDirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome
     each(dirs, turn, &decide, &act)
 }
 
-/// Has all machines that run do what their `autoshutdown` says. One that cannot be suspended is
-/// stopped instead, which is told as an error. Stopping may take `limit`.
+/// Suspends, stops or ends all running VMs, each as its `autoshutdown` says. A VM that cannot be
+/// suspended is stopped instead, which is reported as an error. Stopping may take `limit`.
 #[must_use]
 pub fn autostop(dirs: &StateDirs, cache: &Cache, limit: Duration, turn: Turn<'_>) -> Vec<Outcome> {
     let decide = |paths: &VmPaths| {
@@ -206,7 +206,7 @@ fn each(dirs: &StateDirs, turn: Turn<'_>, decide: &Decide<'_>, act: &Act<'_>) ->
     done
 }
 
-/// If another command works on a machine, what is to be done is known when that has ended.
+/// Waits while another command works on a VM: only then it is known what is to be done.
 fn patiently(
     paths: &VmPaths,
     turn: Turn<'_>,

@@ -1,9 +1,9 @@
-//! Whether a guest's processors are at work.
+//! Activity of a guest's virtual CPUs.
 
 use brisk_host::proc::Procfs;
 use serde_json::Value;
 
-/// QEMU's threads that are a guest's processors.
+/// QEMU's threads that run the virtual CPUs.
 #[derive(Debug)]
 pub(super) struct Processors {
     process: u32,
@@ -11,7 +11,7 @@ pub(super) struct Processors {
 }
 
 impl Processors {
-    /// Those of a process that QEMU told of when it was asked with `query-cpus-fast`.
+    /// The threads of process `pid`, from QEMU's answer to `query-cpus-fast`.
     pub(super) fn of(pid: u32, answer: &Value) -> Self {
         let threads = answer.as_array().into_iter().flatten();
         let threads = threads.filter_map(|cpu| cpu["thread-id"].as_u64());
@@ -21,7 +21,7 @@ impl Processors {
         }
     }
 
-    /// Whether one of them runs, or would if the host had a processor for it. Who waits for
+    /// Whether one of them runs, or would if the host had a free processor. A thread that waits for
     /// memory does not.
     pub(super) fn are_busy(&self) -> bool {
         let proc = Procfs::default();
@@ -44,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// A name that could be taken for a state, as a thread may give itself one.
+    /// A name that looks like a state, which a thread may give itself.
     const NAME: &str = "a) R";
 
     fn tell(told: &Sender<i32>) {

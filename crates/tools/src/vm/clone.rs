@@ -1,4 +1,4 @@
-//! A second machine that goes on from the image of a suspended one, which stays as it is.
+//! Clones: a second VM from the image of a suspended one, which is not changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,16 @@ use super::resume::{How, Resumed, disks_are_as_noted, open, run_from};
 use crate::chain;
 use crate::guest::identity;
 
-/// How long init may take to tell the guest who it is.
+/// Time limit for init to give the guest its new identity.
 const TELLING: Duration = Duration::from_secs(60);
 
-/// Defines the machine `new` as `paths` is defined, and has it go on from the image of that, which
-/// stays suspended. The guest gets a name, a network card, randomness and the time of its own, and
-/// copies of the disks that it writes to.
+/// Defines the VM `new` like `paths`, and resumes it from the image of `paths`, which stays
+/// suspended. The clone gets a name, a network card, randomness and the time of its own, and copies
+/// of the disks that it writes to.
 ///
 /// # Errors
-/// If there is such a machine already, `paths` is not suspended, writes to something that cannot be
-/// copied, there is no room for the copy, or as of [`resume`](super::resume). Nothing is left of
-/// the new machine then.
+/// If `new` exists, `paths` is not suspended or writes to something that cannot be copied, there is
+/// no room for the copy, or as of [`resume`](super::resume). Nothing is left of the new VM then.
 pub fn resume_clone(
     paths: &VmPaths,
     new: &VmPaths,
@@ -92,7 +91,7 @@ pub fn resume_clone(
     result.map_err(Error::or_interrupted)
 }
 
-/// Two guests that write to one disk destroy it.
+/// Finds the disks that the clone needs copies of: two guests that write to one disk destroy it.
 fn own_disks(
     paths: &VmPaths,
     new: &VmPaths,
@@ -105,7 +104,7 @@ fn own_disks(
     Ok(needed)
 }
 
-/// The definition of the clone: the other's, but for what must not be the same.
+/// The definition of the clone: a copy, except for what must differ.
 fn definition_of(
     new: &VmPaths,
     other: &Definition,

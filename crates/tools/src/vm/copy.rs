@@ -1,5 +1,5 @@
-//! Copies of files with holes: by reference to the same blocks where the file system can, else of
-//! what is in them, hole for hole.
+//! Copies of files with holes: by reference to shared blocks where the file system can, else of the
+//! data, with holes kept.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +13,11 @@ use rustix::fs::ioctl_ficlone;
 
 use super::error::{Error, file};
 
-/// Bytes that are copied between two looks at whether to stop.
+/// Bytes that are copied between two checks for cancellation.
 const STEP: u64 = 1 << 20;
 
-/// Has `to` refer to the blocks of `from` (ioctl_ficlone(2)); whether it does. If not, it is empty.
+/// Lets `to` share the blocks of `from` (ioctl_ficlone(2)); whether that worked. If not, `to` is
+/// empty.
 pub(super) fn share(from: &File, to: &File) -> bool {
     // Whatever keeps it from that, bytes can be copied, or say why they cannot.
     ioctl_ficlone(to, from).is_ok() || {
@@ -25,7 +26,7 @@ pub(super) fn share(from: &File, to: &File) -> bool {
     }
 }
 
-/// Bytes of a file that are no holes.
+/// Bytes of a file that are not holes.
 pub(super) fn data(from: &File) -> io::Result<u64> {
     let length = from.metadata()?.len();
     let mut sum = 0;
@@ -86,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// A file in memory, which knows holes and has no blocks to share.
+    /// A file in memory, which has holes and no blocks to share.
     fn made_of(stretches: &[(u16, u8)], length: u64) -> File {
         let made = tempfile::tempfile_in("/dev/shm").unwrap();
         made.set_len(length).unwrap();

@@ -1,4 +1,4 @@
-//! What a machine is, as its file says it.
+//! Definition of a VM, as its file has it.
 
 mod saving;
 
@@ -13,21 +13,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::guest::{ExtraDisk, LEAST_MEMORY, Net, Options, Ram, RootOption, Share};
 
-/// Why a definition is none.
+/// Error of a definition.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// No TOML, or not of this form; says the line.
+    /// No TOML, or not of this form; the message has the line.
     #[error("{0}")]
     Form(String),
     /// A value that makes no sense.
     #[error("{field} = {value:?}: {reason}")]
     Value {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What is wrong, and what would be right.
+        /// Reason, and an allowed value.
         reason: String,
     },
 }
@@ -42,7 +42,7 @@ impl DefinitionError {
     }
 }
 
-/// Network of a machine.
+/// Network of a VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
@@ -64,7 +64,7 @@ pub enum ImageFormat {
 }
 
 impl ImageFormat {
-    /// As QEMU is told it.
+    /// Format for QEMU's command line.
     #[must_use]
     pub const fn disk_format(self) -> DiskFormat {
         match self {
@@ -83,24 +83,24 @@ impl From<DiskFormat> for ImageFormat {
     }
 }
 
-/// A machine.
+/// Definition of a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Definition {
-    /// What tells it from all others, such as `9b2a1f0e-…`; images are bound to it.
+    /// UUID of the VM, such as `9b2a1f0e-…`; images are bound to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// Release or path of the kernel; none: as `brisk run` chooses it.
+    /// Release or path of the kernel; `None`: as `brisk run` chooses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// `none`, `host`, or the path of an image or a directory.
     pub root: String,
-    /// Format of the root's image; none: as `brisk run` decides it.
+    /// Format of the root's image; `None`: as `brisk run` decides it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_format: Option<ImageFormat>,
-    /// Whether the root is written to, instead of a layer in memory.
+    /// Whether the root is written to, instead of an overlay in memory.
     pub rw: bool,
-    /// Disks besides it, `PATH` or `PATH:ro`, each with its format behind it: `,format=raw`.
+    /// Further disks, `PATH` or `PATH:ro`, each with its format behind it: `,format=raw`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<String>,
     /// Directories of this host, `HOST:GUEST` or `HOST:GUEST:ro`.
@@ -110,15 +110,15 @@ pub struct Definition {
     pub cpus: u32,
     /// Memory, such as `512M` or `2G`.
     pub memory: String,
-    /// Whether its memory comes in huge pages where this host allows them.
+    /// Whether its memory has huge pages where this host allows them.
     pub huge_pages: bool,
     /// Whether its memory is locked, so that none of it gets to this host's swap.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lock_memory: bool,
     /// Network.
     pub net: Network,
-    /// Program of the root that becomes PID 1, such as `/sbin/init`; none: only what is executed
-    /// in the machine runs there.
+    /// Program of the root that becomes PID 1, such as `/sbin/init`; `None`: only commands of
+    /// `exec` run in the VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<String>,
     /// More kernel parameters.
@@ -126,22 +126,22 @@ pub struct Definition {
     pub append: Vec<String>,
     /// Whether it is started, or resumed, when this host has booted.
     pub autoboot: bool,
-    /// What becomes of it when this host goes down.
+    /// Action when this host shuts down.
     pub autoshutdown: Autoshutdown,
-    /// How it is suspended.
+    /// Options of a suspend.
     pub suspend: Suspend,
 }
 
-/// What becomes of a machine that runs when this host goes down.
+/// Action on a running VM when this host shuts down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Autoshutdown {
-    /// It is suspended to its image.
+    /// Suspend it to its image.
     Suspend,
-    /// It is asked to stop.
+    /// Ask it to stop.
     #[default]
     Shutdown,
-    /// It is ended, as by a power cut.
+    /// End it, as by a power cut.
     Off,
 }
 
@@ -170,10 +170,10 @@ impl Default for Definition {
 }
 
 impl Definition {
-    /// Reads a definition and checks it.
+    /// Parses a definition and checks it.
     ///
     /// # Errors
-    /// What is wrong, with the line or the field.
+    /// A text with the line or the field.
     pub fn parse(text: &str) -> Result<Self, DefinitionError> {
         let form = |error: toml::de::Error| DefinitionError::Form(error.to_string());
         let definition: Self = toml::from_str(text).map_err(form)?;
@@ -181,7 +181,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// As a file.
+    /// Formats the definition as a file.
     ///
     /// # Errors
     /// If it cannot be written as TOML.
@@ -253,7 +253,7 @@ impl Definition {
             })
     }
 
-    /// What tells this machine from all others, if it is known.
+    /// UUID of the VM, if the definition has one.
     ///
     /// # Errors
     /// If it is no UUID.
@@ -265,7 +265,7 @@ impl Definition {
         bytes_of_uuid(text).map(Some).ok_or_else(wrong)
     }
 
-    /// The image of a machine of this name, if the definition says where it is.
+    /// Path of the image of a VM of this name, if the definition has one.
     #[must_use]
     pub fn image(&self, name: &str) -> Option<PathBuf> {
         let path = self.suspend.path.as_ref()?;
@@ -273,14 +273,14 @@ impl Definition {
         Some(path.replace(NAME, name).replace(UUID, uuid).into())
     }
 
-    /// The disks besides the root.
+    /// Disks besides the root.
     #[must_use]
     pub fn extra_disks(&self) -> Vec<ExtraDisk> {
         let disks = self.disks.iter();
         disks.map(|disk| ExtraDisk::parse(disk)).collect()
     }
 
-    /// The options of `brisk run` that make this machine.
+    /// Options of `brisk run` that give this VM.
     ///
     /// # Errors
     /// As [`Definition::memory_mib`].
@@ -319,7 +319,7 @@ impl Definition {
     }
 }
 
-/// A UUID in its usual form, 8-4-4-4-12 digits.
+/// Parses a UUID in its usual form, 8-4-4-4-12 digits.
 fn bytes_of_uuid(text: &str) -> Option<[u8; 16]> {
     let groups: Vec<_> = text.split('-').map(str::len).collect();
     let digits = text.replace('-', "");
@@ -328,7 +328,7 @@ fn bytes_of_uuid(text: &str) -> Option<[u8; 16]> {
     Some(number.to_be_bytes())
 }
 
-/// A UUID in its usual form.
+/// Formats a UUID in its usual form.
 pub(super) fn text_of_uuid(bytes: [u8; 16]) -> String {
     let digits = format!("{:032x}", u128::from_be_bytes(bytes));
     let group = |range: std::ops::Range<usize>| &digits[range];

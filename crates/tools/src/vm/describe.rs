@@ -1,4 +1,4 @@
-//! What an image says about its machine.
+//! Description of a VM in its image.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -15,10 +15,10 @@ use super::error::{Error, file};
 use super::lifecycle::Running;
 use super::paths::VmPaths;
 
-/// How much of a block device is held against what it was, bytes.
+/// Bytes at the beginning of a block device that are compared.
 const HEAD: u64 = 8 << 20;
 
-/// What an image says about its machine.
+/// Describes a VM for its image.
 pub(super) fn describe(
     paths: &VmPaths,
     running: &Running,
@@ -54,10 +54,10 @@ pub(super) fn describe(
     })
 }
 
-/// Whether a disk is what it was when its guest stood still, as far as that can be told after this
-/// host was restarted. Device numbers are another one then (`st_dev`: device mapper, the order of
-/// NVMe disks, Btrfs, NFS), and so are inode numbers where the file system makes them up. To look
-/// at a file changes its ctime at most.
+/// Whether a disk is unchanged since its guest was stopped, as far as that can be found out after a
+/// restart of this host. Device numbers change then (`st_dev`: device mapper, the order of NVMe
+/// disks, Btrfs, NFS), and so do inode numbers where the file system makes them up. Looking at a
+/// file changes at most its ctime.
 ///
 /// # Errors
 /// If it cannot be looked at.
@@ -67,10 +67,10 @@ pub(super) fn is_unchanged(then: &Disk) -> Result<bool, Error> {
     Ok(content(&now) == content(then) && (now.ino == then.ino || !keeps_inode_numbers(&then.path)))
 }
 
-/// Whether the inode numbers of a file's file system are the same after it was mounted again.
+/// Whether a file's file system has stable inode numbers, also after it was mounted again.
 fn keeps_inode_numbers(path: &Path) -> bool {
-    /// File systems that number inodes as they meet them (linux/magic.h): FUSE with virtiofs and
-    /// sshfs, 9p, SMB in its three versions, overlayfs.
+    /// Magic numbers of file systems that number inodes as they meet them (linux/magic.h): FUSE
+    /// with virtiofs and sshfs, 9p, SMB in its three versions, overlayfs.
     const MADE_UP: [u32; 6] = [
         0x6573_5546,
         0x0102_1997,
@@ -82,7 +82,7 @@ fn keeps_inode_numbers(path: &Path) -> bool {
     statfs(path).is_ok_and(|stat| !MADE_UP.contains(&(stat.f_type as u32)))
 }
 
-/// What tells one state of a disk from another.
+/// Identifies the present state of a disk.
 pub(super) fn identify(path: &Path, writable: bool) -> Result<Disk, Error> {
     let meta = fs::metadata(path).map_err(file("look at", path))?;
     if meta.file_type().is_block_device() {
@@ -100,8 +100,9 @@ pub(super) fn identify(path: &Path, writable: bool) -> Result<Disk, Error> {
     })
 }
 
-/// A device may be another one after this host was restarted, and nobody notes when it was written
-/// to. Its beginning has a partition table or a superblock, which who mounts it changes.
+/// Identifies the state of a block device by its beginning: a partition table or a superblock,
+/// which changes when it is mounted. Its number may be that of another device after a restart of
+/// this host, and it has no time of its last change.
 fn identify_device(path: &Path, writable: bool) -> io::Result<Disk> {
     let mut device = File::open(path)?;
     let mut head = Vec::new();

@@ -1,4 +1,4 @@
-//! Directories of this host that a machine sees, and what serves them as long as it runs.
+//! Directories of this host that a VM sees, and the virtiofsd processes that serve them.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -15,31 +15,31 @@ use serde_json::{Value, json};
 use super::error::{Error, file};
 use crate::guest;
 
-/// What serves a machine's directories.
+/// Directories of a VM, with virtiofsd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Directories {
     daemon: Virtiofsd,
-    /// Each, and whether the guest may write there.
+    /// Paths, and whether the guest may write there.
     list: Vec<(PathBuf, bool)>,
-    /// Some of what is in each of them.
+    /// Some of the names in each of them.
     #[serde(default)]
     names: Vec<Vec<String>>,
 }
 
-/// How many names of a directory are noted.
+/// Most names of a directory that are recorded.
 const NAMES: usize = 64;
 
-/// Servers that have been started: they end when QEMU does.
+/// Daemons that have been started: they end when QEMU does.
 #[derive(Default)]
 pub(super) struct Served {
-    /// Their processes.
+    /// Process numbers.
     pub(super) processes: Vec<u32>,
-    /// For QEMU.
+    /// QEMU's ends of the sockets.
     pub(super) sockets: Vec<OwnedFd>,
 }
 
 impl Directories {
-    /// Those of a plan, if virtiofsd serves any.
+    /// The directories of a plan, if virtiofsd serves any.
     pub(super) fn of(plan: &guest::Plan, facts: &guest::Facts) -> Option<Self> {
         let daemon = facts.virtiofsd.clone();
         daemon
@@ -51,7 +51,7 @@ impl Directories {
             })
     }
 
-    /// Notes what is in them.
+    /// Records names in the directories.
     pub(super) fn look(&mut self) {
         let names = |(path, _): &(PathBuf, bool)| {
             let files = fs::read_dir(path).into_iter().flatten().flatten();
@@ -61,21 +61,21 @@ impl Directories {
         self.names = self.list.iter().map(names).collect();
     }
 
-    /// The first that the guest may write to.
+    /// The first directory that the guest may write to.
     pub(super) fn written(&self) -> Option<&Path> {
         let mut list = self.list.iter();
         list.find_map(|(path, writable)| writable.then_some(path.as_path()))
     }
 
-    /// Whether another server can go on where this one leaves off.
+    /// Whether a new virtiofsd can continue from the state of this one.
     pub(super) fn can_be_kept(&self) -> bool {
         self.daemon.keeps_state()
     }
 
-    /// Has what is installed now serve them, where another one left off.
+    /// Uses the virtiofsd that is installed now, which continues from the state of another one.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why it cannot.
     pub(super) fn again(&mut self, cache: &Cache) -> Result<(), String> {
         let gone = |path: &PathBuf| !path.is_dir();
         if let Some((path, _)) = self.list.iter().find(|(path, _)| gone(path)) {
@@ -108,7 +108,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Starts the servers; what they say is added to `errors`.
+    /// Starts the daemons; their messages are appended to `errors`.
     pub(super) fn serve(&self, errors: &Path) -> Result<Served, Error> {
         let mut served = Served {
             processes: Vec::new(),
@@ -130,8 +130,8 @@ impl Directories {
     }
 }
 
-/// Whether a server of a machine's directories has ended. QEMU goes on without it, as the guest does
-/// that waits for a file, but ends when it is to be saved.
+/// Whether a virtiofsd of a VM has ended. QEMU continues without it, and the guest waits for its
+/// files, but QEMU ends when it is to be suspended.
 pub(super) fn one_has_ended(qmp: &mut Control<'_>) -> Result<bool, Error> {
     let channels = qmp.execute("query-chardev", &json!(null))?;
     let text = |channel: &Value, name: &str| channel[name].as_str().unwrap_or_default().to_owned();

@@ -1,9 +1,8 @@
-//! Locks on the disks of a machine that is being suspended.
+//! Locks on the disks of a VM that is being suspended.
 //!
-//! QEMU lets go of its locks when it has written the state of its devices, and the machine is in
-//! its image only seconds later. Until then another guest, or `qemu-img`, could take a disk and
-//! write to it. So this process has what QEMU looks for meanwhile: its lock that says "not shared
-//! for writing".
+//! QEMU releases its locks when it has written the device state, and the VM is in its image only
+//! seconds later. Until then another guest, or `qemu-img`, could take a disk and write to it. So
+//! this process takes the lock that QEMU looks for: its byte for "not shared for writing".
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -19,13 +18,13 @@ const WRITES: u64 = 101;
 /// The byte that QEMU locks where nobody else may write: `RAW_LOCK_SHARED_BASE` and that bit.
 const NO_OTHER_WRITES: u64 = 201;
 
-/// The disks that a machine writes to. Nobody else who locks disks as QEMU does writes to them while
-/// this lives.
+/// Locks on the disks that a VM writes to. No program that locks disks as QEMU does writes to them
+/// while this lives.
 pub(super) struct DiskLocks(Vec<(PathBuf, File)>);
 
 impl DiskLocks {
-    /// Of a machine whose QEMU still has its own. Disks whose file system knows no locks are left
-    /// out, as QEMU does.
+    /// Locks the disks of a VM whose QEMU still has its own locks. Disks whose file system knows no
+    /// locks are left out, as by QEMU.
     pub(super) fn take(disks: &[Disk]) -> Self {
         let written = disks.iter().filter(|disk| disk.writable);
         let locked = written.filter_map(|disk| {
@@ -36,10 +35,10 @@ impl DiskLocks {
         Self(locked.collect())
     }
 
-    /// Once QEMU has let go of its own: whether anybody took a disk in between.
+    /// Checks that no other process took a disk after QEMU had released its own locks.
     ///
     /// # Errors
-    /// Which.
+    /// The disk that was taken.
     pub(super) fn check(&self, name: &str) -> Result<(), Error> {
         let taken = |(_, file): &&(PathBuf, File)| is_byte_taken(file, WRITES).unwrap_or(false);
         match self.0.iter().find(taken) {

@@ -1,5 +1,5 @@
-//! Disks of a clone: what the suspended machine writes to is copied, so that no two guests write to
-//! one disk.
+//! Disks of a clone: those that the suspended VM writes to are copied, so that no two guests write
+//! to one disk.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use super::lifecycle::Running;
 use super::paths::VmPaths;
 use crate::guest::ExtraDisk;
 
-/// Ends the name of a copy that is not whole.
+/// Ending of the name of an incomplete copy.
 const PARTIAL: &str = "partial";
 
 /// A disk that the clone gets a copy of.
@@ -37,7 +37,7 @@ impl fmt::Display for OwnDisk {
     }
 }
 
-/// Whether who copied a clone's disks was killed.
+/// Whether the copying of a clone's disks was killed.
 pub(super) fn are_partial(paths: &VmPaths) -> bool {
     let files = fs::read_dir(paths.state()).into_iter().flatten().flatten();
     files
@@ -45,11 +45,11 @@ pub(super) fn are_partial(paths: &VmPaths) -> bool {
         .any(|path| path.extension().is_some_and(|end| end == PARTIAL))
 }
 
-/// The disks that a clone of a machine must have for itself, in `dir`: those that the machine writes
-/// to, and those that it will write to when it is started anew.
+/// Disks that the clone of a VM needs copies of, in `dir`: those that the VM writes to, and those
+/// that it will write to at its next start.
 ///
 /// # Errors
-/// What cannot be copied, and what to try.
+/// The disk that cannot be copied, and what to try.
 pub(super) fn needed(
     running: &Running,
     definition: &Definition,
@@ -101,7 +101,7 @@ pub(super) fn needed(
         .collect())
 }
 
-/// Whether these disks can be copied to where nothing is.
+/// Checks that these disks can be copied, and that no file has a copy's name.
 pub(super) fn check(paths: &VmPaths, plan: &VmConfig, disks: &[OwnDisk]) -> Result<(), Error> {
     for OwnDisk { from, to, .. } in disks {
         let refused = |what: String, hint: &str| Err(Error::state(&paths.name, what, hint));
@@ -134,7 +134,7 @@ pub(super) fn check(paths: &VmPaths, plan: &VmConfig, disks: &[OwnDisk]) -> Resu
     Ok(())
 }
 
-/// The clone has its own disks from now on.
+/// Replaces the disks of the clone's configuration by the copies.
 pub(super) fn give(disks: &[OwnDisk], plan: &mut VmConfig) {
     for disk in &mut plan.devices.disks {
         if let Some(own) = disks.iter().find(|own| own.from == disk.path) {
@@ -143,7 +143,7 @@ pub(super) fn give(disks: &[OwnDisk], plan: &mut VmConfig) {
     }
 }
 
-/// What names them in its definition.
+/// Replaces the disks of the clone's definition by the copies.
 pub(super) fn name(disks: &[OwnDisk], definition: &mut Definition) -> Result<(), Error> {
     let own = |path: &Path| {
         let Some(own) = disks.iter().find(|own| own.from == path) else {
@@ -172,12 +172,12 @@ pub(super) fn name(disks: &[OwnDisk], definition: &mut Definition) -> Result<(),
     Ok(())
 }
 
-/// Copies them, durably. Returns how many bytes were copied; `more` bytes of something else are to
-/// come. A copy has its name only when it is whole.
+/// Copies the disks, durably; the result is the number of bytes that were copied. `more` bytes of
+/// other data are to be written later. A copy gets its name when it is complete.
 ///
 /// # Errors
-/// If there is no room, one cannot be read or written, or the user wants no more. What has been
-/// made of them stays: it lies in the directory of a machine that is to be removed then.
+/// If there is no room, a disk cannot be read or written, or the user cancels. Files that were made
+/// are left: they are in the directory of a VM that the caller removes.
 pub(super) fn make(
     disks: &[OwnDisk],
     more: u64,
@@ -231,7 +231,7 @@ struct Making<'a> {
     source: File,
     target: File,
     partial: PathBuf,
-    /// Bytes to be copied; none if the blocks are shared.
+    /// Bytes to be copied; 0 if the blocks are shared.
     left: u64,
 }
 
@@ -265,7 +265,7 @@ impl<'a> Making<'a> {
     }
 }
 
-/// Whether so many bytes fit beside a file.
+/// Checks that this many bytes fit beside a file.
 fn has_room(path: &Path, bytes: u64) -> Result<(), Error> {
     let dir = path.parent().unwrap_or(path);
     let stat = statvfs(dir).map_err(|errno| file("look at", dir)(errno.into()))?;

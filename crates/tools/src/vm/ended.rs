@@ -1,4 +1,4 @@
-//! A QEMU that has ended while no command looked: the next one that does notes it, and why.
+//! Ends of QEMU that no command saw: the next command records the end in the log, with the reason.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -8,15 +8,14 @@ use super::live;
 use super::paths::VmPaths;
 use crate::guest::harmless;
 
-/// Most of the end of a file that is looked through, bytes.
+/// Most bytes at the end of a file that are searched.
 const MOST: u64 = 64 << 10;
-/// Begins the line of a kernel that gives up (`panic()` of kernel/panic.c).
+/// Beginning of the line of a kernel panic (`panic()` of kernel/panic.c).
 const PANIC: &str = "Kernel panic - not syncing";
-/// Longest line that is noted, characters.
+/// Longest line that is recorded, characters.
 const LONGEST: usize = 300;
 
-/// Notes in the log of a machine whose QEMU has ended by itself that it has, once. The caller holds
-/// the machine's lock.
+/// Records once in the log of a VM that its QEMU has ended by itself. The caller has the VM's lock.
 pub(super) fn note_end(paths: &VmPaths) {
     let Ok(started) = fs::metadata(paths.pid()).and_then(|file| file.modified()) else {
         return;
@@ -47,7 +46,8 @@ pub(super) fn note_end(paths: &VmPaths) {
     let _ = fs::remove_file(paths.pid());
 }
 
-/// As [`note_end`], unless another command works on the machine, which notes it itself.
+/// Records an end as [`note_end`] does, unless another command works on the VM and records it
+/// itself.
 pub(super) fn note_end_if_idle(paths: &VmPaths) {
     if paths.pid().exists() && live::pid(paths).is_none() {
         if let Ok(_lock) = paths.lock("look") {
@@ -56,21 +56,21 @@ pub(super) fn note_end_if_idle(paths: &VmPaths) {
     }
 }
 
-/// The panic that a console ends with.
+/// The panic at the end of a console.
 fn panic_of(console: &str) -> Option<String> {
     let line = console.lines().rfind(|line| line.contains(PANIC))?;
     let from = line.find(PANIC)?;
     Some(line[from..].trim_end().to_owned())
 }
 
-/// What somebody else wrote, in a line.
+/// Shortens foreign text to one line.
 fn short(text: &str) -> String {
     let text = harmless(text.as_bytes());
     text.chars().take(LONGEST).collect()
 }
 
-/// Notes how long the console is before a machine writes to it, so that what earlier lives of it
-/// wrote is not taken for its own.
+/// Records the length of the console before a VM writes to it, so that output of earlier starts is
+/// not taken for the VM's.
 pub(super) fn note_console_start(paths: &VmPaths) {
     let length = fs::metadata(paths.runtime_files().console).map_or(0, |file| file.len());
     // Without it an older panic may be noted.
@@ -82,7 +82,7 @@ fn console_start(paths: &VmPaths) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// The end of a file, of what is behind `from`; all of the end if the file has become shorter.
+/// The end of a file behind `from`; if the file has become shorter, its end.
 fn tail(path: &Path, from: u64) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();

@@ -1,4 +1,4 @@
-//! Why something did not become of a machine.
+//! Errors of commands on persistent VMs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,78 +10,78 @@ use super::definition::DefinitionError;
 use super::live::Condition;
 use crate::guest;
 
-/// What stood in the way.
+/// Error of a command on a persistent VM.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No such machine.
+    /// There is no such VM.
     #[error("there is no machine {name}; brisk vm list shows those there are")]
     Unknown {
-        /// Its name.
+        /// Name of the VM.
         name: String,
     },
-    /// Its definition is gone, and other files of its are there.
+    /// The VM's definition is gone, and other files of it exist.
     #[error(
         "{} is not there, the definition of {name}: it was renamed or removed, and what {name} has \
          otherwise was not; put it back, or remove the rest with brisk vm kill and brisk vm rm",
         path.display()
     )]
     Undefined {
-        /// Its name.
+        /// Name of the VM.
         name: String,
-        /// Where its definition was.
+        /// Path that the definition had.
         path: PathBuf,
     },
-    /// There is one already.
+    /// There is a VM of this name.
     #[error(
         "there is a machine {name} already; choose another name, or remove it with brisk vm rm"
     )]
     Exists {
-        /// Its name.
+        /// Name of the VM.
         name: String,
     },
-    /// A name that cannot be.
+    /// No VM can have this name.
     #[error(
         "{name:?} cannot name a machine: write letters, digits, - _ and ., up to 64, a letter or digit first"
     )]
     Name {
-        /// It.
+        /// The name.
         name: String,
     },
-    /// Its definition is wrong.
+    /// The definition is wrong.
     #[error("{}", path.display())]
     Definition {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         source: DefinitionError,
     },
-    /// Another command works on it.
+    /// Another command works on the VM.
     #[error("another command works on {name}: {holder}; wait for it to end")]
     Busy {
-        /// The machine.
+        /// Name of the VM.
         name: String,
-        /// Who.
+        /// The other command.
         holder: String,
     },
-    /// It is not in the state for that.
+    /// The VM is in another state than the command needs.
     #[error("{name} {what}; {hint}")]
     State {
-        /// The machine.
+        /// Name of the VM.
         name: String,
-        /// What it is.
+        /// Its state.
         what: String,
-        /// What to try.
+        /// Hint for the user.
         hint: String,
     },
-    /// A file of the machine's.
+    /// A file of the VM cannot be read or written.
     #[error("cannot {doing} {}", path.display())]
     File {
-        /// What was tried.
+        /// The action.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A copy of a disk would not fit.
@@ -97,58 +97,58 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
-    /// QEMU did not like what it was given.
+    /// QEMU ended.
     #[error("QEMU ended: {said}")]
     QemuEnded {
-        /// Its last words.
+        /// The end of its stderr.
         said: String,
     },
-    /// The guest did not come up.
+    /// The guest did not boot.
     #[error("the guest did not come up: {reason}; its console is in {}", console.display())]
     Guest {
-        /// What is known.
+        /// Known reason.
         reason: String,
-        /// Where the rest is.
+        /// File of the console.
         console: PathBuf,
     },
-    /// What the image was made of is not what is here.
+    /// The host differs from what the image needs.
     #[error("{} cannot be resumed here: {reason}", path.display())]
     Unlike {
         /// The image.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
-    /// It was to be suspended when this host goes down.
+    /// The VM was to be suspended when the host shuts down.
     #[error("it was not suspended, {then}")]
     NotSuspended {
-        /// What became of it.
+        /// What was done instead.
         then: &'static str,
-        /// Why.
+        /// Reason.
         source: Box<Error>,
     },
-    /// No directories.
+    /// There is no directory for the VM's files.
     #[error("{0}")]
     Nowhere(String),
-    /// What the process that resumes said.
+    /// Message of the process that resumes.
     #[error("{0}")]
     Told(String),
-    /// Memory that comes later.
+    /// A postcopy resume failed.
     #[error(transparent)]
     Migration(#[from] brisk_vm::migration::Failure),
-    /// A signal.
+    /// A signal ended the command.
     #[error("interrupted")]
     Interrupted,
-    /// Planning and packing.
+    /// Planning or building of the guest failed.
     #[error(transparent)]
     Run(#[from] guest::Error),
-    /// Starting QEMU.
+    /// QEMU could not be started.
     #[error("cannot start the machine")]
     Launch(#[from] launch::Error),
-    /// QEMU's answers.
+    /// QEMU refused a command.
     #[error(transparent)]
     Control(#[from] control::Error),
-    /// The image.
+    /// The image cannot be used.
     #[error(transparent)]
     Image(#[from] brisk_image::Error),
 }
@@ -162,23 +162,23 @@ impl Error {
         }
     }
 
-    /// It should not run, and does.
+    /// The VM should not run, and does.
     pub(super) fn runs_already(name: &str) -> Self {
         Self::state(name, "runs already", "brisk vm exec runs a command in it")
     }
 
-    /// It did run, and does no more.
+    /// The VM has ended.
     pub(super) fn has_ended(name: &str) -> Self {
         Self::state(name, "has ended", "brisk vm start starts it")
     }
 
-    /// QEMU could not go on from what it was given.
+    /// QEMU ended while it loaded the image.
     pub(super) fn ended_loading(name: &str) -> Self {
         let what = "ended while its state was loaded";
         Self::state(name, what, "its qemu.log says why")
     }
 
-    /// The same error, unless it is only that the user wanted no more.
+    /// The error, or `Interrupted` where the user's cancellation caused it.
     pub(super) fn or_interrupted(self) -> Self {
         match self {
             Self::Image(brisk_image::Error::Cancelled) => Self::Interrupted,
@@ -186,7 +186,7 @@ impl Error {
         }
     }
 
-    /// It is suspended, and its image is gone.
+    /// The VM is suspended, and its image is missing.
     pub(super) fn missing(name: &str, image: &Path) -> Self {
         let what = format!(
             "is suspended to {}, which is not there, or not where its definition says",
@@ -196,7 +196,7 @@ impl Error {
         Self::state(name, what, hint)
     }
 
-    /// It should run, and does something else.
+    /// The VM should run, and is in another state.
     pub(super) fn not_running(name: &str, now: Condition) -> Self {
         let (what, hint) = match now {
             Condition::Suspended => ("is suspended", "brisk vm resume goes on from there"),
@@ -215,7 +215,7 @@ impl Error {
         Self::state(name, what, hint)
     }
 
-    /// What the user can try, where a lower layer knows.
+    /// Hint for the user, where a lower layer has one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -236,7 +236,7 @@ impl Error {
     }
 }
 
-/// For `map_err`.
+/// For `map_err`: an error of an action on a file.
 pub(super) fn file(
     doing: &'static str,
     path: impl Into<PathBuf>,

@@ -1,10 +1,10 @@
-//! A guest's first instruction after a resume: what is checked before, and what a refusal means.
+//! A guest's first instruction after a resume: the checks before it, and the meaning of a refusal.
 //!
-//! Order matters. QEMU gets its disks first (`blockdev-set-active`, since 10.0), which is where
-//! another process that has locked one is found. Nobody writes to them from then on, so that they
-//! can be held against what the image says of them. Then the image is marked as resumed, durably,
-//! and only then the guest runs. An older QEMU gets its disks with `cont`; if it refuses, the guest
-//! has not run, and the mark is taken back.
+//! The order matters. QEMU gets its disks first (`blockdev-set-active`, since 10.0), which finds
+//! another process with a lock on one. No other process writes to them from then on, so that they
+//! can be compared with the image's record of them. Then the image is marked as resumed, durably,
+//! and only then the guest runs. QEMU before 10.0 gets its disks with `cont`; if it refuses, the
+//! guest has not run, and the mark is removed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,15 +19,16 @@ use super::paths::VmPaths;
 use super::resume::disks_are_as_noted;
 use super::suspend_record::SuspendRecord;
 
-/// How long QEMU may take to have a guest run, or not.
+/// Time limit of QEMU to report that a guest runs, or does not.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a guest does not run, or is not known to.
+/// Reason why a guest does not run, or may not run.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It has not executed an instruction, and never will in this QEMU: the image is as it was.
+    /// The guest has not executed an instruction, and never will in this QEMU: the image is
+    /// unchanged.
     NotRun(Error),
-    /// QEMU did not say. It may run; whoever ends this QEMU may lose what it did.
+    /// QEMU has not answered. The guest may run, so that ending this QEMU may lose data.
     Unknown(Error),
 }
 
@@ -40,7 +41,7 @@ impl Failure {
 }
 
 impl<E: Into<Error>> From<E> for Failure {
-    /// Before QEMU was told to have it run.
+    /// An error before QEMU was told to run the guest.
     fn from(error: E) -> Self {
         Self::NotRun(error.into())
     }
@@ -50,15 +51,15 @@ impl<E: Into<Error>> From<E> for Failure {
 pub(super) struct FirstRun<'a> {
     pub(super) paths: &'a VmPaths,
     pub(super) image: &'a Image,
-    /// The right to resume the image; none for a clone, which leaves it as it is.
+    /// The claim on the image; `None` for a clone, which does not use the image up.
     pub(super) claim: Option<&'a mut Claim>,
-    /// Disks that the administrator says are what they were.
+    /// Disks that the administrator has accepted as unchanged.
     pub(super) accepted: &'a [PathBuf],
 }
 
 impl FirstRun<'_> {
     /// Has QEMU, which has loaded the guest, execute its first instruction. When the channel's time
-    /// for an answer is up, `wait` says whether to wait as long again.
+    /// limit is over, `wait` decides whether to wait as long again.
     pub(super) fn run(
         self,
         qmp: &mut Control<'_>,
@@ -79,7 +80,7 @@ impl FirstRun<'_> {
     }
 }
 
-/// Marks the image as resumed and has the guest run.
+/// Marks the image as resumed and runs the guest.
 fn use_up(
     paths: &VmPaths,
     claim: &mut Claim,
@@ -103,7 +104,7 @@ fn use_up(
 }
 
 /// Has QEMU take its disks, with its locks on them, before the guest runs. QEMU before 10.0 takes
-/// them when it does.
+/// them when the guest runs.
 pub(super) fn activate_disks(
     qmp: &mut Control<'_>,
     wait: &mut dyn FnMut() -> bool,
@@ -148,8 +149,8 @@ mod tests {
     use super::*;
     use crate::vm::StateDirs;
 
-    /// A QEMU that answers each command with the next of these; `ID` stands for that of the
-    /// command. None: it says nothing until nobody listens any more.
+    /// A QEMU that answers each command with the next of these; `ID` stands for the command's.
+    /// `None`: it does not answer until the channel is closed.
     fn qemu(stream: UnixStream, answers: &'static [Option<&'static str>]) {
         thread::spawn(move || {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
@@ -168,7 +169,7 @@ mod tests {
         });
     }
 
-    /// What becomes of a resume where QEMU answers so, and of the image.
+    /// Result of a resume with these answers of QEMU, and the state of the image.
     fn resumed(answers: &'static [Option<&'static str>]) -> (Result<(), Failure>, State) {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);

@@ -1,4 +1,4 @@
-//! What a machine has that no other one has, besides its name.
+//! Identity of a VM besides its name: generation ID, MAC address, host name, randomness.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use brisk_vm::qemu::{Machine, Network, VmConfig};
 
 use super::error::{Error, file};
 
-/// What nothing else has, for one life of a machine.
+/// A new random generation ID, for one run of a VM.
 pub(super) fn new_generation() -> Result<[u8; 16], Error> {
     let path = "/dev/urandom";
     let mut bytes = [0; 16];
@@ -17,7 +17,7 @@ pub(super) fn new_generation() -> Result<[u8; 16], Error> {
     Ok(bytes)
 }
 
-/// Gives a machine its own: what follows from its UUID, and the number of this life.
+/// Gives a VM the identity that follows from its UUID, and the generation ID of this run.
 pub(super) fn identify(plan: &mut VmConfig, uuid: Option<[u8; 16]>, generation: [u8; 16]) {
     plan.devices.mac = uuid.map(mac);
     // QEMU describes that device in the ACPI tables of its PCs only.
@@ -25,7 +25,7 @@ pub(super) fn identify(plan: &mut VmConfig, uuid: Option<[u8; 16]>, generation: 
     plan.devices.generation = told.then_some(generation);
 }
 
-/// Makes of a machine's plan that of its clone, and says what the guest is told of that.
+/// Changes a VM's configuration into that of its clone; the result is the script for the guest.
 pub(super) fn separate(
     plan: &mut VmConfig,
     name: &str,
@@ -49,7 +49,7 @@ pub(super) fn separate(
     steps
 }
 
-/// One that nobody has bought: the second bit of the first byte says so.
+/// A locally administered MAC address, which the second bit of its first byte marks.
 fn mac(uuid: [u8; 16]) -> [u8; 6] {
     let [.., a, b, c, d, e] = uuid;
     [Network::ADDRESS[0], a, b, c, d, e]

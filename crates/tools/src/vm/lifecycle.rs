@@ -1,4 +1,4 @@
-//! Starting and stopping.
+//! Start and stop of VMs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,19 +32,20 @@ use super::suspend_record::{self, SuspendRecord};
 use super::unit;
 use crate::guest;
 
-/// What the kernel executes as PID 1.
+/// Program that the kernel executes as PID 1.
 const BRISK_INIT: &[u8] = b"/init";
-/// How often it is looked whether another program has become that.
+/// Interval at which it is checked whether another program has become PID 1.
 const GLANCE: Duration = Duration::from_millis(20);
-/// After how long a program that is PID 1 is asked again to stop the machine: one that has just
-/// begun does not heed it yet. systemd takes seven requests within two seconds for an emergency.
+/// Time after which the program that is PID 1 is asked again to stop the VM: one that has just
+/// begun ignores the first request. systemd takes seven requests within two seconds for an
+/// emergency.
 const ASKED_AGAIN: Duration = Duration::from_secs(3);
-/// How long QEMU may take to end once its channels are closed.
+/// Time limit for QEMU to end once its channels are closed.
 const ENDING: Duration = Duration::from_secs(1);
-/// How long a guest may take to come up.
+/// Time limit of a boot.
 const BOOT: Duration = Duration::from_secs(120);
 
-/// What a machine runs by; enough to start its QEMU again.
+/// Record of a running VM, enough to start its QEMU again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Running {
     pub(super) machine: VmConfig,
@@ -53,26 +54,26 @@ pub(super) struct Running {
     pub(super) kernel: String,
     /// Version of QEMU, with its package.
     pub(super) qemu: String,
-    /// What serves its directories, if it has any that virtiofsd serves.
+    /// Directories that virtiofsd serves, if there are any.
     #[serde(default)]
     pub(super) directories: Option<Directories>,
-    /// The image that its memory comes from while it runs, by its usual name, whatever its definition
-    /// says meanwhile of the next one.
+    /// The image that its memory comes from while it runs, by its usual name; the definition may
+    /// name another place for the next one.
     #[serde(default)]
     pub(super) filled_from: Option<PathBuf>,
-    /// Identities of the image that it was resumed from and of those that is based on.
+    /// Identities of the image that it was resumed from and of its base images.
     #[serde(default)]
     pub(super) images: Vec<[u8; 16]>,
-    /// Whether it has not been told yet what it is to do.
+    /// Whether it has not got its script yet.
     #[serde(default)]
     pub(super) booting: bool,
-    /// Whether it is a clone that has not been told yet who it is.
+    /// Whether it is a clone that has not got its identity yet.
     #[serde(default)]
     pub(super) nameless: bool,
 }
 
 impl Running {
-    /// Why it cannot be suspended, and what to try, if it cannot.
+    /// Reason why it cannot be suspended, and what to try; `None` if it can.
     pub(super) fn cannot_be_saved(&self) -> Option<(String, &'static str)> {
         let (major, minor) = self.machine.version;
         if (major, minor) < (8, 2) {
@@ -118,10 +119,10 @@ impl Running {
     }
 }
 
-/// Boots a machine. `cancel` ends it again.
+/// Boots a VM. `cancel` ends it again.
 ///
 /// # Errors
-/// If it runs or is suspended, its definition is wrong, or the guest does not come up.
+/// If it runs or is suspended, its definition is wrong, or the guest does not boot.
 pub fn start(
     paths: &VmPaths,
     cache: &Cache,
@@ -288,7 +289,7 @@ fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<
     }
 }
 
-/// Starts QEMU and notes what runs.
+/// Starts QEMU and records the running VM.
 pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
     // First, so that there is no machine without one, wherever we are killed.
     running.save(paths)?;
@@ -317,10 +318,10 @@ pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks a machine to stop: its init ends what runs, unmounts and restarts, which ends QEMU.
+/// Asks a VM to stop: its init ends all processes, unmounts and resets, which ends QEMU.
 ///
 /// # Errors
-/// If it does not run, or not stop in time.
+/// If it does not run, or does not stop in time.
 pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
     let _lock = paths.lock("stop")?;
     let now = live::settle(paths)?;
@@ -367,7 +368,7 @@ pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ends a VM as by a power cut. An image is left alone: [`discard`] removes that.
+/// Ends a VM as by a power cut. Its image is not changed: see [`discard`].
 ///
 /// # Errors
 /// If it does not run.
@@ -400,7 +401,7 @@ pub fn kill(paths: &VmPaths) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes the image of a suspended VM, which is off afterwards, or forgets an image that is gone.
+/// Deletes the image of a suspended VM, which is off afterwards, or forgets an image that is gone.
 ///
 /// # Errors
 /// If it is not suspended, or the image may be another VM's.
@@ -458,7 +459,7 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes what is left of a VM that is off.
+/// Removes the runtime files of a VM that is off.
 fn ended(paths: &VmPaths) {
     backing_chain::forget(paths);
     SuspendRecord::remove(paths);

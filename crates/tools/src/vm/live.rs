@@ -1,4 +1,4 @@
-//! What a machine is doing, asked of itself.
+//! State of a VM, as its QEMU reports it.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -25,38 +25,38 @@ use super::page_service::look_after;
 use super::paths::VmPaths;
 use super::suspend_record;
 
-/// How long QEMU may take for an answer.
+/// Time limit of QEMU for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How long it may take to say what it is doing to a command that depends on it.
+/// Time limit of QEMU for its state, where a command depends on it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take where an answer is only nice to have.
+/// Time limit of QEMU where the answer is not essential.
 const GLANCE: Duration = Duration::from_secs(2);
-/// How often it is looked whether QEMU has room for a connection.
+/// Interval at which it is checked whether QEMU accepts a connection.
 const AGAIN: Duration = Duration::from_millis(10);
-/// How long QEMU may take to end.
+/// Time limit of QEMU to end.
 const END: Duration = Duration::from_secs(10);
 
-/// What a machine is doing.
+/// State of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing.
+    /// No QEMU runs, and there is no image.
     Off,
-    /// It is in an image.
+    /// The VM is in an image.
     Suspended,
-    /// It is in an image that is not where it was.
+    /// The VM is in an image that is missing.
     Missing,
-    /// It has an image that a guest may have run from, and that nobody reads from any more.
+    /// A guest may have run from the image, and no process reads from it any more.
     CutOff,
-    /// Its processors run.
+    /// The virtual CPUs run.
     Running,
-    /// Its processors stand still: a command was ended in the middle, or works on it.
+    /// The virtual CPUs are stopped: a command was killed in the middle, or works on the VM.
     Paused,
-    /// It is there and says nothing: a command talks to it.
+    /// QEMU is there and does not answer: a command talks to it.
     Busy,
 }
 
 impl Condition {
-    /// For people.
+    /// Name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl Condition {
     }
 }
 
-/// What a machine is doing now.
+/// Present state of a VM.
 ///
 /// # Errors
 /// If its definition is wrong.
@@ -81,7 +81,7 @@ pub fn condition(paths: &VmPaths) -> Result<Condition, Error> {
     condition_within(paths, GLANCE)
 }
 
-/// The same, and QEMU may take so long for it.
+/// Present state of a VM, where QEMU may take `limit` to answer.
 fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error> {
     let filling = look_after(paths)?;
     let stream = match connect_within(paths, limit) {
@@ -126,8 +126,8 @@ fn in_image(paths: &VmPaths) -> Result<bool, Error> {
     Ok(there && suspend_record::is_own(paths, &image) != Some(false))
 }
 
-/// What a machine is doing, for the command that holds its lock: a QEMU that stands still beside
-/// its image is none that counts, and is ended.
+/// Present state of a VM, for the command that has its lock: a stopped QEMU beside its image does
+/// not count, and is ended.
 pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
     note_end(paths);
     let now = condition_within(paths, PATIENCE)?;
@@ -148,16 +148,17 @@ pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
     Ok(now)
 }
 
-/// Why nobody may be let into a machine: the command that makes it works on it, or was killed.
+/// Reason why no command may be let into a VM: the command that makes it works on it, or was
+/// killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unready {
-    /// It has not been told yet what it is to do.
+    /// The guest has not got its script yet.
     Booting,
-    /// It is a clone that takes itself for the machine it was cloned from.
+    /// The guest is a clone that has not got its identity yet.
     Nameless,
 }
 
-/// The same; none if it is ready.
+/// Reason why no command may be let into the VM; `None` if it is ready.
 pub(super) fn unready(paths: &VmPaths) -> Option<Unready> {
     let running = Running::of(paths).ok()?;
     match (running.booting, running.nameless) {
@@ -167,12 +168,12 @@ pub(super) fn unready(paths: &VmPaths) -> Option<Unready> {
     }
 }
 
-/// Whether there is a QEMU, whatever it is doing.
+/// Whether there is a QEMU, in whatever state.
 pub(super) fn is_there(paths: &VmPaths) -> Result<bool, Error> {
     Ok(pid(paths).is_some() || connect(paths)?.is_some())
 }
 
-/// Ends QEMU, and forgets what it had.
+/// Ends QEMU, and removes the VM's runtime files.
 ///
 /// # Errors
 /// If it does not end.
@@ -206,12 +207,12 @@ pub(super) fn end_process(paths: &VmPaths) -> Result<(), Error> {
     Ok(())
 }
 
-/// The control channel of a machine that is there.
+/// Connects to the control channel of a VM; `None` if it has no QEMU.
 pub(super) fn connect(paths: &VmPaths) -> Result<Option<UnixStream>, Error> {
     connect_within(paths, ANSWER)
 }
 
-/// The same for who has so much time: QEMU listens to one at a time, and has room for few more.
+/// Connects within a time: QEMU listens to one connection at a time, and queues few more.
 pub(super) fn connect_within(
     paths: &VmPaths,
     limit: Duration,
@@ -232,7 +233,7 @@ pub(super) fn connect_within(
     }
 }
 
-/// A connection that does not wait for room (`EAGAIN` of connect(2)), and never waits for bytes.
+/// Connects without waiting for room (`EAGAIN` of connect(2)); the socket never waits for bytes.
 fn connect_now(path: &Path) -> Result<UnixStream, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -240,7 +241,7 @@ fn connect_now(path: &Path) -> Result<UnixStream, Errno> {
     Ok(socket.into())
 }
 
-/// A socket of a QEMU, if that is there.
+/// Connects to a socket of a QEMU; `None` if the socket does not exist.
 pub(super) fn reach(path: &Path) -> Result<Option<UnixStream>, Error> {
     match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),
@@ -256,19 +257,19 @@ pub(super) fn reach(path: &Path) -> Result<Option<UnixStream>, Error> {
     }
 }
 
-/// The same for questions whose answers are only nice to have; it is not agreed on anything yet.
+/// A control channel for answers that are not essential, without negotiation.
 pub(super) fn glance(stream: &UnixStream) -> Control<'_> {
     Control::new(stream, qmp::Reader::default(), GLANCE)
 }
 
-/// The control channel, ready for commands.
+/// A control channel that is ready for commands.
 pub(super) fn control<'a>(stream: &'a UnixStream) -> Result<Control<'a>, Error> {
     let mut control = Control::new(stream, qmp::Reader::default(), ANSWER);
     control.execute("qmp_capabilities", &json!(null))?;
     Ok(control)
 }
 
-/// QEMU's process, if it lives.
+/// Process number of QEMU, if it lives.
 pub(super) fn pid(paths: &VmPaths) -> Option<u32> {
     // The directory of its sockets may be gone, as /run/user/UID is when that user has logged out.
     let proc = Procfs::default();
@@ -276,7 +277,7 @@ pub(super) fn pid(paths: &VmPaths) -> Option<u32> {
         .or_else(|| proc.recorded(&paths.process()))
 }
 
-/// Notes QEMU's process.
+/// Records QEMU's process number.
 pub(super) fn set_pid(paths: &VmPaths, pid: u32) -> Result<(), Error> {
     for path in [paths.process(), paths.pid()] {
         let recorded = Procfs::default().record(pid, &path);

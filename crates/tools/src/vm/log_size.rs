@@ -1,8 +1,8 @@
-//! Keeps the files that a VM's kernel and its QEMU write to within bounds, while it runs.
+//! Size limit of a running VM's console and error files.
 //!
-//! QEMU appends to them by itself, so that nothing is lost if brisk is killed. A process of ours
-//! waits for changes, and removes the oldest part of a file that has become too long. It ends with
-//! QEMU.
+//! QEMU appends to the files by itself, so that nothing is lost if brisk is killed. A process of
+//! brisk's waits for changes, and removes the oldest part of a file that has become too long. It
+//! ends with QEMU.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,15 +19,14 @@ use super::error::{Error, file};
 use super::live;
 use super::paths::VmPaths;
 
-/// Longest file, bytes; while a guest writes as fast as it can, what it writes in [`PAUSE`] more.
+/// Longest file, bytes; a guest may exceed that by what it writes in [`PAUSE`].
 const LONGEST: u64 = 4 << 20;
-/// What stays of a longer one, bytes: its end.
+/// Bytes at the end of a longer file that are kept.
 const KEPT: u64 = 2 << 20;
-/// Time between two looks. A guest that writes all the time costs no more than that.
+/// Time between two checks. A guest that writes all the time costs no more than that.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Starts the process that keeps the files of a running VM within bounds. Without it the VM runs
-/// all the same.
+/// Starts the process that limits the files of a running VM. The VM also runs without that process.
 pub(super) fn start(paths: &VmPaths) -> Option<u32> {
     let words = ["vm", "bound-logs", &paths.name];
     let started = background::command(&words, Priority::Idle).and_then(|mut bound| bound.spawn());
@@ -49,7 +48,7 @@ pub(super) fn look_after(paths: &VmPaths) {
     }
 }
 
-/// Locked by the process that keeps the files within bounds.
+/// Lock of the process that limits the files.
 fn lock(paths: &VmPaths) -> Result<File, Error> {
     let path = paths.runtime().join("bound-logs");
     let mut options = File::options();
@@ -57,7 +56,7 @@ fn lock(paths: &VmPaths) -> Result<File, Error> {
     opened.open(&path).map_err(file("open", path))
 }
 
-/// Keeps the files of a VM within bounds until its QEMU ends.
+/// Limits the files of a VM until its QEMU ends.
 ///
 /// # Errors
 /// If the files cannot be watched.
@@ -107,7 +106,7 @@ pub fn bound_logs(paths: &VmPaths) -> Result<(), Error> {
 }
 
 /// Removes the beginning of a file that is longer than `longest` bytes, so that `kept` bytes at
-/// most stay, from the beginning of a line. Others may append to it meanwhile (`O_APPEND`).
+/// most are left, from the beginning of a line. Others may append to it meanwhile (`O_APPEND`).
 fn shorten(path: &Path, longest: u64, kept: u64) -> io::Result<bool> {
     let mut file = File::options().read(true).append(true).open(path)?;
     let length = file.metadata()?.len();

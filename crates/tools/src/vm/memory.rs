@@ -1,4 +1,4 @@
-//! The memory of a machine: a file that its QEMU shares with who saves or fills it.
+//! Memory of a VM: a file that QEMU shares with the processes that suspend or resume it.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -18,14 +18,14 @@ use crate::guest;
 
 /// Memory that no QEMU has yet.
 pub(super) struct Fresh {
-    /// Empty, of the size that was asked for.
+    /// The empty file, of the size that was asked for.
     pub(super) file: File,
-    /// Where the file is as long as it is open here.
+    /// Path of the file, valid as long as the file is open here.
     pub(super) path: PathBuf,
 }
 
 impl Fresh {
-    /// A file of `bytes` that nobody else can open.
+    /// Makes a file of `bytes` that no other process can open.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -38,10 +38,10 @@ impl Fresh {
 }
 
 impl VmPaths {
-    /// Memory for this machine, which is gone when its QEMU ends.
+    /// Makes memory for this VM, which is gone when its QEMU ends.
     ///
     /// # Errors
-    /// If it cannot be made, or another machine has it.
+    /// If it cannot be made, or another VM has it.
     pub(super) fn make_memory(&self, bytes: u64, huge_pages: bool) -> Result<Fresh, Error> {
         if reaches_into_processes() {
             return Fresh::without_name(bytes, huge_pages);
@@ -63,7 +63,7 @@ impl VmPaths {
         Ok(Fresh { file, path })
     }
 
-    /// The file with the memory of this machine, if it runs and that has a name.
+    /// Path of the memory of this VM, if it runs and its memory has a name.
     pub(super) fn named_memory(&self) -> Option<PathBuf> {
         match Running::of(self).ok()?.machine.memory.ram {
             Ram::File(path) if has_name(&path) => Some(path),
@@ -71,10 +71,10 @@ impl VmPaths {
         }
     }
 
-    /// The memory of this machine, which runs, for reading.
+    /// Opens the memory of this VM, which runs, for reading.
     ///
     /// # Errors
-    /// If it has ended, or is no memory of this size.
+    /// If it has ended, or the file has another size.
     pub(super) fn open_memory(&self, running: &Running) -> Result<File, Error> {
         let path = match &running.machine.memory.ram {
             Ram::File(path) => path.clone(),
@@ -98,13 +98,13 @@ impl VmPaths {
     }
 }
 
-/// Whether memory at this path is there for others, too.
+/// Whether memory at this path has a name that other processes can open.
 pub(super) fn has_name(path: &Path) -> bool {
     !path.starts_with("/proc")
 }
 
-/// Whether the memory of a QEMU can be reached through its descriptors (proc(5)): by who has
-/// started it as himself, and by root, unless a container keeps that from it.
+/// Whether the memory of a QEMU can be reached through its descriptors (proc(5)): by the user who
+/// has started it, and by root, unless a container forbids it.
 fn reaches_into_processes() -> bool {
     let root = rustix::process::geteuid().is_root();
     !root || capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_PTRACE))

@@ -1,9 +1,8 @@
-//! Virtual machines that have a name and stay: defined in a file, started, suspended to an image
-//! and resumed from it.
+//! Persistent VMs: defined in a file, started, suspended to an image and resumed from it.
 //!
-//! There is no daemon. A machine is a QEMU in a session of its own, and where systemd runs in a unit
-//! of its own; whether it runs is asked of itself, over its control channel, so that a brisk that
-//! was killed leaves no wrong state.
+//! There is no daemon. A VM is a QEMU in a session of its own, and where systemd runs in a unit of
+//! its own. Commands ask QEMU for the VM's state over its control channel, so that a brisk that was
+//! killed leaves no wrong state.
 
 mod auto;
 mod background;

@@ -1,4 +1,5 @@
-//! Resuming with memory that comes later: the process that stays until all is there.
+//! Postcopy resume, the page server's side: the process that lives until all memory has been
+//! copied.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -27,27 +28,27 @@ use super::resume::{How, open, set_clock};
 use super::stderr_tail::StderrTail;
 use crate::chain;
 
-/// The first QEMU whose stream is known.
+/// First QEMU whose migration stream is supported.
 const FIRST: u32 = 10;
 
-/// How often it is looked whether the user wants no more while QEMU says nothing.
+/// Interval at which an interruption is noticed while QEMU does not answer.
 const GLANCE: Duration = Duration::from_millis(500);
-/// How long QEMU may say nothing before its guest runs, where its image cannot be read.
+/// Time limit of QEMU before its guest runs, where the image cannot be read.
 const STARVING: Duration = Duration::from_secs(5);
-/// The same where it can.
+/// Time limit of QEMU before its guest runs, where the image can be read.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What became of an attempt.
+/// Result of an attempt.
 enum Begun<'a> {
     Yes(Box<PageService<'a>>),
     Unable(String),
 }
 
-/// Resumes a machine, says so to `out` as soon as the guest runs, and returns when the guest has
-/// all of its memory.
+/// Resumes a VM, reports to `out` as soon as the guest runs, and returns when the guest has all of
+/// its memory.
 ///
 /// # Errors
-/// If what is to be said cannot be said. All else is said, or noted in the machine's log.
+/// If the report cannot be written. All other errors are reported, or recorded in the VM's log.
 pub fn fill(
     paths: &VmPaths,
     cache: &Cache,
@@ -78,7 +79,7 @@ fn failed(error: &Error) -> Word {
     })
 }
 
-/// `None` when the guest has run; else why it cannot.
+/// Tries to resume: `None` when the guest has run, else the reason why it cannot.
 fn attempt(
     paths: &VmPaths,
     cache: &Cache,
@@ -174,7 +175,7 @@ fn attempt(
     Ok(None)
 }
 
-/// Up to a QEMU that waits for the machine.
+/// Prepares a QEMU that waits for the VM's state.
 fn begin<'a>(
     paths: &'a VmPaths,
     claim: Claim,
@@ -238,7 +239,7 @@ fn begin<'a>(
     })))
 }
 
-/// Has the guest run as soon as it has its devices. `slow` hears if that takes long.
+/// Runs the guest as soon as QEMU has its devices. `slow` is called if that takes long.
 fn run(
     paths: &VmPaths,
     claim: &mut Claim,

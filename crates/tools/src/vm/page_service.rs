@@ -1,9 +1,10 @@
 //! Serves a guest's memory from its image while it runs, whoever began with that.
 //!
-//! Who serves holds the claim on the image. Another process, `brisk vm fill --standby`, waits for
-//! that claim, and so takes over as soon as the first one ends before the guest has all of its
-//! memory. If both were killed, the next command on the machine starts another one, or the one
-//! that is waiting for the guest. The guest waits meanwhile wherever it needs what it does not have.
+//! The serving process has the claim on the image. Another process, `brisk vm fill --standby`,
+//! waits for the claim, and so takes over as soon as the first one ends before the guest has all of
+//! its memory. If both were killed, the next command on the VM starts another one, as does a
+//! command that is waiting for the guest. Meanwhile the guest waits where it needs a page that is
+//! missing.
 
 use std::collections::HashSet;
 use std::fs;
@@ -32,10 +33,11 @@ use super::suspend_record::SuspendRecord;
 use super::unlock::host_keys;
 use crate::chain;
 
-/// How often it is looked whether a machine's memory is served, while something waits for it.
+/// Interval at which it is checked whether a VM's memory is served, while a command waits for the
+/// guest.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A guest that runs, or will, and what has its memory.
+/// A guest that runs, or will, with the source of its memory.
 pub(super) struct PageService<'a> {
     pub(super) paths: &'a VmPaths,
     pub(super) claim: Claim,
@@ -45,8 +47,8 @@ pub(super) struct PageService<'a> {
 }
 
 impl PageService<'_> {
-    /// Serves until the guest has all. `run` has the guest run meanwhile, and starts who
-    /// stands by; if it fails the guest has not run, and ends.
+    /// Serves until the guest has all memory. `run` runs the guest meanwhile, and starts the
+    /// standby process; if it fails, the guest has not run, and ends.
     pub(super) fn serve(
         self,
         run: impl FnOnce(&mut Claim, &PostcopyMemory<'_>) -> Result<Option<Child>, Error>,
@@ -93,11 +95,11 @@ impl PageService<'_> {
     }
 }
 
-/// Waits until a machine that has run before it had its memory is served by nobody, and serves
-/// it then. Returns when it has all of its memory.
+/// Waits until no process serves the memory of a VM that runs and lacks some, and serves it then.
+/// Returns when the VM has all of its memory.
 ///
 /// # Errors
-/// If the image cannot be opened. All else is noted in the machine's log.
+/// If the image cannot be opened. All other errors are recorded in the VM's log.
 pub fn stand_by(paths: &VmPaths) -> Result<(), Error> {
     let Some(claim) = Claim::inherit(&filled_from(paths)?)? else {
         return Ok(());
@@ -127,7 +129,7 @@ pub fn stand_by(paths: &VmPaths) -> Result<(), Error> {
     }
 }
 
-/// Takes up the connection to QEMU; `None` if it has all of its memory.
+/// Takes over the connection to QEMU; `None` if QEMU has all of its memory.
 fn again(paths: &VmPaths, claim: Claim, begun: Instant) -> Result<Option<PageService<'_>>, Error> {
     let keys = host_keys(paths)?;
     let image = Image::from_file(claim.file()?, claim.path(), &keys)?.with_parents(&keys, &[])?;
@@ -153,7 +155,7 @@ fn again(paths: &VmPaths, claim: Claim, begun: Instant) -> Result<Option<PageSer
     }))
 }
 
-/// Whether QEMU says that nothing is missing. As long as it waits for memory it may say nothing.
+/// Whether QEMU reports that no page is missing. While it waits for a page it may not answer.
 fn has_all(paths: &VmPaths) -> bool {
     let status = live::connect(paths).ok().flatten().and_then(|stream| {
         let mut control = live::glance(&stream);
@@ -163,7 +165,7 @@ fn has_all(paths: &VmPaths) -> bool {
     status.is_some_and(|status| status["status"] == json!("completed"))
 }
 
-/// Has a guest go on that stood still when the other one was ended.
+/// Continues a guest that was stopped when the other process ended.
 fn go_on(paths: &VmPaths, late: &PostcopyMemory<'_>) -> Result<(), Error> {
     let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
     let mut qmp = live::control(&stream)?;
@@ -179,12 +181,12 @@ fn go_on(paths: &VmPaths, late: &PostcopyMemory<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a machine's memory still comes, or would if somebody served it.
+/// Whether some of a VM's memory is still to be copied, also if no process serves it.
 pub(super) fn is_postcopying(paths: &VmPaths) -> Result<bool, Error> {
     Ok(served(paths)?.is_some())
 }
 
-/// Sees to it that a machine's memory is served if it still comes. Whether that comes.
+/// Makes sure that a VM's memory is served if some is still to be copied. Whether some is.
 pub(super) fn look_after(paths: &VmPaths) -> Result<bool, Error> {
     let served = served(paths)?;
     if served == Some(false) {
@@ -193,9 +195,9 @@ pub(super) fn look_after(paths: &VmPaths) -> Result<bool, Error> {
     Ok(served.is_some())
 }
 
-/// Does what waits for a guest, and sees to it meanwhile that its memory is served if it still
-/// comes: who serves it may be killed at any time, and who was killed may hold its claim a little
-/// longer.
+/// Does `work`, which waits for a guest, and makes sure meanwhile that the guest's memory is
+/// served: the page server may be killed at any time, and a killed process may have its claim a
+/// little longer.
 pub(super) fn looking_after<T>(paths: &VmPaths, work: impl FnOnce() -> T) -> Result<T, Error> {
     if !is_postcopying(paths)? {
         return Ok(work());
@@ -221,7 +223,7 @@ pub(super) fn looking_after<T>(paths: &VmPaths, work: impl FnOnce() -> T) -> Res
     }))
 }
 
-/// Whether somebody serves a machine's memory; none if it has all of it.
+/// Whether a process serves a VM's memory; `None` if the VM has all of it.
 fn served(paths: &VmPaths) -> Result<Option<bool>, Error> {
     if !paths.runtime_files().late().exists() || live::pid(paths).is_none() {
         return Ok(None);
@@ -230,7 +232,7 @@ fn served(paths: &VmPaths) -> Result<Option<bool>, Error> {
     Ok(brisk_image::resumed(&filled_from(paths)?)?)
 }
 
-/// The image that a machine's memory comes from, by its usual name.
+/// The image that a VM's memory comes from, by its usual name.
 fn filled_from(paths: &VmPaths) -> Result<PathBuf, Error> {
     match Running::of(paths)?.filled_from {
         Some(path) => Ok(path),
@@ -239,7 +241,7 @@ fn filled_from(paths: &VmPaths) -> Result<PathBuf, Error> {
     }
 }
 
-/// Starts who serves a machine if nobody else does. Without one it is served all the same.
+/// Starts a standby process if there is none. Without one the memory is served all the same.
 pub(super) fn start_standby(paths: &VmPaths) -> Option<Child> {
     let words = ["vm", "fill", "--standby", &paths.name];
     let started = background::command(&words, Priority::Usual).and_then(|mut fill| fill.spawn());
@@ -247,7 +249,7 @@ pub(super) fn start_standby(paths: &VmPaths) -> Option<Child> {
     started.map_err(note).ok()
 }
 
-/// Notes what the guest needed first, for the next resume.
+/// Records the working set for the next resume.
 fn learn(paths: &VmPaths, image: &Image, wanted: &[Range<u64>]) {
     let before = image.working_set().ok().flatten().unwrap_or_default();
     let ranges = learnt(&before, wanted);
@@ -259,8 +261,9 @@ fn learn(paths: &VmPaths, image: &Image, wanted: &[Range<u64>]) {
     }
 }
 
-/// What it waited for, and what it did not because it was sent first, as long as there is room:
-/// what is not needed any more goes in time, and what goes wrongly is waited for again.
+/// The new working set: pages that the guest waited for, and as long as there is room pages of the
+/// last one, for which it did not wait because they were sent first. Pages that are not needed any
+/// more drop out in time; a page that dropped out wrongly is waited for again.
 fn learnt(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut seen = HashSet::new();
     let all = wanted.iter().chain(before).cloned().flatten();

@@ -1,4 +1,4 @@
-//! Where machines are: definitions, what lasts, and what a running one has.
+//! Paths of VMs: definitions, state, and runtime files.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
@@ -19,26 +19,26 @@ use super::standing::Standing;
 use super::suspend_record::SuspendRecord;
 use crate::reservation::PROCESS;
 
-/// The directories of all machines of a user.
+/// The directories of all VMs of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateDirs {
     /// Definitions, `NAME.toml`.
     pub config: PathBuf,
-    /// Logs and images, a directory a machine.
+    /// Logs and images, one directory for each VM.
     pub state: PathBuf,
-    /// Sockets, a directory a machine; gone with the boot of this host.
+    /// Sockets, one directory for each VM; empty after the host has restarted.
     pub runtime: PathBuf,
-    /// Where the host's key for images is.
+    /// File of the host's key for images.
     pub key: PathBuf,
 }
 
 impl StateDirs {
-    /// As the environment says: `BRISK_CONFIG_DIR`, `BRISK_STATE_DIR` and `BRISK_RUNTIME_DIR`,
-    /// else `/etc/brisk`, `/var/lib/brisk` and `/run/brisk` for root and the XDG directories for
-    /// others.
+    /// Directories from the environment: `BRISK_CONFIG_DIR`, `BRISK_STATE_DIR` and
+    /// `BRISK_RUNTIME_DIR`, else `/etc/brisk`, `/var/lib/brisk` and `/run/brisk` for root and the
+    /// XDG directories for others.
     ///
     /// # Errors
-    /// What is missing in the environment.
+    /// The variable that is missing.
     pub fn of_environment(
         root: bool,
         variable: impl Fn(&str) -> Option<PathBuf>,
@@ -66,14 +66,14 @@ impl StateDirs {
     /// The directories of this user.
     ///
     /// # Errors
-    /// If there is no place for one of them.
+    /// If the environment names no place for one of them.
     pub fn here() -> Result<Self, Error> {
         let root = rustix::process::geteuid().is_root();
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
         Self::of_environment(root, variable).map_err(Error::Nowhere)
     }
 
-    /// The names of all machines, in order.
+    /// The names of all VMs, in order.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let list = fs::read_dir(&self.config).into_iter().flatten().flatten();
@@ -86,7 +86,7 @@ impl StateDirs {
         names
     }
 
-    /// The names of machines that have files and no definition: it was renamed or removed by hand.
+    /// The names of VMs that have files and no definition: it was renamed or removed by hand.
     #[must_use]
     pub fn undefined(&self) -> Vec<String> {
         let defined = self.names();
@@ -101,10 +101,10 @@ impl StateDirs {
         names
     }
 
-    /// A machine's own, whether it exists or not.
+    /// Paths of a VM, whether it exists or not.
     ///
     /// # Errors
-    /// If the name cannot be one.
+    /// If the name is not allowed.
     pub fn vm(&self, name: &str) -> Result<VmPaths, Error> {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let starts = name.starts_with(|c: char| c.is_ascii_alphanumeric());
@@ -120,41 +120,41 @@ impl StateDirs {
     }
 }
 
-/// The files of one machine.
+/// The files of one VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmPaths {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
     dirs: StateDirs,
 }
 
 impl VmPaths {
-    /// Its definition.
+    /// Path of its definition.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.dirs.config.join(format!("{}.toml", self.name))
     }
 
-    /// What lasts.
+    /// Directory of its state.
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.dirs.state.join(&self.name)
     }
 
-    /// What was done to it.
+    /// Path of its log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.state().join("log")
     }
 
-    /// What a running one has.
+    /// Directory of its runtime files.
     #[must_use]
     pub fn runtime(&self) -> PathBuf {
         self.dirs.runtime.join(&self.name)
     }
 
-    /// Name of the file with its memory, while it runs, if that has one. Machines of other directories
-    /// may have the same.
+    /// Name of the file with its memory, while it runs, if the file has a name. VMs of other
+    /// directories may have the same name.
     pub(super) fn memory_name(&self) -> String {
         let runtime = self.dirs.runtime.as_os_str().as_encoded_bytes();
         let hash = runtime
@@ -165,42 +165,42 @@ impl VmPaths {
         format!("vm-{}-{hash:016x}.ram", self.name)
     }
 
-    /// The plan it was started by, while it runs.
+    /// Path of the record of the running VM.
     #[must_use]
     pub fn plan(&self) -> PathBuf {
         self.runtime().join("plan.json")
     }
 
-    /// QEMU's process number, while it runs.
+    /// Path of the file with QEMU's process number, while it runs.
     #[must_use]
     pub fn pid(&self) -> PathBuf {
         self.runtime().join("pid")
     }
 
-    /// File with the number of QEMU's process, kept where it is found if the directory of the sockets is
-    /// gone.
+    /// Path of the file with QEMU's process number in the state directory, where it is found if the
+    /// runtime directory is gone.
     pub(super) fn process(&self) -> PathBuf {
         self.state().join(PROCESS)
     }
 
-    /// How long its console was when it was started, in bytes.
+    /// Path of the file with the console's length at the start, in bytes.
     pub(super) fn console_start(&self) -> PathBuf {
         self.runtime().join("console-start")
     }
 
-    /// Names the image that the next one can be based on, while it runs.
+    /// Path of the file that names the image which the next one can be based on, while it runs.
     #[must_use]
     pub fn base(&self) -> PathBuf {
         self.runtime().join("base")
     }
 
-    /// The host's key for images.
+    /// Path of the host's key for images.
     #[must_use]
     pub fn key(&self) -> &Path {
         &self.dirs.key
     }
 
-    /// The image of the suspended machine.
+    /// Path of its image.
     #[must_use]
     pub fn image(&self, definition: &Definition) -> PathBuf {
         definition
@@ -208,8 +208,8 @@ impl VmPaths {
             .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)))
     }
 
-    /// Where the image of the machine is, or would be: as its definition says, and if that is gone,
-    /// as the record of the suspended machine says.
+    /// Path of its image now: as its definition says, or if there is no definition, as its suspend
+    /// record says.
     pub(super) fn image_now(&self) -> Result<PathBuf, Error> {
         match self.definition() {
             Ok(definition) => Ok(self.image(&definition)),
@@ -219,18 +219,18 @@ impl VmPaths {
         }
     }
 
-    /// Names the image of the suspended machine.
+    /// Path of its suspend record.
     pub(super) fn suspended(&self) -> PathBuf {
         self.state().join("suspended")
     }
 
-    /// What its guest needed first after the last resume, until the next image takes it in.
+    /// Path of its working set of the last resume, which the next image will include.
     #[must_use]
     pub fn working_set(&self) -> PathBuf {
         self.state().join("working-set")
     }
 
-    /// Its channels.
+    /// Paths of its channels.
     #[must_use]
     pub fn runtime_files(&self) -> RuntimeFiles {
         RuntimeFiles {
@@ -259,7 +259,7 @@ impl VmPaths {
         Definition::parse(&text).map_err(|source| self.wrong(source))
     }
 
-    /// Writes a definition whole or not at all.
+    /// Writes a definition atomically.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -295,7 +295,7 @@ impl VmPaths {
         }
     }
 
-    /// Another machine whose image would be the same file.
+    /// Name of another VM whose image would be the same file.
     #[must_use]
     pub fn shares_image_with(&self, definition: &Definition) -> Option<String> {
         let image = self.image(definition);
@@ -319,20 +319,20 @@ impl VmPaths {
         }
     }
 
-    /// There is such a machine already.
+    /// The error that there is such a VM already.
     pub(super) fn exists(&self) -> Error {
         Error::Exists {
             name: self.name.clone(),
         }
     }
 
-    /// Makes the directories of a machine that is to run.
+    /// Makes the directories of a VM that is to run.
     pub(super) fn prepare(&self) -> Result<(), Error> {
         make_dir(&self.state(), 0o700)?;
         make_dir(&self.runtime(), 0o700)
     }
 
-    /// A file of its own with the content of another one, which may be removed.
+    /// Copies a file into the VM's directory, so that the original may be removed.
     pub(super) fn keep(&self, name: &str, from: &Path) -> Result<PathBuf, Error> {
         let to = self.state().join(name);
         let _ = fs::remove_file(&to);
@@ -341,7 +341,7 @@ impl VmPaths {
         Ok(to)
     }
 
-    /// Has the copies of [`Self::keep`] survive a power cut: an image cannot be resumed without.
+    /// Syncs the copies of [`Self::keep`], without which an image cannot be resumed.
     pub(super) fn sync_kept(&self, machine: &VmConfig) -> Result<(), Error> {
         let sync = |path: &Path| {
             let synced = File::open(path).and_then(|file| file.sync_all());
@@ -352,7 +352,7 @@ impl VmPaths {
         sync(&self.state())
     }
 
-    /// Forgets what a machine had that runs no more.
+    /// Removes the runtime files of a VM that does not run any more.
     pub(super) fn clear(&self) {
         if let Some(memory) = self.named_memory() {
             let _ = fs::remove_file(memory);
@@ -363,10 +363,10 @@ impl VmPaths {
         Standing::remove(self);
     }
 
-    /// Keeps all other commands from this machine while the lock lives.
+    /// Locks the VM, so that no other command works on it while the lock lives.
     ///
     /// # Errors
-    /// [`Error::Busy`] if one is at work.
+    /// [`Error::Busy`] if another command works on it.
     pub fn lock(&self, command: &str) -> Result<Lock, Error> {
         if !self.file().exists() && !self.state().exists() {
             return Err(Error::Unknown {
@@ -398,7 +398,7 @@ impl VmPaths {
         Ok(Lock { _file: opened })
     }
 
-    /// Adds a line to the machine's log.
+    /// Appends a line to the VM's log.
     pub fn note(&self, text: &str) {
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let opened = File::options()
@@ -410,7 +410,7 @@ impl VmPaths {
         let _ = opened.and_then(|mut log| log.write_all(format!("{now} {text}\n").as_bytes()));
     }
 
-    /// Notes in the log what is to be done, and who wants it.
+    /// Records in the log which command begins, and for whom.
     pub(super) fn processing(&self, command: &str, with: &str) {
         let with = if with.is_empty() {
             String::new()
@@ -424,7 +424,7 @@ impl VmPaths {
         ));
     }
 
-    /// Removes a machine that does not run.
+    /// Removes a VM that does not run.
     ///
     /// # Errors
     /// If a file cannot be removed.
@@ -441,7 +441,7 @@ impl VmPaths {
     }
 }
 
-/// What tells a new machine from all others.
+/// A new random UUID.
 ///
 /// # Errors
 /// If the kernel makes none: there is no `/proc`.
@@ -451,13 +451,13 @@ pub fn new_uuid() -> Result<String, Error> {
     Ok(text.trim().to_owned())
 }
 
-/// Held by the command that works on a machine.
+/// Lock of the command that works on a VM.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
-/// Who holds a lock, as it says in the file: who has just taken it says so at once.
+/// Command that has a lock, from the lock's file, where it is written right after locking.
 fn holder(lock: &mut File) -> String {
     const TRIES: u32 = 100;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Asking init for things at the ports of a running machine.
+//! Requests to init at the ports of a running VM.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,17 +21,17 @@ use super::paths::VmPaths;
 use crate::guest::variables;
 use crate::run::{Ending, Session};
 
-/// How many commands can run in a machine at once.
+/// Most commands that run in a VM at once.
 const PORTS: u32 = 4;
-/// One more, for what brisk itself asks of init.
+/// All ports: one more, for brisk's own requests.
 pub(super) const ALL: u32 = PORTS + 1;
 
-/// Most bytes that init may tell.
+/// Most bytes of an answer of init.
 const TOLD: usize = 4096;
-/// How often it is looked whether a command has ended that another one waits for.
+/// Interval at which it is checked whether a command has ended that another one waits for.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// A command that [`exec`] runs in a machine.
+/// A command that [`exec`] runs in a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
     /// The words of the command, in a line.
@@ -55,7 +55,7 @@ pub struct ExecRequest {
     pub env: Vec<OsString>,
     /// Working directory.
     pub workdir: Option<String>,
-    /// Rows and columns of the terminal it runs on; none: pipes.
+    /// Rows and columns of the terminal it runs on; `None`: pipes.
     pub terminal: Option<(u16, u16)>,
 }
 
@@ -84,11 +84,11 @@ impl ExecRequest {
     }
 }
 
-/// Runs a command in a machine. If as many run already as can at once, it waits for one of them to
-/// end; `waits` is told which these are.
+/// Runs a command in a VM. If the most that can run at once do, it waits for one of them to end;
+/// `waits` is called with them.
 ///
 /// # Errors
-/// If the machine does not run.
+/// If the VM does not run.
 pub fn exec(
     paths: &VmPaths,
     words: &ExecRequest,
@@ -124,7 +124,7 @@ pub fn exec(
     Ok(looking_after(paths, || session.run(timeout, false))??.0)
 }
 
-/// The commands that [`exec`] runs in a machine.
+/// The commands that [`exec`] runs in a VM.
 #[must_use]
 pub fn executions(paths: &VmPaths) -> Vec<Execution> {
     let paths = (0..PORTS).map(|index| Port::lock_of(paths, index));
@@ -141,8 +141,8 @@ pub fn executions(paths: &VmPaths) -> Vec<Execution> {
     running.collect()
 }
 
-/// Waits until no command runs in a machine, and lets none begin as long as the value lives.
-/// `still` is asked from time to time whether that is still wanted.
+/// Waits until no command runs in a VM, and lets none begin as long as the result lives. `still` is
+/// asked repeatedly whether to wait on.
 pub(super) fn quiet(
     paths: &VmPaths,
     still: &dyn Fn() -> Result<(), Error>,
@@ -160,7 +160,7 @@ pub(super) fn quiet(
     Ok(held)
 }
 
-/// Whether commands can be let into a machine.
+/// Checks that commands can be let into a VM.
 fn is_ready(paths: &VmPaths) -> Result<(), Error> {
     let now = condition(paths)?;
     if !matches!(now, Condition::Running | Condition::Busy) {
@@ -179,12 +179,12 @@ fn is_ready(paths: &VmPaths) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has init do something that is no command; what it told.
+/// Has init execute a script without a command; the result is what init sent.
 pub(super) fn tell(paths: &VmPaths, steps: &[Step], limit: Duration) -> Result<Vec<u8>, Error> {
     tell_while(paths, steps, limit, &|| Ok(()))
 }
 
-/// The same, with `still` asked from time to time whether that is still wanted.
+/// Has init execute a script as [`tell`] does; `still` is asked repeatedly whether to wait on.
 pub(super) fn tell_while(
     paths: &VmPaths,
     steps: &[Step],
@@ -202,7 +202,7 @@ pub(super) fn tell_while(
     })
 }
 
-/// A port nobody else uses.
+/// A port that no other process uses.
 struct Port {
     stream: UnixStream,
     lock: File,
@@ -219,7 +219,7 @@ impl Port {
         options.open(path)
     }
 
-    /// One of these that nobody uses, if there is one.
+    /// A free one of these ports, if there is one.
     fn free(paths: &VmPaths, range: Range<u32>) -> Result<Option<Self>, Error> {
         let off = || Error::not_running(&paths.name, Condition::Off);
         for index in range {
@@ -242,7 +242,7 @@ impl Port {
         Ok(None)
     }
 
-    /// Says for whom it is taken, to whoever looks into the lock.
+    /// Records in the lock which command the port is for.
     fn is_for(&self, execution: &Execution) {
         let written = self.lock.set_len(0).and_then(|()| {
             let text = serde_json::to_vec(execution)?;
@@ -253,7 +253,7 @@ impl Port {
     }
 }
 
-/// Takes what has come, or nothing if nothing does for a moment.
+/// Receives the bytes that have come, or none after a moment.
 fn listen(mut stream: &UnixStream, decoder: &mut Decoder) -> Result<(), String> {
     let mut buffer = [0; 4096];
     match stream.read(&mut buffer) {
@@ -269,8 +269,8 @@ fn listen(mut stream: &UnixStream, decoder: &mut Decoder) -> Result<(), String> 
     Ok(())
 }
 
-/// Sends a script and waits until init says that it is carried out, or that the command runs; what
-/// [`Step::SendFile`] told. `still` is asked from time to time whether that can still be.
+/// Sends a script and waits until init reports that it is executed, or that the command runs; the
+/// result is the content of [`Step::SendFile`]. `still` is asked repeatedly whether to wait on.
 pub(super) fn converse(
     mut stream: &UnixStream,
     steps: &[Step],

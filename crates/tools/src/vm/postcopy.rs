@@ -1,7 +1,8 @@
-//! Resuming with memory that comes later: the command's side.
+//! Postcopy resume, the command's side.
 //!
-//! All is done by a process of its own, `brisk vm fill`, because it stays when the command ends:
-//! it starts the machine, says that the guest runs, and serves memory until all is there.
+//! The page server, the process `brisk vm fill`, does all of the work, because it lives longer than
+//! the command: it starts the VM, reports that the guest runs, and serves memory until all has been
+//! copied.
 
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -21,10 +22,10 @@ use super::page_service::{is_postcopying, look_after};
 use super::paths::VmPaths;
 use super::resume::Resumed;
 
-/// How often it is looked whether the user wants no more.
+/// Interval at which an interruption is noticed.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// How a lazy resume went.
+/// Result of a postcopy resume.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Postcopied {
     /// The guest runs.
@@ -33,23 +34,23 @@ pub enum Postcopied {
     Unable(String),
 }
 
-/// What the process says, in one line.
+/// Report of the page server, in one line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Word {
-    /// The guest runs: after how long, and its memory.
+    /// The guest runs: the time until then, and its memory.
     Runs { running: Duration, memory: u64 },
-    /// This host cannot.
+    /// This host does not support postcopy.
     Unable(String),
-    /// The user wanted no more.
+    /// The user cancelled.
     Interrupted,
     /// It failed.
     Failed(String),
-    /// It was ended.
+    /// The process was ended.
     Ended(String),
 }
 
-/// Goes on from a machine's image at once; its memory comes as the guest asks for it, and the
-/// rest in the background, after this has returned. The image is used up by that.
+/// Resumes a VM from its image at once; its memory is copied as the guest touches it, the rest in
+/// the background, after this has returned. The image is used up.
 ///
 /// # Errors
 /// As of [`resume`](super::resume).
@@ -88,7 +89,7 @@ pub fn resume_postcopy(
     }
 }
 
-/// Whether the guest runs though who resumed it was ended; another one serves it then.
+/// Whether the guest runs though the process that resumed it was ended; another one serves it then.
 fn runs_all_the_same(paths: &VmPaths, control: brisk_image::Control<'_>) -> Result<bool, Error> {
     while is_postcopying(paths)? && !control.cancelled() {
         if condition(paths)? == Condition::Running {
@@ -99,7 +100,7 @@ fn runs_all_the_same(paths: &VmPaths, control: brisk_image::Control<'_>) -> Resu
     Ok(condition(paths)? == Condition::Running)
 }
 
-/// Waits for its word; tells it when the user wants no more.
+/// Waits for the report; passes a cancellation on.
 fn listen(child: &mut Child, control: brisk_image::Control<'_>) -> Result<Word, Error> {
     let said = |error| file("hear from", "the process that resumes")(error);
     let Some(mut stdout) = child.stdout.take() else {
@@ -142,7 +143,7 @@ fn readable(stdout: &ChildStdout) -> io::Result<bool> {
     Ok(wait_for(&mut fds, Some(Instant::now() + GLANCE))? > 0)
 }
 
-/// A machine whose memory still comes cannot be saved.
+/// Waits until all memory has been copied: before that a VM cannot be suspended.
 pub(super) fn wait_until_filled(
     paths: &VmPaths,
     control: brisk_image::Control<'_>,

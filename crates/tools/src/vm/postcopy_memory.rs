@@ -1,4 +1,4 @@
-//! Memory from an image that may be unreadable for a while: the guest stands still meanwhile.
+//! Memory from an image that may be unreadable for a while: the guest is stopped meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +19,9 @@ use super::paths::VmPaths;
 use super::resume::set_clock;
 use crate::chain;
 
-/// How long until an image that could not be read is tried again.
+/// Interval at which an image that could not be read is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// A guest that waits for a page cannot stop before it has it; so QEMU may take long.
+/// Time limit of QEMU: a guest that waits for a page cannot stop before it has the page.
 const PATIENCE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// An image whose guest runs.
@@ -35,16 +35,16 @@ pub(super) struct PostcopyMemory<'a> {
     standing: Mutex<Standing>,
 }
 
-/// Whether the guest stands still.
+/// State of the guest.
 #[derive(Default)]
 struct Standing {
-    /// QEMU can be told to stop: nobody else talks to it.
+    /// QEMU can be told to stop the guest: no other process talks to it.
     runs: bool,
-    /// Chunks that could not be read when that was last tried.
+    /// Chunks that could not be read at the last try.
     missing: BTreeSet<u64>,
-    /// Dropped when the image can be read again.
+    /// Dropped when the image can be read again, which continues the guest.
     until: Option<Sender<()>>,
-    /// For who stops the guest, where that has to wait.
+    /// Other end of `until`, for the thread that stops the guest, where that has to wait.
     later: Option<Receiver<()>>,
 }
 
@@ -66,34 +66,34 @@ impl<'a> PostcopyMemory<'a> {
         self.image
     }
 
-    /// The guest is not wanted any more.
+    /// Gives up reading: the guest is not wanted any more.
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
         self.has_answered();
     }
 
-    /// Nobody waits for the guest any more.
+    /// Records that no command waits for the guest any more.
     pub(super) fn has_answered(&self) {
         self.waited_for.store(false, Ordering::Relaxed);
     }
 
-    /// QEMU said that the guest runs.
+    /// Records that QEMU has reported that the guest runs.
     pub(super) fn set_has_run(&self) {
         self.has_run.store(true, Ordering::Relaxed);
     }
 
-    /// Whether QEMU said that the guest runs.
+    /// Whether QEMU has reported that the guest runs.
     pub(super) fn has_run(&self) -> bool {
         self.has_run.load(Ordering::Relaxed)
     }
 
-    /// These are the guest's processors.
+    /// Sets the guest's virtual CPUs.
     pub(super) fn has(&self, processors: Processors) {
         let _ = self.processors.set(processors);
     }
 
-    /// The guest runs: from now on it can be stopped. Before, that would keep who has it run from
-    /// talking to QEMU, which listens to one at a time.
+    /// Records that the guest can be stopped from now on. Before, that would keep the thread that
+    /// runs the guest from talking to QEMU, which listens to one connection at a time.
     pub(super) fn runs(&self) {
         let mut standing = self.standing();
         standing.runs = true;
@@ -102,7 +102,7 @@ impl<'a> PostcopyMemory<'a> {
         }
     }
 
-    /// Whether the image could not be read when that was last tried.
+    /// Whether the image could not be read at the last try.
     pub(super) fn is_unreadable(&self) -> bool {
         self.standing().until.is_some()
     }
@@ -146,7 +146,7 @@ impl<'a> PostcopyMemory<'a> {
     }
 }
 
-/// Stops the guest until the other side of the channel is gone.
+/// Stops the guest until the other end of the channel is dropped.
 fn stop_until(paths: &VmPaths, readable: &Receiver<()>) {
     let Ok(Some(stream)) = live::connect_within(paths, PATIENCE) else {
         return;

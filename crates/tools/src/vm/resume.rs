@@ -1,4 +1,4 @@
-//! From an image back, all of its memory first.
+//! Eager resume: all memory is loaded before the guest runs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -28,27 +28,27 @@ use super::unlock::with_host_key;
 use crate::chain;
 use crate::guest::{self, clock};
 
-/// How long init may take to set the clock.
+/// Time limit of init to set the clock.
 const CLOCK: Duration = Duration::from_secs(10);
-/// How often it is looked whether the user wants no more while QEMU says nothing.
+/// Interval at which an interruption is noticed while QEMU does not answer.
 const GLANCE: Duration = Duration::from_millis(500);
 
-/// How a machine is resumed.
+/// Options of a resume.
 #[derive(Debug, Clone, Default)]
 pub struct How {
-    /// What opens the image besides this host's key.
+    /// Keys that open the image besides this host's key.
     pub keys: Keys,
-    /// Disks that are what they were, though they do not look so.
+    /// Disks that the administrator has accepted as unchanged.
     pub accepted_disks: Vec<PathBuf>,
-    /// Whether an image that a guest may have run from is resumed once more: one whose last resume
-    /// was cut off. Its disks must be what they were.
+    /// Whether to resume an image again whose last resume was cut off, and which a guest may have
+    /// run from. Its disks must be unchanged.
     pub again: bool,
 }
 
-/// What a resume did.
+/// Result of a resume.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resumed {
-    /// Until the guest ran.
+    /// Time until the guest ran.
     pub running: Duration,
     /// Bytes of the guest's memory.
     pub memory: u64,
@@ -57,7 +57,7 @@ pub struct Resumed {
 }
 
 impl Resumed {
-    /// In the manner of the report of a suspend.
+    /// Formats the result like the report of a suspend.
     pub(super) fn line(&self) -> String {
         let megabytes = self.memory as f64 / 1e6;
         let seconds = self.loading.as_secs_f64().max(1e-9);
@@ -66,11 +66,11 @@ impl Resumed {
     }
 }
 
-/// Goes on from a machine's image, which is used up by that.
+/// Resumes a VM from its image, which is used up.
 ///
 /// # Errors
-/// If there is none, it is damaged, or what it needs is not here as it was. The image stays as it
-/// is until the guest runs.
+/// If there is none, it is damaged, or what it needs has changed. The image is unchanged until the
+/// guest runs.
 pub fn resume(
     paths: &VmPaths,
     cache: &Cache,
@@ -128,7 +128,8 @@ pub fn resume(
     }
 }
 
-/// A crash or a power cut came between the mark that its guest may run and the end of its image.
+/// Error of a resume that was cut off between the mark that the guest may run and the end of the
+/// image.
 pub(super) fn cut_off(paths: &VmPaths, definition: &Definition) -> Error {
     let image = brisk_image::resumed_name(&paths.image(definition));
     Error::state(
@@ -142,7 +143,7 @@ pub(super) fn cut_off(paths: &VmPaths, definition: &Definition) -> Error {
     )
 }
 
-/// A machine that a killed command left standing still.
+/// Continues a VM that a killed command has left stopped.
 fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
     let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
     standing::go_on(paths, &mut live::control(&stream)?, &how.accepted_disks)?;
@@ -156,7 +157,7 @@ fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
     })
 }
 
-/// Its image is gone.
+/// Error of a missing image.
 pub(super) fn missing(paths: &VmPaths) -> Error {
     let image = suspend_record::missing(paths).unwrap_or_default();
     Error::missing(&paths.name, &image)
@@ -185,7 +186,7 @@ fn load(
     Ok((resumed, image))
 }
 
-/// Starts a machine with all that is in an image, and has it run.
+/// Starts a VM from an open image, and runs it.
 pub(super) fn run_from(
     first: FirstRun<'_>,
     running: &mut Running,
@@ -232,14 +233,14 @@ pub(super) fn run_from(
     })
 }
 
-/// A guest whose clock cannot be set still runs.
+/// Sets the guest's clock. A guest whose clock cannot be set still runs.
 pub(super) fn set_clock(paths: &VmPaths) {
     if let Err(error) = tell(paths, &[clock()], CLOCK) {
         paths.note(&format!("The clock was not set: {error}"));
     }
 }
 
-/// An image that is open and stays as it is, and the machine in it, which can go on here.
+/// Opens an image without claiming it, with the record of the VM in it, after all checks.
 pub(super) fn open(
     paths: &VmPaths,
     file: File,
@@ -261,8 +262,8 @@ pub(super) fn open(
     Ok((image, running))
 }
 
-/// Reads again what the qcow2 images read from: somebody may have written other names to a header,
-/// and put its time back. An older brisk did not note the names.
+/// Reads the backing chains of qcow2 images again: another user may have written other names to a
+/// header, and restored the file's time. An older brisk did not record the names.
 fn complete_chains(running: &mut Running, path: &Path) -> Result<(), Error> {
     let disks = running.machine.devices.disks.iter_mut();
     for disk in disks.filter(|disk| disk.format == DiskFormat::Qcow2) {
@@ -287,7 +288,7 @@ fn complete_chains(running: &mut Running, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A path that is misspelt would accept nothing.
+/// Checks that accepted paths are disks of the VM: a misspelt path would accept nothing.
 fn accepted_are_disks(image: &Image, accepted: &[PathBuf]) -> Result<(), Error> {
     let disks = &image.description().disks;
     match accepted
@@ -325,7 +326,7 @@ fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
         .map_err(|_| unlike("it was made by another version of brisk, whose machines are unknown"))
 }
 
-/// What must be as it was.
+/// Checks that the host has what the image needs.
 fn check(
     paths: &VmPaths,
     image: &Image,
@@ -375,8 +376,8 @@ fn check(
     Ok(())
 }
 
-/// The disks must be what they were when the guest stood still, with all files that they read from,
-/// but for those that the administrator says are.
+/// Checks that the disks are unchanged since the guest was stopped, with all files that they read
+/// from, except for accepted ones.
 pub(super) fn disks_are_as_noted(image: &Image, accepted: &[PathBuf]) -> Result<(), Error> {
     let disks = &image.description().disks;
     for disk in disks.iter().filter(|disk| !accepted.contains(&disk.path)) {

@@ -1,4 +1,4 @@
-//! Making a guest's memory small before it is written.
+//! Reduction of a guest's memory before it is written: page cache and free pages.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -15,29 +15,31 @@ use super::lifecycle::Running;
 use super::paths::VmPaths;
 use super::ports::tell_while;
 
-/// How long init may take to drop the cache.
+/// Time limit of init to drop the cache.
 const DROP: Duration = Duration::from_secs(60);
-/// A guest tells what is free two seconds after it has become that (`PAGE_REPORTING_DELAY` in
-/// `mm/page_reporting.c`), a part of it each time. When it has been silent for longer, that was all.
+/// Time without a report after which all free memory has been reported. A guest reports free pages
+/// after two seconds (`PAGE_REPORTING_DELAY` in `mm/page_reporting.c`), a part of them each time.
 const SILENCE: Duration = Duration::from_millis(2500);
-/// How long that may take together.
+/// Time limit of all reports together.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it is looked.
+/// Interval of the checks.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Has the address of what the kernel tells those who save its memory.
+/// File with the address of VMCOREINFO.
 const NOTE: &str = "/sys/kernel/vmcoreinfo";
-/// How many free pages processors have at hand, which are in no list of free ones: one of so many.
-/// Without it the kernel decides (Linux 5.14): since 6.7 tens of MB after many were freed.
+/// Setting of the per-CPU page lists, whose pages are in no list of free pages: each has at most 1
+/// / N of the memory. With 0 the kernel decides (Linux 5.14): since 6.7 tens of MB after many pages
+/// were freed.
 const AT_HAND: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
-/// As few as can be.
+/// Value for the shortest lists.
 const FEW: &str = "1000000";
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// Has the guest forget what it can read from its disks again. Where its kernel tells how its free
-/// pages are to be known once it stands still: that. Else waits until the host has the memory. The
-/// guest runs meanwhile, and what of its memory is likely to stay is written to the image. A guest
-/// that cannot is noted, and suspended as it is.
+/// Has the guest drop the page cache that it can read from its disks again. The result is the place
+/// of the kernel's VMCOREINFO, by which free pages are found once the guest is stopped. Where there
+/// is none, waits until the host has the free memory. The guest runs meanwhile, and memory that is
+/// not expected to change is written to the image. A guest that cannot drop its cache is recorded
+/// in the log, and suspended as it is.
 pub(super) fn drop_cache<'a>(
     paths: &VmPaths,
     running: &Running,
@@ -110,7 +112,7 @@ pub(super) fn drop_cache<'a>(
     Ok((writer, None))
 }
 
-/// The first two lines of what a guest told.
+/// The first two lines of a guest's answer.
 fn lines(told: &[u8]) -> (&[u8], String) {
     let mut lines = told.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
@@ -118,8 +120,8 @@ fn lines(told: &[u8]) -> (&[u8], String) {
     (first, String::from_utf8_lossy(second).into_owned())
 }
 
-/// Drops the cache. Where the kernel decides how many free pages it has `at_hand`, these are few
-/// meanwhile.
+/// Steps that drop the cache. `at_hand`: the kernel decides the length of the per-CPU page lists,
+/// which are short meanwhile.
 fn forgetting(at_hand: bool) -> Vec<Step> {
     let write = |path: &str, text: &str| Step::Write {
         path: path.into(),
@@ -132,7 +134,8 @@ fn forgetting(at_hand: bool) -> Vec<Step> {
     }
 }
 
-/// Writes what the kernel's page structures say is likely to stay, until that is enough.
+/// Writes pages that by the kernel's page structures are not expected to change, until `enough` is
+/// true.
 fn write_early<'a>(
     paths: &VmPaths,
     running: &Running,
@@ -154,8 +157,8 @@ fn write_early<'a>(
     }
 }
 
-/// What the guest does, and what is written until it has done that. The guest hears of it when
-/// writing fails.
+/// Runs `work` in the guest while another thread writes. If writing fails, the guest's work is
+/// cancelled.
 fn meanwhile<T: Send, W>(
     guest: impl FnOnce(&AtomicBool) -> T + Send,
     write: impl FnOnce(&AtomicBool) -> Result<W, brisk_image::Error>,
@@ -174,7 +177,7 @@ fn meanwhile<T: Send, W>(
     })
 }
 
-/// Where the guest's kernel tells how its lists look, or why that is not to be used.
+/// Place of the kernel's VMCOREINFO, or the reason why it cannot be used.
 fn place(running: &Running, note: &[u8]) -> Result<VmcoreinfoLocation, String> {
     let parameters = running.machine.boot.parameters.iter();
     let mut texts = parameters.map(|parameter| parameter.text.as_str());
@@ -187,7 +190,7 @@ fn place(running: &Running, note: &[u8]) -> Result<VmcoreinfoLocation, String> {
     VmcoreinfoLocation::parse(&said).ok_or_else(|| format!("{NOTE} says {said:?}"))
 }
 
-/// The free pages of a guest that stands still.
+/// Free pages of a stopped guest.
 pub(super) fn left_out(
     paths: &VmPaths,
     place: VmcoreinfoLocation,
@@ -216,7 +219,7 @@ pub(super) fn left_out(
     }
 }
 
-/// Waits until the guest has told what is free, and the host has that.
+/// Waits until the guest has reported its free memory, and the host has it.
 fn give_back(paths: &VmPaths, memory: &File, control: Control<'_>) -> Result<(), Error> {
     let before = resident(memory)?;
     let begun = Instant::now();

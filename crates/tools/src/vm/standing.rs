@@ -1,9 +1,9 @@
-//! The record of a VM whose guest was stopped to be suspended.
+//! Record of a VM whose guest was stopped to be suspended.
 //!
-//! QEMU lets go of the locks on the disks when it has written the state of its devices. If brisk is
-//! killed then, the guest stands still, and any other guest could write to its disks. So the disks
-//! are recorded before: no command of brisk's gives them to another guest as long as that QEMU is
-//! there, and the guest only goes on if they are what they were.
+//! QEMU releases the locks on the disks when it has written the device state. If brisk is killed
+//! then, the guest is stopped, and any other guest could write to its disks. So the disks are
+//! recorded before: no command of brisk's gives them to another guest as long as that QEMU is
+//! there, and the guest continues only if they are unchanged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,13 +25,13 @@ use crate::reservation::{Reserved, STANDING};
 pub(super) struct Standing {
     /// The files of its disks, for [`crate::reservation::conflict`].
     disks: Vec<Reserved>,
-    /// What all files of its disks are, since the guest stood still.
+    /// State of all files of its disks when the guest was stopped.
     identities: Vec<brisk_image::Disk>,
 }
 
 impl Standing {
-    /// Records the disks of a guest that has just been stopped. QEMU may still write to the metadata
-    /// of qcow2 images: those are left out unless it has `finished`.
+    /// Records the disks of a guest that has just been stopped. QEMU may still write to the
+    /// metadata of qcow2 images: those are left out unless it has `finished`.
     pub(super) fn record(paths: &VmPaths, disks: &[Disk], finished: bool) -> Result<(), Error> {
         let mut identities = Vec::new();
         for disk in disks {
@@ -64,11 +64,11 @@ fn path(paths: &VmPaths) -> PathBuf {
     paths.state().join(STANDING)
 }
 
-/// Has a guest go on that a suspend which was killed has left standing still, if its disks are what
-/// they were, but for those that the administrator says are.
+/// Continues a guest that a killed suspend has left stopped, if its disks are unchanged, except for
+/// accepted ones.
 ///
 /// # Errors
-/// If one is not, or QEMU refuses.
+/// If a disk has changed, or QEMU refuses.
 pub(super) fn go_on(
     paths: &VmPaths,
     qmp: &mut Control<'_>,

@@ -1,4 +1,4 @@
-//! What QEMU said before it ended.
+//! Messages of QEMU before it ended.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -9,28 +9,28 @@ use super::error::Error;
 use super::live;
 use super::paths::VmPaths;
 
-/// Most of it that is shown, lines.
+/// Most lines that are shown.
 const LINES: usize = 3;
-/// How long it may take to end.
+/// Time limit of QEMU to end.
 const END: Duration = Duration::from_secs(1);
-/// Most of it that is read, bytes.
+/// Most bytes that are read.
 const MOST: u64 = 64 << 10;
 
-/// A place in the file that QEMU's messages are added to.
+/// A place in the file that QEMU's messages are appended to.
 pub(super) struct StderrTail {
     path: PathBuf,
     from: u64,
 }
 
 impl StderrTail {
-    /// From now on.
+    /// The end of the file now.
     pub(super) fn from_now(paths: &VmPaths) -> Self {
         let path = paths.runtime_files().errors;
         let from = fs::metadata(&path).map_or(0, |meta| meta.len());
         Self { path, from }
     }
 
-    /// An error with what QEMU said, if it has ended and said something.
+    /// Adds QEMU's messages to an error, if QEMU has ended and there are any.
     pub(super) fn explain(&self, paths: &VmPaths, error: Error) -> Error {
         // Its channels close a little earlier than it ends.
         let ended = live::wait_for_end(paths, END);

@@ -109,7 +109,7 @@ pub fn suspend(
     }
     let base = backing_chain::of(paths, &path).filter(|base| {
         definition.suspend.incremental
-            && backing_chain::is_locked_so(base, &definition, how.passphrase.as_ref())
+            && backing_chain::has_same_recipients(base, &definition, how.passphrase.as_ref())
     });
     let suspend = Suspend {
         paths,

@@ -1,5 +1,5 @@
-//! What a suspended machine's directory says of its image: so that no other one is taken for it,
-//! and it is missed if it is gone.
+//! Suspend record: the image that a VM is suspended to, so that no other image is taken for it, and
+//! a missing one is noticed.
 
 use std::fs::{self};
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use super::paths::VmPaths;
 use super::unlock::host_keys;
 use crate::reservation::Reserved;
 
-/// The image of a machine.
+/// Record of a VM's image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SuspendRecord {
-    /// Its usual name.
+    /// Usual name of the image.
     pub(super) image: PathBuf,
     id: [u8; 16],
     uuid: Option<String>,
-    /// The files of its disks, which nobody else may write to meanwhile.
+    /// The files of its disks, which no other guest may write to meanwhile.
     #[serde(default)]
     disks: Vec<Reserved>,
 }
 
 impl SuspendRecord {
-    /// Notes the image that a machine with these disks has been suspended to, durably.
+    /// Records durably the image that a VM with these disks has been suspended to.
     pub(super) fn write(
         paths: &VmPaths,
         definition: &Definition,
@@ -50,7 +50,7 @@ impl SuspendRecord {
         write().map_err(file("write", &path))
     }
 
-    /// What is noted, if it is of this machine and not of one that had its name before.
+    /// The record, if it is of this VM and not of an earlier one of its name.
     pub(super) fn read(paths: &VmPaths) -> Option<Self> {
         let noted: Self = serde_json::from_slice(&fs::read(paths.suspended()).ok()?).ok()?;
         match paths.definition() {
@@ -60,8 +60,8 @@ impl SuspendRecord {
         }
     }
 
-    /// The machine is not suspended any more, and is not after a power cut either: without its
-    /// image it would be missed.
+    /// Removes the record durably: the VM is not suspended any more, and after a power cut its
+    /// image would be missed.
     pub(super) fn remove(paths: &VmPaths) {
         if fs::remove_file(paths.suspended()).is_ok() {
             // It is gone all the same as long as this host runs.
@@ -70,8 +70,8 @@ impl SuspendRecord {
     }
 }
 
-/// Whether the image that can be resumed by this usual name is this machine's, as far as this host
-/// can tell.
+/// Whether the image that can be resumed by this usual name is this VM's, as far as this host can
+/// find out.
 pub(super) fn is_own(paths: &VmPaths, path: &Path) -> Option<bool> {
     let now = brisk_image::resumable(path)?;
     match owns(paths, &now) {
@@ -83,8 +83,8 @@ pub(super) fn is_own(paths: &VmPaths, path: &Path) -> Option<bool> {
     }
 }
 
-/// Whether a file is an image of this machine: one that it was suspended to or resumed from, as
-/// its records say, or one that says so itself to this host's key. `None` if that cannot be told.
+/// Whether a file is an image of this VM: one that it was suspended to or resumed from by its
+/// records, or one whose description says so to this host's key. `None` if unknown.
 pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
     let header = match Header::read(path) {
         Ok(header) => header,
@@ -102,20 +102,20 @@ pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
     Some(described.name == paths.name && has_uuid(described, uuid))
 }
 
-/// Whether a resume was cut off by a crash or a power cut: there is an image of this machine that
-/// nobody reads from and that a guest may have run from.
+/// Whether a resume was cut off by a crash or a power cut: there is an image of this VM that a
+/// guest may have run from, and that no process reads from.
 pub(super) fn is_cut_off(paths: &VmPaths, image: &Path) -> bool {
     matches!(brisk_image::resumed(image), Ok(Some(false)))
         && owns(paths, &brisk_image::resumed_name(image)) != Some(false)
 }
 
-/// Whether an image is of a machine with this UUID, as far as both say.
+/// Whether an image is of a VM with this UUID, as far as both have one.
 pub(super) fn has_uuid(described: &Description, uuid: Option<[u8; 16]>) -> bool {
     uuid.is_none_or(|uuid| [uuid, [0; 16]].contains(&described.uuid))
 }
 
-/// The image that a machine was suspended to, of one that is not in its image: it was moved,
-/// replaced or removed, or is in a file system that is not mounted.
+/// Path of the missing image of a suspended VM: it was moved, replaced or removed, or is in a file
+/// system that is not mounted.
 pub(super) fn missing(paths: &VmPaths) -> Option<PathBuf> {
     let noted = SuspendRecord::read(paths)?;
     // A guest has run from it, and whoever resumed it was killed before it could say so.

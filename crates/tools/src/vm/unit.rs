@@ -1,5 +1,5 @@
-//! A machine's own unit, where systemd runs: QEMU belongs neither to the session nor to the service
-//! that started it, and does not end with them.
+//! systemd units of VMs: QEMU belongs neither to the session nor to the service that started it,
+//! and does not end with them.
 
 use std::fs;
 use std::path::Path;
@@ -9,25 +9,25 @@ use brisk_host::program::{Error, Program};
 use super::live;
 use super::paths::VmPaths;
 
-/// What starts and stops machines with the host. Units of machines come before it, so that they
-/// are stopped after it.
+/// Service that starts and stops VMs with the host. Units of VMs come before it, so that they are
+/// stopped after it.
 const SERVICE: &str = "brisk-vms.service";
-/// What all units of machines belong to.
+/// Slice of all units of VMs.
 const SLICE: &str = "brisk.slice";
 const SCOPE: &str = ".scope";
 const PREFIX: &str = "brisk-vm-";
 
-/// Who keeps units.
+/// systemd manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manager {
-    /// That of the system, for root.
+    /// The system manager, for root.
     System,
-    /// That of a user.
+    /// The manager of a user.
     User,
 }
 
-/// The manager for machines of a user, if there is one that stays: that of a user who does not
-/// linger ends when the user logs out (loginctl(1), `enable-linger`).
+/// The manager for VMs of a user, if there is a lasting one: that of a user who does not linger
+/// ends when the user logs out (loginctl(1), `enable-linger`).
 fn manager(root: &Path, user: u32) -> Option<Manager> {
     // As sd_booted(3).
     if !root.join("run/systemd/system").is_dir() {
@@ -42,7 +42,7 @@ fn manager(root: &Path, user: u32) -> Option<Manager> {
     lingers.exists().then_some(Manager::User)
 }
 
-/// A user's name, see passwd(5).
+/// Name of a user (passwd(5)).
 fn name_of(users: &str, user: u32) -> Option<&str> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -51,13 +51,13 @@ fn name_of(users: &str, user: u32) -> Option<&str> {
     })
 }
 
-/// The unit of a machine. Its name has nothing in it that systemd would want escaped.
+/// Name of a VM's unit. It has no characters that systemd would escape.
 fn unit(name: &str) -> String {
     format!("{PREFIX}{name}{SCOPE}")
 }
 
-/// Has the manager make a unit of these processes: `StartTransientUnit` of
-/// org.freedesktop.systemd1(5), with the words of busctl(1).
+/// Arguments of busctl(1) that make a unit of these processes: `StartTransientUnit` of
+/// org.freedesktop.systemd1(5).
 fn words(manager: Manager, name: &str, processes: &[u32]) -> Vec<String> {
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let mut all: Vec<String> = owned(match manager {
@@ -97,7 +97,7 @@ fn words(manager: Manager, name: &str, processes: &[u32]) -> Vec<String> {
     all
 }
 
-/// Makes a unit of a machine's processes where that can be; a machine without one runs, too.
+/// Makes a unit of a VM's processes where that is possible; a VM without a unit runs, too.
 pub(super) fn enter(paths: &VmPaths, processes: &[u32]) {
     let user = rustix::process::geteuid().as_raw();
     let Some(manager) = manager(Path::new("/"), user) else {
@@ -118,7 +118,7 @@ pub(super) fn enter(paths: &VmPaths, processes: &[u32]) {
     }
 }
 
-/// The unit that a running machine is in, if it is one of its own.
+/// The unit that a running VM is in, if it is the VM's own.
 #[must_use]
 pub fn unit_of(paths: &VmPaths) -> Option<String> {
     let pid = live::pid(paths)?;
@@ -126,7 +126,8 @@ pub fn unit_of(paths: &VmPaths) -> Option<String> {
     own(&groups).map(str::to_owned)
 }
 
-/// From cgroups(7): a line `0::/brisk.slice/brisk-vm-db1.scope`, others with version 1.
+/// Finds the unit in cgroups(7): a line `0::/brisk.slice/brisk-vm-db1.scope`, others with version
+/// 1.
 fn own(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| {
         let unit = line.rsplit('/').next()?;

@@ -1,4 +1,4 @@
-//! Keys that open a machine's image.
+//! Keys that open a VM's image.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub(super) fn host_keys(paths: &VmPaths) -> Result<Keys, ImageError> {
     Ok(Keys::new().with_identity(host_key(paths.key(), false)?))
 }
 
-/// This host's key and others. Where others are given or wanted, this host's may be missing.
+/// This host's key and others. Where others are given or needed, this host's may be missing.
 pub(super) fn with_host_key(paths: &VmPaths, others: &Keys) -> Result<Keys, Error> {
     let needed = others.is_empty() && paths.definition()?.suspend.host_key;
     match host_key(paths.key(), false) {
@@ -22,11 +22,11 @@ pub(super) fn with_host_key(paths: &VmPaths, others: &Keys) -> Result<Keys, Erro
     }
 }
 
-/// The image of a suspended machine, if `others` and this host's key do not open it and a
+/// Path of the image of a suspended VM, if `others` and this host's key do not open it and a
 /// passphrase would.
 ///
 /// # Errors
-/// If the machine's definition is wrong. What is wrong with the image is found by who resumes it.
+/// If the VM's definition is wrong. Defects of the image are found by the resume.
 pub fn needs_passphrase(paths: &VmPaths, others: &Keys) -> Result<Option<PathBuf>, Error> {
     let image = paths.image(&paths.definition()?);
     let asks = |path: &PathBuf| {

@@ -1,4 +1,4 @@
-//! What says itself when it begins and ends: initcalls (`initcall_debug`, `init/main.c`), probes
+//! Activities whose begin and end are logged: initcalls (`initcall_debug`, `init/main.c`), probes
 //! of drivers (`drivers/base/dd.c`) and the steps of brisk's init.
 
 use brisk_measure::{Clock, Timeline};
@@ -6,12 +6,12 @@ use brisk_measure::{Clock, Timeline};
 use super::clock::Placed;
 use super::phases::Frame;
 
-/// What init's lines begin with.
+/// Prefix of init's lines.
 pub(super) const INIT: &str = "brisk: ";
-/// At most so many activities of an untrusted log.
+/// Most activities of an untrusted log.
 const MOST: usize = 20_000;
 
-/// What a line of the kernel says about a call.
+/// A line of the kernel about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Call<'a> {
     /// `calling  NAME+0x0/0x10 [MODULE] @ TASK`
@@ -52,7 +52,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// `CALL returned 0 after 12 usecs`, perhaps with a complaint behind.
+/// Parses `CALL returned 0 after 12 usecs`, perhaps with a complaint behind.
 fn returned(text: &str) -> Option<(&str, u64)> {
     let (call, rest) = text.split_once(" returned ")?;
     let (_, rest) = rest.split_once(" after ")?;
@@ -60,7 +60,7 @@ fn returned(text: &str) -> Option<(&str, u64)> {
     Some((call, micros.parse().ok()?))
 }
 
-/// `NAME+0x0/0x10 [MODULE]`; without symbols the name is an address.
+/// Parses `NAME+0x0/0x10 [MODULE]`; without symbols the name is an address.
 fn function(text: &str) -> Option<(&str, Option<&str>)> {
     let (call, module) = match text.split_once(" [") {
         Some((call, module)) => (call, module.strip_suffix(']')),
@@ -70,7 +70,7 @@ fn function(text: &str) -> Option<(&str, Option<&str>)> {
     (!name.is_empty()).then_some((name, module))
 }
 
-/// `brisk: begin WHAT` or `brisk: end WHAT`.
+/// A line `brisk: begin WHAT` or `brisk: end WHAT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step<'a> {
     pub(super) begins: bool,
@@ -89,7 +89,7 @@ impl<'a> Step<'a> {
         Some(Self { begins, what })
     }
 
-    /// What it is called and its kind; a module by its name instead of its path.
+    /// Name and kind of the step; a module has its name instead of its path.
     fn title(&self) -> (String, &'static str) {
         let (what, subject) = self.what.split_once(' ').unwrap_or((self.what, ""));
         match what {
@@ -105,13 +105,13 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Something that has begun.
+/// An activity that has begun.
 struct Open<'a> {
     key: (&'a str, Option<&'a str>),
     at: u64,
 }
 
-/// Adds all of them.
+/// Adds all activities to the timeline.
 pub(super) fn draw(
     records: &[Placed],
     frame: &Frame,
@@ -180,7 +180,7 @@ fn since(at: u64, micros: u64) -> u64 {
     at.saturating_sub(micros.saturating_mul(1000))
 }
 
-/// The last of that name that is open.
+/// Closes the last open activity of that name; the result is its start.
 fn close<'a>(open: &mut Vec<Open<'a>>, key: (&'a str, Option<&'a str>)) -> Option<u64> {
     let place = open.iter().rposition(|open| open.key == key)?;
     Some(open.remove(place).at)

@@ -1,11 +1,11 @@
-//! Placing what the kernel logged on the clock of the observation.
+//! Conversion of times in the kernel's log to the clock of the observation.
 //!
-//! Three clocks are at work: the observation's, that of printk (`local_clock()`) and the guest's
-//! `CLOCK_MONOTONIC`, which init reads. The last two run alike but start apart. That of printk
-//! stands at 0 until the kernel has found a clock, and while the kernel does not trust its time
-//! stamp counter it is never more than a tick ahead of the timer interrupt, so that it stands
-//! still where interrupts are off for long (`kernel/sched/clock.c`). A record therefore is so
-//! much later than its own time says, and that grows, never shrinks.
+//! There are three clocks: the observation's, that of printk (`local_clock()`) and the guest's
+//! `CLOCK_MONOTONIC`, which init reads. The last two have the same rate and different starts. That
+//! of printk is 0 until the kernel has found a clock, and while the kernel does not trust its time
+//! stamp counter, the clock is never more than a tick ahead of the timer interrupt, so that it
+//! stands still where interrupts are off for long (`kernel/sched/clock.c`). A record therefore is
+//! later than its time says, by a lag that grows and never shrinks.
 
 use std::collections::HashMap;
 
@@ -15,26 +15,26 @@ use super::calls::{Call, Step};
 use super::lines::{self, Line, Record};
 use super::{LATEST, said_by_init};
 
-/// So many records with the same time in a row: the clock stood.
+/// Number of records with one time in a row from which on the clock stood still.
 const STANDING: usize = 5;
 
-/// A record of the log on the clock of the observation.
+/// A record of the log, with its time on the observation's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) at: u64,
     pub(super) text: String,
 }
 
-/// What the guest's clocks come to.
+/// Result of the conversion.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     /// The log in its own order.
     pub(super) records: Vec<Placed>,
-    /// What to add to init's stamps.
+    /// Offset to add to init's timestamps.
     pub(super) stamp_offset: Option<i64>,
 }
 
-/// Places the log, or if there is none, what of it reached the console.
+/// Converts the log, or if there is none, the part of it that reached the console.
 pub(super) fn place(observation: &Observation, console: &[Line], notes: &mut Vec<String>) -> Seen {
     let shown: Vec<(u64, Record)> = console
         .iter()
@@ -92,7 +92,8 @@ fn nanos(micros: u64) -> i64 {
     micros.saturating_mul(1000).min(LATEST) as i64
 }
 
-/// Records of time 0 do not lie after the first that has one, and no other does before them.
+/// Keeps times in order: records of time 0 are not after the first that has a time, and no other
+/// record is before them.
 fn in_order(mut records: Vec<Placed>) -> Vec<Placed> {
     let mut latest = u64::MAX;
     for record in records.iter_mut().rev() {
@@ -102,7 +103,7 @@ fn in_order(mut records: Vec<Placed>) -> Vec<Placed> {
     records
 }
 
-/// When each record reached the console, if it did.
+/// Time at which each record reached the console, if it did.
 fn arrivals(records: &[Record], shown: &[(u64, Record)]) -> Vec<Option<u64>> {
     let mut waiting: HashMap<(u64, &str), Vec<u64>> = HashMap::new();
     for (at, record) in shown.iter().rev() {
@@ -115,9 +116,9 @@ fn arrivals(records: &[Record], shown: &[(u64, Record)]) -> Vec<Option<u64>> {
         .collect()
 }
 
-/// A line arrives after it was logged, and the clock only falls behind: what a later record's
-/// arrival allows is allowed to all before it. Between records that arrived the last counts.
-/// What init's stamps allow is allowed to all.
+/// Lags by the console: a line arrives after it was logged, and lags only grow, so that a record's
+/// arrival limits the lags of all records before it. Between records that arrived the last one
+/// counts. The limit by init's timestamps holds for all.
 fn by_console(lags: &[Option<i64>], tied: Option<i64>) -> Vec<i64> {
     let mut least = tied.unwrap_or(i64::MAX);
     let mut offsets: Vec<Option<i64>> = lags.to_vec();
@@ -135,8 +136,8 @@ fn by_console(lags: &[Option<i64>], tied: Option<i64>) -> Vec<i64> {
         .collect()
 }
 
-/// Without a console the clocks are tied by init's stamps; if the clock stood still, it is before
-/// that where it was at the kernel's entry.
+/// Lags without a console: the clocks are tied by init's timestamps; if the clock stood still,
+/// records before that are tied to the kernel's entry.
 fn by_ends(
     records: &[Record],
     observation: &Observation,
@@ -174,8 +175,8 @@ fn by_ends(
     }
 }
 
-/// The first and last record of the first run with the same time, before the kernel has more than
-/// one thread: later the timer runs.
+/// The first and last record of the first run with one time, before the kernel has more than one
+/// thread: later the timer runs.
 fn standing(records: &[Record]) -> Option<(usize, usize)> {
     let threads =
         |record: &Record| matches!(Call::parse(&record.text), Some(Call::Begin { task: 1, .. }));
@@ -193,8 +194,9 @@ fn standing(records: &[Record]) -> Option<(usize, usize)> {
     None
 }
 
-/// How far init's clock is ahead of printk's. Init logs right after its stamps, which is at most
-/// so far, and right before them, which is at least so far; so does the kernel that it runs init.
+/// Offset of init's clock from printk's. Init logs right after its timestamps, which is an upper
+/// bound, and right before them, which is a lower bound, as is the kernel's message that it runs
+/// init.
 fn stamps_ahead(records: &[Record], observation: &Observation) -> Option<i64> {
     let stamp = |name: &str| observation.stamp(name).map(|at| at as i64);
     let steps: Vec<(i64, Step<'_>)> = records

@@ -1,11 +1,11 @@
-//! A boot in instructions: what of it has a count.
+//! Reduction of a boot to the events that have a count of instructions.
 
 use crate::boot::{Observation, TimedEvent};
 use crate::run::Milestone;
 use brisk_measure::Clock;
 
-/// Leaves only what is counted in instructions: the guest's own times, which are, set off from
-/// power-on by the counter that init read.
+/// Keeps only events that are counted in instructions: the guest's own times, moved by the counter
+/// that init read so that power-on is 0.
 pub(crate) fn counted(observation: &mut Observation) -> Option<()> {
     let cycles = i64::try_from(observation.cycles?).ok()?;
     let init = i64::try_from(observation.stamp(Milestone::Init.name())?).ok()?;

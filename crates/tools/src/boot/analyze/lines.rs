@@ -1,17 +1,17 @@
-//! Lines from pieces of a console, and records of the kernel's log. Hostile text throughout: what
-//! is kept is bounded, and nothing here fails.
+//! Lines of a console, and records of the kernel's log. Hostile text: the kept text is limited, and
+//! nothing here fails.
 
 use crate::boot::Piece;
 
-/// Bytes kept of a line.
+/// Most bytes of a line that are kept.
 const LONGEST: usize = 1024;
-/// Lines and records kept.
+/// Most lines and records that are kept.
 const MOST: usize = 100_000;
-/// A beginning of a line older than this is a line of its own: whoever wrote it was busy since.
-/// The kernel writes its own lines at once.
+/// Age from which on an unfinished line is a line of its own: its writer was busy since. The kernel
+/// writes its own lines at once.
 const PATIENCE: u64 = 10_000_000;
 
-/// A line and when its first byte arrived.
+/// A line, with the time at which its first byte arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) at: u64,
@@ -63,7 +63,7 @@ pub(super) fn lines(pieces: &[Piece]) -> Vec<Line> {
     lines
 }
 
-/// Appends as much as a line may hold.
+/// Appends as much as a line may have.
 fn append(text: &mut String, part: &str) {
     let room = LONGEST.saturating_sub(text.len());
     let mut end = part.len().min(room);
@@ -73,8 +73,8 @@ fn append(text: &mut String, part: &str) {
     text.push_str(&part[..end]);
 }
 
-/// A line of the console as the kernel's log has it: `[    1.234567] text`, after a level and
-/// before a caller if the kernel was told to print them.
+/// Parses a line of the console in the format of the kernel's log: `[    1.234567] text`, after a
+/// level and before a caller if the kernel prints them.
 pub(super) fn printk(line: &str) -> Option<Record> {
     let mut rest = line;
     if let Some(level) = rest.strip_prefix('<') {
@@ -106,15 +106,15 @@ pub(super) fn printk(line: &str) -> Option<Record> {
     })
 }
 
-/// What a line of the console says, without the time.
+/// Text of a console line, without the time.
 pub(super) fn message(line: &str) -> &str {
     line.strip_prefix('[')
         .and_then(|rest| rest.split_once("] "))
         .map_or(line, |(_, text)| text)
 }
 
-/// The records of `/dev/kmsg`: `priority,sequence,microseconds,flags;text`, each perhaps followed
-/// by lines that begin with a space (Documentation/ABI/testing/dev-kmsg).
+/// Parses records of `/dev/kmsg`: `priority,sequence,microseconds,flags;text`, each perhaps
+/// followed by lines that begin with a space (Documentation/ABI/testing/dev-kmsg).
 pub(super) fn records(log: &str) -> Vec<Record> {
     let mut records = Vec::new();
     for line in log.lines() {

@@ -1,10 +1,10 @@
-//! Which lines of firmware and kernel mean that a phase begins or ends. Data, not code: the files
+//! Log patterns: lines of firmware and kernel that begin or end phases. Data, not code: the files
 //! in `data/markers`, or a user's own.
 
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
-/// The files that brisk comes with.
+/// The files that are part of brisk.
 const OWN: [(&str, &str); 4] = [
     (
         "kernel.toml",
@@ -27,7 +27,7 @@ const OWN: [(&str, &str); 4] = [
 /// Memory that one pattern may take, bytes.
 const LARGEST_PATTERN: usize = 1 << 20;
 
-/// Why a file of markers cannot be used.
+/// Error of a file of log patterns.
 #[derive(Debug, thiserror::Error)]
 pub enum LogPatternsError {
     /// It is no TOML, or has other keys.
@@ -35,7 +35,7 @@ pub enum LogPatternsError {
     Syntax {
         /// The file.
         file: String,
-        /// Where and why.
+        /// Position and reason.
         source: Box<toml::de::Error>,
     },
     /// A pattern is no regular expression.
@@ -43,34 +43,34 @@ pub enum LogPatternsError {
     Pattern {
         /// The file.
         file: String,
-        /// Which entry, by its number and name.
+        /// Number and name of the entry.
         entry: String,
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The defect.
         source: Box<regex::Error>,
     },
-    /// A version is none.
+    /// A version cannot be parsed.
     #[error("{file}, entry {entry}: '{version}' is not a kernel version such as 6.1 or 6.12.3")]
     Version {
         /// The file.
         file: String,
-        /// Which entry.
+        /// Number and name of the entry.
         entry: String,
-        /// What stands there.
+        /// The text.
         version: String,
     },
-    /// A marker neither begins nor ends anything.
+    /// An entry neither begins nor ends a phase.
     #[error("{file}, entry {entry}: neither `begins` nor `ends` names a phase")]
     Nameless {
         /// The file.
         file: String,
-        /// Which entry.
+        /// Number and name of the entry.
         entry: String,
     },
 }
 
-/// Where the lines of a file come from.
+/// Source of the lines of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Source {
@@ -95,19 +95,19 @@ impl Source {
     }
 }
 
-/// A kernel's version, as far as a range cares.
+/// A kernel's version, as far as ranges need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version([u32; 3]);
 
 impl Version {
-    /// Of a text that begins with a release, as `6.1.0-56-cloud-amd64 (…)`.
+    /// Parses a text that begins with a release, such as `6.1.0-56-cloud-amd64 (…)`.
     pub(super) fn of_release(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
         let (version, _) = Self::parse(&text[..end.unwrap_or(text.len())])?;
         Some(version)
     }
 
-    /// The version and how many of its parts were given.
+    /// Parses a version; also the number of its parts.
     fn parse(text: &str) -> Option<(Self, usize)> {
         let mut parts = [0; 3];
         let mut given = 0;
@@ -160,7 +160,7 @@ struct SpanEntry {
     max: Option<String>,
 }
 
-/// Which of several lines that match counts.
+/// Choice between several lines that match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Occurrence {
@@ -173,7 +173,7 @@ enum Occurrence {
 #[derive(Debug, Clone, Default)]
 struct Range {
     min: Option<Version>,
-    /// With the number of parts that have to agree: all of 6.11.x are 6.11.
+    /// Highest version, with the number of parts that are compared: all of 6.11.x are 6.11.
     max: Option<(Version, usize)>,
 }
 
@@ -237,14 +237,14 @@ struct SpanMarker {
     range: Range,
 }
 
-/// What lines mean.
+/// A set of log patterns.
 #[derive(Debug, Clone, Default)]
 pub struct LogPatterns {
     markers: Vec<ReadyCondition>,
     spans: Vec<SpanMarker>,
 }
 
-/// A line that lies between two phases.
+/// A line between two phases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Point {
     pub(super) at: u64,
@@ -254,7 +254,7 @@ pub(super) struct Point {
     pub(super) group: bool,
 }
 
-/// What was found of the markers of one source.
+/// Matches in the lines of one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// In order of time.
@@ -264,7 +264,7 @@ pub(super) struct Found {
 }
 
 impl LogPatterns {
-    /// Those that brisk comes with.
+    /// The patterns that are part of brisk.
     ///
     /// # Errors
     /// Never, which a test shows; the files are read like a user's.
@@ -276,10 +276,10 @@ impl LogPatterns {
         Ok(markers)
     }
 
-    /// Adds those of a file; `file` is its name in errors.
+    /// Adds the patterns of a file; `file` is its name in errors.
     ///
     /// # Errors
-    /// If it is no such file. Nothing is added then.
+    /// If the file is malformed. Nothing is added then.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), LogPatternsError> {
         let parsed: File = toml::from_str(text).map_err(|source| LogPatternsError::Syntax {
             file: file.to_owned(),
@@ -334,7 +334,7 @@ impl LogPatterns {
         Ok(())
     }
 
-    /// What of these lines is marked. The lines are in order of time.
+    /// Finds matches in lines, which are in order of time.
     pub(super) fn find<'a>(
         &self,
         source: Source,
@@ -388,7 +388,7 @@ impl LogPatterns {
     }
 }
 
-/// An entry, for errors.
+/// Position of an entry, for errors.
 struct Place {
     file: String,
     entry: String,

@@ -1,7 +1,8 @@
-//! Where the time of a boot went: from what was seen of it to a timeline. Pure.
+//! Analysis of a boot: from an observation to a timeline. Pure.
 //!
-//! The lines of firmware and kernel that mean something are [`LogPatterns`], which are data. What is
-//! not found in a boot makes its phases larger and leaves a note; nothing aborts an analysis.
+//! [`LogPatterns`] say which lines of firmware and kernel begin or end phases; they are data. A
+//! line that is missing in a boot makes the phases around it larger and leaves a note; nothing
+//! aborts an analysis.
 
 mod calls;
 mod clock;
@@ -31,20 +32,20 @@ use clock::Placed;
 pub struct Analysis {
     /// From the execution of QEMU to its end, on the clock of the observation.
     pub timeline: Timeline,
-    /// What weakens it, for people.
+    /// Weaknesses of the analysis, for people.
     pub notes: Vec<String>,
 }
 
-/// No boot takes so many ticks: 36 years.
+/// Largest time in ticks, 36 years.
 const LATEST: u64 = 1 << 60;
-/// Events that show what the kernel said around its longest silences.
+/// Most events that show the kernel's messages around its longest silences.
 const SILENCES: usize = 12;
-/// The share of the whole that a silence has to have.
+/// Least length of a silence, as a part of the boot: 1 / `SILENCE_SHARE`.
 const SILENCE_SHARE: u64 = 100;
 /// Characters of a message in an event.
 const MESSAGE: usize = 60;
 
-/// Explains a boot.
+/// Analyses a boot.
 #[must_use]
 pub fn analyze(observation: &Observation, markers: &LogPatterns) -> Analysis {
     let observation = &bounded(observation);
@@ -102,7 +103,7 @@ pub fn analyze(observation: &Observation, markers: &LogPatterns) -> Analysis {
     Analysis { timeline, notes }
 }
 
-/// With all times small enough to be added up. Those of the guest are hostile.
+/// Limits all times so that they can be added up. Those of the guest are hostile.
 fn bounded(observation: &Observation) -> Observation {
     let mut bounded = observation.clone();
     let console = bounded.console.iter_mut().chain(&mut bounded.firmware);
@@ -118,12 +119,12 @@ fn bounded(observation: &Observation) -> Observation {
     bounded
 }
 
-/// The log from here on is that of init, whatever it looks like.
+/// Whether a line is init's first one: what follows in the log is init's.
 fn said_by_init(text: &str) -> bool {
     text.starts_with(calls::INIT)
 }
 
-/// What the log or the console says is the kernel's version.
+/// The kernel's version, from the log or the console.
 fn kernel_version(records: &[Placed], console: &[lines::Line]) -> Option<log_patterns::Version> {
     let from_log = records.iter().map(|record| record.text.as_str());
     let from_console = console.iter().map(|line| lines::message(&line.text));
@@ -142,7 +143,7 @@ fn firmware_kind(lines: &[lines::Line]) -> log_patterns::Source {
     }
 }
 
-/// Adds what the kernel said before and after it was silent for long where nothing is explained.
+/// Adds the kernel's messages before and after long silences that nothing explains.
 fn silences(records: &[Placed], timeline: &mut Timeline) {
     let Some(whole) = timeline.span() else { return };
     let least = whole.duration() / SILENCE_SHARE as i64;

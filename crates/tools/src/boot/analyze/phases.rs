@@ -1,5 +1,5 @@
-//! The frame of a boot: phases that follow each other from the execution of QEMU to its end, by
-//! what brisk and its init noted.
+//! Main phases of a boot, which follow each other from the execution of QEMU to its end, by events
+//! of brisk and its init.
 
 use brisk_measure::{Clock, Timeline};
 
@@ -9,13 +9,13 @@ use crate::boot::Observation;
 use crate::boot::observation::{SCRIPT, SENT};
 use crate::boot::running_vm::ASKED;
 
-/// A phase and when it begins.
+/// A phase, with its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Phase {
     at: u64,
     name: &'static str,
     kind: &'static str,
-    /// Whether it is a part of the phase before that is none.
+    /// Whether it is a part of the phase before that is no part.
     part: bool,
 }
 
@@ -23,17 +23,17 @@ struct Phase {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
     phases: Vec<(Phase, u64)>,
-    /// When the firmware's part was.
+    /// Start and end of the firmware.
     pub(super) firmware: Option<(u64, u64)>,
-    /// When the kernel's part was, to init's first instruction.
+    /// Start and end of the kernel, up to init's first instruction.
     pub(super) kernel: Option<(u64, u64)>,
-    /// Whether it is known when the command ran.
+    /// Whether the time of the command is known.
     pub(super) command: bool,
-    /// When init had sent the log.
+    /// Time at which init had sent the log.
     pub(super) sent: Option<u64>,
 }
 
-/// What begins a phase: where its time is from, its name and kind, and whether it is a part.
+/// Definition of a phase: the source of its start, its name and kind, and whether it is a part.
 struct Definition {
     name: &'static str,
     kind: &'static str,
@@ -275,7 +275,7 @@ impl Frame {
         }
     }
 
-    /// Adds the phases and what was noted to the timeline.
+    /// Adds the phases and the events to the timeline.
     pub(super) fn draw(&self, observation: &Observation, timeline: &mut Timeline) {
         let clock = timeline.clock;
         for (phase, end) in &self.phases {
@@ -314,7 +314,7 @@ pub(super) const MAIN: [&str; 10] = [
     "shutdown",
 ];
 
-/// When QEMU had ended; if nobody saw that, when the last thing happened.
+/// Time at which QEMU had ended; if unknown, the time of the last event.
 fn end(observation: &Observation, console: &[Line], seen: &Seen) -> u64 {
     observation.moment("QEMU ended").unwrap_or_else(|| {
         let moments = observation.moments.iter().map(|event| event.at);

@@ -1,13 +1,13 @@
-//! The report of an analysis.
+//! Report of an analysis.
 
 use brisk_measure::{Environment, Phase, Report, Sample, Series, Warning};
 
 use super::phases::MAIN;
 use super::{Analysis, Summary, summarize};
 
-/// A report of kind `boot-analysis` with the timeline of the median boot, a series for each main
-/// phase, one for the whole that has the name given, and the notes of all boots. The boots are in the order they were
-/// made.
+/// Makes a report of kind `boot-analysis` with the timeline of the median boot, a series for each
+/// main phase, one for the whole with the given name, and the notes of all boots. The boots are in
+/// the order in which they were made.
 #[must_use]
 pub fn report(
     passes: &[Analysis],

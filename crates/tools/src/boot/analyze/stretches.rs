@@ -1,10 +1,10 @@
-//! What lies between marked lines.
+//! Phases between matched lines.
 
 use brisk_measure::Timeline;
 
 use super::log_patterns::{Found, Point};
 
-/// What a stretch is called so far.
+/// Name of a phase so far.
 #[derive(Default)]
 struct Name {
     first: Option<String>,
@@ -30,9 +30,9 @@ impl Name {
     }
 }
 
-/// Adds what is named between `span`'s ends. Where one line is marked as a beginning and the next
-/// as the end of something else, both are in between. Lines of the same time, because the clock
-/// stood or had not begun, leave one stretch for all that happened then.
+/// Adds the phases within `span`. Where one line begins a phase and the next line ends another,
+/// both names are used. Lines of one time, because the clock stood still or had not begun, leave
+/// one phase for everything at that time.
 pub(super) fn draw(found: &Found, span: (u64, u64), timeline: &mut Timeline) {
     let clock = timeline.clock;
     let points: Vec<&Point> = found

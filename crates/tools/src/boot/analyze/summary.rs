@@ -1,4 +1,4 @@
-//! Several boots of the same thing: what takes how long, and how sure that is.
+//! Summary of several boots: mean times of activities, with their deviations.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,31 +7,31 @@ use brisk_measure::{Clock, Timeline};
 
 use super::Analysis;
 
-/// How many of the longest activities are listed.
+/// Number of activities in the list of the longest.
 const LONGEST: usize = 30;
 /// Characters of a name in the list.
 const NAME: usize = 48;
 
-/// An activity over all boots. Times are in ticks of the timelines' clock.
+/// An activity in all boots. Times are in ticks of the timelines' clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What was done.
+    /// Name of the activity.
     pub name: String,
-    /// What sort of thing.
+    /// Kind of the activity.
     pub kind: String,
-    /// In how many boots it was done.
+    /// Number of boots that have it.
     pub n: usize,
-    /// How long it took in those, on average; what was done several times in a boot is added up.
+    /// Mean time in those boots, with several activities of a boot added up.
     pub mean: f64,
     /// The sample standard deviation (divisor n − 1); none for a single boot.
     pub deviation: Option<f64>,
     /// The share of the whole boots, 0 to 1.
     pub share: f64,
-    /// Whether other activities are always part of it and what they leave open is not explained.
+    /// Whether it is only a phase, which other activities explain.
     pub phase: bool,
 }
 
-/// What several boots come to.
+/// Summary of several boots.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// The clock of all of them.
@@ -46,12 +46,12 @@ pub struct Summary {
     pub explained: Vec<f64>,
     /// The notes of all, each once.
     pub notes: Vec<String>,
-    /// Which boot took the median time.
+    /// Index of the boot with the median time.
     pub median: Option<usize>,
 }
 
 impl Summary {
-    /// The activities that are no mere phases, longest first.
+    /// The activities that are not only phases, longest first.
     #[must_use]
     pub fn longest(&self, count: usize) -> Vec<&Row> {
         let mut rows: Vec<&Row> = self.rows.iter().filter(|row| !row.phase).collect();
@@ -100,7 +100,7 @@ impl Summary {
     }
 }
 
-/// Without what could drive a terminal, and not too long.
+/// Shortens a name and removes control characters.
 fn shown(name: &str) -> String {
     let clean = name
         .chars()
@@ -127,14 +127,14 @@ fn statistics(values: &[i64]) -> (f64, Option<f64>) {
     )
 }
 
-/// An activity as it is gathered.
+/// Values of an activity while they are gathered.
 struct Gathered {
     first: i64,
     phase: bool,
     times: Vec<i64>,
 }
 
-/// Sums up the boots.
+/// Summarises boots.
 #[must_use]
 pub fn summarize(passes: &[Analysis]) -> Summary {
     let clock = passes

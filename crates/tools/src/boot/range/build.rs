@@ -1,4 +1,4 @@
-//! Builds: the command in the worktree, and what it leaves behind in a cache.
+//! Builds: the command runs in the worktree, and the artifacts are copied into a cache.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,12 +18,12 @@ use super::culprit;
 use super::git::misleading;
 use crate::interrupt::Interrupt;
 
-/// How long a build that is to end may take for it.
+/// Time for a build to end after the request.
 const GRACE: Duration = Duration::from_secs(2);
-/// How much of the end of a log is told, in bytes and lines.
+/// End of a log that is reported, in bytes and lines.
 const TAIL: (u64, usize) = (16 << 10, 10);
 
-/// What an artifact is to the machine that boots.
+/// Role of an artifact in the boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -35,7 +35,7 @@ pub enum Role {
     Qemu,
     /// The firmware.
     Firmware,
-    /// Something else, which the measurement finds by its path.
+    /// Another file, which the measurement finds by its path.
     File,
 }
 
@@ -52,14 +52,14 @@ impl Role {
     }
 }
 
-/// A file or directory that a build is to leave behind.
+/// A file or directory that a build is to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     role: Role,
     path: PathBuf,
 }
 
-/// Why an artifact cannot be wanted.
+/// Error of an option for an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WantedError {
@@ -92,31 +92,31 @@ impl FromStr for Wanted {
 }
 
 impl Wanted {
-    /// What it is.
+    /// Role of the artifact.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Where the build leaves it, below the top of the repository.
+    /// Path below the top of the repository.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A copy of what a build left behind.
+/// A copy of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// What it is.
+    /// Role of the artifact.
     pub role: Role,
-    /// Where the build left it, below the top of the repository.
+    /// Path below the top of the repository.
     pub name: PathBuf,
-    /// Where the copy is.
+    /// Path of the copy.
     pub path: PathBuf,
 }
 
-/// What a commit's build left behind.
+/// Artifacts of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifacts {
     /// The copies, in the order they were asked for.
@@ -124,7 +124,7 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// The copy with a role, the first if there are several.
+    /// Path of the copy with a role, the first if there are several.
     #[must_use]
     pub fn get(&self, role: Role) -> Option<&Path> {
         let mut files = self.files.iter();
@@ -133,14 +133,14 @@ impl Artifacts {
     }
 }
 
-/// Why there are no artifacts.
+/// Reason why there are no artifacts.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The build did not do its work.
+    /// The build failed.
     Broken(String),
-    /// Someone wants an end.
+    /// The user interrupted.
     Interrupted,
-    /// The system failed us.
+    /// A system call failed.
     System { path: PathBuf, source: io::Error },
 }
 
@@ -149,7 +149,7 @@ fn system(path: &Path) -> impl FnOnce(io::Error) -> Failure + use<> {
     |source| Failure::System { path, source }
 }
 
-/// What a build makes, for the key of the cache.
+/// Facts that decide about a build's result, for the key of the cache.
 #[derive(Debug, Serialize)]
 pub(super) struct Recipe<'a> {
     pub(super) repository: &'a Path,
@@ -158,14 +158,14 @@ pub(super) struct Recipe<'a> {
     pub(super) artifacts: &'a [Wanted],
 }
 
-/// What a finished build says of itself, beside its artifacts.
+/// Record of a finished build, beside its artifacts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents {
-    /// Of each artifact, in bytes.
+    /// Size of each artifact, in bytes.
     sizes: Vec<u64>,
 }
 
-/// The artifacts of all builds.
+/// Cache of the artifacts of all builds.
 #[derive(Debug)]
 pub(super) struct Builds {
     dir: PathBuf,
@@ -181,7 +181,7 @@ impl Builds {
         brisk_vm::cache::key(&text)
     }
 
-    /// The artifacts of an earlier build, if they are all there and whole.
+    /// The artifacts of an earlier build, if all of them are complete.
     pub(super) fn get(&self, key: &str, wanted: &[Wanted]) -> Option<Artifacts> {
         let dir = self.dir.join(key);
         let contents = fs::read(dir.join("contents.json")).ok()?;
@@ -193,7 +193,7 @@ impl Builds {
             .then_some(artifacts)
     }
 
-    /// Copies the artifacts of the build in `worktree`; they are in the cache whole or not at all.
+    /// Copies the artifacts of the build in `worktree` into the cache, atomically.
     pub(super) fn store(
         &self,
         key: &str,
@@ -246,7 +246,7 @@ fn artifacts(dir: &Path, wanted: &[Wanted]) -> Artifacts {
     Artifacts { files }
 }
 
-/// Of a file, or of all files in a directory.
+/// Size of a file, or of all files in a directory.
 fn size(path: &Path) -> io::Result<u64> {
     let meta = fs::symlink_metadata(path)?;
     if !meta.is_dir() {
@@ -256,9 +256,9 @@ fn size(path: &Path) -> io::Result<u64> {
     sizes.sum()
 }
 
-/// A file, or a directory with all in it. Links in a directory stay links. QEMU may be another user
-/// than brisk: whatever the umask of the build was, every user may read the copy, and execute it if
-/// its owner may. Only brisk's user can enter the cache.
+/// Copies a file, or a directory with its contents. Links in a directory stay links. QEMU may be
+/// another user than brisk: whatever the umask of the build was, every user may read the copy, and
+/// execute it if its owner may. Only brisk's user can enter the cache.
 fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(parent) = to.parent() {
         make_dir(parent)?;
@@ -283,12 +283,12 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Only its owner may enter, as with the rest of the cache.
+/// Makes a directory that only its owner may enter, as in the rest of the cache.
 pub(super) fn make_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Runs the build of a commit, its output going to `log`.
+/// Runs the build of a commit, with its output in `log`.
 pub(super) fn run(
     command: &str,
     sha: &str,
@@ -348,7 +348,7 @@ fn wait(child: &Child, limit: Option<Duration>, interrupt: &Interrupt) -> io::Re
     })
 }
 
-/// Asks a build and all it started to end, and makes it.
+/// Ends a build with all processes that it started.
 fn end(child: &mut Child) {
     let group = Pid::from_child(child);
     let _ = kill_process_group(group, Signal::TERM);
@@ -358,7 +358,7 @@ fn end(child: &mut Child) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// Its first line says what is likely to be the reason, the others are the end of the log.
+/// Failure of a build: the first line is the likely reason, the others are the end of the log.
 fn broken(what: &str, log: &Path) -> Failure {
     let tail = tail(log).unwrap_or_default();
     let told = match culprit::find(log) {

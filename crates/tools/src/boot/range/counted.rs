@@ -1,6 +1,6 @@
-//! The search by counted instructions: with times, too, they show the way where they can be
-//! counted. They are the same in every boot, so one of each middle is enough. They prove nothing:
-//! that two commits take different times is for the clock to say, before and after.
+//! Search by counted instructions. They are equal in every boot, so that one boot of each middle is
+//! enough, and guide the search where they can be counted. They prove nothing: whether two commits
+//! take different times is measured in wall-clock time, before and after.
 
 use brisk_measure::render;
 
@@ -10,14 +10,14 @@ use super::error::Error;
 use super::plan::Direction;
 use super::state::Counted;
 
-/// The least that the instructions of the ends must differ by, relative: less comes of anything.
+/// Least relative difference between the instructions of the ends: a smaller one says nothing.
 const LEAST: f64 = 0.005;
-/// How near a middle must be to an end, as a part of the way between the ends.
+/// Largest distance of a middle from an end, as a part of the distance between the ends.
 const NEAR: f64 = 0.25;
 
 impl Engine {
-    /// Whether a middle belongs to the newer of the ends by their instructions. None where these do
-    /// not tell: they cannot be counted, those of the ends do not differ as their times do, or those
+    /// Whether a middle belongs to the newer end by its instructions. `None` where these do not
+    /// decide: they cannot be counted, those of the ends do not differ as their times do, or those
     /// of the middle lie between them.
     pub(super) fn counted_side(
         &mut self,
@@ -64,7 +64,7 @@ impl Engine {
     }
 }
 
-/// How far the instructions of the ends are apart, if they differ as their times do: a logarithm.
+/// Distance between the ends' instructions as a logarithm, if they differ as the times do.
 fn way(low: f64, high: f64, times: Direction) -> Option<f64> {
     let way = (high / low).ln();
     let counts = if way > 0.0 {
@@ -75,7 +75,7 @@ fn way(low: f64, high: f64, times: Direction) -> Option<f64> {
     (way.is_finite() && way.abs() >= LEAST && counts == times).then_some(way)
 }
 
-/// Whether the middle is like the high end, where its instructions tell.
+/// Whether the middle belongs to the high end, where its instructions decide.
 fn side(low: f64, middle: f64, way: f64) -> Option<bool> {
     let part = (middle / low).ln() / way;
     match part {

@@ -1,16 +1,16 @@
-//! The line of a build's log that says why the build failed.
+//! Search for the line of a build's log that says why the build failed.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Most bytes of a line that are looked at.
+/// Most bytes of a line that are read.
 const LINE: u64 = 4096;
-/// Most characters that are told of a line.
+/// Most characters of a line that are shown.
 const TOLD: usize = 200;
 
-/// The first line of a log that tells of an error, else its last line that is not empty, without
-/// control characters; nothing of an empty log.
+/// The first line of a log with an error, else its last line that is not empty, without control
+/// characters; `None` for an empty log.
 pub(super) fn find(log: &Path) -> io::Result<Option<String>> {
     let mut log = BufReader::new(File::open(log)?);
     let mut found = Found::default();
@@ -30,16 +30,17 @@ pub(super) fn find(log: &Path) -> io::Result<Option<String>> {
         .map(|line| line.chars().take(TOLD).collect()))
 }
 
-/// Lines, the most telling first.
+/// Candidate lines, the best first.
 #[derive(Debug, Default)]
 struct Found {
-    /// As compilers and most other programs write it: `FILE: error: …`, `error[…]`, `Error: …`.
+    /// A line in the form of compilers and most other programs: `FILE: error: …`, `error[…]`,
+    /// `Error: …`.
     diagnosed: Option<String>,
-    /// The first one with the word.
+    /// The first line with the word.
     mentioned: Option<String>,
-    /// The last one.
+    /// The last line.
     last: Option<String>,
-    /// What make says when a command has failed, which has said more.
+    /// Make's message that a command has failed; the command's own message is better.
     summary: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Carries a plan out.
+//! Engine of a range: executes the steps of the plan.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use super::state::{Compared, Outcome, Record, State, Subject};
 use super::{Goal, Measure, Mode, Options, Unbootable};
 use crate::interrupt::Interrupt;
 
-/// What happens meanwhile.
+/// Progress of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A step has begun: a sign of life.
     Doing(&'a str),
     /// A commit is finished: a line of a table.
     Row(&'a str),
-    /// Something to know.
+    /// A note for the user.
     Note(&'a str),
 }
 
@@ -37,7 +37,7 @@ pub struct Engine {
     pub(super) interrupt: Interrupt,
     /// Made when first needed: a range that is known needs none.
     worktree: Option<Worktree>,
-    /// Levels and looks; none in deterministic mode.
+    /// Levels and looks; `None` in deterministic mode.
     pub(super) schedules: Option<Schedules>,
     _lock: Lock,
 }
@@ -45,7 +45,7 @@ pub struct Engine {
 pub(super) type Observe<'a> = &'a mut dyn FnMut(Event<'_>);
 
 impl Engine {
-    /// Opens the repository and what is known of the range.
+    /// Opens the repository and the state of the range.
     ///
     /// # Errors
     ///
@@ -104,34 +104,34 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The commits, oldest first, that before the range included.
+    /// The commits, oldest first, with the one before the range.
     pub fn commits(&self) -> impl Iterator<Item = &Commit> {
         self.state.records.iter().map(|record| &record.commit)
     }
 
-    /// How many builds were begun, by earlier runs of brisk too.
+    /// Number of builds that were begun, also by earlier runs of brisk.
     #[must_use]
     pub fn builds(&self) -> usize {
         self.state.builds
     }
 
-    /// What the bisection came to, if it has.
+    /// Result of the bisection, if there is one.
     #[must_use]
     pub fn answer(&self) -> Option<Answer> {
         self.state.bisection.as_ref()?.answer()
     }
 
-    /// Where the log of a commit's build is.
+    /// Path of the log of a commit's build.
     #[must_use]
     pub fn log(&self, sha: &str) -> PathBuf {
         self.dir.join("logs").join(format!("{sha}.log"))
     }
 
-    /// Does what is left to do.
+    /// Executes all steps that are left.
     ///
     /// # Errors
     ///
-    /// Any. What was finished before is kept and will not be done again.
+    /// Any. Finished work is kept and will not be repeated.
     pub fn run(
         &mut self,
         measure: &mut dyn Measure,
@@ -180,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// Tells the lines of commits that are finished, in their order and once.
+    /// Reports the lines of finished commits, in their order and once.
     fn tell_rows(&self, step: usize, told: &mut usize, observe: Observe<'_>) {
         let selection = plan::selection(self.state.records.len(), step);
         let mut booted_before = false;
@@ -322,7 +322,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Says where to read why a commit was not built, if its build was begun.
+    /// Reports the log's path of a commit that was not built, if its build was begun.
     fn tell_log(&self, place: usize, observe: Observe<'_>) {
         let log = self.log(&self.state.records[place].commit.sha);
         if log.exists() {
@@ -334,7 +334,7 @@ impl Engine {
         }
     }
 
-    /// The artifacts of a commit, from the cache or built; or why there are none.
+    /// The artifacts of a commit, from the cache or built; or the reason why there are none.
     pub(super) fn artifacts(
         &mut self,
         place: usize,

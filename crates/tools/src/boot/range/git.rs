@@ -1,4 +1,4 @@
-//! The repository: its commits, and a worktree of our own to build them in.
+//! Git repository: its commits, and a worktree of brisk's own to build them in.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::build::Wanted;
 
-/// What git does only when the user's own commands run: hooks, watching, tidying, submodules.
+/// Options that switch off features for interactive use: hooks, watching, tidying, submodules.
 const QUIET: [&str; 12] = [
     "-c",
     "core.hooksPath=/dev/null",
@@ -28,8 +28,8 @@ const QUIET: [&str; 12] = [
     "-c",
     "advice.detachedHead=false",
 ];
-/// Variables that say how git is configured. All others (git(1), "Environment Variables") may name
-/// another repository than the one asked for, as they do in a hook.
+/// Variables of git's configuration that are kept. All others (git(1), "Environment Variables") may
+/// name another repository, as they do in a hook.
 const KEPT: [&str; 4] = [
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_SYSTEM",
@@ -50,11 +50,11 @@ pub struct Commit {
     pub date: String,
 }
 
-/// Why the repository is of no use.
+/// Error of a repository.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GitError {
-    /// git is not there, or failed.
+    /// git is not installed, or failed.
     #[error(transparent)]
     Program(#[from] program::Error),
     /// The range is not of the form `A..B`.
@@ -63,7 +63,7 @@ pub enum GitError {
     /// One end of the range is no commit.
     #[error("{name:?} is no commit of {}", repository.display())]
     NoCommit {
-        /// What was asked for.
+        /// Name that was given.
         name: String,
         /// The repository.
         repository: PathBuf,
@@ -74,17 +74,17 @@ pub enum GitError {
     /// Another process works on the same range.
     #[error("another brisk works on this range: it holds {}", .0.display())]
     Busy(PathBuf),
-    /// A file of ours cannot be used.
+    /// A file of brisk's cannot be used.
     #[error("cannot use {}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// The names of the variables of the environment that may lead git astray.
+/// Names of environment variables that may name another repository.
 pub(super) fn misleading() -> Vec<OsString> {
     let git = |name: &OsString| name.as_encoded_bytes().starts_with(b"GIT_");
     let names = std::env::vars_os().map(|(name, _)| name);
@@ -113,7 +113,7 @@ impl Repository {
         Ok(Self { git, common })
     }
 
-    /// What tells it from others.
+    /// Identity of the repository.
     pub(super) fn identity(&self) -> &Path {
         &self.common
     }
@@ -177,7 +177,7 @@ impl Repository {
     }
 }
 
-/// A worktree of our own, for one process. Gone when dropped.
+/// A worktree of brisk's own, for one process. Removed when dropped.
 #[derive(Debug)]
 pub(super) struct Worktree {
     repository: Repository,
@@ -186,7 +186,7 @@ pub(super) struct Worktree {
 }
 
 impl Worktree {
-    /// One below `dir`, empty as yet. Those that processes left that are no more are removed.
+    /// Makes an empty worktree below `dir`. Worktrees of processes that have ended are removed.
     pub(super) fn create(
         repository: &Repository,
         dir: &Path,
@@ -211,9 +211,9 @@ impl Worktree {
         &self.path
     }
 
-    /// Puts the files of a commit there. Files that git does not know stay, so that a build need
-    /// not do everything again, unless they are `clean`ed away; but what is `wanted` of the build
-    /// goes, lest one that makes nothing pass off the artifacts of another commit.
+    /// Checks a commit out. Files that git does not know are kept, so that a build can reuse them,
+    /// unless `clean` is set; but the `wanted` artifacts are removed, so that a build that makes
+    /// nothing cannot pass off those of another commit.
     pub(super) fn checkout(
         &self,
         sha: &str,
@@ -245,7 +245,7 @@ impl Drop for Worktree {
     }
 }
 
-/// Removes the worktrees below `dir` whose processes are no more.
+/// Removes the worktrees below `dir` whose processes have ended.
 fn remove_stale(git: &Program, dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else {
         return;
@@ -258,7 +258,7 @@ fn remove_stale(git: &Program, dir: &Path) {
     }
 }
 
-/// Removes a worktree, if it is there, with what its repository knows of it.
+/// Removes a worktree, if it exists, with its record in the repository.
 fn remove(git: &Program, path: &Path) {
     if !path.exists() {
         return;
@@ -290,7 +290,7 @@ impl Drop for Lock {
     }
 }
 
-/// A lock that lasts as long as this process has it; none if another has it.
+/// Locks a file as long as this process lives; `None` if another process has the lock.
 pub(super) fn try_lock(path: &Path) -> Result<Option<Lock>, GitError> {
     let failed = |source| GitError::File {
         path: path.to_owned(),

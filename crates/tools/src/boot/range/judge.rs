@@ -1,18 +1,18 @@
-//! What runs amount to: whether two commits differ, and to which of two a third one belongs.
+//! Statistics of a range: whether two commits differ, and to which of two a third one belongs.
 //!
-//! Runs of commits that are compared are made in turns, in rounds and in a random order, so that
-//! whatever else happens to the machine happens to all of them. Rounds are added until they tell, and looking at them
-//! several times gives chance several chances: each look therefore tests at an equal share of the
-//! level that all of them together may have, which bounds the probability of any false alarm
-//! whatever the looks have in common (Bonferroni's inequality; the simplest of the spending
-//! functions of Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika
-//! 70, 1983). The comparisons of a walk share a level in the same way (Dunn, "Multiple comparisons
-//! among means", JASA 56, 1961).
+//! Runs of commits that are compared are interleaved in rounds, in a random order, so that load on
+//! the machine affects all of them. Rounds are added until the result is significant. Several looks
+//! give chance several chances: each look therefore tests at an equal share of the level that all
+//! of them together may have, which limits the probability of any false alarm however the looks
+//! depend on each other (Bonferroni's inequality; the simplest of the spending functions of Lan and
+//! DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70, 1983). The
+//! comparisons of a walk share a level in the same way (Dunn, "Multiple comparisons among means",
+//! JASA 56, 1961).
 //!
-//! A bisection searches quickly and then proves what it found: see [`Bisection`]. Its ends are
-//! compared at [`ENDS`], middles go to the side that is likelier, and the two commits that remain
-//! are compared at [`PROOF`] by runs of their own. A range without a change shows one only if
-//! chance deceives both comparisons, and the same way: the product of the levels, halved.
+//! A bisection searches quickly and then proves its result: see [`Bisection`]. Its ends are
+//! compared at [`ENDS`], middles go to the likelier side, and the two commits that remain are
+//! compared at [`PROOF`] by runs of their own. A range without a change shows one only if chance
+//! deceives both comparisons in one direction: the product of the levels, halved.
 //!
 //! [`Bisection`]: super::plan::Bisection
 
@@ -25,24 +25,25 @@ use brisk_measure::{
 /// The probability that a range in which nothing changed shows any change: twenty such ranges
 /// show none 96 times of 100.
 pub(super) const FALSE_ALARM: f64 = 0.002;
-/// The probability that the ends of a quick search look different without being so.
+/// Probability that the ends of a quick search look different although they are not.
 pub(super) const ENDS: f64 = 0.05;
-/// The same for the two commits that it comes to.
+/// Probability that the two commits of a quick search's result look different although they are
+/// not.
 pub(super) const PROOF: f64 = 0.04;
-/// The probability that a careful search takes any middle for the wrong side.
+/// Probability that a careful search takes any middle for the wrong side.
 pub(super) const WRONG_TURN: f64 = 0.05;
-/// A commit of a walk whose first rounds look like chance with at least this p-value gets no more.
-/// Ending early without a finding adds no false alarms.
+/// P-value in the first rounds from which on a commit of a walk gets no more rounds. Ending early
+/// without a finding adds no false alarms.
 const PLAIN: f64 = 0.2;
-/// The ends of a bisection get no more rounds if, after so many and at such a share of all that
-/// there may be, the p-value is that large, and they hardly differ by [`WORTH`]: they would not come
-/// to a verdict any more.
+/// Points at which the ends of a bisection get no more rounds: after this many rounds and this
+/// share of all rounds, with at least this p-value, and a difference that hardly reaches [`WORTH`].
+/// They would not reach a verdict any more.
 const HOPELESS: [(u32, f64, f64); 3] = [(12, 0.0, 0.4), (12, 0.5, 0.25), (12, 0.75, 0.1)];
 
-/// A ratio of times that is looked for as long as it may be there.
+/// Ratio of times that the search continues for as long as it is possible.
 const WORTH: f64 = 1.1;
 
-/// After how many rounds to look, and at which level to test then.
+/// Numbers of rounds after which to look, with the level of the tests.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Schedule {
     looks: Vec<u32>,
@@ -52,10 +53,10 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Looks with a probability of `alpha` for a false alarm at any of them, the first of them
-    /// after `runs` rounds, each half as many again as the one before, up to `most`. None if so few
-    /// rounds can never tell: the smallest p-value of n pairs is 2¹⁻ⁿ. A look that cannot reach its
-    /// level takes no share of it.
+    /// Plans looks with the probability `alpha` of a false alarm at any of them, the first after
+    /// `runs` rounds, each half as many again as the one before, up to `most`. `None` if so few
+    /// rounds can never be significant: the smallest p-value of n pairs is 2¹⁻ⁿ. A look that cannot
+    /// reach its level takes no share of it.
     pub(super) fn new(runs: u32, most: u32, alpha: f64) -> Option<Self> {
         let early = runs.max(2).min(most);
         (1..=MOST_LOOKS).find_map(|shares| {
@@ -89,7 +90,7 @@ impl Schedule {
         pairs >= self.first as usize && p <= self.level
     }
 
-    /// Whether ends that look like that are hardly going to be told apart.
+    /// Whether ends that look like this are unlikely to reach a verdict.
     fn hopeless(&self, pairs: usize, p: f64) -> bool {
         let most = self.looks.last().copied().unwrap_or(0);
         let share = pairs as f64 / f64::from(most);
@@ -115,12 +116,12 @@ pub(super) fn since(series: &Series, round: u32) -> Series {
     part
 }
 
-/// How patient a comparison is.
+/// Patience of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// It ends when nothing points to a difference.
+    /// End when nothing points to a difference.
     Little,
-    /// It ends when a difference, or the lack of one, is shown, or when neither is to be expected.
+    /// End when a difference, or the lack of one, is shown, or when neither is to be expected.
     Much,
 }
 
@@ -175,14 +176,14 @@ pub(super) fn compare(
     comparison
 }
 
-/// Whether the ratio may still be one that is worth to be found, by its 95 % interval: on a machine
-/// whose speed changes much, a dozen pairs say little.
+/// Whether the ratio may still be at least [`WORTH`], by its 95 % interval: on a machine whose
+/// speed changes much, a dozen pairs say little.
 fn may_be_worth(pairs: &[(f64, f64)]) -> bool {
     paired_ratio(pairs)
         .is_none_or(|ratio| ratio.interval.high >= WORTH || ratio.interval.low <= WORTH.recip())
 }
 
-/// To which side a middle belongs.
+/// Side of a middle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side {
     /// Whether it is nearer to the high end, the newer commit.
@@ -191,8 +192,8 @@ pub(super) struct Side {
     pub(super) certain: bool,
 }
 
-/// On which side of the point halfway between the ends the middle lies, by the rounds that all
-/// three share; none if there are none. Halfway in ratios: the geometric mean of a round's ends.
+/// Side of the point halfway between the ends on which the middle lies, by the rounds that all
+/// three share; `None` if there are none. Halfway in ratios: the geometric mean of a round's ends.
 pub(super) fn side(
     low: &Series,
     middle: &Series,
@@ -228,19 +229,20 @@ const FEWEST: usize = 5;
 const WINDOW: usize = 6;
 /// The probability of a wrong turn at which a quick search takes it.
 const LIKELY: f64 = 0.002;
-/// What a median of absolute deviations of few values falls short of the standard deviation.
+/// Factor from the median absolute deviation of few values to the standard deviation.
 const SCALE: f64 = 1.2 * 1.4826;
-/// No machine is quieter than this, relative.
+/// Least relative noise that is assumed.
 const QUIETEST: f64 = 0.005;
 
-/// On which side of the point halfway between the ends a middle likely lies, by its runs and the
-/// latest of the ends; none if there are none. The runs of the ends need not be of the same rounds.
+/// Likely side of the point halfway between the ends on which a middle lies, by its runs and the
+/// latest of the ends; `None` if there are none. The runs of the ends need not be of the same
+/// rounds.
 ///
 /// The logarithm of the odds is that of two normal distributions for the median of the middle, at
 /// the one end and at the other (the sequential probability ratio test: Wald, "Sequential tests of
 /// statistical hypotheses", Annals of Mathematical Statistics 16, 1945). Location and scale are
-/// robust, because single runs are disturbed. What it takes for granted makes it quick, and is
-/// proven afterwards.
+/// robust, because single runs are disturbed. Its assumptions make it quick; the result is proven
+/// afterwards.
 pub(super) fn likely_side(low: &Series, middle: &Series, high: &Series) -> Option<Side> {
     let logs = |series: &Series, most: usize| -> Vec<f64> {
         let values = series.values();
@@ -272,7 +274,7 @@ pub(super) fn likely_side(low: &Series, middle: &Series, high: &Series) -> Optio
     })
 }
 
-/// As [`side`], of single exact values.
+/// Side of a middle as of [`side`], from single exact values.
 pub(super) fn exact_side(low: f64, middle: f64, high: f64) -> bool {
     (middle - high).abs() < (middle - low).abs()
 }

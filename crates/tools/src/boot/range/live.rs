@@ -1,4 +1,4 @@
-//! Measuring what a commit's build left behind by booting it.
+//! Measurement of a commit by booting its artifacts.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::chain;
 use crate::guest::Options;
 use crate::interrupt::Interrupt;
 
-/// What is booted with the artifacts.
+/// Boot target, in which the artifacts are put.
 #[derive(Debug, Clone)]
 pub enum Template {
     /// A guest of brisk's: kernel, QEMU and firmware of a commit take the place of its own, an
@@ -32,14 +32,14 @@ pub enum Template {
     Command {
         /// The words.
         words: Vec<OsString>,
-        /// When it is ready.
+        /// Ready condition.
         marker: Option<ReadyCondition>,
-        /// Whether its instructions are counted, until the kernel is entered.
+        /// Whether instructions are counted, until the kernel is entered.
         counted: bool,
     },
 }
 
-/// Boots.
+/// Measures commits by booting them.
 #[derive(Debug)]
 pub struct Live {
     template: Template,
@@ -54,12 +54,12 @@ pub struct Live {
     iteration: u32,
 }
 
-/// What was made for the last keys: commits are booted one by one, or by turns, a middle and the
-/// ends of a range.
+/// Values that were made for the last keys: commits are booted one by one, or interleaved, a middle
+/// and the ends of a range.
 #[derive(Debug)]
 struct Recent<K, V>(Vec<(K, Rc<V>)>);
 
-/// Most commits that are booted by turns.
+/// Most commits that are booted in one round.
 const BY_TURNS: usize = 3;
 
 impl<K: PartialEq, V> Recent<K, V> {
@@ -83,7 +83,7 @@ impl<K: PartialEq, V> Recent<K, V> {
 const COMMAND_LINE: u64 = 2048;
 
 impl Live {
-    /// Boots `template` until then.
+    /// Boots `template` up to `until`.
     #[must_use]
     pub fn new(
         template: Template,
@@ -114,7 +114,7 @@ impl Live {
         }
     }
 
-    /// The guest of a commit as it is measured, made once for all its boots.
+    /// The boot target of a commit, made once for all its boots.
     fn prepared(&mut self, artifacts: &Artifacts) -> Result<Rc<BootTarget>, Unbootable> {
         let key = artifacts.files.iter().map(|file| file.path.clone());
         let mut recent = std::mem::replace(&mut self.prepared, Recent(Vec::new()));
@@ -195,7 +195,7 @@ fn command_line(path: &Path) -> Result<String, Unbootable> {
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A word with the paths of artifacts in it.
+/// Replaces placeholders in a word by the paths of artifacts.
 fn filled(word: &OsString, artifacts: &Artifacts) -> OsString {
     let Some(text) = word.to_str() else {
         return word.clone();

@@ -1,14 +1,14 @@
-//! Boots over the commits of a repository: every commit measured, or the one found that changed
-//! something.
+//! Boots over the commits of a repository: every commit is measured, or the commit of a change is
+//! found.
 //!
 //! The commits of `A..B` are those of the first-parent line, oldest first, and before them the
 //! first parent of the oldest one, which is `A` where `A` lies on that line. A merge is one commit:
-//! what it brought in counts as its doing, and every commit that is built is one that the branch
-//! really was at.
+//! it counts for everything that it brought in, and every commit that is built is one that the
+//! branch really was at.
 //!
-//! [`plan`] says what to do next and [`judge`] what runs amount to; both are pure. [`git`] and
-//! [`build`] make the artifacts of a commit, [`state`] keeps what is known between runs of brisk,
-//! and [`Engine`] carries it all out. What measures is a [`Measure`].
+//! [`plan`] decides about the next step and [`judge`] about the meaning of runs; both are pure.
+//! [`git`] and [`build`] make the artifacts of a commit, [`state`] is saved between runs of brisk,
+//! and [`Engine`] executes the steps. A [`Measure`] measures commits.
 
 mod build;
 mod counted;
@@ -38,14 +38,14 @@ pub use live::{Live, Template};
 pub use plan::Answer;
 pub use state::{SCHEMA, StateError};
 
-/// What boots the artifacts of a commit and says how long it took.
+/// Measures a commit by its artifacts.
 pub trait Measure {
-    /// Boots `runs` times, without warm-ups, and gives a series with a sample for each: in
+    /// Boots `runs` times, without warm-ups; the result is a series with a sample for each: in
     /// instructions for [`Mode::Deterministic`], else in seconds.
     ///
     /// # Errors
     ///
-    /// [`Unbootable`] if it is of no use to try again: the commit is left out.
+    /// [`Unbootable`] if there is no point in trying again: the commit is left out.
     fn measure(
         &mut self,
         artifacts: &Artifacts,
@@ -53,39 +53,40 @@ pub trait Measure {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Measured, Unbootable>;
 
-    /// Counts the instructions of a boot, whatever is measured; none where that is not possible, or
-    /// not the same in every boot.
+    /// Counts the instructions of a boot, whatever is measured; `None` where that is not possible,
+    /// or not equal in every boot.
     fn count(&mut self, artifacts: &Artifacts) -> Option<f64>;
 }
 
-/// What booting a commit showed.
+/// Measurement of a commit.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// A sample for each run.
     pub series: Series,
-    /// Where the time of a run went, if it was looked at.
+    /// Timeline of a run, if one was traced.
     pub timeline: Option<Timeline>,
 }
 
-/// Why a commit's artifacts do not boot. May hold text of the guest.
+/// Reason why a commit's artifacts do not boot. May have text of the guest.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct Unbootable(pub String);
 
-/// What is measured.
+/// Measured quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Time. Runs differ, so there are many, those of commits that are compared in turns.
+    /// Wall-clock time. Runs differ, so there are many, those of commits that are compared
+    /// interleaved.
     WallClock,
-    /// Instructions. Every run of a commit is the same, so there is one.
+    /// Instructions. All runs of a commit are equal, so there is one.
     Deterministic,
 }
 
 impl Mode {
-    /// The relative difference up to which two commits count as alike, unless chosen otherwise.
-    /// Counted instructions move a little with the length of version strings and the layout of an
-    /// image; times of boots are rarely worth less than 2 %.
+    /// Default of the relative difference up to which two commits count as equal. Counted
+    /// instructions change a little with the length of version strings and the layout of an image;
+    /// times of boots are rarely worth less than 2 %.
     #[must_use]
     pub fn tolerance(self) -> f64 {
         match self {
@@ -95,19 +96,19 @@ impl Mode {
     }
 }
 
-/// What to do with the commits.
+/// Goal of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// Measure each, or each so-many-th and the last.
+    /// Measure each commit, or each `step`-th and the last.
     Walk {
         /// 1 for each.
         step: usize,
     },
-    /// Find the one commit that changed something, in as few builds as halving takes.
+    /// Find the commit of a change, in as few builds as halving takes.
     Bisect,
 }
 
-/// What is asked for.
+/// Options of a range.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// A directory of the repository.
@@ -116,29 +117,28 @@ pub struct Options {
     pub range: String,
     /// The command that builds a commit, for `sh -c` in a worktree at that commit.
     pub build: String,
-    /// How long a build may take.
+    /// Time limit of a build.
     pub build_limit: Option<Duration>,
     /// Whether each build begins in a worktree without the files of the one before.
     pub clean: bool,
-    /// What the build leaves behind, at least one.
+    /// Artifacts of a build, at least one.
     pub artifacts: Vec<Wanted>,
-    /// What is measured.
+    /// Measured quantity.
     pub mode: Mode,
-    /// Everything else that decides what a measurement gives, as the options of the guest: what is
-    /// known of a commit is used again only for the same.
+    /// Everything else that decides about a measurement, such as the options of the guest: earlier
+    /// measurements are used again only with an equal setting.
     pub setting: String,
-    /// What to do.
+    /// Goal of the range.
     pub goal: Goal,
-    /// Runs of each commit after which a first look is taken, with [`Mode::WallClock`].
+    /// Runs of each commit before the first look, with [`Mode::WallClock`].
     pub runs: u32,
     /// The most runs of each commit in one comparison.
     pub max_runs: u32,
-    /// The relative difference up to which commits count as alike. Default:
-    /// [`Mode::tolerance`].
+    /// Relative difference up to which commits count as equal. Default: [`Mode::tolerance`].
     pub tolerance: Option<f64>,
-    /// Whether to forget what earlier runs of brisk built and measured.
+    /// Whether to forget builds and measurements of earlier runs of brisk.
     pub fresh: bool,
-    /// Where builds, worktrees, logs and the state are kept.
+    /// Directory of builds, worktrees, logs and the state.
     pub dir: PathBuf,
 }
 

@@ -1,19 +1,19 @@
-//! What to do next: pure, from what is known of the commits.
+//! Plan of a range: the next step, from the facts about the commits. Pure.
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of a commit.
+/// Known facts about a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Nothing.
+    /// Not tried yet.
     Untried,
-    /// That it cannot be built or booted.
+    /// Cannot be built or booted.
     Useless,
-    /// That it boots.
+    /// Boots.
     Good,
 }
 
-/// What to do next. Numbers are places in the list of commits.
+/// The next step. Numbers are places in the list of commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Build and boot a commit.
@@ -30,22 +30,22 @@ pub(super) enum Step {
         middle: usize,
         high: usize,
     },
-    /// Nothing.
+    /// No step: the range is finished.
     Done,
 }
 
-/// Why two commits are compared.
+/// Purpose of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// They follow one another in a walk.
+    /// Neighbours in a walk.
     Walk,
-    /// They are the ends of a range to bisect.
+    /// Ends of a range to bisect.
     Ends,
-    /// They are what a bisection came to.
+    /// Result of a bisection.
     Result,
 }
 
-/// What a comparison showed.
+/// Direction of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Direction {
@@ -55,7 +55,7 @@ pub(super) enum Direction {
     Down,
 }
 
-/// What a bisection came to.
+/// Result of a bisection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
 pub enum Answer {
@@ -75,13 +75,13 @@ pub enum Answer {
         before: usize,
         /// The first one after it.
         after: usize,
-        /// Whether these two, compared once more, differ. If not, the change came in pieces, or
-        /// noise misled.
+        /// Whether these two, compared once more, differ. If not, the change came in several
+        /// commits, or noise misled the search.
         confirmed: bool,
     },
 }
 
-/// Every so-many-th commit of `count` and the last one.
+/// Every `step`-th commit of `count` and the last one.
 pub(super) fn selection(count: usize, step: usize) -> Vec<usize> {
     let mut chosen: Vec<usize> = (0..count).step_by(step.max(1)).collect();
     if count > 0 && chosen.last() != Some(&(count - 1)) {
@@ -90,7 +90,8 @@ pub(super) fn selection(count: usize, step: usize) -> Vec<usize> {
     chosen
 }
 
-/// The next step of a walk over `selection`. `compared` says with which commit one was compared.
+/// The next step of a walk over `selection`. `compared` has the commit that each one was compared
+/// with.
 pub(super) fn walk(
     selection: &[usize],
     known: &[Known],
@@ -127,13 +128,13 @@ enum Stage {
 
 /// A bisection. The change is in one of the commits after `low` up to `high`.
 ///
-/// At a middle that is nearer to the low end the search goes on above it, else below: whichever
-/// half that leaves holds at least half of the difference, so that with several changes it is the
-/// larger step that is followed, every time.
+/// From a middle that is nearer to the low end the search continues above it, else below: the half
+/// that is left has at least half of the difference, so that with several changes the search always
+/// follows the larger step.
 ///
-/// A quick search follows what is likely, and what it comes to has to be proven by a comparison that
-/// shows the same as the ends did. If it is not, the search begins anew; the third is careful: each
-/// of its steps is beyond chance.
+/// A quick search follows the likely side, and its result has to be proven by a comparison with the
+/// same direction as that of the ends. If it is not, the search begins anew; the third search is
+/// careful: each of its steps is beyond chance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bisection {
     low: usize,
@@ -143,13 +144,14 @@ pub(super) struct Bisection {
     /// Quick searches that are left, this one included.
     #[serde(default)]
     quick: u32,
-    /// What the ends showed, and which they are.
+    /// Direction of the ends' difference, and their places.
     #[serde(default)]
     ends: Option<(Direction, usize, usize)>,
 }
 
 impl Bisection {
-    /// Of the commits 0 to `last`. Where measurements are exact, every search is careful.
+    /// A bisection of the commits 0 to `last`. Where measurements are exact, every search is
+    /// careful.
     pub(super) fn new(last: usize, careful: bool) -> Self {
         Self {
             low: 0,
@@ -166,12 +168,12 @@ impl Bisection {
         self.quick == 0
     }
 
-    /// How many quick searches are left.
+    /// Number of quick searches that are left.
     pub(super) fn quick(&self) -> u32 {
         self.quick
     }
 
-    /// What the ends showed, as long as the first search goes on.
+    /// Direction of the ends' difference, during the first search.
     pub(super) fn first_direction(&self) -> Option<Direction> {
         let first = self.quick == QUICK;
         self.ends.filter(|_| first).map(|(direction, ..)| direction)
@@ -181,7 +183,7 @@ impl Bisection {
         self.answer
     }
 
-    /// The next step. Ends that are of no use give way to their nearest neighbours.
+    /// The next step. Ends that cannot be used are replaced by their nearest neighbours.
     pub(super) fn next(&mut self, known: &[Known]) -> Step {
         if self.answer.is_some() {
             return Step::Done;
@@ -233,7 +235,7 @@ impl Bisection {
         }
     }
 
-    /// What the last comparison showed; none for no difference.
+    /// Takes the direction of the last comparison; `None` for no difference.
     pub(super) fn compared(&mut self, found: Option<Direction>) {
         let (before, after) = (self.low, self.high);
         match (self.stage, found) {
@@ -263,7 +265,7 @@ impl Bisection {
         }
     }
 
-    /// Whether the middle belongs to the high end.
+    /// Takes the side of the middle: whether it belongs to the high end.
     pub(super) fn sided(&mut self, middle: usize, high: bool) {
         if high {
             self.high = middle;
@@ -273,7 +275,7 @@ impl Bisection {
     }
 }
 
-/// How often a range of so many commits is halved at most, if all can be measured.
+/// Most halvings of a range of this many commits, if all can be measured.
 pub(super) fn halvings(commits: usize) -> u32 {
     commits.max(1).next_power_of_two().ilog2()
 }

@@ -1,4 +1,4 @@
-//! What a range has to say: lines, a report, an answer.
+//! Output of a range: lines, a report, a conclusion.
 
 use brisk_measure::{
     Change, Comparison, Environment, History, Point, Reading, Report, Verdict, Warning, render,
@@ -10,13 +10,13 @@ use super::plan::Answer;
 use super::state::{self, Outcome, Record};
 use crate::boot::Difference;
 
-/// The kind of the report.
+/// Kind of the report.
 const KIND: &str = "boot range";
 /// How many lines explain a change.
 const EXPLAINED: usize = 12;
 
 impl Engine {
-    /// A commit as a line of a table.
+    /// Formats a commit as a line of a table.
     pub(super) fn row(&self, place: usize) -> String {
         let record = &self.state.records[place];
         let compared = record.compared.as_ref().filter(|compared| {
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Everything known of the range. `created` is the time in RFC 3339.
+    /// Report of the range. `created` is the time in RFC 3339.
     #[must_use]
     pub fn report(&self, created: impl Into<String>, environment: Environment) -> Report {
         let mut report = Report::new(KIND, created, environment);
@@ -76,7 +76,7 @@ impl Engine {
         report
     }
 
-    /// What a bisection found, or every change between neighbours.
+    /// Result of a bisection, or all changes between neighbours.
     fn changes(&self) -> Vec<Change> {
         if self.options.goal == Goal::Bisect {
             let Some(Answer::Changed { before, after, .. }) = self.answer() else {
@@ -106,8 +106,8 @@ impl Engine {
         })
     }
 
-    /// Which activities changed from one commit to another, largest first; nothing if their boots
-    /// were not looked into.
+    /// Activities that changed from one commit to another, largest first; empty if their boots were
+    /// not traced.
     #[must_use]
     pub fn explain(&self, before: usize, after: usize) -> Vec<String> {
         let timeline = |place: usize| {
@@ -129,7 +129,7 @@ impl Engine {
         lines
     }
 
-    /// What it all comes to, in sentences; nothing while a bisection is not finished.
+    /// Conclusion in sentences; empty while a bisection is not finished.
     #[must_use]
     pub fn conclusion(&self) -> Vec<String> {
         match self.options.goal {

@@ -1,9 +1,9 @@
-//! What is known of a range, kept between runs of brisk.
+//! State of a range, saved between runs of brisk.
 //!
 //! ```text
 //! KEY/state.json            this state
-//! KEY/timelines/SHA.json    where the time of a commit's boot went
-//! KEY/logs/SHA.log          what its build said
+//! KEY/timelines/SHA.json    timeline of a commit's boot
+//! KEY/logs/SHA.log          log of its build
 //! ```
 
 use std::fs;
@@ -23,7 +23,7 @@ use super::{Mode, Wanted};
 /// new.
 pub const SCHEMA: &str = "brisk.range/1";
 
-/// Why the state was not kept.
+/// Error of saving the state.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
@@ -32,37 +32,37 @@ pub enum StateError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file holds something else.
+    /// The file is no state of a range.
     #[error("{} is no state of a range that this version of brisk knows: start with --fresh", .0.display())]
     Foreign(PathBuf),
 }
 
-/// What came of a commit.
+/// Result of a commit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub(super) enum Outcome {
     /// It could not be built.
     NotBuilt { reason: String },
-    /// What was built did not boot.
+    /// Its build did not boot.
     NotBooted { reason: String },
     /// It boots.
     Booted { series: Series },
 }
 
-/// A commit and what is known of it.
+/// A commit with its measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     #[serde(flatten)]
     pub(super) commit: Commit,
     #[serde(default)]
     pub(super) outcome: Option<Outcome>,
-    /// With which commit it was compared last, and what came of it.
+    /// The commit that it was compared with last, and the result.
     #[serde(default)]
     pub(super) compared: Option<Compared>,
-    /// The instructions of its boot, if somebody asked for them.
+    /// Instructions of its boot, if they were counted.
     #[serde(default)]
     pub(super) counted: Option<Counted>,
 }
@@ -97,7 +97,7 @@ impl Record {
     }
 }
 
-/// Everything that decides what is known: its hash names the state.
+/// Everything that decides about the measurements: its hash is the key of the state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Subject {
     pub(super) repository: PathBuf,
@@ -118,7 +118,7 @@ impl Subject {
     }
 }
 
-/// What is known of a range.
+/// State of a range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct State {
     schema: String,
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// The state in a directory; none if there is none yet.
+    /// Loads the state of a directory; `None` if there is none yet.
     pub(super) fn load(dir: &Path) -> Result<Option<Self>, StateError> {
         let path = dir.join("state.json");
         let text = match fs::read(&path) {
@@ -177,7 +177,7 @@ fn timeline_path(dir: &Path, sha: &str) -> PathBuf {
     dir.join("timelines").join(format!("{sha}.json"))
 }
 
-/// Where the time of a commit's boot went, if that was looked at.
+/// Timeline of a commit's boot, if one was traced.
 pub(super) fn timeline(dir: &Path, sha: &str) -> Option<Timeline> {
     read_json(&timeline_path(dir, sha))
 }
@@ -190,7 +190,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Whoever reads the file finds the old content or the new, never half of one.
+/// Writes a file atomically.
 fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), StateError> {
     let write = || -> io::Result<()> {
         // What is measured may bring the host down.

@@ -74,7 +74,7 @@ impl Noise {
 pub(super) struct Simulated {
     noise: Option<Noise>,
     boots: u32,
-    /// What is counted of a commit that costs that much, if it can be counted.
+    /// Count of a commit with this cost, if it can be counted.
     counts: Option<fn(u64) -> u64>,
     /// Ends the engine after so many boots.
     until: Option<(u32, Trigger)>,

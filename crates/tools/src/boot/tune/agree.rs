@@ -1,4 +1,4 @@
-//! Whether two ledgers come to the same verdicts. Pure.
+//! Comparison of two ledgers: whether their verdicts agree. Pure.
 
 use super::{Entry, Verdict};
 
@@ -10,14 +10,14 @@ pub const ABOVE: f64 = 0.02;
 pub struct Agreement {
     /// Its name.
     pub optimisation: String,
-    /// What became of it; none where it was not tried.
+    /// Verdicts; `None` where it was not tried.
     pub verdicts: [Option<Verdict>; 2],
     /// Whether it changes the boot by more than [`ABOVE`], by either ledger.
     pub above: bool,
 }
 
 impl Agreement {
-    /// Whether both came to the same.
+    /// Whether both verdicts are equal.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.verdicts[0] == self.verdicts[1]

@@ -1,17 +1,17 @@
-//! When pairs of boots are enough to say whether an optimisation helps. Pure.
+//! Decision whether an optimisation helps, by pairs of boots. Pure.
 
 use brisk_measure::{PairedRatio, paired_ratio, signed_rank_test};
 use serde::{Deserialize, Serialize};
 
-/// Looks after so many pairs.
+/// Numbers of pairs after which to look.
 pub(crate) const LOOKS: [usize; 4] = [5, 8, 13, 20];
 /// A saving below this is not worth a parameter, relative.
 const WORTH: f64 = 0.005;
 /// Chance of a difference like this without one, at each look. Four looks at this level make about
 /// one false verdict in thirty optimisations (Bonferroni).
 const LEVEL: f64 = 0.008;
-/// The same for an optimisation that leaves the instructions as they are, and so hardly changes anything:
-/// most of them do, and each is a chance for noise.
+/// Level of significance for an optimisation that leaves the instructions as they are, and so
+/// hardly changes anything: most do, and each is a chance for noise.
 const DOUBTFUL: f64 = 0.001;
 
 /// Saved instructions that are worth a parameter, relative.
@@ -19,7 +19,7 @@ const COUNTED: f64 = 0.01;
 /// Instructions that differ by less are as good as the same: longer command lines are read longer.
 const SAME: f64 = 0.003;
 
-/// What became of an optimisation.
+/// Verdict on an optimisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -38,7 +38,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// For people.
+    /// Name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,14 +52,14 @@ impl Verdict {
     }
 }
 
-/// The verdict if there is one by now; at the last look there always is.
+/// The verdict, if there is one by now; at the last look there always is.
 ///
-/// `counted` is the ratio of instructions with and without the optimisation, where they can be counted.
-/// They are exact and the same in every run, so what the clock leaves open they decide: an optimisation
-/// that saves instructions is kept unless it is shown to be slower, one that costs them is slower
-/// unless it is shown to be quicker, and one that changes nearly none and looks alike is given up
-/// early. What is decided by times that noise could have made comes out differently in the next
-/// run.
+/// `counted` is the ratio of instructions with and without the optimisation, where they can be
+/// counted. They are exact and equal in every run, so they decide what the times leave open: an
+/// optimisation that saves instructions is kept unless it is shown to be slower, one that costs
+/// instructions is slower unless it is shown to be quicker, and one that changes nearly none and
+/// shows no difference is given up early. A decision by times that noise could have made would
+/// differ in the next run.
 #[must_use]
 pub(crate) fn decide(pairs: &[(f64, f64)], counted: Option<f64>) -> Option<Verdict> {
     if !LOOKS.contains(&pairs.len()) {

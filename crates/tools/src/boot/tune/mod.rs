@@ -138,7 +138,7 @@ pub fn tune(
     })
 }
 
-/// What is best so far, and what has been tried.
+/// Best options so far, and the ledger.
 struct Trials<'a> {
     tuner: Tuner<'a>,
     best: BootTarget,
@@ -278,7 +278,7 @@ impl Tuner<'_> {
         Ok(analysis.map_or_else(Vec::new, |found| candidates(&found.timeline)))
     }
 
-    /// Boots without and with it by turns until it is known whether it helps.
+    /// Boots without and with an optimisation alternately until there is a verdict.
     fn try_lever(
         &mut self,
         optimisation: &Optimisation,

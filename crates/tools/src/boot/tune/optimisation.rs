@@ -1,5 +1,5 @@
-//! What can be tried, in the order it is tried: what changes most comes first, because the rest
-//! is measured on top of it. Pure.
+//! Optimisations to try, in order: those with the largest effect come first, because the others are
+//! measured on top of them. Pure.
 
 use brisk_measure::Timeline;
 
@@ -11,11 +11,11 @@ use crate::guest::{Firmware, Machine, Optimisations, Options, Ram};
 pub struct Optimisation {
     /// Name in the ledger.
     pub name: String,
-    /// What it does.
+    /// Its effect.
     pub what: String,
-    /// What of the guest's security it gives up.
+    /// Security of the guest that it gives up.
     pub trades: Option<&'static str>,
-    /// Whether nobody but its user can tell what it takes from the guest.
+    /// Whether only the guest's user can know what the guest loses by it.
     pub unknown: bool,
     change: Change,
 }
@@ -35,7 +35,7 @@ enum Change {
 }
 
 impl Optimisation {
-    /// The options with it.
+    /// The options with the optimisation.
     #[must_use]
     pub fn apply(&self, options: &Options) -> Options {
         let mut changed = options.clone();
@@ -62,7 +62,7 @@ impl Optimisation {
     }
 }
 
-/// Where tuning starts: what a user of plain QEMU has.
+/// Options at the start of tuning: those of plain QEMU.
 #[must_use]
 pub fn plain(options: &Options) -> Options {
     Options {
@@ -75,7 +75,7 @@ pub fn plain(options: &Options) -> Options {
     }
 }
 
-/// All that is tried.
+/// All optimisations.
 #[must_use]
 pub fn optimisations() -> Vec<Optimisation> {
     let mut list = List(Vec::new());
@@ -267,7 +267,7 @@ impl List {
     }
 }
 
-/// Leaving out an initcall that takes such a part of a boot.
+/// The optimisation that leaves out an initcall, which takes this share of a boot.
 pub(super) fn without(initcall: &str, share: f64) -> Optimisation {
     Optimisation {
         name: format!("initcall_blacklist={initcall}"),
@@ -281,7 +281,7 @@ pub(super) fn without(initcall: &str, share: f64) -> Optimisation {
     }
 }
 
-/// Initcalls that protect, and what is given up without them.
+/// Initcalls that protect, with the protection.
 const PROTECTING: [(&str, &str); 8] = [
     ("init_user_buckets", HEAP),
     ("init_msg_buckets", HEAP),
@@ -296,13 +296,13 @@ const HEAP: &str =
     "what programs have the kernel keep lies beside its own data, which exploits make use of";
 const UNCHECKED: &str = "files that were tampered with are not noticed";
 
-/// Least part of a boot that an initcall takes which is worth trying to do without.
+/// Least share of a boot for an initcall that is worth trying to leave out.
 const LARGE: f64 = 0.01;
 /// Most of them.
 pub const CANDIDATES: usize = 8;
 
-/// The initcalls that take most of a boot, with their parts of it. Names that could be anything but
-/// one initcall's are none: a guest may have said them.
+/// The initcalls that take most of a boot, with their shares. Names that may be no initcall's are
+/// ignored: a guest can choose them.
 #[must_use]
 pub(super) fn candidates(timeline: &Timeline) -> Vec<Optimisation> {
     let Some(whole) = timeline.span() else {

@@ -1,4 +1,4 @@
-//! `[suspend]` of a definition: the image that a machine is saved to.
+//! `[suspend]` of a definition: options of the image.
 
 use brisk_host::quantity::rate;
 use brisk_image::{Compression, Options, Recipient};
@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use super::DefinitionError;
 
-/// Stands for the machine's name in the image's path.
+/// Placeholder for the VM's name in the image's path.
 pub(super) const NAME: &str = "%{name}";
-/// Stands for its UUID.
+/// Placeholder for the VM's UUID.
 pub(super) const UUID: &str = "%{uuid}";
-/// No limit of the bandwidth.
+/// Value for no limit of the bandwidth.
 const NO_LIMIT: &str = "none";
 /// Most threads.
 const THREADS: usize = 256;
 
-/// How a machine is suspended.
+/// Options of a suspend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Suspend {
-    /// The image; `%{name}` stands for the machine's name, `%{uuid}` for its UUID. None: in its
-    /// directory.
+    /// Path of the image; `%{name}` stands for the VM's name, `%{uuid}` for its UUID. `None`: in
+    /// the VM's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// `zstd`, `zstd:LEVEL`, `lz4`, `lz4:ACCELERATION` or `none`.
     pub compression: String,
-    /// Whether this host's key opens the image.
+    /// Whether the image is encrypted to this host's key.
     pub host_key: bool,
-    /// Public keys of age (`age1…`) that open it, too.
+    /// Public keys of age (`age1…`) that the image is encrypted to, too.
     pub recipients: Vec<String>,
-    /// Whether a passphrase opens it, too, which is asked for when the machine is suspended.
+    /// Whether it is encrypted to a passphrase, too, which is asked for at the suspend.
     pub passphrase: bool,
-    /// Threads; 0: as many as there are processors.
+    /// Number of threads; 0: one for each processor.
     pub threads: usize,
-    /// Most bytes a second that are written, such as `200M`; `none`: as many as can be.
+    /// Most bytes a second that are written, such as `200M`; `none`: no limit.
     pub bandwidth: String,
-    /// Whether an image has only what changed since the last one, which is kept for that.
+    /// Whether an image has only what changed since the last one, which is kept as its base image.
     pub incremental: bool,
-    /// Whether the guest first forgets what it can read from its disks again.
+    /// Whether the guest drops the page cache that it can read from its disks again.
     pub drop_cache: bool,
 }
 
@@ -71,7 +71,7 @@ impl Suspend {
         Ok(())
     }
 
-    /// How the image is written.
+    /// Options of writing the image.
     ///
     /// # Errors
     /// If there is no such compression, number of threads or rate.
@@ -103,7 +103,7 @@ impl Suspend {
         })
     }
 
-    /// Tells one set of those who open the image from another.
+    /// Identifies the set of recipients, to compare it with that of another image.
     #[must_use]
     pub fn locks(&self) -> String {
         let mut recipients = self.recipients.clone();
@@ -113,7 +113,7 @@ impl Suspend {
         format!("host-key {host_key}, passphrase {passphrase}, recipients {recipients:?}")
     }
 
-    /// Whose public keys open the image.
+    /// Public keys that the image is encrypted to.
     ///
     /// # Errors
     /// If one is no public key.

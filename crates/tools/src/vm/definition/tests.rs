@@ -1,4 +1,4 @@
-//! What is written is read, and mistakes are named.
+//! Definitions are read as they were written, and mistakes are named.
 
 use super::*;
 

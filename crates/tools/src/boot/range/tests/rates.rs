@@ -5,7 +5,7 @@ use super::*;
 /// 200 boots to init, one after the other (`brisk boot bench --runs 200`), on a machine whose two
 /// processors compiled programs meanwhile, which had the smaller share of them.
 const SHARED: &str = include_str!("fixtures/noise-shared.json");
-/// The same with three programs at a time that had an equal share.
+/// Noise beside three programs with an equal share of the processors.
 const CROWDED: &str = include_str!("fixtures/noise-crowded.json");
 
 /// Commits from `at` on take more time.
