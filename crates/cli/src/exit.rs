@@ -6,7 +6,8 @@
 
 /// All is well.
 pub const OK: u8 = 0;
-/// brisk doctor found something that is impossible, or brisk image verify found damage.
+/// `brisk doctor` found a problem that makes boots impossible, or `brisk image verify` found
+/// damage.
 pub const FOUND: u8 = 1;
 /// The command line is wrong.
 pub const USAGE: u8 = 2;
@@ -20,7 +21,7 @@ pub const GUEST: u8 = 122;
 pub const TIMEOUT: u8 = 124;
 /// brisk failed before the guest ran.
 pub const BRISK: u8 = 125;
-/// A signal ended it in good order: what 128 and the number of SIGINT are.
+/// A signal ended the command in good order: 128 and the number of SIGINT.
 pub const INTERRUPTED: u8 = 130;
 /// The command is there but cannot be executed, as in a shell.
 pub const NOT_EXECUTABLE: u8 = 126;

@@ -1,4 +1,4 @@
-//! What the user can try, as part of an error's message.
+//! Hints: what the user can try, as part of an error's message.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::ui::error_text;
 
-/// An error with its causes and with what to try, where something is known.
+/// An error with its causes and its hint, if there is one.
 pub(crate) fn with_hint<E>(error: E, hint: Option<impl Display>) -> anyhow::Error
 where
     E: std::error::Error + Send + Sync + 'static,
@@ -19,7 +19,8 @@ where
     }
 }
 
-/// Tells who writes the command of a guest as other programs want it how it is written here.
+/// Adds a hint to an error of the command line if the user wrote a guest's command without `--`, as
+/// other programs take it.
 pub(crate) fn dashes(mut error: clap::Error, words: impl Iterator<Item = OsString>) -> clap::Error {
     let mut words = words
         .skip(1)

@@ -57,16 +57,16 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Keeps what guests have in memory, and keys, out of core dumps of this process and of those that it
-/// starts: QEMU and virtiofsd.
+/// Keeps memory of guests, and keys, out of core dumps of this process and of its children: QEMU
+/// and virtiofsd.
 ///
-/// Where core dumps go to a program, the kernel hands it one whatever the limit is, unless that is 1
-/// (`do_coredump` in `fs/coredump.c`), which is too little for a file, too (core(5)). Other brisk
-/// processes may still look into this one's descriptors, unlike with `PR_SET_DUMPABLE`.
+/// Where core dumps are piped to a program, the kernel ignores the limit, unless it is 1
+/// (`do_coredump` in `fs/coredump.c`), which is also too little for a file (core(5)). Other brisk
+/// processes may still read this one's descriptors, unlike with `PR_SET_DUMPABLE`.
 fn no_core_dump() {
     let maximum = getrlimit(Resource::Core).maximum;
     let current = Some(maximum.map_or(1, |most| most.min(1)));
-    // Only less is asked for, which the kernel always allows.
+    // A lower limit is always allowed.
     let _ = setrlimit(Resource::Core, Rlimit { current, maximum });
 }
 

@@ -1,4 +1,4 @@
-//! Passphrases from the terminal, which shows nothing of them.
+//! Passphrases from the terminal, which does not show them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Read, Write};
@@ -53,7 +53,7 @@ pub(crate) fn ask_twice(prompt: &str, ui: &Ui) -> Result<Secret, Error> {
     }
 }
 
-/// A line as it is typed; `None` for Ctrl-C or an end before it.
+/// Reads a line as it is typed; `None` for Ctrl-C or an end before it.
 fn line(terminal: &mut impl Read) -> std::io::Result<Option<Zeroizing<Vec<u8>>>> {
     let mut line = Zeroizing::new(Vec::with_capacity(LONGEST));
     let mut byte = [0];
@@ -77,7 +77,7 @@ fn line(terminal: &mut impl Read) -> std::io::Result<Option<Zeroizing<Vec<u8>>>>
     }
 }
 
-/// A terminal that shows nothing and raises no signals, until it is dropped.
+/// A terminal that shows nothing and raises no signals, until this is dropped.
 struct Silent<'a> {
     terminal: &'a File,
     before: Termios,

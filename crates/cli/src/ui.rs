@@ -1,4 +1,4 @@
-//! What the user sees: data on stdout, everything else on stderr.
+//! Output for the user: data on stdout, everything else on stderr.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What takes less than this needs no sign of life.
+/// Time from which on an activity shows a sign of life.
 const MOMENT: Duration = Duration::from_millis(400);
 const TICK: Duration = Duration::from_millis(300);
 
@@ -31,7 +31,7 @@ pub(crate) fn error_text(error: &anyhow::Error) -> String {
 }
 
 impl Ui {
-    /// For this process.
+    /// Output of this process.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Ui {
         }
     }
 
-    /// Data. A reader that has gone away, as with `| head`, is no error.
+    /// Prints data. A reader that has gone away, as with `| head`, is no error.
     ///
     /// # Errors
     /// If stdout cannot be written.
@@ -53,24 +53,24 @@ impl Ui {
         }
     }
 
-    /// A message.
+    /// Prints a message.
     pub fn note(&self, text: &str) {
         let _ = writeln!(io::stderr().lock(), "brisk: {text}");
     }
 
-    /// Text for stderr as it is.
+    /// Prints text to stderr unchanged.
     pub fn plain(&self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
-    /// An error with its causes, once.
+    /// Prints an error with its causes, once.
     pub fn error(&self, error: &anyhow::Error) {
         let text = error_text(error);
         let _ = writeln!(io::stderr().lock(), "brisk: error: {text}");
     }
 
-    /// A sign of life for something that may take more than a second; nothing where stderr is
-    /// no terminal. It shows after a moment and is wiped when dropped.
+    /// A sign of life for an activity that may take more than a second; nothing where stderr is no
+    /// terminal. It shows after a moment and is wiped when dropped.
     #[must_use]
     pub fn spinner(&self, text: &str) -> Spinner {
         let text = text.to_owned();
@@ -80,7 +80,7 @@ impl Ui {
         }))
     }
 
-    /// Progress of something with a known number of steps; nothing where stderr is no terminal.
+    /// Progress of an activity with a known number of steps; nothing where stderr is no terminal.
     /// It is wiped when dropped.
     #[must_use]
     pub fn bar(&self, steps: u64, text: &str) -> Bar {
@@ -102,28 +102,28 @@ impl Ui {
 pub struct Bar(Option<ProgressBar>);
 
 impl Bar {
-    /// So many steps are done.
+    /// Sets the number of steps that are done.
     pub fn at(&self, steps: u64) {
         if let Some(bar) = &self.0 {
             bar.set_position(steps);
         }
     }
 
-    /// There are so many steps, where that was not known before.
+    /// Sets the number of steps, where that was not known before.
     pub fn of(&self, steps: u64) {
         if let Some(bar) = &self.0 {
             bar.set_length(steps);
         }
     }
 
-    /// What is being done now.
+    /// Shows the present activity.
     pub fn say(&self, text: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(text.to_owned());
         }
     }
 
-    /// A line that stays, above the bar where there is one.
+    /// Prints a lasting line, above the bar where there is one.
     pub fn above(&self, text: &str) {
         match &self.0 {
             Some(bar) => bar.println(text),
@@ -152,7 +152,7 @@ impl Default for Ui {
 #[derive(Debug)]
 pub struct Spinner(Option<(Sender<()>, JoinHandle<()>)>);
 
-/// Until the other side of `ended` is dropped; nothing if that is soon.
+/// Shows the sign of life until the other end of `ended` is dropped; nothing if that is soon.
 fn spin(text: String, ended: &Receiver<()>) {
     if ended.recv_timeout(MOMENT) != Err(RecvTimeoutError::Timeout) {
         return;

@@ -33,7 +33,7 @@ fn words(lines: &[&str]) -> Vec<u32> {
 /// A cache in which nothing is known yet.
 struct Cache {
     dir: TempDir,
-    /// The same for templates.
+    /// Directory of templates.
     templates: TempDir,
 }
 

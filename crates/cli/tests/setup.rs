@@ -121,7 +121,7 @@ impl System {
         (output.status.code(), String::from_utf8(said).unwrap())
     }
 
-    /// What is in the directory for newer programs.
+    /// Names in the directory for newer programs.
     fn there(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path("tools")) else {
             return Vec::new();

@@ -39,8 +39,8 @@ fn different(words: impl IntoIterator<Item = String>) {
     assert_eq!(all.len(), count, "{all:?}");
 }
 
-/// What is drawn at random, one block after another, each of which follows from the key before it:
-/// of guests with the same key most are the same, even if one has drawn some more before.
+/// Random blocks of a guest. Each block follows from the key before it: guests with one key have
+/// most blocks in common, even if one guest has drawn some more before.
 fn draws(all: &Machines, name: &str) -> HashSet<Vec<u8>> {
     let draw = all.exec(name, "exec dd if=/dev/urandom bs=32 count=500 2>/dev/null");
     let drawn = draw.exits(0).stdout;

@@ -1,4 +1,4 @@
-//! Whose an image is, where it is, and for whom it is locked.
+//! Images: their VM, their place, and their recipients.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;

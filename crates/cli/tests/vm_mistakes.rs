@@ -88,7 +88,7 @@ fn killed_suspend() {
     let _ = all.does(&["start", "b"]);
 }
 
-/// What is recorded of one QEMU says nothing of the next.
+/// The record of one QEMU does not count for the next.
 fn ended_and_started() {
     let all = machines();
     let _ = stands_still(&all);

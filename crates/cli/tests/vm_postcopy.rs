@@ -71,7 +71,7 @@ impl Machine {
         Self::with(name, 100)
     }
 
-    /// The same with so many MiB in the file.
+    /// A VM with a file of `size` MiB in its memory.
     fn with(name: &'static str, size: u32) -> Self {
         let directory = TempDir::with_prefix_in("lazy-", env!("CARGO_TARGET_TMPDIR")).unwrap();
         // Who serves it is found by its name, also by tests of another directory.
@@ -130,7 +130,7 @@ impl Machine {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The same, with what it said to people.
+    /// Runs `brisk vm`, which must succeed with this message.
     #[track_caller]
     fn says(&self, words: &[&str], text: &str) {
         let output = self.run(words);

@@ -263,8 +263,8 @@ fn large_disk(all: &Machines) -> String {
     image.into_os_string().into_string().unwrap()
 }
 
-/// What is left of a clone is a machine that is off, stands still or runs, or nothing, and can be
-/// removed; its disk is whole or not there. The image it comes from stays as it is.
+/// A killed `resume --clone` leaves a clone that is off, paused or running, or nothing; the clone
+/// can be removed, and its disk is complete or missing. The image that it comes from is unchanged.
 fn clone_killed() {
     let all = machines();
     let disk = large_disk(&all);

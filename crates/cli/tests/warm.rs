@@ -331,7 +331,7 @@ fn hosts_root() {
     assert_eq!(store.templates().len(), 1);
 }
 
-/// What is served is what is there when the guest goes on, not what was there when it was kept.
+/// A restored guest sees directories as they are now, not as they were when its template was made.
 fn directories() {
     let store = Store::new();
     let home = tempdir().unwrap();

@@ -93,7 +93,7 @@ fn main() {
     let tests: [(&str, fn()); 9] = [
         ("streams_and_statuses_are_as_after_a_boot", streams),
         ("each_has_an_identity_and_the_time", identities),
-        ("a_rehearsal_leaves_nothing", rehearsal),
+        ("a_warm_up_leaves_nothing", warm_up),
         ("it_runs_on_a_terminal", terminal),
         ("only_ready_leaves_one_and_new_ends_it", left),
         ("who_is_killed_takes_the_guest_along", killed),
@@ -163,8 +163,8 @@ fn identities() {
     }
 }
 
-/// A guest that rehearsed is as one that did not, but for the numbers of its processes.
-fn rehearsal() {
+/// A warm-up changes nothing in a guest but the numbers of later processes.
+fn warm_up() {
     let place = Place::new();
     // init has the other end of the command's input until the input ends.
     let script = "cat; ls /proc/1/fd; ls -a / /tmp /run; cat /proc/[0-9]*/cmdline; \

@@ -1,4 +1,4 @@
-//! `brisk completions`: what packaging installs.
+//! `brisk completions`: shell completions for packages.
 
 use clap_complete::Shell;
 
@@ -11,7 +11,7 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Prints them.
+/// Prints the completions; the result is the exit status.
 ///
 /// # Errors
 /// If stdout cannot be written.

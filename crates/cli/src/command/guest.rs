@@ -1,4 +1,4 @@
-//! What is common to all commands that boot guests.
+//! Options of all commands that boot guests.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use brisk_tools::guest::{self as tool, Optimisations, Options, RootOption};
 use brisk_vm::qemu::DiskFormat;
 use clap::ValueEnum;
 
-/// What decides about the kernel and the modules of a guest.
+/// Options for the kernel, the root and the modules of a guest.
 #[derive(Debug, clap::Args)]
 pub struct GuestArgs {
-    /// Kernel: a release (or an unambiguous part of one) that is installed, or the path of a
-    /// bzImage, vmlinux or unified kernel image. Default: the running release if it is
-    /// installed, else the newest.
+    /// Kernel: an installed release (or an unambiguous part of one), or the path of a bzImage,
+    /// vmlinux or unified kernel image. Default: the running release if it is installed, else the
+    /// newest.
     #[arg(long, short, value_name = "PATH|VERSION")]
     pub kernel: Option<String>,
 
@@ -21,19 +21,21 @@ pub struct GuestArgs {
     #[arg(long, value_name = "DIR")]
     pub modules: Option<PathBuf>,
 
-    /// Root file system: `none` (only an initramfs, with busybox if it is installed), `host`,
-    /// a directory, a disk image (raw, qcow2; ext4, erofs, xfs, btrfs, squashfs; partitioned or
-    /// not), an OCI layout, a docker archive or a tar of a root file system.
+    /// Root file system.
+    ///
+    /// `none` (only an initramfs, with busybox if it is installed), `host`, a directory, a disk
+    /// image (raw, qcow2; ext4, erofs, xfs, btrfs, squashfs; partitioned or not), an OCI layout, a
+    /// docker archive or a tar of a root file system.
     #[arg(long, short, value_name = "ROOT", default_value = "host")]
     pub root: String,
 
-    /// Format of the root's disk image. Default: qcow2 if its name ends in .qcow2 and it is one, else
-    /// raw; where name and content do not agree, it has to be given.
+    /// Format of the root's disk image. Default: qcow2 if its name ends in .qcow2 and its content
+    /// is qcow2, else raw; required where name and content do not agree.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub root_format: Option<ImageFormat>,
 
-    /// Let the command change the root: the directory or the image itself instead of a layer
-    /// in memory.
+    /// Let the command change the root: the directory or the image itself instead of an overlay in
+    /// memory.
     #[arg(long)]
     pub rw: bool,
 
@@ -63,7 +65,7 @@ pub struct GuestArgs {
     pub qemu: String,
 }
 
-/// What decides about the machine that a guest runs on.
+/// Options for the VM that a guest runs in.
 #[derive(Debug, clap::Args)]
 pub struct MachineArgs {
     /// Virtual CPUs, 1 to 255.
@@ -75,7 +77,7 @@ pub struct MachineArgs {
     #[arg(long, short, value_name = "SIZE")]
     pub memory: Option<String>,
 
-    /// What executes the guest: KVM where a trial run shows that it works, else TCG.
+    /// Accelerator: KVM where a trial run shows that it works, else TCG.
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     pub accel: Accel,
 
@@ -88,25 +90,30 @@ pub struct MachineArgs {
     #[arg(long, value_name = "MODEL")]
     pub cpu: Option<String>,
 
-    /// Append to the kernel's command line; repeatable, and the last word on a parameter.
+    /// Append parameters to the kernel's command line, where they override earlier ones.
+    /// Repeatable.
     #[arg(long, short, value_name = "PARAMETERS")]
     pub append: Vec<String>,
 
-    /// Keep every initcall of the kernel. By default some self-tests and tracing tables that
-    /// only cost time are left out; --dry-run names them with reasons.
+    /// Keep every initcall of the kernel.
+    ///
+    /// By default some self-tests and tracing tables that only cost time are left out; --dry-run
+    /// names them with reasons.
     #[arg(long)]
     pub all_initcalls: bool,
 
-    /// What is done to boot quickly and could be left: `all`, `none`, or names with commas, as
-    /// `brisk boot tune` lists them. The name of a kernel parameter, initcall:NAME for one that
-    /// is left out, vmlinux for the kernel decompressed on the host, cpu for a model that is
-    /// quick to emulate.
+    /// Optimisations to use: `all`, `none`, or names with commas, as `brisk boot tune` lists them.
+    ///
+    /// A name is that of a kernel parameter, initcall:NAME for an initcall that is left out,
+    /// vmlinux for decompressing the kernel on the host, or cpu for a CPU model that is quick to
+    /// emulate.
     #[arg(long, value_name = "LIST", default_value = "all", alias = "levers")]
     pub optimisations: String,
 
-    /// Guest memory as a private mapping, or as a file that other processes can map. `auto`
-    /// shares where virtiofs needs it; and under emulation where huge pages are allowed, which is
-    /// to root, because brisk can then have it allocated while QEMU starts.
+    /// Guest memory as a private mapping, or as a file that other processes can map.
+    ///
+    /// `auto` shares where virtiofs needs it, and under emulation where huge pages are allowed, as
+    /// they are to root, because brisk can then have the memory allocated while QEMU starts.
     #[arg(long, value_enum, default_value_t = Ram::Auto)]
     pub ram: Ram,
 
@@ -133,7 +140,7 @@ impl From<ImageFormat> for DiskFormat {
     }
 }
 
-/// See [`MachineArgs::accel`].
+/// Values of [`MachineArgs::accel`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Accel {
     /// KVM if it works here, else TCG.
@@ -144,7 +151,7 @@ pub enum Accel {
     Tcg,
 }
 
-/// See [`GuestArgs::machine`].
+/// Values of [`GuestArgs::machine`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Machine {
     /// With TCG and one CPU a pc without ACPI; else microvm if QEMU has it and qboot; else q35.
@@ -159,7 +166,7 @@ pub enum Machine {
     Pc,
 }
 
-/// See [`MachineArgs::firmware`].
+/// Values of [`MachineArgs::firmware`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Firmware {
     /// qboot for microvm, SeaBIOS otherwise.
@@ -170,7 +177,7 @@ pub enum Firmware {
     Seabios,
 }
 
-/// See [`GuestArgs::net`].
+/// Values of [`GuestArgs::net`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Net {
     /// Loopback only.
@@ -179,7 +186,7 @@ pub enum Net {
     User,
 }
 
-/// See [`MachineArgs::ram`].
+/// Values of [`MachineArgs::ram`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Ram {
     /// Shared where something needs it.
@@ -191,7 +198,7 @@ pub enum Ram {
 }
 
 impl GuestArgs {
-    /// With everything else at its default.
+    /// Options of the guest, with everything else at its default.
     pub(crate) fn options(&self) -> Options {
         Options {
             kernel: self.kernel.clone(),
@@ -223,10 +230,10 @@ impl GuestArgs {
 }
 
 impl MachineArgs {
-    /// With the guest's, and everything else at its default.
+    /// Options of the VM and of its guest, with everything else at its default.
     ///
     /// # Errors
-    /// If a value cannot be read.
+    /// If a value cannot be parsed.
     pub(crate) fn options(&self, guest: &GuestArgs) -> anyhow::Result<Options> {
         Ok(Options {
             cpus: self.cpus,
@@ -260,7 +267,7 @@ impl MachineArgs {
     }
 }
 
-/// MiB.
+/// Parses a size of memory; the result is in MiB.
 fn memory(text: &str) -> anyhow::Result<u64> {
     let mib = quantity::memory_mib(text).with_context(|| {
         format!("--memory {text}: not a size; write for example 512M, 2G or 512 (MiB)")

@@ -34,22 +34,22 @@ pub enum Command {
         /// Kernel, root and modules.
         #[command(flatten)]
         guest: GuestArgs,
-        /// Form of the list.
+        /// Format of the list.
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
-    /// Say why each module and file is in it, and what the kernel has built in.
+    /// Explain why each module and file is in it, and what the kernel has built in.
     Explain {
         /// Kernel, root and modules.
         #[command(flatten)]
         guest: GuestArgs,
-        /// Form of the explanation.
+        /// Format of the explanation.
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
 }
 
-/// Runs it.
+/// Runs a command of `brisk initramfs`; the result is the exit status.
 ///
 /// # Errors
 /// If the kernel lacks a module, or a file cannot be read or written.
@@ -196,7 +196,7 @@ fn reasons(built: &Built, format: Format) -> anyhow::Result<String> {
     })
 }
 
-/// A table with its column of sizes to the right.
+/// Formats a table whose column of sizes is aligned to the right.
 fn sized_table(header: [&str; 3], rows: impl Iterator<Item = [String; 3]>, sizes: usize) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(header);

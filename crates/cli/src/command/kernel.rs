@@ -16,19 +16,19 @@ use crate::ui::Ui;
 pub enum Command {
     /// List the kernels that are installed, newest first.
     List {
-        /// Form of the list.
+        /// Format of the list.
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
         /// Look in another system's tree.
         #[arg(long, value_name = "DIR", default_value = "/")]
         sysroot: PathBuf,
     },
-    /// Say what an image is: format, release, compression, PVH entry.
+    /// Describe a kernel image: format, release, compression, PVH entry.
     Info {
         /// Release, or path of a bzImage, vmlinux or unified kernel image.
         #[arg(value_name = "PATH|VERSION")]
         kernel: Option<String>,
-        /// Form of the output.
+        /// Format of the output.
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
@@ -37,14 +37,16 @@ pub enum Command {
         /// Release, or path of a bzImage, vmlinux or unified kernel image.
         #[arg(value_name = "PATH|VERSION")]
         kernel: Option<String>,
-        /// File to write. The whole ELF as the distribution linked it, but for what its own
-        /// build stripped.
+        /// File to write.
+        ///
+        /// It is the whole ELF file as the distribution linked it, except for what the
+        /// distribution's build stripped.
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
 }
 
-/// Runs it.
+/// Runs a command of `brisk kernel`; the result is the exit status.
 ///
 /// # Errors
 /// If there is no such kernel, or a file cannot be read or written.

@@ -18,13 +18,13 @@ use crate::parse::duration;
 use crate::parse::{host_name, share, user, variable};
 use crate::ui::{Spinner, Ui};
 
-/// Boot a distribution's kernel in a virtual machine and run a command in it.
+/// Run a command in another kernel, in a virtual machine.
 ///
-/// The kernel is one that is installed here, or any image given with --kernel; it is not
-/// changed. The command sees the root file system chosen with --root: by default this
-/// machine's own, read-only beneath a layer of memory, so that nothing it does is kept.
-/// Standard input, output and error are carried byte for byte, signals go in, and brisk exits
-/// with the command's status.
+/// brisk boots a kernel that is installed here, or any image given with --kernel, without changes
+/// to it. The command sees the root file system chosen with --root: by default this machine's own,
+/// read-only beneath an overlay in memory, so that nothing it does is kept. Standard input, output
+/// and error are carried byte for byte, signals are passed on, and brisk exits with the command's
+/// status.
 ///
 /// Without a command an interactive shell is started.
 #[derive(Debug, clap::Args)]
@@ -38,13 +38,14 @@ pub struct Args {
     #[command(flatten)]
     pub machine: MachineArgs,
 
-    /// Attach a disk, a raw or qcow2 image or a block device; `:ro` forbids writing. It is /dev/vda
-    /// in the guest, or /dev/vdb where the root is an image; further ones follow. Modules for the
-    /// file systems on it are loaded.
+    /// Attach a disk, a raw or qcow2 image or a block device; `:ro` forbids writing.
+    ///
+    /// The disk is /dev/vda in the guest, or /dev/vdb where the root is an image; further ones
+    /// follow. Modules for the file systems on it are loaded.
     #[arg(long, value_name = "IMAGE[:ro][,format=raw|qcow2]")]
     pub disk: Vec<String>,
 
-    /// Show a directory of this machine at a path of the guest; `:ro` forbids writing.
+    /// Share a directory of this machine at a path of the guest; `:ro` forbids writing.
     #[arg(long, value_name = "HOST:GUEST[:ro]")]
     pub share: Vec<String>,
 
@@ -66,10 +67,11 @@ pub struct Args {
     #[arg(long, short, value_name = "USER[:GROUP]")]
     pub user: Option<String>,
 
-    /// Go on from a guest that booted before and was kept in memory, instead of booting one. The
-    /// first run boots and keeps it, as does one with other options, another kernel or another
-    /// QEMU; `new` does so always. `ready` also leaves a guest behind that the next run need not
-    /// wait for; it ends after a minute without one.
+    /// Restore a booted guest from a template in memory instead of booting.
+    ///
+    /// The first run boots and keeps a template, as does one with other options, another kernel or
+    /// another QEMU; `new` always does. `ready` also leaves a restored guest in the warm pool,
+    /// which the next run takes without waiting; it ends after a minute without a run.
     #[arg(long, value_enum, default_value_t = Warm::No, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "yes", hide_possible_values = true)]
     pub warm: Warm,
 
@@ -78,10 +80,12 @@ pub struct Args {
     #[arg(long, conflicts_with = "warm")]
     pub lock_memory: bool,
 
-    /// Under emulation, let a second processor of the guest, of which its kernel does not know,
-    /// have QEMU translate the kernel's code before the first one comes to it. `auto`: if this
-    /// machine has a processor that is idle; the first boot of a kernel, and the first run from a
-    /// guest that was kept, show which code that is.
+    /// Pretranslate the kernel's code under emulation (TCG).
+    ///
+    /// A second processor of the guest, which its kernel does not know of, has QEMU translate the
+    /// kernel's code before the first one reaches it. `auto`: if this machine has an idle
+    /// processor. The first boot of a kernel, and the first run from a template, record which code
+    /// that is.
     #[arg(long, value_enum, default_value_t = Pretranslate::Auto, value_name = "WHEN", alias = "translate-ahead")]
     pub pretranslate: Pretranslate,
 
@@ -89,15 +93,16 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = When::Auto)]
     pub tty: When,
 
-    /// Show when what happened, from the start of QEMU to its end, on stderr or in FILE.
+    /// Show the events of the run with their times, from the start of QEMU to its end, on stderr or
+    /// in FILE.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub timing: Option<Option<PathBuf>>,
 
-    /// Form of --timing and --dry-run.
+    /// Format of --timing and --dry-run.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
-    /// Give up after this long, for example 90, 90s or 5m. Covers boot and command.
+    /// Time limit of boot and command together, for example 90, 90s or 5m.
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
 
@@ -105,15 +110,15 @@ pub struct Args {
     #[arg(long)]
     pub console: bool,
 
-    /// After a kernel panic keep the guest, for a debugger, instead of ending with status 121.
+    /// Keep the guest after a kernel panic, for a debugger, instead of ending with status 121.
     #[arg(long, value_enum, default_value_t = YesNo::No, num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
     pub keep_going_on_panic: YesNo,
 
-    /// Print QEMU's command line and why each part is there, and run nothing.
+    /// Print QEMU's command line with the reason for each part, and run nothing.
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Make a guest ready, and keep it until it was used.
+    /// Restore a guest for the warm pool, and keep it until it is used.
     #[arg(long, value_enum, hide = true)]
     pub keeper: Option<Rehearsal>,
 
@@ -122,7 +127,7 @@ pub struct Args {
     pub command: Vec<OsString>,
 }
 
-/// See [`Args::tty`].
+/// Values of [`Args::tty`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum When {
     /// If standard input and output are terminals.
@@ -142,36 +147,36 @@ pub enum YesNo {
     No,
 }
 
-/// See [`Args::pretranslate`].
+/// Values of [`Args::pretranslate`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Pretranslate {
-    /// If it can be done, and a processor of this machine has nothing else to do.
+    /// If it is possible, and a processor of this machine is idle.
     Auto,
-    /// If it can be done.
+    /// If it is possible.
     Yes,
-    /// Never; nothing is learnt for it, either.
+    /// Never; nothing is recorded for later boots, either.
     No,
 }
 
-/// See [`Args::warm`].
+/// Values of [`Args::warm`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Warm {
     /// Boot.
     No,
-    /// Go on from a guest that was kept, if there is one.
+    /// Restore a template if there is one, else boot and keep one.
     Yes,
-    /// Boot, and keep.
+    /// Boot, and keep a new template.
     New,
-    /// As yes, and have a guest ready for the next run.
+    /// As yes, and leave a guest in the warm pool for the next run.
     Ready,
 }
 
-/// See [`Args::keeper`].
+/// Warm-up of a guest of the warm pool, for [`Args::keeper`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Rehearsal {
     /// For commands on pipes.
     Pipes,
-    /// For those on a terminal.
+    /// For commands on a terminal.
     Terminal,
 }
 
@@ -187,10 +192,10 @@ const EXIT_STATUS: &str = "Exit status:
   128+N    signal N ended the command
 A command may itself exit with any of these; brisk then says nothing on stderr.";
 
-/// Runs the command.
+/// Runs the command; the result is the exit status.
 ///
 /// # Errors
-/// What kept the guest from running.
+/// If the guest cannot be started, or ends before the command does.
 pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     let mut options = options(args)?;
     let cache = Cache::open()?;
@@ -266,7 +271,7 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     Ok(conclude(&ending, options.timeout, ui))
 }
 
-/// Whether a guest is made ready for the next run.
+/// Whether a guest is restored for the warm pool after this run.
 fn prepares(
     options: &Options,
     plan: &Plan,

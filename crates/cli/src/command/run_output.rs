@@ -1,4 +1,4 @@
-//! What `brisk run` prints besides the command's own output.
+//! Output of `brisk run` besides the command's own.
 
 use brisk_measure::{Environment, render};
 use brisk_tools::environment;
@@ -21,7 +21,7 @@ struct DryRun<'a> {
     parts: Vec<Part>,
 }
 
-/// QEMU's command line for a shell, a word or option a line.
+/// Formats QEMU's command line for a shell, one word or option a line.
 pub(crate) fn command_line(plan: &Plan) -> String {
     let mut machine = plan.machine.clone();
     machine.boot.initramfs = "INITRAMFS".into();
@@ -34,7 +34,7 @@ pub(crate) fn command_line(plan: &Plan) -> String {
     )
 }
 
-/// The command line with reasons, and what happens in the guest.
+/// Describes a run: QEMU's command line with reasons, and the steps in the guest.
 pub(crate) fn dry_run(plan: &Plan, facts: &Facts, format: Format) -> anyhow::Result<String> {
     let mut machine = plan.machine.clone();
     machine.boot.initramfs = "INITRAMFS".into();
@@ -114,7 +114,7 @@ pub(crate) fn quoted(words: &[String]) -> String {
         .join(" ")
 }
 
-/// What the run was made on.
+/// The environment of the run, for reports.
 pub(crate) fn environment(plan: &Plan, facts: &Facts) -> Environment {
     Environment {
         qemu_version: Some(facts.capabilities.package.clone()),
@@ -124,7 +124,7 @@ pub(crate) fn environment(plan: &Plan, facts: &Facts) -> Environment {
     }
 }
 
-/// When what happened.
+/// Formats the events of a run with their times.
 pub(crate) fn timing(
     timing: &Timing,
     environment: Environment,

@@ -1,4 +1,5 @@
-//! The keeper of a guest that waits for the next `brisk run --warm=ready`: this program, detached.
+//! The process that keeps a guest in the warm pool for the next `brisk run --warm=ready`: this
+//! program, detached.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -8,12 +9,12 @@ use brisk_tools::run::start_keeper;
 
 use super::run::Rehearsal;
 
-/// Starts one, by the options that this process was started with.
+/// Starts the process, with the options of this one.
 pub(super) fn start(rehearsal: Rehearsal) -> io::Result<()> {
     start_keeper(&words(env::args_os(), rehearsal))
 }
 
-/// What was given before the command, and what the keeper is for.
+/// Arguments of the process: the options before the command, and the warm-up that it is for.
 fn words(given: impl Iterator<Item = OsString>, rehearsal: Rehearsal) -> Vec<OsString> {
     let mut words: Vec<_> = given
         .skip(1)

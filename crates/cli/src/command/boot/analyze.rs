@@ -17,29 +17,32 @@ use crate::output::Format;
 use crate::output::now;
 use crate::ui::Ui;
 
-/// Tell where the time of a boot goes.
+/// Explain where the time of a boot goes.
 ///
 /// The guest is booted several times with its kernel and init logging what they do, and as often
-/// plain, to tell what that costs. With --clock instructions the times are those of the guest in
-/// instructions, and firmware and kernel are one up to where the guest's clock starts. The picture is that of the boot with the median time; times
-/// and shares are of all. Of a QEMU command line the console is read: with console=ttyS0,
-/// initcall_debug and ignore_loglevel there is most to see.
+/// without, to measure what the logging costs. The picture shows the traced boot with the median
+/// time; times and shares are of all traced boots.
+///
+/// With --clock instructions, times are counted in the guest's instructions, and firmware and
+/// kernel are one phase until the guest's clock starts. Of a QEMU command line brisk reads the
+/// console, which says most with console=ttyS0, initcall_debug and ignore_loglevel.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("until", |until| until.default_value("exit")))]
 pub struct Args {
-    /// What is booted.
+    /// Boot target.
     #[command(flatten)]
     pub subject: SubjectArgs,
 
-    /// Boots, of each kind.
+    /// Number of boots with the trace, and as many without.
     #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000), alias = "passes")]
     pub runs: u32,
 
-    /// More markers: what lines of firmware and kernel mean, in the form that the book describes.
+    /// File with more log patterns: what lines of firmware and kernel mean, in the form that the
+    /// book describes.
     #[arg(long, value_name = "FILE")]
     pub markers: Vec<PathBuf>,
 
-    /// File for a trace that ui.perfetto.dev and chrome://tracing show.
+    /// Write a trace for ui.perfetto.dev and chrome://tracing to this file.
     #[arg(long, value_name = "FILE")]
     pub perfetto: Option<PathBuf>,
 
@@ -47,15 +50,15 @@ pub struct Args {
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub width: Option<u16>,
 
-    /// Report.
+    /// Output of the report.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Boots and explains.
+/// Boots the guest and explains its boot; the result is the exit status.
 ///
 /// # Errors
-/// What kept it from that.
+/// If a boot fails, too few boots are left, or a report cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let mut markers = LogPatterns::own()?;
     for path in &args.markers {

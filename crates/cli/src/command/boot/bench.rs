@@ -12,33 +12,33 @@ use crate::exit;
 use crate::output::now;
 use crate::ui::Ui;
 
-/// Boot again and again, and tell how long it takes.
+/// Boot repeatedly and measure how long it takes.
 ///
-/// Each boot is timed from the execution of QEMU to --until; warm-ups are kept in the report and
-/// left out of every statistic. The report is saved after every boot.
+/// Each boot is timed from the execution of QEMU to --until. Warm-up boots are kept in the report
+/// and left out of every statistic. The report is saved after every boot.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What is booted.
+    /// Boot target.
     #[command(flatten)]
     pub subject: SubjectArgs,
 
-    /// Boots that count.
+    /// Number of boots that count.
     #[arg(long, short = 'n', default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub runs: u32,
 
-    /// Boots before them, to fill caches. Default: 3, and none with --clock instructions.
+    /// Warm-up boots, to fill caches. Default: 3, and none with --clock instructions.
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warmup: Option<u32>,
 
-    /// Report.
+    /// Output of the report.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Measures.
+/// Measures boots; the result is the exit status.
 ///
 /// # Errors
-/// What kept it from measuring.
+/// If a boot fails, or a report cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let subject = args.subject.subject(ui)?;
     let exact = subject.clock() == brisk_measure::Clock::Instructions;

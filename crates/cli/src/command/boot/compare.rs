@@ -19,14 +19,14 @@ use crate::output::now;
 use crate::parse::duration;
 use crate::ui::Ui;
 
-/// Compare two reports, or two configurations booted by turns.
+/// Compare two reports, or two configurations booted alternately.
 ///
-/// Of configurations the options of `brisk boot bench` are given as one word each:
-/// --a '--machine q35' --b '--machine microvm'. Which is quicker is told by a ratio with its
-/// interval and a permutation test; where the difference lies, by traced boots of both.
+/// A configuration is the options of `brisk boot bench` in one word: --a '--machine q35' --b
+/// '--machine microvm'. The result is the ratio of the times with its confidence interval and a
+/// permutation test. Traced boots of both configurations show where the difference is.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Two reports, as brisk boot saves them.
+    /// Two reports that brisk boot saved.
     #[arg(value_name = "REPORT", num_args = 2, conflicts_with_all = ["a", "b"])]
     pub reports: Vec<PathBuf>,
 
@@ -48,11 +48,11 @@ pub struct Args {
     )]
     pub b: Option<String>,
 
-    /// Pairs of boots that count.
+    /// Number of pairs of boots that count.
     #[arg(long, short = 'n', default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub runs: u32,
 
-    /// Pairs of boots before them, to fill caches.
+    /// Warm-up pairs of boots, to fill caches.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warmup: u32,
 
@@ -60,25 +60,24 @@ pub struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub traces: u32,
 
-    /// Where the measured time ends.
+    /// Milestone at which the measured time ends.
     #[arg(long, value_enum, default_value_t = Until::Exit)]
     pub until: Until,
 
-    /// Most time for one boot, for example 90, 90s or 5m.
+    /// Time limit of one boot, for example 90, 90s or 5m.
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub timeout: String,
 
-    /// Compare reports even if they were made on machines that cannot be compared; they are
-    /// marked then.
+    /// Compare reports of machines that differ, too; the comparison is marked then.
     #[arg(long)]
     pub force: bool,
 
-    /// Report.
+    /// Output of the report.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// The options of one configuration.
+/// Options of one configuration.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true)]
 struct Configuration {
@@ -86,10 +85,10 @@ struct Configuration {
     subject: SubjectArgs,
 }
 
-/// Compares.
+/// Compares; the result is the exit status.
 ///
 /// # Errors
-/// What kept it from that.
+/// If a report cannot be read, a boot fails, or a report cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     match (&*args.reports, &args.a, &args.b) {
         ([a, b], ..) => reports(args, a, b, ui),
@@ -205,7 +204,7 @@ fn first_line(error: &clap::Error) -> String {
     line.trim_start_matches("error: ").to_owned()
 }
 
-/// Lines of an explanation.
+/// Most lines of an explanation.
 const LINES: usize = 12;
 
 fn explain_into(report: &mut Report, difference: Option<Difference>) {

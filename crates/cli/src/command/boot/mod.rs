@@ -14,8 +14,8 @@ use crate::ui::Ui;
 
 /// Measure, explain and tune boots.
 ///
-/// What is booted is a guest of brisk's, with the kernel and the machine of the options, or
-/// whatever a QEMU command line after `--` starts.
+/// The boot target is a guest of brisk's with the kernel and the machine of the options, the QEMU
+/// command line after `--`, or a domain of libvirt's.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     #[allow(missing_docs, reason = "its help is at its arguments")]
@@ -30,10 +30,10 @@ pub enum Command {
     Tune(Box<tune::Args>),
 }
 
-/// Runs one of them.
+/// Runs a command of `brisk boot`; the result is the exit status.
 ///
 /// # Errors
-/// What kept it from its end.
+/// As of the command.
 pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
     match command {
         Command::Bench(args) => bench::run(args, ui),

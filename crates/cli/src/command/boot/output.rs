@@ -1,4 +1,4 @@
-//! Reports on the screen and in files.
+//! Options for reports, and their output on the screen and in files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,33 +9,35 @@ use brisk_tools::boot::bench::BenchError;
 use crate::output::{Format, explain};
 use crate::ui::Ui;
 
-/// Where the report goes.
+/// Output of a report.
 #[derive(Debug, clap::Args)]
 pub struct OutputArgs {
-    /// Form of the report on standard output.
+    /// Format of the report on standard output.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
-    /// File for the report as JSON, saved after every boot. Default: a new one below
-    /// /var/lib/brisk/reports for root, ~/.local/state/brisk/reports for others; BRISK_STATE_DIR moves it.
+    /// Write the report as JSON to this file, saved after every boot. Default: a new file below
+    /// /var/lib/brisk/reports for root, ~/.local/state/brisk/reports for others; BRISK_STATE_DIR
+    /// moves it.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// File for a picture.
+    /// Write a picture to this SVG file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
-    /// File for a page with picture, tables and samples; it needs nothing but itself.
+    /// Write an HTML page with picture, tables and samples to this file; the page needs no other
+    /// file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
 
-/// Why nothing can be kept, and what to try.
+/// Reason why no report can be saved, and what to try.
 pub(super) const NO_STATE: &str =
     "there is no directory to keep this in: HOME is not set; set HOME or BRISK_STATE_DIR";
 
 impl OutputArgs {
-    /// The file for the report; its directory is there.
+    /// Path of the report, whose directory exists.
     pub(super) fn file(&self, kind: &str) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.output {
             return Ok(path.clone());
@@ -50,7 +52,7 @@ impl OutputArgs {
         Ok(directory.join(format!("{now}-{process}-{kind}.json")))
     }
 
-    /// Prints it and writes what else was asked for.
+    /// Prints the report and writes the other forms that were asked for.
     pub(super) fn show(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
         let text = match self.format {
             Format::Table => render::table(report),
@@ -61,7 +63,7 @@ impl OutputArgs {
         self.files(report, saved, ui)
     }
 
-    /// Writes the pictures that were asked for.
+    /// Writes the pictures and pages that were asked for.
     pub(super) fn files(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
         if let Some(path) = &self.svg {
             write(path, &render::svg(report))?;

@@ -27,30 +27,30 @@ const EXIT_STATUS: &str = "Exit status: 0 if the range was measured, or the chan
 
 /// Measure the boot over the commits of a repository, or find the commit that changed it.
 ///
-/// Each commit of a kernel, of QEMU, of a firmware or of anything else that takes part in a boot
-/// is built in a worktree of brisk's own, so that REPO's checkout and branches stay as they are,
-/// and its artifacts are booted. The commits are those of the first-parent line of A..B; a merge
-/// counts as one. The commit before the first of them, which is A if A lies on that line, is
-/// measured too.
+/// Each commit of a kernel, of QEMU, of a firmware or of anything else that takes part in a boot is
+/// built in a worktree of brisk's own, so that REPO's checkout and branches stay as they are, and
+/// the artifacts of the build are booted. The commits are those of the first-parent line of A..B; a
+/// merge counts as one. The commit before the first of them is measured, too; it is A if A lies on
+/// that line.
 ///
-/// A line for each commit says its hash, its subject, the time with half of its 95 % interval and
-/// how it compares with the last commit that was measured: ↑ for more and ↓ for less where that is
+/// A line for each commit shows its hash, its subject, the time with half of its 95 % interval, and
+/// the comparison with the last commit that was measured: ↑ for more and ↓ for less where that is
 /// beyond chance. Commits that cannot be built or booted are recorded and left out.
 ///
-/// By the clock, runs of commits that are compared are made in turns until they tell; the
-/// probability of any false alarm in a range is at most 1 in 500. --bisect follows what is likely
-/// and then proves what it came to with boots of their own; what is not proven is searched for
-/// once more, with more boots. With --clock instructions
-/// those are counted instead, one run of a commit is all it takes, and noise of the
-/// machine does not matter.
+/// In wall-clock time, commits are compared by alternating boots until the result is significant;
+/// the probability of any false alarm in a range is at most 1 in 500. --bisect follows the likely
+/// side and then proves the commit that it found with boots of their own; a commit that is not
+/// proven is searched for once more, with more boots. With --clock instructions the guest's
+/// instructions are counted instead: one boot of a commit is enough, and load on the machine does
+/// not matter.
 ///
-/// A guest of brisk's boots with the artifacts: kernel, QEMU and firmware in the place of its own,
-/// an initramfs unpacked over its own, and the text of a file appended to the kernel's command
-/// line. A QEMU command line after `--` names them as {kernel}, {initramfs}, {qemu}, {firmware}
-/// and {file}.
+/// A guest of brisk's boots with the artifacts: kernel, QEMU and firmware in place of its own, an
+/// initramfs unpacked over its own, and the text of a file appended to the kernel's command line. A
+/// QEMU command line after `--` names artifacts as {kernel}, {initramfs}, {qemu}, {firmware} and
+/// {file}.
 ///
-/// Builds are kept by commit and command, and so is what was measured: the same command goes on
-/// where it was interrupted.
+/// Builds are kept by commit and command, and so are measurements: the same command continues where
+/// it was interrupted.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXIT_STATUS)]
 pub struct Args {
@@ -58,72 +58,74 @@ pub struct Args {
     #[arg(value_name = "REPO")]
     pub repository: PathBuf,
 
-    /// The commits.
+    /// Range of commits.
     #[arg(value_name = "A..B")]
     pub range: String,
 
-    /// Command that builds a commit, run by sh at the top of the worktree, as `make -j4 bzImage`.
-    /// It finds the commit's hash in BRISK_COMMIT, and the files that earlier builds left.
+    /// Command that builds a commit, run by sh at the top of the worktree, such as `make -j4
+    /// bzImage`. BRISK_COMMIT has the commit's hash, and files that earlier builds left are still
+    /// there.
     #[arg(long, value_name = "CMD")]
     pub build: String,
 
-    /// What the build leaves behind, a file or a directory: kernel=PATH, initramfs=PATH,
-    /// qemu=PATH, firmware=PATH or file=PATH. Repeatable.
+    /// File or directory that the build makes: kernel=PATH, initramfs=PATH, qemu=PATH,
+    /// firmware=PATH or file=PATH. Repeatable.
     #[arg(long = "artifact", value_name = "ROLE=PATH", required = true)]
     pub artifacts: Vec<Wanted>,
 
-    /// Find the commit of a change, in as many builds as halving takes, and explain the change.
+    /// Find the commit of a change by bisection, and explain the change.
     #[arg(long, conflicts_with = "step")]
     pub bisect: bool,
 
-    /// Measure every so-many-th commit, and the last.
+    /// Measure every N-th commit, and the last.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub step: u32,
 
-    /// Runs of each commit after which to take a first look.
+    /// Boots of each commit before the first comparison.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub runs: u32,
 
-    /// The most runs of each commit in one comparison.
+    /// Most boots of each commit in one comparison.
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub max_runs: u32,
 
-    /// Difference up to which commits count as alike, in percent. Default: 2, or 0.1 with
-    /// --clock instructions.
+    /// Difference up to which commits count as equal, in percent. Default: 2, or 0.1 with --clock
+    /// instructions.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub tolerance: Option<f64>,
 
-    /// Give up a build after this long, for example 90s or 30m.
+    /// Time limit of a build, for example 90s or 30m.
     #[arg(long, value_name = "DURATION", value_parser = limit)]
     pub build_timeout: Option<Duration>,
 
-    /// Begin each build without the files of the one before.
+    /// Begin each build without the files of the build before.
     #[arg(long)]
     pub clean: bool,
 
-    /// Forget what was built and measured before.
+    /// Forget earlier builds and measurements.
     #[arg(long)]
     pub fresh: bool,
 
-    /// What is booted.
+    /// Boot target.
     #[command(flatten)]
     pub subject: SubjectArgs,
 
-    /// Form of the output.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
-    /// Write a plot over the commits.
+    /// Write a plot over the commits to this SVG file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
-    /// Write a page with the plot, where pointing at a commit shows it, and all numbers.
+    /// Write an HTML page with the plot and all numbers to this file; pointing at a commit in the
+    /// plot shows the commit.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
 
 impl Args {
-    /// What is measured.
+    /// The clock that boots are measured by.
     #[must_use]
     pub fn mode(&self) -> Mode {
         if self.subject.clock == Clock::Instructions {
@@ -158,7 +160,7 @@ impl Args {
     }
 }
 
-/// Runs it with real boots.
+/// Measures the range with real boots; the result is the exit status.
 ///
 /// # Errors
 /// As [`run`].
@@ -172,7 +174,8 @@ pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     let (template, environment) = if subject.qemu_command.is_empty() {
         let options = subject.options()?;
-        // A kernel that is installed tells what all of them are booted with; there may be none.
+        // The installed kernel's environment stands for all commits; there may be no installed
+        // kernel.
         let environment = guest(options.clone(), ui)
             .map_or_else(|_| environment::here(), |guest| guest.environment());
         (Template::Guest(Box::new(options)), environment)
@@ -200,8 +203,9 @@ pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     run(args, ui, environment, &setting, &mut measure)
 }
 
-/// Runs it. `environment` is what boots are made on, and `setting` everything else that decides
-/// what `measure` gives: what is known of a commit is used again only for the same.
+/// Measures the range with `measure`; the result is the exit status. `environment` is that of the
+/// boots. `setting` is everything else that decides the result of `measure`: earlier measurements
+/// are used again only with an equal setting.
 ///
 /// # Errors
 /// If the repository or the range cannot be used, a file cannot be written, or a signal came.
@@ -234,7 +238,7 @@ fn run(
     });
     drop(spinner);
     let report = engine.report(started, environment);
-    // An interrupted range is worth a look too.
+    // An interrupted range is written, too.
     for (path, text) in [
         (&args.svg, render::svg as fn(&_) -> String),
         (&args.html, render::html),
@@ -267,7 +271,7 @@ fn run(
     Ok(u8::from(!measured || args.bisect && unchanged))
 }
 
-/// A share of 1.
+/// Parses a percentage as a share of 1.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim_end().parse::<f64>();
     match number {

@@ -1,4 +1,4 @@
-//! What is booted, and how far.
+//! Options for the boot target, the clock and the end of the measured time.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::output::explain;
 use crate::parse::duration;
 use crate::ui::{Spinner, Ui};
 
-/// What is booted, and how far.
+/// Boot target, and the milestone up to which it is measured.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("root", |root| root.default_value("none")))]
 pub struct SubjectArgs {
@@ -30,8 +30,10 @@ pub struct SubjectArgs {
     #[command(flatten)]
     pub machine: MachineArgs,
 
-    /// Where the measured time ends. It begins when QEMU is executed. With --ready it ends there
-    /// unless told otherwise; with exit, too, a boot fails whose marker is not seen.
+    /// Milestone at which the measured time ends.
+    ///
+    /// The time begins when QEMU is executed. With --ready the default is `ready`. With `exit` and
+    /// --ready, a boot fails if the ready condition is not met.
     #[arg(
         long,
         value_enum,
@@ -40,55 +42,61 @@ pub struct SubjectArgs {
     )]
     pub until: Until,
 
-    /// What time is: the host's clock, or the count of instructions that the guest executes,
-    /// which is the same number at every boot, on every machine (QEMU's -icount).
+    /// Clock: the host's wall-clock time, or the number of instructions that the guest executes.
+    ///
+    /// The count of instructions is the same number at every boot, on every machine (QEMU's
+    /// -icount).
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     pub clock: Clock,
 
-    /// How a guest that is not brisk's says that it is ready: console:REGEX (a line of the
-    /// console matches), port:NUMBER (a byte is written to this I/O port; not of a domain),
-    /// qmp:EVENT, or agent (the QEMU guest agent answers).
+    /// Ready condition of a guest that is not brisk's.
+    ///
+    /// console:REGEX (a line of the console matches), port:NUMBER (the guest writes a byte to this
+    /// I/O port; not for domains), qmp:EVENT, or agent (the QEMU guest agent answers).
     #[arg(long, value_name = "MARKER")]
     pub ready: Option<ReadyCondition>,
 
-    /// Most time for one boot, for example 90, 90s or 5m.
+    /// Time limit of one boot, for example 90, 90s or 5m.
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub timeout: String,
 
-    /// A domain of libvirt's to boot instead of a guest of brisk's. It must be shut off, and is so
-    /// again after each boot; the time begins when libvirt is asked to start it. Its definition is
-    /// left as it is, and its disks are written to as at any boot.
+    /// Boot this libvirt domain instead of a guest of brisk's.
+    ///
+    /// The domain must be shut off, and is shut off again after each boot. The time begins when
+    /// libvirt is asked to start it. Its definition stays as it is; its disks are written to as at
+    /// any boot.
     #[arg(long, value_name = "NAME", conflicts_with = "qemu_command")]
     pub domain: Option<String>,
 
-    /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
+    /// libvirt connection of the domain, such as qemu:///system. Default: as virsh chooses.
     #[arg(long, value_name = "URI", requires = "domain")]
     pub connect: Option<String>,
 
-    /// How a domain ends that has come as far as it was to.
+    /// How to end a domain after the measured time.
     #[arg(long, value_enum, default_value_t = Stop::Shutdown, requires = "domain")]
     pub stop: Stop,
 
-    /// A command line that starts QEMU, to boot instead of a guest of brisk's. Devices for
-    /// watching it are added; its drives, ports and all else are as written.
+    /// QEMU command line to boot instead of a guest of brisk's.
+    ///
+    /// brisk adds devices for watching the guest; drives, ports and all else are as written.
     #[arg(last = true, value_name = "QEMU")]
     pub qemu_command: Vec<OsString>,
 }
 
-/// See [`SubjectArgs::until`].
+/// Milestones for [`SubjectArgs::until`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Until {
-    /// The kernel's first output on the console; in instructions, the kernel's entry.
+    /// First output of the kernel on the console; with --clock instructions, the kernel's entry.
     Kernel,
-    /// The first instruction of init.
+    /// First instruction of init.
     Init,
-    /// Init executes the command; of a guest that is not brisk's, the marker of --ready.
+    /// Init executes the command; the ready condition of a guest that is not brisk's.
     Ready,
     /// QEMU has ended.
     Exit,
 }
 
-/// See [`SubjectArgs::clock`].
+/// Clocks for [`SubjectArgs::clock`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Clock {
     /// The host's monotonic clock.
@@ -97,12 +105,12 @@ pub enum Clock {
     Instructions,
 }
 
-/// See [`SubjectArgs::stop`].
+/// Ways to end a domain, for [`SubjectArgs::stop`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Stop {
-    /// It is asked to shut down, and its power is cut when it has not after --timeout.
+    /// Ask the guest to shut down; cut its power after --timeout.
     Shutdown,
-    /// Its power is cut: quick, and its file systems are as after a power failure.
+    /// Cut its power: quick, and its file systems are as after a power failure.
     Destroy,
 }
 
@@ -142,7 +150,7 @@ impl SubjectArgs {
         })
     }
 
-    /// Makes it ready to boot.
+    /// Prepares the boot target: finds the kernel, builds the initramfs, checks the options.
     pub(super) fn subject(&self, ui: &Ui) -> anyhow::Result<BootTarget> {
         let instructions = self.clock == Clock::Instructions;
         if self.is_foreign() {
@@ -169,7 +177,7 @@ impl SubjectArgs {
         guest(options, ui)
     }
 
-    /// Whether what is booted is not a guest of brisk's.
+    /// Whether the boot target is a QEMU command line or a domain, not a guest of brisk's.
     fn is_foreign(&self) -> bool {
         self.domain.is_some() || !self.qemu_command.is_empty()
     }
@@ -221,7 +229,7 @@ impl SubjectArgs {
         Ok(BootTarget::Domain(Box::new(domain)))
     }
 
-    /// As it is measured, and with its trace on; a guest that is not brisk's has none.
+    /// Boot targets without and with the guest's trace; a guest that is not brisk's has no trace.
     pub(super) fn with_trace(&self, ui: &Ui) -> anyhow::Result<(BootTarget, Option<BootTarget>)> {
         let plain = self.subject(ui)?;
         if self.is_foreign() {
@@ -235,7 +243,7 @@ impl SubjectArgs {
     }
 }
 
-/// A guest that is ready to boot.
+/// Prepares a guest of brisk's as the boot target.
 pub(super) fn guest(options: Options, ui: &Ui) -> anyhow::Result<BootTarget> {
     let cache = Cache::open()?;
     let mut spinner: Option<Spinner> = None;

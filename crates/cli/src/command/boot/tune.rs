@@ -22,12 +22,13 @@ use crate::output::{Format, now};
 use crate::parse::duration;
 use crate::ui::Ui;
 
-/// Find out what makes a guest boot quickest on this host.
+/// Find the optimisations that make a guest boot quickest on this host.
 ///
-/// Starting from QEMU's plain `-M pc` with the kernel as it is installed, each optimisation is tried on
-/// top of those that have helped, by turns with and without it, until the boots tell. What saves
-/// time is kept. What gives up security is refused unless it is allowed. What was found is kept
-/// as this host's profile, which `brisk run` uses with the same QEMU, kernel and accelerator.
+/// brisk starts from QEMU's plain `-M pc` and the kernel as it is installed. It tries each
+/// optimisation on top of those that have helped, with boots alternately with and without it, until
+/// the result is significant. Optimisations that save time are kept. Those that give up security
+/// are refused unless they are allowed. The result is saved as this host's profile, which `brisk
+/// run` uses with the same QEMU, kernel and accelerator.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("root", |root| root.default_value("none")))]
 pub struct Args {
@@ -39,24 +40,25 @@ pub struct Args {
     #[command(flatten)]
     pub machine: MachineArgs,
 
-    /// Where the measured time ends.
+    /// Milestone at which the measured time ends.
     #[arg(long, value_enum, default_value_t = Until::Exit)]
     pub until: Until,
 
-    /// Most time for one boot, for example 90, 90s or 5m.
+    /// Time limit of one boot, for example 90, 90s or 5m.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub timeout: String,
 
-    /// Try also what gives up security of the guest, and use it if it helps.
+    /// Also try optimisations that give up security of the guest, and use them if they help.
     #[arg(long)]
     pub allow_insecure: bool,
 
-    /// Try also to leave out the initcalls that take most of a boot, one by one. What they do is
-    /// lost with them, and only --check tells whether it is missed.
+    /// Also try to leave out the initcalls that take most of a boot, one by one.
+    ///
+    /// The guest loses what these initcalls do, and only --check shows whether that is missed.
     #[arg(long)]
     pub try_initcalls: bool,
 
-    /// What the guest must be able to do with each optimisation, for a shell in it.
+    /// Shell command that must succeed in the guest with each optimisation.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -64,25 +66,27 @@ pub struct Args {
     )]
     pub check: String,
 
-    /// Show what was found and keep no profile.
+    /// Show the result and save no profile.
     #[arg(long)]
     pub no_profile: bool,
 
-    /// Form of the ledger.
+    /// Format of the ledger.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
-    /// File for the ledger as JSON.
+    /// Write the ledger as JSON to this file.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Compare the verdicts with those of an earlier ledger. The exit status is 1 if an optimisation that
-    /// changes the boot by more than 2 % has another.
+    /// Compare the verdicts with those of an earlier ledger.
+    ///
+    /// The exit status is 1 if an optimisation that changes the boot by more than 2 % has another
+    /// verdict.
     #[arg(long, value_name = "LEDGER")]
     pub against: Option<PathBuf>,
 }
 
-/// What is read of an earlier ledger.
+/// The fields of an earlier ledger that are compared.
 #[derive(serde::Deserialize)]
 struct Earlier {
     schema: String,
@@ -105,7 +109,8 @@ impl Earlier {
         Ok(earlier)
     }
 
-    /// Tells where the verdicts differ; whether they agree where they have to.
+    /// Prints the verdicts that differ; whether all verdicts agree on optimisations that change the
+    /// boot by more than 2 %.
     fn compare(&self, ledger: &[Entry], ui: &Ui) -> bool {
         let all = agree(&self.ledger, ledger);
         let name = |verdict: Option<Verdict>| verdict.map_or("not tried", Verdict::name);
@@ -133,10 +138,10 @@ impl Earlier {
     }
 }
 
-/// Exit status if another verdict was come to than before.
+/// Exit status if a verdict differs from that of the earlier ledger.
 const DIFFERS: u8 = 1;
 
-/// Version of the ledger's form.
+/// Version of the ledger's format.
 const SCHEMA: &str = "brisk.tune/1";
 
 #[derive(Serialize)]
@@ -149,10 +154,10 @@ struct Ledger<'a> {
     qemu: String,
 }
 
-/// Tunes.
+/// Tunes boots; the result is the exit status.
 ///
 /// # Errors
-/// What kept it from that.
+/// If a boot fails, or the ledger or the profile cannot be read or written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     // Before minutes are spent.
     let earlier = args.against.as_deref().map(Earlier::read).transpose()?;

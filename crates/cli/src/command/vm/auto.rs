@@ -1,4 +1,4 @@
-//! All machines at once.
+//! `brisk vm autostart` and `autostop`: all VMs at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,31 +13,31 @@ use crate::exit;
 use crate::parse::duration;
 use crate::ui::{Ui, error_text};
 
-/// How many machines go down at once; most of them wait.
+/// VMs that are stopped at once; most of them only wait.
 const DOWN: usize = 32;
 
-/// Start all machines with autoboot, and resume those that are suspended.
+/// Start all VMs with autoboot, and resume those that are suspended.
 ///
-/// brisk-vms.service does this when this host boots. Machines that fail do not keep others from it;
-/// the exit status is then 125.
+/// brisk-vms.service does this when this host boots. A VM that fails does not keep others from
+/// starting; the exit status is then 125.
 #[derive(Debug, clap::Args)]
 pub(super) struct AutostartArgs {
-    /// At how many machines at once. Default: as many as there are processors.
+    /// Number of VMs at once. Default: as many as there are processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
 }
 
-/// Suspend, stop or end all machines that run, each as its autoshutdown says.
+/// Suspend, stop or end all running VMs, each as its autoshutdown says.
 ///
-/// brisk-vms.service does this when this host shuts down. A machine that cannot be suspended is
-/// stopped instead. Machines that fail do not keep others from it; the exit status is then 125.
+/// brisk-vms.service does this when this host shuts down. A VM that cannot be suspended is stopped
+/// instead. A VM that fails does not keep others from stopping; the exit status is then 125.
 #[derive(Debug, clap::Args)]
 pub(super) struct AutostopArgs {
-    /// At how many machines at once. Default: 32.
+    /// Number of VMs at once. Default: 32.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
 
-    /// How long a machine may take to stop.
+    /// Time limit for a VM to stop.
     #[arg(long, value_name = "DURATION", default_value = "90s")]
     timeout: String,
 }
@@ -66,7 +66,7 @@ fn with_all(
     let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // Whoever asks twice does not want to wait for what is under way.
+        // A second signal means not to wait for the VMs that are under way.
         let status = i32::from(exit::INTERRUPTED);
         signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&cancel))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))

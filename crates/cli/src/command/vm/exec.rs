@@ -1,4 +1,4 @@
-//! Running a command in a machine.
+//! `brisk vm exec`.
 
 use std::ffi::OsString;
 
@@ -12,13 +12,14 @@ use crate::parse::duration;
 use crate::parse::variable;
 use crate::ui::Ui;
 
-/// Run a command in a machine that runs, up to four at once; a fifth one waits for its turn.
+/// Run a command in a running VM.
 ///
-/// Streams, signals and exit status are as with brisk run. When brisk ends first, the command gets
+/// Up to four commands run at once; a fifth one waits. Standard input, output and error, signals
+/// and the exit status are passed as with brisk run. When brisk ends first, the command gets
 /// SIGHUP.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExecArgs {
-    /// The machine's name.
+    /// Name of the VM.
     pub(super) name: String,
 
     /// Set a variable of the command's environment, or pass on this machine's value of it.
@@ -29,15 +30,15 @@ pub(super) struct ExecArgs {
     #[arg(long, short, value_name = "DIR")]
     workdir: Option<String>,
 
-    /// Give up after this long.
+    /// Time limit of the command.
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
 
-    /// No terminal, even where standard input and output are one.
+    /// Use no terminal, even where standard input and output are one.
     #[arg(long)]
     no_tty: bool,
 
-    /// Command and its arguments; without, a shell.
+    /// Command and its arguments; without a command, a shell.
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -66,7 +67,7 @@ fn waiting(name: &str, running: &[Execution]) -> String {
     format!("waiting: {name} runs as many commands as it can at once: {list}")
 }
 
-/// Commands in a line.
+/// Lists commands in a line.
 pub(super) fn listed(executions: &[Execution]) -> String {
     let list: Vec<_> = executions.iter().map(Execution::to_string).collect();
     harmless(list.join("; ").as_bytes())

@@ -1,4 +1,4 @@
-//! Showing machines.
+//! `brisk vm list`, `info`, `console` and `log`.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -17,43 +17,43 @@ use crate::output::Format;
 use crate::output::csv_field;
 use crate::ui::Ui;
 
-/// List machines and what they are doing.
+/// List VMs and their states.
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Form of the output.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
 
-/// Show a machine's definition and where its files are.
+/// Show a VM's definition and where its files are.
 #[derive(Debug, clap::Args)]
 pub(super) struct InfoArgs {
-    /// Its name.
+    /// Name of the VM.
     name: String,
 
-    /// Form of the output.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
 
-/// Show what a machine's kernel wrote to its console.
+/// Show what a VM's kernel wrote to its console.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConsoleArgs {
-    /// Its name.
+    /// Name of the VM.
     name: String,
 
-    /// Go on showing what comes, until interrupted.
+    /// Follow the console until interrupted.
     #[arg(long, short)]
     follow: bool,
 }
 
-/// Show what was done to a machine.
+/// Show the log of a VM: what was done to it, and how quickly.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArgs {
-    /// Its name.
+    /// Name of the VM.
     name: String,
 
-    /// Go on showing what comes, until interrupted.
+    /// Follow the log until interrupted.
     #[arg(long, short)]
     follow: bool,
 }
@@ -170,7 +170,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// The values of a definition with their names, such as `suspend.threads`.
+/// Visits the values of a definition with their names, such as `suspend.threads`.
 fn fields(prefix: &str, value: &serde_json::Value, row: &mut impl FnMut(&str, &str)) {
     use serde_json::Value;
     match value {
@@ -193,12 +193,12 @@ pub(super) fn console(args: &ConsoleArgs, ui: &Ui) -> anyhow::Result<u8> {
 
 pub(super) fn log(args: &LogArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = known(&args.name)?;
-    // Which notes that it has ended, if nobody has seen that.
+    // Records in the log that the VM has ended, if no command has noticed that yet.
     let _ = condition(&paths);
     show(&paths.log(), args.follow, ui)
 }
 
-/// A machine that has files to show, also if its definition is wrong or gone.
+/// Paths of a VM that has files to show, also if its definition is wrong or gone.
 fn known(name: &str) -> anyhow::Result<VmPaths> {
     let paths = paths(name)?;
     match paths.definition() {
@@ -207,7 +207,7 @@ fn known(name: &str) -> anyhow::Result<VmPaths> {
     }
 }
 
-/// How often a file that is followed is looked at.
+/// Interval at which a followed file is read.
 const GLANCE: Duration = Duration::from_millis(200);
 
 fn show(path: &Path, follow: bool, ui: &Ui) -> anyhow::Result<u8> {
@@ -216,7 +216,7 @@ fn show(path: &Path, follow: bool, ui: &Ui) -> anyhow::Result<u8> {
         let mut bytes = Vec::new();
         match fs::File::open(path) {
             Ok(mut file) => {
-                // One that became too long has lost its beginning, of which this was shown.
+                // A log that became too long has lost its beginning, which was shown already.
                 at = at.min(file.metadata()?.len());
                 file.seek(SeekFrom::Start(at))?;
                 at += file

@@ -11,10 +11,10 @@ use clap::Subcommand;
 
 use crate::ui::Ui;
 
-/// Virtual machines with a name, which stay, suspend to an encrypted image and resume from it.
+/// Define VMs with a name, run them, suspend them to encrypted images and resume them.
 ///
-/// A machine is a file, NAME.toml in /etc/brisk/vm for root and in ~/.config/brisk/vm for others;
-/// `brisk vm set` or an editor changes it. There is no daemon.
+/// A VM is defined by a file, NAME.toml in /etc/brisk/vm for root and in ~/.config/brisk/vm for
+/// others; `brisk vm set` or an editor changes it. There is no daemon.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -45,10 +45,10 @@ enum Command {
     Autostop(auto::AutostopArgs),
 }
 
-/// Runs it.
+/// Runs a command of `brisk vm`; the result is the exit status.
 ///
 /// # Errors
-/// What kept it from being done.
+/// As of the command.
 pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     match &args.command {
         Command::Create(args) => settings::create(args, ui),

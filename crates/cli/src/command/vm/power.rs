@@ -1,4 +1,4 @@
-//! Starting, stopping, suspending and resuming.
+//! `brisk vm start`, `stop`, `kill`, `discard`, `suspend`, `resume`, and the hidden commands.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -20,120 +20,129 @@ use crate::parse::duration;
 use crate::ui::{Spinner, Ui};
 use crate::{exit, passphrase};
 
-/// Boot a machine.
+/// Boot a VM.
 #[derive(Debug, clap::Args)]
 pub(super) struct StartArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 }
 
-/// Ask a machine to stop, and wait until it has.
+/// Ask a VM to shut down, and wait until it has.
 #[derive(Debug, clap::Args)]
 pub(super) struct StopArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 
-    /// How long it may take.
+    /// Time limit for the VM to stop.
     #[arg(long, value_name = "DURATION", default_value = "90s")]
     pub(super) timeout: String,
 }
 
-/// End a running machine at once, as by a power cut. The image of a suspended one stays: see
-/// `brisk vm discard`.
+/// End a running VM at once, as by a power cut.
+///
+/// The image of a suspended VM stays: see `brisk vm discard`.
 #[derive(Debug, clap::Args)]
 pub(super) struct KillArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 }
 
-/// Remove the image of a suspended machine, which is off afterwards.
+/// Delete the image of a suspended VM, which is off afterwards.
 ///
-/// What its guest had in memory is lost; its disks stay. Forgets an image that is gone, and removes
-/// one whose resume was cut off.
+/// What its guest had in memory is lost; its disks stay. If the image is missing, or its resume was
+/// cut off, discard forgets or deletes it, too.
 #[derive(Debug, clap::Args)]
 pub(super) struct DiscardArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 }
 
-/// Write a running machine to its image, and end it when the image is durable.
+/// Suspend a running VM to its image.
 ///
-/// If that fails, the machine goes on. Prints what was written and how quickly.
+/// QEMU ends when the image is durable. If the suspend fails, the VM continues. Prints how much was
+/// written and how quickly.
 #[derive(Debug, clap::Args)]
 pub(super) struct SuspendArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 
     /// File whose first line is a passphrase that opens the image, too; /dev/fd/N for a descriptor.
-    /// Without it, the terminal is asked if the machine's definition wants one.
+    ///
+    /// Without it, the terminal is asked if the VM's definition wants a passphrase.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
 
-    /// Have the guest forget what it can read from its disks again, and leave that and free memory
-    /// out. Takes some seconds, in which the guest runs. Default: as the machine's definition says.
+    /// Leave out the guest's page cache and free memory.
+    ///
+    /// The guest drops the cache that it can read from its disks again, which takes some seconds in
+    /// which the guest runs. Default: as the VM's definition says.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     drop_cache: Option<bool>,
 
-    /// Let the commands that brisk vm exec runs in it end first; no other one begins meanwhile.
+    /// Wait for commands of brisk vm exec to end; no other one begins meanwhile.
+    ///
     /// Without it they end with the suspend, which names them.
     #[arg(long)]
     wait: bool,
 }
 
-/// Go on from a machine's image.
+/// Resume a suspended VM from its image.
 ///
-/// The guest runs at once, and its memory comes as it asks for it, the rest in the background; the
-/// machine's log says when all is there. That needs QEMU 10 and userfaultfd(2); without them all
-/// memory is loaded first. The image is used up: once the guest has run, its disks are not what
-/// they were.
+/// The guest runs at once (postcopy): each page of its memory is copied when the guest touches it,
+/// the rest in the background. The VM's log says when all memory has been copied. That needs QEMU
+/// 10 and userfaultfd(2); without them all memory is loaded first. An image can be resumed once:
+/// when the guest has run, its disks have changed.
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 
-    /// Load all of its memory before the guest runs.
+    /// Load all memory before the guest runs.
     #[arg(long)]
     pub(super) eager: bool,
 
-    /// Leave the machine suspended, and its image as it is: a second machine of this name is defined
-    /// like it and goes on from there, with the time, randomness, a host name and a network card of
-    /// its own, and with a copy of the root if that is written to (--rw). All of its memory is loaded
-    /// before it runs.
+    /// Start a second VM of this name from the image, and leave the suspended one as it is.
+    ///
+    /// The clone gets a copy of the definition, the current time, randomness, a host name and a
+    /// network card of its own, and a copy of each disk that is written to. All of its memory is
+    /// loaded before it runs.
     #[arg(long, value_name = "NAME")]
     clone: Option<String>,
 
-    /// A disk of the machine that is what it was when it was suspended, though it does not look so:
-    /// it was restored from a backup, for instance, or moved to another file system. If it is not,
-    /// the guest destroys what is on it. May be given several times; loads all memory first.
+    /// Accept a disk that looks changed, but has the content that it had at the suspend. Repeatable.
+    ///
+    /// It was restored from a backup, for instance, or moved to another file system. If its content
+    /// has changed, the guest destroys what is on it. Loads all memory first.
     #[arg(long, value_name = "PATH")]
     accept_disk: Vec<PathBuf>,
 
-    /// Resume an image once more whose last resume was cut off by a crash or a power cut. Its disks
-    /// must be what they were when it was suspended. Loads all memory first.
+    /// Resume an image again whose last resume was cut off by a crash or a power cut.
+    ///
+    /// Its disks must be as they were at the suspend. Loads all memory first.
     #[arg(long, conflicts_with = "clone")]
     again: bool,
 
-    /// What opens the image, where this host's key does not.
+    /// Keys that open the image, where this host's key does not.
     #[command(flatten)]
     keys: KeyArgs,
 }
 
-/// Resume a machine and serve its memory until all is there.
+/// Resume a VM and serve its memory until all of it has been copied.
 #[derive(Debug, clap::Args)]
 pub(super) struct FillArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 
-    /// Serve a machine that runs, as soon as nobody else does.
+    /// Wait beside the page server of a running VM, and take over when it ends.
     #[arg(long)]
     pub(super) standby: bool,
 }
 
-/// Keep the console and the messages of a running machine within bounds until it ends.
+/// Keep the console and the messages of a running VM within bounds until it ends.
 #[derive(Debug, clap::Args)]
 pub(super) struct BoundLogsArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 }
 
@@ -199,7 +208,7 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
     concluded(written, "the machine goes on", ui)
 }
 
-/// The passphrase that an image shall have, if any; asked for only where it would be used.
+/// The passphrase for a new image, if any; asks for it only where it would be used.
 fn new_passphrase(paths: &VmPaths, args: &SuspendArgs, ui: &Ui) -> anyhow::Result<Option<Secret>> {
     if let Some(file) = &args.passphrase_file {
         return Ok(Some(Secret::read(file).map_err(with_hint)?));
@@ -217,7 +226,7 @@ fn can_be_suspended(now: Condition) -> bool {
     matches!(now, Condition::Running | Condition::Paused)
 }
 
-/// What opens the image, asking for a passphrase where that is all that is missing.
+/// Keys that open the image; asks for a passphrase where only that is missing.
 fn unlock(paths: &VmPaths, args: &KeyArgs) -> anyhow::Result<Keys> {
     let keys = args.given().map_err(with_hint)?;
     if args.passphrase_file.is_some() {

@@ -1,4 +1,4 @@
-//! Making, changing and removing machines.
+//! `brisk vm create`, `set` and `rm`.
 
 use std::path::Path;
 
@@ -16,31 +16,32 @@ use super::named::{explain, paths};
 use crate::exit;
 use crate::ui::Ui;
 
-/// Define a machine.
+/// Define a VM.
 #[derive(Debug, clap::Args)]
 pub(super) struct CreateArgs {
-    /// Its name: letters, digits, - _ and .
+    /// Name of the VM: letters, digits, - _ and .
     pub(super) name: String,
 
     #[command(flatten)]
     settings: Settings,
 }
 
-/// Change a machine; what runs goes on as it is until it is started again.
+/// Change the definition of a VM; a running VM keeps its settings until its next start.
 #[derive(Debug, clap::Args)]
 pub(super) struct SetArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 
     #[command(flatten)]
     settings: Settings,
 }
 
-/// Remove a machine that is off, its log, its definition, and the copy of a disk that it got as a
-/// clone. Other images of its root stay.
+/// Remove a VM that is off, with its log and its definition.
+///
+/// Disks that were copied for a clone are removed with it; other disks stay.
 #[derive(Debug, clap::Args)]
 pub(super) struct RmArgs {
-    /// Its name.
+    /// Name of the VM.
     pub(super) name: String,
 }
 
@@ -55,31 +56,33 @@ struct Settings {
     #[arg(long, value_name = "none|host|PATH")]
     root: Option<String>,
 
-    /// Format of the root's disk image. Default: what it is when --root names it; it is noted in the
-    /// definition, and stays whatever a guest writes to the disk.
+    /// Format of the root's disk image. Default: detected when --root names the image.
+    ///
+    /// The definition records it, so that a guest cannot change it by what it writes to the disk.
     #[arg(long, value_enum, value_name = "FORMAT")]
     root_format: Option<ImageFormat>,
 
-    /// Write to the root, instead of to a layer in memory.
+    /// Write to the root, instead of to an overlay in memory.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     rw: Option<bool>,
 
-    /// Disk besides the root, a raw or qcow2 image or a block device; :ro forbids writing. Its format
-    /// is noted in the definition when it is given. May be given several times.
+    /// Disk besides the root, a raw or qcow2 image or a block device; :ro forbids writing.
+    /// Repeatable.
+    ///
+    /// The definition records the disk's format.
     #[arg(long, value_name = "IMAGE[:ro][,format=raw|qcow2]")]
     disk: Vec<String>,
 
-    /// Forget the disks so far.
+    /// Remove the disks that the definition has.
     #[arg(long)]
     no_disks: bool,
 
-    /// Show a directory of this host at a path of the guest; :ro forbids writing. May be given several
-    /// times.
+    /// Share a directory of this host at a path of the guest; :ro forbids writing. Repeatable.
     #[arg(long, value_name = "HOST:GUEST[:ro]")]
     share: Vec<String>,
 
-    /// Forget the shared directories so far.
+    /// Remove the shared directories that the definition has.
     #[arg(long)]
     no_shares: bool,
 
@@ -91,15 +94,16 @@ struct Settings {
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
 
-    /// Take the memory in huge pages where this host allows them to root, which is the default: the
-    /// guest and its suspend are quicker, and it takes more of the host where what it needs is
-    /// scattered.
+    /// Use huge pages for the memory, where this host allows them to root; the default.
+    ///
+    /// The guest and its suspend are quicker. The VM takes more of the host's memory where the
+    /// pages that it needs are scattered.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     huge_pages: Option<bool>,
 
     /// Lock the memory, so that nothing of it gets to this host's swap. All of it is allocated when
-    /// the machine starts, and none is given back while it runs.
+    /// the VM starts, and none is given back while it runs.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     lock_memory: Option<bool>,
@@ -109,29 +113,29 @@ struct Settings {
     net: Option<Net>,
 
     /// Program of the root that becomes PID 1, for example /sbin/init. Without one, or with `none`,
-    /// only what is executed with brisk vm exec runs there.
+    /// only commands of brisk vm exec run in the guest.
     #[arg(long, value_name = "PATH|none")]
     init: Option<String>,
 
-    /// One more kernel parameter.
+    /// Add a kernel parameter. Repeatable.
     #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
     append: Vec<String>,
 
-    /// Forget the kernel parameters so far.
+    /// Remove the kernel parameters that the definition has.
     #[arg(long)]
     no_append: bool,
 
-    /// Start the machine, or resume it, when this host boots; see brisk vm autostart.
+    /// Start the VM, or resume it, when this host boots; see brisk vm autostart.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     autoboot: Option<bool>,
 
-    /// What becomes of the machine when this host goes down; see brisk vm autostop.
+    /// Suspend, stop or end the VM when this host shuts down; see brisk vm autostop.
     #[arg(long, value_enum)]
     autoshutdown: Option<GoingDown>,
 
-    /// Image to suspend to; %{name} stands for the machine's name, %{uuid} for its UUID. `default`:
-    /// in the machine's directory.
+    /// Image to suspend to; %{name} stands for the VM's name, %{uuid} for its UUID. `default`: in
+    /// the VM's directory.
     #[arg(long, value_name = "FILE|default")]
     suspend_path: Option<String>,
 
@@ -139,26 +143,26 @@ struct Settings {
     #[arg(long, value_name = "NAME")]
     compression: Option<String>,
 
-    /// Have this host's key open the image, which it does unless told otherwise.
+    /// Encrypt the image to this host's key; the default.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     host_key: Option<bool>,
 
-    /// Public key of age that opens the image, too. May be given several times.
+    /// Encrypt the image to this public key of age, too. Repeatable.
     #[arg(long, value_name = "age1…")]
     recipient: Vec<String>,
 
-    /// Forget the public keys so far.
+    /// Remove the public keys that the definition has.
     #[arg(long)]
     no_recipients: bool,
 
-    /// Have a passphrase open the image, too: suspend asks for it, or reads it from
+    /// Encrypt the image to a passphrase, too: suspend asks for it, or reads it from
     /// --passphrase-file.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     passphrase: Option<bool>,
 
-    /// Threads that compress and encrypt; 0: as many as there are processors.
+    /// Threads that compress and encrypt; 0: one for each processor.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
@@ -166,34 +170,35 @@ struct Settings {
     #[arg(long, value_name = "RATE|none")]
     bandwidth: Option<String>,
 
-    /// Write only what changed since the last image, which is kept for that while the machine runs.
+    /// Write only what changed since the last image, which is kept as the base image while the VM
+    /// runs.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     incremental: Option<bool>,
 
-    /// Have the guest forget what it can read from its disks again before it is suspended.
+    /// Leave out the guest's page cache, which the guest drops before the suspend.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     drop_cache: Option<bool>,
 }
 
-/// See [`Settings::net`].
+/// Values of [`Settings::net`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Net {
-    /// None.
+    /// No network but loopback.
     None,
     /// QEMU's user network: outgoing connections only.
     User,
 }
 
-/// See [`Settings::autoshutdown`].
+/// Values of [`Settings::autoshutdown`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum GoingDown {
-    /// It is suspended to its image.
+    /// Suspend the VM to its image.
     Suspend,
-    /// It is asked to stop. This is the default.
+    /// Ask the VM to shut down. This is the default.
     Shutdown,
-    /// It is ended, as by a power cut.
+    /// End the VM, as by a power cut.
     Off,
 }
 
@@ -292,7 +297,7 @@ impl Settings {
     }
 }
 
-/// The format of a disk image that is there already.
+/// Format of a disk image that exists.
 fn format_of(path: &Path) -> anyhow::Result<Option<DiskFormat>> {
     Ok(brisk_rootfs::format_of(path)?.map(|format| match format {
         brisk_rootfs::Format::Raw => DiskFormat::Raw,
@@ -300,7 +305,7 @@ fn format_of(path: &Path) -> anyhow::Result<Option<DiskFormat>> {
     }))
 }
 
-/// What is meant from here must be meant from everywhere.
+/// Makes a path absolute, so that it names the same file from every directory.
 fn absolute(option: &str, path: &str) -> anyhow::Result<String> {
     match std::path::absolute(path)?.into_os_string().into_string() {
         Ok(path) => Ok(path),
@@ -352,7 +357,7 @@ pub(super) fn set(args: &SetArgs, ui: &Ui) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// Two machines that are suspended to one file: the second one is refused.
+/// Warns of two VMs that are suspended to one file: the second suspend is refused.
 fn warn_of_image(paths: &VmPaths, definition: &Definition, ui: &Ui) {
     if let Some(other) = paths.shares_image_with(definition) {
         ui.note(&format!(
