@@ -1,4 +1,4 @@
-//! The binary under test, about to be started.
+//! The binary under test, with its command line.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -25,13 +25,13 @@ pub struct Brisk {
     crowds: bool,
 }
 
-/// What a run has for itself while it lasts.
+/// Directories of a run, which are removed after it.
 #[derive(Debug)]
 pub struct Guest {
     slot_directory: PathBuf,
     cache: PathBuf,
     private: TempDir,
-    /// Not that of the machine, whose profile would change guests.
+    /// State directory, not that of the machine, whose profile would change guests.
     _state: TempDir,
     pub(crate) before: Before,
 }
@@ -44,7 +44,7 @@ enum Input {
 }
 
 impl Brisk {
-    /// For [`crate::brisk!`], which knows the paths.
+    /// Constructor for [`crate::brisk!`], which knows the paths.
     #[must_use]
     pub fn new(binary: &str, target: &str) -> Self {
         let target = Path::new(target);
@@ -77,15 +77,15 @@ impl Brisk {
         }
     }
 
-    /// What it starts may outlive it, and it takes no turn at running a guest: it works on one
-    /// that does.
+    /// Processes that it starts may outlive it. It does not count as a running guest: it works on
+    /// one that does.
     #[must_use]
     pub fn leaving(mut self, staying: &Staying) -> Self {
         self.stays = true;
         self.env(MARKER, &staying.marker)
     }
 
-    /// It takes no turn at running a guest: the test wants many at once, small ones.
+    /// It does not count as a running guest: the test wants many small ones at once.
     #[must_use]
     pub fn crowding(mut self) -> Self {
         self.crowds = true;

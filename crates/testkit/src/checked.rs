@@ -1,4 +1,4 @@
-//! A guest that looks whether its memory is what it was.
+//! A guest that checks whether its memory is unchanged.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::machines::Machines;
 use crate::running::Running;
 use crate::wait::until;
 
-/// Writes files in memory without end and looks whether they are what was written; counts.
+/// Script that writes files in memory without end, checks their content, and counts.
 const CHECK: &str = r#"
 busybox mkdir -p /run; cd /run
 cat > check <<'END'
@@ -28,17 +28,17 @@ until test $(cat n) -gt 2; do busybox sleep 0.01; done
 cat /proc/sys/kernel/random/boot_id
 "#;
 
-/// A machine `a` that checks itself.
+/// A VM `a` that checks its memory.
 #[derive(Debug)]
 pub struct Checked {
-    /// Its directories.
+    /// Directories of the VM.
     pub all: Machines,
     boot: String,
     rounds: u64,
 }
 
 impl Checked {
-    /// Boots it. `words` are more of its definition.
+    /// Boots the VM. `words` are further options of its definition.
     #[must_use]
     #[track_caller]
     pub fn new(all: Machines, words: &[&str]) -> Self {
@@ -51,7 +51,8 @@ impl Checked {
         }
     }
 
-    /// It runs, it is the same guest that never lost a round, and it goes on.
+    /// Asserts that the VM runs, that it is the guest that never lost a round, and that it makes
+    /// progress.
     #[track_caller]
     pub fn is_well(&mut self) {
         let all = &self.all;
@@ -68,7 +69,7 @@ impl Checked {
         assert!(!image.exists() && !image.with_extension("brisk.resuming").exists());
     }
 
-    /// Starts a suspend, and waits until it is at work.
+    /// Starts a suspend, and waits until it has begun.
     #[must_use]
     #[track_caller]
     pub fn suspends(&self) -> Running {

@@ -1,4 +1,4 @@
-//! What a run left behind.
+//! Files and processes that a run left behind.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Everything that a run starts inherits this variable with a value of its own.
+/// Variable that every process of a run inherits, with a value of the run's own.
 pub(crate) const MARKER: &str = "BRISK_TEST_RUN";
-/// Where programs leave files that nobody asked for.
+/// Directories where programs leave files.
 const SHARED: [&str; 5] = ["/tmp", "/var/tmp", "/dev/shm", "/run", "/run/user/0"];
-/// Parts of the names of what brisk, QEMU and virtiofsd might leave there.
+/// Parts of the names of files that brisk, QEMU and virtiofsd might leave there.
 const OURS: [&str; 4] = ["brisk", "qemu", "virtiofs", "vhost"];
-/// Where brisk has machines unless it is told otherwise, as it is by tests: a directory that stays.
+/// Directories of VMs by default; tests use others.
 const PLACES: [&str; 2] = ["/run/brisk", "/dev/shm/brisk-"];
 
 /// A process that a run started.
@@ -45,7 +45,7 @@ impl Process {
     }
 }
 
-/// What was there before a run.
+/// Files that existed before a run.
 #[derive(Debug)]
 pub(crate) struct Before {
     marker: String,
@@ -97,15 +97,15 @@ impl Before {
     }
 }
 
-/// What may outlive the runs that started it, see [`crate::Brisk::leaving`]. It is killed when this
-/// is dropped.
+/// Processes that may outlive the runs that started them, see [`crate::Brisk::leaving`]. They are
+/// killed when this is dropped.
 #[derive(Debug)]
 pub struct Staying {
     pub(crate) marker: String,
 }
 
 impl Staying {
-    /// Nothing yet.
+    /// No processes yet.
     #[expect(clippy::new_without_default, reason = "each is another one")]
     #[must_use]
     pub fn new() -> Self {
@@ -116,7 +116,7 @@ impl Staying {
         }
     }
 
-    /// What is there.
+    /// The processes that live.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         processes_of(&self.marker)

@@ -1,4 +1,4 @@
-//! A libvirt of the test's own.
+//! A libvirt of a test's own.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,8 @@ fn without_newer(path: OsString) -> OsString {
 }
 
 impl Libvirt {
-    /// Why no domain can be started here, if none can: found out by starting one. Old versions of
-    /// libvirt need more of a system than a container has.
+    /// Reason why no domain can be started here; `None` if one can, which is found out by starting
+    /// one. Old versions of libvirt need more of a system than a container has.
     ///
     /// # Panics
     /// If a program that this needs is not installed.
@@ -121,7 +121,7 @@ impl Libvirt {
         libvirt
     }
 
-    /// What to connect to.
+    /// URI to connect to.
     #[must_use]
     pub fn uri(&self) -> String {
         let socket = self.directory.path().join("run/libvirt/libvirt-sock");

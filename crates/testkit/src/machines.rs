@@ -1,4 +1,4 @@
-//! Machines that stay, in directories of their own.
+//! Persistent VMs of a test, in directories of their own.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::memory::in_memory;
 use crate::running::{Finished, Running};
 use crate::wait::until;
 
-/// The directories of `brisk vm`, and what runs in them. All of it is gone when this is dropped.
+/// Directories of `brisk vm`, with the VMs in them. All of it is removed when this is dropped.
 #[derive(Debug)]
 pub struct Machines {
     // First, so that it ends before its files are removed.
@@ -21,7 +21,7 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// None yet. `brisk` is the binary under test with `vm`, files are made in `target`.
+    /// No VMs yet. `brisk` is the binary under test with `vm`, files are made in `target`.
     #[must_use]
     pub fn new(brisk: fn() -> Brisk, target: &str) -> Self {
         // The path of a socket must be short, so they are beside the memory.
@@ -34,25 +34,25 @@ impl Machines {
         }
     }
 
-    /// A place for files.
+    /// Directory for files.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.files.path()
     }
 
-    /// Where the memory of machines that run is.
+    /// Directory of the memory of running VMs.
     #[must_use]
     pub fn memory(&self) -> &Path {
         self.memory.path()
     }
 
-    /// What lasts of a machine.
+    /// State directory of a VM.
     #[must_use]
     pub fn state_dir(&self, name: &str) -> PathBuf {
         self.files.path().join("state/vm").join(name)
     }
 
-    /// Its definition.
+    /// Definition of a VM.
     #[must_use]
     pub fn definition(&self, name: &str) -> PathBuf {
         let file = format!("{name}.toml");
@@ -83,26 +83,26 @@ impl Machines {
         let _ = self.vm(words).exits(125).said(texts);
     }
 
-    /// Makes a small machine, and boots it.
+    /// Defines a small VM, and boots it.
     #[track_caller]
     pub fn boot(&self, name: &str, words: &[&str]) {
         let _ = self.does(&[&["create", name, "--memory", "128M"], words].concat());
         let _ = self.does(&["start", name]);
     }
 
-    /// A script in a machine.
+    /// Runs a script in a VM.
     #[must_use]
     pub fn exec(&self, name: &str, script: &str) -> Brisk {
         self.vm(&["exec", name]).script(script)
     }
 
-    /// What a script in a machine writes.
+    /// Standard output of a script in a VM.
     #[track_caller]
     pub fn tells(&self, name: &str, script: &str) -> String {
         self.exec(name, script).exits(0).text()
     }
 
-    /// Starts a script in a machine and waits until it says `up`.
+    /// Starts a script in a VM and waits until it prints `up`.
     #[must_use]
     #[track_caller]
     pub fn spawns(&self, name: &str, script: &str) -> Running {
@@ -111,7 +111,7 @@ impl Machines {
         running
     }
 
-    /// What a machine is doing, as soon as its QEMU answers.
+    /// State of a VM, as soon as its QEMU answers.
     #[must_use]
     #[track_caller]
     pub fn doing(&self, name: &str) -> String {
@@ -120,7 +120,7 @@ impl Machines {
         })
     }
 
-    /// What a machine is doing, `busy` if its QEMU has not answered in time.
+    /// State of a VM, `busy` if its QEMU has not answered in time.
     #[must_use]
     #[track_caller]
     pub fn glance(&self, name: &str) -> String {
@@ -131,19 +131,19 @@ impl Machines {
         state.unwrap_or_else(|| panic!("{name}: {list}")).to_owned()
     }
 
-    /// How many QEMUs there are.
+    /// Number of QEMUs.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count_of("qemu")
     }
 
-    /// How many processes there are whose names begin so.
+    /// Number of processes whose names begin with `start`.
     #[must_use]
     pub fn count_of(&self, start: &str) -> usize {
         self.processes(start).len()
     }
 
-    /// Those processes.
+    /// Processes whose names begin with `start`.
     #[must_use]
     pub fn processes(&self, start: &str) -> Vec<Process> {
         let mut all = self.staying.processes();

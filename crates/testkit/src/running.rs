@@ -1,4 +1,4 @@
-//! A brisk that runs, and one that has ended.
+//! A brisk that runs, or has ended.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -215,20 +215,20 @@ impl Drop for Running {
 /// A brisk that ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// How.
+    /// Exit status.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error, as text.
+    /// Standard error, as text.
     pub stderr: String,
-    /// The same as it is.
+    /// Standard error, unchanged.
     pub stderr_bytes: Vec<u8>,
-    /// What it had for itself.
+    /// Directories of the run.
     pub guest: Guest,
 }
 
 impl Finished {
-    /// Its status must be this.
+    /// Asserts the exit status.
     #[track_caller]
     pub fn exited(self, status: i32) -> Self {
         assert_eq!(
@@ -248,7 +248,7 @@ impl Finished {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Standard error must have these texts in it.
+    /// Asserts that standard error has these texts.
     #[track_caller]
     pub fn said(self, texts: &[&str]) -> Self {
         for text in texts {

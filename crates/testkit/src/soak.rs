@@ -1,4 +1,4 @@
-//! Tests that can go on for longer than `make test` has time for.
+//! Tests that can run longer than `make test` has time for.
 
 /// Says how much longer; unset: as short as it can be.
 const VARIABLE: &str = "BRISK_SOAK";

@@ -32,7 +32,7 @@ impl Window {
         tcsetwinsize(&self.keys, size(rows, columns)).unwrap();
     }
 
-    /// Takes nothing more, as after Ctrl-S, or goes on.
+    /// Stops taking output, as after Ctrl-S, or takes it again.
     pub fn takes(&self, output: bool) {
         let action = if output { Action::OOn } else { Action::OOff };
         // Not kept open, or its end would not be seen.

@@ -1,4 +1,4 @@
-//! Waiting for what has no descriptor to wait at.
+//! Waiting for conditions that no descriptor reports.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub const DEADLINE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Polls `condition` until it gives something.
+/// Polls `condition` until it gives a value.
 ///
 /// # Panics
 /// At the [`DEADLINE`], saying `what` did not happen.
@@ -18,7 +18,7 @@ pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
         .unwrap_or_else(|| panic!("waited {} s in vain until {what}", DEADLINE.as_secs()))
 }
 
-/// The same; none at the [`DEADLINE`].
+/// Polls `condition` until it gives a value; `None` at the [`DEADLINE`].
 pub(crate) fn within<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + DEADLINE;
     loop {
