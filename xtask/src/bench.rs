@@ -86,7 +86,7 @@ const ALONE: &str = "brisk run --translate-ahead no --root none -- true";
 /// What a user starts with.
 const PLAIN: &str = "brisk run -- uname -a";
 const WARM: &str = "brisk run --warm --root none -- true";
-/// The same with the host's root.
+/// Restore with the host's root.
 const WARM_PLAIN: &str = "brisk run --warm -- true";
 const READY: &str = "brisk run --warm=ready --root none -- true";
 const READY_HOST: &str = "brisk run --warm=ready -- uname -r";

@@ -145,7 +145,7 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// Files below the home of whoever wrote this are on no other machine.
+/// Finds paths below the author's home, which exist on no other machine.
 fn homes(problems: &mut Vec<String>, repository: &Path, dir: &Path) -> anyhow::Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     for entry in entries {
@@ -192,7 +192,7 @@ fn markdown(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The first line of an error: clap goes on with usage and hints.
+/// The first line of an error, without clap's usage and hints.
 fn brief(error: &anyhow::Error) -> String {
     let text = error.to_string();
     text.lines().next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! What guests that go on from one template take of the memory of this host.
+//! Memory of this host that guests restored from one template take.
 
 use std::collections::HashMap;
 use std::fs;

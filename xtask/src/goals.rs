@@ -1,4 +1,4 @@
-//! What is to be reached.
+//! Goals of the benchmarks.
 
 use brisk_measure::{CompareOptions, Comparison, Report, Series, Summary, Unit};
 

@@ -12,7 +12,7 @@ const FIELDS: usize = 20;
 /// What a doc comment does not begin with: it would not say what the thing is.
 const BEGINNINGS: [&str; 4] = ["The same", "Who ", "What is ", "Whose "];
 
-/// What is beyond a limit in a file.
+/// Lines for everything in a file that exceeds a limit.
 pub(super) fn problems(path: &Path, text: &str, code: &File) -> Vec<String> {
     let shown = path.display().to_string();
     let mut found = Found {

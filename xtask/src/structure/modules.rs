@@ -15,7 +15,7 @@ type Module = Vec<String>;
 pub(super) struct SourceFile {
     /// Below the repository.
     pub(super) path: PathBuf,
-    /// What is in it.
+    /// Parsed code of the file.
     pub(super) code: File,
     module: Module,
 }

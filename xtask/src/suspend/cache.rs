@@ -42,7 +42,7 @@ pub(super) const PAGES: Kind = kind!("cached", ext4, "half page cache");
 /// EROFS caches large folios, as XFS does.
 pub(super) const FOLIOS: Kind = kind!("folios", erofs, "half page cache, large folios");
 
-/// What is a process's own: 535 MiB, which dd has read past the cache and cannot get rid of.
+/// Memory of a process's own: 535 MiB, which dd has read past the cache and cannot give up.
 const OWN: &str = "own='dd if=/fill.tar iflag=direct,skip_bytes bs=535M skip=512753664 count=1'; \
      setsid sh -c \"$own | { head -c 1 | wc -c > /tmp/new; mv /tmp/new /tmp/own; sleep 1000000; }\" \
      < /dev/null > /dev/null 2>&1 & \

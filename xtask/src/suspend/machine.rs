@@ -52,7 +52,7 @@ impl<'a> Machine<'a> {
         Self::boot_from(bench, name, memory, &bench.roots.ext4)
     }
 
-    /// The same with another root.
+    /// Boots a VM from another root.
     pub(super) fn boot_from(
         bench: &'a Bench,
         name: &'static str,
@@ -116,7 +116,7 @@ impl<'a> Machine<'a> {
         suspended(&self.does("suspend", words)?)
     }
 
-    /// The same with the most memory that brisk had, bytes.
+    /// Suspends the VM, and measures brisk's peak memory, bytes.
     pub(super) fn suspend_with_peak(&self, words: &[&str]) -> anyhow::Result<(Suspended, f64)> {
         let said = tempfile::NamedTempFile::new()?;
         let mut command = self.vm("suspend", words);

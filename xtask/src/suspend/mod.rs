@@ -1,10 +1,10 @@
-//! `cargo xtask bench-suspend`: machines suspended by brisk and by QEMU's own migration, by turns,
-//! and resumed.
+//! `cargo xtask bench-suspend`: VMs suspended and resumed by brisk and, interleaved, by QEMU's own
+//! migration.
 //!
-//! There are parts, each with a machine that it needs, which all take their turn in every round.
-//! Rates are bytes of memory that are not zero in a second, without the final fsync; QEMU's are
-//! until `zstd -1`, with one thread and with `-T0`, has written its last byte. benchmarks/README.md tells what each series is. The
-//! report is saved after every round.
+//! There are parts, each with a VM that it needs, which are interleaved in every round. Rates are
+//! bytes of memory that are not zero in a second, without the final fsync; QEMU's are until `zstd
+//! -1`, with one thread and with `-T0`, has written its last byte. benchmarks/README.md describes
+//! each series. The report is saved after every round.
 
 mod cache;
 mod chain;
@@ -33,7 +33,7 @@ use cache::{Cached, FOLIOS, PAGES};
 use late::Late;
 use machine::{Bench, Machine};
 
-/// What is measured, and where it goes.
+/// Options of the benchmark.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The brisk to measure.
@@ -63,9 +63,9 @@ enum Part {
     Rates,
     /// Guests that are half page cache, which is left out.
     Cache,
-    /// A task after a resume, with and without what the last resume taught.
+    /// A task after a resume, with and without the working set of the last resume.
     Order,
-    /// Resumes with memory that comes later, of 1 and 8 GiB.
+    /// Postcopy resumes of 1 and 8 GiB.
     Late,
     /// Suspend to an image of what has changed.
     Chain,

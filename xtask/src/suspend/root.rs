@@ -10,11 +10,11 @@ use brisk_host::program::Program;
 
 /// Bytes of `/fill.tar`: libraries and programs of this host.
 const FILL: u64 = 1 << 30;
-/// What is needed besides.
+/// Free space besides the files, bytes.
 const SPARE: u64 = 128 << 20;
 const DIRECTORIES: [&str; 7] = ["bin", "dev", "etc", "proc", "run", "sys", "tmp"];
 
-/// The same files twice.
+/// Two file systems with equal files.
 pub(super) struct Roots {
     pub(super) ext4: PathBuf,
     pub(super) erofs: PathBuf,
