@@ -1,8 +1,8 @@
-//! The working set that was learnt from a resume, in a file of its own.
+//! Files of working sets: the order in which a guest needed its pages after a resume.
 //!
-//! It is learnt when an image has long been written, and is wanted when the next one is
-//! resumed. So it is kept in a file of its own, sealed for those who could open the image it
-//! was learnt from, until the next image takes it in.
+//! A working set is recorded after its image was written, and needed when the next image is
+//! resumed. So it is in a file of its own, sealed for the recipients of the image that it was
+//! recorded from, until the next image includes it.
 
 use std::io::Write;
 use std::ops::Range;
@@ -21,7 +21,7 @@ const PURPOSE: &str = "brisk working set 1";
 /// Largest file, of some four million ranges.
 const MAX_FILE: u64 = 64 << 20;
 
-/// Writes what was learnt from a resume of `image`, replacing what was known before.
+/// Writes the working set of a resume of `image`, and replaces an earlier one.
 ///
 /// # Errors
 /// If the file cannot be written.

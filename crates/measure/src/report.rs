@@ -143,9 +143,8 @@ impl Report {
         text
     }
 
-    /// Writes the report to a file beside `path` and moves it there, so that whoever reads
-    /// `path`, even after a crash, finds the old report or the new one and never half of one.
-    /// Meant to be called after every run.
+    /// Replaces the file at `path` atomically: a reader finds the old report or the new one, also
+    /// after a crash, and never half of one. Call it after every run.
     ///
     /// # Errors
     ///

@@ -80,8 +80,8 @@ fn filesystem(head: &[u8]) -> Option<Filesystem> {
     }
 }
 
-/// What is known and no root: offset, magic, name, hint. The first that matches counts: an ISO may
-/// have a boot sector.
+/// Known formats that cannot be a root: offset, magic number, name, hint. The first that matches
+/// counts: an ISO image may have a boot sector.
 const OTHERS: &[(usize, &[u8], &str, &str)] = &[
     (
         0x8001,

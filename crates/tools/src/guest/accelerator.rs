@@ -35,9 +35,9 @@ pub(super) fn known(
     Ok(choice)
 }
 
-/// What is known without a trial.
+/// Result that is known without a trial.
 pub(super) enum Trial {
-    /// This accelerator, and why.
+    /// This accelerator, with the reason.
     Decided(Accelerator, String),
     /// No result: a trial is needed.
     Needed {

@@ -207,7 +207,7 @@ impl List<'_> {
         }
     }
 
-    /// What is random, of which nothing is while instructions are counted.
+    /// Adds parameters for randomness; with the instruction clock nothing is random.
     fn add_randomness(&mut self, instructions: bool) {
         if instructions {
             self.add(

@@ -27,9 +27,9 @@ const OLDEST: (u32, u32) = (8, 0);
 pub struct Known {
     /// Key in the cache.
     pub key: String,
-    /// What a boot has taught.
+    /// Result of an earlier boot.
     pub(super) outcome: Outcome,
-    /// Whether the host has a processor to spare.
+    /// Whether the host has an idle processor.
     pub(super) spare: bool,
 }
 
@@ -40,9 +40,9 @@ pub(super) enum Outcome {
     None,
     /// Pretranslation is impossible with this kernel.
     Impossible,
-    /// What has the code translated ahead: this ELF.
+    /// The ELF file that starts a guest with pretranslation.
     Code(PathBuf),
-    /// What has a second processor wait in a guest that is to be kept.
+    /// The ELF file that starts a template, whose second processor waits for its list.
     Waiting(PathBuf),
 }
 

@@ -1,4 +1,5 @@
-//! Serves a guest's memory from its image while it runs, whoever began with that.
+//! Service of a guest's memory from its image while the guest runs, by the process that resumed it
+//! or by another.
 //!
 //! The serving process has the claim on the image. Another process, `brisk vm fill --standby`,
 //! waits for the claim, and so takes over as soon as the first one ends before the guest has all of

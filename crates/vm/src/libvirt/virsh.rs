@@ -53,7 +53,7 @@ pub enum Error {
     Definition {
         /// The domain.
         name: String,
-        /// What is wrong with it.
+        /// The defect.
         source: crate::hardware::XmlError,
     },
     /// A pipe, a terminal or a process failed.

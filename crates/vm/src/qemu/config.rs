@@ -118,9 +118,9 @@ pub struct VmConfig {
     /// Disks, directories, network.
     #[serde(flatten)]
     pub devices: Devices,
-    /// Who is at the other end of console and control channels.
+    /// Other end of console and control channels.
     pub channels: Channels,
-    /// How its boot is watched.
+    /// Observation of the boot.
     #[serde(flatten)]
     pub debugging: Debugging,
     /// Whether QEMU's seccomp filters are used.

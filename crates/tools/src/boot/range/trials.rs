@@ -164,8 +164,8 @@ impl Engine {
         Some(side.high)
     }
 
-    /// As [`Engine::any_side`], by what is likely: the middle runs in each round, and one of the ends by turns, to
-    /// know how the machine does at the time.
+    /// Likely side of a middle: the middle runs in each round, and one of the ends alternately, to
+    /// measure the machine's present speed.
     fn likely_side(
         &mut self,
         [low, middle, high]: [usize; 3],

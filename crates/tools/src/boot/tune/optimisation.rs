@@ -92,7 +92,7 @@ fn on(names: &[&str]) -> Change {
     Change::Optimisations(names.iter().map(|&name| name.to_owned()).collect())
 }
 
-/// What is tried, as it is collected.
+/// Optimisations to try, under construction.
 struct List(Vec<Optimisation>);
 
 impl List {
