@@ -5,8 +5,8 @@
 //! - `/init`, the program that the kernel starts;
 //! - `/lib/modules/NAME.ko`, decompressed;
 //! - `/modules`, one line for each module in the order of loading: its absolute path. If a module
-//! fails to load, init reports it and continues: soft dependencies such as `crc32c_intel` refuse
-//! CPUs that they are not for;
+//!   fails to load, init reports it and continues: soft dependencies such as `crc32c_intel` refuse
+//!   CPUs that they are not for;
 //! - `/dev/console`, `/dev/null` and the extra files of the request.
 
 mod build;

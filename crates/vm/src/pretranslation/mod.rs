@@ -9,11 +9,11 @@
 //! for the kernel:
 //!
 //! - The second processor has page tables of its own, which map only pages with code of the kernel,
-//! read-only, and a page of its own. At a block's first access to memory it is back, by a page
-//! fault.
+//!   read-only, and a page of its own. At a block's first access to memory it is back, by a page
+//!   fault.
 //! - It visits only blocks whose every path leads to such an access before a privileged
-//! instruction, an indirect jump, a loop, or the address of code ([`walk`]). Code that the kernel
-//! patches is followed in both its forms.
+//!   instruction, an indirect jump, a loop, or the address of code ([`walk`]). Code that the kernel
+//!   patches is followed in both its forms.
 //! - Code of the init sections is left to the first processor ([`kernel`]).
 //! - At the end of the list, it halts for good, with interrupts off.
 //!
