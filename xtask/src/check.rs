@@ -27,6 +27,10 @@ pub(crate) fn problems(repository: &Path, command: &Command) -> anyhow::Result<V
                 problems.push(format!("{at}: {}: {}", example.text, brief(&error)));
             }
         }
+        if shown == Path::new("CONTRIBUTING.md") {
+            let missing = places(&text).filter(|place| !repository.join(place).exists());
+            problems.extend(missing.map(|place| format!("{}: no file {place}", shown.display())));
+        }
         for link in links(&text) {
             if let Some(problem) = broken(&link, &path, &text) {
                 problems.push(format!("{}: {problem}", shown.display()));
@@ -102,6 +106,15 @@ fn documents(repository: &Path) -> anyhow::Result<Vec<PathBuf>> {
     documents.extend(markdown(&repository.join("docs/src/reference"))?);
     documents.extend(markdown(&repository.join("examples"))?);
     Ok(documents)
+}
+
+/// Files of the repository that a document names in backticks.
+fn places(document: &str) -> impl Iterator<Item = &str> {
+    let named = document.split('`').skip(1).step_by(2);
+    named.filter(|name| {
+        let folders = ["crates/", "docs/", "guest/", "xtask/"];
+        folders.iter().any(|folder| name.starts_with(folder)) && !name.contains([' ', '\n', '*'])
+    })
 }
 
 /// Why a link of a document leads nowhere, if it does: its file or its heading is not there.
@@ -252,5 +265,11 @@ mod tests {
         for bad in ["#no-heading", "b.md", "version#a"] {
             assert!(broken(bad).is_some(), "{bad}");
         }
+    }
+
+    #[test]
+    fn files_in_backticks_are_places() {
+        let text = "See `crates/a.rs`, `cargo x` and `docs/b`;\n`crates/*/src`";
+        assert_eq!(places(text).collect::<Vec<_>>(), ["crates/a.rs", "docs/b"]);
     }
 }
