@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::bail;
 use brisk_tools::guest::ExtraDisk;
 use brisk_tools::vm::{
-    self as tool, Autoshutdown, Condition, Definition, Error, Network, VmPaths, condition, new_uuid,
+    self as tool, Autoshutdown, Condition, Definition, Error, Network, Suspend, VmPaths, condition,
+    new_uuid,
 };
 use brisk_vm::qemu::DiskFormat;
 use clap::ValueEnum;
@@ -134,8 +135,15 @@ struct Settings {
     #[arg(long, value_enum)]
     autoshutdown: Option<GoingDown>,
 
-    /// Image to suspend to; %{name} stands for the VM's name, %{uuid} for its UUID. `default`: in
-    /// the VM's directory.
+    #[command(flatten)]
+    suspend: SuspendSettings,
+}
+
+/// How the machine is suspended.
+#[derive(Debug, clap::Args)]
+struct SuspendSettings {
+    /// Image to suspend to; %{name} stands for the machine's name, %{uuid} for its UUID. `default`:
+    /// in the machine's directory.
     #[arg(long, value_name = "FILE|default")]
     suspend_path: Option<String>,
 
@@ -204,11 +212,6 @@ enum GoingDown {
 
 impl Settings {
     fn apply(&self, definition: &mut Definition) -> anyhow::Result<()> {
-        fn put<T: Clone>(to: &mut T, from: &Option<T>) {
-            if let Some(value) = from {
-                to.clone_from(value);
-            }
-        }
         if let Some(kernel) = &self.kernel {
             definition.kernel = match kernel.as_str() {
                 "default" => None,
@@ -272,7 +275,16 @@ impl Settings {
                 GoingDown::Off => Autoshutdown::Off,
             };
         }
-        let suspend = &mut definition.suspend;
+        self.suspend.apply(&mut definition.suspend)?;
+        if definition.uuid.is_none() {
+            definition.uuid = Some(new_uuid().map_err(explain)?);
+        }
+        Ok(())
+    }
+}
+
+impl SuspendSettings {
+    fn apply(&self, suspend: &mut Suspend) -> anyhow::Result<()> {
         if let Some(path) = &self.suspend_path {
             suspend.path = match path.as_str() {
                 "default" => None,
@@ -290,14 +302,18 @@ impl Settings {
         put(&mut suspend.passphrase, &self.passphrase);
         put(&mut suspend.threads, &self.threads);
         put(&mut suspend.bandwidth, &self.bandwidth);
-        if definition.uuid.is_none() {
-            definition.uuid = Some(new_uuid().map_err(explain)?);
-        }
         Ok(())
     }
 }
 
-/// Format of a disk image that exists.
+/// Changes what an option names, if it is given.
+fn put<T: Clone>(to: &mut T, from: &Option<T>) {
+    if let Some(value) = from {
+        to.clone_from(value);
+    }
+}
+
+/// The format of a disk image that is there already.
 fn format_of(path: &Path) -> anyhow::Result<Option<DiskFormat>> {
     Ok(brisk_rootfs::format_of(path)?.map(|format| match format {
         brisk_rootfs::Format::Raw => DiskFormat::Raw,
