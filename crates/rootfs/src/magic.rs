@@ -80,8 +80,8 @@ fn filesystem(head: &[u8]) -> Option<Filesystem> {
     }
 }
 
-/// Known formats that cannot be a root: offset, magic number, name, hint. The first that matches
-/// counts: an ISO image may have a boot sector.
+/// Formats that are no root: offset, magic, name, hint. The first that matches counts: an ISO may
+/// have a boot sector.
 const OTHERS: &[(usize, &[u8], &str, &str)] = &[
     (
         0x8001,
@@ -187,7 +187,7 @@ const OTHERS: &[(usize, &[u8], &str, &str)] = &[
     (0, b"#!", "a script", SYSTEM),
 ];
 
-/// Name of what is known and no root, and a hint.
+/// Name of a format that is no root, and a hint.
 fn other(head: &[u8]) -> Option<(&'static str, &'static str)> {
     OTHERS
         .iter()

@@ -9,6 +9,7 @@ pub(crate) mod console;
 pub(crate) mod error;
 pub(crate) mod facts;
 pub(crate) mod identity;
+pub(crate) mod initcalls;
 mod machine;
 pub(crate) mod memory_directory;
 pub(crate) mod optimisations;
@@ -27,6 +28,7 @@ mod serve;
 pub(crate) mod template;
 mod user;
 mod variables;
+mod vm_config;
 
 pub(crate) use console::gave_up;
 pub use console::harmless;

@@ -5,6 +5,7 @@
 
 use brisk_vm::qemu::{Accelerator, Machine, Parameter};
 
+use super::initcalls::{DISPENSABLE, When};
 use super::optimisations::{INITCALL, Optimisations};
 
 /// Facts that the command line depends on.
@@ -29,99 +30,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) append: &'a [String],
 }
 
-/// An initcall that can be left out, with what is lost then.
-struct Dispensable {
-    name: &'static str,
-    why: &'static str,
-    when: When,
-}
-
-/// Condition under which an initcall can be left out.
-#[derive(PartialEq)]
-enum When {
-    Always,
-    /// The VM has no such hardware, or hides it.
-    Bare,
-    /// Modules are loaded without signatures anyway.
-    Unsigned,
-    /// No program in the guest has a policy for IMA, and the user does not ask for it.
-    Unmeasured,
-}
-
-const fn dispensable(name: &'static str, when: When, why: &'static str) -> Dispensable {
-    Dispensable { name, why, when }
-}
-
-/// None of these is a mitigation or a source of `/dev/random`.
-const DISPENSABLE: [Dispensable; 17] = [
-    dispensable(
-        "jent_mod_init",
-        When::Always,
-        "self-test of a noise source that only the crypto API's own generator would add",
-    ),
-    dispensable(
-        "crypto_kdf108_init",
-        When::Always,
-        "self-test of a key derivation",
-    ),
-    dispensable("blake2s_mod_init", When::Always, "self-test of a hash"),
-    dispensable(
-        "init_encrypted",
-        When::Always,
-        "keys of type encrypted, for eCryptfs and sealed keys",
-    ),
-    dispensable(
-        "snapshot_device_init",
-        When::Always,
-        "/dev/snapshot, for hibernation",
-    ),
-    dispensable(
-        "slab_sysfs_init",
-        When::Always,
-        "/sys/kernel/slab, for debugging the allocator",
-    ),
-    dispensable(
-        "vga_arb_device_init",
-        When::Bare,
-        "no graphics cards to arbitrate",
-    ),
-    dispensable(
-        "trace_eval_init",
-        When::Always,
-        "names instead of numbers in the format files of trace events",
-    ),
-    dispensable(
-        "ftrace_check_for_weak_functions",
-        When::Always,
-        "tidies the list of traceable functions; without it unused weak ones stay listed",
-    ),
-    dispensable(
-        "bpf_tcp_ca_kfunc_init",
-        When::Always,
-        "kernel functions for TCP congestion control written in BPF",
-    ),
-    dispensable("bpf_dummy_struct_ops_init", When::Always, "a BPF self-test"),
-    dispensable("i8042_init", When::Bare, "no keyboard or mouse to look for"),
-    dispensable("hpet_init", When::Bare, "no HPET to offer as /dev/hpet"),
-    dispensable(
-        "cmos_init",
-        When::Bare,
-        "/dev/rtc; the kernel has read the time before",
-    ),
-    dispensable("add_rtc_cmos", When::Bare, "the same"),
-    dispensable(
-        "load_system_certificate_list",
-        When::Unsigned,
-        "keys for signatures of modules, which are left out as well; modules count as unsigned",
-    ),
-    dispensable(
-        "init_ima",
-        When::Unmeasured,
-        "measurements of files (IMA), which nothing asks for without a policy",
-    ),
-];
-
-/// Prefixes of parameters for security modules that need a policy.
+/// How parameters of and about security modules begin, those that need a policy.
 const POLICIES: [&str; 8] = [
     "lsm=",
     "security=",
@@ -139,6 +48,7 @@ fn asks_for_policies(append: &[String]) -> bool {
     append.iter().any(speaks)
 }
 
+/// Whether a machine has little hardware.
 const fn bare(machine: Machine) -> bool {
     matches!(
         machine,
@@ -146,14 +56,7 @@ const fn bare(machine: Machine) -> bool {
     )
 }
 
-/// Names of the initcalls that can be left out.
-pub(crate) fn dispensable_initcalls() -> impl Iterator<Item = String> {
-    DISPENSABLE
-        .iter()
-        .map(|call| format!("{INITCALL}{}", call.name))
-}
-
-/// Parameters under construction.
+/// Parameters as they are collected.
 struct List<'a> {
     optimisations: &'a Optimisations,
     parameters: Vec<Parameter>,
@@ -207,7 +110,7 @@ impl List<'_> {
         }
     }
 
-    /// Adds parameters for randomness; with the instruction clock nothing is random.
+    /// Sources of randomness, none of them while instructions are counted.
     fn add_randomness(&mut self, instructions: bool) {
         if instructions {
             self.add(

@@ -8,16 +8,12 @@ use brisk_vm::cache::Cache;
 use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
-use brisk_vm::qemu::{
-    Accelerator, BootPayload, Channels, Debugging, Devices, Filesystem, GuestMemory,
-    Machine as QemuMachine, Network, Parameter, Processors, Transport, VmConfig,
-};
+use brisk_vm::qemu::{Filesystem, Transport, VmConfig};
 
 use super::error::Error;
 use super::facts::Facts;
-use super::machine::{cpu, firmware, has_room, machine, ram, speaks, vmlinux};
+use super::machine::machine;
 use super::options::{Net, Options, Warm};
-use super::parameters::{Setting, parameters};
 use super::pretranslator;
 use super::privileges::unprivileged;
 use super::root::{Attached, ImageDefaults, Root};
@@ -25,6 +21,7 @@ use super::script::{ROOT_TAG, Scene, SharedDirectory, Sharing, steps};
 use super::template;
 use super::user;
 use super::variables::variables;
+use super::vm_config::{reports_free_memory, vm_config};
 
 /// Graphics drivers and their dependencies, which are useless in a guest without a display.
 const DENY: [&str; 3] = ["virtio_gpu", "drm*", "*_drm"];
@@ -206,110 +203,6 @@ fn filesystems(directories: &[Shown], sharing: Sharing) -> Vec<Filesystem> {
     devices.collect()
 }
 
-/// The machine. Its initramfs is named when it is built.
-fn vm_config(
-    options: &Options,
-    facts: &Facts,
-    machine: QemuMachine,
-    serves: bool,
-    filesystems: Vec<Filesystem>,
-) -> Result<VmConfig, Error> {
-    let accelerator = facts.accelerator.0;
-    let ram = ram(options.ram, serves, facts.huge_pages, accelerator)?;
-    let root = match &facts.root {
-        Root::Disk { disk, .. } => Some(&**disk),
-        _ => None,
-    };
-    let more = facts.disks.iter().map(|attached| &attached.disk);
-    let disks: Vec<_> = root.into_iter().chain(more).cloned().collect();
-    let cards = usize::from(options.net != Net::None);
-    let balloon = reports_free_memory(options, facts);
-    let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
-    has_room(machine, devices)?;
-    let firmware = firmware(options, facts, machine, devices)?;
-    Ok(VmConfig {
-        program: facts.qemu.clone(),
-        version: facts.capabilities.version,
-        machine,
-        accelerator,
-        processors: Processors {
-            model: cpu(options, facts, machine),
-            count: options.cpus,
-            pretranslator: None,
-            pretranslates: false,
-            traced: false,
-            instructions: options.instructions,
-        },
-        memory: GuestMemory {
-            mib: options.memory_mib,
-            ram,
-            postcopy: false,
-            reports_free: balloon,
-            locked: options.lock_memory,
-        },
-        boot: BootPayload {
-            kernel: if vmlinux(options, facts) {
-                facts.image.path.clone()
-            } else {
-                facts.kernel.image.clone()
-            },
-            initramfs: PathBuf::new(),
-            parameters: kernel_parameters(options, facts, machine, accelerator),
-        },
-        state: None,
-        devices: Devices {
-            disks,
-            filesystems,
-            network: match options.net {
-                Net::None => Network::None,
-                Net::User => Network::User,
-            },
-            mac: None,
-            generation: None,
-        },
-        channels: Channels::Connected,
-        debugging: Debugging {
-            firmware_log: options.trace && speaks(machine, &firmware),
-            debugger: false,
-        },
-        firmware,
-        sandbox: true,
-        stopped: false,
-        exit_on_reset: true,
-        extra: options.qemu_args.clone(),
-    })
-}
-
-/// Rate of the time stamp counter with the instruction clock: one tick a nanosecond.
-const INSTRUCTION_CLOCK_KHZ: u64 = 1_000_000;
-
-fn kernel_parameters(
-    options: &Options,
-    facts: &Facts,
-    machine: QemuMachine,
-    accelerator: Accelerator,
-) -> Vec<Parameter> {
-    parameters(&Setting {
-        accelerator,
-        tsc_khz: if options.instructions {
-            Some(INSTRUCTION_CLOCK_KHZ)
-        } else {
-            facts.tsc_khz
-        },
-        trace: options.trace,
-        instructions: options.instructions,
-        console: options.console,
-        keep_going_on_panic: options.keep_going_on_panic,
-        all_initcalls: options.all_initcalls,
-        signed_modules: options.signed_modules,
-        machine,
-        no_policy: (facts.root == Root::None || !options.stays) && !options.all_initcalls,
-        no_cmpxchg16b: facts.capabilities.cmpxchg16b_is_wrong(),
-        optimisations: &options.optimisations,
-        append: &options.append,
-    })
-}
-
 /// virtiofs where it is possible, else 9p.
 fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
     let suffix = transport.suffix();
@@ -340,12 +233,6 @@ fn sharing(facts: &Facts, transport: Transport) -> Result<Sharing, Error> {
             "boot another with --kernel, or use --root none or an image",
         )),
     }
-}
-
-/// Whether the guest reports free memory. Locked memory cannot be given back: madvise(2) refuses
-/// it.
-fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
-    options.stays && !options.lock_memory && facts.is_in_kernel("virtio_balloon")
 }
 
 fn modules(

@@ -3,7 +3,7 @@
 
 use brisk_measure::Timeline;
 
-use crate::guest::parameters::dispensable_initcalls;
+use crate::guest::initcalls::dispensable_initcalls;
 use crate::guest::{Firmware, Machine, Optimisations, Options, Ram};
 
 /// One thing to try.
@@ -92,7 +92,7 @@ fn on(names: &[&str]) -> Change {
     Change::Optimisations(names.iter().map(|&name| name.to_owned()).collect())
 }
 
-/// Optimisations to try, under construction.
+/// Optimisations, as they are collected.
 struct List(Vec<Optimisation>);
 
 impl List {
