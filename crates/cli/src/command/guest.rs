@@ -201,29 +201,37 @@ impl GuestArgs {
     /// Options of the guest, with everything else at its default.
     pub(crate) fn options(&self) -> Options {
         Options {
-            kernel: self.kernel.clone(),
-            modules: self.modules.clone(),
-            root: match self.root.as_str() {
-                "none" => RootOption::None,
-                "host" => RootOption::Host,
-                path => RootOption::Path(path.to_owned()),
+            kernel: tool::KernelOptions {
+                image: self.kernel.clone(),
+                modules: self.modules.clone(),
+                extra_modules: self.extra_modules.clone(),
+                signed_modules: self.signed_modules,
+                ..tool::KernelOptions::default()
             },
-            root_format: self.root_format.map(DiskFormat::from),
-            writable: self.rw,
-            machine: match self.machine {
-                Machine::Auto => tool::Machine::Auto,
-                Machine::Microvm => tool::Machine::Microvm,
-                Machine::PcNoAcpi => tool::Machine::PcNoAcpi,
-                Machine::Q35 => tool::Machine::Q35,
-                Machine::Pc => tool::Machine::Pc,
+            root: tool::RootOptions {
+                source: match self.root.as_str() {
+                    "none" => RootOption::None,
+                    "host" => RootOption::Host,
+                    path => RootOption::Path(path.to_owned()),
+                },
+                format: self.root_format.map(DiskFormat::from),
+                writable: self.rw,
             },
-            net: match self.net {
-                Net::None => tool::Net::None,
-                Net::User => tool::Net::User,
+            hardware: tool::HardwareOptions {
+                machine: match self.machine {
+                    Machine::Auto => tool::Machine::Auto,
+                    Machine::Microvm => tool::Machine::Microvm,
+                    Machine::PcNoAcpi => tool::Machine::PcNoAcpi,
+                    Machine::Q35 => tool::Machine::Q35,
+                    Machine::Pc => tool::Machine::Pc,
+                },
+                net: match self.net {
+                    Net::None => tool::Net::None,
+                    Net::User => tool::Net::User,
+                },
+                qemu: self.qemu.clone(),
+                ..tool::HardwareOptions::default()
             },
-            extra_modules: self.extra_modules.clone(),
-            signed_modules: self.signed_modules,
-            qemu: self.qemu.clone(),
             ..Options::default()
         }
     }
@@ -235,7 +243,8 @@ impl MachineArgs {
     /// # Errors
     /// If a value cannot be parsed.
     pub(crate) fn options(&self, guest: &GuestArgs) -> anyhow::Result<Options> {
-        Ok(Options {
+        let usual = guest.options();
+        let hardware = tool::HardwareOptions {
             cpus: self.cpus,
             memory_mib: match &self.memory {
                 Some(text) => memory(text)?,
@@ -253,16 +262,23 @@ impl MachineArgs {
                 Firmware::Seabios => tool::Firmware::Seabios,
             },
             cpu: self.cpu.clone(),
-            append: self.append.clone(),
-            optimisations: Optimisations::parse(&self.optimisations),
-            all_initcalls: self.all_initcalls,
             ram: match self.ram {
                 Ram::Auto => tool::Ram::Auto,
                 Ram::Private => tool::Ram::Private,
                 Ram::Shared => tool::Ram::Shared,
             },
             qemu_args: self.qemu_args.clone(),
-            ..guest.options()
+            ..usual.hardware
+        };
+        Ok(Options {
+            kernel: tool::KernelOptions {
+                append: self.append.clone(),
+                all_initcalls: self.all_initcalls,
+                ..usual.kernel
+            },
+            hardware,
+            optimisations: Optimisations::parse(&self.optimisations),
+            ..usual
         })
     }
 }

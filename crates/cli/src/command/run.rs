@@ -260,7 +260,7 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     if resumes && matches!(ending, Ending::QemuEnded { .. }) {
         ui.note("if the guest that was kept is at fault: --warm=new boots and keeps another");
     } else if prepares && pool.is_some_and(|pool| pool.has_room()) {
-        let rehearsal = match options.terminal {
+        let rehearsal = match options.command.terminal {
             None => Rehearsal::Pipes,
             Some(_) => Rehearsal::Terminal,
         };
@@ -299,29 +299,33 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             None => bail!("--tty yes needs a terminal at standard input and output"),
         },
     };
+    let usual = args.machine.options(&args.guest)?;
+    let disks = args.disk.iter();
     Ok(Options {
-        disks: args
-            .disk
-            .iter()
-            .map(|text| tool::ExtraDisk::parse(text))
-            .collect(),
-        shares: args
-            .share
-            .iter()
-            .map(|text| share(text))
-            .collect::<anyhow::Result<_>>()?,
+        hardware: tool::HardwareOptions {
+            disks: disks.map(|text| tool::ExtraDisk::parse(text)).collect(),
+            shares: args
+                .share
+                .iter()
+                .map(|text| share(text))
+                .collect::<anyhow::Result<_>>()?,
+            lock_memory: args.lock_memory,
+            ..usual.hardware
+        },
+        command: tool::CommandOptions {
+            words: args.command.clone(),
+            env: args.env.iter().filter_map(|text| variable(text)).collect(),
+            workdir: args.workdir.clone(),
+            user: args.user.as_deref().map(user),
+            terminal,
+        },
         host_name: Some(host_name(&args.hostname)?),
-        env: args.env.iter().filter_map(|text| variable(text)).collect(),
-        workdir: args.workdir.clone(),
-        user: args.user.as_deref().map(user),
-        terminal,
         timeout: args
             .timeout
             .as_deref()
             .map(|text| duration("--timeout", text))
             .transpose()?,
         console: args.console,
-        lock_memory: args.lock_memory,
         warm: match args.warm {
             Warm::No => tool::Warm::No,
             Warm::Yes => tool::Warm::Yes,
@@ -334,7 +338,6 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             Pretranslate::No => tool::Pretranslate::Never,
         },
         keep_going_on_panic: args.keep_going_on_panic == YesNo::Yes,
-        command: args.command.clone(),
-        ..args.machine.options(&args.guest)?
+        ..usual
     })
 }

@@ -96,7 +96,10 @@ impl Guest {
         let facts = guest::gather_and_probe(&options, cache, progress)?;
         let mut plan = guest::plan(&options, &facts)?;
         plan.pack(cache, progress)?;
-        let (extra, gzip) = (options.extra_initramfs.as_deref(), options.gzip_initramfs);
+        let (extra, gzip) = (
+            options.kernel.extra_initramfs.as_deref(),
+            options.kernel.gzip_initramfs,
+        );
         let made = (extra.is_some() || gzip)
             .then(|| remade(&plan.machine.boot.initramfs, extra, gzip))
             .transpose()
@@ -291,13 +294,13 @@ impl BootTarget {
                 reasons.push("the disk is read by other threads, which are done when they are");
             }
         }
-        if options.cpus > 1 {
+        if options.hardware.cpus > 1 {
             reasons.push("several processors take turns by the host's time");
         }
-        if options.net != Net::None {
+        if options.hardware.net != Net::None {
             reasons.push("the network answers when it does");
         }
-        if !options.shares.is_empty() {
+        if !options.hardware.shares.is_empty() {
             reasons.push("shared directories are served by another process");
         }
         reasons.into_iter().map(str::to_owned).collect()

@@ -137,13 +137,11 @@ fn kvm(root: &Path, qemu: &str, kernel: Option<&str>) -> Kvm {
         Err(_) => return Kvm::Forbidden,
         Ok(_) => {}
     }
-    let options = Options {
-        qemu: qemu.to_owned(),
-        kernel: kernel.map(str::to_owned),
-        root: RootOption::None,
-        accel: Accel::Auto,
-        ..Options::default()
-    };
+    let mut options = Options::default();
+    options.hardware.qemu = qemu.to_owned();
+    options.hardware.accel = Accel::Auto;
+    options.kernel.image = kernel.map(str::to_owned);
+    options.root.source = RootOption::None;
     let cache = match Cache::open() {
         Ok(cache) => cache,
         Err(error) => return Kvm::Untried(error.to_string()),

@@ -47,7 +47,7 @@ pub(super) enum Trial {
 }
 
 pub(super) fn without_trial(options: &Options) -> Result<Trial, Error> {
-    let forced = options.accel == Accel::Kvm;
+    let forced = options.hardware.accel == Accel::Kvm;
     // Permission can change at any time, so this is not cached.
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
         let reason = format!("/dev/kvm cannot be opened: {error}");

@@ -78,20 +78,20 @@ pub fn gather(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Facts, Error> {
     let running = installed::running();
-    let mut kernel = installed::resolve(Path::new("/"), options.kernel.as_deref(), &running)
+    let mut kernel = installed::resolve(Path::new("/"), options.kernel.image.as_deref(), &running)
         .map_err(Error::FindKernel)?;
-    if let Some(modules) = &options.modules {
+    if let Some(modules) = &options.kernel.modules {
         kernel.modules = Some(modules.clone());
     }
     progress("extracting the kernel");
     let image = kernel::vmlinux(&kernel.image, cache)?;
     let builtin = kernel.modules.as_deref().and_then(builtin);
     progress("asking QEMU what it can do");
-    let choice = qemu::choose(&options.qemu, cache)?;
+    let choice = qemu::choose(&options.hardware.qemu, cache)?;
     let capabilities = choice.capabilities;
     let (root, notes) = root::find(options, cache, progress)?;
-    let serves = matches!(root, Root::Directory { .. }) || !options.shares.is_empty();
-    for share in &options.shares {
+    let serves = matches!(root, Root::Directory { .. }) || !options.hardware.shares.is_empty();
+    for share in &options.hardware.shares {
         if !share.host.is_dir() {
             return Err(Error::Share {
                 path: share.host.clone(),
@@ -127,7 +127,7 @@ pub fn gather(
         instead: choice.instead,
         capabilities,
     };
-    if options.accel != Accel::Tcg {
+    if options.hardware.accel != Accel::Tcg {
         facts.accelerator = accelerator::known(
             options,
             Qemu {

@@ -20,16 +20,17 @@ use super::options::{Firmware, Machine, Options, Ram};
 /// put the initramfs of this machine type.
 pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, Error> {
     let plain_pc = facts.accelerator.0 == Accelerator::Tcg
-        && options.cpus == 1
+        && options.hardware.cpus == 1
         && !options.powers_off
         && facts.capabilities.machines.contains("pc");
-    let qboot = facts.capabilities.qboot.is_some() && options.firmware != Firmware::Seabios;
+    let qboot =
+        facts.capabilities.qboot.is_some() && options.hardware.firmware != Firmware::Seabios;
     let has_microvm =
         facts.capabilities.machines.contains("microvm") && vmlinux(options, facts) && qboot;
     let microvm = QemuMachine::Microvm {
         pcie: facts.is_builtin("virtio_pci"),
     };
-    Ok(match options.machine {
+    Ok(match options.hardware.machine {
         Machine::Auto if plain_pc => QemuMachine::Pc { acpi: false },
         Machine::Auto if has_microvm => microvm,
         Machine::Microvm if has_microvm => microvm,
@@ -45,7 +46,7 @@ pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, E
                 "use --machine q35",
             ));
         }
-        Machine::Microvm if options.firmware == Firmware::Seabios => {
+        Machine::Microvm if options.hardware.firmware == Firmware::Seabios => {
             return Err(Error::unfit(
                 "SeaBIOS cannot start a kernel with an initramfs on microvm",
                 "use --machine q35, or leave out --firmware",
@@ -64,10 +65,13 @@ pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, E
             ));
         }
         Machine::Auto | Machine::Q35 => QemuMachine::Q35,
-        Machine::PcNoAcpi if options.cpus == 1 => QemuMachine::Pc { acpi: false },
+        Machine::PcNoAcpi if options.hardware.cpus == 1 => QemuMachine::Pc { acpi: false },
         Machine::PcNoAcpi => {
             return Err(Error::unfit(
-                format!("{} processors are found through ACPI only", options.cpus),
+                format!(
+                    "{} processors are found through ACPI only",
+                    options.hardware.cpus
+                ),
                 "use --cpus 1, or another --machine",
             ));
         }
@@ -90,10 +94,12 @@ pub(super) fn firmware(
     let fits = match machine {
         QemuMachine::Microvm { .. } => true,
         // Interrupts arrive where brisk puts a device, and perhaps not where the user does.
-        QemuMachine::Pc { acpi: false } => devices <= ODD_SLOTS && options.qemu_args.is_empty(),
+        QemuMachine::Pc { acpi: false } => {
+            devices <= ODD_SLOTS && options.hardware.qemu_args.is_empty()
+        }
         _ => false,
     };
-    match (options.firmware, qboot) {
+    match (options.hardware.firmware, qboot) {
         (Firmware::Auto, Some(path)) if fits => Ok(QemuFirmware::Qboot(path)),
         (Firmware::Auto | Firmware::Seabios, _) => Ok(QemuFirmware::Default),
         (Firmware::Qboot, _)
@@ -126,6 +132,7 @@ pub(super) fn cpu(options: &Options, facts: &Facts, machine: QemuMachine) -> Str
     // An older one warns that it does not emulate that.
     let seeds = facts.capabilities.version >= (8, 0);
     let mut model = options
+        .hardware
         .cpu
         .clone()
         .unwrap_or_else(|| match facts.accelerator.0 {

@@ -37,8 +37,8 @@ pub use facts::{Facts, gather};
 pub(crate) use identity::{clock, identity};
 pub use optimisations::Optimisations;
 pub use options::{
-    Accel, ExtraDisk, Firmware, LEAST_MEMORY, Machine, Net, Options, Pretranslate, Ram, RootOption,
-    Share, User, Warm,
+    Accel, CommandOptions, ExtraDisk, Firmware, HardwareOptions, KernelOptions, LEAST_MEMORY,
+    Machine, Net, Options, Pretranslate, Ram, RootOption, RootOptions, Share, User, Warm,
 };
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};

@@ -13,62 +13,24 @@ use super::optimisations::Optimisations;
 /// themselves and an initramfs.
 pub const LEAST_MEMORY: u64 = 96;
 
-/// Options of a guest; see `brisk run --help`.
+/// See `brisk run --help`, whose options these are. The default is a shell on the host's root with
+/// TCG.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Release or path of the kernel.
-    pub kernel: Option<String>,
-    /// Modules of the kernel, where they are not in the usual place.
-    pub modules: Option<PathBuf>,
+    /// The kernel, its modules, parameters and initramfs.
+    pub kernel: KernelOptions,
     /// Root file system.
-    pub root: RootOption,
-    /// Format of the root's image, if it is known.
-    pub root_format: Option<DiskFormat>,
-    /// Whether the command may change the root.
-    pub writable: bool,
-    /// Virtual CPUs.
-    pub cpus: u32,
-    /// Memory, MiB.
-    pub memory_mib: u64,
-    /// Accelerator.
-    pub accel: Accel,
-    /// Machine type.
-    pub machine: Machine,
-    /// Firmware.
-    pub firmware: Firmware,
-    /// CPU model.
-    pub cpu: Option<String>,
-    /// Disks besides the root.
-    pub disks: Vec<ExtraDisk>,
-    /// Shared directories.
-    pub shares: Vec<Share>,
-    /// Network.
-    pub net: Net,
-    /// Host name; `None`: the kernel's, `(none)`.
+    pub root: RootOptions,
+    /// The machine and its devices.
+    pub hardware: HardwareOptions,
+    /// The command and its surroundings.
+    pub command: CommandOptions,
+    /// Host name; none: the kernel's, `(none)`.
     pub host_name: Option<String>,
-    /// `NAME=VALUE` for the command.
-    pub env: Vec<OsString>,
-    /// Working directory.
-    pub workdir: Option<String>,
-    /// User of the command.
-    pub user: Option<User>,
-    /// More kernel parameters.
-    pub append: Vec<String>,
-    /// Optimisations to use.
+    /// Optimisations of the boot.
     pub optimisations: Optimisations,
-    /// Whether no initcall is left out.
-    pub all_initcalls: bool,
-    /// More modules to load.
-    pub extra_modules: Vec<String>,
-    /// Whether modules keep their signatures.
-    pub signed_modules: bool,
-    /// Kind of the guest's memory.
-    pub ram: Ram,
-    /// Whether QEMU's memory, with the guest's, is locked (mlockall(2)), so that none of it gets to
-    /// this host's swap.
-    pub lock_memory: bool,
-    /// Whether a second processor, which the kernel does not know of, may pretranslate the kernel's
-    /// code.
+    /// Whether a second processor, of which the kernel does not know, may have its code translated
+    /// ahead.
     pub pretranslate: Pretranslate,
     /// Whether the guest is restored from a template.
     pub warm: Warm,
@@ -77,9 +39,7 @@ pub struct Options {
     pub stays: bool,
     /// Whether the guest may power off, for which its kernel needs ACPI.
     pub powers_off: bool,
-    /// Size of the command's terminal, rows and columns; `None`: pipes.
-    pub terminal: Option<(u16, u16)>,
-    /// Time limit of boot and command together.
+    /// When to give up.
     pub timeout: Option<Duration>,
     /// Whether the console is shown.
     pub console: bool,
@@ -90,63 +50,136 @@ pub struct Options {
     pub trace: bool,
     /// Whether the guest's time is its count of instructions.
     pub instructions: bool,
+}
+
+/// The kernel and what is loaded with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KernelOptions {
+    /// Release or path.
+    pub image: Option<String>,
+    /// Modules, where they are not in the usual place.
+    pub modules: Option<PathBuf>,
+    /// More parameters.
+    pub append: Vec<String>,
+    /// Whether no initcall is left out.
+    pub all_initcalls: bool,
+    /// More modules to load.
+    pub extra_modules: Vec<String>,
+    /// Whether modules keep their signatures.
+    pub signed_modules: bool,
     /// An archive that is unpacked over the initramfs.
     pub extra_initramfs: Option<PathBuf>,
     /// Whether the initramfs is compressed with gzip, as those of distributions are, for boots that
     /// are measured.
     pub gzip_initramfs: bool,
-    /// More words for QEMU.
-    pub qemu_args: Vec<String>,
+}
+
+/// The root file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootOptions {
+    /// `--root`.
+    pub source: RootOption,
+    /// Format of its image, if it is known.
+    pub format: Option<DiskFormat>,
+    /// Whether the command may change it.
+    pub writable: bool,
+}
+
+/// The machine, its devices, and the QEMU that makes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HardwareOptions {
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// CPU model.
+    pub cpu: Option<String>,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// Where memory lies.
+    pub ram: Ram,
+    /// Whether QEMU's memory, with the guest's, is locked (mlockall(2)), so that none of it gets to
+    /// this host's swap.
+    pub lock_memory: bool,
+    /// Accelerator.
+    pub accel: Accel,
+    /// Machine type.
+    pub machine: Machine,
+    /// Firmware.
+    pub firmware: Firmware,
+    /// Disks besides the root.
+    pub disks: Vec<ExtraDisk>,
+    /// Shared directories.
+    pub shares: Vec<Share>,
+    /// Network.
+    pub net: Net,
     /// QEMU.
     pub qemu: String,
+    /// More words for QEMU.
+    pub qemu_args: Vec<String>,
+}
+
+/// The command and its surroundings.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CommandOptions {
     /// The command; empty: a shell.
-    pub command: Vec<OsString>,
+    pub words: Vec<OsString>,
+    /// `NAME=VALUE` for it.
+    pub env: Vec<OsString>,
+    /// Working directory.
+    pub workdir: Option<String>,
+    /// Its user.
+    pub user: Option<User>,
+    /// Size of the terminal that it runs on, rows and columns; none: pipes.
+    pub terminal: Option<(u16, u16)>,
 }
 
 impl Default for Options {
-    /// A shell on the host's root with TCG.
     fn default() -> Self {
         Self {
-            kernel: None,
-            modules: None,
-            root: RootOption::Host,
-            root_format: None,
-            writable: false,
-            cpus: 1,
-            memory_mib: 512,
-            accel: Accel::Tcg,
-            machine: Machine::Auto,
-            firmware: Firmware::Auto,
-            cpu: None,
-            disks: Vec::new(),
-            shares: Vec::new(),
-            net: Net::None,
+            kernel: KernelOptions::default(),
+            root: RootOptions::default(),
+            hardware: HardwareOptions::default(),
+            command: CommandOptions::default(),
             host_name: None,
-            env: Vec::new(),
-            workdir: None,
-            user: None,
-            append: Vec::new(),
             optimisations: Optimisations::All,
-            all_initcalls: false,
-            extra_modules: Vec::new(),
-            signed_modules: false,
-            ram: Ram::Auto,
-            lock_memory: false,
             pretranslate: Pretranslate::Never,
             warm: Warm::No,
             stays: false,
             powers_off: false,
-            terminal: None,
             timeout: None,
             console: false,
             keep_going_on_panic: false,
             trace: false,
             instructions: false,
-            extra_initramfs: None,
-            gzip_initramfs: false,
-            qemu_args: Vec::new(),
+        }
+    }
+}
+
+impl Default for RootOptions {
+    fn default() -> Self {
+        Self {
+            source: RootOption::Host,
+            format: None,
+            writable: false,
+        }
+    }
+}
+
+impl Default for HardwareOptions {
+    fn default() -> Self {
+        Self {
+            cpus: 1,
+            cpu: None,
+            memory_mib: 512,
+            ram: Ram::Auto,
+            lock_memory: false,
+            accel: Accel::Tcg,
+            machine: Machine::Auto,
+            firmware: Firmware::Auto,
+            disks: Vec::new(),
+            shares: Vec::new(),
+            net: Net::None,
             qemu: "qemu-system-x86_64".to_owned(),
-            command: Vec::new(),
+            qemu_args: Vec::new(),
         }
     }
 }

@@ -110,11 +110,11 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let shares = shares(options);
     let scene = Scene {
         root: &facts.root,
-        writable: options.writable,
+        writable: options.root.writable,
         sharing,
         shares: &shares,
-        terminal: options.terminal.is_some() || options.warm != Warm::No,
-        network: options.net == Net::User,
+        terminal: options.command.terminal.is_some() || options.warm != Warm::No,
+        network: options.hardware.net == Net::User,
         host_name: options.host_name.as_deref(),
         disks: facts.disks.iter().any(|attached| attached.disk.writable),
     };
@@ -131,7 +131,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             modules: modules(options, facts, transport, sharing, !directories.is_empty()),
             deny: DENY.iter().map(|&name| name.to_owned()).collect(),
             files: files(options, facts, &[&*prepare, &command].concat())?,
-            signatures: if options.signed_modules {
+            signatures: if options.kernel.signed_modules {
                 Signatures::Keep
             } else {
                 Signatures::Drop
@@ -149,7 +149,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             Vec::new()
         },
         unprivileged: unprivileged(facts, sharing, !shares.is_empty(), facts.accelerator.0),
-        terminal: options.terminal.is_some(),
+        terminal: options.command.terminal.is_some(),
     };
     // Who waits to be taught does so in a guest that is kept.
     if options.warm == Warm::No || template::unfit(&plan, options, facts).is_none() {
@@ -160,7 +160,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
 
 /// The shared directories, besides the root.
 fn shares(options: &Options) -> Vec<SharedDirectory> {
-    let numbered = options.shares.iter().enumerate();
+    let numbered = options.hardware.shares.iter().enumerate();
     let shares = numbered.map(|(index, share)| SharedDirectory {
         tag: format!("share{index}"),
         guest: share.guest.clone(),
@@ -175,11 +175,11 @@ fn directories(options: &Options, facts: &Facts, shares: &[SharedDirectory]) -> 
         Root::Directory { path, .. } => Some(Shown {
             tag: ROOT_TAG.to_owned(),
             path: path.clone(),
-            writable: options.writable,
+            writable: options.root.writable,
         }),
         _ => None,
     };
-    let shared = options.shares.iter().zip(shares);
+    let shared = options.hardware.shares.iter().zip(shares);
     let shared = shared.map(|(share, shared)| Shown {
         tag: shared.tag.clone(),
         path: share.host.clone(),
@@ -281,19 +281,19 @@ fn modules(
             want(module, &format!("on the disk {}", disk.path.display()));
         }
     }
-    if facts.root != Root::None && !options.writable {
+    if facts.root != Root::None && !options.root.writable {
         want(
             "overlay",
             "a layer of memory above a root that is not changed",
         );
     }
-    if options.net == Net::User {
+    if options.hardware.net == Net::User {
         want("virtio_net", "the network card");
     }
     if reports_free_memory(options, facts) {
         want("virtio_balloon", "telling the host which memory is free");
     }
-    for module in &options.extra_modules {
+    for module in &options.kernel.extra_modules {
         want(module, "asked for with --module");
     }
     list
@@ -349,14 +349,14 @@ fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
         _ => ImageDefaults::default(),
     };
     let mut steps = Vec::new();
-    if let Some((rows, columns)) = options.terminal {
+    if let Some((rows, columns)) = options.command.terminal {
         steps.push(Step::Terminal { rows, columns });
     }
     let mut words: Vec<OsString> = defaults.entrypoint.iter().map(OsString::from).collect();
-    if options.command.is_empty() {
+    if options.command.words.is_empty() {
         words.extend(defaults.cmd.iter().map(OsString::from));
     } else {
-        words.extend(options.command.iter().cloned());
+        words.extend(options.command.words.iter().cloned());
     }
     if words.is_empty() {
         words.push("/bin/sh".into());
@@ -368,6 +368,7 @@ fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
         ));
     }
     let who = options
+        .command
         .user
         .clone()
         .or_else(|| defaults.user.as_deref().map(user::parse));
@@ -383,9 +384,9 @@ fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
         });
     }
     let more = defaults.env.iter().map(OsString::from);
-    let more = more.chain(options.env.iter().cloned());
-    steps.extend(variables(&home, options.terminal.is_some(), more));
-    let directory = match (&options.workdir, &facts.root, defaults.workdir) {
+    let more = more.chain(options.command.env.iter().cloned());
+    steps.extend(variables(&home, options.command.terminal.is_some(), more));
+    let directory = match (&options.command.workdir, &facts.root, defaults.workdir) {
         (Some(dir), ..) => OsString::from(dir),
         (None, Root::Directory { host: true, .. }, _) => facts.current_dir.clone().into(),
         (None, _, Some(dir)) => dir.into(),

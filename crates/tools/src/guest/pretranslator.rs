@@ -20,14 +20,14 @@ pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
         && matches!(machine.firmware, Firmware::Qboot(_))
         && machine.boot.kernel == facts.image.path
         && machine.processors.count == 1
-        && options.cpu.is_none()
+        && options.hardware.cpu.is_none()
         && options.optimisations.has(CPU)
         && !(options.stays || options.instructions || options.trace);
     if !fits {
         return;
     }
-    let usual = options.append.is_empty()
-        && !options.all_initcalls
+    let usual = options.kernel.append.is_empty()
+        && !options.kernel.all_initcalls
         && options.optimisations == Optimisations::All;
     match &known.outcome {
         // It would slow down what keeps the host busy, and the guest no less.
@@ -46,7 +46,7 @@ pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
             );
             machine.boot.parameters.insert(0, parameter);
         }
-        Outcome::None if usual && options.ram != RamOption::Private => {
+        Outcome::None if usual && options.hardware.ram != RamOption::Private => {
             machine.processors.traced = true;
             // What the kernel has patched is read there.
             machine.memory.ram = Ram::Shared;

@@ -32,7 +32,7 @@ impl Facts {
         cache: &Cache,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
-        if options.accel == Accel::Auto {
+        if options.hardware.accel == Accel::Auto {
             self.accelerator = probe(options, self, cache, progress)?;
         }
         Ok(())
@@ -84,10 +84,10 @@ fn boots_within_limit(options: &Options, facts: &Facts, cache: &Cache) -> Result
     facts.root = Root::None;
     facts.busybox = facts.busybox.or(Some(facts.qemu.clone()));
     let mut options = options.clone();
-    options.shares.clear();
-    options.terminal = None;
-    options.user = None;
-    options.qemu_args.clear();
+    options.hardware.shares.clear();
+    options.command.terminal = None;
+    options.command.user = None;
+    options.hardware.qemu_args.clear();
     let mut plan = plan(&options, &facts)?;
     plan.initramfs.files.clear();
     let built = initramfs::initramfs(

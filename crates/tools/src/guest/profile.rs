@@ -57,10 +57,10 @@ impl Profile {
             qemu: facts.capabilities.package.clone(),
             kernel: facts.kernel.version.clone(),
             accelerator: facts.accelerator.0.name().to_owned(),
-            machine: options.machine,
-            firmware: options.firmware,
+            machine: options.hardware.machine,
+            firmware: options.hardware.firmware,
             optimisations: options.optimisations.clone(),
-            append: options.append.clone(),
+            append: options.kernel.append.clone(),
         }
     }
 
@@ -106,13 +106,13 @@ impl Profile {
     /// the choice to brisk.
     #[must_use]
     pub fn fits(&self, options: &Options, facts: &Facts) -> bool {
-        options.machine == Machine::Auto
-            && options.firmware == Firmware::Auto
+        options.hardware.machine == Machine::Auto
+            && options.hardware.firmware == Firmware::Auto
             && options.optimisations == Optimisations::All
-            && options.cpu.is_none()
-            && options.cpus == 1
+            && options.hardware.cpu.is_none()
+            && options.hardware.cpus == 1
             && !options.instructions
-            && !options.all_initcalls
+            && !options.kernel.all_initcalls
             && self.qemu == facts.capabilities.package
             && self.kernel == facts.kernel.version
             && self.accelerator == facts.accelerator.0.name()
@@ -120,11 +120,11 @@ impl Profile {
 
     /// Applies the profile to options; the user's kernel parameters override the profile's.
     pub fn apply(&self, options: &mut Options) {
-        options.machine = self.machine;
-        options.firmware = self.firmware;
+        options.hardware.machine = self.machine;
+        options.hardware.firmware = self.firmware;
         options.optimisations = self.optimisations.clone();
-        let own = std::mem::take(&mut options.append);
-        options.append = self.append.iter().cloned().chain(own).collect();
+        let own = std::mem::take(&mut options.kernel.append);
+        options.kernel.append = self.append.iter().cloned().chain(own).collect();
     }
 
     /// The profile as options of `brisk run`.
@@ -185,10 +185,8 @@ mod tests {
 
     #[test]
     fn the_user_has_the_last_word() {
-        let mut options = Options {
-            append: vec!["quiet".into()],
-            ..Options::default()
-        };
+        let mut options = Options::default();
+        options.kernel.append = vec!["quiet".into()];
         let profile = Profile {
             schema: SCHEMA.to_owned(),
             qemu: String::new(),
@@ -200,7 +198,7 @@ mod tests {
             append: vec!["loglevel=7".into()],
         };
         profile.apply(&mut options);
-        assert_eq!(options.append, ["loglevel=7", "quiet"]);
-        assert_eq!(options.machine, Machine::Q35);
+        assert_eq!(options.kernel.append, ["loglevel=7", "quiet"]);
+        assert_eq!(options.hardware.machine, Machine::Q35);
     }
 }

@@ -81,16 +81,16 @@ pub(crate) fn find(
     cache: &Cache,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Noted, Error> {
-    let argument = match &options.root {
+    let argument = match &options.root.source {
         RootOption::None => return Ok((Root::None, Vec::new())),
-        RootOption::Host => return Ok((of_host(options.writable)?, Vec::new())),
+        RootOption::Host => return Ok((of_host(options.root.writable)?, Vec::new())),
         RootOption::Path(argument) => argument,
     };
     let failed = |source| Error::Root {
         argument: argument.clone(),
         source: Box::new(source),
     };
-    let known = options.root_format.map(known);
+    let known = options.root.format.map(known);
     let root = match brisk_rootfs::detect(Path::new(argument), known).map_err(failed)? {
         Found::Directory(directory) => {
             let warning = directory.warning;
@@ -101,7 +101,7 @@ pub(crate) fn find(
             };
             return Ok((root, notes.into_iter().collect()));
         }
-        Found::Container(_) if options.writable => {
+        Found::Container(_) if options.root.writable => {
             return Err(Error::unfit(
                 "--rw cannot change a container image",
                 "unpack it into a directory and use that as root",
@@ -117,7 +117,7 @@ pub(crate) fn find(
             let unpacked = brisk_rootfs::container(&container, &images, &mut report);
             of_container(unpacked.map_err(failed)?)
         }
-        Found::Disk(disk) if options.writable && disk.filesystem.is_read_only() => {
+        Found::Disk(disk) if options.root.writable && disk.filesystem.is_read_only() => {
             return Err(Error::unfit(
                 format!(
                     "{argument} is {}, which cannot be written",
@@ -126,7 +126,7 @@ pub(crate) fn find(
                 "leave out --rw: writes then go to memory",
             ));
         }
-        Found::Disk(disk) => of_disk(disk, options.writable),
+        Found::Disk(disk) => of_disk(disk, options.root.writable),
         other => {
             return Err(Error::unfit(
                 format!("{argument}: {}", other.explain()),
@@ -215,7 +215,7 @@ pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Er
             },
         })
     };
-    let attached = options.disks.iter().map(attach);
+    let attached = options.hardware.disks.iter().map(attach);
     let attached = attached.collect::<Result<Vec<_>, Error>>()?;
     let first = match root {
         Root::Disk { disk, .. } => Some(&**disk),

@@ -23,14 +23,14 @@ pub(super) fn vm_config(
     filesystems: Vec<Filesystem>,
 ) -> Result<VmConfig, Error> {
     let accelerator = facts.accelerator.0;
-    let ram = ram(options.ram, serves, facts.huge_pages, accelerator)?;
+    let ram = ram(options.hardware.ram, serves, facts.huge_pages, accelerator)?;
     let root = match &facts.root {
         Root::Disk { disk, .. } => Some(&**disk),
         _ => None,
     };
     let more = facts.disks.iter().map(|attached| &attached.disk);
     let disks: Vec<_> = root.into_iter().chain(more).cloned().collect();
-    let cards = usize::from(options.net != Net::None);
+    let cards = usize::from(options.hardware.net != Net::None);
     let balloon = reports_free_memory(options, facts);
     let devices = 1 + disks.len() + filesystems.len() + cards + usize::from(balloon);
     has_room(machine, devices)?;
@@ -42,18 +42,18 @@ pub(super) fn vm_config(
         accelerator,
         processors: Processors {
             model: cpu(options, facts, machine),
-            count: options.cpus,
+            count: options.hardware.cpus,
             pretranslator: None,
             pretranslates: false,
             traced: false,
             instructions: options.instructions,
         },
         memory: GuestMemory {
-            mib: options.memory_mib,
+            mib: options.hardware.memory_mib,
             ram,
             postcopy: false,
             reports_free: balloon,
-            locked: options.lock_memory,
+            locked: options.hardware.lock_memory,
         },
         boot: BootPayload {
             kernel: if vmlinux(options, facts) {
@@ -68,7 +68,7 @@ pub(super) fn vm_config(
         devices: Devices {
             disks,
             filesystems,
-            network: match options.net {
+            network: match options.hardware.net {
                 Net::None => Network::None,
                 Net::User => Network::User,
             },
@@ -84,7 +84,7 @@ pub(super) fn vm_config(
         sandbox: true,
         stopped: false,
         exit_on_reset: true,
-        extra: options.qemu_args.clone(),
+        extra: options.hardware.qemu_args.clone(),
     })
 }
 
@@ -108,17 +108,17 @@ fn kernel_parameters(
         instructions: options.instructions,
         console: options.console,
         keep_going_on_panic: options.keep_going_on_panic,
-        all_initcalls: options.all_initcalls,
-        signed_modules: options.signed_modules,
+        all_initcalls: options.kernel.all_initcalls,
+        signed_modules: options.kernel.signed_modules,
         machine,
-        no_policy: (facts.root == Root::None || !options.stays) && !options.all_initcalls,
+        no_policy: (facts.root == Root::None || !options.stays) && !options.kernel.all_initcalls,
         no_cmpxchg16b: facts.capabilities.cmpxchg16b_is_wrong(),
         optimisations: &options.optimisations,
-        append: &options.append,
+        append: &options.kernel.append,
     })
 }
 
 /// Memory that is locked cannot be given back: madvise(2) refuses it.
 pub(super) fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
-    options.stays && !options.lock_memory && facts.is_in_kernel("virtio_balloon")
+    options.stays && !options.hardware.lock_memory && facts.is_in_kernel("virtio_balloon")
 }

@@ -11,7 +11,10 @@ use brisk_vm::qemu::DiskFormat;
 use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
-use crate::guest::{ExtraDisk, LEAST_MEMORY, Net, Options, Ram, RootOption, Share};
+use crate::guest::{
+    Accel, CommandOptions, ExtraDisk, HardwareOptions, KernelOptions, LEAST_MEMORY, Net, Options,
+    Ram, RootOption, RootOptions, Share,
+};
 
 /// Error of a definition.
 #[derive(Debug, thiserror::Error)]
@@ -286,34 +289,45 @@ impl Definition {
     /// As [`Definition::memory_mib`].
     pub fn options(&self) -> Result<Options, DefinitionError> {
         Ok(Options {
-            kernel: self.kernel.clone(),
-            root: match self.root.as_str() {
-                "none" => RootOption::None,
-                "host" => RootOption::Host,
-                path => RootOption::Path(path.to_owned()),
+            kernel: KernelOptions {
+                image: self.kernel.clone(),
+                append: self.append.clone(),
+                ..KernelOptions::default()
             },
-            root_format: self.root_format.map(ImageFormat::disk_format),
-            writable: self.rw,
-            disks: self.extra_disks(),
-            shares: self
-                .shares
-                .iter()
-                .filter_map(|text| Share::parse(text))
-                .collect(),
-            cpus: self.cpus,
-            memory_mib: self.memory_mib()?,
-            net: match self.net {
-                Network::None => Net::None,
-                Network::User => Net::User,
+            root: RootOptions {
+                source: match self.root.as_str() {
+                    "none" => RootOption::None,
+                    "host" => RootOption::Host,
+                    path => RootOption::Path(path.to_owned()),
+                },
+                format: self.root_format.map(ImageFormat::disk_format),
+                writable: self.rw,
             },
-            append: self.append.clone(),
-            ram: Ram::Shared,
-            lock_memory: self.lock_memory,
+            hardware: HardwareOptions {
+                cpus: self.cpus,
+                memory_mib: self.memory_mib()?,
+                ram: Ram::Shared,
+                lock_memory: self.lock_memory,
+                accel: Accel::Auto,
+                disks: self.extra_disks(),
+                shares: self
+                    .shares
+                    .iter()
+                    .filter_map(|text| Share::parse(text))
+                    .collect(),
+                net: match self.net {
+                    Network::None => Net::None,
+                    Network::User => Net::User,
+                },
+                ..HardwareOptions::default()
+            },
+            command: CommandOptions {
+                // So that there are terminals for whoever is executed later.
+                terminal: Some((24, 80)),
+                ..CommandOptions::default()
+            },
             stays: true,
             powers_off: self.init.is_some(),
-            accel: crate::guest::Accel::Auto,
-            // So that there are terminals for whoever is executed later.
-            terminal: Some((24, 80)),
             ..Options::default()
         })
     }

@@ -137,17 +137,15 @@ impl SubjectArgs {
     pub(super) fn options(&self) -> anyhow::Result<Options> {
         let instructions = self.clock == Clock::Instructions;
         let mut options = self.machine.options(&self.guest)?;
-        if instructions && options.accel == Accel::Auto {
-            options.accel = Accel::Tcg;
+        if instructions && options.hardware.accel == Accel::Auto {
+            options.hardware.accel = Accel::Tcg;
         }
-        if instructions && options.accel == Accel::Kvm {
+        if instructions && options.hardware.accel == Accel::Kvm {
             bail!("--clock instructions with --accel kvm: a processor does not tell them exactly");
         }
-        Ok(Options {
-            instructions,
-            command: vec!["true".into()],
-            ..options
-        })
+        options.instructions = instructions;
+        options.command.words = vec!["true".into()];
+        Ok(options)
     }
 
     /// Prepares the boot target: finds the kernel, builds the initramfs, checks the options.

@@ -176,7 +176,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         check: vec!["/bin/sh".into(), "-c".into(), args.check.clone()],
     };
     let mut start = plain(&options);
-    start.command = vec!["true".into()];
+    start.command.words = vec!["true".into()];
     let bar = ui.bar((optimisations().len() + CANDIDATES) as u64, "tuning");
     let mut so_far = Vec::new();
     let mut written = Ok(());

@@ -144,19 +144,22 @@ impl Live {
                     ..(**options).clone()
                 };
                 if let Some(path) = artifacts.get(Role::Kernel) {
-                    options.kernel = Some(path.display().to_string());
+                    options.kernel.image = Some(path.display().to_string());
                 }
                 if let Some(path) = artifacts.get(Role::Qemu) {
-                    options.qemu = path.display().to_string();
+                    options.hardware.qemu = path.display().to_string();
                 }
                 if let Some(path) = artifacts.get(Role::Firmware) {
                     let path = path.display().to_string();
-                    options.qemu_args.extend(["-bios".to_owned(), path]);
+                    options
+                        .hardware
+                        .qemu_args
+                        .extend(["-bios".to_owned(), path]);
                 }
                 if let Some(path) = artifacts.get(Role::File) {
-                    options.append.push(command_line(path)?);
+                    options.kernel.append.push(command_line(path)?);
                 }
-                options.extra_initramfs = artifacts.get(Role::Initramfs).map(Path::to_owned);
+                options.kernel.extra_initramfs = artifacts.get(Role::Initramfs).map(Path::to_owned);
                 let guest = Guest::prepare(options, &self.cache, &mut |_| {});
                 Ok(BootTarget::Guest(Box::new(guest.map_err(unbootable)?)))
             }

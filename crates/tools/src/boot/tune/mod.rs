@@ -126,10 +126,8 @@ pub fn tune(
         return Err(BenchError::Unfit("only brisk's guests are tuned".into()));
     };
     // What brisk run has, whatever came of that.
-    let options = Options {
-        gzip_initramfs: false,
-        ..guest.options
-    };
+    let mut options = guest.options;
+    options.kernel.gzip_initramfs = false;
     let best = Guest::prepare(options, cache, &mut |_| {})?;
     Ok(Tuned {
         ledger: trials.ledger,
@@ -240,7 +238,7 @@ impl Tuner<'_> {
             return Ok(Ok(()));
         };
         let mut options = guest.options.clone();
-        options.command = self.settings.check.iter().map(Into::into).collect();
+        options.command.words = self.settings.check.iter().map(Into::into).collect();
         let subject = self.prepare(options)?;
         let limits = self.limits(Until::Exit);
         let pass = boot(&subject, limits, self.interrupt)?;

@@ -41,22 +41,22 @@ impl Optimisation {
         let mut changed = options.clone();
         match &self.change {
             Change::Machine(machine, needed) => {
-                changed.machine = *machine;
+                changed.hardware.machine = *machine;
                 if let Optimisations::Only(known) = &mut changed.optimisations {
                     known.extend(needed.iter().map(|&name| name.to_owned()));
                 }
             }
-            Change::Firmware(firmware) => changed.firmware = *firmware,
+            Change::Firmware(firmware) => changed.hardware.firmware = *firmware,
             Change::Optimisations(names) => {
                 if let Optimisations::Only(known) = &mut changed.optimisations {
                     known.extend(names.iter().cloned());
                 }
             }
-            Change::Uncompressed => changed.gzip_initramfs = false,
-            Change::Append(text) => changed.append.push(text.clone()),
-            Change::Memory(mib) => changed.memory_mib = *mib,
-            Change::Cpus(cpus) => changed.cpus = *cpus,
-            Change::Ram(ram) => changed.ram = *ram,
+            Change::Uncompressed => changed.kernel.gzip_initramfs = false,
+            Change::Append(text) => changed.kernel.append.push(text.clone()),
+            Change::Memory(mib) => changed.hardware.memory_mib = *mib,
+            Change::Cpus(cpus) => changed.hardware.cpus = *cpus,
+            Change::Ram(ram) => changed.hardware.ram = *ram,
         }
         changed
     }
@@ -65,14 +65,13 @@ impl Optimisation {
 /// Options at the start of tuning: those of plain QEMU.
 #[must_use]
 pub fn plain(options: &Options) -> Options {
-    Options {
-        machine: Machine::Pc,
-        firmware: Firmware::Auto,
-        cpu: None,
-        optimisations: Optimisations::Only(std::collections::BTreeSet::new()),
-        gzip_initramfs: true,
-        ..options.clone()
-    }
+    let mut plain = options.clone();
+    plain.hardware.machine = Machine::Pc;
+    plain.hardware.firmware = Firmware::Auto;
+    plain.hardware.cpu = None;
+    plain.optimisations = Optimisations::Only(std::collections::BTreeSet::new());
+    plain.kernel.gzip_initramfs = true;
+    plain
 }
 
 /// All optimisations.
@@ -340,12 +339,10 @@ mod tests {
 
     #[test]
     fn every_lever_changes_something() {
-        let options = plain(&Options::default());
+        let mut options = plain(&Options::default());
+        options.hardware.memory_mib = 512;
         for optimisation in optimisations() {
-            let changed = optimisation.apply(&Options {
-                memory_mib: 512,
-                ..options.clone()
-            });
+            let changed = optimisation.apply(&options);
             assert_ne!(
                 format!("{options:?}"),
                 format!("{changed:?}"),
@@ -363,7 +360,7 @@ mod tests {
             .find(|optimisation| optimisation.name == "microvm")
             .unwrap();
         let changed = microvm.apply(&plain(&Options::default()));
-        assert_eq!(changed.machine, Machine::Microvm);
+        assert_eq!(changed.hardware.machine, Machine::Microvm);
         let Optimisations::Only(known) = changed.optimisations else {
             panic!("{:?}", changed.optimisations);
         };
@@ -400,7 +397,7 @@ mod tests {
             ]
         );
         let changed = found[0].apply(&Options::default());
-        assert_eq!(changed.append, ["initcall_blacklist=pci_init"]);
+        assert_eq!(changed.kernel.append, ["initcall_blacklist=pci_init"]);
         assert!(found.iter().all(|optimisation| optimisation.unknown));
         assert!(candidates(&Timeline::new(clock)).is_empty());
     }

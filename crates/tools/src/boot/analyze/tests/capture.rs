@@ -53,27 +53,27 @@ fn options(name: &str) -> Options {
     let (kernel, machine) = name.split_once('-').unwrap();
     let console = machine.ends_with("-console");
     let said = |text: &str| text.to_owned();
-    Options {
-        kernel: Some(said(match kernel {
-            "6.1" => "6.1.0-56-cloud-amd64",
-            _ => "6.12.95+deb12-cloud-amd64",
-        })),
-        machine: match machine.trim_end_matches("-console") {
-            "microvm" => Machine::Microvm,
-            "q35" => Machine::Q35,
-            "pc-no-acpi" => Machine::PcNoAcpi,
-            other => panic!("{other}"),
-        },
-        // The driver of serial ports would come late.
-        append: match console {
-            true => vec![said("earlyprintk=ttyS0,keep"), said("loglevel=7")],
-            false => Vec::new(),
-        },
-        accel: Accel::Tcg,
+    let mut options = Options {
         trace: true,
-        command: vec!["true".into()],
         ..Options::default()
+    };
+    options.kernel.image = Some(said(match kernel {
+        "6.1" => "6.1.0-56-cloud-amd64",
+        _ => "6.12.95+deb12-cloud-amd64",
+    }));
+    options.hardware.machine = match machine.trim_end_matches("-console") {
+        "microvm" => Machine::Microvm,
+        "q35" => Machine::Q35,
+        "pc-no-acpi" => Machine::PcNoAcpi,
+        other => panic!("{other}"),
+    };
+    if console {
+        // The driver of serial ports would come late.
+        options.kernel.append = vec![said("earlyprintk=ttyS0,keep"), said("loglevel=7")];
     }
+    options.hardware.accel = Accel::Tcg;
+    options.command.words = vec!["true".into()];
+    options
 }
 
 /// Leaves out initcalls that took little time by the clock of the log: they count it in ticks of the
