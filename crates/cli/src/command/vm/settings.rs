@@ -142,8 +142,8 @@ struct Settings {
 /// How the machine is suspended.
 #[derive(Debug, clap::Args)]
 struct SuspendSettings {
-    /// Image to suspend to; %{name} stands for the machine's name, %{uuid} for its UUID. `default`:
-    /// in the machine's directory.
+    /// Image to suspend to; %{name} stands for the VM's name, %{uuid} for its UUID. `default`:
+    /// in the VM's directory.
     #[arg(long, value_name = "FILE|default")]
     suspend_path: Option<String>,
 
