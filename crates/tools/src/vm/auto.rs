@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use brisk_image::Control;
 use brisk_vm::cache::Cache;
 
+use super::condition::Condition;
 use super::definition::{Autoshutdown, Definition};
 use super::error::Error;
 use super::lifecycle::{kill, start, stop};
-use super::live::{Condition, condition, is_there};
+use super::live::condition;
 use super::paths::{StateDirs, VmPaths};
+use super::process::is_there;
 use super::resume::{How, resume};
 use super::suspend::{Suspending, suspend};
 

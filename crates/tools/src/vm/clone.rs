@@ -7,17 +7,20 @@ use std::time::{Duration, Instant};
 use brisk_image::{Hold, Image, Progress, State};
 use brisk_vm::cache::Cache;
 
+use super::condition::Condition;
 use super::definition::Definition;
+use super::describe::disks_are_as_noted;
 use super::disks::{self, OwnDisk};
 use super::error::{Error, file};
 use super::first_run::{Failure, FirstRun};
 use super::identity::{new_generation, separate};
-use super::lifecycle::Running;
-use super::live::{self, Condition, condition};
+use super::live::condition;
 use super::page_service::looking_after;
 use super::paths::{VmPaths, new_uuid};
 use super::ports::tell;
-use super::resume::{How, Resumed, disks_are_as_noted, open, run_from};
+use super::process;
+use super::resume::{How, Resumed, open, run_from};
+use super::running::Running;
 use crate::chain;
 use crate::guest::identity;
 
@@ -55,7 +58,7 @@ pub fn resume_clone(
     let own = definition_of(new, &definition, &disks, &path)?;
     new.prepare()?;
     let _lock = new.lock("resume --clone")?;
-    if live::is_there(new)? {
+    if process::is_there(new)? {
         return Err(Error::runs_already(&new.name));
     }
     if let Err(error) = new.define(&own, true) {
@@ -84,7 +87,7 @@ pub fn resume_clone(
         Err(error) => {
             paths.note(&format!("Clone {} failed: {}", new.name, chain(error)));
             // What went wrong first is what matters.
-            let _ = live::end(new);
+            let _ = process::end(new);
             let _ = new.remove();
         }
     }

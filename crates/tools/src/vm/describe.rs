@@ -3,17 +3,17 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use brisk_image::{Description, Disk, Kernel};
+use brisk_image::{Description, Disk, Image, Kernel};
 use brisk_vm::cache;
 use rustix::fs::statfs;
 use serde_json::json;
 
 use super::definition::Definition;
 use super::error::{Error, file};
-use super::lifecycle::Running;
 use super::paths::VmPaths;
+use super::running::Running;
 
 /// Bytes at the beginning of a block device that are compared.
 const HEAD: u64 = 8 << 20;
@@ -114,4 +114,24 @@ fn identify_device(path: &Path, writable: bool) -> io::Result<Disk> {
         hash: cache::key(&head),
         ..Disk::default()
     })
+}
+
+/// The disks must be what they were when the guest stood still, with all files that they read from,
+/// but for those that the administrator says are.
+pub(super) fn disks_are_as_noted(image: &Image, accepted: &[PathBuf]) -> Result<(), Error> {
+    let disks = &image.description().disks;
+    for disk in disks.iter().filter(|disk| !accepted.contains(&disk.path)) {
+        if !is_unchanged(disk)? {
+            return Err(Error::Unlike {
+                path: image.path().to_owned(),
+                reason: format!(
+                    "its disk {0} has changed since, and what the guest has in memory of it is not \
+                     true any more; if you know that {0} is what it was, say so with \
+                     --accept-disk {0}",
+                    disk.path.display()
+                ),
+            });
+        }
+    }
+    Ok(())
 }

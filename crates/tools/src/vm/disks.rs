@@ -15,8 +15,8 @@ use super::copy::{OpenFile, copy, data, share};
 use super::definition::Definition;
 use super::directories::Directories;
 use super::error::{Error, file};
-use super::lifecycle::Running;
 use super::paths::VmPaths;
+use super::running::Running;
 use crate::guest::ExtraDisk;
 
 /// Ending of the name of an incomplete copy.

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::live;
 use super::paths::VmPaths;
+use super::process;
 use crate::guest::harmless;
 
 /// Most bytes at the end of a file that are searched.
@@ -20,7 +20,7 @@ pub(super) fn note_end(paths: &VmPaths) {
     let Ok(started) = fs::metadata(paths.pid()).and_then(|file| file.modified()) else {
         return;
     };
-    if live::is_there(paths).unwrap_or(true) {
+    if process::is_there(paths).unwrap_or(true) {
         return;
     }
     let files = paths.runtime_files();
@@ -49,7 +49,7 @@ pub(super) fn note_end(paths: &VmPaths) {
 /// Records an end as [`note_end`] does, unless another command works on the VM and records it
 /// itself.
 pub(super) fn note_end_if_idle(paths: &VmPaths) {
-    if paths.pid().exists() && live::pid(paths).is_none() {
+    if paths.pid().exists() && process::pid(paths).is_none() {
         if let Ok(_lock) = paths.lock("look") {
             note_end(paths);
         }

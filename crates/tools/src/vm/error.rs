@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use brisk_vm::launch;
 use brisk_vm::qemu::control;
 
+use super::condition::Condition;
 use super::definition::DefinitionError;
-use super::live::Condition;
 use crate::guest;
 
 /// Error of a command on a persistent VM.

@@ -14,9 +14,10 @@ use brisk_vm::qemu::control::{self, Control};
 use serde_json::json;
 
 use super::backing_chain;
+use super::describe::disks_are_as_noted;
 use super::error::Error;
 use super::paths::VmPaths;
-use super::resume::disks_are_as_noted;
+use super::standing::activate_disks;
 use super::suspend_record::SuspendRecord;
 
 /// Time limit of QEMU to report that a guest runs, or does not.
@@ -101,21 +102,6 @@ fn use_up(
     }
     SuspendRecord::remove(paths);
     Ok(())
-}
-
-/// Has QEMU take its disks, with its locks on them, before the guest runs. QEMU before 10.0 takes
-/// them when the guest runs.
-pub(super) fn activate_disks(
-    qmp: &mut Control<'_>,
-    wait: &mut dyn FnMut() -> bool,
-) -> Result<(), Error> {
-    let active = json!({ "active": true });
-    match qmp.execute_while("blockdev-set-active", &active, wait) {
-        Err(control::Error::Refused { reason, .. }) if reason.contains("has not been found") => {
-            Ok(())
-        }
-        other => Ok(other.map(drop)?),
-    }
 }
 
 fn runs(qmp: &mut Control<'_>) -> Result<bool, Error> {

@@ -1,34 +1,33 @@
 //! Start and stop of VMs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use brisk_host::files::{self, Durability};
 use brisk_image::{Claim, resumed_name};
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
-use brisk_vm::launch::{Unprivileged, start_detached, why_one_user};
-use brisk_vm::qemu::{Channels, Ram, VmConfig};
-use serde::{Deserialize, Serialize};
+use brisk_vm::launch::{start_detached, why_one_user};
+use brisk_vm::qemu::{Channels, Ram};
 
 use super::backing_chain;
+use super::condition::Condition;
 use super::definition::Definition;
 use super::directories::{Directories, Served};
 use super::disks;
 use super::ended::{note_console_start, note_end};
-use super::error::{Error, file};
+use super::error::Error;
 use super::identity::{identify, new_generation};
-use super::live::{self, Condition, condition};
+use super::live::{self, condition};
 use super::log_size;
-use super::memory::has_name;
 use super::page_service::looking_after;
 use super::paths::VmPaths;
 use super::ports::{ALL, connect, converse, tell};
-use super::resume::{cut_off, missing};
+use super::process;
+use super::running::Running;
 use super::stderr_tail::StderrTail;
-use super::suspend_record::{self, SuspendRecord};
+use super::suspend_record::{self, SuspendRecord, cut_off, image_missing};
 use super::unit;
 use crate::guest;
 
@@ -45,81 +44,7 @@ const ENDING: Duration = Duration::from_secs(1);
 /// Time limit of a boot.
 const BOOT: Duration = Duration::from_secs(120);
 
-/// Record of a running VM, enough to start its QEMU again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Running {
-    pub(super) machine: VmConfig,
-    pub(super) unprivileged: Option<Unprivileged>,
-    /// Release of the kernel.
-    pub(super) kernel: String,
-    /// Version of QEMU, with its package.
-    pub(super) qemu: String,
-    /// Directories that virtiofsd serves, if there are any.
-    #[serde(default)]
-    pub(super) directories: Option<Directories>,
-    /// The image that its memory comes from while it runs, by its usual name; the definition may
-    /// name another place for the next one.
-    #[serde(default)]
-    pub(super) filled_from: Option<PathBuf>,
-    /// Identities of the image that it was resumed from and of its base images.
-    #[serde(default)]
-    pub(super) images: Vec<[u8; 16]>,
-    /// Whether it has not got its script yet.
-    #[serde(default)]
-    pub(super) booting: bool,
-    /// Whether it is a clone that has not got its identity yet.
-    #[serde(default)]
-    pub(super) nameless: bool,
-}
-
-impl Running {
-    /// Reason why it cannot be suspended, and what to try; `None` if it can.
-    pub(super) fn cannot_be_saved(&self) -> Option<(String, &'static str)> {
-        let (major, minor) = self.machine.version;
-        if (major, minor) < (8, 2) {
-            return Some((
-                format!("runs in QEMU {major}.{minor}, which cannot go on from a file"),
-                "stop it, and start it with QEMU 8.2 or later; brisk doctor tells how to get one",
-            ));
-        }
-        let served = self.directories.as_ref();
-        if self.machine.devices.filesystems.is_empty()
-            || served.is_some_and(Directories::can_be_kept)
-        {
-            return None;
-        }
-        let what = match served {
-            Some(_) => "has directories served by a virtiofsd whose state cannot be kept",
-            None => "has directories served by QEMU itself (9p), which cannot be saved then",
-        };
-        let hint = "stop it, and start it with virtiofsd 1.11 or later";
-        Some((what.to_owned(), hint))
-    }
-
-    pub(super) fn save(&self, paths: &VmPaths) -> Result<(), Error> {
-        let path = paths.plan();
-        // The state is there only until it is loaded.
-        let mut lasting = self.clone();
-        lasting.machine.state = None;
-        if !matches!(&lasting.machine.memory.ram, Ram::File(path) if has_name(path)) {
-            // Only its QEMU has it.
-            lasting.machine.memory.ram = Ram::Shared;
-        }
-        lasting.machine.memory.postcopy = false;
-        lasting.machine.stopped = false;
-        let text = serde_json::to_vec(&lasting).map_err(std::io::Error::other);
-        let written = text.and_then(|text| files::replace(&path, &text, Durability::Atomic));
-        written.map_err(file("write", path))
-    }
-
-    pub(super) fn of(paths: &VmPaths) -> Result<Self, Error> {
-        let path = paths.plan();
-        let text = fs::read(&path).map_err(file("read", &path))?;
-        serde_json::from_slice(&text).map_err(|error| file("read", path)(error.into()))
-    }
-}
-
-/// Boots a VM. `cancel` ends it again.
+/// Boots a machine. `cancel` ends it again.
 ///
 /// # Errors
 /// If it runs or is suspended, its definition is wrong, or the guest does not boot.
@@ -182,7 +107,7 @@ pub fn start(
         Err(error) => {
             let error = said.explain(paths, error);
             // What went wrong first is what matters.
-            let _ = live::end(paths);
+            let _ = process::end(paths);
             paths.note(&format!("VM did not start: {error}"));
             if cancel.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
@@ -196,7 +121,7 @@ pub fn start(
 fn may_start(paths: &VmPaths, definition: &Definition) -> Result<(), Error> {
     match live::settle(paths)? {
         Condition::Off => {}
-        Condition::Missing => return Err(missing(paths)),
+        Condition::Missing => return Err(image_missing(paths)),
         Condition::CutOff => return Err(cut_off(paths, definition)),
         Condition::Suspended => {
             return Err(Error::state(
@@ -237,7 +162,7 @@ fn boot(
         if cancel.load(Ordering::Relaxed) {
             return Err("interrupted".to_owned());
         }
-        match live::pid(paths) {
+        match process::pid(paths) {
             Some(_) => Ok(()),
             None => Err("QEMU ended".to_owned()),
         }
@@ -270,7 +195,7 @@ fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<
     loop {
         let told = tell(paths, &words, BOOT).map_err(|error| {
             // The kernel gave up, for lack of a PID 1. Channels close before QEMU has ended.
-            match live::wait_for_end(paths, ENDING) {
+            match process::wait_for_end(paths, ENDING) {
                 true => failed(),
                 false => error,
             }
@@ -282,7 +207,7 @@ fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<
         if cancel.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        if live::pid(paths).is_none() || Instant::now() > deadline {
+        if process::pid(paths).is_none() || Instant::now() > deadline {
             return Err(failed());
         }
         std::thread::sleep(GLANCE);
@@ -305,7 +230,7 @@ pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
         &files,
         running.unprivileged,
     )?;
-    live::set_pid(paths, pid)?;
+    process::set_pid(paths, pid)?;
     if let Some(reason) = running.unprivileged.and_then(|_| why_one_user()) {
         paths.note(&format!("QEMU has no user of its own: {reason}"));
     }
@@ -346,7 +271,7 @@ pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
             } else {
                 left().min(ASKED_AGAIN)
             };
-            if live::wait_for_end(paths, time) {
+            if process::wait_for_end(paths, time) {
                 return true;
             }
             if left().is_zero() {
@@ -375,7 +300,7 @@ pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
 pub fn kill(paths: &VmPaths) -> Result<(), Error> {
     let _lock = paths.lock("kill")?;
     note_end(paths);
-    let there = live::is_there(paths)?;
+    let there = process::is_there(paths)?;
     let now = match condition(paths) {
         // It can be ended even if its definition is wrong by now.
         Err(_) if there => Condition::Running,
@@ -393,7 +318,7 @@ pub fn kill(paths: &VmPaths) -> Result<(), Error> {
         return Err(Error::state(&paths.name, what, removes));
     }
     paths.processing("kill", "");
-    live::end_process(paths)?;
+    process::end_process(paths)?;
     paths.note("VM killed");
     if removes.is_empty() {
         ended(paths);
@@ -426,7 +351,7 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
             }
             let mut claim = Claim::take(&image)?;
             paths.processing("discard", "");
-            live::end_process(paths)?;
+            process::end_process(paths)?;
             backing_chain::remove_left(paths, claim.image());
             claim.start()?;
             claim.finish()?;
@@ -438,12 +363,12 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
                 return not_known(&image);
             }
             paths.processing("discard", "");
-            live::end_process(paths)?;
+            process::end_process(paths)?;
             paths.note("Image of a resume that was cut off removed");
         }
         Condition::Missing => {
             paths.processing("discard", "");
-            live::end_process(paths)?;
+            process::end_process(paths)?;
             paths.note("Image forgotten");
         }
         Condition::Off => {

@@ -16,8 +16,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::background::{self, Priority};
 use super::error::{Error, file};
-use super::live;
 use super::paths::VmPaths;
+use super::process;
 
 /// Longest file, bytes; a guest may exceed that by what it writes in [`PAUSE`].
 const LONGEST: u64 = 4 << 20;
@@ -43,7 +43,7 @@ pub(super) fn look_after(paths: &VmPaths) {
         });
         matches!(taken, Ok(false))
     };
-    if paths.runtime().exists() && live::pid(paths).is_some() && gone() {
+    if paths.runtime().exists() && process::pid(paths).is_some() && gone() {
         start(paths);
     }
 }
@@ -61,13 +61,13 @@ fn lock(paths: &VmPaths) -> Result<File, Error> {
 /// # Errors
 /// If the files cannot be watched.
 pub fn bound_logs(paths: &VmPaths) -> Result<(), Error> {
-    let Some(pid) = live::pid(paths) else {
+    let Some(pid) = process::pid(paths) else {
         return Ok(());
     };
     let process =
         Pid::from_raw(pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     // Another process may have had the number by then.
-    let Some(process) = process.filter(|_| live::pid(paths) == Some(pid)) else {
+    let Some(process) = process.filter(|_| process::pid(paths) == Some(pid)) else {
         return Ok(());
     };
     let lock = lock(paths)?;

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use brisk_vm::launch::without_name;
 use brisk_vm::qemu::{Fds, Ram};
@@ -11,9 +11,9 @@ use rustix::fs::OFlags;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::error::{Error, file};
-use super::lifecycle::Running;
-use super::live;
 use super::paths::VmPaths;
+use super::process;
+use super::running::{Running, has_name};
 use crate::guest;
 
 /// Memory that no QEMU has yet.
@@ -79,7 +79,7 @@ impl VmPaths {
         let path = match &running.machine.memory.ram {
             Ram::File(path) => path.clone(),
             _ => {
-                let pid = live::pid(self).ok_or_else(|| Error::has_ended(&self.name))?;
+                let pid = process::pid(self).ok_or_else(|| Error::has_ended(&self.name))?;
                 format!("/proc/{pid}/fd/{}", Fds::RAM).into()
             }
         };
@@ -98,13 +98,8 @@ impl VmPaths {
     }
 }
 
-/// Whether memory at this path has a name that other processes can open.
-pub(super) fn has_name(path: &Path) -> bool {
-    !path.starts_with("/proc")
-}
-
-/// Whether the memory of a QEMU can be reached through its descriptors (proc(5)): by the user who
-/// has started it, and by root, unless a container forbids it.
+/// Whether the memory of a QEMU can be reached through its descriptors (proc(5)): by who has
+/// started it as himself, and by root, unless a container keeps that from it.
 fn reaches_into_processes() -> bool {
     let root = rustix::process::geteuid().is_root();
     !root || capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_PTRACE))

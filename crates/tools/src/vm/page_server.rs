@@ -16,15 +16,18 @@ use brisk_vm::qemu::{Ram, State, Urgent, allow_late_memory, qmp, take_late_memor
 use serde_json::json;
 
 use super::busy::Processors;
+use super::clock::set_clock;
+use super::condition::Condition;
 use super::error::{Error, file};
 use super::first_run::{Failure, FirstRun, PATIENCE};
 use super::lifecycle::launch;
-use super::live::{self, Condition};
+use super::live;
 use super::page_service::{PageService, is_postcopying, start_standby};
 use super::paths::VmPaths;
 use super::postcopy::Word;
 use super::postcopy_memory::PostcopyMemory;
-use super::resume::{How, open, set_clock};
+use super::process;
+use super::resume::{How, open};
 use super::stderr_tail::StderrTail;
 use crate::chain;
 
@@ -111,13 +114,13 @@ fn attempt(
         Ok(Begun::Yes(serving)) => *serving,
         Ok(Begun::Unable(reason)) => {
             // What went wrong first is what matters.
-            let _ = live::end(paths);
+            let _ = process::end(paths);
             paths.note(&format!("Lazy resume is not possible: {reason}"));
             return Ok(Some(reason));
         }
         Err(error) => {
             // What went wrong first is what matters.
-            let _ = live::end(paths);
+            let _ = process::end(paths);
             paths.note(&format!("Resume failed: {}", chain(&error)));
             return Err(error);
         }
@@ -214,13 +217,13 @@ fn begin<'a>(
     let channel = |error| file("make", "a channel to QEMU")(error);
     let (ours, theirs) = UnixStream::pair().map_err(channel)?;
     let source = Source::new(ours, &image.state()?, length)?;
-    let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
+    let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
     let stream = stream.map_err(explain)?;
-    let mut qmp = live::control(&stream).map_err(explain)?;
+    let mut qmp = process::control(&stream).map_err(explain)?;
     if let Err(reason) = allow_late_memory(&mut qmp).map_err(|error| explain(error.into()))? {
         return Ok(Begun::Unable(reason));
     }
-    let pid = live::pid(paths).ok_or_else(|| Error::ended_loading(&paths.name))?;
+    let pid = process::pid(paths).ok_or_else(|| Error::ended_loading(&paths.name))?;
     match Urgent::of(pid) {
         Ok(urgent) => urgent.agree()?,
         Err(error) => {
@@ -248,7 +251,7 @@ fn run(
     begun: Instant,
     slow: &mut dyn FnMut(Duration),
 ) -> Result<Duration, Failure> {
-    let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name))?;
+    let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name))?;
     let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
     let asked = Instant::now();
     // QEMU waits itself for what its devices have in memory.
@@ -280,7 +283,7 @@ fn run(
         thread::sleep(Duration::from_millis(1));
     }
     let processors = ask("query-cpus-fast")?;
-    if let Some(pid) = live::pid(paths) {
+    if let Some(pid) = process::pid(paths) {
         late.has(Processors::of(pid, &processors));
     }
     let first = FirstRun {
@@ -292,7 +295,7 @@ fn run(
     let asked = Instant::now();
     let wait = &mut || {
         slow(begun.elapsed());
-        live::pid(paths).is_some() && (late.is_unreadable() || asked.elapsed() < PATIENCE)
+        process::pid(paths).is_some() && (late.is_unreadable() || asked.elapsed() < PATIENCE)
     };
     first.run(&mut qmp, wait).map(|()| {
         late.set_has_run();

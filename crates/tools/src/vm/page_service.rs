@@ -24,12 +24,12 @@ use serde_json::json;
 use super::background::{self, Priority};
 use super::backing_chain;
 use super::busy::Processors;
+use super::clock::set_clock;
 use super::error::{Error, file};
-use super::lifecycle::Running;
-use super::live;
 use super::paths::VmPaths;
 use super::postcopy_memory::PostcopyMemory;
-use super::resume::set_clock;
+use super::process;
+use super::running::Running;
 use super::suspend_record::SuspendRecord;
 use super::unlock::host_keys;
 use crate::chain;
@@ -69,7 +69,7 @@ impl PageService<'_> {
                 Err(error) => {
                     late.give_up();
                     // What went wrong first is what matters.
-                    let _ = live::end(paths);
+                    let _ = process::end(paths);
                     paths.note(&format!("Resume failed: {}", chain(&error)));
                     let _ = serving.join();
                     Err(error)
@@ -134,7 +134,7 @@ pub fn stand_by(paths: &VmPaths) -> Result<(), Error> {
 fn again(paths: &VmPaths, claim: Claim, begun: Instant) -> Result<Option<PageService<'_>>, Error> {
     let keys = host_keys(paths)?;
     let image = Image::from_file(claim.file()?, claim.path(), &keys)?.with_parents(&keys, &[])?;
-    let pid = live::pid(paths).ok_or_else(|| Error::has_ended(&paths.name))?;
+    let pid = process::pid(paths).ok_or_else(|| Error::has_ended(&paths.name))?;
     let urgent = Urgent::of(pid).map_err(file("take a channel of process", pid.to_string()))?;
     let Some(stream) = urgent.reconnect(&paths.runtime_files().late(), &mut || has_all(paths))?
     else {
@@ -158,8 +158,8 @@ fn again(paths: &VmPaths, claim: Claim, begun: Instant) -> Result<Option<PageSer
 
 /// Whether QEMU reports that no page is missing. While it waits for a page it may not answer.
 fn has_all(paths: &VmPaths) -> bool {
-    let status = live::connect(paths).ok().flatten().and_then(|stream| {
-        let mut control = live::glance(&stream);
+    let status = process::connect(paths).ok().flatten().and_then(|stream| {
+        let mut control = process::glance(&stream);
         control.execute("qmp_capabilities", &json!(null)).ok()?;
         control.execute("query-migrate", &json!(null)).ok()
     });
@@ -168,15 +168,15 @@ fn has_all(paths: &VmPaths) -> bool {
 
 /// Continues a guest that was stopped when the other process ended.
 fn go_on(paths: &VmPaths, late: &PostcopyMemory<'_>) -> Result<(), Error> {
-    let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
-    let mut qmp = live::control(&stream)?;
+    let stream = process::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
+    let mut qmp = process::control(&stream)?;
     if qmp.execute("query-status", &json!(null))?["running"] != json!(true) {
         qmp.execute("cont", &json!(null))?;
         set_clock(paths);
     }
     SuspendRecord::remove(paths);
     let processors = qmp.execute("query-cpus-fast", &json!(null))?;
-    if let Some(pid) = live::pid(paths) {
+    if let Some(pid) = process::pid(paths) {
         late.has(Processors::of(pid, &processors));
     }
     Ok(())
@@ -226,7 +226,7 @@ pub(super) fn looking_after<T>(paths: &VmPaths, work: impl FnOnce() -> T) -> Res
 
 /// Whether a process serves a VM's memory; `None` if the VM has all of it.
 fn served(paths: &VmPaths) -> Result<Option<bool>, Error> {
-    if !paths.runtime_files().late().exists() || live::pid(paths).is_none() {
+    if !paths.runtime_files().late().exists() || process::pid(paths).is_none() {
         return Ok(None);
     }
     // There may be another file where the next image is to be.
@@ -291,8 +291,8 @@ struct Served {
 /// The guest has all of its memory, or this process cannot serve it.
 fn conclude(paths: &VmPaths, claim: Claim, image: &Image, begun: Instant, served: Served) {
     let whole = served.result.map_err(Error::from).and_then(|ended| {
-        let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name))?;
-        let mut qmp = live::control(&stream)?;
+        let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name))?;
+        let mut qmp = process::control(&stream)?;
         end_late_memory(&mut qmp)?;
         Ok(ended)
     });
@@ -312,10 +312,10 @@ fn conclude(paths: &VmPaths, claim: Claim, image: &Image, begun: Instant, served
             ));
             learn(paths, image, &ended.wanted);
         }
-        Err(_) if live::pid(paths).is_none() && served.has_run => {
+        Err(_) if process::pid(paths).is_none() && served.has_run => {
             paths.note("VM ended before it had all of its memory");
         }
-        Err(_) if live::pid(paths).is_none() => {
+        Err(_) if process::pid(paths).is_none() => {
             paths.note(
                 "VM ended before it is known to have run: its image stays, and brisk vm resume \
                  --again goes on from there",

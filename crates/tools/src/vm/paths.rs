@@ -12,11 +12,8 @@ use brisk_vm::launch::RuntimeFiles;
 use brisk_vm::qemu::VmConfig;
 use rustix::fs::{FlockOperation, flock};
 
-use super::backing_chain;
 use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
-use super::standing::Standing;
-use super::suspend_record::SuspendRecord;
 use crate::reservation::PROCESS;
 
 /// The directories of all VMs of a user.
@@ -208,18 +205,7 @@ impl VmPaths {
             .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)))
     }
 
-    /// Path of its image now: as its definition says, or if there is no definition, as its suspend
-    /// record says.
-    pub(super) fn image_now(&self) -> Result<PathBuf, Error> {
-        match self.definition() {
-            Ok(definition) => Ok(self.image(&definition)),
-            Err(Error::Undefined { .. }) => Ok(SuspendRecord::read(self)
-                .map_or_else(|| self.image(&Definition::default()), |noted| noted.image)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Path of its suspend record.
+    /// Names the image of the suspended machine.
     pub(super) fn suspended(&self) -> PathBuf {
         self.state().join("suspended")
     }
@@ -352,18 +338,7 @@ impl VmPaths {
         sync(&self.state())
     }
 
-    /// Removes the runtime files of a VM that does not run any more.
-    pub(super) fn clear(&self) {
-        if let Some(memory) = self.named_memory() {
-            let _ = fs::remove_file(memory);
-        }
-        let _ = fs::remove_dir_all(self.runtime());
-        let _ = fs::remove_file(self.process());
-        // It is of a QEMU that has ended.
-        Standing::remove(self);
-    }
-
-    /// Locks the VM, so that no other command works on it while the lock lives.
+    /// Keeps all other commands from this machine while the lock lives.
     ///
     /// # Errors
     /// [`Error::Busy`] if another command works on it.
@@ -422,22 +397,6 @@ impl VmPaths {
         self.note(&format!(
             "Processing command {command}{with}, for user {user}, process {process}"
         ));
-    }
-
-    /// Removes a VM that does not run.
-    ///
-    /// # Errors
-    /// If a file cannot be removed.
-    pub fn remove(&self) -> Result<(), Error> {
-        backing_chain::forget(self);
-        self.clear();
-        let path = self.file();
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            other => other.map_err(file("remove", &path))?,
-        }
-        let state = self.state();
-        fs::remove_dir_all(&state).map_err(file("remove", &state))
     }
 }
 

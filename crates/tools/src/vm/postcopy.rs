@@ -15,12 +15,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::background::{self, Priority};
+use super::condition::Condition;
 use super::error::{Error, file};
-use super::lifecycle::Running;
-use super::live::{Condition, condition};
+use super::live::condition;
 use super::page_service::{is_postcopying, look_after};
 use super::paths::VmPaths;
 use super::resume::Resumed;
+use super::running::Running;
 
 /// Interval at which an interruption is noticed.
 const GLANCE: Duration = Duration::from_millis(50);

@@ -14,9 +14,9 @@ use brisk_vm::qemu::qmp;
 use serde_json::json;
 
 use super::busy::Processors;
-use super::live;
+use super::clock::set_clock;
 use super::paths::VmPaths;
-use super::resume::set_clock;
+use super::process;
 use crate::chain;
 
 /// Interval at which an image that could not be read is tried again.
@@ -148,7 +148,7 @@ impl<'a> PostcopyMemory<'a> {
 
 /// Stops the guest until the other end of the channel is dropped.
 fn stop_until(paths: &VmPaths, readable: &Receiver<()>) {
-    let Ok(Some(stream)) = live::connect_within(paths, PATIENCE) else {
+    let Ok(Some(stream)) = process::connect_within(paths, PATIENCE) else {
         return;
     };
     let mut control = Control::new(&stream, qmp::Reader::default(), PATIENCE);
@@ -193,7 +193,7 @@ impl Memory for PostcopyMemory<'_> {
                 }
                 Err(error) => self.stand(index, &chain(&error)),
             }
-            if self.given_up.load(Ordering::Relaxed) || live::pid(self.paths).is_none() {
+            if self.given_up.load(Ordering::Relaxed) || process::pid(self.paths).is_none() {
                 return Reading::GivenUp;
             }
             if !wait {

@@ -11,26 +11,26 @@ use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::{Capabilities, DiskFormat, Ram, State, load_state, qmp};
 
 use super::backing_chain;
-use super::definition::Definition;
+use super::clock::set_clock;
+use super::condition::Condition;
 use super::definition::text_of_uuid;
-use super::describe::is_unchanged;
+use super::describe::disks_are_as_noted;
 use super::error::{Error, file};
 use super::first_run::{self, Failure, FirstRun};
-use super::lifecycle::{Running, launch};
-use super::live::{self, Condition};
+use super::lifecycle::launch;
+use super::live;
 use super::memory::Fresh;
 use super::paths::VmPaths;
-use super::ports::tell;
+use super::process;
+use super::running::Running;
 use super::standing;
 use super::stderr_tail::StderrTail;
-use super::suspend_record::{self, SuspendRecord};
+use super::suspend_record::{self, SuspendRecord, cut_off, image_missing};
 use super::unlock::with_host_key;
 use crate::chain;
-use crate::guest::{self, clock};
+use crate::guest;
 
-/// Time limit of init to set the clock.
-const CLOCK: Duration = Duration::from_secs(10);
-/// Interval at which an interruption is noticed while QEMU does not answer.
+/// How often it is looked whether the user wants no more while QEMU says nothing.
 const GLANCE: Duration = Duration::from_millis(500);
 
 /// Options of a resume.
@@ -85,7 +85,7 @@ pub fn resume(
         Condition::Paused => return go_on(paths, how, begun),
         // What lies there says whose it is.
         Condition::Off if brisk_image::resumable(&paths.image(&definition)).is_some() => {}
-        Condition::Missing => return Err(missing(paths)),
+        Condition::Missing => return Err(image_missing(paths)),
         Condition::CutOff if how.again => {}
         Condition::CutOff => return Err(cut_off(paths, &definition)),
         Condition::Off => {
@@ -116,7 +116,7 @@ pub fn resume(
         }
         Err(Failure::NotRun(error)) => {
             // What went wrong first is what matters.
-            let _ = live::end(paths);
+            let _ = process::end(paths);
             paths.note(&format!("Resume failed: {}", chain(&error)));
             claim.release()?;
             Err(error.or_interrupted())
@@ -128,25 +128,10 @@ pub fn resume(
     }
 }
 
-/// Error of a resume that was cut off between the mark that the guest may run and the end of the
-/// image.
-pub(super) fn cut_off(paths: &VmPaths, definition: &Definition) -> Error {
-    let image = brisk_image::resumed_name(&paths.image(definition));
-    Error::state(
-        &paths.name,
-        format!(
-            "was being resumed when that was cut off, and its guest may have run: {} is left",
-            image.display()
-        ),
-        "brisk vm resume --again goes on from there if its disks are what they were, brisk vm discard \
-         removes it",
-    )
-}
-
-/// Continues a VM that a killed command has left stopped.
+/// A machine that a killed command left standing still.
 fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
-    let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
-    standing::go_on(paths, &mut live::control(&stream)?, &how.accepted_disks)?;
+    let stream = process::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
+    standing::go_on(paths, &mut process::control(&stream)?, &how.accepted_disks)?;
     SuspendRecord::remove(paths);
     paths.note("VM goes on");
     set_clock(paths);
@@ -155,12 +140,6 @@ fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
         memory: 0,
         loading: Duration::ZERO,
     })
-}
-
-/// Error of a missing image.
-pub(super) fn missing(paths: &VmPaths) -> Error {
-    let image = suspend_record::missing(paths).unwrap_or_default();
-    Error::missing(&paths.name, &image)
 }
 
 fn load(
@@ -216,9 +195,9 @@ pub(super) fn run_from(
     let said = StderrTail::from_now(paths);
     launch(paths, running)?;
     let explain = |error: Error| said.explain(paths, error);
-    let stream = live::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
+    let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
     let stream = stream.map_err(explain)?;
-    let mut qmp = live::control(&stream).map_err(explain)?;
+    let mut qmp = process::control(&stream).map_err(explain)?;
     load_state(&mut qmp, &place).map_err(|error| explain(error.into()))?;
     drop(qmp);
     let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
@@ -233,14 +212,7 @@ pub(super) fn run_from(
     })
 }
 
-/// Sets the guest's clock. A guest whose clock cannot be set still runs.
-pub(super) fn set_clock(paths: &VmPaths) {
-    if let Err(error) = tell(paths, &[clock()], CLOCK) {
-        paths.note(&format!("The clock was not set: {error}"));
-    }
-}
-
-/// Opens an image without claiming it, with the record of the VM in it, after all checks.
+/// An image that is open and stays as it is, and the machine in it, which can go on here.
 pub(super) fn open(
     paths: &VmPaths,
     file: File,
@@ -372,26 +344,6 @@ fn check(
     }
     if let Some(directories) = &mut running.directories {
         directories.again(cache).or_else(unlike)?;
-    }
-    Ok(())
-}
-
-/// Checks that the disks are unchanged since the guest was stopped, with all files that they read
-/// from, except for accepted ones.
-pub(super) fn disks_are_as_noted(image: &Image, accepted: &[PathBuf]) -> Result<(), Error> {
-    let disks = &image.description().disks;
-    for disk in disks.iter().filter(|disk| !accepted.contains(&disk.path)) {
-        if !is_unchanged(disk)? {
-            return Err(Error::Unlike {
-                path: image.path().to_owned(),
-                reason: format!(
-                    "its disk {0} has changed since, and what the guest has in memory of it is not \
-                     true any more; if you know that {0} is what it was, say so with \
-                     --accept-disk {0}",
-                    disk.path.display()
-                ),
-            });
-        }
     }
     Ok(())
 }

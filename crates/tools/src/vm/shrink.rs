@@ -11,9 +11,9 @@ use brisk_vm::guest::Step;
 use brisk_vm::guest_pages::{Memory, VmcoreinfoLocation, forecast, free_pages};
 
 use super::error::{Error, file};
-use super::lifecycle::Running;
 use super::paths::VmPaths;
 use super::ports::tell_while;
+use super::running::Running;
 
 /// Time limit of init to drop the cache.
 const DROP: Duration = Duration::from_secs(60);

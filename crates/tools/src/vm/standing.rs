@@ -9,14 +9,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use brisk_host::files::{self, Durability};
-use brisk_vm::qemu::control::Control;
+use brisk_vm::qemu::control::{self, Control};
 use brisk_vm::qemu::{Disk, DiskFormat};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::describe::{identify, is_unchanged};
 use super::error::{Error, file};
-use super::first_run::activate_disks;
 use super::paths::VmPaths;
 use crate::reservation::{Reserved, STANDING};
 
@@ -99,4 +98,19 @@ pub(super) fn go_on(
     qmp.execute("cont", &json!(null))?;
     Standing::remove(paths);
     Ok(())
+}
+
+/// Has QEMU take its disks, with its locks on them, before the guest runs. QEMU before 10.0 takes
+/// them when it does.
+pub(super) fn activate_disks(
+    qmp: &mut Control<'_>,
+    wait: &mut dyn FnMut() -> bool,
+) -> Result<(), Error> {
+    let active = json!({ "active": true });
+    match qmp.execute_while("blockdev-set-active", &active, wait) {
+        Err(control::Error::Refused { reason, .. }) if reason.contains("has not been found") => {
+            Ok(())
+        }
+        other => Ok(other.map(drop)?),
+    }
 }

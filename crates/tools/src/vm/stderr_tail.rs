@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::error::Error;
-use super::live;
 use super::paths::VmPaths;
+use super::process;
 
 /// Most lines that are shown.
 const LINES: usize = 3;
@@ -33,7 +33,7 @@ impl StderrTail {
     /// Adds QEMU's messages to an error, if QEMU has ended and there are any.
     pub(super) fn explain(&self, paths: &VmPaths, error: Error) -> Error {
         // Its channels close a little earlier than it ends.
-        let ended = live::wait_for_end(paths, END);
+        let ended = process::wait_for_end(paths, END);
         match self.text().filter(|_| ended) {
             Some(said) => Error::QemuEnded { said },
             None => error,

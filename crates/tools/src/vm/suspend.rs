@@ -15,17 +15,19 @@ use brisk_vm::qemu::save_state;
 use serde_json::json;
 
 use super::backing_chain;
+use super::clock::set_clock;
+use super::condition::Condition;
 use super::definition::Definition;
 use super::describe::describe;
 use super::directories::one_has_ended;
 use super::disk_locks::DiskLocks;
 use super::error::Error;
-use super::lifecycle::Running;
-use super::live::{self, Condition};
+use super::exec::{executions, quiet};
+use super::live;
 use super::paths::VmPaths;
-use super::ports::{executions, quiet};
 use super::postcopy::wait_until_filled;
-use super::resume::set_clock;
+use super::process;
+use super::running::Running;
 use super::shrink::{drop_cache, left_out};
 use super::standing::{self, Standing};
 use super::suspend_record::SuspendRecord;
@@ -96,8 +98,8 @@ pub fn suspend(
     if !how.wait {
         note_executions(paths);
     }
-    let stream = live::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
-    let mut qmp = live::control(&stream)?;
+    let stream = process::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
+    let mut qmp = process::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.
     standing::go_on(paths, &mut qmp, &[])?;
     if running.directories.is_some() && one_has_ended(&mut qmp)? {
@@ -141,8 +143,8 @@ pub fn suspend(
     suspend.note(based);
     // The image is durable: from here on it is the machine.
     let _ = qmp.execute("quit", &json!(null));
-    live::wait_for_end(paths, END);
-    live::end(paths)?;
+    process::wait_for_end(paths, END);
+    process::end(paths)?;
     for line in report.lines() {
         paths.note(&line);
     }

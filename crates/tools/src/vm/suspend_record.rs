@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
 use super::error::{Error, file};
-use super::lifecycle::Running;
 use super::paths::VmPaths;
+use super::running::Running;
 use super::unlock::host_keys;
 use crate::reservation::Reserved;
 
@@ -121,4 +121,37 @@ pub(super) fn missing(paths: &VmPaths) -> Option<PathBuf> {
     // A guest has run from it, and whoever resumed it was killed before it could say so.
     let used = matches!(brisk_image::state(&noted.image), Ok(State::Resumed { .. }));
     (!used).then_some(noted.image)
+}
+
+/// A crash or a power cut came between the mark that its guest may run and the end of its image.
+pub(super) fn cut_off(paths: &VmPaths, definition: &Definition) -> Error {
+    let image = brisk_image::resumed_name(&paths.image(definition));
+    Error::state(
+        &paths.name,
+        format!(
+            "was being resumed when that was cut off, and its guest may have run: {} is left",
+            image.display()
+        ),
+        "brisk vm resume --again goes on from there if its disks are what they were, brisk vm discard \
+         removes it",
+    )
+}
+
+/// Its image is gone.
+pub(super) fn image_missing(paths: &VmPaths) -> Error {
+    let image = missing(paths).unwrap_or_default();
+    Error::missing(&paths.name, &image)
+}
+
+impl VmPaths {
+    /// Where the image of the machine is, or would be: as its definition says, and if that is gone,
+    /// as the record of the suspended machine says.
+    pub(super) fn image_now(&self) -> Result<PathBuf, Error> {
+        match self.definition() {
+            Ok(definition) => Ok(self.image(&definition)),
+            Err(Error::Undefined { .. }) => Ok(SuspendRecord::read(self)
+                .map_or_else(|| self.image(&Definition::default()), |noted| noted.image)),
+            Err(error) => Err(error),
+        }
+    }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use brisk_host::program::{Error, Program};
 
-use super::live;
 use super::paths::VmPaths;
+use super::process;
 
 /// Service that starts and stops VMs with the host. Units of VMs come before it, so that they are
 /// stopped after it.
@@ -121,7 +121,7 @@ pub(super) fn enter(paths: &VmPaths, processes: &[u32]) {
 /// The unit that a running VM is in, if it is the VM's own.
 #[must_use]
 pub fn unit_of(paths: &VmPaths) -> Option<String> {
-    let pid = live::pid(paths)?;
+    let pid = process::pid(paths)?;
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     own(&groups).map(str::to_owned)
 }

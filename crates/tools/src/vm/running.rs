@@ -1,0 +1,92 @@
+//! The record of a running machine: enough to start its QEMU again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brisk_host::files::{self, Durability};
+use brisk_vm::launch::Unprivileged;
+use brisk_vm::qemu::{Ram, VmConfig};
+use serde::{Deserialize, Serialize};
+
+use super::directories::Directories;
+use super::error::{Error, file};
+use super::paths::VmPaths;
+
+/// The machine that runs; enough to start its QEMU again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Running {
+    pub(super) machine: VmConfig,
+    pub(super) unprivileged: Option<Unprivileged>,
+    /// Release of the kernel.
+    pub(super) kernel: String,
+    /// Version of QEMU, with its package.
+    pub(super) qemu: String,
+    /// What serves its directories, if it has any that virtiofsd serves.
+    #[serde(default)]
+    pub(super) directories: Option<Directories>,
+    /// The image that its memory comes from while it runs, by its usual name, whatever its definition
+    /// says meanwhile of the next one.
+    #[serde(default)]
+    pub(super) filled_from: Option<PathBuf>,
+    /// Identities of the image that it was resumed from and of those that is based on.
+    #[serde(default)]
+    pub(super) images: Vec<[u8; 16]>,
+    /// Whether it has not been told yet what it is to do.
+    #[serde(default)]
+    pub(super) booting: bool,
+    /// Whether it is a clone that has not been told yet who it is.
+    #[serde(default)]
+    pub(super) nameless: bool,
+}
+
+impl Running {
+    /// Why it cannot be suspended, and what to try, if it cannot.
+    pub(super) fn cannot_be_saved(&self) -> Option<(String, &'static str)> {
+        let (major, minor) = self.machine.version;
+        if (major, minor) < (8, 2) {
+            return Some((
+                format!("runs in QEMU {major}.{minor}, which cannot go on from a file"),
+                "stop it, and start it with QEMU 8.2 or later; brisk doctor tells how to get one",
+            ));
+        }
+        let served = self.directories.as_ref();
+        if self.machine.devices.filesystems.is_empty()
+            || served.is_some_and(Directories::can_be_kept)
+        {
+            return None;
+        }
+        let what = match served {
+            Some(_) => "has directories served by a virtiofsd whose state cannot be kept",
+            None => "has directories served by QEMU itself (9p), which cannot be saved then",
+        };
+        let hint = "stop it, and start it with virtiofsd 1.11 or later";
+        Some((what.to_owned(), hint))
+    }
+
+    pub(super) fn save(&self, paths: &VmPaths) -> Result<(), Error> {
+        let path = paths.plan();
+        // The state is there only until it is loaded.
+        let mut lasting = self.clone();
+        lasting.machine.state = None;
+        if !matches!(&lasting.machine.memory.ram, Ram::File(path) if has_name(path)) {
+            // Only its QEMU has it.
+            lasting.machine.memory.ram = Ram::Shared;
+        }
+        lasting.machine.memory.postcopy = false;
+        lasting.machine.stopped = false;
+        let text = serde_json::to_vec(&lasting).map_err(std::io::Error::other);
+        let written = text.and_then(|text| files::replace(&path, &text, Durability::Atomic));
+        written.map_err(file("write", path))
+    }
+
+    pub(super) fn of(paths: &VmPaths) -> Result<Self, Error> {
+        let path = paths.plan();
+        let text = fs::read(&path).map_err(file("read", &path))?;
+        serde_json::from_slice(&text).map_err(|error| file("read", path)(error.into()))
+    }
+}
+
+/// Whether memory at this path is there for others, too.
+pub(super) fn has_name(path: &Path) -> bool {
+    !path.starts_with("/proc")
+}
