@@ -28,10 +28,10 @@ use brisk_sys::{Sharing, is_taken, try_lock};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 
-use super::durable::sync_dir_of;
-use super::error::{Error, io_error};
-use super::naming::rename_new;
-use super::reader::open_unknown;
+use crate::durable::sync_dir_of;
+use crate::error::{Error, io_error};
+use crate::naming::rename_new;
+use crate::read::reader::open_unknown;
 
 const RESUMING: &str = ".resuming";
 const RESUMED: &str = ".resumed";
@@ -360,8 +360,8 @@ impl Drop for Claim {
     }
 }
 
-/// Opens and locks the file that has this name now, exclusively.
-pub(super) fn lock(path: &Path) -> Result<File, Error> {
+/// Opens and locks the file that has this name now, for this process alone.
+pub(crate) fn lock(path: &Path) -> Result<File, Error> {
     lock_as(path, Sharing::Exclusive)
 }
 

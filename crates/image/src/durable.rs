@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::error::{Error, io_error};
-use super::naming::rename_new;
+use crate::error::{Error, io_error};
+use crate::naming::rename_new;
 
 /// A file without a name, or with a temporary one on file systems without `O_TMPFILE`.
 #[derive(Debug)]
-pub(super) struct Durable {
-    pub(super) file: File,
+pub(crate) struct Durable {
+    pub(crate) file: File,
     path: PathBuf,
     dir: File,
     dir_path: PathBuf,
@@ -24,8 +24,8 @@ pub(super) struct Durable {
 }
 
 impl Durable {
-    /// Creates a file in the directory of `path`, readable by its owner only.
-    pub(super) fn create(path: &Path) -> Result<Self, Error> {
+    /// A new file in the directory of `path`, readable by its owner only.
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let (dir_path, name) = split(path)?;
         let dir = File::open(&dir_path).map_err(io_error("open the directory", &dir_path))?;
         let failed = || io_error("create", path);
@@ -51,17 +51,17 @@ impl Durable {
         })
     }
 
-    /// Syncs the content to the disk; the file does not have its name yet.
-    pub(super) fn sync(&self) -> Result<(), Error> {
+    /// The content is on the disk, though not yet under its name.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
         self.file.sync_all().map_err(io_error("write", &self.path))
     }
 
     /// Gives the file its name, durably. Call [`Self::sync`] first.
     ///
     /// # Errors
-    /// If it cannot have that name, or the directory cannot be written. The new file is gone then,
-    /// also after a crash; where it replaces a file, the new one may be there.
-    pub(super) fn publish(mut self, replace: bool) -> Result<(), Error> {
+    /// If it cannot have that name, or the directory cannot be written. A new file is gone then,
+    /// also after a crash; where one is replaced, the new one may be there.
+    pub(crate) fn publish(mut self, replace: bool) -> Result<(), Error> {
         if self.temporary.is_none() && !replace {
             self.link(&self.name).map_err(|errno| self.refused(errno))?;
             return self.sync_dir().inspect_err(|_| self.retract());
@@ -124,7 +124,7 @@ impl Drop for Durable {
 }
 
 /// Directory and name of a file.
-pub(super) fn split(path: &Path) -> Result<(PathBuf, OsString), Error> {
+pub(crate) fn split(path: &Path) -> Result<(PathBuf, OsString), Error> {
     let name = path
         .file_name()
         .ok_or_else(|| Error::invalid(format!("{} names no file", path.display())))?;
@@ -132,8 +132,8 @@ pub(super) fn split(path: &Path) -> Result<(PathBuf, OsString), Error> {
     Ok((dir.unwrap_or(Path::new(".")).to_owned(), name.to_owned()))
 }
 
-/// Syncs the directory of a file, so that names in it are durable.
-pub(super) fn sync_dir_of(path: &Path) -> Result<(), Error> {
+/// The directory of a file knows its names for good.
+pub(crate) fn sync_dir_of(path: &Path) -> Result<(), Error> {
     let (dir, _) = split(path)?;
     let synced = File::open(&dir).and_then(|dir| dir.sync_all());
     synced.map_err(io_error::<io::Error>("write the directory", &dir))

@@ -79,7 +79,7 @@ pub enum Error {
     /// The image is of another version of brisk.
     #[error(
         "{} has version {version} of the format and this brisk reads version {}: use the brisk \
-         that wrote it", path.display(), super::VERSION
+         that wrote it", path.display(), crate::VERSION
     )]
     Version {
         /// The file.
@@ -152,12 +152,12 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn damaged(path: &Path, place: Place, what: impl Into<String>) -> Self {
+    pub(crate) fn damaged(path: &Path, place: Place, what: impl Into<String>) -> Self {
         let (path, what) = (path.to_owned(), what.into());
         Self::Damaged { path, place, what }
     }
 
-    pub(super) fn invalid(what: impl Into<String>) -> Self {
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())
     }
 
@@ -180,8 +180,8 @@ impl Error {
     }
 }
 
-/// For `map_err`: an error of an action on a file.
-pub(super) fn io_error<E: Into<io::Error>>(
+/// For `map_err`: what was tried with which file.
+pub(crate) fn io_error<E: Into<io::Error>>(
     action: &'static str,
     path: &Path,
 ) -> impl FnOnce(E) -> Error {

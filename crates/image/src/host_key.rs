@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use age::x25519;
 
-use super::durable::{Durable, split};
-use super::error::{Error, io_error};
-use super::keys::{identity_text, parse_identities};
+use crate::durable::{Durable, split};
+use crate::error::{Error, io_error};
+use crate::keys::{identity_text, parse_identities};
 
 /// Path of the host's key file in the state directory.
 #[must_use]

@@ -9,9 +9,9 @@ use age::secrecy::{ExposeSecret, SecretString};
 use age::{scrypt, x25519};
 use zeroize::Zeroizing;
 
-use super::error::{Error, io_error};
-use super::seal::DataKey;
-use super::slot::{self, MAX_SLOT, MAX_SLOTS, Slot, SlotKind};
+use crate::error::{Error, io_error};
+use crate::format::seal::DataKey;
+use crate::format::slot::{self, MAX_SLOT, MAX_SLOTS, Slot, SlotKind};
 
 /// Work factor of scrypt for a passphrase, as a power of two: a tenth of a second and 32 MiB, so
 /// that suspending stays within 64 MB. Each guess costs an eighth of that with age's usual 18.
@@ -127,8 +127,8 @@ fn work() -> u8 {
     if cfg!(test) { 4 } else { PASSPHRASE_WORK }
 }
 
-/// Encrypts a data key to each recipient.
-pub(super) fn wrap(key: &DataKey, recipients: &[Recipient]) -> Result<Vec<Slot>, Error> {
+/// Wraps a data key for each of them.
+pub(crate) fn wrap(key: &DataKey, recipients: &[Recipient]) -> Result<Vec<Slot>, Error> {
     if recipients.is_empty() {
         return Err(Error::invalid(
             "no one could open the image: give a recipient",
@@ -197,8 +197,8 @@ impl Keys {
         Ok(self)
     }
 
-    /// Decrypts the data key from one of the slots. Passphrases, which take long, come last.
-    pub(super) fn unwrap(&self, path: &Path, slots: &[Slot]) -> Result<DataKey, Error> {
+    /// Opens one of the slots. Passphrases, which take long, come last.
+    pub(crate) fn unwrap(&self, path: &Path, slots: &[Slot]) -> Result<DataKey, Error> {
         let is_passphrase = |slot: &&Slot| slot.kind == SlotKind::Passphrase;
         let by_identity = slots
             .iter()
@@ -226,7 +226,7 @@ impl Keys {
 }
 
 /// The secret keys in a file: one on a line, with comments after `#`.
-pub(super) fn parse_identities(path: &Path, file: File) -> Result<Vec<x25519::Identity>, Error> {
+pub(crate) fn parse_identities(path: &Path, file: File) -> Result<Vec<x25519::Identity>, Error> {
     let text = read_text(path, file)?;
     let lines = text.lines().map(str::trim);
     let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -242,8 +242,8 @@ pub(super) fn parse_identities(path: &Path, file: File) -> Result<Vec<x25519::Id
     Ok(keys)
 }
 
-/// Text of a key file for its owner.
-pub(super) fn identity_text(identity: &x25519::Identity) -> Zeroizing<String> {
+/// The text of a key file for its owner to be written.
+pub(crate) fn identity_text(identity: &x25519::Identity) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(256));
     text.push_str(
         "# The key of this host for suspend images of brisk. Who has it can read them;\n",

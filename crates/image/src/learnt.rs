@@ -8,12 +8,13 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use super::durable::Durable;
-use super::error::{Error, Place, io_error};
-use super::keys::Keys;
-use super::reader::Image;
-use super::seal::{self, Kind, Owner, TAG};
-use super::{slot, working_set};
+use crate::durable::Durable;
+use crate::error::{Error, Place, io_error};
+use crate::format::seal::{self, Kind, Owner, TAG};
+use crate::format::slot;
+use crate::format::working_set;
+use crate::keys::Keys;
+use crate::read::reader::Image;
 
 const MAGIC: [u8; 8] = *b"\x89briskw\n";
 const FIXED: usize = 64;
@@ -27,10 +28,10 @@ const MAX_FILE: u64 = 64 << 20;
 /// If the file cannot be written.
 pub fn write_working_set(path: &Path, image: &Image, ranges: &[Range<u64>]) -> Result<(), Error> {
     let mut payload = image.head.description.uuid.to_vec();
-    payload.extend((image.header.memory / super::PAGE as u64).to_le_bytes());
+    payload.extend((image.header.memory / crate::PAGE as u64).to_le_bytes());
     payload.extend(working_set::encode(ranges));
     let mut file = Vec::from(MAGIC);
-    file.extend(super::VERSION.to_le_bytes());
+    file.extend(crate::VERSION.to_le_bytes());
     file.extend([image.header.slots.len() as u8, 0, 0, 0]);
     file.extend(image.header.id);
     file.extend(seal::random::<32>()?);
@@ -67,7 +68,7 @@ pub fn read_working_set(path: &Path, keys: &Keys) -> Result<([u8; 16], Vec<Range
         });
     }
     let version = u32::from_le_bytes([8, 9, 10, 11].map(|at| file[at]));
-    if version != super::VERSION {
+    if version != crate::VERSION {
         return Err(Error::Version {
             path: path.to_owned(),
             version,

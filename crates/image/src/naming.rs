@@ -14,7 +14,7 @@ use rustix::path::Arg;
 ///
 /// # Errors
 /// `EEXIST` if another file has that name.
-pub(super) fn rename_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> {
+pub(crate) fn rename_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> {
     let dir = dir.as_fd();
     match renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) if is_same(dir, from, to) => unlinkat(dir, from, AtFlags::empty()),

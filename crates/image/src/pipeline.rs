@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::Error;
+use crate::Error;
 
 /// Progress of writing or reading an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl Control<'_> {
     }
 }
 
-/// Numbers that any number of threads process once each, in order.
-pub(super) struct Work<'a> {
+/// Numbers to be done once each, in order, by any number of threads.
+pub(crate) struct Work<'a> {
     next: AtomicU64,
     count: u64,
     failed: AtomicBool,
@@ -61,7 +61,7 @@ pub(super) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(count: u64, control: Control<'a>) -> Self {
+    pub(crate) fn new(count: u64, control: Control<'a>) -> Self {
         let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
         Self {
             next,
@@ -71,8 +71,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Skips to this number.
-    pub(super) fn skip_to(&self, number: u64) {
+    /// Nothing before this number is left to do.
+    pub(crate) fn skip_to(&self, number: u64) {
         self.next
             .fetch_max(number.min(self.count), Ordering::Relaxed);
     }
@@ -88,9 +88,9 @@ impl<'a> Work<'a> {
     /// Processes all numbers with this many threads, each with a worker of its own; the result is
     /// the workers.
     ///
-    /// Of several failures the one with the lowest number is reported: lower numbers were taken
-    /// before and are finished.
-    pub(super) fn run<W: Send>(
+    /// Of several failures the one with the lowest number is reported: whatever is before it
+    /// was taken before and is finished.
+    pub(crate) fn run<W: Send>(
         &self,
         threads: usize,
         worker: impl Fn() -> Result<W, Error> + Sync,

@@ -6,13 +6,13 @@ use std::path::Path;
 use rustix::fs::copy_file_range;
 use rustix::io::Errno;
 
-use super::claim::lock;
-use super::durable::Durable;
-use super::error::{Error, io_error};
-use super::index::{Index, write_index};
-use super::keys::{self, Keys, Recipient};
-use super::pipeline::{Control, Progress};
-use super::reader::Image;
+use crate::claim::lock;
+use crate::durable::Durable;
+use crate::error::{Error, io_error};
+use crate::keys::{self, Keys, Recipient};
+use crate::pipeline::{Control, Progress};
+use crate::read::reader::Image;
+use crate::write::index::{Index, write_index};
 
 /// Bytes that are copied between two checks for cancellation.
 const STEP: u64 = 64 << 20;

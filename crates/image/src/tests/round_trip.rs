@@ -154,8 +154,8 @@ fn two_images_of_one_memory_have_nothing_in_common() {
 
 #[test]
 fn memory_of_the_writer_does_not_depend_on_the_guests() {
-    use crate::chunk::sealed_bound;
     use crate::chunk_size_for;
+    use crate::format::chunk::sealed_bound;
     // The list of chunks, and for each thread a chunk, a sealed chunk, and another to compare.
     let needed = |memory: u64| {
         let chunk = chunk_size_for(memory);

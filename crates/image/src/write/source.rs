@@ -1,0 +1,46 @@
+//! What an image is written from.
+
+use std::fs::File;
+
+use crate::format::description::Description;
+use crate::format::pages::Pages;
+use crate::read::reader::Image;
+
+/// What goes into an image. The guest must stand still while it is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The guest's memory: a named file on tmpfs. Its position is moved.
+    pub memory: &'a File,
+    /// Bytes of it, a multiple of 4096.
+    pub size: u64,
+    /// Pages that need not be kept, such as free ones and clean page cache. What they read as
+    /// afterwards is zero, or what they hold.
+    pub leave_out: Option<&'a Pages>,
+    /// What QEMU saves of everything but the memory.
+    pub state: &'a [u8],
+    /// The machine.
+    pub description: &'a Description,
+    /// The image that it was resumed from, to write only what has changed.
+    pub base: Option<Base<'a>>,
+    /// Ranges of pages in the order in which they were needed after the last resume; empty if
+    /// unknown. Those that are left out are no part of the image's.
+    pub working_set: &'a [std::ops::Range<u64>],
+}
+
+/// What an incremental image is based on.
+#[derive(Debug, Clone, Copy)]
+pub struct Base<'a> {
+    /// The image, with its own parents. It is needed for as long as the new one is.
+    pub image: &'a Image,
+    /// How a chunk is known to be the same.
+    pub changed: Changed<'a>,
+}
+
+/// How chunks that are the same as before are told.
+#[derive(Debug, Clone, Copy)]
+pub enum Changed<'a> {
+    /// All other pages are as in the parent, even where the memory's file has holes.
+    Pages(&'a Pages),
+    /// Each chunk is held against the parent's.
+    Compare,
+}
