@@ -69,6 +69,7 @@ check:
 	rustfmt --check --edition 2024 guest/init/src/main.rs fuzz/fuzz_targets/*.rs
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) xtask check
+	$(CARGO) xtask structure
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
 		set -x; $(CARGO) deny --offline check licenses bans sources; \
 	else echo 'cargo-deny is not installed: licences are not checked'; fi

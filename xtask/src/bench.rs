@@ -244,6 +244,10 @@ fn clone(args: &Args, root: &str) -> anyhow::Result<Vec<String>> {
     ]))
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a list of commands, each with its name"
+)]
 fn cases(
     args: &Args,
     scratch: &Path,

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 11] = [
+const NOT_RUN: [(&str, &str); 12] = [
     ("curl https://", "needs the Internet"),
     ("apt-get update", "needs the Internet"),
     ("--domain", "domains of libvirt: see boot_domain"),
@@ -31,6 +31,7 @@ const NOT_RUN: [(&str, &str); 11] = [
     ),
     ("gdb vmlinux", "a debugger, which waits for its user"),
     ("--identity backup.key", "nobody has the key of the example"),
+    ("--pid 4711", "no QEMU has that number; see doctor"),
     ("boot tune", "takes many minutes; see boot_tools"),
     (
         "--bisect",

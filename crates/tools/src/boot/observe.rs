@@ -128,10 +128,8 @@ impl Watch {
                 return Ok(Ended::TimedOut);
             }
             let (ready, signalled) = self.wait(&open, interrupt, deadline)?;
-            if signalled {
-                if let Some(signal) = interrupt.signal() {
-                    return Ok(Ended::Interrupted(signal));
-                }
+            if let Some(signal) = signalled.then(|| interrupt.signal()).flatten() {
+                return Ok(Ended::Interrupted(signal));
             }
             if let Some(ended) = self.read_all(ready, &mut open)? {
                 return Ok(ended);
@@ -153,11 +151,8 @@ impl Watch {
         let rest = if self.is_expecting() { LATE } else { REST };
         let deadline = Instant::now() + rest;
         while Instant::now() < deadline {
-            let until = if self.is_expecting() {
-                deadline
-            } else {
-                Instant::now()
-            };
+            let until = self.is_expecting().then_some(deadline);
+            let until = until.unwrap_or_else(Instant::now);
             let (ready, signalled) = self.wait(&open, interrupt, Some(until))?;
             if let Some(signal) = signalled.then(|| interrupt.signal()).flatten() {
                 return Ok(Some(Ended::Interrupted(signal)));
