@@ -164,7 +164,7 @@ fn recipients(
         let hint = "give a file with it: --passphrase-file";
         return Err(Error::state(
             &paths.name,
-            "is locked for a passphrase",
+            "is encrypted to a passphrase",
             hint,
         ));
     }
