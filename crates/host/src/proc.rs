@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 /// A directory like `/proc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Procfs(PathBuf);
@@ -87,6 +90,10 @@ impl Procfs {
         let text = fs::read_to_string(path).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
         let pid = pid.parse().ok()?;
+        if self.stat(pid).ok()?.is_exiting {
+            // Its memory is gone before its files are closed and their locks released.
+            wait_for_end(pid);
+        }
         let stat = self.stat(pid).ok().filter(|stat| stat.state != 'Z')?;
         (stat.start_ticks.to_string() == started).then_some(pid)
     }
@@ -126,6 +133,26 @@ pub struct Stat {
     pub state: char,
     /// Start time, in clock ticks since the host's boot.
     pub start_ticks: u64,
+    /// Whether the process is about to end (`PF_EXITING`).
+    pub is_exiting: bool,
+}
+
+/// `PF_EXITING` of `include/linux/sched.h`.
+const EXITING: u64 = 0x4;
+/// Longest wait for the end of a process that is about to end.
+const ENDING: Timespec = Timespec {
+    tv_sec: 2,
+    tv_nsec: 0,
+};
+
+/// Waits until a process that is about to end has ended, up to [`ENDING`].
+fn wait_for_end(pid: u32) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return;
+    };
+    if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
+        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&ENDING));
+    }
 }
 
 impl Stat {
@@ -135,10 +162,15 @@ impl Stat {
         let after = text.iter().rposition(|byte| *byte == b')')?;
         let text = std::str::from_utf8(&text[after + 1..]).ok()?;
         let mut fields = text.split_ascii_whitespace();
-        // Fields 3 and 22.
+        // Fields 3, 9 and 22.
         let state = fields.next()?.chars().next()?;
-        let start_ticks = fields.nth(18)?.parse().ok()?;
-        Some(Self { state, start_ticks })
+        let flags: u64 = fields.nth(5)?.parse().ok()?;
+        let start_ticks = fields.nth(12)?.parse().ok()?;
+        Some(Self {
+            state,
+            start_ticks,
+            is_exiting: flags & EXITING != 0,
+        })
     }
 }
 
@@ -174,7 +206,8 @@ mod tests {
             Stat::parse(stat.as_bytes()),
             Some(Stat {
                 state,
-                start_ticks: 777
+                start_ticks: 777,
+                is_exiting: false
             })
         );
         let wild = [b"1 (\xff\xfe\n) ", &stat.as_bytes()[12..]].concat();
@@ -182,7 +215,8 @@ mod tests {
             Stat::parse(&wild),
             Some(Stat {
                 state,
-                start_ticks: 777
+                start_ticks: 777,
+                is_exiting: false
             })
         );
         for text in ["nothing", "1 (a) S 1", "1 (a)", ""] {
