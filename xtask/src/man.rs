@@ -148,7 +148,7 @@ mod tests {
             let at = rest.find(&heading);
             rest = &rest[at.unwrap_or_else(|| panic!("no section {section} in its place"))..];
         }
-        assert!(run.text.contains("brisk\\-run \\- Boot"));
+        assert!(run.text.contains("brisk\\-run \\- Run"));
     }
 
     #[test]
