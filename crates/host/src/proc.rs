@@ -3,8 +3,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A directory like `/proc`.
@@ -90,12 +92,14 @@ impl Procfs {
         let text = fs::read_to_string(path).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
         let pid = pid.parse().ok()?;
-        if self.stat(pid).ok()?.is_exiting {
+        let mut stat = self.stat(pid).ok()?;
+        if stat.is_exiting {
             // Its memory is gone before its files are closed and their locks released.
             wait_for_end(pid);
+            stat = self.stat(pid).ok()?;
         }
-        let stat = self.stat(pid).ok().filter(|stat| stat.state != 'Z')?;
-        (stat.start_ticks.to_string() == started).then_some(pid)
+        let lives = stat.state != 'Z';
+        (lives && stat.start_ticks.to_string() == started).then_some(pid)
     }
 
     /// Identifies this boot of the host.
@@ -140,10 +144,7 @@ pub struct Stat {
 /// `PF_EXITING` of `include/linux/sched.h`.
 const EXITING: u64 = 0x4;
 /// Longest wait for the end of a process that is about to end.
-const ENDING: Timespec = Timespec {
-    tv_sec: 2,
-    tv_nsec: 0,
-};
+const ENDING: Duration = Duration::from_secs(2);
 
 /// Waits until a process that is about to end has ended, up to [`ENDING`].
 fn wait_for_end(pid: u32) {
@@ -151,7 +152,8 @@ fn wait_for_end(pid: u32) {
         return;
     };
     if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
-        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&ENDING));
+        let mut fds = [PollFd::new(&process, PollFlags::IN)];
+        let _ = wait_for(&mut fds, Some(Instant::now() + ENDING));
     }
 }
 
@@ -210,6 +212,9 @@ mod tests {
                 is_exiting: false
             })
         );
+        // PF_EXITING, besides two other flags.
+        let exiting = stat.replace(" 4194560 ", " 4194564 ");
+        assert!(Stat::parse(exiting.as_bytes()).unwrap().is_exiting);
         let wild = [b"1 (\xff\xfe\n) ", &stat.as_bytes()[12..]].concat();
         assert_eq!(
             Stat::parse(&wild),
