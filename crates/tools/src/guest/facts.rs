@@ -13,7 +13,7 @@ use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
 use brisk_vm::virtiofs::Virtiofsd;
 use brisk_vm::{elf, kernel, launch};
 
-use super::accelerator::{self, Qemu};
+use super::accelerator::{self, Choice};
 use super::error::Error;
 use super::options::{Accel, Options, Warm};
 use super::pretranslation::{self, Known};
@@ -43,6 +43,8 @@ pub struct Facts {
     pub capabilities: Capabilities,
     /// The accelerator, with the reason.
     pub accelerator: (Accelerator, String),
+    /// Key of the trial of KVM that is still to be made, in the cache.
+    pub(super) untried: Option<String>,
     /// Rate of the time-stamp counter, kHz.
     pub tsc_khz: Option<u64>,
     /// virtiofsd, if there is one.
@@ -107,6 +109,7 @@ pub fn gather(
         loadable: modules.and_then(loadable).unwrap_or_default(),
         builtin,
         accelerator: (Accelerator::Tcg, "asked for with --accel tcg".into()),
+        untried: None,
         tsc_khz: tsc_khz(cache),
         virtiofsd: serves.then(|| Virtiofsd::find(cache).ok()).flatten(),
         disks,
@@ -128,14 +131,14 @@ pub fn gather(
         capabilities,
     };
     if options.hardware.accel != Accel::Tcg {
-        facts.accelerator = accelerator::known(
-            options,
-            Qemu {
-                path: &facts.qemu,
-                package: &facts.capabilities.package,
-            },
-            cache,
-        )?;
+        let package = &facts.capabilities.package;
+        match accelerator::known(options, &facts.qemu, package, cache)? {
+            Choice::Decided(accelerator, reason) => facts.accelerator = (accelerator, reason),
+            Choice::Untried { key } => {
+                facts.accelerator.1 = "KVM was not tried yet".into();
+                facts.untried = Some(key);
+            }
+        }
     }
     Ok(facts)
 }

@@ -13,10 +13,10 @@ use brisk_vm::launch::Running;
 use brisk_vm::qemu::Accelerator;
 use rustix::event::{PollFd, PollFlags};
 
-use super::accelerator::{KIND, LIMIT, Qemu, Trial, outcome, without_trial};
+use super::accelerator::{KIND, LIMIT, outcome};
 use super::error::Error;
 use super::facts::{Facts, gather};
-use super::options::{Accel, Options};
+use super::options::Options;
 use super::plan::plan;
 use super::root::Root;
 
@@ -32,9 +32,16 @@ impl Facts {
         cache: &Cache,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
-        if options.hardware.accel == Accel::Auto {
-            self.accelerator = probe(options, self, cache, progress)?;
-        }
+        let Some(key) = self.untried.take() else {
+            return Ok(());
+        };
+        let entry = cache.get_or_build(KIND, &key, |_: &mut File| {
+            progress("trying KVM, once in a boot of this host");
+            let begun = Instant::now();
+            let works = boots_within_limit(options, self, cache)?;
+            Ok::<_, Error>(works.then(|| begun.elapsed().as_millis() as u64))
+        })?;
+        self.accelerator = outcome(entry.meta);
         Ok(())
     }
 }
@@ -51,30 +58,6 @@ pub fn gather_and_probe(
     let mut facts = gather(options, cache, progress)?;
     facts.probe(options, cache, progress)?;
     Ok(facts)
-}
-
-/// The accelerator, trying KVM where that was not done yet in this boot of the host.
-fn probe(
-    options: &Options,
-    facts: &Facts,
-    cache: &Cache,
-    progress: &mut dyn FnMut(&str),
-) -> Result<(Accelerator, String), Error> {
-    let boot = match without_trial(options)? {
-        Trial::Decided(accelerator, reason) => return Ok((accelerator, reason)),
-        Trial::Needed { boot } => boot,
-    };
-    let qemu = Qemu {
-        path: &facts.qemu,
-        package: &facts.capabilities.package,
-    };
-    let entry = cache.get_or_build(KIND, &qemu.key(&boot), |_: &mut File| {
-        progress("trying KVM, once in a boot of this host");
-        let begun = Instant::now();
-        let works = boots_within_limit(options, facts, cache)?;
-        Ok::<_, Error>(works.then(|| begun.elapsed().as_millis() as u64))
-    })?;
-    Ok(outcome(entry.meta))
 }
 
 /// Whether the kernel reaches our init with KVM in time.
