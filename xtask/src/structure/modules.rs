@@ -202,7 +202,7 @@ struct Names(Vec<Vec<String>>);
 
 impl<'ast> Visit<'ast> for Names {
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
-        // What is handed on is nobody's need.
+        // A re-export is no dependency of the file that makes it.
         if matches!(item.vis, Visibility::Inherited) && !is_test(&item.attrs) {
             leaves(&item.tree, &mut Vec::new(), &mut |path, _| {
                 self.0.push(path.to_vec());

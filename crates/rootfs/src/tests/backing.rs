@@ -100,7 +100,7 @@ fn backing_files_are_raw_or_qcow2_and_say_so() {
     }
     let error = chain(None).unwrap_err().to_string();
     assert!(error.contains("qemu-img rebase -u -F"), "{error}");
-    // What is recorded as raw is raw, whatever it looks like.
+    // A disk that is recorded as raw is raw, whatever it looks like.
     overlay(&home, "base", "nowhere", Some("raw"));
     assert_eq!(chain(Some("raw")).unwrap(), [raw]);
     overlay(&home, "base", "top.qcow2", Some("qcow2"));

@@ -193,7 +193,7 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
 /// Writes a file atomically.
 fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), StateError> {
     let write = || -> io::Result<()> {
-        // What is measured may bring the host down.
+        // The boots that are measured may bring the host down.
         files::replace(path, &serde_json::to_vec(value)?, Durability::Synced)
     };
     write().map_err(|source| StateError::File {

@@ -101,7 +101,7 @@ fn timers(guest: &mut GuestHardware, line: &CommandLine, machine: &Fields) {
 
 fn memory(guest: &mut GuestHardware, line: &CommandLine, machine: &Fields) {
     let overcommit = line.settings("overcommit");
-    // What is behind these is a disk to the guest.
+    // These options take an image that is a disk to the guest.
     let nvdimms = line.all("device").filter_map(|item| {
         let fields = item.fields().ok()?;
         let is_nvdimm = fields.get("driver") == Some("nvdimm");
