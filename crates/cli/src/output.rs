@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use brisk_host::files::{self, Durability};
 use brisk_tools::guest;
 use clap::ValueEnum;
 
@@ -52,15 +53,6 @@ pub(crate) fn csv_field(text: &str) -> String {
 
 /// Never leaves half a file: written beside and renamed.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    let dir = path
-        .parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir).with_context(failed)?;
-    std::io::Write::write_all(&mut file, bytes).with_context(failed)?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    file.as_file().set_permissions(mode).with_context(failed)?;
-    file.persist(path).with_context(failed)?;
-    Ok(())
+    files::replace_with_mode(path, bytes, 0o644, Durability::Atomic)
+        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,8 +1,9 @@
 //! Replacement of files such that a reader finds the old content or the new, also after a power
 //! cut.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -24,9 +25,24 @@ pub enum Durability {
 /// # Errors
 /// If the new file cannot be written; the old file is unchanged.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+    replace_with_mode(path, bytes, 0o600, durability)
+}
+
+/// Replaces a file as [`replace`] does, by one of this mode, whatever the umask is.
+///
+/// # Errors
+/// If it cannot be written; the old one is there as it was.
+pub fn replace_with_mode(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    durability: Durability,
+) -> io::Result<()> {
     let dir = directory(path);
     let mut file = NamedTempFile::new_in(dir)?;
     file.write_all(bytes)?;
+    file.as_file()
+        .set_permissions(Permissions::from_mode(mode))?;
     if durability != Durability::Atomic {
         file.as_file().sync_all()?;
     }

@@ -5,7 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use brisk_host::beside;
+use brisk_host::cpu::Cpu;
 use brisk_host::kernel as installed;
+use brisk_host::proc::Procfs;
+use brisk_host::sysfs;
 use brisk_vm::cache::Cache;
 use brisk_vm::elf;
 use brisk_vm::hardware::GuestHardware;
@@ -65,16 +68,8 @@ pub struct Facts {
 /// Looks at the machine below `root` (`/` but for tests).
 #[must_use]
 pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
-    let read = |path: &str| {
-        let text = fs::read_to_string(root.join(path)).ok()?;
-        Some(text.trim().to_owned())
-    };
-    let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
-    let flags: BTreeSet<&str> = cpuinfo
-        .lines()
-        .find(|line| line.starts_with("flags"))
-        .map(|line| line.split_whitespace().collect())
-        .unwrap_or_default();
+    let cpu = Cpu::below(root);
+    let flags = cpu.flags();
     let found = installed::installed(root);
     let cache = Cache::open();
     let mut chosen = None;
@@ -117,14 +112,15 @@ pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
             .is_root()
             .then(why_one_user)
             .flatten(),
-        shmem_huge: read("sys/kernel/mm/transparent_hugepage/shmem_enabled")
-            .and_then(|text| Some(text.split('[').nth(1)?.split(']').next()?.to_owned())),
-        governor: read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        clocksource: read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        load: read("proc/loadavg").and_then(|text| {
-            let load = text.split(' ').next()?.parse().ok()?;
+        shmem_huge: sysfs::chosen(root, "kernel/mm/transparent_hugepage/shmem_enabled"),
+        governor: cpu.governor(),
+        clocksource: sysfs::line(
+            root,
+            "devices/system/clocksource/clocksource0/current_clocksource",
+        ),
+        load: Procfs::below(root).load().and_then(|load| {
             let processors = std::thread::available_parallelism().ok()?.get();
-            Some((load, processors))
+            Some((load.minute, processors))
         }),
         guest: None,
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use brisk_host::files::sync_directory;
 use brisk_image::Progress;
 use brisk_vm::qemu::{Disk, DiskFormat, VmConfig};
 use rustix::fs::statvfs;
@@ -219,8 +220,7 @@ pub(super) fn make(
         making.finish()?;
     }
     if let Some(dir) = disks.first().and_then(|disk| disk.to.parent()) {
-        let synced = File::open(dir).and_then(|dir| dir.sync_all());
-        synced.map_err(file("write", dir))?;
+        sync_directory(dir).map_err(file("write", dir))?;
     }
     Ok(done)
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_host::dirs::Dirs;
+use brisk_host::files::sync_directory;
 use brisk_vm::launch::RuntimeFiles;
 use brisk_vm::qemu::VmConfig;
 use rustix::fs::{FlockOperation, flock};
@@ -271,8 +272,7 @@ impl VmPaths {
         match named {
             Ok(_) => {
                 let dir = &self.dirs.config;
-                let synced = File::open(dir).and_then(|dir| dir.sync_all());
-                synced.map_err(file("write", dir))
+                sync_directory(dir).map_err(file("write", dir))
             }
             Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
                 Err(self.exists())
