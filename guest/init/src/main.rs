@@ -9,11 +9,13 @@
 #![no_builtins]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod job;
 mod memory;
 mod modules;
 mod mounts;
 mod network;
 mod port;
+mod prepared;
 #[expect(
     dead_code,
     reason = "the host's half of the protocol is used on the host"
@@ -35,7 +37,7 @@ mod trace;
 
 use port::Port;
 use protocol::{GuestTimestamp, Kind, Stage};
-use setup::Trouble;
+use job::Trouble;
 use sys::Text;
 use trace::Trace;
 

@@ -3,7 +3,7 @@
 use crate::protocol::{
     Exit, Failure, GuestTimestamp, HEADER, Header, Kind, MAX_CONFIG, MAX_PAYLOAD, Stage,
 };
-use crate::setup::Trouble;
+use crate::job::Trouble;
 use crate::sys::{self, PollFd, Text};
 
 /// The digit is the port's number on the bus.

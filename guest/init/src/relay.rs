@@ -2,7 +2,8 @@
 
 use crate::port::Port;
 use crate::protocol::{Exit, GuestTimestamp, Kind, STDIN_WINDOW};
-use crate::setup::Job;
+use crate::job::Job;
+use crate::prepared::Relay;
 use crate::spawn::{self, Child};
 use crate::sys::{self, PollFd};
 use crate::trace::Trace;
@@ -79,24 +80,6 @@ impl Inbound {
             self.accept(&[END_OF_TRANSMISSION]);
         }
         self.ended = true;
-    }
-}
-
-/// Resources of the relay; they can be prepared before there is a command.
-pub(crate) struct Relay {
-    /// Buffer for standard input.
-    buffer: &'static mut [u8],
-    /// Descriptor that reports ended children.
-    children: i32,
-}
-
-impl Relay {
-    /// Prepares the relay: from here on no end of a child is missed.
-    pub(crate) fn prepare() -> sys::Result<Self> {
-        let buffer = sys::pages(STDIN_WINDOW * 2)?;
-        sys::block_signals(&[sys::SIGCHLD])?;
-        let children = sys::signalfd(&[sys::SIGCHLD])?;
-        Ok(Self { buffer, children })
     }
 }
 

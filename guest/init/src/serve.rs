@@ -2,7 +2,8 @@
 
 use crate::port::Port;
 use crate::relay;
-use crate::setup::{self, Job, Trouble};
+use crate::job::{Job, Trouble};
+use crate::setup;
 use crate::spawn;
 use crate::sys::{self, PollFd};
 use crate::trace::Trace;

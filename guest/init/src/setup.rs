@@ -1,13 +1,15 @@
 //! Execution of the script: mounts, network, environment.
 
+use crate::job::{Job, RELEASES, Trouble};
 use crate::mounts;
 use crate::network;
 use crate::port::Port;
 use crate::protocol::{Kind, MAX_CONFIG, Stage};
 use crate::random::Generator;
-use crate::relay::{self, Relay};
+use crate::prepared::Relay;
+use crate::relay;
 use crate::script::{Op, Script};
-use crate::spare::{self, Spare};
+use crate::spare;
 use crate::spawn;
 use crate::sys::{self, Text};
 use crate::trace::Trace;
@@ -15,43 +17,9 @@ use crate::trace::Trace;
 /// Most words of a command, and most variables: no script has more, as each takes seven bytes
 /// and its text there. Pages of it that are not used are not taken from memory.
 const WORDS: usize = MAX_CONFIG / 7;
-/// Most file systems that are released at the end.
-const RELEASES: usize = 8;
 const MS_MOVE: usize = 8192;
 /// Default search path of commands.
 const PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\0";
-
-/// Reason why init fails.
-#[derive(Clone, Copy)]
-pub(crate) struct Trouble<'a> {
-    pub(crate) stage: Stage,
-    pub(crate) errno: i32,
-    pub(crate) subject: &'a [u8],
-}
-
-/// The command, with its environment.
-pub(crate) struct Job<'a> {
-    /// Pointers to the arguments; slot 0 is free, for a shell, and a null pointer ends it.
-    pub(crate) argv: &'static mut [usize],
-    pub(crate) argc: usize,
-    pub(crate) envp: &'static mut [usize],
-    envc: usize,
-    pub(crate) program: Text<'a>,
-    pub(crate) path: Text<'a>,
-    pub(crate) terminal: Option<(u16, u16)>,
-    pub(crate) user: Option<(usize, usize)>,
-    /// Number of further ports for commands.
-    pub(crate) ports: usize,
-    /// Whether the command becomes PID 1.
-    pub(crate) init: bool,
-    /// A process for the command that was started in advance.
-    pub(crate) spare: Option<Spare>,
-    /// The random number generator, opened in advance.
-    random: Option<Generator>,
-    /// The relay, prepared in advance.
-    pub(crate) relay: Option<Relay>,
-    release: [Option<Text<'a>>; RELEASES],
-}
 
 /// Executes the script up to the command itself.
 pub(crate) fn carry_out(

@@ -7,7 +7,7 @@
 
 use core::cell::UnsafeCell;
 
-use crate::setup::Job;
+use crate::job::Job;
 use crate::spawn::{self, Ends, Streams};
 use crate::sys;
 

@@ -1,7 +1,7 @@
 //! Start of the command, on pipes or on a terminal.
 
 use crate::protocol::Stage;
-use crate::setup::{Job, Trouble};
+use crate::job::{Job, Trouble};
 use crate::spare::Spare;
 use crate::sys::{self, Text};
 

@@ -38,23 +38,10 @@ struct Exception {
 }
 
 /// All of them; one that nothing needs any more is a problem itself.
-const EXCEPTIONS: [Exception; 3] = [
-    Exception {
-        problem: "crates/tools/src/boot/analyze: more than 3 files need each other: calls, clock, \
-                  mod, phases",
-        reason: "phases are placed by the clock, which is set by the calls in them; their common \
-                 types are in mod",
-    },
-    Exception {
-        problem: "guest/init/src: more than 3 files need each other",
-        reason: "PID 1 is one small program: what a script asks for starts processes and ports, \
-                 whose events carry scripts on",
-    },
-    Exception {
-        problem: "xtask/src/suspend: more than 3 files need each other",
-        reason: "parts of one benchmark, which mod lists and which share its machine",
-    },
-];
+const EXCEPTIONS: [Exception; 1] = [Exception {
+    problem: "xtask/src/suspend: more than 3 files need each other",
+    reason: "parts of one benchmark, which mod lists and which share its machine",
+}];
 
 /// Everything that is beyond a limit, one line each.
 pub(crate) fn problems(repository: &Path) -> anyhow::Result<Vec<String>> {

@@ -52,6 +52,11 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Whether a line is init's first one: what follows in the log is init's.
+pub(super) fn said_by_init(text: &str) -> bool {
+    text.starts_with(INIT)
+}
+
 /// Parses `CALL returned 0 after 12 usecs`, perhaps with a complaint behind.
 fn returned(text: &str) -> Option<(&str, u64)> {
     let (call, rest) = text.split_once(" returned ")?;

@@ -11,12 +11,14 @@ use std::collections::HashMap;
 
 use crate::boot::Observation;
 
-use super::calls::{Call, Step};
+use super::calls::{Call, Step, said_by_init};
 use super::lines::{self, Line, Record};
-use super::{LATEST, said_by_init};
 
 /// Number of records with one time in a row from which on the clock stood still.
 const STANDING: usize = 5;
+
+/// Largest time in ticks, 36 years.
+pub(super) const LATEST: u64 = 1 << 60;
 
 /// A record of the log, with its time on the observation's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub use report::report;
 pub use summary::{Row, Summary, summarize};
 
 use crate::boot::Observation;
-use clock::Placed;
+use clock::{LATEST, Placed};
 
 /// One boot, explained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +36,6 @@ pub struct Analysis {
     pub notes: Vec<String>,
 }
 
-/// Largest time in ticks, 36 years.
-const LATEST: u64 = 1 << 60;
 /// Most events that show the kernel's messages around its longest silences.
 const SILENCES: usize = 12;
 /// Least length of a silence, as a part of the boot: 1 / `SILENCE_SHARE`.
@@ -87,7 +85,7 @@ pub fn analyze(observation: &Observation, markers: &LogPatterns) -> Analysis {
         let lines = seen
             .records
             .iter()
-            .take_while(|record| !said_by_init(&record.text))
+            .take_while(|record| !calls::said_by_init(&record.text))
             .map(|record| (record.at, record.text.as_str()));
         let found = markers.find(log_patterns::Source::Kernel, version, lines, &mut notes);
         stretches::draw(&found, span, &mut timeline);
@@ -117,11 +115,6 @@ fn bounded(observation: &Observation) -> Observation {
     let latest = LATEST as i64;
     bounded.guest_offset = bounded.guest_offset.map(|it| it.clamp(-latest, latest));
     bounded
-}
-
-/// Whether a line is init's first one: what follows in the log is init's.
-fn said_by_init(text: &str) -> bool {
-    text.starts_with(calls::INIT)
 }
 
 /// The kernel's version, from the log or the console.
