@@ -6,8 +6,9 @@ use brisk_measure::{Clock, Outcome, Series, Unit};
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::Accelerator;
 
+use super::observation::Ended;
 use super::observation::Observation;
-use super::observe::{Ended, Limits, Pass, READY, observe};
+use super::observe::{Limits, Pass, READY, observe};
 use super::ready_condition::Until;
 use super::running_vm::ASKED;
 use super::target::{BootTarget, Guest};

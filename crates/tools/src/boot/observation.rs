@@ -87,3 +87,16 @@ fn find(list: &[TimedEvent], name: &str) -> Option<u64> {
         .find(|event| event.name == name)
         .map(|event| event.at)
 }
+
+/// End of a boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The milestone was reached.
+    Reached,
+    /// The boot failed, with the reason.
+    Failed(String),
+    /// The time limit passed.
+    TimedOut,
+    /// The user interrupted.
+    Interrupted(i32),
+}

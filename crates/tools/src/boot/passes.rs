@@ -6,7 +6,8 @@ use brisk_measure::{Clock, Series, Statistic, Unit};
 
 use super::analyze::{Analysis, LogPatterns, analyze, counted};
 use super::bench::{BenchError, boot, unit, value};
-use super::observe::{Ended, Limits, Pass};
+use super::observation::Ended;
+use super::observe::{Limits, Pass};
 use super::ready_condition::Until;
 use super::target::BootTarget;
 use crate::experiment::{Experiment, Order, Plan, Progress, Record};

@@ -11,8 +11,8 @@ use brisk_vm::libvirt::{Off, Started, Stop};
 use brisk_vm::qemu::agent::Agent;
 use brisk_vm::qemu::qmp;
 
+use super::observation::Ended;
 use super::observation::TimedEvent;
-use super::observe::Ended;
 use super::ready_condition::{ReadyCondition, Until};
 use crate::run::Milestone;
 

@@ -19,7 +19,8 @@ pub use optimisation::{CANDIDATES, Optimisation, optimisations, plain};
 
 use super::analyze::LogPatterns;
 use super::bench::{BenchError, boot, count, countable, value};
-use super::observe::{Ended, Limits};
+use super::observation::Ended;
+use super::observe::Limits;
 use super::passes::{Pair, passes};
 use super::ready_condition::Until;
 use super::target::{BootTarget, Guest};

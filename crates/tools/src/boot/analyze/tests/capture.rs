@@ -8,7 +8,8 @@ use brisk_vm::cache::Cache;
 
 use super::{BOOTS, Observation, Piece, calls};
 use crate::boot::bench::boot;
-use crate::boot::observe::{Ended, Limits};
+use crate::boot::observation::Ended;
+use crate::boot::observe::Limits;
 use crate::boot::ready_condition::Until;
 use crate::boot::target::{BootTarget, Guest};
 use crate::guest::{Accel, Machine, Options};
