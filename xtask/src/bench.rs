@@ -3,9 +3,10 @@
 //! Every round starts each command once, so that a machine that slows down slows all of them.
 //! The report is saved after every round. A peer that is not installed is left out with a note.
 
+mod cases;
+
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,10 +16,11 @@ use brisk_measure::{Environment, Report, Unit, render};
 use brisk_tools::environment;
 use brisk_tools::experiment::{Experiment, Order, Plan, Progress, Readings, Saved, Stopped};
 use brisk_tools::interrupt::Interrupt;
-use brisk_vm::initramfs::{Content, Extra, Request, Signatures};
 
 use crate::clones::memory_of_each;
 use crate::goals::{Bound, Goal, absolute, judge, ratio};
+
+use cases::cases;
 
 /// Options of `cargo xtask bench`.
 #[derive(Debug, clap::Args)]
@@ -242,171 +244,6 @@ fn clone(args: &Args, root: &str) -> anyhow::Result<Vec<String>> {
     Ok(words(&[
         &brisk, "run", "--accel", "tcg", "--warm", "--kernel", kernel, "--root", root, "--", "cat",
     ]))
-}
-
-#[expect(
-    clippy::too_many_lines,
-    reason = "a list of commands, each with its name"
-)]
-fn cases(
-    args: &Args,
-    scratch: &Path,
-    memory: &Path,
-) -> anyhow::Result<(Vec<Case>, Vec<&'static str>)> {
-    let brisk = brisk(args)?;
-    let case = |name, words: Vec<String>| Case {
-        name,
-        words,
-        environment: Vec::new(),
-        timing: None,
-        readies: None,
-    };
-    let of_brisk = |name, file: &str, rest: &[&str]| {
-        let timing = scratch.join(file);
-        let flag = format!("--timing={}", timing.display());
-        let mut all = words(&[&brisk, "run", "--accel", "tcg", "--format", "json", &flag]);
-        all.extend(words(rest));
-        Case {
-            timing: Some(timing),
-            ..case(name, all)
-        }
-    };
-    // In a directory of its own: another case must not get its guest.
-    let ready = |name, file: &str, rest: &[&str]| -> anyhow::Result<Case> {
-        let place = memory.join(file);
-        DirBuilder::new().mode(0o700).create(&place)?;
-        let mut all = vec!["--warm=ready"];
-        all.extend(rest);
-        Ok(Case {
-            environment: vec![
-                ("BRISK_WARM_DIR", place.to_string_lossy().into_owned()),
-                // Longer than a round.
-                ("BRISK_READY_SECONDS", "600".to_owned()),
-            ],
-            readies: Some(place.join("v1/ready")),
-            ..of_brisk(name, file, &all)
-        })
-    };
-    let kernel = image(&args.kernel)?;
-    let mut list = vec![of_brisk(
-        NONE,
-        "none.json",
-        &["--kernel", &args.kernel, "--root", "none", "--", "true"],
-    )];
-    let alone = ["--pretranslate", "no", "--kernel", &args.kernel];
-    list.push(of_brisk(
-        ALONE,
-        "alone.json",
-        &[&alone[..], &["--root", "none", "--", "true"]].concat(),
-    ));
-    list.push(of_brisk(
-        PLAIN,
-        "plain.json",
-        &["--kernel", &args.kernel, "--", "uname", "-a"],
-    ));
-    let warm = ["--warm", "--kernel", &args.kernel];
-    list.push(of_brisk(
-        WARM,
-        "warm.json",
-        &[&warm[..], &["--root", "none", "--", "true"]].concat(),
-    ));
-    list.push(of_brisk(
-        WARM_PLAIN,
-        "warm-plain.json",
-        &[&warm[..], &["--", "true"]].concat(),
-    ));
-    list.push(ready(
-        READY,
-        "ready.json",
-        &["--kernel", &args.kernel, "--root", "none", "--", "true"],
-    )?);
-    let initramfs = busybox_initramfs(scratch)?;
-    list.push(case(
-        PC,
-        words(&[
-            "qemu-system-x86_64",
-            "-accel",
-            "tcg",
-            "-M",
-            "pc",
-            "-m",
-            "512",
-            "-nographic",
-            "-no-reboot",
-            "-kernel",
-            &kernel,
-            "-initrd",
-            &initramfs,
-            "-append",
-            "console=ttyS0 quiet",
-        ]),
-    ));
-    let mut missing = Vec::new();
-    if installed("guestfish") {
-        list.push(Case {
-            environment: vec![
-                ("LIBGUESTFS_BACKEND", "direct".to_owned()),
-                ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg".to_owned()),
-            ],
-            ..case(GUESTFISH, words(&["guestfish", "-a", "/dev/null", "run"]))
-        });
-    } else {
-        missing.push(GUESTFISH);
-    }
-    if let Some(generic) = &args.generic {
-        list.push(of_brisk(
-            HOST,
-            "host.json",
-            &["--kernel", generic, "--", "uname", "-r"],
-        ));
-        list.push(of_brisk(
-            WARM_HOST,
-            "warm-host.json",
-            &["--warm", "--kernel", generic, "--", "uname", "-r"],
-        ));
-        list.push(ready(
-            READY_HOST,
-            "ready-host.json",
-            &["--kernel", generic, "--", "uname", "-r"],
-        )?);
-        if installed("vng") {
-            let kernel = image(generic)?;
-            let command = ["vng", "--disable-kvm", "-r", &kernel, "--", "uname", "-r"];
-            list.push(case(VNG, words(&command)));
-        } else {
-            missing.push(VNG);
-        }
-    }
-    Ok((list, missing))
-}
-
-fn image(version: &str) -> anyhow::Result<String> {
-    let running = brisk_host::kernel::running();
-    let kernel = brisk_host::kernel::resolve(Path::new("/"), Some(version), &running)?;
-    Ok(kernel.image.to_string_lossy().into_owned())
-}
-
-fn installed(program: &str) -> bool {
-    brisk_host::program::Program::find(program).is_ok()
-}
-
-/// What a careful user of plain QEMU would write: busybox, a command, power off.
-fn busybox_initramfs(scratch: &Path) -> anyhow::Result<String> {
-    let script = "#!/bin/busybox sh\n/bin/busybox true\n/bin/busybox poweroff -f\n";
-    let request = Request {
-        init: Content::Bytes(script.into()),
-        modules: Vec::new(),
-        deny: Vec::new(),
-        files: vec![Extra::File {
-            path: "/bin/busybox".into(),
-            content: Content::File("/bin/busybox".into()),
-            mode: 0o755,
-        }],
-        signatures: Signatures::Keep,
-    };
-    let cache = brisk_vm::cache::Cache::new(scratch.join("cache"));
-    let built = brisk_vm::initramfs::initramfs(&request, "none", None, &cache)?;
-    Ok(built.path.to_string_lossy().into_owned())
 }
 
 /// Seconds from exec to exit, and why it failed if it did.

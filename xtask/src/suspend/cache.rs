@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use brisk_measure::Unit;
 
-use super::Put;
 use super::machine::{Bench, Machine};
 use super::peer::{self, Zstd};
+use super::put::Put;
 use super::root::Roots;
 
 /// What such a guest has its files on, and how its series are named.

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use brisk_measure::Unit;
 
-use super::Put;
 use super::machine::Machine;
 use super::order::task;
+use super::put::Put;
 
 pub(super) fn round(machine: &Machine<'_>, place: &Path, put: &mut Put<'_>) -> anyhow::Result<()> {
     let image = machine.aim(place)?;

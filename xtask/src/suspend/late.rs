@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use brisk_measure::Unit;
 
-use super::Put;
 use super::machine::{Bench, Machine};
+use super::put::Put;
 
 /// A machine and its series.
 pub(super) struct Size {

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 use brisk_measure::Unit;
 
-use super::Put;
 use super::machine::Machine;
+use super::put::Put;
 
 pub(super) const PLAIN: &str = "peak memory of a suspend, 2 GiB";
 pub(super) const PASSPHRASE: &str = "peak memory of a suspend, 2 GiB, passphrase";

@@ -14,6 +14,7 @@ mod memory;
 mod order;
 mod peer;
 mod place;
+mod put;
 mod rates;
 mod root;
 
@@ -21,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use brisk_measure::{Report, Unit, render};
+use brisk_measure::{Report, render};
 use brisk_tools::experiment::{Experiment, Order, Plan, Saved};
 use brisk_tools::interrupt::Interrupt;
 use clap::ValueEnum;
@@ -32,6 +33,7 @@ use crate::goals::{Bound, Goal, absolute, judge, ratio};
 use cache::{Cached, FOLIOS, PAGES};
 use late::Late;
 use machine::{Bench, Machine};
+use put::Put;
 
 /// Options of the benchmark.
 #[derive(Debug, clap::Args)]
@@ -79,9 +81,6 @@ impl Part {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
-
-/// Takes a figure of a series.
-type Put<'a> = dyn FnMut(&str, Unit, f64) + 'a;
 
 /// What "at once" is: seconds.
 const AT_ONCE: Bound = Bound::AtMost(0.15);

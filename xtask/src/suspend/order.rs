@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use brisk_measure::Unit;
 
-use super::Put;
 use super::machine::{Bench, Machine};
+use super::put::Put;
 
 pub(super) const LEARNT: &str = "lazy resume and a task, with what was learnt";
 pub(super) const UNORDERED: &str = "lazy resume and a task, without";

@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::Context;
 use brisk_measure::Unit;
 
-use super::Put;
 use super::machine::Machine;
 use super::order::MEMORY;
 use super::peer::{self, Zstd};
+use super::put::Put;
 
 pub(super) const QEMU: &str = "QEMU, zstd -1";
 pub(super) const QEMU_ALL: &str = "QEMU, zstd -1 -T0";
