@@ -63,6 +63,8 @@ pub struct Cpu {
     pub hyperv: BTreeMap<String, String>,
     /// Number and arrangement.
     pub topology: Topology,
+    /// Whether vCPUs are bound to CPUs of the host; known from XML only.
+    pub is_pinned: bool,
     /// Whether the guest may put host CPUs to sleep (`-overcommit cpu-pm`).
     pub power_management: Option<bool>,
 }

@@ -8,6 +8,7 @@
 mod arguments;
 mod cpu;
 mod device;
+pub mod edit;
 mod memory;
 mod model;
 mod place;

@@ -15,6 +15,8 @@ use crate::qemu::cmdline::{Global, boolean};
 pub struct Machine {
     /// Machine type, such as `pc-q35-10.0`; empty if libvirt chooses it.
     pub kind: String,
+    /// Architecture, such as `x86_64`; empty if it is the host's.
+    pub arch: String,
     /// Options in QEMU's spelling, such as `hpet` and `smp.cpus`.
     pub options: BTreeMap<String, String>,
 }
@@ -41,6 +43,8 @@ pub struct GuestHardware {
     pub form: Form,
     /// Name of the guest.
     pub name: Option<String>,
+    /// Operating system by its identifier in libosinfo, such as `http://microsoft.com/win/11`.
+    pub os: Option<String>,
     /// Program of QEMU.
     pub emulator: Option<PathBuf>,
     /// Machine type.
@@ -63,6 +67,8 @@ pub struct GuestHardware {
     pub globals: Vec<Global>,
     /// Whether QEMU adds devices that nobody asked for.
     pub adds_defaults: bool,
+    /// Whether QEMU names its threads (`-name debug-threads=on`); libvirt has it always do so.
+    pub names_threads: bool,
     /// What could not be read: why, and where.
     pub unread: Vec<(String, Place)>,
     pub(super) places: BTreeMap<Part, Place>,
@@ -74,6 +80,7 @@ impl GuestHardware {
         Self {
             form,
             name: None,
+            os: None,
             emulator: None,
             machine: Machine::default(),
             accelerators: Vec::new(),
@@ -85,6 +92,7 @@ impl GuestHardware {
             backends: Vec::new(),
             globals: Vec::new(),
             adds_defaults: false,
+            names_threads: form == Form::Xml,
             unread: Vec::new(),
             places: BTreeMap::new(),
         }
@@ -135,6 +143,25 @@ impl Machine {
     #[must_use]
     pub fn is_microvm(&self) -> bool {
         self.kind.starts_with("microvm")
+    }
+
+    /// Whether it is an x86 machine.
+    #[must_use]
+    pub fn is_x86(&self) -> bool {
+        matches!(
+            &*self.arch,
+            "" | "x86_64" | "i386" | "i486" | "i586" | "i686"
+        )
+    }
+
+    /// Whether it is one of QEMU's PCs (i440FX or Q35), of any version; also if libvirt chooses it.
+    #[must_use]
+    pub fn is_pc(&self) -> bool {
+        let pc = ["pc", "pc-i440fx-", "q35", "pc-q35-", "pc-0.", "pc-1."];
+        let is_one = |name: &&str| {
+            self.kind == **name || self.kind.starts_with(*name) && name.ends_with(['-', '.'])
+        };
+        self.is_x86() && (self.kind.is_empty() || pc.iter().any(is_one))
     }
 
     /// Whether it is a Q35, of any version.

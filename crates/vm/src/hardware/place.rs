@@ -27,11 +27,33 @@ pub enum Place {
     Element {
         /// Line, from 1.
         line: usize,
+        /// Column in bytes, from 1.
+        column: usize,
         /// Bytes of the text.
         bytes: Range<usize>,
     },
     /// Words of the command line; the program is number 0.
     Words(Range<usize>),
+}
+
+impl Place {
+    /// First byte of the element, if it is one.
+    #[must_use]
+    pub const fn start(&self) -> Option<usize> {
+        match self {
+            Self::Element { bytes, .. } => Some(bytes.start),
+            Self::Implied | Self::Words(_) => None,
+        }
+    }
+
+    /// The words, if it is some.
+    #[must_use]
+    pub fn words(&self) -> Option<Range<usize>> {
+        match self {
+            Self::Words(words) => Some(words.clone()),
+            Self::Implied | Self::Element { .. } => None,
+        }
+    }
 }
 
 /// A part of the hardware that is written in one place.
@@ -43,14 +65,28 @@ pub enum Part {
     Append,
     /// Boot menu of the firmware.
     BootMenu,
-    /// CPU model.
+    /// Clock and its timers.
+    Clock,
+    /// CPU model and features.
     Cpu,
+    /// Features of the machine.
+    Features,
     /// Firmware.
     Firmware,
+    /// HPET.
+    Hpet,
+    /// Enlightenments for Hyper-V guests.
+    Hyperv,
     /// Kernel.
     Kernel,
     /// Machine type and its options.
     Machine,
+    /// Limits of the host that may be exceeded, and sleep states (`-overcommit`).
+    Overcommit,
+    /// PIT.
+    Pit,
     /// What allocates memory before the start.
     Preallocation,
+    /// RTC.
+    Rtc,
 }

@@ -138,11 +138,18 @@ fn timers_are_one_thing_in_both_forms() {
 #[test]
 fn places_lead_to_what_is_written() {
     let domain = GuestHardware::of_xml(XML).unwrap();
-    let Place::Element { line, bytes } = domain.place(Part::Kernel) else {
+    let Place::Element {
+        line,
+        column,
+        bytes,
+    } = domain.place(Part::Kernel)
+    else {
         panic!("{:?}", domain.place(Part::Kernel));
     };
     assert!(XML[bytes.clone()].starts_with("<kernel>"));
     assert_eq!(XML[..bytes.start].matches('\n').count() + 1, line);
+    let line_start = XML[..bytes.start].rfind('\n').unwrap() + 1;
+    assert_eq!(column, bytes.start - line_start + 1);
     for device in domain.devices.iter().filter(|device| device.is_asked_for()) {
         let Place::Element { bytes, .. } = &device.place else {
             panic!("{device:?}");

@@ -16,8 +16,11 @@ use crate::qemu::cmdline::{CommandLine, Field, Fields, Item, boolean};
 pub(super) fn read(line: &CommandLine, form: Form) -> GuestHardware {
     let mut guest = GuestHardware::empty(form);
     let machine = line.machine();
-    guest.name = line.settings("name").get("guest").map(str::to_owned);
+    let names = line.settings("name");
+    guest.name = names.get("guest").map(str::to_owned);
+    guest.names_threads = names.is_on("debug-threads") == Some(true);
     guest.emulator = line.program().map(Into::into);
+    guest.machine.arch = arch(line).unwrap_or_default();
     guest.adds_defaults = !line.has("nodefaults");
     guest.accelerators = line.accelerators();
     guest.globals = line.globals();
@@ -40,6 +43,13 @@ fn map<'a>(fields: impl Iterator<Item = &'a Field>) -> BTreeMap<String, String> 
     fields
         .map(|field| (field.key.clone(), field.value.clone()))
         .collect()
+}
+
+/// The architecture, from the program's name.
+fn arch(line: &CommandLine) -> Option<String> {
+    let name = line.program()?.file_name()?.to_str()?;
+    let (_, arch) = name.split_once("qemu-system-")?;
+    Some(arch.to_owned())
 }
 
 /// The words of an option.
@@ -161,8 +171,12 @@ fn boot(guest: &mut GuestHardware, machine: &Fields) {
 fn places(guest: &mut GuestHardware, line: &CommandLine, machine: &Fields) {
     let of_option = [
         (Part::Accelerator, "accel"),
+        (Part::Clock, "rtc"),
         (Part::Cpu, "cpu"),
+        (Part::Hyperv, "cpu"),
         (Part::Machine, "machine"),
+        (Part::Overcommit, "overcommit"),
+        (Part::Rtc, "rtc"),
     ];
     let of_option = of_option
         .into_iter()
@@ -173,6 +187,7 @@ fn places(guest: &mut GuestHardware, line: &CommandLine, machine: &Fields) {
         (Part::BootMenu, "boot.menu"),
         (Part::Firmware, "pflash0"),
         (Part::Firmware, "firmware"),
+        (Part::Hpet, "hpet"),
         (Part::Kernel, "kernel"),
     ];
     let of_property = of_property.into_iter().filter_map(|(part, key)| {

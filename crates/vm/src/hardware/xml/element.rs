@@ -105,7 +105,12 @@ impl Lines {
 
     pub(super) fn place(&self, node: Node<'_, '_>) -> Place {
         let bytes = node.range();
-        let line = self.0.partition_point(|end| *end < bytes.start) + 1;
-        Place::Element { line, bytes }
+        let ends = self.0.partition_point(|end| *end < bytes.start);
+        let start = ends.checked_sub(1).map_or(0, |last| self.0[last] + 1);
+        Place::Element {
+            line: ends + 1,
+            column: bytes.start - start + 1,
+            bytes,
+        }
     }
 }

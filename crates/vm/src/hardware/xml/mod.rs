@@ -21,6 +21,10 @@ pub(super) fn read(xml: &str) -> Result<GuestHardware, XmlError> {
     let lines = Lines::of(xml);
     let mut guest = GuestHardware::empty(Form::Xml);
     guest.name = child(domain, "name").and_then(text);
+    guest.os = domain
+        .descendants()
+        .find(|node| node.tag_name().name() == "os" && node.attribute("id").is_some())
+        .and_then(|node| attribute(Some(node), "id"));
     guest.emulator = find(domain, &["devices", "emulator"])
         .and_then(text)
         .map(Into::into);
@@ -33,8 +37,13 @@ pub(super) fn read(xml: &str) -> Result<GuestHardware, XmlError> {
     guest.accelerators = vec![accelerator.to_owned()];
     // The element of the type is the whole domain.
     let place = match lines.place(domain) {
-        Place::Element { line, bytes } => Place::Element {
+        Place::Element {
             line,
+            column,
+            bytes,
+        } => Place::Element {
+            line,
+            column,
             bytes: bytes.start..bytes.start,
         },
         place => place,
@@ -42,10 +51,14 @@ pub(super) fn read(xml: &str) -> Result<GuestHardware, XmlError> {
     guest.places.insert(Part::Accelerator, place);
     boot(&mut guest, domain, &lines);
     if let Some(node) = child(domain, "features") {
+        guest.places.insert(Part::Features, lines.place(node));
+        if let Some(hyperv) = child(node, "hyperv") {
+            guest.places.insert(Part::Hyperv, lines.place(hyperv));
+        }
         features::read(&mut guest, node);
     }
     cpu(&mut guest, domain, &lines);
-    timers(&mut guest, domain);
+    timers(&mut guest, domain, &lines);
     memory(&mut guest, domain, &lines);
     iothreads(&mut guest, domain, &lines);
     if let Some(node) = child(domain, "devices") {
@@ -84,6 +97,7 @@ fn boot(guest: &mut GuestHardware, domain: Node<'_, '_>, lines: &Lines) {
         .or_insert(lines.place(os));
     let kind = child(os, "type");
     guest.machine.kind = attribute(kind, "machine").unwrap_or_default();
+    guest.machine.arch = attribute(kind, "arch").unwrap_or_default();
     if let Some(kind) = kind {
         guest.places.insert(Part::Machine, lines.place(kind));
     }
@@ -101,6 +115,9 @@ fn cpu(guest: &mut GuestHardware, domain: Node<'_, '_>, lines: &Lines) {
     let max: Option<u32> = number(vcpu.and_then(text));
     cpu.topology.max = max;
     cpu.topology.cpus = number(attribute(vcpu, "current")).or(max);
+    let tuning = child(domain, "cputune");
+    cpu.is_pinned = vcpu.is_some_and(|vcpu| vcpu.attribute("cpuset").is_some())
+        || tuning.is_some_and(|node| child(node, "vcpupin").is_some());
     let Some(node) = child(domain, "cpu") else {
         return;
     };
@@ -136,10 +153,20 @@ fn cpu(guest: &mut GuestHardware, domain: Node<'_, '_>, lines: &Lines) {
     }
 }
 
-fn timers(guest: &mut GuestHardware, domain: Node<'_, '_>) {
+fn timers(guest: &mut GuestHardware, domain: Node<'_, '_>, lines: &Lines) {
     let Some(clock) = child(domain, "clock") else {
         return;
     };
+    guest.places.insert(Part::Clock, lines.place(clock));
+    for timer in children(clock, "timer") {
+        let part = match timer.attribute("name") {
+            Some("hpet") => Part::Hpet,
+            Some("pit") => Part::Pit,
+            Some("rtc") => Part::Rtc,
+            _ => continue,
+        };
+        guest.places.insert(part, lines.place(timer));
+    }
     let timers: &mut Timers = &mut guest.timers;
     timers.rtc_base = attribute(Some(clock), "offset");
     for timer in children(clock, "timer") {
