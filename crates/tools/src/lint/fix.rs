@@ -1,8 +1,10 @@
 //! What to do about a finding.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::ops::Range;
 
+use brisk_vm::hardware::edit::{self, EditError, Path};
 use brisk_vm::hardware::{Form, GuestHardware};
 
 /// What to do about a finding.
@@ -22,6 +24,8 @@ pub struct Edit {
     form: Form,
     name: String,
     machine: String,
+    /// Whether it is made only if it is asked for.
+    is_on_request: bool,
     /// What has to be done first; empty if nothing.
     before: String,
     xml: Vec<XmlChange>,
@@ -40,6 +44,8 @@ pub enum XmlChange {
     Write(String),
     /// Something to remove.
     Remove(String),
+    /// A change that can be made as it is.
+    Exact(edit::XmlChange),
 }
 
 /// A change of a command line.
@@ -70,6 +76,8 @@ pub enum ArgumentChange {
         /// What it is.
         what: String,
     },
+    /// A change that can be made as it is.
+    Exact(edit::ArgumentChange),
 }
 
 impl Edit {
@@ -80,6 +88,7 @@ impl Edit {
             form: guest.form,
             name: guest.name.clone().unwrap_or_default(),
             machine: guest.machine.kind.clone(),
+            is_on_request: false,
             before: String::new(),
             xml: Vec::new(),
             arguments: Vec::new(),
@@ -123,6 +132,82 @@ impl Edit {
         self
     }
 
+    /// With a change of XML that can be made as it is.
+    #[must_use]
+    pub fn exact_xml(mut self, change: edit::XmlChange) -> Self {
+        self.xml.push(XmlChange::Exact(change));
+        self
+    }
+
+    /// With an attribute of an element below the domain, as of [`Path::domain`].
+    #[must_use]
+    pub fn set(self, path: &str, attribute: &'static str, value: impl Into<String>) -> Self {
+        self.exact_xml(edit::XmlChange::Set {
+            path: Path::domain(path),
+            attribute,
+            value: value.into(),
+        })
+    }
+
+    /// With a change of a command line that can be made as it is.
+    #[must_use]
+    pub fn exact(self, change: edit::ArgumentChange) -> Self {
+        self.argument(ArgumentChange::Exact(change))
+    }
+
+    /// It is made only if it is asked for by the name of its rule: it overrides what somebody wrote
+    /// on purpose, such as `state='off'`, or takes a device away.
+    #[must_use]
+    pub const fn on_request(mut self) -> Self {
+        self.is_on_request = true;
+        self
+    }
+
+    /// As in [`Edit::on_request`].
+    #[must_use]
+    pub const fn is_on_request(&self) -> bool {
+        self.is_on_request
+    }
+
+    /// Whether it can be made in the form of its guest without anybody deciding anything.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        match self.form {
+            Form::Xml => {
+                let is_exact = |change: &XmlChange| matches!(change, XmlChange::Exact(_));
+                !self.xml.is_empty() && self.xml.iter().all(is_exact)
+            }
+            Form::Arguments | Form::Process => {
+                let is_exact = |change: &ArgumentChange| matches!(change, ArgumentChange::Exact(_));
+                !self.arguments.is_empty() && self.arguments.iter().all(is_exact)
+            }
+        }
+    }
+
+    /// Makes its exact changes in the XML that its guest was read from.
+    ///
+    /// # Errors
+    /// As [`edit::XmlChange::apply`].
+    pub fn apply_to_xml(&self, xml: &str) -> Result<String, EditError> {
+        let exact = self.xml.iter().filter_map(|change| match change {
+            XmlChange::Exact(change) => Some(change.clone()),
+            _ => None,
+        });
+        edit::XmlChange::apply(&exact.collect::<Vec<_>>(), xml)
+    }
+
+    /// Makes its exact changes in the words that its guest was read from.
+    ///
+    /// # Errors
+    /// As [`edit::ArgumentChange::apply`].
+    pub fn apply_to_arguments(&self, words: &[OsString]) -> Result<Vec<OsString>, EditError> {
+        let exact = self.arguments.iter().filter_map(|change| match change {
+            ArgumentChange::Exact(change) => Some(change.clone()),
+            _ => None,
+        });
+        edit::ArgumentChange::apply(&exact.collect::<Vec<_>>(), words)
+    }
+
     /// With a remark behind both forms.
     #[must_use]
     pub const fn note(self, note: &'static str) -> Self {
@@ -160,6 +245,7 @@ impl Edit {
                 XmlChange::Tool(words) => format!("virt-xml {name} {words}"),
                 XmlChange::Write(text) => format!("virsh edit {name}: {text}"),
                 XmlChange::Remove(text) => format!("virsh edit {name}: remove {text}"),
+                XmlChange::Exact(change) => change.to_string(),
             })
             .collect();
         self.joined(&changes, self.xml_note)
@@ -178,6 +264,7 @@ impl Edit {
                 }
                 ArgumentChange::Replace { old, new, .. } => format!("{new} instead of {old}"),
                 ArgumentChange::Remove { what, .. } => format!("without {what}"),
+                ArgumentChange::Exact(change) => change.to_string(),
             })
             .collect();
         self.joined(&changes, self.arguments_note)

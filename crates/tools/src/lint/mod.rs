@@ -23,8 +23,14 @@ pub enum Severity {
     Impossible,
     /// Guests may fail through no fault of their own.
     Faulty,
+    /// Much is lost all the time: of an idle guest, more than 2 % of a CPU or 200 wakeups a second.
+    High,
     /// Boots take longer than they must.
     Slow,
+    /// Something is lost all the time.
+    Medium,
+    /// Little is lost, or only now and then.
+    Low,
     /// Numbers may be worse or less steady than they could be, or the fence lower.
     Note,
 }
@@ -36,7 +42,10 @@ impl Severity {
         match self {
             Self::Impossible => "impossible",
             Self::Faulty => "faulty",
+            Self::High => "high",
             Self::Slow => "slow",
+            Self::Medium => "medium",
+            Self::Low => "low",
             Self::Note => "note",
         }
     }
@@ -116,18 +125,24 @@ pub struct Finding {
     pub what: String,
     /// What it does.
     pub effect: &'static str,
+    /// What was measured that speaks for it.
+    pub evidence: Option<String>,
     /// What to do.
     pub fix: Fix,
 }
 
 impl Serialize for Finding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Finding", 6)?;
+        let count = 6 + usize::from(self.evidence.is_some());
+        let mut fields = serializer.serialize_struct("Finding", count)?;
         fields.serialize_field("rule", self.rule)?;
         fields.serialize_field("severity", &self.severity)?;
         fields.serialize_field("where", &self.place)?;
         fields.serialize_field("what", &self.what)?;
         fields.serialize_field("effect", self.effect)?;
+        if let Some(evidence) = &self.evidence {
+            fields.serialize_field("evidence", evidence)?;
+        }
         fields.serialize_field("fix", &self.fix.to_string())?;
         fields.end()
     }
@@ -164,6 +179,7 @@ impl Findings {
             place,
             what,
             effect: self.rule.why,
+            evidence: None,
             fix,
         });
     }

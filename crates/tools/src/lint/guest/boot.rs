@@ -2,7 +2,7 @@
 
 use brisk_vm::hardware::{Class, Part};
 
-use super::subject::{Guest, words};
+use super::subject::Guest;
 use crate::lint::{Applies, ArgumentChange, Edit, Findings, Fix, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Guest>] = &[
@@ -71,7 +71,7 @@ fn uefi_with_kernel(guest: &Guest, findings: &mut Findings) {
         let edit = Edit::of(&guest.hardware)
             .remove("firmware='efi', <loader> and <nvram> from <os>")
             .argument(ArgumentChange::Remove {
-                words: words(&place),
+                words: place.words(),
                 what: boot.firmware.clone().unwrap_or_default(),
             });
         findings.at(

@@ -2,7 +2,7 @@
 
 use brisk_vm::hardware::{Class, Device, Form, GuestHardware};
 
-use super::subject::{Guest, words};
+use super::subject::Guest;
 use crate::lint::{Applies, ArgumentChange, Edit, Findings, Fix, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Guest>] = &[
@@ -97,7 +97,7 @@ fn asked_for(guest: &Guest, class: Class) -> impl Iterator<Item = &Device> {
 /// A device that the command line is to be without.
 fn without(device: &Device) -> ArgumentChange {
     ArgumentChange::Remove {
-        words: words(&device.place),
+        words: device.place.words(),
         what: name(device).to_owned(),
     }
 }
@@ -143,7 +143,7 @@ fn disks(guest: &Guest, findings: &mut Findings) {
                     "--edit target.dev={target} --disk target.bus=virtio,target.dev=vda"
                 ))
                 .argument(ArgumentChange::Replace {
-                    words: words(&disk.place),
+                    words: disk.place.words(),
                     old: match &*disk.model {
                         "" => format!("a drive of {}", disk.bus),
                         model => model.to_owned(),
@@ -186,7 +186,7 @@ fn networks(guest: &Guest, findings: &mut Findings) {
             Edit::of(&guest.hardware)
                 .virt_xml("--edit all --network model.type=virtio")
                 .argument(ArgumentChange::Replace {
-                    words: words(&card.place),
+                    words: card.place.words(),
                     old: model.to_owned(),
                     new: "virtio-net-pci".to_owned(),
                 }),

@@ -2,7 +2,7 @@
 
 use brisk_vm::hardware::{CpuMode, Form, Part};
 
-use super::subject::{Guest, Kvm, words};
+use super::subject::{Guest, Kvm};
 use crate::lint::{Applies, ArgumentChange, Edit, Findings, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Guest>] = &[
@@ -137,7 +137,7 @@ fn preallocation(guest: &Guest, findings: &mut Findings) {
         let edit = Edit::of(&guest.hardware)
             .remove("<allocation mode='immediate'/>")
             .argument(ArgumentChange::Remove {
-                words: words(&place),
+                words: place.words(),
                 what: "prealloc".to_owned(),
             })
             .note(", where memory need not be locked");

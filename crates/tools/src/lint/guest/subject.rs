@@ -1,8 +1,6 @@
 //! A guest as rules see it.
 
-use std::ops::Range;
-
-use brisk_vm::hardware::{Form, GuestHardware, Place};
+use brisk_vm::hardware::{Form, GuestHardware};
 
 /// What became of KVM on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +35,5 @@ impl Guest {
             Form::Xml => "the domain",
             Form::Arguments | Form::Process => "the command line",
         }
-    }
-}
-
-/// The words of a place.
-pub(super) fn words(place: &Place) -> Option<Range<usize>> {
-    match place {
-        Place::Words(words) => Some(words.clone()),
-        Place::Implied | Place::Element { .. } => None,
     }
 }
