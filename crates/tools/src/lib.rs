@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod environment;
 pub mod experiment;
 pub mod guest;
+pub mod idle;
 pub mod interrupt;
 pub mod lint;
 mod reservation;

@@ -1,0 +1,169 @@
+//! Changes of what describes a guest, until the rules have nothing more to change. Pure.
+//!
+//! One finding's edit is made at a time, and the rules look again: an edit may make another one
+//! possible, or needless. Edits that somebody has to ask for are made if their rule is named.
+
+use std::ffi::OsString;
+
+use brisk_vm::hardware::edit::EditError;
+use brisk_vm::hardware::{GuestHardware, XmlError};
+use brisk_vm::qemu::cmdline::CommandLine;
+
+use super::rules::{self, GuestOs, Host, Live, Subject};
+use crate::lint::{Edit, Finding, Fix};
+
+/// More edits than any guest needs.
+const MOST: usize = 256;
+
+/// What describes a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Text {
+    /// The XML of a libvirt domain.
+    Xml(String),
+    /// A command line of QEMU, with its program.
+    Arguments(Vec<OsString>),
+}
+
+/// Facts about a guest that its description lacks.
+#[derive(Debug, Clone, Default)]
+pub struct Context {
+    /// Its operating system, where somebody said so.
+    pub os: Option<GuestOs>,
+    /// Its host.
+    pub host: Host,
+    /// What was measured of it.
+    pub live: Option<Live>,
+}
+
+/// The result of changing a guest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fixed {
+    /// What describes it now.
+    pub text: Text,
+    /// Findings whose edits were made, in order.
+    pub applied: Vec<Finding>,
+    /// Findings that are left.
+    pub left: Vec<Finding>,
+}
+
+/// A guest that cannot be changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] XmlError),
+    /// An edit cannot be made.
+    #[error("the fix of {rule} cannot be made")]
+    Edit {
+        /// The rule.
+        rule: &'static str,
+        /// Why not.
+        source: EditError,
+    },
+    /// An edit was made, and its rule finds as much as before.
+    #[error(
+        "the fix of {0} changed nothing that it looks at; nothing was changed. Please report it"
+    )]
+    Useless(&'static str),
+}
+
+impl Text {
+    /// The guest that it describes.
+    ///
+    /// # Errors
+    /// If it is not the XML of a domain.
+    pub fn hardware(&self) -> Result<GuestHardware, XmlError> {
+        match self {
+            Self::Xml(xml) => GuestHardware::of_xml(xml),
+            Self::Arguments(words) => Ok(GuestHardware::of_arguments(&CommandLine::with_program(
+                words,
+            ))),
+        }
+    }
+
+    fn with(&self, edit: &Edit) -> Result<Self, EditError> {
+        Ok(match self {
+            Self::Xml(xml) => Self::Xml(edit.apply_to_xml(xml)?),
+            Self::Arguments(words) => Self::Arguments(edit.apply_to_arguments(words)?),
+        })
+    }
+}
+
+impl Context {
+    /// The guest as rules see it.
+    #[must_use]
+    pub fn subject(&self, hardware: GuestHardware) -> Subject {
+        let of = Subject::of(hardware);
+        Subject {
+            os: self.os.unwrap_or(of.os),
+            host: self.host.clone(),
+            live: self.live.clone(),
+            ..of
+        }
+    }
+
+    /// What the rules find in a guest.
+    ///
+    /// # Errors
+    /// If the text is not the XML of a domain.
+    pub fn findings(&self, text: &Text) -> Result<Vec<Finding>, XmlError> {
+        Ok(rules::findings(&self.subject(text.hardware()?)))
+    }
+}
+
+/// Which rules' edits are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Only those of these rules, unless there is none.
+    pub rules: &'a [String],
+}
+
+impl Wanted<'_> {
+    /// The edit of a finding, if it is to be made.
+    fn edit<'f>(&self, finding: &'f Finding) -> Option<&'f Edit> {
+        let Fix::Edit(edit) = &finding.fix else {
+            return None;
+        };
+        let is_named = self.rules.iter().any(|rule| rule == finding.rule);
+        let is_wanted = is_named || self.rules.is_empty() && !edit.is_on_request();
+        (edit.is_exact() && is_wanted).then_some(edit)
+    }
+}
+
+/// Makes the edits of a guest's findings, until there is none to make.
+///
+/// # Errors
+/// If the guest cannot be read, an edit cannot be made, or one does not help.
+pub fn fix(text: Text, context: &Context, wanted: Wanted<'_>) -> Result<Fixed, Error> {
+    let mut fixed = Fixed {
+        left: context.findings(&text)?,
+        text,
+        applied: Vec::new(),
+    };
+    while fixed.applied.len() < MOST {
+        let next = fixed.left.iter().find_map(|finding| {
+            let edit = wanted.edit(finding)?;
+            Some((finding.clone(), edit.clone()))
+        });
+        let Some((finding, edit)) = next else {
+            break;
+        };
+        let rule = finding.rule;
+        let text = fixed
+            .text
+            .with(&edit)
+            .map_err(|source| Error::Edit { rule, source })?;
+        let left = context.findings(&text)?;
+        let count = |list: &[Finding]| list.iter().filter(|one| one.rule == rule).count();
+        if count(&left) >= count(&fixed.left) {
+            return Err(Error::Useless(rule));
+        }
+        fixed = Fixed {
+            text,
+            left,
+            applied: [fixed.applied, vec![finding]].concat(),
+        };
+    }
+    Ok(fixed)
+}

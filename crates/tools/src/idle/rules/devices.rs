@@ -1,0 +1,451 @@
+//! Devices that keep QEMU awake.
+
+use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
+use brisk_vm::hardware::{Backend, Class, Device, Form, Place};
+
+use super::subject::Subject;
+use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
+
+pub(super) const RULES: &[Rule<Subject>] = &[
+    Rule {
+        id: "usb-uhci",
+        applies: Applies::Guest,
+        why: "a UHCI controller with a device in use has QEMU look at it in each frame, 1000 times \
+              a second, unless the guest suspends the device",
+        source: "QEMU: hw/usb/hcd-uhci.c; measured: 970 wakeups a second",
+        check: uhci,
+    },
+    Rule {
+        id: "usb-empty",
+        applies: Applies::Guest,
+        why: "the guest's driver looks for devices, and may keep the controller running",
+        source: "QEMU: hw/usb/hcd-uhci.c; libvirt: formatdomain.html, Controllers",
+        check: empty,
+    },
+    Rule {
+        id: "balloon-stats",
+        applies: Applies::Guest,
+        why: "QEMU asks the guest for statistics of its memory, which wakes both",
+        source: "QEMU: hw/virtio/virtio-balloon.c; measured: 53 wakeups a second instead of 33",
+        check: balloon,
+    },
+    Rule {
+        id: "free-page",
+        applies: Applies::Guest,
+        why: "the guest reports free memory in the background",
+        source: "Linux: mm/page_reporting.c",
+        check: reporting,
+    },
+    Rule {
+        id: "iothread-poll",
+        applies: Applies::Guest,
+        why: "an I/O thread polls for as long after each request: more than a whole CPU at 200 \
+              requests a second",
+        source: "QEMU: util/aio-posix.c; measured: 112 to 122 % of a CPU at 10 ms, 17 to 22 at 0",
+        check: iothreads,
+    },
+    Rule {
+        id: "vhost-poll",
+        applies: Applies::Guest,
+        why: "the kernel's thread of the network card polls after each packet",
+        source: "QEMU: qemu-options.hx, poll-us",
+        check: vhost,
+    },
+    Rule {
+        id: "agent",
+        applies: Applies::Guest,
+        why: "what polls the agent wakes the guest each time",
+        source: "libvirt: virsh(1), guestinfo; KubeVirt: guest agent polling interval",
+        check: agent,
+    },
+    Rule {
+        id: "display-client",
+        applies: Applies::Guest,
+        why: "while a client is connected, QEMU looks for changes of the screen up to 30 times a \
+              second",
+        source: "QEMU: ui/console.c; measured: 97 wakeups a second, with a client 156",
+        check: display,
+    },
+    Rule {
+        id: "cdrom",
+        applies: Applies::Guest,
+        why: "many guests look every two seconds whether there is a medium",
+        source: "Linux: block/disk-events.c; measured: 52 wakeups a second instead of 33",
+        check: cdrom,
+    },
+    Rule {
+        id: "thread-names",
+        applies: Applies::Guest,
+        why: "nobody can tell which of QEMU's threads is awake",
+        source: "QEMU: qemu-options.hx, -name debug-threads",
+        check: names,
+    },
+];
+
+/// Element of the XML, or words of the command line, that go.
+fn without(edit: Edit, element: &str, place: &Place) -> Edit {
+    match (place.start(), place.words()) {
+        (Some(start), _) => edit.exact_xml(XmlChange::Remove(Path::at(element, start))),
+        (_, Some(words)) => edit.exact(ArgumentChange::Remove(words)),
+        _ => edit,
+    }
+}
+
+/// Word of a device's or back end's argument.
+fn argument(place: &Place) -> Option<usize> {
+    place.words().map(|words| words.end - 1)
+}
+
+/// Whether a USB controller is one that works by frames (UHCI, OHCI). What is left to a default is a
+/// UHCI on i440FX.
+fn has_frames(subject: &Subject, controller: &Device) -> bool {
+    let model = &*controller.model;
+    let by_default = matches!(model, "" | "usb=on") && !subject.hardware.machine.is_q35();
+    by_default && subject.hardware.machine.is_pc() || model.contains("uhci") || model == "pci-ohci"
+}
+
+/// Whether a device is in one of these controllers. Where nothing says so it is in the first.
+fn is_in(device: &Device, controller: &Device) -> bool {
+    let get = |of: &Device, key: &str| of.properties.get(key).cloned();
+    if let Some(bus) = get(device, "address.bus") {
+        return get(controller, "index").unwrap_or("0".into()) == bus;
+    }
+    let Some(bus) = get(device, "bus") else {
+        return true;
+    };
+    let named = bus.split('.').next().unwrap_or_default();
+    match controller.model.as_str() {
+        "usb=on" => named == "usb-bus",
+        _ => controller.name.as_deref() == Some(named),
+    }
+}
+
+fn uhci(subject: &Subject, findings: &mut Findings) {
+    let hardware = &subject.hardware;
+    let controllers: Vec<_> = hardware.devices(Class::UsbController).collect();
+    let inputs: Vec<_> = hardware
+        .devices(Class::Input)
+        .filter(|input| input.bus == "usb")
+        .collect();
+    let Some(input) = inputs.iter().find(|input| {
+        let mut of_it = controllers
+            .iter()
+            .filter(|one| is_in(input, one))
+            .peekable();
+        of_it.peek().is_some() && of_it.all(|one| has_frames(subject, one))
+    }) else {
+        // -usbdevice has a controller made where there is none.
+        return;
+    };
+    let mut of_it = controllers.iter().filter(|one| is_in(input, one));
+    let Some(first) = of_it.next() else {
+        return;
+    };
+    let edit = match hardware.form {
+        Form::Xml => xhci_in_xml(subject, first, of_it),
+        Form::Arguments | Form::Process => xhci_in_words(subject, first),
+    };
+    let name = match &*input.model {
+        "" => "input device",
+        model => model,
+    };
+    findings.at(
+        input.place.clone(),
+        Severity::High,
+        format!(
+            "a USB {} is in a UHCI controller",
+            name.trim_start_matches("usb-")
+        ),
+        edit.note("; or a virtio tablet, where the guest has a driver for it"),
+    );
+}
+
+/// The first controller becomes an xHCI; its companions go.
+fn xhci_in_xml<'a>(
+    subject: &Subject,
+    first: &Device,
+    companions: impl Iterator<Item = &'a &'a Device>,
+) -> Edit {
+    let edit = Edit::of(&subject.hardware);
+    let Some(start) = first.place.start() else {
+        return edit.set(
+            "devices/controller[type=usb](index=0)",
+            "model",
+            "qemu-xhci",
+        );
+    };
+    let path = || Path::at("controller", start);
+    let mut edit = edit.exact_xml(XmlChange::Set {
+        path: path(),
+        attribute: "model",
+        value: "qemu-xhci".into(),
+    });
+    // UHCI has an address that is no good for another.
+    for child in ["address", "master"] {
+        let start = format!("{child}.");
+        if first.properties.keys().any(|key| key.starts_with(&start)) {
+            edit = edit.exact_xml(XmlChange::Remove(path().below(child)));
+        }
+    }
+    companions.fold(edit, |edit, one| without(edit, "controller", &one.place))
+}
+
+fn xhci_in_words(subject: &Subject, first: &Device) -> Edit {
+    let hardware = &subject.hardware;
+    let edit = Edit::of(hardware);
+    if first.model != "usb=on" {
+        let Some(word) = argument(&first.place) else {
+            return edit;
+        };
+        let mut edit = edit.exact(ArgumentChange::Set {
+            word,
+            key: "driver",
+            value: "qemu-xhci".into(),
+        });
+        for key in ["addr", "multifunction", "masterbus", "firstport"] {
+            if first.properties.contains_key(key) {
+                edit = edit.exact(ArgumentChange::Unset { word, key });
+            }
+        }
+        return edit;
+    }
+    let Some(words) = first.place.words() else {
+        return edit;
+    };
+    let mut plugged = hardware.devices.iter().filter(|one| one.bus == "usb");
+    let earliest = plugged.clone().filter_map(|one| one.place.words());
+    let earliest = earliest.map(|words| words.start).min();
+    let controller = || ["-device", "qemu-xhci"].map(str::to_owned).to_vec();
+    // -usbdevice brings a controller along.
+    let by_device = plugged.clone().find(|one| one.place == first.place);
+    if let Some(device) = by_device {
+        let mut with = controller();
+        with.extend(["-device".to_owned(), device.model.clone()]);
+        return edit.exact(ArgumentChange::Replace { words, with });
+    }
+    let edit = match words.len() {
+        1 => edit.exact(ArgumentChange::Remove(words)),
+        _ => edit.exact(ArgumentChange::SetMachine {
+            key: "usb",
+            value: "off".into(),
+        }),
+    };
+    let edit = match earliest {
+        Some(before) => edit.exact(ArgumentChange::Insert {
+            before,
+            words: controller(),
+        }),
+        None => edit.exact(ArgumentChange::Add(controller())),
+    };
+    // Its bus has another name.
+    plugged
+        .try_fold(edit, |edit, one| {
+            let named = ["bus", "port"]
+                .into_iter()
+                .filter(|key| one.properties.contains_key(*key));
+            let word = argument(&one.place)?;
+            Some(named.fold(edit, |edit, key| {
+                edit.exact(ArgumentChange::Unset { word, key })
+            }))
+        })
+        .unwrap_or_else(|| Edit::of(hardware))
+}
+
+fn empty(subject: &Subject, findings: &mut Findings) {
+    let hardware = &subject.hardware;
+    let is_used = hardware.devices.iter().any(|device| {
+        let is_usb = device.bus == "usb" || device.model.starts_with("usb-");
+        is_usb && device.class != Class::UsbController
+    });
+    let controllers: Vec<_> = hardware.devices(Class::UsbController).collect();
+    let framed = controllers.iter().find(|one| has_frames(subject, one));
+    let Some(framed) = framed.filter(|_| !is_used) else {
+        return;
+    };
+    let edit = Edit::of(hardware);
+    let edit = match hardware.form {
+        Form::Xml => {
+            let written = controllers.iter().filter(|one| one.place.start().is_some());
+            let edit = written.fold(edit, |edit, one| without(edit, "controller", &one.place));
+            edit.set("devices/controller[type=usb](index=0)", "model", "none")
+        }
+        Form::Arguments | Form::Process if framed.model == "usb=on" => match framed.place.words() {
+            Some(words) if words.len() == 1 => edit.exact(ArgumentChange::Remove(words)),
+            _ => edit.exact(ArgumentChange::SetMachine {
+                key: "usb",
+                value: "off".into(),
+            }),
+        },
+        Form::Arguments | Form::Process => without(edit, "controller", &framed.place),
+    };
+    findings.at(
+        framed.place.clone(),
+        Severity::Low,
+        "there is a UHCI controller with nothing in it",
+        edit.on_request().note(", if nothing is plugged in later"),
+    );
+}
+
+/// Shortest period of statistics, in seconds, that costs nothing worth a word.
+const PERIOD: u32 = 10;
+
+fn balloon(subject: &Subject, findings: &mut Findings) {
+    for balloon in subject.hardware.devices(Class::Balloon) {
+        let get = |key: &str| balloon.properties.get(key)?.parse::<u32>().ok();
+        let period = get("stats.period").or(get("guest-stats-polling-interval"));
+        let Some(period) = period.filter(|period| (1..PERIOD).contains(period)) else {
+            continue;
+        };
+        let edit = Edit::of(&subject.hardware);
+        let edit = match (balloon.place.start(), argument(&balloon.place)) {
+            (Some(start), _) => edit.exact_xml(XmlChange::Set {
+                path: Path::at("memballoon", start).below("stats"),
+                attribute: "period",
+                value: PERIOD.to_string(),
+            }),
+            (_, Some(word)) => edit.exact(ArgumentChange::Set {
+                word,
+                key: "guest-stats-polling-interval",
+                value: PERIOD.to_string(),
+            }),
+            _ => continue,
+        };
+        findings.at(
+            balloon.place.clone(),
+            Severity::Low,
+            format!("QEMU asks for statistics of memory every {period} s"),
+            edit,
+        );
+    }
+}
+
+fn reporting(subject: &Subject, findings: &mut Findings) {
+    for balloon in subject.hardware.devices(Class::Balloon) {
+        let is_on = ["freePageReporting", "free-page-reporting"]
+            .iter()
+            .any(|key| {
+                let value = balloon.properties.get(*key);
+                value.is_some_and(|value| value == "on" || value == "true")
+            });
+        if is_on {
+            findings.at(
+                balloon.place.clone(),
+                Severity::Note,
+                "the guest gives free memory back to the host",
+                Fix::Advice("keep it, unless a measurement shows that it costs more".into()),
+            );
+        }
+    }
+}
+
+/// QEMU's default of `poll-max-ns` (`IOTHREAD_POLL_MAX_NS_DEFAULT`).
+const POLL: u64 = 32_768;
+
+fn iothreads(subject: &Subject, findings: &mut Findings) {
+    let is_iothread = |backend: &&Backend| {
+        let kind = backend.properties.get("qom-type");
+        kind.is_some_and(|kind| kind == "iothread")
+    };
+    for thread in subject.hardware.backends.iter().filter(is_iothread) {
+        let longest = thread.properties.get("poll-max-ns");
+        let longest = longest.and_then(|text| text.parse::<u64>().ok());
+        let Some(longest) = longest.filter(|time| *time > POLL) else {
+            continue;
+        };
+        let edit = Edit::of(&subject.hardware);
+        let edit = match (thread.place.start(), argument(&thread.place)) {
+            (Some(start), _) => edit.exact_xml(XmlChange::Unset {
+                path: Path::at("iothread", start).below("poll"),
+                attribute: "max",
+            }),
+            (_, Some(word)) => edit.exact(ArgumentChange::Unset {
+                word,
+                key: "poll-max-ns",
+            }),
+            _ => continue,
+        };
+        findings.at(
+            thread.place.clone(),
+            Severity::High,
+            format!("{} polls for up to {} µs", thread.id, longest / 1000),
+            edit,
+        );
+    }
+}
+
+fn vhost(subject: &Subject, findings: &mut Findings) {
+    for backend in &subject.hardware.backends {
+        let time = backend.properties.get("poll-us");
+        let time = time.and_then(|text| text.parse::<u64>().ok());
+        let Some((time, word)) = time.filter(|time| *time > 0).zip(argument(&backend.place)) else {
+            continue;
+        };
+        findings.at(
+            backend.place.clone(),
+            Severity::Medium,
+            format!("the network back end {} polls for {time} µs", backend.id),
+            Edit::of(&subject.hardware).exact(ArgumentChange::Unset {
+                word,
+                key: "poll-us",
+            }),
+        );
+    }
+}
+
+fn agent(subject: &Subject, findings: &mut Findings) {
+    let named = |channel: &&Device| channel.name.as_deref() == Some("org.qemu.guest_agent.0");
+    if let Some(channel) = subject.hardware.devices(Class::Channel).find(named) {
+        findings.at(
+            channel.place.clone(),
+            Severity::Note,
+            "there is a guest agent",
+            Fix::Advice("keep it; see how often the manager asks it".into()),
+        );
+    }
+}
+
+fn display(subject: &Subject, findings: &mut Findings) {
+    let has_client = |backend: &Backend| matches!(&*backend.option, "vnc" | "spice");
+    let card = subject.hardware.devices(Class::Video).next();
+    if let Some(card) = card.filter(|_| subject.hardware.backends.iter().any(has_client)) {
+        findings.at(
+            card.place.clone(),
+            Severity::Low,
+            "there is a screen that clients can look at",
+            Fix::Advice("close clients that nobody looks at; on a server, no graphics".into()),
+        );
+    }
+}
+
+fn cdrom(subject: &Subject, findings: &mut Findings) {
+    for drive in subject.hardware.devices(Class::Cdrom) {
+        let is_empty = !drive.properties.keys().any(|key| {
+            key.starts_with("source.")
+                || matches!(&**key, "file" | "drive")
+                || key.contains("filename")
+        });
+        let fix = if is_empty && drive.is_asked_for() {
+            let edit = without(Edit::of(&subject.hardware), "disk", &drive.place);
+            Fix::Edit(edit.on_request().note(", if no medium comes later"))
+        } else {
+            Fix::Advice("remove it when the guest does not need it any more".into())
+        };
+        let what = format!("there is a CD-ROM drive, {}", drive.label());
+        findings.at(drive.place.clone(), Severity::Low, what, fix);
+    }
+}
+
+fn names(subject: &Subject, findings: &mut Findings) {
+    if !subject.hardware.names_threads {
+        findings.at(
+            Place::Implied,
+            Severity::Note,
+            "QEMU's threads have no names",
+            Edit::of(&subject.hardware).exact(ArgumentChange::SetOption {
+                option: "name",
+                key: "debug-threads",
+                value: "on".into(),
+            }),
+        );
+    }
+}

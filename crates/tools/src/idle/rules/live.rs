@@ -1,0 +1,85 @@
+//! What was measured of a guest, and the rules that it speaks for.
+
+use serde::{Deserialize, Serialize};
+
+/// Rates of a guest that is idle. Only what is likely follows from them: what caused them, a
+/// measurement with and without shows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// CPU time of all of QEMU's threads, in percent of a CPU of the host.
+    pub total: f64,
+    /// Wakeups a second of QEMU's main thread.
+    pub main_wakeups: f64,
+    /// Wakeups a second of each vCPU's thread.
+    pub vcpu_wakeups: Vec<f64>,
+    /// CPU time of each vCPU's thread, in percent of a CPU of the host.
+    pub vcpu_cpu: Vec<f64>,
+    /// CPU time of each I/O thread, in percent of a CPU of the host.
+    pub iothread_cpu: Vec<f64>,
+    /// CPU time of the kernel's threads for its network cards (vhost), in percent of a CPU.
+    pub vhost_cpu: f64,
+}
+
+/// Usual values of Linux' CONFIG_HZ.
+const HZ: [u32; 4] = [100, 250, 300, 1000];
+/// How far a rate may be from a known one.
+const NEAR: f64 = 0.12;
+
+fn is_near(rate: f64, known: f64) -> bool {
+    (rate - known).abs() <= known * NEAR
+}
+
+impl Live {
+    fn busiest(values: &[f64]) -> f64 {
+        values.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Rate of the RTC's periodic interrupt, if the main thread wakes at one that Windows or a
+    /// program chooses: a power of two from 64 to 8192, in Hz.
+    pub(super) fn rtc_rate(&self) -> Option<u32> {
+        let rates = (6..=13).map(|power| 1_u32 << power);
+        // Other timers wake it, too: at 1024 Hz, four times as often was measured.
+        let mut rates = rates.filter(|rate| {
+            let rate = f64::from(*rate);
+            is_near(self.main_wakeups, rate) && !HZ.iter().any(|hz| f64::from(*hz) == rate)
+        });
+        rates.next()
+    }
+
+    /// What was measured that speaks for a rule's finding.
+    pub(super) fn evidence(&self, rule: &str) -> Option<String> {
+        let main = self.main_wakeups;
+        let wakeups = Self::busiest(&self.vcpu_wakeups);
+        let busy = Self::busiest(&self.vcpu_cpu);
+        let polling = Self::busiest(&self.iothread_cpu);
+        let near = |rate: f64| HZ.into_iter().find(|hz| is_near(rate, f64::from(*hz)));
+        let of_main =
+            |more: String| format!("the main thread wakes {main:.0} times a second{more}");
+        Some(match rule {
+            "hpet" if main >= 60.0 => of_main(match near(main) {
+                Some(hz) => format!(", about the guest's HZ if that is {hz}"),
+                None => String::new(),
+            }),
+            "hv-stimer" | "rtc-periodic" | "rtc-slew" if main >= 60.0 => of_main(String::new()),
+            "usb-uhci" if is_near(main, 1000.0) => of_main(", as a UHCI in use has it do".into()),
+            "balloon-stats" | "cdrom" | "display-client" if main >= 40.0 => of_main(String::new()),
+            "nohz" if wakeups >= 90.0 => {
+                format!("a vCPU wakes {wakeups:.0} times a second")
+            }
+            "no-lapic" if wakeups >= 36.0 => format!("a vCPU wakes {wakeups:.0} times a second"),
+            "idle-poll" | "cpu-pm" | "haltpoll" | "poll-control" if busy >= 20.0 => {
+                format!("a vCPU takes {busy:.0} % of a CPU")
+            }
+            "iothread-poll" if polling >= 10.0 => {
+                format!("an I/O thread takes {polling:.0} % of a CPU")
+            }
+            "vhost-poll" if self.vhost_cpu >= 5.0 => {
+                format!("vhost takes {:.0} % of a CPU", self.vhost_cpu)
+            }
+            "win-11" | "hv-usual" | "hv-time" if self.total >= 2.0 => {
+                format!("QEMU takes {:.1} % of a CPU", self.total)
+            }
+            _ => return None,
+        })
+    }
+}

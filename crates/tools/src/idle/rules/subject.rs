@@ -1,0 +1,148 @@
+//! A guest as the rules see it.
+
+use std::collections::BTreeSet;
+
+use brisk_vm::hardware::GuestHardware;
+
+use super::live::Live;
+
+/// Operating system of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuestOs {
+    /// Windows 11 or Windows Server 2025, or later.
+    Windows11,
+    /// Windows.
+    Windows,
+    /// Linux.
+    Linux,
+    /// Something else.
+    Other,
+    /// Nothing says what it is.
+    Unknown,
+}
+
+/// Facts about the host. None where they are not known, as of a file that comes from elsewhere.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Host {
+    /// Whether its CPUs are AMD's.
+    pub is_amd: Option<bool>,
+    /// Whether interrupts of guests are delivered without exits (APICv, AVIC).
+    pub has_apicv: Option<bool>,
+    /// Enlightenments that its QEMU and kernel know, without `hv-`.
+    pub hyperv: Option<BTreeSet<String>>,
+    /// Longest time, in nanoseconds, for which KVM polls after a vCPU halts.
+    pub halt_poll_ns: Option<u64>,
+    /// CPU time of the thread that merges equal pages (ksmd), in percent of a CPU.
+    pub ksmd: Option<f64>,
+    /// CPU time of the thread that makes huge pages (khugepaged), in percent of a CPU.
+    pub khugepaged: Option<f64>,
+}
+
+/// A guest, its host, and what was measured.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// The guest's hardware.
+    pub hardware: GuestHardware,
+    /// Its operating system.
+    pub os: GuestOs,
+    /// The host.
+    pub host: Host,
+    /// What was measured of it, if it runs.
+    pub live: Option<Live>,
+}
+
+impl GuestOs {
+    /// From what describes a guest: its libosinfo identifier, then what it has that only Windows
+    /// uses, then its name.
+    #[must_use]
+    pub fn of(guest: &GuestHardware) -> Self {
+        if let Some(id) = guest.os.as_deref() {
+            return Self::of_identifier(id);
+        }
+        if guest.boot.kernel.is_some() {
+            return Self::Linux;
+        }
+        let hyperv = guest.cpu.hyperv.values().any(|value| value != "off");
+        let name = guest.name.as_deref().unwrap_or_default().to_lowercase();
+        let mut words = name.split(|c: char| !c.is_alphanumeric());
+        let is_named = |word: &str| {
+            let rest = word.strip_prefix("windows").or(word.strip_prefix("win"));
+            rest.is_some_and(|rest| {
+                rest.chars()
+                    .all(|c| c.is_ascii_digit() || "kxp".contains(c))
+            })
+        };
+        match () {
+            () if name.contains("win11") || name.contains("win2k25") => Self::Windows11,
+            () if hyperv || guest.timers.rtc_base.as_deref() == Some("localtime") => Self::Windows,
+            () if words.any(is_named) => Self::Windows,
+            () => Self::Unknown,
+        }
+    }
+
+    fn of_identifier(id: &str) -> Self {
+        let Some((_, version)) = id.split_once("microsoft.com/") else {
+            let others = ["bsd", "macosx", "solaris", "haiku", "apple", "dos"];
+            return if others.iter().any(|name| id.contains(name)) {
+                Self::Other
+            } else {
+                Self::Linux
+            };
+        };
+        if version.starts_with("win/11") || version.starts_with("win/2k25") {
+            Self::Windows11
+        } else {
+            Self::Windows
+        }
+    }
+
+    /// Whether it is a Windows.
+    #[must_use]
+    pub const fn is_windows(self) -> bool {
+        matches!(self, Self::Windows | Self::Windows11)
+    }
+}
+
+impl Subject {
+    /// A guest of which nothing else is known.
+    #[must_use]
+    pub fn of(hardware: GuestHardware) -> Self {
+        Self {
+            os: GuestOs::of(&hardware),
+            hardware,
+            host: Host::default(),
+            live: None,
+        }
+    }
+
+    /// Whether QEMU runs it: a libvirt domain may be of another hypervisor.
+    #[must_use]
+    pub fn is_qemu(&self) -> bool {
+        let mut accelerators = self.hardware.accelerators.iter();
+        accelerators.any(|name| matches!(&**name, "kvm" | "tcg" | "hvf"))
+    }
+
+    /// Whether KVM is the first accelerator that is tried.
+    pub(super) fn has_kvm(&self) -> bool {
+        let first = self.hardware.accelerators.first();
+        first.is_some_and(|name| name == "kvm")
+    }
+
+    /// Whether an enlightenment is on.
+    pub(super) fn is_enlightened(&self, name: &str) -> bool {
+        let cpu = &self.hardware.cpu;
+        let own = cpu.is_on(&format!("hv-{name}"));
+        own.unwrap_or(cpu.is_on("hv-passthrough") == Some(true))
+    }
+
+    /// Whether the guest has no local APIC, or does not use it.
+    pub(super) fn lacks_lapic(&self) -> bool {
+        self.has_parameter("nolapic") || self.hardware.cpu.is_on("apic") == Some(false)
+    }
+
+    /// Whether the kernel's command line has a parameter.
+    pub(super) fn has_parameter(&self, word: &str) -> bool {
+        let mut words = self.hardware.boot.append.split_whitespace();
+        words.any(|one| one == word)
+    }
+}

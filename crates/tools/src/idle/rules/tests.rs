@@ -1,0 +1,360 @@
+//! Each rule with guests in which it finds something, and near misses in which it does not.
+
+mod examples;
+
+use std::ffi::OsString;
+
+use brisk_vm::hardware::GuestHardware;
+use examples::{EXAMPLES, Example};
+
+use super::*;
+use crate::idle::fix::{Context, Fixed, Text, Wanted, fix};
+use crate::lint::Fix;
+
+/// A host, and what was measured, in which every rule that looks at them finds something.
+fn context() -> Context {
+    Context {
+        os: None,
+        host: Host {
+            is_amd: None,
+            has_apicv: Some(false),
+            hyperv: None,
+            halt_poll_ns: Some(400_000),
+            ksmd: Some(12.0),
+            khugepaged: Some(2.0),
+        },
+        live: Some(Live {
+            total: 31.0,
+            main_wakeups: 64.0,
+            ..Live::default()
+        }),
+    }
+}
+
+fn domain(inner: &str) -> Text {
+    Text::Xml(format!("<domain type='kvm'>\n  {inner}\n</domain>\n"))
+}
+
+fn line(words: &str) -> Text {
+    let words = ["qemu-system-x86_64"]
+        .into_iter()
+        .chain(words.split_whitespace());
+    Text::Arguments(words.map(OsString::from).collect())
+}
+
+fn ids(text: &Text, context: &Context) -> Vec<&'static str> {
+    let list = context.findings(text).unwrap();
+    list.iter().map(|finding| finding.rule).collect()
+}
+
+fn named(rule: &str, text: Text) -> Fixed {
+    let rules = [rule.to_owned()];
+    fix(text, &context(), Wanted { rules: &rules })
+        .unwrap_or_else(|error| panic!("{rule}: {error}"))
+}
+
+#[test]
+fn each_rule_has_an_example() {
+    let examples: Vec<_> = EXAMPLES.iter().map(|example| example.rule).collect();
+    let rules: Vec<_> = descriptions().iter().map(|rule| rule.id).collect();
+    assert_eq!(examples, rules);
+    assert!(rules.len() >= 30);
+}
+
+#[test]
+fn rules_find_what_they_should_in_each_form() {
+    for Example {
+        rule, xml, words, ..
+    } in EXAMPLES
+    {
+        let mut texts = vec![line(words)];
+        if !xml.is_empty() {
+            texts.push(domain(xml));
+        }
+        for text in texts {
+            let found = ids(&text, &context());
+            assert!(found.contains(rule), "{rule}: {found:?} in {text:?}");
+        }
+        // As the command line of a process.
+        let bytes: Vec<u8> = words
+            .split_whitespace()
+            .fold(b"qemu-system-x86_64\0".to_vec(), |line, word| {
+                [&line, word.as_bytes(), &[0]].concat()
+            });
+        let root = tempfile::tempdir().unwrap();
+        let process = root.path().join("proc/42");
+        std::fs::create_dir_all(&process).unwrap();
+        std::fs::write(process.join("cmdline"), bytes).unwrap();
+        let hardware = GuestHardware::of_process(root.path(), 42).unwrap();
+        let list = findings(&context().subject(hardware));
+        assert!(list.iter().any(|finding| finding.rule == *rule), "{rule}");
+    }
+}
+
+#[test]
+fn rules_find_nothing_in_near_misses() {
+    for example in EXAMPLES {
+        let rule = example.rule;
+        let mut texts = Vec::new();
+        if !example.near_xml.is_empty() {
+            texts.push(domain(example.near_xml));
+        }
+        if !example.near_words.is_empty() {
+            texts.push(line(example.near_words));
+        }
+        for text in texts {
+            assert!(!ids(&text, &context()).contains(&rule), "{rule}: {text:?}");
+        }
+        // Nor of a host of which nothing is known, if the rule is about the host.
+        if matches!(
+            rule,
+            "hv-avic" | "halt-poll" | "ksm" | "thp" | "win-11" | "rtc-periodic"
+        ) {
+            let found = ids(&line(example.words), &Context::default());
+            assert!(!found.contains(&rule), "{rule}");
+        }
+    }
+}
+
+/// The rule is gone, nothing but its own change was made, and twice is as once.
+#[test]
+fn fixes_take_their_rules_away_and_nothing_else() {
+    let mut changes = String::new();
+    for Example {
+        rule, xml, words, ..
+    } in EXAMPLES
+    {
+        let mut texts = vec![line(words)];
+        if !xml.is_empty() {
+            texts.push(domain(xml));
+        }
+        for text in texts {
+            let list = context().findings(&text).unwrap();
+            let found = list.iter().find(|finding| finding.rule == *rule).unwrap();
+            let fixed = named(rule, text.clone());
+            let Fix::Edit(_) = found.fix else {
+                assert_eq!(fixed.text, text, "{rule}");
+                continue;
+            };
+            assert!(
+                !ids(&fixed.text, &context()).contains(rule),
+                "{rule}: {:?}",
+                fixed.text
+            );
+            assert!(fixed.applied.iter().all(|one| one.rule == *rule));
+            assert_eq!(named(rule, fixed.text.clone()).text, fixed.text);
+            let form = match text {
+                Text::Xml(_) => "XML",
+                Text::Arguments(_) => "words",
+            };
+            let difference = difference(&text, &fixed.text);
+            changes.push_str(&format!("{rule}, {form}\n{difference}"));
+        }
+    }
+    insta::assert_snapshot!(changes);
+}
+
+/// Lines or words that went, and those that came.
+fn difference(before: &Text, after: &Text) -> String {
+    let parts = |text: &Text| -> Vec<String> {
+        match text {
+            Text::Xml(xml) => xml
+                .replace("><", ">\n<")
+                .lines()
+                .map(str::to_owned)
+                .collect(),
+            Text::Arguments(words) => words
+                .iter()
+                .map(|word| word.to_str().unwrap().to_owned())
+                .collect(),
+        }
+    };
+    let (before, after) = (parts(before), parts(after));
+    let gone = before.iter().filter(|part| !after.contains(part));
+    let come = after.iter().filter(|part| !before.contains(part));
+    let gone = gone.map(|part| format!("- {}\n", part.trim()));
+    gone.chain(come.map(|part| format!("+ {}\n", part.trim())))
+        .collect()
+}
+
+#[test]
+fn whole_guests_are_fixed_at_once() {
+    let xml = "<domain type='kvm'>\n  <name>win10</name>\n  <os>\n    <type arch='x86_64' \
+               machine='pc-q35-8.2'>hvm</type>\n  </os>\n  <features>\n    <acpi/>\n    <hyperv>\n      \
+               <relaxed state='on'/>\n    </hyperv>\n  </features>\n  <clock offset='localtime'>\n    \
+               <timer name='rtc' tickpolicy='catchup'/>\n  </clock>\n</domain>\n";
+    let fixed = fix(
+        Text::Xml(xml.into()),
+        &Context::default(),
+        Wanted { rules: &[] },
+    )
+    .unwrap();
+    let Text::Xml(changed) = &fixed.text else {
+        panic!("{:?}", fixed.text);
+    };
+    insta::assert_snapshot!(changed);
+    let applied: Vec<_> = fixed.applied.iter().map(|finding| finding.rule).collect();
+    // The HPET goes once there is something better.
+    assert_eq!(applied, ["hv-stimer", "hpet", "hv-usual", "pit"]);
+    let again = fix(
+        fixed.text.clone(),
+        &Context::default(),
+        Wanted { rules: &[] },
+    )
+    .unwrap();
+    assert_eq!((again.text, again.applied.len()), (fixed.text, 0));
+}
+
+#[test]
+fn what_somebody_switched_off_stays_off_unless_it_is_asked_for() {
+    let text = domain(
+        "<features><hyperv><synic state='off'/></hyperv></features><clock offset='localtime'/>",
+    );
+    let fixed = fix(text.clone(), &Context::default(), Wanted { rules: &[] }).unwrap();
+    let Text::Xml(changed) = &fixed.text else {
+        panic!("{:?}", fixed.text);
+    };
+    assert!(changed.contains("<synic state='off'/>") && !changed.contains("stimer"));
+    let asked = named("hv-stimer", text);
+    assert!(matches!(asked.text, Text::Xml(xml) if xml.contains("<synic state='on'/>")));
+}
+
+#[test]
+fn enlightenments_that_the_host_does_not_know_are_not_set() {
+    let known = ["relaxed", "vpindex", "synic"].map(str::to_owned);
+    let context = Context {
+        host: Host {
+            hyperv: Some(known.into()),
+            ..Host::default()
+        },
+        ..Context::default()
+    };
+    let text = domain("<clock offset='localtime'/>");
+    let list = context.findings(&text).unwrap();
+    let finding = list
+        .iter()
+        .find(|finding| finding.rule == "hv-stimer")
+        .unwrap();
+    assert!(finding.fix.to_string().contains("does not know hv-stimer"));
+    let fixed = fix(text, &context, Wanted { rules: &[] }).unwrap();
+    assert!(
+        fixed
+            .applied
+            .iter()
+            .all(|finding| finding.rule != "hv-stimer")
+    );
+}
+
+#[test]
+fn guests_of_other_hypervisors_and_architectures_are_left_alone() {
+    let others = [
+        "<domain type='xen'><clock offset='localtime'/></domain>",
+        "<domain type='lxc'/>",
+        "<domain type='kvm'><os><type arch='s390x' machine='s390-ccw-virtio'>hvm</type></os>\
+         <clock offset='utc'/></domain>",
+        "<domain type='kvm'><os><type arch='aarch64' machine='virt'>hvm</type></os></domain>",
+    ];
+    for xml in others {
+        let list = Context::default().findings(&Text::Xml(xml.into())).unwrap();
+        assert_eq!(list, [], "{xml}");
+    }
+    let arm = Text::Arguments(
+        [
+            "qemu-system-aarch64",
+            "-M",
+            "virt",
+            "-name",
+            "a,debug-threads=on",
+        ]
+        .map(OsString::from)
+        .into(),
+    );
+    let found = ids(&arm, &Context::default());
+    assert!(
+        !found.contains(&"hpet") && !found.contains(&"pit"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn operating_systems_are_known_by_what_describes_guests() {
+    let os = |inner: &str| GuestOs::of(&domain(inner).hardware().unwrap());
+    let id = |id: &str| {
+        os(&format!(
+            "<metadata><l:libosinfo xmlns:l='http://libosinfo.org/xmlns/libvirt/domain/1.0'><l:os \
+             id='{id}'/></l:libosinfo></metadata>"
+        ))
+    };
+    assert_eq!(id("http://microsoft.com/win/11"), GuestOs::Windows11);
+    assert_eq!(id("http://microsoft.com/win/2k19"), GuestOs::Windows);
+    assert_eq!(id("http://debian.org/debian/12"), GuestOs::Linux);
+    assert_eq!(id("http://freebsd.org/freebsd/14.0"), GuestOs::Other);
+    assert_eq!(os("<name>win7-pro</name>"), GuestOs::Windows);
+    assert_eq!(os("<name>Windows</name>"), GuestOs::Windows);
+    assert_eq!(os("<name>wine-tests</name>"), GuestOs::Unknown);
+    assert_eq!(os("<name>twin2</name>"), GuestOs::Unknown);
+    assert_eq!(os("<os><kernel>k</kernel></os>"), GuestOs::Linux);
+    let context = Context {
+        os: Some(GuestOs::Linux),
+        ..Context::default()
+    };
+    assert!(!ids(&domain("<clock offset='localtime'/>"), &context).contains(&"hv-stimer"));
+}
+
+#[test]
+fn measurements_speak_for_rules() {
+    let evidence = |rule: &str, live: Live| {
+        let example = EXAMPLES
+            .iter()
+            .find(|example| example.rule == rule)
+            .unwrap();
+        let context = Context {
+            live: Some(live),
+            ..context()
+        };
+        let list = context.findings(&line(example.words)).unwrap();
+        let found = list.into_iter().find(|finding| finding.rule == rule);
+        found
+            .and_then(|finding| finding.evidence)
+            .unwrap_or_default()
+    };
+    let main = |rate| Live {
+        main_wakeups: rate,
+        ..Live::default()
+    };
+    let vcpu = |rate, cpu| Live {
+        vcpu_wakeups: vec![1.0, rate],
+        vcpu_cpu: vec![0.1, cpu],
+        ..Live::default()
+    };
+    // As measured of Debian's kernel 6.1 under TCG.
+    let said = evidence("hpet", main(268.0));
+    assert_eq!(
+        said,
+        "the main thread wakes 268 times a second, about the guest's HZ if that is 250"
+    );
+    assert_eq!(evidence("hpet", main(33.0)), "");
+    assert!(evidence("usb-uhci", main(970.0)).contains("UHCI"));
+    assert_eq!(evidence("usb-uhci", main(32.0)), "");
+    assert!(evidence("nohz", vcpu(985.0, 2.9)).contains("985"));
+    assert_eq!(evidence("nohz", vcpu(33.0, 0.2)), "");
+    assert!(evidence("no-lapic", vcpu(177.0, 1.3)).contains("177"));
+    assert!(evidence("idle-poll", vcpu(900.0, 92.0)).contains("92 %"));
+    assert!(evidence("cpu-pm", vcpu(0.0, 99.9)).contains("100 %"));
+    let polling = Live {
+        iothread_cpu: vec![112.0],
+        vhost_cpu: 30.0,
+        ..Live::default()
+    };
+    assert!(evidence("iothread-poll", polling.clone()).contains("112 %"));
+    assert!(evidence("vhost-poll", polling).contains("30 %"));
+    assert!(evidence("hv-stimer", main(64.0)).contains("64 times"));
+    let rate = |wakeups| {
+        let context = Context {
+            live: Some(main(wakeups)),
+            ..Context::default()
+        };
+        ids(&line("-accel kvm -rtc base=localtime"), &context).contains(&"rtc-periodic")
+    };
+    assert!(rate(64.0) && rate(1030.0) && !rate(33.0) && !rate(268.0));
+}

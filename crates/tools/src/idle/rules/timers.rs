@@ -1,0 +1,266 @@
+//! Timers, clocks and what the host does when a vCPU halts.
+
+use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
+use brisk_vm::hardware::{Class, Part};
+
+use super::subject::Subject;
+use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
+
+pub(super) const RULES: &[Rule<Subject>] = &[
+    Rule {
+        id: "hpet",
+        applies: Applies::Guest,
+        why: "the guest's kernel uses it at boot and leaves it running: QEMU's main thread wakes \
+              about as often as the guest's HZ",
+        source: "QEMU: hw/timer/hpet.c; measured: 33 to 46 wakeups a second without, 265 with",
+        check: hpet,
+    },
+    Rule {
+        id: "pit",
+        applies: Applies::Guest,
+        why: "lost ticks of the PIT are sent again",
+        source: "virt-manager: virtinst/guest.py; QEMU: hw/i386/kvm/i8254.c",
+        check: pit,
+    },
+    Rule {
+        id: "no-lapic",
+        applies: Applies::Guest,
+        why: "the guest ticks with the PIT, which has no mode in which an idle kernel sleeps long",
+        source: "Linux: arch/x86/kernel/apic/apic.c; measured: 177 wakeups a second",
+        check: lapic,
+    },
+    Rule {
+        id: "kvmclock",
+        applies: Applies::Guest,
+        why: "the guest reads a clock that QEMU emulates",
+        source: "Linux: Documentation/virt/kvm/x86/timekeeping.rst",
+        check: kvmclock,
+    },
+    Rule {
+        id: "haltpoll",
+        applies: Applies::Guest,
+        why: "the guest polls before it halts, as if the host's CPU were its own",
+        source: "Linux: Documentation/virt/guest-halt-polling.rst",
+        check: dedicated,
+    },
+    Rule {
+        id: "poll-control",
+        applies: Applies::Guest,
+        why: "the guest tells the host not to poll, and polls itself",
+        source: "libvirt: formatdomain.html, poll-control",
+        check: poll_control,
+    },
+    Rule {
+        id: "cpu-pm",
+        applies: Applies::Guest,
+        why: "a halted vCPU keeps its CPU of the host, which looks busy and is not given to others",
+        source: "QEMU: qemu-options.hx, -overcommit",
+        check: cpu_pm,
+    },
+    Rule {
+        id: "halt-poll",
+        applies: Applies::Guest,
+        why: "KVM polls before it lets a halted vCPU sleep",
+        source: "Linux: Documentation/virt/kvm/halt-polling.rst",
+        check: halt_poll,
+    },
+    Rule {
+        id: "irqchip",
+        applies: Applies::Guest,
+        why: "each interrupt goes through QEMU",
+        source: "QEMU: hw/intc/apic.c; libvirt: formatdomain.html, ioapic",
+        check: irqchip,
+    },
+];
+
+fn hpet(subject: &Subject, findings: &mut Findings) {
+    let hardware = &subject.hardware;
+    if !hardware.machine.is_pc() || hardware.timers.hpet == Some(false) || subject.lacks_lapic() {
+        return;
+    }
+    // Windows without a synthetic timer falls back to the RTC, which is no better.
+    let is_needed =
+        subject.os.is_windows() && !(subject.has_kvm() && subject.is_enlightened("stimer"));
+    let fix = if is_needed {
+        let text = match subject.has_kvm() {
+            true => "give Windows a synthetic timer first (hv-stimer)",
+            false => "leave it: Windows without KVM has no better timer",
+        };
+        Fix::Advice(text.into())
+    } else {
+        Edit::of(hardware)
+            .set("clock(offset=utc)/timer[name=hpet]", "present", "no")
+            .exact(ArgumentChange::SetMachine {
+                key: "hpet",
+                value: "off".into(),
+            })
+            .into()
+    };
+    let severity = if is_needed && !subject.has_kvm() {
+        Severity::Note
+    } else {
+        Severity::High
+    };
+    findings.at(
+        hardware.place(Part::Hpet),
+        severity,
+        "there is an HPET",
+        fix,
+    );
+}
+
+fn pit(subject: &Subject, findings: &mut Findings) {
+    let timers = &subject.hardware.timers;
+    let is_there = subject.hardware.machine.is_pc() && timers.pit != Some(false);
+    if is_there && subject.has_kvm() && timers.pit_policy.is_none() {
+        findings.at(
+            subject.hardware.place(Part::Pit),
+            Severity::Low,
+            "ticks of the PIT that the guest lost are sent again",
+            Edit::of(&subject.hardware)
+                .set("clock(offset=utc)/timer[name=pit]", "tickpolicy", "delay")
+                .exact(ArgumentChange::Add(
+                    ["-global", "kvm-pit.lost_tick_policy=delay"]
+                        .map(str::to_owned)
+                        .into(),
+                )),
+        );
+    }
+}
+
+fn lapic(subject: &Subject, findings: &mut Findings) {
+    let hardware = &subject.hardware;
+    if subject.has_parameter("nolapic") {
+        findings.at(
+            hardware.place(Part::Append),
+            Severity::Medium,
+            "the kernel does without the local APIC (nolapic)",
+            cut(subject, "nolapic"),
+        );
+    }
+    if hardware.cpu.is_on("apic") == Some(false) {
+        findings.at(
+            hardware.place(Part::Cpu),
+            Severity::Medium,
+            "the CPU has no local APIC",
+            Edit::of(hardware)
+                .exact_xml(XmlChange::Remove(Path::domain("cpu/feature[name=apic]")))
+                .exact(ArgumentChange::UnsetCpu("apic".into())),
+        );
+    }
+}
+
+/// A parameter that goes from the kernel's command line.
+pub(super) fn cut(subject: &Subject, word: &str) -> Edit {
+    Edit::of(&subject.hardware)
+        .exact_xml(XmlChange::Cut {
+            path: Path::domain("os/cmdline"),
+            word: word.to_owned(),
+        })
+        .exact(ArgumentChange::CutAppend(word.to_owned()))
+}
+
+fn kvmclock(subject: &Subject, findings: &mut Findings) {
+    let is_off = subject.hardware.timers.kvmclock == Some(false);
+    if is_off && subject.has_kvm() && !subject.os.is_windows() {
+        findings.at(
+            subject.hardware.place(Part::Clock),
+            Severity::Low,
+            "KVM's clock is switched off",
+            Edit::of(&subject.hardware)
+                .set("clock(offset=utc)/timer[name=kvmclock]", "present", "yes")
+                .exact(ArgumentChange::UnsetCpu("kvmclock".into()))
+                .on_request()
+                .note(", if nobody wants it so"),
+        );
+    }
+}
+
+/// Turns a feature of KVM off.
+fn kvm_off(subject: &Subject, name: &str) -> Edit {
+    Edit::of(&subject.hardware)
+        .set(&format!("features/kvm/{name}"), "state", "off")
+        .exact(ArgumentChange::SetCpu {
+            key: format!("kvm-{name}"),
+            value: "off".into(),
+        })
+}
+
+fn dedicated(subject: &Subject, findings: &mut Findings) {
+    let cpu = &subject.hardware.cpu;
+    if cpu.is_on("kvm-hint-dedicated") == Some(true) && !cpu.is_pinned {
+        findings.at(
+            subject.hardware.place(Part::Cpu),
+            Severity::Medium,
+            "the guest takes its vCPUs for CPUs of its own (kvm-hint-dedicated), and they are not \
+             pinned",
+            kvm_off(subject, "hint-dedicated").notes("", ", unless the vCPUs are pinned later"),
+        );
+    }
+}
+
+fn poll_control(subject: &Subject, findings: &mut Findings) {
+    if subject.hardware.cpu.is_on("kvm-poll-control") == Some(true) {
+        findings.at(
+            subject.hardware.place(Part::Cpu),
+            Severity::Low,
+            "the guest may poll before it halts (kvm-poll-control)",
+            kvm_off(subject, "poll-control"),
+        );
+    }
+}
+
+fn cpu_pm(subject: &Subject, findings: &mut Findings) {
+    if subject.hardware.cpu.power_management == Some(true) {
+        findings.at(
+            subject.hardware.place(Part::Overcommit),
+            Severity::High,
+            "the guest puts CPUs of the host to sleep itself (cpu-pm)",
+            Edit::of(&subject.hardware).exact(ArgumentChange::SetOption {
+                option: "overcommit",
+                key: "cpu-pm",
+                value: "off".into(),
+            }),
+        );
+    }
+}
+
+/// Default of the kernel's parameter on x86, in nanoseconds (`KVM_HALT_POLL_NS_DEFAULT`).
+const HALT_POLL: u64 = 200_000;
+
+fn halt_poll(subject: &Subject, findings: &mut Findings) {
+    let polled = subject.host.halt_poll_ns.filter(|time| *time > HALT_POLL);
+    if let Some(time) = polled.filter(|_| subject.has_kvm()) {
+        findings.add(
+            Severity::Medium,
+            format!("KVM polls for up to {} µs after a vCPU halts", time / 1000),
+            Fix::Command(format!(
+                "echo {HALT_POLL} > /sys/module/kvm/parameters/halt_poll_ns"
+            )),
+        );
+    }
+}
+
+fn irqchip(subject: &Subject, findings: &mut Findings) {
+    let hardware = &subject.hardware;
+    let option = |key: &str| hardware.machine.options.get(key);
+    let chip = option("kernel-irqchip").or(option("kernel_irqchip"));
+    let is_outside = chip.is_some_and(|chip| matches!(&**chip, "off" | "split"));
+    // Interrupt remapping needs the I/O APIC in QEMU.
+    let is_remapped = hardware
+        .devices(Class::Other)
+        .any(|one| one.model.contains("iommu"));
+    if is_outside && subject.has_kvm() && !is_remapped {
+        findings.at(
+            hardware.place(Part::Machine),
+            Severity::Medium,
+            "interrupt controllers are emulated by QEMU",
+            Edit::of(hardware)
+                .set("features/ioapic", "driver", "kvm")
+                .exact(ArgumentChange::SetMachine {
+                    key: "kernel-irqchip",
+                    value: "on".into(),
+                }),
+        );
+    }
+}
