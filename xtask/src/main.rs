@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod clones;
+mod corpus;
 mod examples;
 mod goals;
 mod man;
@@ -57,6 +58,8 @@ enum Task {
     BenchVersions(versions::Args),
     /// Render the reports of benchmarks/ as pages and pictures.
     BenchPages(pages::Args),
+    /// Try the rules about idle guests on files of other projects.
+    IdleCorpus(corpus::Args),
     /// Check limits of the code: lengths, fields, cycles of imports, vague doc comments.
     Structure,
     /// Compare the committed reference with the command line; try examples and links.
@@ -86,6 +89,7 @@ fn main() -> anyhow::Result<()> {
                 writeln!(out, "{}", path.display())?;
             }
         }
+        Task::IdleCorpus(args) => report(&corpus::run(&args)?, "no rule or fix went wrong")?,
         Task::Structure => report(
             &structure::problems(&repository())?,
             "the code keeps its limits",

@@ -41,6 +41,8 @@ enum Command {
     Boot(command::boot::Command),
     Doctor(command::doctor::Args),
     #[command(subcommand)]
+    Idle(command::idle::Command),
+    #[command(subcommand)]
     Kernel(command::kernel::Command),
     #[command(subcommand)]
     Initramfs(command::initramfs::Command),
@@ -88,6 +90,7 @@ pub fn main() -> u8 {
         Command::Run(args) => command::run::run(&args, &ui, started),
         Command::Boot(command) => command::boot::run(&command, &ui),
         Command::Doctor(args) => command::doctor::run(&args, &ui),
+        Command::Idle(command) => command::idle::run(&command, &ui),
         Command::Kernel(command) => command::kernel::run(&command, &ui),
         Command::Initramfs(command) => command::initramfs::run(&command, &ui),
         Command::Image(command) => command::image::run(&command, &ui),

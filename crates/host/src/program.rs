@@ -2,10 +2,13 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// Where distributions keep programs that are not in `PATH`, such as virtiofsd.
 const LIBEXEC: [&str; 6] = [
@@ -165,14 +168,31 @@ impl Program {
     ///
     /// [`Error::Start`] if it cannot be started, [`Error::Failed`] if it does not exit with 0.
     pub fn run(&self) -> Result<Vec<u8>, Error> {
-        let output = self
-            .command()
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|source| Error::Start {
-                command: self.shell_quoted(),
-                source,
-            })?;
+        self.finish(self.command().stdin(Stdio::null()).output())
+    }
+
+    /// Runs it to its end with these bytes on stdin and returns what it wrote to stdout.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Program::run`].
+    pub fn run_with(&self, input: &[u8]) -> Result<Vec<u8>, Error> {
+        let piped = || {
+            // Not a pipe: the program may write before it has read all of it. In memory: there may
+            // be passwords in it.
+            let mut file = File::from(memfd_create("input", MemfdFlags::CLOEXEC)?);
+            file.write_all(input)?;
+            file.rewind()?;
+            self.command().stdin(file).output()
+        };
+        self.finish(piped())
+    }
+
+    fn finish(&self, output: io::Result<Output>) -> Result<Vec<u8>, Error> {
+        let output = output.map_err(|source| Error::Start {
+            command: self.shell_quoted(),
+            source,
+        })?;
         if output.status.success() {
             return Ok(output.stdout);
         }
@@ -189,7 +209,9 @@ fn executable(path: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-fn quote(arg: &OsStr) -> String {
+/// A word as a shell takes it, quoted where it has to be.
+#[must_use]
+pub fn quote(arg: &OsStr) -> String {
     let arg = arg.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !arg.is_empty() && arg.chars().all(plain) {
@@ -220,6 +242,16 @@ mod tests {
             .run()
             .unwrap();
         assert_eq!(out, b"hello");
+    }
+
+    #[test]
+    fn input_is_read_to_its_end() {
+        let cat = Program::find("cat").unwrap();
+        let input = vec![b'x'; 1 << 20];
+        assert_eq!(cat.run_with(&input).unwrap(), input);
+        // It may be opened once more by its name.
+        let cat = cat.arg("/dev/stdin");
+        assert_eq!(cat.run_with(b"hello").unwrap(), b"hello");
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod boot;
 pub mod completions;
 pub mod doctor;
 pub mod guest;
+pub mod idle;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;

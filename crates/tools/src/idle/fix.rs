@@ -3,26 +3,15 @@
 //! One finding's edit is made at a time, and the rules look again: an edit may make another one
 //! possible, or needless. Edits that somebody has to ask for are made if their rule is named.
 
-use std::ffi::OsString;
-
 use brisk_vm::hardware::edit::EditError;
 use brisk_vm::hardware::{GuestHardware, XmlError};
-use brisk_vm::qemu::cmdline::CommandLine;
 
 use super::rules::{self, GuestOs, Host, Live, Subject};
+use super::text::Text;
 use crate::lint::{Edit, Finding, Fix};
 
 /// More edits than any guest needs.
 const MOST: usize = 256;
-
-/// What describes a guest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Text {
-    /// The XML of a libvirt domain.
-    Xml(String),
-    /// A command line of QEMU, with its program.
-    Arguments(Vec<OsString>),
-}
 
 /// Facts about a guest that its description lacks.
 #[derive(Debug, Clone, Default)]
@@ -66,28 +55,6 @@ pub enum Error {
         "the fix of {0} changed nothing that it looks at; nothing was changed. Please report it"
     )]
     Useless(&'static str),
-}
-
-impl Text {
-    /// The guest that it describes.
-    ///
-    /// # Errors
-    /// If it is not the XML of a domain.
-    pub fn hardware(&self) -> Result<GuestHardware, XmlError> {
-        match self {
-            Self::Xml(xml) => GuestHardware::of_xml(xml),
-            Self::Arguments(words) => Ok(GuestHardware::of_arguments(&CommandLine::with_program(
-                words,
-            ))),
-        }
-    }
-
-    fn with(&self, edit: &Edit) -> Result<Self, EditError> {
-        Ok(match self {
-            Self::Xml(xml) => Self::Xml(edit.apply_to_xml(xml)?),
-            Self::Arguments(words) => Self::Arguments(edit.apply_to_arguments(words)?),
-        })
-    }
 }
 
 impl Context {

@@ -1,4 +1,8 @@
 //! What an idle guest costs its host, why, and what to change.
 
+pub mod backup;
+pub mod domain;
 pub mod fix;
+pub mod host;
 pub mod rules;
+pub mod text;

@@ -55,7 +55,7 @@ impl Domain {
 }
 
 /// Runs a command of `virsh` on a domain that may not exist.
-fn of_domain(virsh: &Virsh, words: &[&str], name: &str) -> Result<String, Error> {
+pub(super) fn of_domain(virsh: &Virsh, words: &[&str], name: &str) -> Result<String, Error> {
     let words = [words, &["--domain", name]].concat();
     virsh.call(&words).map_err(|error| match &error {
         Error::Virsh(Failed { stderr, .. }) if stderr.contains("failed to get domain") => {

@@ -4,6 +4,7 @@
 //! domain that is shut off and can be booted, [`Started`] one boot of it.
 
 mod console;
+mod defined;
 mod definition;
 mod domain;
 mod event;
@@ -13,6 +14,7 @@ mod shell;
 mod started;
 mod virsh;
 
+pub use defined::Defined;
 pub use definition::{Definition, console_path};
 pub use domain::Domain;
 pub use event::Event;

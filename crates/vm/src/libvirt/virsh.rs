@@ -128,6 +128,16 @@ impl Virsh {
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
+    /// Runs one command to its end with text on its standard input; the result is its output.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub(super) fn call_with(&self, words: &[&str], input: &[u8]) -> Result<String, Error> {
+        let program = self.program.clone().arg("-q").args(words);
+        let output = program.run_with(input).map_err(Error::Virsh)?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
+    }
+
     /// A command that runs while a boot is watched. It ends with brisk, and does not get the
     /// terminal's Ctrl-C.
     pub(super) fn command(&self, words: &[&str]) -> Command {
@@ -141,7 +151,7 @@ impl Virsh {
 fn here(uri: &str) -> Result<(), Error> {
     if is_remote(uri) {
         return Err(Error::Connect(format!(
-            "{uri} is another machine's: boots are timed where QEMU runs; run brisk there"
+            "{uri} is another machine's: brisk works where QEMU runs; run it there"
         )));
     }
     Ok(())

@@ -276,11 +276,14 @@ fn empty(subject: &Subject, findings: &mut Findings) {
                 value: "off".into(),
             }),
         },
-        Form::Arguments | Form::Process => without(edit, "controller", &framed.place),
+        Form::Arguments | Form::Process => {
+            let framed = controllers.iter().filter(|one| has_frames(subject, one));
+            framed.fold(edit, |edit, one| without(edit, "controller", &one.place))
+        }
     };
     findings.at(
         framed.place.clone(),
-        Severity::Low,
+        Severity::Note,
         "there is a UHCI controller with nothing in it",
         edit.on_request().note(", if nothing is plugged in later"),
     );
@@ -408,9 +411,17 @@ fn display(subject: &Subject, findings: &mut Findings) {
     let has_client = |backend: &Backend| matches!(&*backend.option, "vnc" | "spice");
     let card = subject.hardware.devices(Class::Video).next();
     if let Some(card) = card.filter(|_| subject.hardware.backends.iter().any(has_client)) {
+        let is_seen = subject
+            .live
+            .as_ref()
+            .is_some_and(|live| live.main_wakeups >= 90.0);
         findings.at(
             card.place.clone(),
-            Severity::Low,
+            if is_seen {
+                Severity::Low
+            } else {
+                Severity::Note
+            },
             "there is a screen that clients can look at",
             Fix::Advice("close clients that nobody looks at; on a server, no graphics".into()),
         );

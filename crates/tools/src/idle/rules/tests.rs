@@ -8,7 +8,8 @@ use brisk_vm::hardware::GuestHardware;
 use examples::{EXAMPLES, Example};
 
 use super::*;
-use crate::idle::fix::{Context, Fixed, Text, Wanted, fix};
+use crate::idle::fix::{Context, Fixed, Wanted, fix};
+use crate::idle::text::Text;
 use crate::lint::Fix;
 
 /// A host, and what was measured, in which every rule that looks at them finds something.

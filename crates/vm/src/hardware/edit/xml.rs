@@ -162,10 +162,12 @@ fn descend<'a, 'input, 's>(
     (node, &[])
 }
 
-/// The quote of the first attribute in the document.
+/// The quote of attributes near a place: in the last element of `node`, in `node` itself, or of the
+/// first one in the document.
 fn quote(node: Node<'_, '_>) -> char {
     let text = node.document().input_text();
-    let mut nodes = node.document().descendants();
+    let near = elements(node).last().into_iter().chain([node]);
+    let mut nodes = near.chain(node.document().descendants());
     let first = nodes.find_map(|node| node.attributes().next());
     let close = first.and_then(|attribute| text[..attribute.range().end].chars().next_back());
     match close {

@@ -1,0 +1,189 @@
+//! Descriptions of guests: files, domains, processes and command lines.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use brisk_host::proc::Procfs;
+use brisk_tools::idle::fix::Context;
+use brisk_tools::idle::host;
+use brisk_tools::idle::rules::GuestOs;
+use brisk_tools::idle::text::Text;
+use brisk_tools::vm::StateDirs;
+use brisk_vm::hardware::{GuestHardware, process};
+use brisk_vm::libvirt::Defined;
+
+use crate::hint::with_hint;
+
+/// Guests to look at.
+#[derive(Debug, clap::Args)]
+pub(super) struct Guests {
+    /// A definition, as virsh dumpxml prints it, or a file or script with a command line of QEMU.
+    #[arg(value_name = "FILE", conflicts_with_all = ["domain", "vm", "pid", "qemu_command"])]
+    pub(super) files: Vec<PathBuf>,
+
+    /// A domain of libvirt's; it may run.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["vm", "pid", "qemu_command"])]
+    pub(super) domain: Option<String>,
+
+    /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
+    #[arg(long, value_name = "URI")]
+    pub(super) connect: Option<String>,
+
+    /// A persistent VM of brisk's that runs.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "qemu_command"])]
+    pub(super) vm: Option<String>,
+
+    /// A QEMU that runs, by the number of its process, whoever started it.
+    #[arg(long, value_name = "PID", conflicts_with = "qemu_command")]
+    pub(super) pid: Option<u32>,
+
+    /// Operating system of the guest. Default: as its description says.
+    #[arg(long, value_name = "OS", value_enum)]
+    pub(super) guest: Option<Os>,
+
+    /// A command line of QEMU.
+    #[arg(last = true, value_name = "QEMU")]
+    pub(super) qemu_command: Vec<OsString>,
+}
+
+/// Operating systems.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Os {
+    /// Windows 11, Windows Server 2025, or later.
+    Windows11,
+    /// An earlier Windows.
+    Windows,
+    /// Linux.
+    Linux,
+    /// Another.
+    Other,
+}
+
+impl From<Os> for GuestOs {
+    fn from(os: Os) -> Self {
+        match os {
+            Os::Windows11 => Self::Windows11,
+            Os::Windows => Self::Windows,
+            Os::Linux => Self::Linux,
+            Os::Other => Self::Other,
+        }
+    }
+}
+
+/// A guest that was described.
+#[derive(Debug)]
+pub(super) struct Described {
+    /// File, domain or process, for messages.
+    pub(super) name: String,
+    /// The description.
+    pub(super) text: Text,
+    /// Facts that it lacks.
+    pub(super) context: Context,
+    /// The domain, if it is one of libvirt's.
+    pub(super) domain: Option<Defined>,
+}
+
+impl Guests {
+    /// Whether nobody named a guest.
+    pub(super) fn is_empty(&self) -> bool {
+        let named = [self.domain.is_some(), self.vm.is_some(), self.pid.is_some()];
+        self.files.is_empty() && self.qemu_command.is_empty() && !named.contains(&true)
+    }
+
+    /// The one guest that was named.
+    pub(super) fn one(&self) -> anyhow::Result<Described> {
+        let mut all = self.read()?;
+        match (all.pop(), all.len()) {
+            (Some(one), 0) => Ok(one),
+            (None, _) => bail!(
+                "no guest was named; give a FILE, --domain NAME, --vm NAME, --pid PID, or a \
+                 command line of QEMU after --"
+            ),
+            (Some(_), more) => bail!("one guest at a time, and not {}", more + 1),
+        }
+    }
+
+    /// The guests that were named, in order.
+    pub(super) fn read(&self) -> anyhow::Result<Vec<Described>> {
+        if let Some(name) = &self.domain {
+            return Ok(vec![self.of_domain(name)?]);
+        }
+        if let Some(name) = &self.vm {
+            let pid = process_of(name)?;
+            return Ok(vec![self.of_process(pid, format!("VM {name}"))?]);
+        }
+        if let Some(pid) = self.pid {
+            return Ok(vec![self.of_process(pid, format!("process {pid}"))?]);
+        }
+        if !self.qemu_command.is_empty() {
+            let text = Text::Arguments(self.qemu_command.clone());
+            return Ok(vec![self.described("command line".into(), text, None)]);
+        }
+        let read = |path: &PathBuf| {
+            let name = path.display().to_string();
+            let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
+            let text = Text::of_file(&bytes).with_context(|| format!("cannot read {name}"))?;
+            Ok(self.described(name, text, None))
+        };
+        self.files.iter().map(read).collect()
+    }
+
+    /// A guest that is described here; one of a file may run elsewhere.
+    fn described(&self, name: String, text: Text, domain: Option<Defined>) -> Described {
+        let context = Context {
+            os: self.guest.map(Into::into),
+            ..Context::default()
+        };
+        Described {
+            name,
+            text,
+            context,
+            domain,
+        }
+    }
+
+    pub(super) fn of_domain(&self, name: &str) -> anyhow::Result<Described> {
+        let domain = Defined::find(name, self.connect.as_deref())?;
+        let xml = domain.xml()?;
+        let hardware = GuestHardware::of_xml(&xml);
+        let hardware = hardware.with_context(|| format!("cannot read domain {name}"))?;
+        // An emulator that is not installed here has none.
+        let capabilities = domain.capabilities(&hardware).ok();
+        let mut described = self.described(name.to_owned(), Text::Xml(xml), Some(domain));
+        described.context.host = host::gather(Path::new("/"), capabilities.as_deref());
+        Ok(described)
+    }
+
+    pub(super) fn of_process(&self, pid: u32, name: String) -> anyhow::Result<Described> {
+        let root = Path::new("/");
+        GuestHardware::of_process(root, pid).map_err(|error| {
+            let hint = match &error {
+                process::Error::Read { .. } => "ask as its user, or as root",
+                _ => "QEMUs that run: pgrep -a qemu",
+            };
+            with_hint(error, Some(hint))
+        })?;
+        let words = Procfs::default().words(pid);
+        let words = words.with_context(|| format!("process {pid} has ended"))?;
+        let words = words.into_iter().map(OsString::from_vec).collect();
+        let mut described = self.described(name, Text::Arguments(words), None);
+        described.context.host = host::gather(root, None);
+        Ok(described)
+    }
+}
+
+/// The process of a persistent VM.
+fn process_of(name: &str) -> anyhow::Result<u32> {
+    let explain = |error: brisk_tools::vm::Error| {
+        let hint = error.hint();
+        with_hint(error, hint)
+    };
+    let paths = StateDirs::here().and_then(|dirs| dirs.vm(name));
+    let paths = paths.map_err(explain)?;
+    paths.definition().map_err(explain)?;
+    let pid = Procfs::default().recorded(&paths.pid());
+    pid.ok_or_else(|| anyhow!("VM {name} does not run; start it: brisk vm start {name}"))
+}

@@ -1,0 +1,235 @@
+//! `brisk idle fix` and `brisk idle undo`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use brisk_host::program::quote;
+use brisk_tools::idle::backup::Backups;
+use brisk_tools::idle::domain::{self, Change};
+use brisk_tools::idle::fix::{self, Wanted};
+use brisk_tools::idle::text::Text;
+use brisk_tools::lint::Finding;
+use brisk_vm::libvirt::Defined;
+use serde_json::json;
+use similar::TextDiff;
+
+use super::description::{Described, Guests};
+use super::lint::known;
+use crate::exit;
+use crate::output::{now, write_whole};
+use crate::ui::Ui;
+
+/// Change what keeps an idle guest awake, and nothing else.
+///
+/// Shows the change as a diff. The XML of a domain keeps every other byte; --apply has libvirt
+/// validate and define it, and brisk idle undo restores what was there. Of a command line the
+/// changed one is shown. What somebody switched off on purpose, and devices that may be wanted, are
+/// changed only if their rule is named.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    guests: Guests,
+
+    /// Make the changes of these rules only, also those that are made on request.
+    #[arg(long = "rule", value_name = "RULE")]
+    rules: Vec<String>,
+
+    /// Have libvirt use the changed definition from the next start on.
+    #[arg(long, conflicts_with = "output")]
+    apply: bool,
+
+    /// Write the whole result to a file, which may be the one that was read; - is standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Form of what is shown.
+    #[arg(long, value_enum, default_value_t = Format::Diff, conflicts_with = "output")]
+    format: Format,
+}
+
+/// Forms of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A unified diff, for people and for patch(1); of a command line, words.
+    Diff,
+    /// The rules, the diff and the result, with a versioned schema.
+    Json,
+}
+
+/// Restore the definition that a domain had before brisk idle fix --apply.
+///
+/// Changes are undone one after another, the last first. A domain that somebody changed since is
+/// left as it is, unless --force is given.
+#[derive(Debug, clap::Args)]
+pub struct UndoArgs {
+    /// The domain.
+    #[arg(long, value_name = "NAME")]
+    domain: String,
+
+    /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
+    #[arg(long, value_name = "URI")]
+    connect: Option<String>,
+
+    /// Restore it even if it was changed since; those changes are lost.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Shows or makes changes.
+///
+/// # Errors
+/// If the guest cannot be read or changed.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    for rule in &args.rules {
+        known(rule)?;
+    }
+    if args.apply && args.guests.domain.is_none() {
+        bail!(
+            "--apply changes domains of libvirt: name one with --domain; of a file --output \
+             FILE writes the result"
+        );
+    }
+    let wanted = Wanted { rules: &args.rules };
+    let spinner = ui.spinner("looking");
+    let guest = args.guests.one()?;
+    drop(spinner);
+    if args.apply {
+        return apply(guest, wanted, ui);
+    }
+    let before = guest.text.clone();
+    let fixed = fix::fix(guest.text, &guest.context, wanted)
+        .with_context(|| format!("{} stays as it is", guest.name))?;
+    let (old, new) = (shown(&before), shown(&fixed.text));
+    let diff = diff(&guest.name, &old, &new);
+    match (&args.output, args.format) {
+        (Some(path), _) if path == Path::new("-") => ui.data(&whole(&fixed.text))?,
+        (Some(path), _) => write_whole(path, whole(&fixed.text).as_bytes())?,
+        (None, Format::Json) => {
+            let value = json!({
+                "schema": "brisk.idle.fix/1",
+                "guest": guest.name,
+                "applied": fixed.applied,
+                "left": fixed.left,
+                "diff": diff,
+                "result": whole(&fixed.text),
+            });
+            ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
+            return Ok(exit::OK);
+        }
+        (None, Format::Diff) => {
+            ui.data(&diff)?;
+            if matches!(fixed.text, Text::Arguments(_)) && !fixed.applied.is_empty() {
+                ui.data(&format!("\n{}", whole(&fixed.text)))?;
+            }
+        }
+    }
+    tell(&fixed.applied, &fixed.left, ui);
+    Ok(exit::OK)
+}
+
+/// Says which rules' changes were made, and what is left to decide.
+fn tell(applied: &[Finding], left: &[Finding], ui: &Ui) {
+    let names = |list: &[Finding]| {
+        let mut names: Vec<_> = list.iter().map(|finding| finding.rule).collect();
+        names.dedup();
+        names.join(", ")
+    };
+    match applied {
+        [] => ui.note("there is nothing to change"),
+        applied => ui.note(&format!("changes of the rules {}", names(applied))),
+    }
+    if !left.is_empty() {
+        ui.note(&format!(
+            "left to decide: {} (brisk idle lint says why)",
+            names(left)
+        ));
+    }
+}
+
+fn apply(guest: Described, wanted: Wanted<'_>, ui: &Ui) -> anyhow::Result<u8> {
+    let Some(domain) = guest.domain else {
+        bail!("--apply changes domains of libvirt; name one with --domain");
+    };
+    let is_off = domain.is_off();
+    let spinner = ui.spinner("changing the domain");
+    let backups = Backups::open()?;
+    let change = Change::of(domain, &guest.context, wanted)?;
+    let (old, new) = change.shown(&guest.context, wanted)?;
+    if change.fixed.applied.is_empty() {
+        drop(spinner);
+        tell(&[], &change.fixed.left, ui);
+        return Ok(exit::OK);
+    }
+    let backup = change.apply(&backups, now())?;
+    drop(spinner);
+    ui.data(&diff(&guest.name, &old, &new))?;
+    tell(&change.fixed.applied, &change.fixed.left, ui);
+    let when = match is_off {
+        true => "at the next start",
+        false => "when it is shut down and started again; a reboot in the guest is not enough",
+    };
+    ui.note(&format!(
+        "defined; it counts {when} (brisk idle undo --domain {} restores {backup})",
+        guest.name
+    ));
+    Ok(exit::OK)
+}
+
+/// Restores a definition.
+///
+/// # Errors
+/// If there is none, or it cannot be restored.
+pub(super) fn undo(args: &UndoArgs, ui: &Ui) -> anyhow::Result<u8> {
+    let spinner = ui.spinner("restoring the domain");
+    let domain = Defined::find(&args.domain, args.connect.as_deref())?;
+    let backups = Backups::open()?;
+    let backup = domain::undo(&domain, &backups, args.force)?;
+    drop(spinner);
+    ui.note(&format!(
+        "domain {} is defined as it was before {} (rules {})",
+        domain.name(),
+        backup.time,
+        backup.rules.join(", ")
+    ));
+    Ok(exit::OK)
+}
+
+/// Lines that are compared: of XML its own, of a command line an option each.
+fn shown(text: &Text) -> String {
+    match text {
+        Text::Xml(xml) => xml.clone(),
+        Text::Arguments(words) => {
+            let mut lines = String::new();
+            for (place, word) in words.iter().enumerate() {
+                let word = quote(word);
+                let begins = place == 0 || word.starts_with('-');
+                let space = match (place, begins) {
+                    (0, _) => "",
+                    (_, true) => "\n",
+                    (_, false) => " ",
+                };
+                lines.push_str(space);
+                lines.push_str(&word);
+            }
+            lines + "\n"
+        }
+    }
+}
+
+/// The result as a file: XML as it is, a command line as a shell takes it.
+fn whole(text: &Text) -> String {
+    match text {
+        Text::Xml(xml) => xml.clone(),
+        Text::Arguments(_) => shown(text).trim_end().replace('\n', " \\\n  ") + "\n",
+    }
+}
+
+fn diff(name: &str, old: &str, new: &str) -> String {
+    if old == new {
+        return String::new();
+    }
+    let diff = TextDiff::from_lines(old, new);
+    diff.unified_diff()
+        .header(&format!("a/{name}"), &format!("b/{name}"))
+        .to_string()
+}

@@ -1,0 +1,299 @@
+//! `brisk idle lint`.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+
+use anyhow::{Context as _, bail};
+use brisk_host::proc::Procfs;
+use brisk_tools::idle::rules::descriptions;
+use brisk_tools::idle::text::Text;
+use brisk_tools::lint::{Edit, Finding, Fix, Severity};
+use brisk_vm::hardware::{Place, process};
+use brisk_vm::libvirt::Defined;
+use serde::Serialize;
+
+use super::description::{Described, Guests};
+use super::sarif;
+use crate::exit;
+use crate::ui::Ui;
+
+/// Find what keeps idle guests awake, with the reason and the fix of each.
+///
+/// Nothing is run and nothing is changed. A guest is the XML of a libvirt domain, a command line of
+/// QEMU, or a QEMU that runs. Each finding has the name of its rule: --explain shows what is known
+/// of it, and brisk idle fix makes the change.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_long_help = "Exit status: 0, or 1 if something was found that --fail-on counts.",
+    group = clap::ArgGroup::new("whole").args(["all", "explain", "rules"])
+)]
+pub struct Args {
+    #[command(flatten)]
+    guests: Guests,
+
+    /// All domains of libvirt's, and all QEMUs that run.
+    #[arg(long, conflicts_with_all = ["files", "domain", "vm", "pid", "qemu_command"])]
+    all: bool,
+
+    /// Form of the findings.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// Least severity that makes the exit status 1.
+    #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Medium)]
+    fail_on: FailOn,
+
+    /// Only findings of these rules.
+    #[arg(long = "rule", value_name = "RULE")]
+    only: Vec<String>,
+
+    /// Show what is known of a rule.
+    #[arg(long, value_name = "RULE")]
+    explain: Option<String>,
+
+    /// List the rules.
+    #[arg(long)]
+    rules: bool,
+}
+
+/// Forms of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    Table,
+    /// With a versioned schema.
+    Json,
+    /// SARIF 2.1.0, for continuous integration.
+    Sarif,
+}
+
+/// Severities that a command may fail on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    /// More than 2 % of a CPU, or 200 wakeups a second.
+    High,
+    /// Less, all the time.
+    Medium,
+    /// Little, or only now and then.
+    Low,
+    /// Anything.
+    Note,
+    /// Nothing.
+    Never,
+}
+
+impl FailOn {
+    fn counts(self, severity: Severity) -> bool {
+        let least = match self {
+            Self::High => Severity::High,
+            Self::Medium => Severity::Medium,
+            Self::Low => Severity::Low,
+            Self::Note => Severity::Note,
+            Self::Never => return false,
+        };
+        severity <= least
+    }
+}
+
+/// A guest and its findings.
+#[derive(Debug, Serialize)]
+pub(super) struct Linted {
+    /// File, domain or process.
+    pub(super) guest: String,
+    /// Whether it is a file.
+    #[serde(skip)]
+    pub(super) is_file: bool,
+    /// The findings, the worst first.
+    pub(super) findings: Vec<Finding>,
+    /// Words of its command line, if it is one.
+    #[serde(skip)]
+    words: Vec<OsString>,
+}
+
+/// Looks.
+///
+/// # Errors
+/// If a guest cannot be read, or nothing can be printed.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    if args.rules {
+        let lines = descriptions();
+        let lines = lines
+            .iter()
+            .map(|rule| format!("{:<16}  {}\n", rule.id, rule.why));
+        ui.data(&lines.collect::<String>())?;
+        return Ok(exit::OK);
+    }
+    if let Some(id) = &args.explain {
+        ui.data(&explanation(id)?)?;
+        return Ok(exit::OK);
+    }
+    for rule in &args.only {
+        known(rule)?;
+    }
+    let spinner = ui.spinner("looking");
+    let guests = match args.all {
+        true => all(&args.guests, ui)?,
+        false if args.guests.is_empty() => vec![args.guests.one()?],
+        false => args.guests.read()?,
+    };
+    let linted = guests.into_iter().map(|guest| linted(guest, &args.only));
+    let linted = linted.collect::<anyhow::Result<Vec<_>>>()?;
+    drop(spinner);
+    match args.format {
+        Format::Table => ui.data(&table(&linted))?,
+        Format::Json => {
+            let value = serde_json::json!({ "schema": "brisk.idle.lint/1", "guests": linted });
+            ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
+        }
+        Format::Sarif => {
+            let value = sarif::log(&linted, &descriptions());
+            ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
+        }
+    }
+    let mut findings = linted.iter().flat_map(|guest| &guest.findings);
+    let fails = findings.any(|finding| args.fail_on.counts(finding.severity));
+    Ok(if fails { exit::FOUND } else { exit::OK })
+}
+
+/// Refuses a name that is not a rule's.
+pub(super) fn known(rule: &str) -> anyhow::Result<()> {
+    if descriptions().iter().any(|one| one.id == rule) {
+        return Ok(());
+    }
+    bail!("there is no rule {rule}; brisk idle lint --rules lists them")
+}
+
+fn explanation(id: &str) -> anyhow::Result<String> {
+    known(id)?;
+    let rules = descriptions();
+    let rule = rules.iter().find(|rule| rule.id == id);
+    let rule = rule.context("a rule that is known")?;
+    Ok(format!(
+        "{}\n    why:    {}\n    source: {}\n",
+        rule.id, rule.why, rule.source
+    ))
+}
+
+fn linted(guest: Described, only: &[String]) -> anyhow::Result<Linted> {
+    let findings = guest.context.findings(&guest.text);
+    let mut findings = findings.with_context(|| format!("cannot read {}", guest.name))?;
+    findings.retain(|finding| only.is_empty() || only.iter().any(|rule| rule == finding.rule));
+    let is_file = guest.domain.is_none() && std::path::Path::new(&guest.name).is_file();
+    Ok(Linted {
+        is_file,
+        findings,
+        words: match guest.text {
+            Text::Arguments(words) => words,
+            Text::Xml(_) => Vec::new(),
+        },
+        guest: guest.name,
+    })
+}
+
+/// All domains, and the QEMUs that are not domains.
+fn all(guests: &Guests, ui: &Ui) -> anyhow::Result<Vec<Described>> {
+    let mut list = Vec::new();
+    let mut uuids = Vec::new();
+    match Defined::names(guests.connect.as_deref()) {
+        Ok(names) => {
+            for name in names {
+                match guests.of_domain(&name) {
+                    Ok(guest) => {
+                        let uuid = guest.domain.as_ref().map(Defined::uuid);
+                        uuids.extend(uuid.map(OsString::from));
+                        list.push(guest);
+                    }
+                    // It may be gone by now, or of a kind that cannot be read.
+                    Err(error) => ui.note(&format!("domain {name} is left out: {error:#}")),
+                }
+            }
+        }
+        Err(error) if guests.connect.is_some() => return Err(error.into()),
+        Err(error) => ui.note(&format!("domains of libvirt are left out: {error}")),
+    }
+    let mut processes = Procfs::default().processes().context("cannot read /proc")?;
+    processes.sort_unstable();
+    for pid in processes {
+        let hardware = brisk_vm::hardware::GuestHardware::of_process("/".as_ref(), pid);
+        match hardware {
+            Ok(_) => {}
+            Err(process::Error::Read { .. }) | Err(_) => continue,
+        }
+        let Ok(guest) = guests.of_process(pid, format!("process {pid}")) else {
+            continue;
+        };
+        let is_domain = match &guest.text {
+            Text::Arguments(words) => words.iter().any(|word| uuids.contains(word)),
+            Text::Xml(_) => false,
+        };
+        if !is_domain {
+            list.push(guest);
+        }
+    }
+    Ok(list)
+}
+
+/// Where a finding is, behind the guest's name.
+pub(super) fn place(finding: &Finding, words: &[OsString]) -> String {
+    match &finding.place {
+        Some(Place::Element { line, column, .. }) => format!(":{line}:{column}"),
+        Some(Place::Words(range)) => {
+            let text = words.get(range.clone()).unwrap_or_default();
+            let text = text.iter().map(|word| word.to_string_lossy());
+            format!(": {}", text.collect::<Vec<_>>().join(" "))
+        }
+        _ => String::new(),
+    }
+}
+
+fn table(linted: &[Linted]) -> String {
+    let mut text = String::new();
+    for guest in linted {
+        for finding in &guest.findings {
+            let place = place(finding, &guest.words);
+            let (severity, what) = (finding.severity.name(), &finding.what);
+            let _ = writeln!(
+                text,
+                "{}{place}: {severity}: {what} [{}]",
+                guest.guest, finding.rule
+            );
+            let _ = writeln!(text, "    so:     {}", finding.effect);
+            if let Some(evidence) = &finding.evidence {
+                let _ = writeln!(text, "    likely: {evidence}");
+            }
+            let _ = writeln!(text, "    fix:    {}", finding.fix);
+        }
+    }
+    let findings = || linted.iter().flat_map(|guest| &guest.findings);
+    let count = findings().count();
+    if count == 0 {
+        return "Nothing to mend.\n".to_owned();
+    }
+    let of = |severity: Severity| findings().filter(|one| one.severity == severity).count();
+    let severities = [
+        Severity::High,
+        Severity::Medium,
+        Severity::Low,
+        Severity::Note,
+    ];
+    let counts = severities.map(|severity| (of(severity), severity.name()));
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<_> = counts
+        .map(|(count, name)| format!("{count} {name}"))
+        .collect();
+    let fixable = findings().filter(|finding| edit(finding).is_some()).count();
+    let plural = if count == 1 { "" } else { "s" };
+    let _ = writeln!(text, "{count} finding{plural}: {}", counts.join(", "));
+    if fixable > 0 {
+        let _ = writeln!(text, "brisk idle fix makes {fixable} of the changes.");
+    }
+    text
+}
+
+/// The edit that is made without being asked for by name.
+fn edit(finding: &Finding) -> Option<&Edit> {
+    match &finding.fix {
+        Fix::Edit(edit) if edit.is_exact() && !edit.is_on_request() => Some(edit),
+        _ => None,
+    }
+}

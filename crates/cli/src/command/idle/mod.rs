@@ -1,0 +1,31 @@
+//! `brisk idle`.
+
+mod description;
+mod fix;
+mod lint;
+mod sarif;
+
+use crate::ui::Ui;
+
+/// Find what idle guests cost this host, why, and what to change.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Lint(Box<lint::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Fix(Box<fix::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Undo(fix::UndoArgs),
+}
+
+/// Runs a subcommand.
+///
+/// # Errors
+/// If it fails.
+pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
+    match command {
+        Command::Lint(args) => lint::run(args, ui),
+        Command::Fix(args) => fix::run(args, ui),
+        Command::Undo(args) => fix::undo(args, ui),
+    }
+}

@@ -1,0 +1,432 @@
+//! Guests are looked at and changed: files, command lines, processes and domains of libvirt.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use brisk_testkit::{Brisk, Libvirt, brisk_of, tool, trials};
+use libtest_mimic::Arguments;
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+fn main() {
+    let here: [(_, fn()); 6] = [
+        (
+            "files_are_looked_at_in_each_form",
+            files_are_looked_at_in_each_form,
+        ),
+        (
+            "the_status_depends_on_the_worst_finding",
+            the_status_depends_on_the_worst_finding,
+        ),
+        (
+            "only_what_is_wrong_in_a_file_changes",
+            only_what_is_wrong_in_a_file_changes,
+        ),
+        (
+            "a_changed_command_line_is_one_that_qemu_takes",
+            a_changed_command_line_is_one_that_qemu_takes,
+        ),
+        (
+            "guests_that_run_are_looked_at",
+            guests_that_run_are_looked_at,
+        ),
+        ("what_is_no_guest_is_named", what_is_no_guest_is_named),
+    ];
+    let of_domains: [(_, fn()); 3] = [
+        (
+            "a_domain_is_changed_and_restored_with_its_password",
+            a_domain_is_changed_and_restored_with_its_password,
+        ),
+        (
+            "a_domain_that_somebody_changed_is_not_restored",
+            a_domain_that_somebody_changed_is_not_restored,
+        ),
+        (
+            "a_domain_with_a_saved_state_is_left_alone",
+            a_domain_with_a_saved_state_is_left_alone,
+        ),
+    ];
+    let mut all = trials(None, here);
+    all.extend(trials(Libvirt::forbidden(), of_domains));
+    libtest_mimic::run(&Arguments::from_args(), all).exit();
+}
+
+fn brisk() -> Brisk {
+    brisk_of!("idle")
+}
+
+const WEB: &str = "<?xml version='1.0'?>
+<!-- Ours: ask the web team before you change it. -->
+<domain type='kvm'>
+  <name>web</name>
+  <memory unit='MiB'>64</memory>
+  <os>
+    <type arch='x86_64' machine='pc'>hvm</type>
+    <cmdline>root=/dev/vda   nohz=off quiet</cmdline>
+  </os>
+  <clock offset=\"utc\"> <!-- two quotes -->
+    <timer name=\"pit\"   tickpolicy='delay'/>
+  </clock>
+  <devices>
+    <memballoon model='virtio'><stats period='2'/></memballoon>
+  </devices>
+</domain>
+";
+
+fn web(dir: &TempDir) -> String {
+    let path = dir.path().join("web.xml");
+    fs::write(&path, WEB).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn files_are_looked_at_in_each_form() {
+    let dir = tempdir().unwrap();
+    let file = web(&dir);
+    let script = dir.path().join("start.sh");
+    fs::write(
+        &script,
+        "#!/bin/sh\nexec qemu-system-x86_64 -nodefaults \\\n  -append nohz=off\n",
+    )
+    .unwrap();
+    let script = script.to_str().unwrap();
+    let table = brisk().args(["lint", &file, script]).exits(1).text();
+    for line in [
+        format!("{file}:8:5: high: the kernel ticks when it is idle (nohz=off) [nohz]"),
+        format!("{file}:14:5: low: QEMU asks for statistics of memory every 2 s [balloon-stats]"),
+        format!("{script}: -append nohz=off: high: the kernel ticks"),
+    ] {
+        assert!(table.contains(&line), "{line}\n{table}");
+    }
+    let json = brisk()
+        .args(["lint", "--format=json", "--rule=nohz", &file])
+        .exits(1)
+        .text();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], "brisk.idle.lint/1");
+    let finding = &json["guests"][0]["findings"][0];
+    assert_eq!(
+        (&finding["rule"], &finding["severity"]),
+        (&"nohz".into(), &"high".into())
+    );
+    let place = &finding["where"]["element"];
+    let bytes = |end: &str| usize::try_from(place["bytes"][end].as_u64().unwrap()).unwrap();
+    assert!(WEB[bytes("start")..bytes("end")].starts_with("<cmdline>"));
+    let sarif = brisk()
+        .args(["lint", "--format=sarif", &file, script])
+        .exits(1)
+        .text();
+    let sarif: Value = serde_json::from_str(&sarif).unwrap();
+    let run = &sarif["runs"][0];
+    assert_eq!(sarif["version"], "2.1.0");
+    let results = run["results"].as_array().unwrap();
+    let nohz = results
+        .iter()
+        .find(|result| result["ruleId"] == "nohz")
+        .unwrap();
+    assert_eq!(nohz["level"], "error");
+    let location = &nohz["locations"][0]["physicalLocation"];
+    assert_eq!(location["region"]["startLine"], 8);
+    assert_eq!(
+        location["artifactLocation"]["uri"],
+        format!("file://{file}")
+    );
+    for result in results {
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(
+            run["tool"]["driver"]["rules"][index]["id"],
+            result["ruleId"]
+        );
+    }
+}
+
+fn the_status_depends_on_the_worst_finding() {
+    let dir = tempdir().unwrap();
+    let file = web(&dir);
+    let lint = |fail_on: &str, rule: &str, status: i32| {
+        let words = ["lint", "--fail-on", fail_on, "--rule", rule, &file];
+        brisk().args(words).exits(status);
+    };
+    lint("high", "nohz", 1);
+    lint("never", "nohz", 0);
+    lint("medium", "balloon-stats", 0);
+    lint("low", "balloon-stats", 1);
+    let none = brisk()
+        .args(["lint", "--rule", "idle-poll", &file])
+        .exits(0);
+    assert_eq!(none.text(), "Nothing to mend.\n");
+}
+
+fn only_what_is_wrong_in_a_file_changes() {
+    let dir = tempdir().unwrap();
+    let file = web(&dir);
+    let shown = brisk().args(["fix", &file]).exits(0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), WEB);
+    let changed: Vec<_> = shown.text().lines().map(str::to_owned).collect();
+    let changed: Vec<_> = changed
+        .iter()
+        .filter(|line| {
+            line.starts_with(['+', '-']) && !line.starts_with("+++") && !line.starts_with("---")
+        })
+        .collect();
+    let expected = [
+        "-    <cmdline>root=/dev/vda   nohz=off quiet</cmdline>",
+        "+    <cmdline>root=/dev/vda quiet</cmdline>",
+        "+    <timer name=\"hpet\" present=\"no\"/>",
+        "-    <memballoon model='virtio'><stats period='2'/></memballoon>",
+        "+    <memballoon model='virtio'><stats period='10'/></memballoon>",
+    ];
+    assert_eq!(changed, expected);
+    let piped = brisk().args(["fix", "--output=-", &file]).exits(0).text();
+    brisk().args(["fix", "--output", &file, &file]).exits(0);
+    let fixed = fs::read_to_string(&file).unwrap();
+    assert_eq!(piped, fixed);
+    assert!(fixed.starts_with("<?xml version='1.0'?>\n<!-- Ours: ask"));
+    let again = brisk().args(["fix", &file]).exits(0);
+    assert_eq!(again.text(), "");
+    assert!(
+        again.stderr.contains("nothing to change"),
+        "{}",
+        again.stderr
+    );
+    // Only what is asked for.
+    let file = web(&dir);
+    let one = brisk()
+        .args(["fix", "--rule=nohz", "--output=-", &file])
+        .exits(0)
+        .text();
+    assert_eq!(one, WEB.replace("   nohz=off", ""));
+}
+
+/// A QEMU that starts with these words and is told to end.
+fn starts(words: &[String]) -> bool {
+    let mut child = Command::new(tool(&words[0]))
+        .args(&words[1..])
+        .args(["-display", "none", "-S", "-monitor", "stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // It may have ended by itself.
+    let _ = std::io::Write::write_all(&mut input, b"quit\n");
+    drop(input);
+    child.wait().unwrap().success()
+}
+
+fn a_changed_command_line_is_one_that_qemu_takes() {
+    for line in [
+        "-M pc -usb -device usb-tablet,bus=usb-bus.0,port=1 -device usb-kbd",
+        "-M pc,usb=on -device usb-tablet",
+        "-M pc -usbdevice tablet",
+        "-device piix3-usb-uhci,id=uhci,addr=0x4.2 -device usb-tablet,bus=uhci.0,port=1",
+        "-M q35 -name win11 -cpu qemu64 -overcommit cpu-pm=on",
+        "-object iothread,id=a,poll-max-ns=900000 -device virtio-balloon-pci",
+    ] {
+        let words = ["qemu-system-x86_64", "-accel", "tcg"]
+            .into_iter()
+            .chain(line.split(' '));
+        let words: Vec<_> = words.map(str::to_owned).collect();
+        assert!(starts(&words), "{line}");
+        let fixed = brisk()
+            .args(["fix", "--output=-", "--"])
+            .args(&words)
+            .exits(0);
+        let text = fixed.text().replace("\\\n", " ");
+        let changed = shlex::split(&text).unwrap();
+        assert_ne!(changed, words);
+        assert!(starts(&changed), "{text}");
+        let left = brisk()
+            .args(["lint", "--fail-on=high", "--"])
+            .args(&changed)
+            .exits(0);
+        assert!(!left.text().contains("usb-uhci"), "{}", left.text());
+    }
+}
+
+fn guests_that_run_are_looked_at() {
+    let mut qemu = Command::new(tool("qemu-system-x86_64"))
+        .args([
+            "-accel",
+            "tcg",
+            "-S",
+            "-display",
+            "none",
+            "-nodefaults",
+            "-M",
+            "pc",
+        ])
+        .args(["-overcommit", "cpu-pm=on", "-monitor", "stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The monitor's greeting: it runs.
+    let mut greeting = [0];
+    std::io::Read::read_exact(qemu.stdout.as_mut().unwrap(), &mut greeting).unwrap();
+    let pid = qemu.id().to_string();
+    let one = brisk().args(["lint", "--pid", &pid]).exits(1).text();
+    let all = brisk().args(["lint", "--all"]).exits(1).text();
+    qemu.kill().unwrap();
+    qemu.wait().unwrap();
+    let expected = format!("process {pid}: -overcommit cpu-pm=on: high: the guest puts CPUs");
+    for text in [one, all] {
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
+fn what_is_no_guest_is_named() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("net.xml");
+    fs::write(&file, "<network/>").unwrap();
+    let file = file.to_str().unwrap();
+    for (words, says) in [
+        (vec!["lint"], "no guest was named"),
+        (vec!["fix", "a.xml", "b.xml"], "cannot read a.xml"),
+        (vec!["lint", file], "<network>"),
+        (vec!["lint", "--explain", "x"], "--rules lists them"),
+        (vec!["lint", "--pid", "1"], "not a QEMU"),
+        (vec!["lint", "--vm", "nobody"], "nobody"),
+        (vec!["fix", "--rule", "x", file], "there is no rule x"),
+        (vec!["fix", "--apply", file], "--output"),
+    ] {
+        let ended = brisk().args(&words).exits(125);
+        assert!(ended.stderr.contains(says), "{words:?}: {}", ended.stderr);
+    }
+}
+
+/// A libvirt with a domain that has a password.
+fn with_domain() -> Libvirt {
+    with(WEB)
+}
+
+fn with(xml: &str) -> Libvirt {
+    let libvirt = Libvirt::start();
+    let xml = xml.replace("type='kvm'", "type='qemu'").replace(
+        "<devices>",
+        "<devices><graphics type='vnc' passwd='hu&lt;sh'><listen type='none'/></graphics>",
+    );
+    libvirt.define(&xml[xml.find("<!--").unwrap()..]);
+    libvirt
+}
+
+fn on(libvirt: &Libvirt, words: &[&str], state: &Path) -> Brisk {
+    let uri = libvirt.uri();
+    brisk()
+        .args(words)
+        .args(["--domain", "web", "--connect", &uri])
+        .env("BRISK_STATE_DIR", state)
+}
+
+fn secret(libvirt: &Libvirt) -> String {
+    libvirt.virsh(&["dumpxml", "--inactive", "--security-info", "web"])
+}
+
+/// All that is in the files of a directory.
+fn content(dir: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        text += &match path.is_dir() {
+            true => content(&path),
+            false => fs::read_to_string(&path).unwrap(),
+        };
+    }
+    text
+}
+
+fn a_domain_is_changed_and_restored_with_its_password() {
+    let libvirt = with_domain();
+    let state = tempdir().unwrap();
+    let before = secret(&libvirt);
+    assert!(before.contains("passwd='hu&lt;sh'"));
+    let shown = on(&libvirt, &["fix"], state.path()).exits(0);
+    assert_eq!(secret(&libvirt), before);
+    let applied = on(&libvirt, &["fix", "--apply"], state.path()).exits(0);
+    assert_eq!(applied.text(), shown.text());
+    assert!(
+        applied.stderr.contains("at the next start"),
+        "{}",
+        applied.stderr
+    );
+    let after = secret(&libvirt);
+    let had: Vec<_> = before.lines().collect();
+    let new: Vec<_> = after
+        .lines()
+        .filter(|line| !had.contains(line))
+        .map(str::trim)
+        .collect();
+    assert_eq!(
+        new,
+        [
+            "<cmdline>root=/dev/vda quiet</cmdline>",
+            "<timer name='hpet' present='no'/>",
+            "<stats period='10'/>"
+        ]
+    );
+    let kept = content(state.path());
+    assert!(kept.contains("nohz=off") && !kept.contains("sh'") && !kept.contains("passwd"));
+    assert!(!applied.stderr.contains("hu&lt;sh") && !applied.text().contains("passwd"));
+    // Twice is as once.
+    let again = on(&libvirt, &["fix", "--apply"], state.path()).exits(0);
+    assert_eq!(again.text(), "");
+    let undone = on(&libvirt, &["undo"], state.path()).exits(0);
+    assert!(
+        undone.stderr.contains("as it was before"),
+        "{}",
+        undone.stderr
+    );
+    assert_eq!(secret(&libvirt), before);
+    let none = on(&libvirt, &["undo"], state.path()).exits(125);
+    assert!(
+        none.stderr.contains("no backup of domain web"),
+        "{}",
+        none.stderr
+    );
+}
+
+fn a_domain_that_somebody_changed_is_not_restored() {
+    let libvirt = with_domain();
+    let state = tempdir().unwrap();
+    let before = secret(&libvirt);
+    on(&libvirt, &["fix", "--apply"], state.path()).exits(0);
+    libvirt.virsh(&["desc", "web", "--config", "--title", "shop"]);
+    let changed = secret(&libvirt);
+    let refused = on(&libvirt, &["undo"], state.path()).exits(125);
+    assert!(
+        refused.stderr.contains("was changed by somebody"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(secret(&libvirt), changed);
+    on(&libvirt, &["undo", "--force"], state.path()).exits(0);
+    assert_eq!(secret(&libvirt), before);
+}
+
+fn a_domain_with_a_saved_state_is_left_alone() {
+    // QEMU takes no command line of a kernel without a kernel.
+    let line = "    <cmdline>root=/dev/vda   nohz=off quiet</cmdline>\n";
+    let libvirt = with(&WEB.replace(line, ""));
+    let state = tempdir().unwrap();
+    libvirt.virsh(&["start", "web", "--paused"]);
+    // While it runs, the next start is what changes.
+    let applied = on(&libvirt, &["fix", "--rule=hpet", "--apply"], state.path()).exits(0);
+    assert!(
+        applied.stderr.contains("shut down and started again"),
+        "{}",
+        applied.stderr
+    );
+    on(&libvirt, &["undo"], state.path()).exits(0);
+    libvirt.virsh(&["managedsave", "web"]);
+    let before = secret(&libvirt);
+    let refused = on(&libvirt, &["fix", "--apply"], state.path()).exits(125);
+    assert!(
+        refused.stderr.contains("managedsave-remove web"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(secret(&libvirt), before);
+    // Nothing is left of the attempt.
+    assert_eq!(content(state.path()), "");
+}

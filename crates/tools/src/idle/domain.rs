@@ -1,0 +1,212 @@
+//! Changes of domains through libvirt, and their restoration.
+
+use brisk_vm::hardware::edit::EditError;
+use brisk_vm::hardware::edit::{Path, XmlChange};
+use brisk_vm::libvirt::{self, Defined};
+use roxmltree::{Document, Node};
+
+use super::backup::{self, Backup, Backups};
+use super::fix::{self, Context, Fixed, Wanted};
+use super::text::Text;
+
+/// A domain that was not changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// libvirt refuses, or cannot be asked.
+    #[error(transparent)]
+    Libvirt(#[from] libvirt::Error),
+    /// Its definition cannot be changed.
+    #[error(transparent)]
+    Fix(#[from] fix::Error),
+    /// The definition before cannot be kept.
+    #[error(transparent)]
+    Backup(#[from] backup::Error),
+    /// Passwords cannot be put into an earlier definition.
+    #[error("cannot put the passwords of now into the definition from before")]
+    Passwords(#[from] EditError),
+    /// Somebody changed it since it was looked at.
+    #[error("domain {0} was changed by somebody else just now; try again")]
+    Raced(String),
+    /// Somebody changed it since brisk did.
+    #[error(
+        "domain {name} was changed by somebody since brisk changed it on {time}: the definition \
+         before that is in {path}, under \"before\"; --force restores it, and what was changed since is \
+         lost"
+    )]
+    Changed {
+        /// The domain.
+        name: String,
+        /// Time of brisk's change.
+        time: String,
+        /// File of the backup.
+        path: String,
+    },
+    /// brisk has not changed it.
+    #[error(
+        "there is no backup of domain {0}: brisk idle fix has not changed it, or it was undone"
+    )]
+    Unchanged(String),
+}
+
+/// A domain, and what it would be with its fixes. Nothing is changed yet.
+#[derive(Debug)]
+pub struct Change {
+    domain: Defined,
+    /// The definition that the fixes were made in, with passwords.
+    before: String,
+    /// The result.
+    pub fixed: Fixed,
+}
+
+impl Change {
+    /// Makes the fixes in a copy of the domain's definition.
+    ///
+    /// # Errors
+    /// If it cannot be read or changed.
+    pub fn of(domain: Defined, context: &Context, wanted: Wanted<'_>) -> Result<Self, Error> {
+        let before = domain.xml_with_passwords()?;
+        let fixed = fix::fix(Text::Xml(before.clone()), context, wanted)?;
+        Ok(Self {
+            domain,
+            before,
+            fixed,
+        })
+    }
+
+    /// The definition that libvirt has, and the changed one, both without passwords.
+    ///
+    /// # Errors
+    /// If `virsh` fails, or the fixes cannot be made.
+    pub fn shown(&self, context: &Context, wanted: Wanted<'_>) -> Result<(String, String), Error> {
+        let before = self.domain.xml()?;
+        let fixed = fix::fix(Text::Xml(before.clone()), context, wanted)?;
+        match fixed.text {
+            Text::Xml(after) => Ok((before, after)),
+            Text::Arguments(_) => Ok((before.clone(), before)),
+        }
+    }
+
+    /// Has libvirt use it from the next start on. The result is the file of the backup.
+    ///
+    /// # Errors
+    /// If libvirt refuses it, somebody else changed the domain, or no backup can be kept. The domain
+    /// is as it was then.
+    pub fn apply(&self, backups: &Backups, time: String) -> Result<String, Error> {
+        let Text::Xml(after) = &self.fixed.text else {
+            return Err(Error::Unchanged(self.domain.name().to_owned()));
+        };
+        let plain = self.domain.xml()?;
+        if self.domain.xml_with_passwords()? != self.before {
+            return Err(Error::Raced(self.domain.name().to_owned()));
+        }
+        let (uri, uuid, name) = (self.domain.uri(), self.domain.uuid(), self.domain.name());
+        let mut backup = Backup::new(uri, uuid, name, time, plain);
+        let rules = self
+            .fixed
+            .applied
+            .iter()
+            .map(|finding| finding.rule.to_owned());
+        backup.rules = rules.collect();
+        let path = backups.add(&backup)?;
+        if let Err(error) = self.domain.define(after) {
+            backups.remove(&path)?;
+            return Err(error.into());
+        }
+        backup.after = self.domain.xml()?;
+        backups.write(&path, &backup)?;
+        Ok(path.display().to_string())
+    }
+}
+
+/// Restores the definition that a domain had before the last change.
+///
+/// # Errors
+/// If there is no backup, somebody else changed the domain since and `force` is not set, or libvirt
+/// refuses the definition.
+pub fn undo(domain: &Defined, backups: &Backups, force: bool) -> Result<Backup, Error> {
+    let name = domain.name().to_owned();
+    let Some((path, backup)) = backups.last(domain.uuid())? else {
+        return Err(Error::Unchanged(name));
+    };
+    let now = domain.xml()?;
+    // A change that was cut off before libvirt had it.
+    let never_made = backup.after.is_empty() && now == backup.before;
+    if !never_made {
+        let is_known = backup.after.is_empty() || now == backup.after;
+        if !is_known && !force {
+            return Err(Error::Changed {
+                name,
+                time: backup.time,
+                path: path.display().to_string(),
+            });
+        }
+        let secret = domain.xml_with_passwords()?;
+        domain.define(&with_passwords(&backup.before, &now, &secret)?)?;
+    }
+    backups.remove(&path)?;
+    Ok(backup)
+}
+
+/// `before` with the passwords of its displays that `secret` has and `now` leaves out.
+fn with_passwords(before: &str, now: &str, secret: &str) -> Result<String, EditError> {
+    let xml = |error: roxmltree::Error| EditError::Xml(error.to_string());
+    let (old, new, secret) = (
+        Document::parse(before).map_err(xml)?,
+        Document::parse(now).map_err(xml)?,
+        Document::parse(secret).map_err(xml)?,
+    );
+    let mut changes = Vec::new();
+    for attribute in ["passwd", "passwdValidTo"] {
+        let found = displays(&secret).zip(displays(&new)).zip(displays(&old));
+        for ((secret, new), old) in found {
+            let is_same = secret.attribute("type") == old.attribute("type");
+            let value = secret.attribute(attribute).filter(|_| is_same);
+            if let Some(value) = value.filter(|_| new.attribute(attribute).is_none()) {
+                changes.push(XmlChange::Set {
+                    path: Path::at("graphics", old.range().start),
+                    attribute,
+                    value: value.to_owned(),
+                });
+            }
+        }
+    }
+    XmlChange::apply(&changes, before)
+}
+
+fn displays<'a>(document: &'a Document<'_>) -> impl Iterator<Item = Node<'a, 'a>> {
+    let is_display = |node: &Node<'_, '_>| node.has_tag_name("graphics");
+    document.descendants().filter(is_display)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_come_back_to_their_displays() {
+        let text = |vnc: &str, spice: &str, more: &str| {
+            format!(
+                "<domain>{more}<devices><graphics type='vnc'{vnc}/><graphics \
+                 type='spice'{spice}/></devices></domain>"
+            )
+        };
+        let before = text("", "", "<x/>");
+        let now = text("", "", "");
+        let secret = text(
+            " passwd='a&lt;b'",
+            " passwd='c' passwdValidTo='2026-12-01T00:00:00'",
+            "",
+        );
+        let expected = text(
+            " passwd='a&lt;b'",
+            " passwd='c' passwdValidTo='2026-12-01T00:00:00'",
+            "<x/>",
+        );
+        assert_eq!(with_passwords(&before, &now, &secret).unwrap(), expected);
+        assert_eq!(with_passwords(&before, &now, &now).unwrap(), before);
+        // Another display has other passwords.
+        let other = "<domain><devices><graphics type='sdl'/></devices></domain>";
+        assert_eq!(with_passwords(other, &now, &secret).unwrap(), other);
+    }
+}

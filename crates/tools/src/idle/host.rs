@@ -1,0 +1,93 @@
+//! Facts about the host that rules about idle guests look at.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use brisk_host::cpu::Cpu;
+use brisk_host::sysfs;
+use roxmltree::Document;
+
+use super::rules::Host;
+
+/// Looks at the host below `root`, which is `/` but for tests. What libvirt's QEMU knows is in the
+/// text of `virsh domcapabilities`, if there is one.
+#[must_use]
+pub fn gather(root: &Path, capabilities: Option<&str>) -> Host {
+    let cpu = Cpu::below(root);
+    let flags = cpu.flags();
+    let parameter = |path: &str| sysfs::line(root, &format!("module/{path}"));
+    let intel = parameter("kvm_intel/parameters/enable_apicv");
+    let amd = parameter("kvm_amd/parameters/avic");
+    let is_on = |text: String| matches!(&*text, "Y" | "1");
+    Host {
+        is_amd: match (flags.contains("svm"), flags.contains("vmx")) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        has_apicv: intel.or(amd).map(is_on),
+        hyperv: capabilities.and_then(hyperv),
+        halt_poll_ns: parameter("kvm/parameters/halt_poll_ns").and_then(|text| text.parse().ok()),
+        ksmd: None,
+        khugepaged: None,
+    }
+}
+
+/// Enlightenments in the text of `virsh domcapabilities`, in QEMU's spelling. None if it says
+/// nothing of them, as of libvirt before 8.1.
+fn hyperv(capabilities: &str) -> Option<BTreeSet<String>> {
+    let document = Document::parse(capabilities).ok()?;
+    let mut nodes = document.descendants();
+    let hyperv = nodes.find(|node| node.has_tag_name("hyperv"))?;
+    if hyperv.attribute("supported") != Some("yes") {
+        return Some(BTreeSet::new());
+    }
+    let values = hyperv
+        .descendants()
+        .filter(|node| node.has_tag_name("value"));
+    let names = values.filter_map(|node| Some(node.text()?.trim().replace('_', "-")));
+    Some(names.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_known_by_its_files() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        assert_eq!(gather(root.path(), None), Host::default());
+        write(
+            "proc/cpuinfo",
+            "processor\t: 0\nflags\t\t: fpu svm hypervisor\n",
+        );
+        write("sys/module/kvm_amd/parameters/avic", "N\n");
+        write("sys/module/kvm/parameters/halt_poll_ns", "400000\n");
+        let host = gather(root.path(), None);
+        assert_eq!(host.is_amd, Some(true));
+        assert_eq!(host.has_apicv, Some(false));
+        assert_eq!(host.halt_poll_ns, Some(400_000));
+        assert_eq!(host.hyperv, None);
+    }
+
+    /// As libvirt 11.3's documentation of domain capabilities has it.
+    #[test]
+    fn enlightenments_of_libvirt_have_the_names_of_qemu() {
+        let text = "<domainCapabilities><features><hyperv supported='yes'><enum \
+                    name='features'><value>relaxed</value><value>vendor_id</value>\
+                    <value>emsr_bitmap</value></enum></hyperv></features></domainCapabilities>";
+        let known = hyperv(text).unwrap();
+        let names: Vec<_> = known.iter().map(String::as_str).collect();
+        assert_eq!(names, ["emsr-bitmap", "relaxed", "vendor-id"]);
+        let none = "<domainCapabilities><features><hyperv \
+                    supported='no'/></features></domainCapabilities>";
+        assert_eq!(hyperv(none), Some(BTreeSet::new()));
+        assert_eq!(hyperv("<domainCapabilities/>"), None);
+        assert_eq!(hyperv("no XML"), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! What describes a guest: the XML of a domain or a command line, and files with either. Pure.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use brisk_vm::hardware::edit::EditError;
+use brisk_vm::hardware::{GuestHardware, XmlError};
+use brisk_vm::qemu::cmdline::CommandLine;
+
+use crate::lint::Edit;
+
+/// A description of a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Text {
+    /// The XML of a libvirt domain.
+    Xml(String),
+    /// A command line of QEMU, with its program.
+    Arguments(Vec<OsString>),
+}
+
+/// A file without a description of a guest.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoGuest {
+    /// It is not text.
+    #[error("it is not text in UTF-8")]
+    Encoding,
+    /// It is XML of something else, or broken.
+    #[error(transparent)]
+    Xml(#[from] XmlError),
+    /// It is something else.
+    #[error("it is neither the XML of a domain nor a script with a command line of QEMU")]
+    Other,
+}
+
+impl Text {
+    /// The description in a file: XML, or the first command line of QEMU in a script. Assignments
+    /// and programs before QEMU are left out, and so is what ends the command.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn of_file(bytes: &[u8]) -> Result<Self, NoGuest> {
+        let text = std::str::from_utf8(bytes).map_err(|_| NoGuest::Encoding)?;
+        let first = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
+        if first.starts_with('<') {
+            // Other XML is refused here, with what it is.
+            GuestHardware::of_xml(text)?;
+            return Ok(Self::Xml(text.to_owned()));
+        }
+        command_line(text)
+            .map(Self::Arguments)
+            .ok_or(NoGuest::Other)
+    }
+
+    /// The guest that is described.
+    ///
+    /// # Errors
+    /// If it is not the XML of a domain.
+    pub fn hardware(&self) -> Result<GuestHardware, XmlError> {
+        match self {
+            Self::Xml(xml) => GuestHardware::of_xml(xml),
+            Self::Arguments(words) => Ok(GuestHardware::of_arguments(&CommandLine::with_program(
+                words,
+            ))),
+        }
+    }
+
+    /// The description after an edit.
+    pub(super) fn with(&self, edit: &Edit) -> Result<Self, EditError> {
+        Ok(match self {
+            Self::Xml(xml) => Self::Xml(edit.apply_to_xml(xml)?),
+            Self::Arguments(words) => Self::Arguments(edit.apply_to_arguments(words)?),
+        })
+    }
+}
+
+fn command_line(script: &str) -> Option<Vec<OsString>> {
+    let joined = script.replace("\\\r\n", " ").replace("\\\n", " ");
+    joined.lines().find_map(|line| {
+        let words = shlex::split(line)?;
+        let start = words.iter().position(|word| is_qemu(word))?;
+        let ends = |word: &String| matches!(&**word, "&" | "&&" | "||" | ";" | "|" | ">" | "<");
+        let words = words.into_iter().skip(start).take_while(|word| !ends(word));
+        Some(words.map(OsString::from).collect())
+    })
+}
+
+fn is_qemu(word: &str) -> bool {
+    let name = Path::new(word).file_name().and_then(OsStr::to_str);
+    let name = name.unwrap_or_default();
+    name.starts_with("qemu-system-") || matches!(name, "qemu-kvm" | "kvm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(script: &str) -> Vec<String> {
+        let words = command_line(script).unwrap();
+        words
+            .into_iter()
+            .map(|word| word.into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn scripts_have_command_lines() {
+        let script = "#!/bin/sh\n# qemu starts here\nset -e\nLC_ALL=C \\\n  exec /usr/bin/qemu-system-x86_64 \
+                      \\\n  -name 'my guest' -m 1G > log\necho done\n";
+        let expected = [
+            "/usr/bin/qemu-system-x86_64",
+            "-name",
+            "my guest",
+            "-m",
+            "1G",
+        ];
+        assert_eq!(words(script), expected);
+        assert_eq!(words("sudo kvm -snapshot &"), ["kvm", "-snapshot"]);
+        assert_eq!(command_line("echo hello\n"), None);
+        // A quote that nothing closes.
+        assert_eq!(command_line("qemu-system-x86_64 -name 'a\n"), None);
+    }
+
+    #[test]
+    fn files_are_told_apart_by_what_is_in_them() {
+        let of = |text: &str| Text::of_file(text.as_bytes());
+        assert!(matches!(
+            of("\n<domain type='kvm'/>").unwrap(),
+            Text::Xml(_)
+        ));
+        assert!(matches!(of("kvm -m 1G").unwrap(), Text::Arguments(_)));
+        let error = of("<network/>").unwrap_err().to_string();
+        assert!(error.contains("<network>"), "{error}");
+        let error = of("hello").unwrap_err().to_string();
+        assert!(error.contains("neither"), "{error}");
+        assert!(
+            Text::of_file(&[0xff, 0xfe])
+                .unwrap_err()
+                .to_string()
+                .contains("UTF-8")
+        );
+    }
+}
