@@ -19,6 +19,10 @@ fn add_process(parts: &mut Parts, plan: &VmConfig) {
         "only the devices that are named here",
     );
     parts.add(["-display", "none"], "no window");
+    parts.add(
+        ["-name", "debug-threads=on"],
+        "threads have names: which of them is awake can be seen",
+    );
     if plan.sandbox {
         parts.add(
             [
@@ -56,8 +60,14 @@ fn add_board(parts: &mut Parts, plan: &VmConfig) {
             "few devices to emulate and probe; virtio over memory-mapped registers because \
                  virtio-pci is a module in this kernel too, and a larger one",
         ),
-        Machine::Q35 => (",usb=off,smbus=off,sata=off", "PCI Express chipset"),
-        Machine::Pc { acpi: true } => (",usb=off", "i440FX chipset"),
+        Machine::Q35 => (
+            ",usb=off,hpet=off,smbus=off,sata=off",
+            "PCI Express chipset; no HPET, whose ticks wake QEMU when the guest is idle",
+        ),
+        Machine::Pc { acpi: true } => (
+            ",usb=off,hpet=off",
+            "i440FX chipset; no HPET, whose ticks wake QEMU when the guest is idle",
+        ),
         Machine::Pc { acpi: false } => (
             ",usb=off,acpi=off,smm=off,hpet=off,smbus=off,i8042=off,vmport=off",
             "i440FX chipset and nothing but it: no ACPI tables to interpret, no local APIC's \
