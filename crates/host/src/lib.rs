@@ -10,3 +10,4 @@ pub mod proc;
 pub mod program;
 pub mod quantity;
 pub mod sysfs;
+pub mod tasks;

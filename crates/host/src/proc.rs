@@ -124,6 +124,10 @@ impl Procfs {
         Some(kib * 1024)
     }
 
+    pub(crate) fn directory(&self) -> &Path {
+        &self.0
+    }
+
     fn read_stat(&self, of: &Path) -> io::Result<Stat> {
         let bytes = fs::read(self.0.join(of).join("stat"))?;
         Stat::parse(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
