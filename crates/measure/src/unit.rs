@@ -33,6 +33,8 @@ pub enum Unit {
     PerSecond,
     /// A number without a unit, 1 being the whole.
     Ratio,
+    /// Hundredths. Of CPU time, 100 is one CPU.
+    Percent,
 }
 
 /// Decimal multiples, smallest first.
@@ -69,6 +71,7 @@ impl Unit {
             Self::Instructions => "instructions",
             Self::Count | Self::Ratio => "",
             Self::PerSecond => "1/s",
+            Self::Percent => "%",
         }
     }
 
@@ -111,6 +114,7 @@ impl Unit {
             Self::Count => (&DECIMAL, ""),
             Self::PerSecond => (&DECIMAL, "/s"),
             Self::Ratio => (&DECIMAL[..1], ""),
+            Self::Percent => (&DECIMAL[..1], "%"),
         };
         let scale = scale.abs();
         if scale == 0.0 && self == Self::Seconds {
@@ -164,6 +168,7 @@ mod tests {
             (Unit::Count, 4.5, "4.500"),
             (Unit::PerSecond, 250.0, "250 /s"),
             (Unit::Ratio, 0.97, "0.970"),
+            (Unit::Percent, 12.5, "12.50 %"),
             (Unit::Seconds, f64::NAN, "?"),
         ];
         for (unit, value, text) in cases {

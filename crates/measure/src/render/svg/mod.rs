@@ -4,6 +4,7 @@
 //! escapes it; attributes hold nothing but numbers and names of this module.
 
 mod axis;
+mod courses;
 mod drawing;
 mod history;
 mod samples;
@@ -26,6 +27,14 @@ pub fn svg(report: &Report) -> String {
         samples(report),
     ];
     document(drawings.into_iter().flatten().collect())
+}
+
+/// The samples of every series as a line over time, a plot for each unit. `window` is the time
+/// between two samples, in seconds; warm-ups are the windows before the measurement.
+pub fn svg_over_time(report: &Report, window: f64) -> String {
+    let drawings = [heading(report), courses::draw(&report.series, window)];
+    let style = concat!(include_str!("style.css"), include_str!("courses.css"));
+    styled(drawings.into_iter().flatten().collect(), style)
 }
 
 /// Only the timeline.
@@ -53,6 +62,10 @@ fn samples(report: &Report) -> Option<Drawing> {
 }
 
 fn document(drawings: Vec<Drawing>) -> String {
+    styled(drawings, include_str!("style.css"))
+}
+
+fn styled(drawings: Vec<Drawing>, style: &str) -> String {
     let mut placed = Vec::new();
     let mut y = MARGIN;
     for drawing in drawings {
@@ -70,7 +83,7 @@ fn document(drawings: Vec<Drawing>) -> String {
         .set("width", px(WIDTH))
         .set("height", px(y))
         .set("viewBox", format!("0 0 {} {}", px(WIDTH), px(y)))
-        .add(Style::new(include_str!("style.css")))
+        .add(Style::new(style))
         .add(rectangle(0.0, 0.0, WIDTH, y, "paper"));
     for group in placed {
         document = document.add(group);

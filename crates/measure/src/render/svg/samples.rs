@@ -3,7 +3,7 @@
 use ::svg::node::element::{Circle, Group, TSpan};
 
 use super::axis::Axis;
-use super::drawing::{Drawing, MARGIN, WIDTH, hint, line, rectangle, text};
+use super::drawing::{Drawing, MARGIN, WIDTH, hint, line, px, rectangle, text};
 use crate::outlier::{OUTLIER_SCORE, modified_z_scores};
 use crate::render::table;
 use crate::render::text::shorten;
@@ -35,7 +35,7 @@ pub(super) fn draw(series: &[Series]) -> Option<Drawing> {
             .filter(|(_, one)| one.unit == unit)
             .collect();
         let (panel, panel_height) = panel(unit, &alike);
-        let place = format!("translate(0 {})", super::px(height));
+        let place = format!("translate(0 {})", px(height));
         body = body.add(panel.set("transform", place));
         height += panel_height + MARGIN;
     }
@@ -98,6 +98,7 @@ pub(super) fn title(unit: Unit) -> &'static str {
         Unit::Count => "Count",
         Unit::PerSecond => "Rate",
         Unit::Ratio => "Ratio",
+        Unit::Percent => "Percent",
     }
 }
 
@@ -171,8 +172,8 @@ fn dot(unit: Unit, sample: &Sample, class: &str, axis: &Axis, y: f64) -> Group {
     };
     let about = format!("{kind} {}: {}", sample.iteration, unit.format(value));
     let circle = Circle::new()
-        .set("cx", super::px(axis.x(value)))
-        .set("cy", super::px(y))
+        .set("cx", px(axis.x(value)))
+        .set("cy", px(y))
         .set("r", 4)
         .set("class", class);
     Group::new().add(hint(&about)).add(circle)
