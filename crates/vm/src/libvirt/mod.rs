@@ -10,8 +10,10 @@ mod domain;
 mod event;
 mod info;
 mod process;
+mod running;
 mod shell;
 mod started;
+mod statistics;
 mod virsh;
 
 pub use defined::Defined;
@@ -19,5 +21,7 @@ pub use definition::{Definition, console_path};
 pub use domain::Domain;
 pub use event::Event;
 pub use info::Info;
+pub use running::RunningDomain;
 pub use started::{Off, Started, Stop, Wanted};
+pub use statistics::DomainStatistics;
 pub use virsh::{Error, Virsh};

@@ -22,31 +22,34 @@ pub(super) struct Process {
 impl Process {
     /// Finds the process by the UUID on its command line, as libvirt writes it.
     pub(super) fn of_domain(uuid: &str) -> io::Result<Self> {
-        let missing = || {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                "no process in /proc has the domain's UUID on its command line",
-            )
-        };
-        for entry in fs::read_dir("/proc")? {
-            let name = entry?.file_name();
-            let Some(number) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
-                continue;
-            };
-            let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-            if !has_uuid(&line, uuid) {
-                continue;
-            }
-            let pid = Pid::from_raw(number).ok_or_else(missing)?;
-            let fd = pidfd_open(pid, PidfdFlags::empty())?;
-            let stat = fs::read_to_string(format!("/proc/{number}/stat"))?;
-            let ticks = start_ticks(&stat).ok_or_else(missing)?;
-            let hertz = rustix::param::clock_ticks_per_second().max(1);
-            let started = Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / hertz));
-            return Ok(Self { fd, started });
-        }
-        Err(missing())
+        let number = number_of_domain(uuid)?;
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
+        let fd = pidfd_open(pid.ok_or_else(missing)?, PidfdFlags::empty())?;
+        let stat = fs::read_to_string(format!("/proc/{number}/stat"))?;
+        let ticks = start_ticks(&stat).ok_or_else(missing)?;
+        let hertz = rustix::param::clock_ticks_per_second().max(1);
+        let started = Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / hertz));
+        Ok(Self { fd, started })
     }
+}
+
+/// Number of the process with a domain's UUID on its command line.
+pub(super) fn number_of_domain(uuid: &str) -> io::Result<u32> {
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(number) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        if has_uuid(&line, uuid) {
+            return Ok(number);
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::NotFound,
+        "no process in /proc has the domain's UUID on its command line",
+    ))
 }
 
 /// Time since the machine's boot, the clock of [`Process::started`].
