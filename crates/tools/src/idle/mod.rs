@@ -4,5 +4,6 @@ pub mod backup;
 pub mod domain;
 pub mod fix;
 pub mod host;
+pub mod measure;
 pub mod rules;
 pub mod text;

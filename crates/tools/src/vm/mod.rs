@@ -41,6 +41,7 @@ mod standing;
 mod stderr_tail;
 mod suspend;
 mod suspend_record;
+mod threads;
 mod unit;
 mod unlock;
 
@@ -59,5 +60,6 @@ pub use paths::{Lock, StateDirs, VmPaths, new_uuid};
 pub use postcopy::{Postcopied, resume_postcopy};
 pub use resume::{How, Resumed, resume};
 pub use suspend::{Suspending, suspend};
+pub use threads::vcpu_threads;
 pub use unit::unit_of;
 pub use unlock::needs_passphrase;
