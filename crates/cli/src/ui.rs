@@ -80,6 +80,17 @@ impl Ui {
         }))
     }
 
+    /// Lines that are replaced as an activity goes on, with a line of progress below; nothing where
+    /// stderr is no terminal. They are wiped when dropped.
+    #[must_use]
+    pub fn board(&self) -> Board {
+        Board(self.terminal.then(|| {
+            let bar = ProgressBar::new(0);
+            bar.enable_steady_tick(TICK);
+            bar
+        }))
+    }
+
     /// Progress of an activity with a known number of steps; nothing where stderr is no terminal.
     /// It is wiped when dropped.
     #[must_use]
@@ -94,6 +105,49 @@ impl Ui {
         }
         bar.enable_steady_tick(TICK);
         Bar(Some(bar))
+    }
+}
+
+/// See [`Ui::board`].
+#[derive(Debug)]
+pub struct Board(Option<ProgressBar>);
+
+impl Board {
+    /// Whether there is a terminal to show it on.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Replaces the text.
+    pub fn text(&self, text: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(text.trim_end().to_owned());
+        }
+    }
+
+    /// Shows the present activity, and how far it is, in seconds; without an end if that is not
+    /// known.
+    pub fn step(&self, activity: &str, seconds: u64, of: Option<u64>) {
+        let Some(bar) = &self.0 else { return };
+        let end = match of {
+            Some(_) => "{wide_bar} {pos}/{len} s",
+            None => "{pos} s",
+        };
+        if let Ok(style) = ProgressStyle::with_template(&format!("{{msg}}\n{{prefix}} {end}")) {
+            bar.set_style(style);
+        }
+        bar.set_prefix(activity.to_owned());
+        bar.set_length(of.unwrap_or(0));
+        bar.set_position(seconds);
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        if let Some(bar) = self.0.take() {
+            bar.finish_and_clear();
+        }
     }
 }
 

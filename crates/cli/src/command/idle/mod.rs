@@ -3,13 +3,18 @@
 mod description;
 mod fix;
 mod lint;
+mod measure;
 mod sarif;
+mod table;
+mod target;
 
 use crate::ui::Ui;
 
 /// Find what idle guests cost this host, why, and what to change.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Measure(Box<measure::Args>),
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Lint(Box<lint::Args>),
     #[allow(missing_docs, reason = "its help is at its arguments")]
@@ -24,6 +29,7 @@ pub enum Command {
 /// If it fails.
 pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
     match command {
+        Command::Measure(args) => measure::run(args, ui),
         Command::Lint(args) => lint::run(args, ui),
         Command::Fix(args) => fix::run(args, ui),
         Command::Undo(args) => fix::undo(args, ui),

@@ -1,0 +1,185 @@
+//! `brisk idle measure`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use brisk_measure::Environment;
+use brisk_tools::environment;
+use brisk_tools::idle::measure::{
+    Exits, Guest, Measurement, Options, Phase, Progress, Recording, WINDOW, measure, picture,
+    report,
+};
+use brisk_tools::interrupt::Interrupt;
+
+use super::table;
+use super::target::TargetArgs;
+use crate::exit;
+use crate::output::{Format, now, write_whole};
+use crate::parse;
+use crate::ui::{Board, Ui};
+
+/// Measure host CPU time and wakeups of guests by thread and role.
+///
+/// Waits until the guest has settled, measures for --time, and prints CPU time, in percent of one
+/// host CPU, and wakeups a second of each thread of QEMU: virtual CPUs, main loop, iothreads,
+/// vhost and others. Without an option it is the only guest that runs. The guest is not touched;
+/// the files of /proc that are read are readable by every user. On a terminal each window is shown
+/// as it ends; Ctrl-C ends the measurement and prints what was measured so far.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Exit status: 0, or 130 if it was interrupted before --time was over.")]
+pub struct Args {
+    /// Guest to measure.
+    #[command(flatten)]
+    pub target: TargetArgs,
+
+    /// How long to measure, in windows of about 5 s, for example 30, 30s or 5m.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30s",
+        conflicts_with = "live"
+    )]
+    pub time: String,
+
+    /// Longest wait until the guest has settled; 0 measures at once.
+    ///
+    /// A guest has settled when three windows of 5 s agree: CPU time to 0.2 points or 20 %, wakeups
+    /// to 5 a second or 20 %. A limit below 15 s makes the windows shorter. If the guest does not
+    /// settle, it is measured nevertheless, with a warning.
+    #[arg(long, value_name = "LIMIT", default_value = "60s")]
+    pub settle: String,
+
+    /// Measure until Ctrl-C, like top.
+    #[arg(long)]
+    pub live: bool,
+
+    /// Format of the result on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Write a picture of CPU time and wakeups over time to this SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
+    /// Write a report with the raw samples, as JSON, to this file.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Measures; the result is the exit status.
+///
+/// # Errors
+/// If there is no such guest, it cannot be measured, or a file cannot be written.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    let options = Options {
+        settle: match &*args.settle {
+            "0" | "0s" => None,
+            text => Some(parse::duration("--settle", text)?),
+        },
+        time: match args.live {
+            true => None,
+            false => Some(parse::duration("--time", &args.time)?),
+        },
+        connect: args.target.connect.clone(),
+    };
+    let guests = args.target.guests(ui)?;
+    let (created, environment) = (now(), of(&guests));
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let board = ui.board();
+    let mut show = |progress: &Progress<'_>| show(&board, progress, args.live);
+    let measured = measure(Path::new("/"), &guests, &options, &interrupt, &mut show);
+    drop(board);
+    let signal = interrupt.signal();
+    let mut measurement = match (measured, signal) {
+        (Ok(measurement), _) => measurement,
+        (Err(error), Some(signal)) => {
+            ui.note(&error.to_string());
+            return Ok(128 + (signal & 0x7f) as u8);
+        }
+        (Err(error), None) => return Err(error.into()),
+    };
+    measurement.rank();
+    write(args, &measurement, &created, environment, ui)?;
+    match signal {
+        Some(signal) if !args.live => {
+            ui.note(&format!("interrupted after {:.0} s", measurement.seconds));
+            Ok(128 + (signal & 0x7f) as u8)
+        }
+        _ => Ok(exit::OK),
+    }
+}
+
+/// Environment of a measurement of guests.
+fn of(guests: &[Guest]) -> Environment {
+    let mut environment = environment::here();
+    let mut accelerators: Vec<_> = guests.iter().map(|guest| &*guest.accelerator).collect();
+    accelerators.dedup();
+    environment.accelerator = Some(accelerators.join(", "));
+    environment
+}
+
+fn write(
+    args: &Args,
+    measurement: &Measurement,
+    created: &str,
+    environment: Environment,
+    ui: &Ui,
+) -> anyhow::Result<()> {
+    let text = match args.format {
+        Format::Table => table::table(measurement, environment.logical_cpus),
+        Format::Json => table::json(measurement, created)?,
+        Format::Csv => table::csv(measurement),
+    };
+    ui.data(&text)?;
+    if let Some(path) = &args.svg {
+        let picture = picture(measurement, created, environment.clone());
+        write_whole(path, picture.as_bytes())?;
+    }
+    if let Some(path) = &args.output {
+        report(measurement, created, environment).save(path)?;
+    }
+    Ok(())
+}
+
+/// Shows the last window, and how far the measurement is.
+fn show(board: &Board, progress: &Progress<'_>, is_live: bool) {
+    if !board.is_shown() {
+        return;
+    }
+    let recording = progress.recording;
+    let windows = match progress.phase {
+        Phase::Settling => &recording.settling,
+        Phase::Measuring => &recording.measured,
+    };
+    let phase = match (progress.phase, is_live) {
+        (Phase::Settling, _) => "waiting until it has settled",
+        (Phase::Measuring, false) => "measuring; Ctrl-C prints what there is",
+        (Phase::Measuring, true) => "measuring until Ctrl-C",
+    };
+    let limit = progress.limit.map(|limit| limit.as_secs());
+    board.step(phase, progress.elapsed.as_secs(), limit);
+    let Some(last) = windows.last() else {
+        board.text(&format!(
+            "the first window takes {} s",
+            window(progress.limit).as_secs()
+        ));
+        return;
+    };
+    // Only the last window: the means come at the end.
+    let now = Recording {
+        guests: recording.guests.clone(),
+        settling: Vec::new(),
+        measured: vec![last.clone()],
+        how: recording.how,
+    };
+    let exits = vec![Exits::unknown("counted at the end"); now.guests.len()];
+    let mut measurement = now.result(&exits);
+    measurement.rank();
+    board.text(&table::now(&measurement));
+}
+
+/// Length of a window.
+fn window(limit: Option<Duration>) -> Duration {
+    limit.map_or(WINDOW, |limit| limit.min(WINDOW))
+}

@@ -1,0 +1,129 @@
+//! Guests that run, by the options that name them.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use brisk_tools::idle::measure::{Guest, Kind, running_vms};
+use brisk_tools::vm::{StateDirs, condition};
+use brisk_vm::hardware::process;
+use brisk_vm::libvirt::RunningDomain;
+
+use crate::hint::with_hint;
+use crate::ui::Ui;
+
+/// Guests that run.
+#[derive(Debug, clap::Args)]
+pub struct TargetArgs {
+    /// The guest of a QEMU, by its process number, whoever started it.
+    #[arg(long, value_name = "PID", group = "target")]
+    pub pid: Option<u32>,
+
+    /// A domain of libvirt's.
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub domain: Option<String>,
+
+    /// The libvirt that has the domains, such as qemu:///system. Default: as virsh chooses.
+    #[arg(long, value_name = "URI")]
+    pub connect: Option<String>,
+
+    /// A persistent VM of brisk's.
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub vm: Option<String>,
+
+    /// All guests of this host, ranked by CPU time.
+    #[arg(long, group = "target")]
+    pub all: bool,
+}
+
+impl TargetArgs {
+    /// The guests: one, or with --all as many as run. Without an option it is the only guest that
+    /// runs.
+    pub(super) fn guests(&self, ui: &Ui) -> anyhow::Result<Vec<Guest>> {
+        let root = Path::new("/");
+        let mut guests = match (self.pid, &self.domain, &self.vm) {
+            (Some(pid), ..) => vec![of_process(pid)?],
+            (_, Some(name), _) => vec![self.of_domain(name, ui)?],
+            (_, _, Some(name)) => vec![of_vm(name)?],
+            _ => self.running(root)?,
+        };
+        for guest in &mut guests {
+            guest.ask_roles(root);
+        }
+        Ok(guests)
+    }
+
+    fn running(&self, root: &Path) -> anyhow::Result<Vec<Guest>> {
+        let guests = Guest::all(root, &running_vms()).context("cannot read /proc")?;
+        match guests.len() {
+            0 => bail!(
+                "no QEMU runs here; start a guest, or look for one that is hidden: a container \
+                 sees its own processes only, and where /proc is mounted with hidepid only root \
+                 sees those of others"
+            ),
+            1 => Ok(guests),
+            _ if self.all => Ok(guests),
+            count => bail!(
+                "{count} guests run; choose one with --pid, --domain or --vm, or --all:\n{}",
+                list(&guests)
+            ),
+        }
+    }
+
+    fn of_domain(&self, name: &str, ui: &Ui) -> anyhow::Result<Guest> {
+        let spinner = ui.spinner("asking libvirt");
+        let domain = RunningDomain::find(name, self.connect.as_deref())?;
+        drop(spinner);
+        let guest = of_process(domain.pid)?;
+        Ok(Guest {
+            name: Some(domain.name),
+            kind: Kind::Domain,
+            ..guest
+        })
+    }
+}
+
+fn of_process(pid: u32) -> anyhow::Result<Guest> {
+    Guest::of_process(Path::new("/"), pid, &running_vms()).map_err(|error| {
+        let hint = match &error {
+            process::Error::Read { .. } => {
+                "/proc is mounted with hidepid, or this is a container; ask as its user, or as root"
+            }
+            _ => "QEMUs that run: pgrep -a qemu",
+        };
+        with_hint(error, Some(hint))
+    })
+}
+
+fn of_vm(name: &str) -> anyhow::Result<Guest> {
+    let explain = |error: brisk_tools::vm::Error| {
+        let hint = error.hint();
+        with_hint(error, hint)
+    };
+    let paths = StateDirs::here().and_then(|dirs| dirs.vm(name));
+    let paths = paths.map_err(explain)?;
+    // An unknown name, or a wrong definition.
+    paths.definition().map_err(explain)?;
+    let vms = running_vms();
+    let Some((pid, _)) = vms.iter().find(|(_, vm)| *vm == name) else {
+        let state = condition(&paths).map_err(explain)?.name();
+        bail!("VM {name} is {state}; only one that runs can be measured (brisk vm start {name})");
+    };
+    of_process(*pid)
+}
+
+fn list(guests: &[Guest]) -> String {
+    let lines = guests.iter().map(|guest| {
+        let (pid, kind) = (guest.pid, kind(guest.kind));
+        format!("  --pid {pid}  {} ({kind})", guest.label())
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What manages a guest, for people.
+pub(super) fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Domain => "libvirt domain",
+        Kind::Vm => "brisk VM",
+        Kind::Qemu => "QEMU",
+    }
+}

@@ -1,0 +1,393 @@
+//! What idle guests cost is measured of real ones, by thread and role.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use brisk_testkit::{Brisk, Libvirt, Machines, brisk_of, busybox, capture, tool, trial};
+use libtest_mimic::Arguments;
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let tests: [(&str, fn()); 8] = [
+        (
+            "a_guest_that_spins_is_told_from_one_that_idles",
+            a_guest_that_spins_is_told_from_one_that_idles,
+        ),
+        (
+            "threads_without_names_are_said_to_be_so",
+            threads_without_names_are_said_to_be_so,
+        ),
+        (
+            "a_brisk_vm_is_measured_by_its_name",
+            a_brisk_vm_is_measured_by_its_name,
+        ),
+        ("a_live_view_ends_with_ctrl_c", a_live_view_ends_with_ctrl_c),
+        (
+            "an_interrupted_measurement_prints_what_there_is",
+            an_interrupted_measurement_prints_what_there_is,
+        ),
+        (
+            "a_guest_that_ends_meanwhile_has_numbers",
+            a_guest_that_ends_meanwhile_has_numbers,
+        ),
+        (
+            "pictures_reports_and_formats_agree",
+            pictures_reports_and_formats_agree,
+        ),
+        (
+            "what_cannot_be_measured_says_why_and_what_to_try",
+            what_cannot_be_measured_says_why_and_what_to_try,
+        ),
+    ];
+    let mut trials: Vec<_> = tests
+        .into_iter()
+        .map(|(name, test)| trial(name, None::<String>, test))
+        .collect();
+    trials.push(trial(
+        "a_domain_is_measured_by_its_name",
+        Libvirt::forbidden(),
+        a_domain_is_measured_by_its_name,
+    ));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A QEMU of the test's own whose guest runs busybox.
+struct Guest {
+    qemu: Child,
+    _files: TempDir,
+}
+
+const INIT: &str = "#!/bin/busybox sh
+b=/bin/busybox
+$b mkdir -p /proc
+$b mount -t proc proc /proc
+echo ready
+if $b grep -q spin /proc/cmdline; then while :; do :; done; fi
+$b sleep 1000000
+";
+
+fn kernel() -> PathBuf {
+    let kernels = fs::read_dir("/boot").unwrap();
+    kernels
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.display().to_string().contains("/vmlinuz-"))
+        .max()
+        .unwrap()
+}
+
+fn initramfs(directory: &Path) -> PathBuf {
+    let tree = directory.join("tree");
+    fs::create_dir_all(tree.join("bin")).unwrap();
+    fs::copy(busybox(), tree.join("bin/busybox")).unwrap();
+    fs::write(tree.join("init"), INIT).unwrap();
+    let script = "cd $0 && chmod 755 init && find . | $1 cpio -o -H newc >../initramfs";
+    let words = [tree.to_str().unwrap(), busybox().to_str().unwrap()].map(str::to_owned);
+    let _ = capture(&tool("sh"), &["-c", script, &words[0], &words[1]]);
+    directory.join("initramfs")
+}
+
+impl Guest {
+    /// Starts it and waits until its init runs. `does` is `spin` or `idle`.
+    fn start(does: &str, words: &[&str]) -> Self {
+        let files = tempdir().unwrap();
+        let mut qemu = Command::new(tool("qemu-system-x86_64"))
+            .args(["-display", "none", "-nodefaults"])
+            .args(["-serial", "stdio", "-m", "128", "-append"])
+            .arg(format!("console=ttyS0 quiet {does}"))
+            .arg("-kernel")
+            .arg(kernel())
+            .arg("-initrd")
+            .arg(initramfs(files.path()))
+            .args(words)
+            // The first accelerator that is there is taken.
+            .args(["-accel", "tcg"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let console = BufReader::new(qemu.stdout.as_mut().unwrap());
+        let mut lines = console.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.trim_end() == "ready"), "no init");
+        Self {
+            qemu,
+            _files: files,
+        }
+    }
+
+    fn pid(&self) -> String {
+        self.qemu.id().to_string()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// Without waiting: what the guest does is known.
+fn measure(time: &str) -> Brisk {
+    brisk_of!["idle", "measure", "--settle", "0", "--time", time]
+}
+
+fn json(run: Brisk) -> Value {
+    let text = run.args(["--format", "json"]).exits(0).text();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Place of a guest in the ranking, and what was measured of it.
+fn guest<'a>(value: &'a Value, pid: &str) -> (usize, &'a Value) {
+    let guests = value["guests"].as_array().unwrap();
+    let is_it = |guest: &Value| guest["pid"].as_u64() == pid.parse().ok();
+    let place = guests.iter().position(is_it);
+    let place = place.unwrap_or_else(|| panic!("no {pid} in {value}"));
+    (place, &guests[place])
+}
+
+/// CPU time of a role's threads, and the time in which they could have run, in percent: a host with
+/// other work gives them less.
+fn role(guest: &Value, role: &Value) -> (f64, f64) {
+    let threads = guest["threads"].as_array().unwrap();
+    let with_role = threads.iter().filter(|thread| thread["role"] == *role);
+    let number = |thread: &Value, name: &str| thread[name].as_f64().unwrap();
+    let of = |thread: &Value| {
+        let cpu = number(thread, "cpu_percent");
+        (cpu, cpu + number(thread, "waiting_percent"))
+    };
+    let sum = |a: (f64, f64), b: (f64, f64)| (a.0 + b.0, a.1 + b.1);
+    let found = with_role.map(of).reduce(sum);
+    found.unwrap_or_else(|| panic!("no thread is {role} in {guest}"))
+}
+
+fn a_guest_that_spins_is_told_from_one_that_idles() {
+    // One with a thread for each virtual CPU, one with a single thread for both.
+    let idle = Guest::start(
+        "idle",
+        &[
+            "-name",
+            "calm,debug-threads=on",
+            "-smp",
+            "2",
+            "-object",
+            "iothread,id=io0",
+        ],
+    );
+    let spin = Guest::start(
+        "spin",
+        &[
+            "-name",
+            "busy,debug-threads=on",
+            "-smp",
+            "2",
+            "-accel",
+            "tcg,thread=single",
+        ],
+    );
+    let value = json(measure("4").arg("--all"));
+    let (idle_place, idle_found) = guest(&value, &idle.pid());
+    let (spin_place, spin_found) = guest(&value, &spin.pid());
+    assert!(spin_place < idle_place, "{spin_place} {idle_place}");
+    assert_eq!([&spin_found["name"], &idle_found["name"]], ["busy", "calm"]);
+    let (spinning, runnable) = role(spin_found, &"all-vcpus".into());
+    assert!(runnable > 50.0, "{spin_found}");
+    // Attributed to the thread that spins.
+    assert!(
+        spinning > role(spin_found, &"main".into()).0,
+        "{spin_found}"
+    );
+    let vcpu = |index: u32| serde_json::json!({ "vcpu": index });
+    for name in [vcpu(0), vcpu(1), "main".into()] {
+        let (cpu, _) = role(idle_found, &name);
+        assert!(cpu < 50.0 && cpu < spinning, "{name}: {idle_found}");
+    }
+    let iothread = serde_json::json!({ "iothread": "io0" });
+    assert!(role(idle_found, &iothread).0 < 1.0, "{idle_found}");
+    // A guest with a tick is woken; the total is that of its threads.
+    assert!(idle_found["wakeups_per_second"].as_f64().unwrap() > 1.0);
+    let signature = &idle_found["signature"];
+    assert_eq!(signature["vcpu_cpu"].as_array().unwrap().len(), 2);
+    assert!(signature["main_wakeups"].as_f64().unwrap() > 0.0);
+    let hours = idle_found["cpu_hours_per_day"].as_f64().unwrap();
+    let cpu = idle_found["cpu_percent"].as_f64().unwrap();
+    assert!((hours - cpu * 0.24).abs() < 1e-6, "{hours} {cpu}");
+    // As a table, ranked, with a total.
+    let text = measure("1").arg("--all").exits(0).text();
+    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+    assert!(at("\nbusy ") < at("\ncalm ") && at("\ncalm ") < at("\ntotal "));
+}
+
+fn threads_without_names_are_said_to_be_so() {
+    let guest = Guest::start("idle", &["-name", "plain"]);
+    let text = measure("1").args(["--pid", &guest.pid()]).exits(0).text();
+    for part in [
+        "plain (QEMU, process ",
+        "unnamed",
+        "main",
+        "Note: plain has unnamed threads",
+        "-name plain,debug-threads=on",
+        "exits: not known: tcg does not count exits",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+fn a_brisk_vm_is_measured_by_its_name() {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    let run = |words: &[&str]| {
+        measure("1")
+            .args(words)
+            .env("BRISK_CONFIG_DIR", all.dir().join("config"))
+            .env("BRISK_STATE_DIR", all.dir().join("state"))
+            .env("BRISK_RUNTIME_DIR", all.memory().join("run"))
+    };
+    let _ = all.does(&["create", "a", "--memory", "128M"]);
+    let _ = run(&["--vm", "a"])
+        .exits(125)
+        .said(&["VM a is off", "brisk vm start a"]);
+    let _ = all.does(&["start", "a"]);
+    let value = json(run(&["--vm", "a"]));
+    let found = &value["guests"][0];
+    assert_eq!([&found["name"], &found["kind"]], ["a", "vm"]);
+    // Whether or not its threads have names.
+    let _ = role(found, &serde_json::json!({ "vcpu": 0 }));
+    // Measuring leaves it as it is.
+    assert_eq!(all.doing("a"), "running");
+    let _ = run(&["--vm", "b"]).exits(125).said(&["no machine b"]);
+}
+
+fn a_domain_is_measured_by_its_name() {
+    let libvirt = Libvirt::start();
+    libvirt.define(&format!(
+        "<domain type='qemu'><name>calm</name><memory unit='MiB'>128</memory>\
+         <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/><apic/></features>\
+         <devices><emulator>{}</emulator>\
+         </devices></domain>",
+        tool("qemu-system-x86_64").display()
+    ));
+    let uri = libvirt.uri();
+    let run = |name: &str| measure("1").args(["--domain", name, "--connect", &uri]);
+    let _ = run("calm").exits(125).said(&["is shut off", "virsh start"]);
+    let _ = run("none").exits(125).said(&["has no domain none"]);
+    let _ = libvirt.virsh(&["start", "calm"]);
+    let value = json(run("calm"));
+    let found = &value["guests"][0];
+    assert_eq!([&found["name"], &found["kind"]], ["calm", "domain"]);
+    let pid = libvirt.process("calm").pid;
+    assert_eq!(found["pid"], pid);
+    // libvirt has QEMU name its threads.
+    let _ = role(found, &serde_json::json!({ "vcpu": 0 }));
+    // By its number it is a domain, too.
+    let value = json(measure("1").args(["--pid", &pid.to_string()]));
+    assert_eq!(value["guests"][0]["kind"], "domain");
+    let _ = libvirt.virsh(&["destroy", "calm"]);
+}
+
+/// A measurement without an end on a terminal, after its first window.
+fn watched(words: &[&str], guest: &Guest) -> (brisk_testkit::Running, brisk_testkit::Window) {
+    let run = brisk_of!["idle", "measure", "--settle", "0", "--pid", guest.pid()];
+    let (mut run, window) = run.args(words).on_terminal(40, 120);
+    run.shows("vCPU 0");
+    (run, window)
+}
+
+fn a_live_view_ends_with_ctrl_c() {
+    let guest = Guest::start("idle", &["-name", "calm,debug-threads=on"]);
+    let (run, mut window) = watched(&["--live"], &guest);
+    window.types("\x03");
+    let text = run.wait().exited(0).text();
+    let end = text.rfind("calm (QEMU").unwrap();
+    assert!(text[end..].contains("measured"), "{text}");
+}
+
+fn an_interrupted_measurement_prints_what_there_is() {
+    let guest = Guest::start("idle", &["-name", "calm,debug-threads=on"]);
+    let (run, mut window) = watched(&["--time", "1h"], &guest);
+    window.types("\x03");
+    let text = run.wait().exited(130).text();
+    assert!(text.contains("interrupted after"), "{text}");
+    let end = text.rfind("calm (QEMU").unwrap();
+    assert!(text[end..].contains("main"), "{text}");
+}
+
+fn a_guest_that_ends_meanwhile_has_numbers() {
+    let guest = Guest::start("idle", &["-name", "calm,debug-threads=on"]);
+    let (run, _window) = watched(&["--time", "1h"], &guest);
+    drop(guest);
+    let text = run.wait().exited(0).text();
+    assert!(text.contains("calm ended meanwhile"), "{text}");
+}
+
+fn pictures_reports_and_formats_agree() {
+    let guest = Guest::start("spin", &["-name", "busy,debug-threads=on"]);
+    let home = tempdir().unwrap();
+    let file = |name: &str| home.path().join(name);
+    let run = brisk_of![
+        "idle",
+        "measure",
+        "--pid",
+        guest.pid(),
+        "--settle",
+        "3",
+        "--time",
+        "2"
+    ];
+    let text = run
+        .args(["--format", "csv"])
+        .arg("--svg")
+        .arg(file("picture.svg"))
+        .arg("--output")
+        .arg(file("report.json"))
+        .exits(0)
+        .text();
+    let first = "guest,kind,pid,tid,thread,role,cpu_percent,wakeups_per_second,\
+                 preemptions_per_second,waiting_percent\n";
+    assert!(text.starts_with(first), "{text}");
+    assert!(text.contains("\"CPU 0/TCG\",\"vCPU 0\","), "{text}");
+    let picture = fs::read_to_string(file("picture.svg")).unwrap();
+    assert!(picture.contains("vCPU 0") && picture.contains("</svg>"));
+    let report: Value = serde_json::from_slice(&fs::read(file("report.json")).unwrap()).unwrap();
+    assert_eq!(report["kind"], "idle-measure");
+    let series = report["series"].as_array().unwrap();
+    let vcpu = series
+        .iter()
+        .find(|one| one["name"] == "busy: vCPU 0: CPU")
+        .unwrap();
+    assert_eq!(vcpu["unit"], "percent");
+    let samples = vcpu["samples"].as_array().unwrap();
+    let phases: Vec<_> = samples.iter().map(|sample| &sample["phase"]).collect();
+    assert_eq!(phases.last().unwrap().as_str(), Some("measured"));
+    assert_eq!(phases.iter().filter(|phase| **phase == "warmup").count(), 3);
+}
+
+fn what_cannot_be_measured_says_why_and_what_to_try() {
+    let not_qemu = std::process::id().to_string();
+    let _ = measure("1")
+        .args(["--pid", &not_qemu])
+        .exits(125)
+        .said(&["not a QEMU", "pgrep -a qemu"]);
+    let _ = measure("1")
+        .args(["--pid", "4294967295"])
+        .exits(125)
+        .said(&["there is no process 4294967295"]);
+    let _ = measure("1")
+        .args(["--all", "--pid", "1"])
+        .exits(2)
+        .said(&["cannot be used with"]);
+    let _ = measure("0")
+        .arg("--all")
+        .exits(125)
+        .said(&["--time 0: not a duration"]);
+    let [one, other] = ["one", "other"].map(|name| Guest::start("idle", &["-name", name]));
+    let lines = [&one, &other].map(|guest| format!("--pid {}  ", guest.pid()));
+    let _ = measure("1").exits(125).said(&[
+        "guests run; choose one with --pid, --domain or --vm, or --all",
+        &lines[0],
+        &lines[1],
+    ]);
+}
