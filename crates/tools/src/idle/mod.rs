@@ -5,5 +5,6 @@ pub mod domain;
 pub mod fix;
 pub mod host;
 pub mod measure;
+pub mod prove;
 pub mod rules;
 pub mod text;

@@ -45,6 +45,10 @@ impl Defined {
         Ok(names.map(str::to_owned).collect())
     }
 
+    pub(super) fn virsh(&self) -> &Virsh {
+        &self.virsh
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -14,6 +14,7 @@ mod running;
 mod shell;
 mod started;
 mod statistics;
+mod trial;
 mod virsh;
 
 pub use defined::Defined;
@@ -24,4 +25,5 @@ pub use info::Info;
 pub use running::RunningDomain;
 pub use started::{Off, Started, Stop, Wanted};
 pub use statistics::DomainStatistics;
+pub use trial::Trial;
 pub use virsh::{Error, Virsh};

@@ -1,84 +1,11 @@
-//! Options for reports, and their output on the screen and in files.
+//! The end of commands that boot.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::Context;
-use brisk_measure::{Report, render};
 use brisk_tools::boot::bench::BenchError;
 
-use crate::output::{Format, explain};
+use crate::output::explain;
 use crate::ui::Ui;
 
-/// Output of a report.
-#[derive(Debug, clap::Args)]
-pub struct OutputArgs {
-    /// Format of the report on standard output.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-
-    /// Write the report as JSON to this file, saved after every boot. Default: a new file below
-    /// /var/lib/brisk/reports for root, ~/.local/state/brisk/reports for others; BRISK_STATE_DIR
-    /// moves it.
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-
-    /// Write a picture to this SVG file.
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-
-    /// Write an HTML page with picture, tables and samples to this file; the page needs no other
-    /// file.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-}
-
-/// Reason why no report can be saved, and what to try.
-pub(super) const NO_STATE: &str =
-    "there is no directory to keep this in: HOME is not set; set HOME or BRISK_STATE_DIR";
-
-impl OutputArgs {
-    /// Path of the report, whose directory exists.
-    pub(super) fn file(&self, kind: &str) -> anyhow::Result<PathBuf> {
-        if let Some(path) = &self.output {
-            return Ok(path.clone());
-        }
-        let directory = brisk_host::dirs::Dirs::here().state();
-        let directory = directory.context(NO_STATE)?.join("reports");
-        std::fs::create_dir_all(&directory)
-            .with_context(|| format!("cannot create {}", directory.display()))?;
-        // Colons are of no use in names of files.
-        let now = crate::output::now().replace(':', "");
-        let process = std::process::id();
-        Ok(directory.join(format!("{now}-{process}-{kind}.json")))
-    }
-
-    /// Prints the report and writes the other forms that were asked for.
-    pub(super) fn show(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
-        let text = match self.format {
-            Format::Table => render::table(report),
-            Format::Json => render::json(report),
-            Format::Csv => render::csv(report),
-        };
-        ui.data(&text)?;
-        self.files(report, saved, ui)
-    }
-
-    /// Writes the pictures and pages that were asked for.
-    pub(super) fn files(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
-        if let Some(path) = &self.svg {
-            write(path, &render::svg(report))?;
-        }
-        if let Some(path) = &self.html {
-            write(path, &render::html(report))?;
-        }
-        ui.note(&format!("report in {}", saved.display()));
-        Ok(())
-    }
-}
-
-pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
+pub(super) use crate::command::report::{NO_STATE, OutputArgs, write};
 
 /// The exit status of boots that came to no end, and what is said of it; `left` is what there is
 /// then.

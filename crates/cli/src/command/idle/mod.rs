@@ -4,6 +4,7 @@ mod description;
 mod fix;
 mod lint;
 mod measure;
+mod prove;
 mod sarif;
 mod table;
 mod target;
@@ -21,6 +22,8 @@ pub enum Command {
     Fix(Box<fix::Args>),
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Undo(fix::UndoArgs),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Prove(Box<prove::Args>),
 }
 
 /// Runs a subcommand.
@@ -33,5 +36,6 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
         Command::Lint(args) => lint::run(args, ui),
         Command::Fix(args) => fix::run(args, ui),
         Command::Undo(args) => fix::undo(args, ui),
+        Command::Prove(args) => prove::run(args, ui),
     }
 }

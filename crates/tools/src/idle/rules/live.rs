@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::idle::measure::Signature;
+
 /// Rates of a guest that is idle. Only what is likely follows from them: what caused them, a
 /// measurement with and without shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -27,6 +29,19 @@ const NEAR: f64 = 0.12;
 
 fn is_near(rate: f64, known: f64) -> bool {
     (rate - known).abs() <= known * NEAR
+}
+
+impl From<Signature> for Live {
+    fn from(measured: Signature) -> Self {
+        Self {
+            total: measured.cpu,
+            main_wakeups: measured.main_wakeups,
+            vcpu_wakeups: measured.vcpu_wakeups,
+            vcpu_cpu: measured.vcpu_cpu,
+            iothread_cpu: measured.iothread_cpu.into_values().collect(),
+            vhost_cpu: measured.vhost_cpu,
+        }
+    }
 }
 
 impl Live {

@@ -1,0 +1,156 @@
+//! `brisk idle prove`.
+
+use brisk_measure::Report;
+use brisk_tools::environment;
+use brisk_tools::experiment::Saved;
+use brisk_tools::idle::prove::{ProveError, Settings, Start, prove, sides};
+use brisk_tools::idle::text::Text;
+
+use super::description::{Described, Guests};
+use super::lint::known;
+use crate::command::report::OutputArgs;
+use crate::exit;
+use crate::output::now;
+use crate::parse::duration;
+use crate::ui::Ui;
+
+/// Start a guest with and without the changes of brisk idle fix, in turn, and measure it when idle.
+///
+/// Each round starts the guest as it is, once more as it is, and with the change of each rule that
+/// is named, or with all changes; in random order. The boot is the sample: the report has the CPU
+/// time and the wakeups of each, how much the guest differs from itself, and a verdict for each
+/// change. A command line is started as it is written, so its disks are written to as at any boot:
+/// -snapshot keeps them. A domain has to be shut off; libvirt starts it from the changed XML, and
+/// its definition stays as it is.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    guests: Guests,
+
+    /// Prove the change of this rule by itself.
+    #[arg(long = "rule", value_name = "RULE")]
+    rules: Vec<String>,
+
+    /// Rounds; each starts every side once.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// Time that the guest has to boot.
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    boot: String,
+
+    /// Longest wait after that until it has settled.
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    settle: String,
+
+    /// How long it is measured.
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    time: String,
+
+    /// How long a domain may take to shut down; 0 cuts its power at once.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30s",
+        requires = "domain"
+    )]
+    shutdown: String,
+
+    /// Seed of the order of the sides.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+
+    /// Output of the report.
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Proves.
+///
+/// # Errors
+/// If there is nothing to prove, a guest cannot be started, or a report cannot be written.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    for rule in &args.rules {
+        known(rule)?;
+    }
+    let spinner = ui.spinner("looking");
+    let guest = args.guests.one()?;
+    drop(spinner);
+    let start = start(&guest, args)?;
+    let text = text(&guest)?;
+    let settings = Settings {
+        rounds: args.rounds,
+        boot: duration("--boot", &args.boot)?,
+        settle: duration("--settle", &args.settle)?,
+        time: duration("--time", &args.time)?,
+        seed: args.seed,
+    };
+    let sides = sides(&text, &guest.context, &args.rules)?;
+    let file = args.output.file("idle-proof")?;
+    let mut report = Report::new("idle-proof", now(), environment::here());
+    let names: Vec<_> = sides.iter().map(|side| &*side.name).collect();
+    report
+        .notes
+        .push(format!("{} with {}", guest.name, names.join(", ")));
+    let bar = ui.bar(u64::from(args.rounds), "rounds");
+    let mut saved = Saved::new(&mut report, &file);
+    let proved = prove(
+        &text,
+        &start,
+        &sides,
+        &settings,
+        &mut saved,
+        &mut |progress| {
+            bar.at(u64::from(progress.done));
+        },
+    );
+    drop(bar);
+    report.save(&file)?;
+    match proved {
+        Ok(()) => {}
+        Err(ProveError::Interrupted(signal)) => {
+            ui.note(&format!(
+                "interrupted; what there is is in {}",
+                file.display()
+            ));
+            return Ok(128 + (signal & 0x7f) as u8);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    args.output.show(&report, &file, ui)?;
+    Ok(exit::OK)
+}
+
+fn start(guest: &Described, args: &Args) -> anyhow::Result<Start> {
+    Ok(match (&guest.domain, &guest.text) {
+        (Some(domain), _) => Start::Domain {
+            domain: Box::new(domain.clone()),
+            patience: match &*args.shutdown {
+                "0" | "0s" => std::time::Duration::ZERO,
+                text => duration("--shutdown", text)?,
+            },
+        },
+        (None, Text::Arguments(_)) if args.guests.pid.is_none() && args.guests.vm.is_none() => {
+            Start::Command
+        }
+        (None, Text::Arguments(_)) => anyhow::bail!(
+            "a guest that runs is not started again; give its command line after --, as brisk \
+             idle fix --pid prints it"
+        ),
+        (None, Text::Xml(_)) => anyhow::bail!(
+            "a file of XML is not a domain that libvirt has; define it and name it with --domain"
+        ),
+    })
+}
+
+/// The description to start from: of a domain with its passwords, as libvirt would start it. Threads
+/// have names, so that it can be told which of them is awake.
+fn text(guest: &Described) -> anyhow::Result<Text> {
+    if let Some(domain) = &guest.domain {
+        return Ok(Text::Xml(domain.xml_with_passwords()?));
+    }
+    let named = ["thread-names".to_owned()];
+    let wanted = brisk_tools::idle::fix::Wanted { rules: &named };
+    let fixed = brisk_tools::idle::fix::fix(guest.text.clone(), &guest.context, wanted)?;
+    Ok(fixed.text)
+}

@@ -1,0 +1,195 @@
+//! A guest that is started for one measurement.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use brisk_sys::{die_with_parent, wait_for};
+use brisk_vm::libvirt::{self, Defined, Trial};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use super::super::text::Text;
+use crate::interrupt::Interrupt;
+
+/// How long QEMU may take to end when it is asked to.
+const ENDING: Duration = Duration::from_secs(5);
+/// Bytes of QEMU's messages that are kept for an error.
+const TAIL: u64 = 2000;
+
+/// What starts a guest.
+#[derive(Debug, Clone)]
+pub enum Start {
+    /// The words of its command line.
+    Command,
+    /// libvirt. The definition of the domain stays as it is.
+    Domain {
+        /// The domain.
+        domain: Box<Defined>,
+        /// How long it may take to shut down before its power is cut; zero to cut it at once.
+        patience: Duration,
+    },
+}
+
+/// A guest that cannot be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// QEMU cannot be started.
+    #[error("cannot start {program}")]
+    Program {
+        /// The program.
+        program: String,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// There is no program in the command line.
+    #[error("the command line has no program")]
+    NoProgram,
+    /// It goes into the background, where it is not a child.
+    #[error("-daemonize has QEMU leave: take it out of the command line")]
+    Daemon,
+    /// libvirt cannot start or end the domain.
+    #[error(transparent)]
+    Libvirt(#[from] libvirt::Error),
+    /// The system cannot wait.
+    #[error("cannot wait for the guest")]
+    Wait(#[source] io::Error),
+    /// It ended.
+    #[error("QEMU ended before it was measured: {0}")]
+    Ended(String),
+}
+
+/// A guest that runs. QEMU ends when this is dropped.
+#[derive(Debug)]
+pub(super) enum Running {
+    Command {
+        child: Child,
+        messages: File,
+    },
+    Domain {
+        trial: Option<Trial>,
+        patience: Duration,
+    },
+}
+
+impl Start {
+    /// Starts the guest.
+    pub(super) fn start(&self, text: &Text, interrupt: &Interrupt) -> Result<Running, Error> {
+        match (self, text) {
+            (Self::Domain { domain, patience }, Text::Xml(xml)) => Ok(Running::Domain {
+                trial: Some(domain.try_out(xml, &mut || interrupt.signal().is_some())?),
+                patience: *patience,
+            }),
+            (_, Text::Arguments(words)) => command(words),
+            (Self::Command, Text::Xml(_)) => Err(Error::NoProgram),
+        }
+    }
+}
+
+fn command(words: &[OsString]) -> Result<Running, Error> {
+    let (program, words) = words.split_first().ok_or(Error::NoProgram)?;
+    if words
+        .iter()
+        .any(|word| word == "-daemonize" || word == "--daemonize")
+    {
+        return Err(Error::Daemon);
+    }
+    let failed = |source| Error::Program {
+        program: program.to_string_lossy().into_owned(),
+        source,
+    };
+    let messages = tempfile::tempfile().map_err(failed)?;
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(messages.try_clone().map_err(failed)?)
+        // A terminal's Ctrl-C is for brisk, which then ends it.
+        .process_group(0);
+    let child = die_with_parent(&mut command).spawn().map_err(failed)?;
+    Ok(Running::Command { child, messages })
+}
+
+impl Running {
+    /// Number of QEMU's process.
+    pub(super) fn pid(&self) -> u32 {
+        match self {
+            Self::Command { child, .. } => child.id(),
+            Self::Domain { trial, .. } => trial.as_ref().map_or(0, |trial| trial.pid),
+        }
+    }
+
+    /// Waits for so long, unless it ends or the user interrupts.
+    pub(super) fn wait(&mut self, time: Duration, interrupt: &Interrupt) -> Result<(), Error> {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        let gone = || Error::Ended("it has no process".into());
+        let process = pidfd_open(pid.ok_or_else(gone)?, PidfdFlags::empty()).map_err(|_| gone())?;
+        let mut fds = [
+            PollFd::new(interrupt, PollFlags::IN),
+            PollFd::new(&process, PollFlags::IN),
+        ];
+        wait_for(&mut fds, Some(Instant::now() + time)).map_err(Error::Wait)?;
+        let has_ended = fds[1].revents().contains(PollFlags::IN);
+        match has_ended {
+            true => Err(self.end_message()),
+            false => Ok(()),
+        }
+    }
+
+    /// Why it ended, as far as QEMU says.
+    pub(super) fn end_message(&mut self) -> Error {
+        let Self::Command { child, messages } = self else {
+            return Error::Ended("libvirt's log has more".into());
+        };
+        let mut text = String::new();
+        let length = messages.metadata().map_or(0, |meta| meta.len());
+        let start = io::SeekFrom::Start(length.saturating_sub(TAIL));
+        // Without its messages the status has to do.
+        let _ = messages
+            .seek(start)
+            .and_then(|_| messages.read_to_string(&mut text));
+        let status = child
+            .wait()
+            .map_or_else(|error| error.to_string(), |status| status.to_string());
+        let text = text.trim().replace('\n', "; ");
+        Error::Ended(match &*text {
+            "" => status,
+            text => format!("{status}: {text}"),
+        })
+    }
+
+    /// Ends it.
+    pub(super) fn end(mut self) -> Result<(), Error> {
+        match &mut self {
+            Self::Domain { trial, patience } => match trial.take() {
+                Some(trial) => Ok(trial.end(*patience)?),
+                None => Ok(()),
+            },
+            // Dropping ends it.
+            Self::Command { .. } => Ok(()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Self::Command { child, .. } = self else {
+            return;
+        };
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        if let (Some(pid), Some(process)) = (pid, process) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+            let mut fds = [PollFd::new(&process, PollFlags::IN)];
+            let _ = wait_for(&mut fds, Some(Instant::now() + ENDING));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
