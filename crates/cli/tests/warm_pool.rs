@@ -55,13 +55,13 @@ impl Place {
         until("a guest is ready", || self.sockets().pop())
     }
 
-    fn keepers(&self) -> Vec<Process> {
+    fn pool_processes(&self) -> Vec<Process> {
         let mut all = self.staying.processes();
         all.retain(|process| {
             process
                 .words
                 .iter()
-                .any(|word| word.starts_with("--keeper"))
+                .any(|word| word.starts_with("--pool-process"))
         });
         all
     }
@@ -183,8 +183,12 @@ fn terminal() {
         let run = run.wait().exited(0);
         let text = run.text().replace('\r', "");
         assert!(text.contains("/dev/pts/0\n31 97\n"), "{round}: {text}");
-        let keeper = until("a keeper", || place.keepers().pop());
-        assert!(keeper.words.contains(&"--keeper=terminal".to_owned()));
+        let pool_process = until("a pool process", || place.pool_processes().pop());
+        assert!(
+            pool_process
+                .words
+                .contains(&"--pool-process=terminal".to_owned())
+        );
         place.has_one();
     }
     // It is one for commands on pipes, too.
@@ -227,7 +231,7 @@ fn killed() {
         run.shows("up\n");
         run
     };
-    // The run: its keeper ends the machine, which may be stuck.
+    // The run: its pool process ends QEMU, which may be stuck.
     let run = held(&place);
     let machines = place.staying.processes();
     let machine = machines.iter().find(|one| one.name().starts_with("qemu"));
@@ -235,15 +239,15 @@ fn killed() {
     run.signal(Signal::KILL);
     let _ = run.wait();
     place.is_empty();
-    // The keeper: its machine dies with it, and the run says so.
+    // The pool process: QEMU dies with it, and the run shows that.
     let run = held(&place);
-    place.keepers().pop().unwrap().signal(Signal::KILL);
+    place.pool_processes().pop().unwrap().signal(Signal::KILL);
     let _ = run.wait().exited(120).said(&["QEMU ended"]);
     place.is_empty();
-    // The keeper of a guest that waits: the next run goes without, and clears up.
+    // The pool process of a guest that waits: the next run goes without, and clears up.
     let _ = place.bare("--warm=ready").command(["true"]).exits(0);
     let socket = place.has_one();
-    place.keepers().pop().unwrap().signal(Signal::KILL);
+    place.pool_processes().pop().unwrap().signal(Signal::KILL);
     until("its machine is gone", || {
         place.staying.processes().is_empty().then_some(())
     });
@@ -251,10 +255,10 @@ fn killed() {
     let run = place.bare("--warm").script("echo well").exits(0);
     assert_eq!(run.said(&["guest resumed"]).text(), "well\n");
     place.is_empty();
-    // A keeper that is told to end does.
+    // A pool process ends at SIGTERM.
     let _ = place.bare("--warm=ready").command(["true"]).exits(0);
     place.has_one();
-    place.keepers().pop().unwrap().signal(Signal::TERM);
+    place.pool_processes().pop().unwrap().signal(Signal::TERM);
     place.is_empty();
 }
 

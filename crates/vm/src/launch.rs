@@ -14,7 +14,7 @@ mod wiring;
 
 pub use detached::{RuntimeFiles, start_detached};
 pub use foreign::Foreign;
-pub use handover::Keeping;
+pub use handover::HandedOver;
 pub use learning::Learning;
 pub use memory::{has_huge_pages, without_name};
 pub use user::why_one_user;
@@ -27,7 +27,7 @@ use std::process::Stdio;
 
 use crate::qemu::{Fds, VmConfig};
 use crate::virtiofs::Served;
-use handover::Keeper;
+use handover::PoolProcess;
 use memory::Filling;
 pub(crate) use processes::end;
 use processes::{Daemons, Processes, said};
@@ -132,9 +132,9 @@ pub struct Running {
 #[derive(Debug)]
 enum Owner {
     /// This process.
-    Us(Processes),
+    ThisProcess(Processes),
     /// A process that ends them when it is asked to, or when this process is gone.
-    Keeper(Keeper),
+    PoolProcess(PoolProcess),
 }
 
 impl Running {
@@ -187,7 +187,7 @@ impl Running {
             Err(_) => unreachable!("three channels were made"),
         };
         Ok(Self {
-            owner: Owner::Us(Processes::new(qemu, daemons)),
+            owner: Owner::ThisProcess(Processes::new(qemu, daemons)),
             qmp,
             console,
             guest,
@@ -221,16 +221,16 @@ impl Running {
     /// If the system cannot tell.
     pub fn has_ended(&mut self) -> io::Result<bool> {
         match &mut self.owner {
-            Owner::Us(processes) => processes.has_ended(),
-            Owner::Keeper(keeper) => keeper.has_ended(),
+            Owner::ThisProcess(processes) => processes.has_ended(),
+            Owner::PoolProcess(parent) => parent.has_ended(),
         }
     }
 
     /// Ends QEMU now; the result is what it and its daemons wrote to stderr.
     pub fn kill(self) -> String {
         match self.owner {
-            Owner::Us(processes) => processes.kill(),
-            Owner::Keeper(keeper) => keeper.end(),
+            Owner::ThisProcess(processes) => processes.kill(),
+            Owner::PoolProcess(parent) => parent.end(),
         }
     }
 }

@@ -119,8 +119,8 @@ pub struct Args {
     pub dry_run: bool,
 
     /// Restore a guest for the warm pool, and keep it until it is used.
-    #[arg(long, value_enum, hide = true)]
-    pub keeper: Option<Rehearsal>,
+    #[arg(long, alias = "keeper", value_enum, hide = true)]
+    pub pool_process: Option<WarmUp>,
 
     /// Command and its arguments.
     #[arg(last = true, value_name = "CMD")]
@@ -171,9 +171,9 @@ pub enum Warm {
     Ready,
 }
 
-/// Warm-up of a guest of the warm pool, for [`Args::keeper`].
+/// Warm-up of a guest of the warm pool, for [`Args::pool_process`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Rehearsal {
+pub enum WarmUp {
     /// For commands on pipes.
     Pipes,
     /// For commands on a terminal.
@@ -230,9 +230,9 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
             Start::Ended(ending) => return Ok(conclude(&ending, options.timeout, ui)),
         }
     };
-    if let Some(rehearsal) = args.keeper {
+    if let Some(warm_up) = args.pool_process {
         let pool = pool.context("such a guest boots, and none is kept")?;
-        let on_terminal = rehearsal == Rehearsal::Terminal;
+        let on_terminal = warm_up == WarmUp::Terminal;
         let kept = pool.keep(plan, on_terminal, &facts, &cache);
         return kept.map(|()| 0).map_err(explain);
     }
@@ -260,11 +260,11 @@ pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     if resumes && matches!(ending, Ending::QemuEnded { .. }) {
         ui.note("if the guest that was kept is at fault: --warm=new boots and keeps another");
     } else if prepares && pool.is_some_and(|pool| pool.has_room()) {
-        let rehearsal = match options.command.terminal {
-            None => Rehearsal::Pipes,
-            Some(_) => Rehearsal::Terminal,
+        let warm_up = match options.command.terminal {
+            None => WarmUp::Pipes,
+            Some(_) => WarmUp::Terminal,
         };
-        if let Err(error) = warm_pool::start(rehearsal) {
+        if let Err(error) = warm_pool::start(warm_up) {
             ui.note(&format!("no guest is made ready for the next run: {error}"));
         }
     }
@@ -291,7 +291,7 @@ fn prepares(
 
 fn options(args: &Args) -> anyhow::Result<Options> {
     let terminal = match args.tty {
-        _ if args.keeper.is_some() => None,
+        _ if args.pool_process.is_some() => None,
         When::No => None,
         When::Auto => Terminal::size(),
         When::Yes => match Terminal::size() {

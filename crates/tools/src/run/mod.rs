@@ -18,4 +18,4 @@ pub use session::Session;
 pub use streams::Terminal;
 pub use timing::{Milestone, Timing};
 pub use warm::{Start, warm};
-pub use warm_pool::{WarmPool, start_keeper, time as ready_time};
+pub use warm_pool::{WarmPool, start_pool_process, time as ready_time};

@@ -61,16 +61,16 @@ impl WarmPool {
     pub fn take(&self) -> Option<Running> {
         let dir = File::open(&self.dir).ok()?;
         self.names().into_iter().find_map(|name| {
-            let keeper = match UnixStream::connect(short(&dir, &name)) {
-                Ok(keeper) => keeper,
+            let pool_process = match UnixStream::connect(short(&dir, &name)) {
+                Ok(stream) => stream,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    // Its keeper was killed.
+                    // Its pool process was killed.
                     let _ = fs::remove_file(self.dir.join(name));
                     return None;
                 }
                 Err(_) => return None,
             };
-            Running::take_over(keeper).ok().flatten()
+            Running::take_over(pool_process).ok().flatten()
         })
     }
 
@@ -125,12 +125,12 @@ impl WarmPool {
             return Ok(());
         }
         let signals = Signals::new()?;
-        let door = Door::open(&self.dir, &self.template)?;
+        let socket = PoolSocket::open(&self.dir, &self.template)?;
         let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
         // A link fewer is a change of its attributes.
-        inotify::add_watch(&watch, &door.path, inotify::WatchFlags::ATTRIB)?;
+        inotify::add_watch(&watch, &socket.path, inotify::WatchFlags::ATTRIB)?;
         let mut fds = [
-            PollFd::new(&door.listener, PollFlags::IN),
+            PollFd::new(&socket.listener, PollFlags::IN),
             PollFd::new(&watch, PollFlags::IN),
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
             // Only whether it hangs up.
@@ -140,25 +140,25 @@ impl WarmPool {
         if fds[0].revents().is_empty() {
             return Ok(());
         }
-        let (other, _) = door.listener.accept()?;
-        drop(door);
+        let (other, _) = socket.listener.accept()?;
+        drop(socket);
         running.hand_over(other)?.serve(signals.as_fd())
     }
 }
 
 /// Socket of a waiting guest, which is removed when this is dropped.
-struct Door {
+struct PoolSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl Door {
+impl PoolSocket {
     fn open(dir: &Path, template: &str) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(dir)?;
         let name = format!("{template}.{}", std::process::id());
         // Whoever finds it finds somebody who listens.
         let outside = dir.parent().unwrap_or(dir);
-        let hidden = format!("{name}.door");
+        let hidden = format!("{name}.socket");
         let listener = UnixListener::bind(short(&File::open(outside)?, &hidden))?;
         let path = dir.join(name);
         fs::rename(outside.join(hidden), &path)?;
@@ -166,7 +166,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for PoolSocket {
     fn drop(&mut self) {
         // Whoever wanted this guest to end has removed it.
         let _ = fs::remove_file(&self.path);
@@ -177,7 +177,7 @@ impl Drop for Door {
 ///
 /// # Errors
 /// If a system call fails.
-pub fn start_keeper(words: &[OsString]) -> io::Result<()> {
+pub fn start_pool_process(words: &[OsString]) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(words)

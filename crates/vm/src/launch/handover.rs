@@ -33,7 +33,7 @@ const HERE: &[u8] = b"!";
 
 /// The parent's side of a VM that was handed over.
 #[derive(Debug)]
-pub struct Keeping {
+pub struct HandedOver {
     processes: Processes,
     other: UnixStream,
 }
@@ -43,8 +43,8 @@ impl Running {
     ///
     /// # Errors
     /// If the VM is not this process's, or the other process is gone; the VM has ended then.
-    pub fn hand_over(self, other: UnixStream) -> io::Result<Keeping> {
-        let Owner::Us(processes) = self.owner else {
+    pub fn hand_over(self, other: UnixStream) -> io::Result<HandedOver> {
+        let Owner::ThisProcess(processes) = self.owner else {
             return Err(io::Error::other("the machine is another process's"));
         };
         other.set_nonblocking(false)?;
@@ -54,25 +54,25 @@ impl Running {
         ancillary.push(SendAncillaryMessage::ScmRights(&channels));
         let bytes = [IoSlice::new(HERE)];
         sendmsg(&other, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
-        Ok(Keeping { processes, other })
+        Ok(HandedOver { processes, other })
     }
 
     /// Takes a VM over from its parent; `None` if the parent has none (any more).
     ///
     /// # Errors
     /// If a system call fails.
-    pub fn take_over(keeper: UnixStream) -> io::Result<Option<Self>> {
+    pub fn take_over(parent: UnixStream) -> io::Result<Option<Self>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CHANNELS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         let mut bytes = [IoSliceMut::new(&mut byte)];
-        keeper.set_read_timeout(Some(PATIENCE))?;
-        let message = match recvmsg(&keeper, &mut bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        parent.set_read_timeout(Some(PATIENCE))?;
+        let message = match recvmsg(&parent, &mut bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Ok(message) => message,
             Err(Errno::CONNRESET | Errno::AGAIN) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        keeper.set_read_timeout(None)?;
+        parent.set_read_timeout(None)?;
         let channels: Vec<OwnedFd> = ancillary
             .drain()
             .filter_map(|message| match message {
@@ -86,7 +86,7 @@ impl Running {
             return Ok(None);
         };
         Ok(Some(Self {
-            owner: Owner::Keeper(Keeper(keeper)),
+            owner: Owner::PoolProcess(PoolProcess(parent)),
             qmp: qmp.into(),
             console: console.into(),
             guest: guest.into(),
@@ -98,7 +98,7 @@ impl Running {
     }
 }
 
-impl Keeping {
+impl HandedOver {
     /// Waits until the other process is done with the VM, QEMU has ended, or there is something to
     /// read at `stop`; then ends all processes that are left.
     ///
@@ -125,9 +125,9 @@ impl Keeping {
 
 /// The process that is the parent of the VM's processes. They have ended when this is dropped.
 #[derive(Debug)]
-pub(super) struct Keeper(UnixStream);
+pub(super) struct PoolProcess(UnixStream);
 
-impl Keeper {
+impl PoolProcess {
     /// Whether the processes have ended: only then the parent sends anything or closes its end.
     pub(super) fn has_ended(&self) -> io::Result<bool> {
         match recv(&self.0, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -147,7 +147,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for PoolProcess {
     fn drop(&mut self) {
         self.end();
     }
