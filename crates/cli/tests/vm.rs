@@ -1,4 +1,4 @@
-//! Machines that stay: their life, and commands in them.
+//! Persistent VMs: their life, and commands in them.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Machines that come up with this host and go down with it.
+//! Persistent VMs that start and stop with the host.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;

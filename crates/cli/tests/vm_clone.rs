@@ -1,4 +1,4 @@
-//! Machines that stay: several of one image.
+//! Persistent VMs: clones of one image.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::collections::HashSet;

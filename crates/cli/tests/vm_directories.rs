@@ -1,4 +1,4 @@
-//! Machines whose root is a directory: what serves it goes on where another one left off.
+//! Persistent VMs whose root is a directory: virtiofsd continues where an earlier one left off.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;

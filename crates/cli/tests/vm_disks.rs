@@ -1,4 +1,4 @@
-//! Machines with disks besides their root.
+//! Persistent VMs with disks besides their root.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};

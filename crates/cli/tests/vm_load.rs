@@ -1,4 +1,4 @@
-//! Machines that stay: a guest that has much to do goes to an image and back many times.
+//! Persistent VMs: a guest under load is suspended and resumed many times.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Machines that stay: where their memory is.
+//! Persistent VMs: the files and pages that hold their memory.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;

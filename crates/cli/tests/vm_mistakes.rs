@@ -1,4 +1,4 @@
-//! What a mistake, a killed command or a stranger leaves does not lose a machine, nor has it run
+//! What a mistake, a killed command or a stranger leaves does not lose a VM, nor has it run
 //! twice.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 

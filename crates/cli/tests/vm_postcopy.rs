@@ -1,4 +1,4 @@
-//! Machines that run before they have their memory.
+//! Persistent VMs that run before their memory is loaded (postcopy).
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! A resume that is refused: the machine stays in its image, which is resumed later.
+//! A resume that is refused: the VM stays suspended, and is resumed later.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! Nothing happens to a machine that nobody is told of.
+//! Persistent VMs: each change of state is reported.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! Machines that stay: nothing in the middle of a suspend or a resume loses one.
+//! Persistent VMs: nothing in the middle of a suspend or a resume loses one.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};

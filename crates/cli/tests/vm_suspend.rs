@@ -1,4 +1,4 @@
-//! Machines that stay: to an image and back.
+//! Persistent VMs: suspend to an image and resume.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;

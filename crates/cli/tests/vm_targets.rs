@@ -1,4 +1,4 @@
-//! Machines that stay: where an image goes is full, breaks, or is taken away.
+//! Persistent VMs: the file system of an image is full, fails, or is removed.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};

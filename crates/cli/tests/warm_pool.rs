@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brisk_testkit::{
-    Brisk, Finished, Process, Running, Signal, Staying, brisk, ext4, in_memory, qemu_is_before,
-    tree, trials, until, virtiofsd_keeps_nothing,
+    BackgroundProcesses, Brisk, Finished, Process, Running, Signal, brisk, ext4, in_memory,
+    qemu_is_before, tree, trials, until, virtiofsd_keeps_nothing,
 };
 use libtest_mimic::Arguments;
 use tempfile::{TempDir, tempdir};
@@ -17,21 +17,21 @@ use tempfile::{TempDir, tempdir};
 /// Where templates are, and the guests that wait.
 struct Place {
     // First, so that it ends before the directory is removed.
-    staying: Staying,
+    background: BackgroundProcesses,
     dir: TempDir,
 }
 
 impl Place {
     fn new() -> Self {
         Self {
-            staying: Staying::new(),
+            background: BackgroundProcesses::new(),
             dir: in_memory("warm-"),
         }
     }
 
     fn run(&self, warm: &str) -> Brisk {
         brisk![warm, "--timing"]
-            .leaving(&self.staying)
+            .leaving(&self.background)
             .env("BRISK_WARM_DIR", self.dir.path())
             // Longer than any test.
             .env("BRISK_READY_SECONDS", "3600")
@@ -56,7 +56,7 @@ impl Place {
     }
 
     fn pool_processes(&self) -> Vec<Process> {
-        let mut all = self.staying.processes();
+        let mut all = self.background.processes();
         all.retain(|process| {
             process
                 .words
@@ -69,7 +69,7 @@ impl Place {
     #[track_caller]
     fn is_empty(&self) {
         until("nobody is left", || {
-            self.staying.processes().is_empty().then_some(())
+            self.background.processes().is_empty().then_some(())
         });
         assert_eq!(self.sockets(), Vec::<PathBuf>::new());
     }
@@ -233,7 +233,7 @@ fn killed() {
     };
     // The run: its pool process ends QEMU, which may be stuck.
     let run = held(&place);
-    let machines = place.staying.processes();
+    let machines = place.background.processes();
     let machine = machines.iter().find(|one| one.name().starts_with("qemu"));
     machine.unwrap().signal(Signal::STOP);
     run.signal(Signal::KILL);
@@ -249,7 +249,7 @@ fn killed() {
     let socket = place.has_one();
     place.pool_processes().pop().unwrap().signal(Signal::KILL);
     until("its machine is gone", || {
-        place.staying.processes().is_empty().then_some(())
+        place.background.processes().is_empty().then_some(())
     });
     assert!(socket.exists());
     let run = place.bare("--warm").script("echo well").exits(0);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
-use crate::leftovers::{Before, MARKER, Staying};
+use crate::leftovers::{BackgroundProcesses, Before, MARKER};
 use crate::running::{Finished, Running};
 use crate::slot::Slot;
 
@@ -21,7 +21,7 @@ pub struct Brisk {
     pub(crate) command: Command,
     pub(crate) guest: Guest,
     input: Input,
-    stays: bool,
+    persistent: bool,
     crowds: bool,
 }
 
@@ -72,7 +72,7 @@ impl Brisk {
                 _state: state,
             },
             input: Input::None,
-            stays: false,
+            persistent: false,
             crowds: false,
         }
     }
@@ -80,9 +80,9 @@ impl Brisk {
     /// Processes that it starts may outlive it. It does not count as a running guest: it works on
     /// one that does.
     #[must_use]
-    pub fn leaving(mut self, staying: &Staying) -> Self {
-        self.stays = true;
-        self.env(MARKER, &staying.marker)
+    pub fn leaving(mut self, background: &BackgroundProcesses) -> Self {
+        self.persistent = true;
+        self.env(MARKER, &background.marker)
     }
 
     /// It does not count as a running guest: the test wants many small ones at once.
@@ -93,7 +93,7 @@ impl Brisk {
     }
 
     pub(crate) fn slot(&self) -> Option<Slot> {
-        (!self.stays && !self.crowds).then(|| Slot::take(self.guest.slots()))
+        (!self.persistent && !self.crowds).then(|| Slot::take(self.guest.slots()))
     }
 
     /// Another word of the command line.

@@ -100,11 +100,11 @@ impl Before {
 /// Processes that may outlive the runs that started them, see [`crate::Brisk::leaving`]. They are
 /// killed when this is dropped.
 #[derive(Debug)]
-pub struct Staying {
+pub struct BackgroundProcesses {
     pub(crate) marker: String,
 }
 
-impl Staying {
+impl BackgroundProcesses {
     /// No processes yet.
     #[expect(clippy::new_without_default, reason = "each is another one")]
     #[must_use]
@@ -112,7 +112,7 @@ impl Staying {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         Self {
-            marker: format!("{}-stays-{count}", std::process::id()),
+            marker: format!("{}-background-{count}", std::process::id()),
         }
     }
 
@@ -123,7 +123,7 @@ impl Staying {
     }
 }
 
-impl Drop for Staying {
+impl Drop for BackgroundProcesses {
     fn drop(&mut self) {
         // One that is being started is not seen yet.
         crate::until("what stayed is gone", || {

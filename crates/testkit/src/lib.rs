@@ -30,7 +30,7 @@ pub use brisk::{Brisk, Guest};
 pub use checked::Checked;
 pub use container::{Image, docker_archive, oci_layout};
 pub use image::{busybox, disk, ext4, partitioned, qcow2, tree};
-pub use leftovers::{Process, Staying};
+pub use leftovers::{BackgroundProcesses, Process};
 pub use libvirt::{Libvirt, agent_initramfs};
 pub use machines::Machines;
 pub use memory::in_memory;

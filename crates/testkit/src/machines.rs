@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::brisk::Brisk;
-use crate::leftovers::{Process, Staying};
+use crate::leftovers::{BackgroundProcesses, Process};
 use crate::memory::in_memory;
 use crate::running::{Finished, Running};
 use crate::wait::until;
@@ -14,7 +14,7 @@ use crate::wait::until;
 #[derive(Debug)]
 pub struct Machines {
     // First, so that it ends before its files are removed.
-    staying: Staying,
+    background: BackgroundProcesses,
     files: TempDir,
     memory: TempDir,
     brisk: fn() -> Brisk,
@@ -27,7 +27,7 @@ impl Machines {
         // The path of a socket must be short, so they are beside the memory.
         let memory = in_memory("vm-");
         Self {
-            staying: Staying::new(),
+            background: BackgroundProcesses::new(),
             files: TempDir::with_prefix_in("vm-", target).unwrap(),
             memory,
             brisk,
@@ -63,7 +63,7 @@ impl Machines {
     #[must_use]
     pub fn vm(&self, words: &[&str]) -> Brisk {
         (self.brisk)()
-            .leaving(&self.staying)
+            .leaving(&self.background)
             .env("BRISK_CONFIG_DIR", self.files.path().join("config"))
             .env("BRISK_STATE_DIR", self.files.path().join("state"))
             .env("BRISK_RUNTIME_DIR", self.memory.path().join("run"))
@@ -146,7 +146,7 @@ impl Machines {
     /// Processes whose names begin with `start`.
     #[must_use]
     pub fn processes(&self, start: &str) -> Vec<Process> {
-        let mut all = self.staying.processes();
+        let mut all = self.background.processes();
         all.retain(|one| one.name().starts_with(start));
         all
     }

@@ -184,10 +184,10 @@ impl Virtiofsd {
         Ok(entry.meta)
     }
 
-    /// The arguments that serve `dir`; the socket is descriptor 3. With `stays`, for a persistent
+    /// The arguments that serve `dir`; the socket is descriptor 3. With `persistent`, for a persistent
     /// VM, the guest looks again after a second whether something has changed on the host.
-    fn args(&self, dir: &Path, writable: bool, sandbox: Sandbox, stays: bool) -> Vec<String> {
-        let cache = if stays { "auto" } else { "always" };
+    fn args(&self, dir: &Path, writable: bool, sandbox: Sandbox, persistent: bool) -> Vec<String> {
+        let cache = if persistent { "auto" } else { "always" };
         let dir = dir.to_string_lossy();
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self.flavour {
@@ -250,7 +250,12 @@ impl Virtiofsd {
     ///
     /// # Errors
     /// As [`Self::serve`].
-    pub fn serve_staying(&self, dir: &Path, writable: bool, says: File) -> Result<Served, Error> {
+    pub fn serve_persistent(
+        &self,
+        dir: &Path,
+        writable: bool,
+        says: File,
+    ) -> Result<Served, Error> {
         self.start(dir, writable, Some(says))
     }
 

@@ -103,7 +103,7 @@ pub fn gather(
     }
     let disks = root::attach(options, &root)?;
     let known = disks.iter().any(|disk| !disk.modules.is_empty());
-    let asks = serves || options.stays || known;
+    let asks = serves || options.persistent || known;
     let modules = kernel.modules.as_deref().filter(|_| asks);
     let mut facts = Facts {
         loadable: modules.and_then(loadable).unwrap_or_default(),

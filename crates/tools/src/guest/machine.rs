@@ -35,7 +35,7 @@ pub(super) fn machine(options: &Options, facts: &Facts) -> Result<QemuMachine, E
     };
     Ok(match options.hardware.machine {
         Machine::Auto if plain_pc => QemuMachine::Pc {
-            acpi: options.stays,
+            acpi: options.persistent,
         },
         Machine::Auto if has_microvm => microvm,
         Machine::Microvm if has_microvm => microvm,

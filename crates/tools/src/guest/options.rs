@@ -36,7 +36,7 @@ pub struct Options {
     pub warm: Warm,
     /// Whether the VM is persistent: then the host can use the guest's free memory, where the
     /// kernel reports it, and a program in the guest may load a policy for a security module.
-    pub stays: bool,
+    pub persistent: bool,
     /// Whether the guest may power off, for which its kernel needs ACPI.
     pub powers_off: bool,
     /// When to give up.
@@ -143,7 +143,7 @@ impl Default for Options {
             optimisations: Optimisations::All,
             pretranslate: Pretranslate::Never,
             warm: Warm::No,
-            stays: false,
+            persistent: false,
             powers_off: false,
             timeout: None,
             console: false,

@@ -22,7 +22,7 @@ pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
         && machine.processors.count == 1
         && options.hardware.cpu.is_none()
         && options.optimisations.has(CPU)
-        && !(options.stays || options.instructions || options.trace);
+        && !(options.persistent || options.instructions || options.trace);
     if !fits {
         return;
     }

@@ -111,7 +111,8 @@ fn kernel_parameters(
         all_initcalls: options.kernel.all_initcalls,
         signed_modules: options.kernel.signed_modules,
         machine,
-        no_policy: (facts.root == Root::None || !options.stays) && !options.kernel.all_initcalls,
+        no_policy: (facts.root == Root::None || !options.persistent)
+            && !options.kernel.all_initcalls,
         no_cmpxchg16b: facts.capabilities.cmpxchg16b_is_wrong(),
         optimisations: &options.optimisations,
         append: &options.kernel.append,
@@ -120,5 +121,5 @@ fn kernel_parameters(
 
 /// Memory that is locked cannot be given back: madvise(2) refuses it.
 pub(super) fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
-    options.stays && !options.hardware.lock_memory && facts.is_in_kernel("virtio_balloon")
+    options.persistent && !options.hardware.lock_memory && facts.is_in_kernel("virtio_balloon")
 }

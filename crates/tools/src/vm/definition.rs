@@ -326,7 +326,7 @@ impl Definition {
                 terminal: Some((24, 80)),
                 ..CommandOptions::default()
             },
-            stays: true,
+            persistent: true,
             powers_off: self.init.is_some(),
             ..Options::default()
         })

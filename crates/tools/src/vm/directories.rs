@@ -118,7 +118,7 @@ impl Directories {
         let options = options.append(true).create(true).mode(0o600);
         for (path, writable) in &self.list {
             let says = options.open(errors).map_err(file("open", errors))?;
-            let one = self.daemon.serve_staying(path, *writable, says);
+            let one = self.daemon.serve_persistent(path, *writable, says);
             let one = one.map_err(|source| guest::Error::Serve {
                 path: path.clone(),
                 source,
