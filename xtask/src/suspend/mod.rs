@@ -101,7 +101,11 @@ const GOALS: [Goal; 19] = [
     ratio(FOLIOS.dropped, FOLIOS.qemu, Bound::AtLeast(5.0)),
     ratio(FOLIOS.dropped_lz4, FOLIOS.qemu, Bound::AtLeast(5.0)),
     ratio(FOLIOS.dropped_fast, FOLIOS.qemu, Bound::AtLeast(5.0)),
-    ratio(order::LEARNT, order::UNORDERED, Bound::AtMost(0.5)),
+    ratio(
+        order::WITH_WORKING_SET,
+        order::WITHOUT_WORKING_SET,
+        Bound::AtMost(0.5),
+    ),
     absolute(late::SMALL.runs, AT_ONCE),
     absolute(late::LARGE.runs, AT_ONCE),
     absolute(memory::PLAIN, SMALL),

@@ -1,4 +1,4 @@
-//! What a machine that was resumed does at once, with and without what it needed first before.
+//! A task at once after a resume, with and without the working set of an earlier one.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,17 @@ use brisk_measure::Unit;
 use super::machine::{Bench, Machine};
 use super::put::Put;
 
-pub(super) const LEARNT: &str = "lazy resume and a task, with what was learnt";
-pub(super) const UNORDERED: &str = "lazy resume and a task, without";
-/// Memory of the machine, bytes.
+/// Series with the working set. Committed reports have this name.
+pub(super) const WITH_WORKING_SET: &str = "lazy resume and a task, with what was learnt";
+/// Series without it.
+pub(super) const WITHOUT_WORKING_SET: &str = "lazy resume and a task, without";
+/// Memory of the VM, bytes.
 pub(super) const MEMORY: f64 = (2_u64 << 30) as f64;
 
 /// About sixty small files of all that lie in its memory, and a loop.
 const TASK: &str = "cat $(cat /list) | md5sum; awk 'BEGIN { for (i = 0; i < 1000; i++) s += i }'";
 
-/// A machine with 1 GiB of this host's libraries and programs in memory.
+/// A VM with 1 GiB of this host's libraries and programs in memory.
 pub(super) fn full(bench: &Bench) -> anyhow::Result<Machine<'_>> {
     let machine = Machine::boot(bench, "full", "2G")?;
     let script = "mkdir /m && mount -t tmpfs -o size=1300M none /m && \
@@ -28,19 +30,19 @@ pub(super) fn full(bench: &Bench) -> anyhow::Result<Machine<'_>> {
     Ok(machine)
 }
 
-/// A task that is small beside the memory of the machine.
+/// A task that is small beside the memory of the VM.
 pub(super) fn task(machine: &Machine<'_>) -> anyhow::Result<f64> {
     machine.shell(TASK)
 }
 
 pub(super) fn round(machine: &Machine<'_>, place: &Path, put: &mut Put<'_>) -> anyhow::Result<()> {
     let image = machine.aim(place)?;
-    let learnt = machine.bench.dir.join("state/vm").join(machine.name);
-    // Other parts have taught it other things: it learns the task in the first of the two.
-    if let Err(error) = fs::remove_file(learnt.join("working-set")) {
+    let state = machine.bench.dir.join("state/vm").join(machine.name);
+    // Other parts have recorded other pages: the first of the two records those of the task.
+    if let Err(error) = fs::remove_file(state.join("working-set")) {
         anyhow::ensure!(error.kind() == std::io::ErrorKind::NotFound, error);
     }
-    for name in [UNORDERED, LEARNT] {
+    for name in [WITHOUT_WORKING_SET, WITH_WORKING_SET] {
         machine.suspend(&[])?;
         let begun = Instant::now();
         machine.resume()?;

@@ -251,9 +251,9 @@ pub(super) fn start_standby(paths: &VmPaths) -> Option<Child> {
 }
 
 /// Records the working set for the next resume.
-fn learn(paths: &VmPaths, image: &Image, wanted: &[Range<u64>]) {
+fn update_working_set(paths: &VmPaths, image: &Image, wanted: &[Range<u64>]) {
     let before = image.working_set().ok().flatten().unwrap_or_default();
-    let ranges = learnt(&before, wanted);
+    let ranges = merged_working_set(&before, wanted);
     if let Err(error) = write_working_set(&paths.working_set(), image, &ranges) {
         paths.note(&format!(
             "What it needed first was not noted: {}",
@@ -265,7 +265,7 @@ fn learn(paths: &VmPaths, image: &Image, wanted: &[Range<u64>]) {
 /// The new working set: pages that the guest waited for, and as long as there is room pages of the
 /// last one, for which it did not wait because they were sent first. Pages that are not needed any
 /// more drop out in time; a page that dropped out wrongly is waited for again.
-fn learnt(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range<u64>> {
+fn merged_working_set(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut seen = HashSet::new();
     let all = wanted.iter().chain(before).cloned().flatten();
     let pages = all.filter(|page| seen.insert(*page)).take(WORKING_PAGES);
@@ -310,7 +310,7 @@ fn conclude(paths: &VmPaths, claim: Claim, image: &Image, begun: Instant, served
                 ended.sent,
                 ended.first,
             ));
-            learn(paths, image, &ended.wanted);
+            update_working_set(paths, image, &ended.wanted);
         }
         Err(_) if process::pid(paths).is_none() && served.has_run => {
             paths.note("VM ended before it had all of its memory");
@@ -348,9 +348,12 @@ mod tests {
 
     #[test]
     fn what_was_needed_before_stays_as_long_as_there_is_room() {
-        assert_eq!(learnt(&[0..2, 6..7], &[5..7, 9..10]), [5..7, 9..10, 0..2]);
+        assert_eq!(
+            merged_working_set(&[0..2, 6..7], &[5..7, 9..10]),
+            [5..7, 9..10, 0..2]
+        );
         let most = WORKING_PAGES as u64;
-        let known = learnt(&[0..1, 2..most], &[most..most + 2, 0..1]);
+        let known = merged_working_set(&[0..1, 2..most], &[most..most + 2, 0..1]);
         assert_eq!(known, [most..most + 2, 0..1, 2..most - 1]);
     }
 }

@@ -51,7 +51,7 @@ pub fn write_working_set(path: &Path, image: &Image, ranges: &[Range<u64>]) -> R
     durable.publish(true)
 }
 
-/// Reads it back: the machine's UUID and the ranges.
+/// Reads the file of a working set: the UUID of the VM, and the ranges.
 ///
 /// # Errors
 /// If it cannot be read, was altered, or no key fits.
