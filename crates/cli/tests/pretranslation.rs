@@ -1,4 +1,4 @@
-//! A second processor that has the kernel's code translated: learnt once, used from then on, and
+//! A second processor that has the kernel's code translated: recorded once, used from then on, and
 //! not seen by the guest.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
@@ -13,14 +13,17 @@ use tempfile::TempDir;
 
 /// What the processor has written: 8 words of 32 bits, of which the fifth to seventh are the
 /// kernel's entry, how many blocks it was sent to, and how often it waited in vain.
-const TOLD: &str = "dd if=/dev/mem bs=4096 skip=49 count=1 2>/dev/null | od -An -v -tu4 -N32";
+const PRINT_WORDS: &str =
+    "dd if=/dev/mem bs=4096 skip=49 count=1 2>/dev/null | od -An -v -tu4 -N32";
 
-/// Tells those words as soon as the processor was sent to more than so many blocks; at once if that
+/// Script that prints those words as soon as the processor was sent to more than so many blocks; at once if that
 /// is 0.
-fn told(more_than: u32) -> String {
+fn print_words(more_than: u32) -> String {
     match more_than {
-        0 => TOLD.to_owned(),
-        _ => format!("until set -- $({TOLD}) && test $6 -gt {more_than}; do :; done; echo $*"),
+        0 => PRINT_WORDS.to_owned(),
+        _ => {
+            format!("until set -- $({PRINT_WORDS}) && test $6 -gt {more_than}; do :; done; echo $*")
+        }
     }
 }
 
@@ -49,7 +52,7 @@ impl Cache {
         let run = brisk!["--root", "none"]
             .env("BRISK_CACHE_DIR", self.dir.path())
             .env("BRISK_WARM_DIR", self.templates.path());
-        // Whatever else this machine does meanwhile.
+        // Whatever else the host does meanwhile.
         let run = match words.contains(&"--pretranslate") {
             true => run,
             false => run.args(["--pretranslate", "yes"]),
@@ -57,7 +60,7 @@ impl Cache {
         run.args(words)
     }
 
-    /// What the plan is: the number of processors, and whether it learns.
+    /// What the plan is: the number of processors, and whether it is traced.
     fn plans(&self, words: &[&str]) -> (bool, bool) {
         let run = self.run(words).args(["--dry-run"]).command(["true"]);
         let text = run.exits(0).text();
@@ -67,34 +70,34 @@ impl Cache {
         (two, text.contains("  -trace translate_block"))
     }
 
-    fn learnt(&self) -> Vec<PathBuf> {
+    fn recorded(&self) -> Vec<PathBuf> {
         let list = fs::read_dir(self.dir.path().join("v1/ahead"));
         let files = list.into_iter().flatten().map(|file| file.unwrap().path());
         files.filter(|file| file.extension().is_none()).collect()
     }
 
-    fn learns(&self) {
+    fn records(&self) {
         let run = self.run(&[]).script("nproc; cat; exit 3").stdin("in\n");
         assert_eq!(run.exits(3).text(), "1\nin\n");
-        assert_eq!(self.learnt().len(), 1);
+        assert_eq!(self.recorded().len(), 1);
     }
 }
 
 fn uses() {
     let cache = Cache::new();
     assert_eq!(cache.plans(&[]), (false, true));
-    cache.learns();
+    cache.records();
     assert_eq!(cache.plans(&[]), (true, false));
     // Debian's kernels have 38,000 to 44,000; it is far from its end if it got stuck.
-    let script = format!("nproc; {}; cat; exit 3", told(30_000));
+    let script = format!("nproc; {}; cat; exit 3", print_words(30_000));
     let run = cache.run(&[]).script(&script).stdin("in\n").exits(3);
     let text = run.text();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!((lines[0], lines.last().copied()), ("1", Some("in")));
     let words = words(&lines[1..lines.len() - 1]);
     assert_eq!(words[6], 0, "it waited in vain: {words:?}");
-    // Nothing is learnt a second time.
-    assert_eq!(cache.learnt().len(), 1);
+    // Nothing is recorded a second time.
+    assert_eq!(cache.recorded().len(), 1);
 }
 
 fn refuses() {
@@ -102,12 +105,12 @@ fn refuses() {
     let no = ["--pretranslate", "no"];
     assert_eq!(cache.plans(&no), (false, false));
     cache.run(&no).command(["true"]).exits(0);
-    assert!(cache.learnt().is_empty());
-    // What is unusual teaches nothing.
+    assert!(cache.recorded().is_empty());
+    // Unusual boots are not recorded.
     for words in [["--append", "debug"], ["--ram", "private"]] {
         assert_eq!(cache.plans(&words), (false, false), "{words:?}");
     }
-    cache.learns();
+    cache.records();
     assert_eq!(cache.plans(&["--append", "debug"]), (true, false));
     for words in [
         &no[..],
@@ -127,7 +130,7 @@ const MANY: u32 = 3_000;
 /// How many blocks the processor was sent to in a guest that went on from a template, which waits
 /// until it is more than so many.
 fn visited(cache: &Cache, warm: &[&str], more_than: u32) -> u32 {
-    let script = format!("nproc; {}; cat; exit 3", told(more_than));
+    let script = format!("nproc; {}; cat; exit 3", print_words(more_than));
     let run = cache.run(warm).script(&script);
     let run = run.stdin("in\n").exits(3);
     let text = run.text();
@@ -139,12 +142,12 @@ fn visited(cache: &Cache, warm: &[&str], more_than: u32) -> u32 {
 fn uses_warm() {
     let cache = Cache::new();
     assert_eq!(cache.plans(&["--warm"]), (true, false));
-    // The first one that goes on is learnt from.
+    // The first restored guest is recorded.
     assert_eq!(visited(&cache, &["--warm"], 0), 0);
     visited(&cache, &["--warm"], MANY);
-    // What is there is not learnt anew.
+    // What is there is not recorded again.
     visited(&cache, &["--warm"], MANY);
-    assert!(cache.learnt().is_empty());
+    assert!(cache.recorded().is_empty());
     // Another template has its own.
     assert_eq!(visited(&cache, &["--warm=new"], 0), 0);
     visited(&cache, &["--warm"], MANY);
@@ -155,7 +158,7 @@ fn refuses_warm() {
     for words in [
         &["--warm", "--pretranslate", "no"][..],
         &["--warm", "--cpus", "2"],
-        // It boots, and nobody would tell who waits.
+        // It boots, and nothing would end the wait of the second processor.
         &["--warm", "--rw"],
     ] {
         assert_eq!(cache.plans(words), (false, false), "{words:?}");
@@ -184,7 +187,7 @@ impl Drop for Busy {
 
 fn spares() {
     let cache = Cache::new();
-    cache.learns();
+    cache.records();
     assert_eq!(visited(&cache, &["--warm"], 0), 0);
     let busy = Busy::new();
     let auto = ["--pretranslate", "auto"];
@@ -197,7 +200,7 @@ fn spares() {
 
 fn long_warm() {
     let cache = Cache::new();
-    // Longer than it is watched: learnt from all the same, up to then.
+    // Longer than the recording, which ends before the command.
     let run = cache.run(&["--warm"]).script("sleep 3; echo out");
     assert_eq!(run.exits(0).text(), "out\n");
     visited(&cache, &["--warm"], MANY);
@@ -205,7 +208,7 @@ fn long_warm() {
 
 fn ends_warm() {
     let cache = Cache::new();
-    // Cut off: the next one is learnt from.
+    // Cut off: the next one is recorded.
     let run = cache
         .run(&["--warm", "--timeout", "1s"])
         .command(["sleep", "1000"]);
@@ -216,11 +219,11 @@ fn ends_warm() {
 
 fn mends() {
     let cache = Cache::new();
-    cache.learns();
+    cache.records();
     // As after a crash of the host.
-    fs::write(&cache.learnt()[0], b"").unwrap();
+    fs::write(&cache.recorded()[0], b"").unwrap();
     assert_eq!(cache.plans(&[]), (false, true));
-    cache.learns();
+    cache.records();
     assert_eq!(cache.plans(&[]), (true, false));
 }
 
@@ -228,7 +231,7 @@ fn fails() {
     let cache = Cache::new();
     let run = cache.run(&["--timeout", "1s"]).command(["sleep", "1000"]);
     run.exits(124);
-    assert!(cache.learnt().is_empty());
+    assert!(cache.recorded().is_empty());
 }
 
 fn main() {
@@ -240,9 +243,9 @@ fn main() {
         [
             ("a_guest_that_goes_on_has_it_translated_ahead", uses_warm),
             ("no_guest_waits_where_it_does_not_fit", refuses_warm),
-            ("a_busy_machine_is_spared", spares),
+            ("a_busy_host_is_spared", spares),
             ("a_long_command_is_watched_for_a_while", long_warm),
-            ("a_command_that_was_cut_off_teaches_nothing", ends_warm),
+            ("a_command_that_was_cut_off_is_not_recorded", ends_warm),
         ],
     );
     let mut tests = trials(
@@ -250,8 +253,8 @@ fn main() {
         [
             ("the_next_boot_has_it_translated_ahead", uses),
             ("it_is_left_where_it_does_not_fit_or_is_not_wanted", refuses),
-            ("what_is_damaged_is_learnt_again", mends),
-            ("a_run_that_was_cut_off_teaches_nothing", fails),
+            ("what_is_damaged_is_recorded_again", mends),
+            ("a_run_that_was_cut_off_is_not_recorded", fails),
         ],
     );
     tests.extend(warm);

@@ -5,9 +5,9 @@ mod faults;
 mod foreign;
 mod handover;
 mod inputs;
-mod learning;
 mod memory;
 mod processes;
+mod tb_trace;
 mod tmpfs;
 mod user;
 mod wiring;
@@ -15,8 +15,8 @@ mod wiring;
 pub use detached::{RuntimeFiles, start_detached};
 pub use foreign::Foreign;
 pub use handover::HandedOver;
-pub use learning::Learning;
 pub use memory::{has_huge_pages, without_name};
+pub use tb_trace::TbTrace;
 pub use user::why_one_user;
 
 use std::io;
@@ -125,7 +125,7 @@ pub struct Running {
     /// Debugger port, if the plan has one.
     pub debugger: Option<UnixStream>,
     filling: Option<Filling>,
-    learning: Option<Learning>,
+    tb_trace: Option<TbTrace>,
 }
 
 /// The parent of the processes.
@@ -172,7 +172,7 @@ impl Running {
         }
         wiring.files()?;
         let filling = wiring.filling.take();
-        let learning = wiring.learning.take();
+        let tb_trace = wiring.tb_trace.take();
         let mut command = wiring.command(None)?;
         command.stderr(Stdio::piped());
         // Ctrl-C on the terminal is for us to forward, not for QEMU.
@@ -194,13 +194,13 @@ impl Running {
             firmware,
             debugger,
             filling,
-            learning,
+            tb_trace,
         })
     }
 
-    /// The trace of the boot for TB pretranslation, once, if `plan` asks for it.
-    pub fn learning(&mut self) -> Option<Learning> {
-        self.learning.take()
+    /// The trace for TB pretranslation, once, if `plan` asks for it.
+    pub fn tb_trace(&mut self) -> Option<TbTrace> {
+        self.tb_trace.take()
     }
 
     /// Waits until the guest's memory is filled: its copy is made while QEMU starts.

@@ -169,7 +169,7 @@ golden! {
     pc_with_directories: shared(Machine::Pc { acpi: true });
     pc_with_disks: disks(Machine::Pc { acpi: true });
     pc_without_acpi: plain(Machine::Pc { acpi: false });
-    pc_that_is_learnt_from: ahead(None, true);
+    pc_that_is_traced: ahead(None, true);
     pc_with_a_processor_more: ahead(Some("/cache/ahead"), false);
     pc_that_goes_on_with_a_processor_more: goes_on();
 }

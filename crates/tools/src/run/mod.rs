@@ -4,8 +4,8 @@
 //! and makes sure that nothing is left. [`warm()`] restores a template instead of booting.
 
 mod ending;
-mod learner;
 mod peer;
+mod pretranslation_recorder;
 mod pump;
 pub(crate) mod session;
 mod streams;

@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::ending::{Ending, Interrupted};
-use super::learner::Learner;
 use super::peer::{Peer, Script, gone, retry};
+use super::pretranslation_recorder::Recorder;
 use super::streams::{self, Cut, Display, Output, Terminal};
 use super::timing::{Milestone, Timing};
 use crate::guest::console::Console;
@@ -31,7 +31,7 @@ const SIGWINCH: i32 = 28;
 pub(super) struct Pump {
     pub(super) peer: Peer,
     timing: Timing,
-    pub(super) learner: Option<Learner>,
+    pub(super) recorder: Option<Recorder>,
     raw: bool,
     decoder: Decoder,
     pub(super) qmp: qmp::Reader,
@@ -68,13 +68,13 @@ impl Pump {
         timing: Timing,
         signals: Signals,
         script: Script,
-        learner: Option<Learner>,
+        recorder: Option<Recorder>,
         display: Display,
     ) -> Self {
         let mut greeted = None;
         let (outbox, on_resume) = match script {
-            // What is learnt is looked at before anyone else comes to the kernel.
-            Script::Now(frames) if matches!(learner, Some(Learner::Boot(_))) => {
+            // The code is read before any other program can run in the guest.
+            Script::Now(frames) if matches!(recorder, Some(Recorder::Boot(_))) => {
                 greeted = Some(frames);
                 (Vec::new(), None)
             }
@@ -88,7 +88,7 @@ impl Pump {
         Self {
             peer,
             timing,
-            learner,
+            recorder,
             raw: display.raw,
             decoder: Decoder::new(),
             qmp: qmp::Reader::default(),
@@ -116,10 +116,10 @@ impl Pump {
     /// Runs until the session ends, or the guest waits at a pause of its script (`None`).
     pub(super) fn run(&mut self, deadline: Option<Instant>) -> Result<Option<Ending>, Error> {
         while !self.paused {
-            let until = self.learner.as_ref().and_then(Learner::until);
+            let until = self.recorder.as_ref().and_then(Recorder::until);
             let soonest = [deadline, until].into_iter().flatten().min();
             let Some(ready) = self.wait(soonest).map_err(Error::Session)? else {
-                if self.has_learnt() {
+                if self.ends_recording() {
                     continue;
                 }
                 let console = self.console.tail();
@@ -273,7 +273,7 @@ impl Pump {
         match event {
             Event::Hello(stamps) => {
                 self.timing.stamps(&stamps);
-                if let Some(Learner::Boot(boot)) = &mut self.learner {
+                if let Some(Recorder::Boot(boot)) = &mut self.recorder {
                     boot.booted();
                 }
                 self.outbox.extend(self.greeted.take().unwrap_or_default());
@@ -281,7 +281,7 @@ impl Pump {
             Event::Started(stamps) => {
                 self.timing.stamps(&stamps);
                 self.started = true;
-                self.learn();
+                self.end_boot_trace();
             }
             // Only brisk boot asks for it.
             Event::Log(_) => {}
@@ -314,8 +314,8 @@ impl Pump {
     }
 
     /// Whether the end of the recording was due, and not the deadline.
-    fn has_learnt(&mut self) -> bool {
-        let enough = self.learner.as_mut().and_then(Learner::enough);
+    fn ends_recording(&mut self) -> bool {
+        let enough = self.recorder.as_mut().and_then(Recorder::enough);
         if let (Some(command), Some(machine)) = (&enough, self.peer.machine_mut()) {
             let _ = machine.qmp.write_all(command);
         }
@@ -323,9 +323,9 @@ impl Pump {
     }
 
     /// Ends the recording of the boot.
-    fn learn(&mut self) {
+    fn end_boot_trace(&mut self) {
         let machine = self.peer.machine_mut();
-        if let (Some(Learner::Boot(boot)), Some(machine)) = (&mut self.learner, machine) {
+        if let (Some(Recorder::Boot(boot)), Some(machine)) = (&mut self.recorder, machine) {
             // A QEMU that is gone traces nothing more.
             let _ = machine.qmp.write_all(&boot.started());
         }

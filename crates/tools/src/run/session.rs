@@ -10,8 +10,8 @@ use brisk_vm::launch::Running;
 use brisk_vm::qemu::{loading, qmp};
 
 use super::ending::Ending;
-use super::learner::Learner;
 use super::peer::{Peer, Script, gone};
+use super::pretranslation_recorder::Recorder;
 use super::pump::Pump;
 use super::streams::{Display, Terminal};
 use super::timing::{Milestone, Timing};
@@ -30,7 +30,7 @@ pub struct Session {
     terminal: Option<Terminal>,
     signals: Signals,
     script: Script,
-    learner: Option<Learner>,
+    recorder: Option<Recorder>,
 }
 
 /// Progress of a session.
@@ -76,9 +76,9 @@ impl Session {
         timing.now(Milestone::Exec);
         let mut running = Running::start(&plan.machine, served, plan.unprivileged)?;
         running.has_memory().map_err(Error::Session)?;
-        let learning = running.learning();
-        let learner =
-            learning.and_then(|learning| Learner::new(learning, &plan.machine, facts, cache));
+        let tb_trace = running.tb_trace();
+        let recorder =
+            tb_trace.and_then(|tb_trace| Recorder::new(tb_trace, &plan.machine, facts, cache));
         let mut commands = qmp::command("qmp_capabilities");
         for (command, arguments) in plan.machine.state.iter().flat_map(loading) {
             commands.extend(qmp::command_with(command, &arguments));
@@ -94,7 +94,7 @@ impl Session {
             terminal: terminal(plan.terminal)?,
             signals,
             script,
-            learner,
+            recorder,
         })
     }
 
@@ -113,7 +113,7 @@ impl Session {
             terminal: terminal(plan.terminal)?,
             signals,
             script,
-            learner: None,
+            recorder: None,
         })
     }
 
@@ -131,7 +131,7 @@ impl Session {
             terminal: terminal(on_terminal)?,
             signals,
             script,
-            learner: None,
+            recorder: None,
         })
     }
 
@@ -154,12 +154,12 @@ impl Session {
         if let Some(terminal) = &terminal {
             terminal.takes_keys();
         }
-        let learner = pump.learner.take();
+        let recorder = pump.recorder.take();
         let (ending, timing) = pump.finish(ending, deadline)?;
         // The terminal is the user's again before anything is said on it.
         drop(terminal);
-        if let (Some(learner), Ending::Command(_)) = (learner, &ending) {
-            learner.keep();
+        if let (Some(recorder), Ending::Command(_)) = (recorder, &ending) {
+            recorder.keep();
         }
         Ok((ending, timing))
     }
@@ -197,7 +197,7 @@ impl Session {
             self.timing,
             self.signals,
             self.script,
-            self.learner,
+            self.recorder,
             display,
         );
         (pump, self.terminal)

@@ -22,7 +22,7 @@ use brisk_vm::qemu::{Ram, State, save_state};
 use serde::{Deserialize, Serialize};
 
 use super::ending::Ending;
-use super::learner;
+use super::pretranslation_recorder;
 use super::session::{Session, Stop};
 use super::timing::Timing;
 use super::warm_pool::WarmPool;
@@ -112,7 +112,7 @@ pub fn warm(
         // Who serves the directories must see what the guest writes.
         false => Ram::Copy(entry.path.clone()),
     };
-    plan.machine.processors.traced = learner::teaches(&plan.machine, &entry.path);
+    plan.machine.processors.traced = pretranslation_recorder::is_wanted(&plan.machine, &entry.path);
     plan.machine.processors.pretranslates = pretranslator::works(&plan.machine, facts);
     plan.machine.state = Some(State {
         path: entry.path,
@@ -188,8 +188,10 @@ fn make(mut plan: Plan, facts: &Facts, cache: &Cache, file: &mut File) -> Result
     trim(memory).map_err(session)?;
     file.write_all_at(&state, bytes).map_err(session)?;
     if waits {
-        // Until one that goes on has taught it, the second processor is to halt.
-        TemplateMemory::new(file).begin().map_err(session)?;
+        // The second processor halts until a restored guest was recorded.
+        TemplateMemory::new(file)
+            .await_pretranslation()
+            .map_err(session)?;
     }
     // QEMUs of several users read it, each through a descriptor that is open for reading only, and
     // nobody else gets into the directory.

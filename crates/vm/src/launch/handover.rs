@@ -93,7 +93,7 @@ impl Running {
             firmware: None,
             debugger: None,
             filling: None,
-            learning: None,
+            tb_trace: None,
         }))
     }
 }

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::learning::Learning;
 use super::memory::{self, Filling};
+use super::tb_trace::TbTrace;
 use super::user::User;
 use super::{Error, Unprivileged, faults, inputs};
 use crate::qemu::{Disk, Fds, Firmware, Ram, VmConfig, argv};
@@ -35,7 +35,7 @@ pub(super) struct Wiring {
     /// Thread that fills the memory, if one does.
     pub(super) filling: Option<Filling>,
     /// Trace of the boot, if the boot is traced for TB pretranslation.
-    pub(super) learning: Option<Learning>,
+    pub(super) tb_trace: Option<TbTrace>,
 }
 
 pub(super) fn prepare(what: &'static str) -> impl Fn(io::Error) -> Error {
@@ -126,7 +126,7 @@ impl Wiring {
             mappings: Vec::new(),
             program: None,
             filling: None,
-            learning: None,
+            tb_trace: None,
         };
         if let Some(lock) = wiring.user.as_mut().and_then(|user| user.lock.take()) {
             wiring.map(lock, Fds::USER);
@@ -194,9 +194,9 @@ impl Wiring {
         }
         if let (true, Some(ram)) = (self.plan.processors.traced, &ram) {
             let ram = ram.try_clone().map_err(prepare("memory"))?;
-            let (learning, trace) = Learning::of(ram).map_err(prepare("a trace"))?;
+            let (tb_trace, trace) = TbTrace::of(ram).map_err(prepare("a trace"))?;
             self.hand_to_user(&trace)?;
-            self.learning = Some(learning);
+            self.tb_trace = Some(tb_trace);
             self.map(trace, Fds::TRACE);
         }
         if let Some(pretranslator) = &self.plan.processors.pretranslator {

@@ -64,7 +64,7 @@ pub fn text(vmlinux: &[u8]) -> Option<Range<u64>> {
 ///
 /// `None` if pretranslation would not be worth it, or the kernel's layout is unknown.
 #[must_use]
-pub fn learn(vmlinux: &[u8], patched: &[u8], traced: &[u8]) -> Option<Vec<u8>> {
+pub fn from_trace(vmlinux: &[u8], patched: &[u8], traced: &[u8]) -> Option<Vec<u8>> {
     let kernel = Kernel::new(vmlinux, patched)?;
     let blocks = trace::blocks(traced).filter(|&block| kernel.holds(block));
     let list = List::new(&kernel, blocks.collect())?;

@@ -12,7 +12,7 @@ use super::list::List;
 use super::{image, trace};
 
 /// State: the second processor has no list yet.
-const UNTAUGHT: u32 = 2;
+const PENDING: u32 = 2;
 /// State: the second processor has no list, and none would be worth it.
 const IDLE: u32 = 3;
 
@@ -31,19 +31,19 @@ impl<'a> TemplateMemory<'a> {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn is_untaught(&self) -> io::Result<bool> {
+    pub fn lacks_pretranslation(&self) -> io::Result<bool> {
         let mut word = [0; 4];
         self.0
             .read_exact_at(&mut word, PRETRANSLATION_BASE + SIGNAL)?;
-        Ok(u32::from_le_bytes(word) == UNTAUGHT)
+        Ok(u32::from_le_bytes(word) == PENDING)
     }
 
     /// Has the second processor of every guest that is restored from the template halt, for now.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn begin(&self) -> io::Result<()> {
-        self.signal(UNTAUGHT)
+    pub fn await_pretranslation(&self) -> io::Result<()> {
+        self.signal(PENDING)
     }
 
     /// Writes the list of blocks of `vmlinux`, from QEMU's trace of a restored guest; or records
@@ -51,7 +51,7 @@ impl<'a> TemplateMemory<'a> {
     ///
     /// # Errors
     /// If the file cannot be read or written.
-    pub fn teach(&self, vmlinux: &[u8], traced: &[u8]) -> io::Result<()> {
+    pub fn add_pretranslation(&self, vmlinux: &[u8], traced: &[u8]) -> io::Result<()> {
         let Some(text) = super::text(vmlinux) else {
             return self.signal(IDLE);
         };
@@ -79,6 +79,6 @@ fn memory(vmlinux: &[u8], patched: &[u8], traced: &[u8]) -> Option<Vec<u8>> {
     let blocks = trace::blocks(traced).filter(|&block| kernel.holds(block));
     let list = List::after_boot(&kernel, blocks.collect())?;
     let mut memory = image::memory(&kernel, &list)?;
-    memory[SIGNAL as usize..][..4].copy_from_slice(&UNTAUGHT.to_le_bytes());
+    memory[SIGNAL as usize..][..4].copy_from_slice(&PENDING.to_le_bytes());
     Some(memory)
 }

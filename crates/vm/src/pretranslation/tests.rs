@@ -119,7 +119,7 @@ fn a_kernel_that_is_not_as_known_is_refused() {
     // The code that stays becomes writable.
     own[64 + 4] = 7;
     assert!(text(&own).is_none());
-    assert!(learn(&own, &[], b"").is_none());
+    assert!(from_trace(&own, &[], b"").is_none());
 }
 
 /// A kernel whose function every 16 bytes begins with a call that is taken out, and its patched
@@ -178,7 +178,7 @@ fn the_list_waits_for_each_patching_and_changes_the_mode() {
 fn a_short_boot_is_not_worth_it() {
     let (text, patched) = functions();
     let elf = vmlinux(&text, &[]);
-    let trace = |blocks: &[u64]| learn(&elf, &patched, &traced(blocks));
+    let trace = |blocks: &[u64]| from_trace(&elf, &patched, &traced(blocks));
     assert!(trace(&boot()).is_some());
     assert!(trace(&boot()[..300]).is_none());
     // Never in another mode.
@@ -209,7 +209,7 @@ fn only_code_that_was_executed_is_mapped_and_nothing_of_the_kernel_can_be_writte
 
     let mut blocks = boot();
     blocks.push(INIT + 7);
-    let file = learn(&vmlinux, &patched, &traced(&blocks)).unwrap();
+    let file = from_trace(&vmlinux, &patched, &traced(&blocks)).unwrap();
     let memory = &file[4096..];
     assert!(memory.len() as u64 <= image::MAX);
     let executed = 1400 * 16 / 4096;
@@ -289,7 +289,7 @@ fn a_list_that_does_not_fit_ends_with_a_block() {
 }
 
 #[test]
-fn a_kept_guest_is_taught_once_it_is_worth_it() {
+fn a_template_gets_its_list_if_that_is_worth_it() {
     let (text, patched) = functions();
     let elf = vmlinux(&text, &[]);
     let file = tempfile::tempfile().unwrap();
@@ -301,23 +301,27 @@ fn a_kept_guest_is_taught_once_it_is_worth_it() {
         bytes
     };
     let template = TemplateMemory::new(&file);
-    assert!(!template.is_untaught().unwrap());
-    template.begin().unwrap();
-    assert!(template.is_untaught().unwrap());
+    assert!(!template.lacks_pretranslation().unwrap());
+    template.await_pretranslation().unwrap();
+    assert!(template.lacks_pretranslation().unwrap());
     let signal = || read(PRETRANSLATION_BASE + SIGNAL, 4);
     // Neither go nor wait.
     assert!(!matches!(signal()[0], 0 | 1));
     let code = vec![0xf4; NEXT as usize];
     file.write_all_at(&code, PRETRANSLATION_BASE).unwrap();
 
-    template.teach(&elf, &traced(&after_boot(0..0))).unwrap();
-    assert!(!template.is_untaught().unwrap());
+    template
+        .add_pretranslation(&elf, &traced(&after_boot(0..0)))
+        .unwrap();
+    assert!(!template.lacks_pretranslation().unwrap());
     assert!(!matches!(signal()[0], 0 | 1));
     assert_eq!(read(PRETRANSLATION_BASE + NEXT, 8), [0; 8]);
 
-    template.begin().unwrap();
-    template.teach(&elf, &traced(&after_boot(0..700))).unwrap();
-    assert!(!template.is_untaught().unwrap());
+    template.await_pretranslation().unwrap();
+    template
+        .add_pretranslation(&elf, &traced(&after_boot(0..700)))
+        .unwrap();
+    assert!(!template.lacks_pretranslation().unwrap());
     assert_eq!(signal(), GO.to_le_bytes());
     // Somebody may be in the code.
     assert_eq!(read(PRETRANSLATION_BASE, code.len()), code);
@@ -331,7 +335,7 @@ fn a_kept_guest_is_taught_once_it_is_worth_it() {
 }
 
 #[test]
-fn who_waits_to_be_taught_has_no_code_but_its_own() {
+fn a_processor_without_a_list_has_no_code_but_its_own() {
     let file = waiting(&vmlinux(&[], &[])).unwrap();
     assert!(pvh_entry(&file).is_some());
     let memory = &file[4096..];
@@ -349,7 +353,7 @@ fn who_waits_to_be_taught_has_no_code_but_its_own() {
 fn qemu_takes_it_for_a_pvh_kernel() {
     let (text, patched) = functions();
     let vmlinux = vmlinux(&text, &[]);
-    let file = learn(&vmlinux, &patched, &traced(&boot())).unwrap();
+    let file = from_trace(&vmlinux, &patched, &traced(&boot())).unwrap();
     let program = pretranslator().unwrap();
     assert_eq!(pvh_entry(&file), Some(PRETRANSLATION_BASE + program.entry));
     // QEMU looks for a multiboot header first.
@@ -373,11 +377,11 @@ proptest! {
         let blocks: Vec<_> = trace.iter().chain(&trace).map(|at| TEXT + at).collect();
         let elf = vmlinux(&text, &text);
         let mut lines = traced(&blocks);
-        let whole = learn(&elf, &patched, &lines);
-        let part = learn(&elf[..cut], &patched, &lines);
+        let whole = from_trace(&elf, &patched, &lines);
+        let part = from_trace(&elf[..cut], &patched, &lines);
         lines.extend(&noise);
         lines.extend(traced(&blocks));
-        let noisy = learn(&elf, &noise, &lines);
+        let noisy = from_trace(&elf, &noise, &lines);
         let kernel = Kernel::new(&elf, &patched).unwrap();
         if let Some(list) = List::after_boot(&kernel, blocks) {
             let memory = image::memory(&kernel, &list).unwrap();

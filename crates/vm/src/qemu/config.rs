@@ -22,7 +22,7 @@ pub struct Processors {
     /// Whether that CPU is to work, if it waits in memory that was kept.
     #[serde(default, alias = "ahead")]
     pub pretranslates: bool,
-    /// Whether QEMU tells which code it translates, to learn from.
+    /// Whether QEMU traces the TBs that it translates, for a list of TB pretranslation.
     #[serde(default)]
     pub traced: bool,
     /// Whether the guest's time is its count of instructions, a nanosecond each, and everything

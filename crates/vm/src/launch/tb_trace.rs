@@ -1,4 +1,4 @@
-//! Trace of a boot, from which the code for TB pretranslation is taken.
+//! QEMU's trace of the TBs of a guest, from which the code for TB pretranslation is taken.
 
 use std::fs::File;
 use std::io;
@@ -11,14 +11,14 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// Most bytes of a trace; a boot of Debian's kernel has 5 MB.
 const LONGEST: u64 = 64 << 20;
 
-/// A boot that is traced.
+/// QEMU's trace of the TBs that a guest translates, and the memory of that guest.
 #[derive(Debug)]
-pub struct Learning {
+pub struct TbTrace {
     trace: File,
     memory: File,
 }
 
-impl Learning {
+impl TbTrace {
     /// Prepares a trace for a guest with this memory; also the file for QEMU to trace to.
     pub(super) fn of(memory: OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let trace = memfd_create("brisk-trace", MemfdFlags::CLOEXEC)?;

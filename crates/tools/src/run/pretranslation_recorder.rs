@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brisk_vm::cache::Cache;
-use brisk_vm::launch::Learning;
+use brisk_vm::launch::TbTrace;
 use brisk_vm::pretranslation::{self, TemplateMemory};
 use brisk_vm::qemu::{VmConfig, qmp};
 use rustix::fs::{FlockOperation, Mode, fchmod, flock};
@@ -21,20 +21,20 @@ use crate::guest::pretranslation as choice;
 const WATCHED: Duration = Duration::from_secs(2);
 
 /// Whether a guest that is restored from a template is to be recorded.
-pub(super) fn teaches(machine: &VmConfig, template: &Path) -> bool {
-    let untaught = || TemplateMemory::new(&File::open(template)?).is_untaught();
-    machine.processors.pretranslator.is_some() && untaught().unwrap_or(false)
+pub(super) fn is_wanted(machine: &VmConfig, template: &Path) -> bool {
+    let lacks = || TemplateMemory::new(&File::open(template)?).lacks_pretranslation();
+    machine.processors.pretranslator.is_some() && lacks().unwrap_or(false)
 }
 
 /// Recording of a guest.
 #[derive(Debug)]
-pub(super) enum Learner {
+pub(super) enum Recorder {
     /// Of its boot.
     Boot(Box<Boot>),
     /// Of its first command after it was restored from this template.
     Template {
         /// The trace.
-        learning: Learning,
+        tb_trace: TbTrace,
         /// File of the template.
         template: PathBuf,
         /// Path of the kernel.
@@ -44,9 +44,9 @@ pub(super) enum Learner {
     },
 }
 
-impl Learner {
+impl Recorder {
     pub(super) fn new(
-        learning: Learning,
+        tb_trace: TbTrace,
         machine: &VmConfig,
         facts: &Facts,
         cache: &Cache,
@@ -54,13 +54,13 @@ impl Learner {
         let kernel = facts.image.path.clone();
         Some(match &machine.state {
             Some(state) => Self::Template {
-                learning,
+                tb_trace,
                 template: state.path.clone(),
                 kernel,
                 until: Instant::now().checked_add(WATCHED),
             },
             None => Self::Boot(Box::new(Boot {
-                learning,
+                tb_trace,
                 kernel,
                 key: facts.pretranslation.as_ref()?.key.clone(),
                 cache: cache.clone(),
@@ -93,30 +93,30 @@ impl Learner {
         match self {
             Self::Boot(boot) => boot.keep(),
             Self::Template {
-                learning,
+                tb_trace,
                 template,
                 kernel,
                 ..
             } => {
-                let _ = teach(&learning, &template, &kernel);
+                let _ = add_pretranslation(&tb_trace, &template, &kernel);
             }
         }
     }
 }
 
 /// Writes the list of blocks of a restored guest into the template.
-fn teach(learning: &Learning, template: &Path, kernel: &Path) -> io::Result<()> {
+fn add_pretranslation(tb_trace: &TbTrace, template: &Path, kernel: &Path) -> io::Result<()> {
     let lock = File::open(template)?;
     // Another one is at it.
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    if !TemplateMemory::new(&lock).is_untaught()? {
+    if !TemplateMemory::new(&lock).lacks_pretranslation()? {
         return Ok(());
     }
     let [closed, open] = [0o444, 0o644].map(Mode::from_raw_mode);
     fchmod(&lock, open)?;
     let writable = File::options().read(true).write(true).open(template);
     fchmod(&lock, closed)?;
-    TemplateMemory::new(&writable?).teach(&fs::read(kernel)?, &learning.traced()?)
+    TemplateMemory::new(&writable?).add_pretranslation(&fs::read(kernel)?, &tb_trace.traced()?)
 }
 
 fn stop_tracing() -> Vec<u8> {
@@ -127,7 +127,7 @@ fn stop_tracing() -> Vec<u8> {
 /// Recording of a boot.
 #[derive(Debug)]
 pub(super) struct Boot {
-    learning: Learning,
+    tb_trace: TbTrace,
     kernel: PathBuf,
     key: String,
     cache: Cache,
@@ -142,13 +142,13 @@ impl Boot {
     pub(super) fn booted(&mut self) {
         self.vmlinux = fs::read(&self.kernel).unwrap_or_default();
         let text = pretranslation::text(&self.vmlinux);
-        self.patched = text.and_then(|text| self.learning.memory(text).ok());
+        self.patched = text.and_then(|text| self.tb_trace.memory(text).ok());
     }
 
     /// Command for QEMU that ends the trace, when the command starts, whose code is not the
     /// kernel's.
     pub(super) fn started(&mut self) -> Vec<u8> {
-        self.traced = self.learning.traced().ok();
+        self.traced = self.tb_trace.traced().ok();
         stop_tracing()
     }
 
@@ -156,7 +156,7 @@ impl Boot {
         let (Some(patched), Some(traced)) = (&self.patched, &self.traced) else {
             return;
         };
-        let pretranslator = || pretranslation::learn(&self.vmlinux, patched, traced);
+        let pretranslator = || pretranslation::from_trace(&self.vmlinux, patched, traced);
         let _ = choice::keep(&self.cache, &self.key, pretranslator);
     }
 }
