@@ -15,6 +15,7 @@ mod error;
 mod format;
 mod host_key;
 mod keys;
+mod memory;
 mod naming;
 mod pipeline;
 mod read;
@@ -27,16 +28,13 @@ pub use error::{Error, Place};
 pub use format::codec::Compression;
 pub use format::description::{Description, Disk, Kernel, MAX_DESCRIPTION, MAX_TEXT, Range};
 pub use format::head::{Head, Parent};
-pub use format::header::{
-    DEFAULT_CHUNK, Header, MAX_CHUNK, MIN_CHUNK, PAGE, VERSION, chunk_size_for,
-};
-pub use format::pages::Pages;
-pub use format::pages::is_zero;
+pub use format::header::{DEFAULT_CHUNK, Header, MAX_CHUNK, MIN_CHUNK, VERSION, chunk_size_for};
 pub use format::record::Record;
 pub use format::slot::{Slot, SlotKind};
 pub use format::working_set::WORKING_PAGES;
 pub use host_key::{host_key, host_key_path};
 pub use keys::{Keys, Recipient, Secret};
+pub use memory::{PAGE, PAGE_SIZE, Pages, is_zero, push_page};
 pub use pipeline::{Control, Progress};
 pub use read::extract::{Form, extract};
 pub use read::load::Piece;

@@ -28,7 +28,7 @@ const MAX_FILE: u64 = 64 << 20;
 /// If the file cannot be written.
 pub fn write_working_set(path: &Path, image: &Image, ranges: &[Range<u64>]) -> Result<(), Error> {
     let mut payload = image.head.description.uuid.to_vec();
-    payload.extend((image.header.memory / crate::PAGE as u64).to_le_bytes());
+    payload.extend((image.header.memory / crate::PAGE_SIZE).to_le_bytes());
     payload.extend(working_set::encode(ranges));
     let mut file = Vec::from(MAGIC);
     file.extend(crate::VERSION.to_le_bytes());

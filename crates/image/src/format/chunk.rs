@@ -5,9 +5,10 @@ use std::io;
 
 use crate::error::Error;
 use crate::format::codec::{self, Decoder, Encoder, Stored};
-use crate::format::header::{Header, PAGE};
+use crate::format::header::Header;
 use crate::format::pages;
 use crate::format::seal::TAG;
+use crate::memory::PAGE;
 
 /// Room for a sealed chunk of so many bytes.
 pub(crate) fn sealed_bound(chunk: usize) -> usize {

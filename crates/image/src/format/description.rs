@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::memory::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
-
-use crate::format::header::PAGE;
 
 /// Longest text of a description in bytes, except for the definition.
 pub const MAX_TEXT: usize = 4096;
@@ -152,7 +151,7 @@ impl Description {
             return Err(format!("more than {MAX_LIST} disks or ranges of memory"));
         }
         for range in &self.ranges {
-            let page = |value: u64| value % PAGE as u64 == 0;
+            let page = |value: u64| value % PAGE_SIZE == 0;
             let whole = page(range.offset) && page(range.address) && page(range.length);
             let end = range.offset.checked_add(range.length);
             let physical = range.address.checked_add(range.length);

@@ -3,11 +3,10 @@
 use crate::format::codec::Compression;
 use crate::format::seal::TAG;
 use crate::format::slot::{self, Slot};
+use crate::memory::{PAGE, PAGE_SIZE};
 
 /// Version of the format.
 pub const VERSION: u32 = 1;
-/// Size of a guest's page in bytes.
-pub const PAGE: usize = 4096;
 /// Smallest chunk.
 pub const MIN_CHUNK: u32 = 32 << 10;
 /// Usual chunk size: a page fault costs a fraction of a millisecond, and zstd loses nothing.
@@ -82,7 +81,7 @@ pub fn chunk_size_for(memory: u64) -> u32 {
 
 /// Whether memory can be cut into chunks of this size.
 pub(crate) fn check_sizes(memory: u64, chunk_size: u32) -> Result<(), &'static str> {
-    if memory == 0 || memory % PAGE as u64 != 0 || memory > MAX_MEMORY {
+    if memory == 0 || memory % PAGE_SIZE != 0 || memory > MAX_MEMORY {
         return Err("the size of the memory is no multiple of 4096, or impossible");
     }
     if !chunk_size.is_power_of_two() || !(MIN_CHUNK..=MAX_CHUNK).contains(&chunk_size) {
@@ -108,7 +107,7 @@ impl Header {
 
     /// The pages of a chunk.
     pub(crate) fn chunk_pages(&self, index: u64) -> std::ops::Range<u64> {
-        let first = self.chunk_start(index) / PAGE as u64;
+        let first = self.chunk_start(index) / PAGE_SIZE;
         first..first + (self.chunk_len(index) / PAGE) as u64
     }
 
@@ -236,7 +235,7 @@ impl Header {
             return Err(Fault::Damaged("its length does not fit its content"));
         }
         let impossible = header.stored_chunks > header.chunks()
-            || header.stored_pages > header.memory / PAGE as u64
+            || header.stored_pages > header.memory / PAGE_SIZE
             || header.data_len > 2 * MAX_MEMORY
             || header.head_len > MAX_HEAD
             || (header.head_len as usize) < TAG;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::format::head::MAX_BLOB;
-use crate::format::pages::Pages;
+use crate::memory::Pages;
 
 /// How many pages of the working set an image has a second time, at most: 64 MiB.
 pub const WORKING_PAGES: usize = 16 << 10;

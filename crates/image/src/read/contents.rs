@@ -5,9 +5,9 @@ use std::os::unix::fs::FileExt;
 use crate::error::{Error, Place, io_error};
 use crate::format::codec::{Decoder, Stored};
 use crate::format::head::{BLOB_PIECE, Blob};
-use crate::format::header::PAGE;
 use crate::format::seal::{self, Kind};
 use crate::format::working_set;
+use crate::memory::{PAGE, PAGE_SIZE};
 use crate::read::reader::Image;
 
 impl Image {
@@ -28,7 +28,7 @@ impl Image {
             return Ok(None);
         };
         let bytes = read(self, Kind::WorkingSet, blob)?;
-        let ranges = working_set::decode(&bytes, self.header.memory / PAGE as u64);
+        let ranges = working_set::decode(&bytes, self.header.memory / PAGE_SIZE);
         ranges
             .map(Some)
             .ok_or_else(|| self.altered(Place::WorkingSet(0)))

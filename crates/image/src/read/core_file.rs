@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Error, io_error};
 use crate::format::description::Range;
-use crate::format::header::PAGE;
+use crate::memory::{PAGE, PAGE_SIZE};
 use crate::pipeline::Control;
 use crate::read::load::Piece;
 use crate::read::reader::Image;
@@ -64,7 +64,7 @@ fn layout(ranges: &[Range]) -> (Vec<u8>, Vec<Piece>) {
         out.extend(PT_LOAD.to_le_bytes());
         out.extend(RWX.to_le_bytes());
         let (address, length) = (range.address, range.length);
-        for word in [to, address, address, length, length, PAGE as u64] {
+        for word in [to, address, address, length, length, PAGE_SIZE] {
             out.extend(word.to_le_bytes());
         }
         pieces.push(Piece {

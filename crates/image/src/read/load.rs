@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, io_error};
 use crate::format::chunk::Scratch;
-use crate::format::header::PAGE;
 use crate::format::pages;
 use crate::format::record::Record;
+use crate::memory::PAGE;
 use crate::pipeline::{Control, Progress, Work};
 use crate::read::reader::Image;
 

@@ -8,9 +8,10 @@ use std::path::Path;
 use crate::error::{Error, Place, io_error};
 use crate::format::chunk;
 use crate::format::head::Head;
-use crate::format::header::{Fault, Header, PAGE, RECORD, RECORDS_IN_PIECE};
+use crate::format::header::{Fault, Header, RECORD, RECORDS_IN_PIECE};
 use crate::format::record::Record;
 use crate::format::seal::{self, Kind, Owner, SealKey, TAG};
+use crate::memory::PAGE;
 
 /// The header and its bytes, of a file that is as long as it says.
 pub(crate) fn read_header(file: &File, path: &Path) -> Result<(Header, Vec<u8>), Error> {

@@ -3,10 +3,11 @@
 use crate::format::chunk;
 use crate::format::codec::Decoder;
 use crate::format::head::Head;
-use crate::format::header::{Header, PAGE, RECORD};
+use crate::format::header::{Header, RECORD};
 use crate::format::pages;
 use crate::format::record::Record;
 use crate::format::working_set;
+use crate::memory::{PAGE, PAGE_SIZE};
 
 /// Parses bytes as a header, and as the sealed parts. The seal protects the latter from strangers,
 /// but not from somebody who may encrypt an image to the reader.
@@ -30,7 +31,7 @@ pub fn parse_anything(bytes: &[u8]) {
         "a header that would not be written so"
     );
     let _ = Head::decode(rest, &header);
-    let _ = working_set::decode(rest, header.memory / PAGE as u64);
+    let _ = working_set::decode(rest, header.memory / PAGE_SIZE);
     for record in rest.chunks_exact(RECORD) {
         if let Some(known) = Record::decode(record) {
             assert!(

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::fixture::{Dice, Fixture, content};
-use crate::{Control, Error, Header, Image, Keys, PAGE, Place, Record, SlotKind};
+use crate::{Control, Error, Header, Image, Keys, PAGE, PAGE_SIZE, Place, Record, SlotKind};
 
 /// Everything that an image holds, or why not.
 fn read_all(image: Result<Image, Error>) -> Result<Vec<u8>, Error> {
@@ -48,7 +48,7 @@ impl Victim {
 #[test]
 fn every_flipped_bit_of_the_header_is_found() {
     let victim = Victim::new(8);
-    assert_eq!(victim.header.len(), PAGE as u64);
+    assert_eq!(victim.header.len(), PAGE_SIZE);
     let mut bytes = victim.whole.clone();
     for bit in 0..PAGE * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -319,10 +319,10 @@ fn parsers_take_anything() {
         for rest in [&head[..], &chunk, &record, &[1, 0xff, 0x1f, 0, 0, 9]] {
             let mut bytes = [header, rest].concat();
             for _ in 0..dice.below(0..4) {
-                let at = dice.below(PAGE as u64..bytes.len() as u64) as usize;
+                let at = dice.below(PAGE_SIZE..bytes.len() as u64) as usize;
                 bytes[at] = dice.next() as u8;
             }
-            bytes.truncate(dice.below(PAGE as u64..bytes.len() as u64 + 1) as usize);
+            bytes.truncate(dice.below(PAGE_SIZE..bytes.len() as u64 + 1) as usize);
             crate::parse_anything(&bytes);
         }
     }

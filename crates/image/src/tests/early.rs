@@ -10,8 +10,8 @@ use proptest::prelude::*;
 
 use super::fixture::{Dice, Fixture, content, noise, small};
 use crate::{
-    Control, Error, Forecast, Image, Options, Outline, PAGE, Pages, Place, Record, Report, Source,
-    Writer,
+    Control, Error, Forecast, Image, Options, Outline, PAGE, PAGE_SIZE, Pages, Place, Record,
+    Report, Source, Writer,
 };
 
 /// A forecast for a fixture's pages.
@@ -22,7 +22,7 @@ fn forecast(
 ) -> Forecast {
     let size = fixture.bytes.len() as u64;
     let mut forecast = Forecast::none(size);
-    let expected = (0..size / PAGE as u64).filter(|page| kept(*page));
+    let expected = (0..size / PAGE_SIZE).filter(|page| kept(*page));
     expected.for_each(|page| forecast.keep(page, lasts(page)));
     forecast
 }
@@ -102,7 +102,7 @@ proptest! {
             prop_assert!(is_right, "page {page}");
         }
         let verified = image.verify(2, Control::none()).unwrap();
-        prop_assert_eq!(verified.stored_pages * PAGE as u64, report.raw);
+        prop_assert_eq!(verified.stored_pages * PAGE_SIZE, report.raw);
     }
 }
 
@@ -112,10 +112,7 @@ fn what_stays_is_not_written_again() {
     let expected = forecast(&fixture, |_| true, |_| true);
     let (image, report) = written(&mut fixture, &small(), &expected, |fixture| {
         // One page of the second chunk.
-        fixture
-            .memory
-            .write_all_at(b"new", 9 * PAGE as u64)
-            .unwrap();
+        fixture.memory.write_all_at(b"new", 9 * PAGE_SIZE).unwrap();
         fixture.bytes[9 * PAGE..9 * PAGE + 3].copy_from_slice(b"new");
         None
     });
@@ -144,7 +141,7 @@ fn what_stays_is_not_written_again() {
     let whole = fixture.write(&fixture.path("whole.brisk"), &small());
     let (raw, second) = (whole.unwrap().raw, report.raw - report.early);
     assert_eq!(report.raw, raw);
-    assert!(second > 0 && second <= 8 * PAGE as u64, "{second}");
+    assert!(second > 0 && second <= 8 * PAGE_SIZE, "{second}");
 }
 
 #[test]
@@ -207,7 +204,7 @@ fn what_is_enough_ends_it_after_a_chunk() {
     let writer = writer.write_early(&fixture.memory, &expected, &enough);
     let writer = writer.unwrap();
     let first = writer.early_bytes();
-    assert!(first > 0 && first <= 8 * PAGE as u64, "{first}");
+    assert!(first > 0 && first <= 8 * PAGE_SIZE, "{first}");
     // There is no second time, in which something might be sealed again.
     let writer = writer.write_early(&fixture.memory, &expected, &more);
     let writer = writer.unwrap();
@@ -266,7 +263,7 @@ fn memory_that_changes_meanwhile_is_written_as_it_is_in_the_end() {
             begun.wait();
             while !over.load(Ordering::Relaxed) {
                 noise(&mut page, dice.next());
-                let at = dice.below(0..1024) * PAGE as u64;
+                let at = dice.below(0..1024) * PAGE_SIZE;
                 memory.write_all_at(&page, at).unwrap();
             }
         });

@@ -6,8 +6,8 @@ use age::x25519;
 
 use super::fixture::{Fixture, content, memory, small, text};
 use crate::{
-    Base, Changed, Control, Error, Image, Keys, PAGE, Pages, Recipient, Record, Source, rekey,
-    write,
+    Base, Changed, Control, Error, Image, Keys, PAGE, PAGE_SIZE, Pages, Recipient, Record, Source,
+    rekey, write,
 };
 
 /// Changes some pages of the memory; which they were.
@@ -90,7 +90,7 @@ fn pages_of_the_working_set_are_read_as_others_are() {
         let pages = pages.filter(|page| !is_zero(page)).count();
         (pages * PAGE) as u64
     };
-    assert!(count(96..104) < 8 * PAGE as u64);
+    assert!(count(96..104) < 8 * PAGE_SIZE);
     let base = Some(Base {
         image: &full,
         changed: Changed::Compare,

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::fixture::{Dice, Fixture, MARK, content, memory, noise, small, text};
 use crate::{
-    Compression, Control, Error, Form, Image, MIN_CHUNK, Options, PAGE, Pages, Progress, Range,
-    Source, extract, write,
+    Compression, Control, Error, Form, Image, MIN_CHUNK, Options, PAGE, PAGE_SIZE, Pages, Progress,
+    Range, Source, extract, write,
 };
 
 fn compressions() -> impl Strategy<Value = Compression> {
@@ -113,7 +113,7 @@ fn what_is_zero_stays_a_hole() {
     image.load(&file, &path, 2, Control::none()).unwrap();
     let meta = file.metadata().unwrap();
     assert_eq!(meta.len(), fixture.bytes.len() as u64);
-    assert_eq!(meta.blocks() * 512, PAGE as u64);
+    assert_eq!(meta.blocks() * 512, PAGE_SIZE);
 }
 
 #[test]
@@ -195,10 +195,7 @@ fn progress_only_grows_and_ends_at_the_end() {
     let seen = seen.into_inner().unwrap();
     assert!(seen.is_sorted_by(|a, b| a.done <= b.done && a.stored <= b.stored));
     let last = seen.last().unwrap();
-    assert_eq!(
-        (last.done, last.total),
-        (800 * PAGE as u64, 800 * PAGE as u64)
-    );
+    assert_eq!((last.done, last.total), (800 * PAGE_SIZE, 800 * PAGE_SIZE));
 }
 
 #[test]
@@ -259,7 +256,7 @@ fn a_limit_is_kept_and_still_hears_stop() {
 fn a_core_file_has_the_memory_at_its_addresses() {
     use object::{Object, ObjectSegment};
     let mut fixture = Fixture::new(64);
-    let half = 32 * PAGE as u64;
+    let half = 32 * PAGE_SIZE;
     fixture.description.ranges = vec![
         Range {
             offset: 0,
@@ -428,7 +425,7 @@ fn memory_that_cannot_be_is_refused() {
         size,
         ..fixture.source()
     };
-    for size in [0, 1, PAGE as u64 + 1, 9 * PAGE as u64, !4095] {
+    for size in [0, 1, PAGE_SIZE + 1, 9 * PAGE_SIZE, !4095] {
         let path = fixture.path("a");
         let result = write(
             &path,

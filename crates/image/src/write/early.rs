@@ -12,10 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, io_error};
-use crate::format::header::PAGE;
-use crate::format::pages::{self, Pages};
+use crate::format::pages;
 use crate::format::record::Record;
 use crate::format::seal::Kind;
+use crate::memory::{PAGE, PAGE_SIZE, Pages, is_zero};
 use crate::pipeline::Work;
 use crate::write::memory::{self, Range};
 use crate::write::report::{Stages, Watch};
@@ -182,7 +182,7 @@ impl Early {
     /// Bytes of the pages that were written.
     pub(crate) fn bytes(&self) -> u64 {
         let pages = self.pieces.values().map(Piece::pages);
-        pages.sum::<u64>() * PAGE as u64
+        pages.sum::<u64>() * PAGE_SIZE
     }
 
     /// What was written of a chunk, if that is what it is now: all pages that are `wanted` and not
@@ -195,7 +195,7 @@ impl Early {
     ) -> Option<&Piece> {
         let piece = self.pieces.get(&index)?;
         let missing = |(page, bytes): (usize, &[u8])| {
-            !pages::is_set(&piece.bitmap, page) && wanted(page) && !pages::is_zero(bytes)
+            !pages::is_set(&piece.bitmap, page) && wanted(page) && !is_zero(bytes)
         };
         if chunk.chunks_exact(PAGE).enumerate().any(missing) {
             return None;

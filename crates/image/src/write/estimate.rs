@@ -8,8 +8,9 @@ use crate::error::{Error, io_error};
 use crate::format::chunk;
 use crate::format::codec::{Compression, Encoder};
 use crate::format::head;
-use crate::format::header::{DEFAULT_CHUNK, PAGE};
-use crate::format::pages::{self, Pages};
+use crate::format::header::DEFAULT_CHUNK;
+use crate::format::pages;
+use crate::memory::{PAGE, PAGE_SIZE, Pages};
 use crate::write::memory::{self, Range};
 
 /// Number of chunks in the sample.
@@ -58,7 +59,7 @@ fn bounds(
     let stat = rustix::fs::statvfs(&dir).map_err(io_error("examine", &dir))?;
     let data = memory::data_bytes(memory, size);
     let data = data.map_err(io_error("read the memory for", path))?;
-    let left_out = leave_out.map_or(0, Pages::len) * PAGE as u64;
+    let left_out = leave_out.map_or(0, Pages::len) * PAGE_SIZE;
     let overhead = size / 2048 + (1 << 20) + head::BLOB_PIECE;
     Ok(Bounds {
         data,
@@ -128,7 +129,7 @@ fn sample(
         if let Range::Hole(_) = memory::read_chunk(memory, start, chunk)? {
             continue;
         }
-        let first = start / PAGE as u64;
+        let first = start / PAGE_SIZE;
         let kept = pages::gather(chunk, &mut bitmap, |page| {
             leave_out.is_some_and(|pages| pages.contains(first + page as u64))
         });

@@ -3,10 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, io_error};
-use crate::format::header::PAGE;
 use crate::format::pages;
 use crate::format::record::Record;
 use crate::format::seal::Kind;
+use crate::memory::PAGE;
 use crate::pipeline::{Progress, Work};
 use crate::write::early::Early;
 use crate::write::memory::{self, Range};

@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use crate::memory::PAGE_SIZE;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
-
-use crate::format::header::PAGE;
 
 /// What a chunk's range of the file holds.
 pub(crate) enum Range {
@@ -41,7 +40,7 @@ pub(crate) fn data_bytes(memory: &File, size: u64) -> io::Result<u64> {
 /// Where data begins at or behind an offset, down to a whole page.
 pub(crate) fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(from)) {
-        Ok(at) => Ok(Some((at - at % PAGE as u64).max(from))),
+        Ok(at) => Ok(Some((at - at % PAGE_SIZE).max(from))),
         // The end of the file, or a file that knows no holes.
         Err(Errno::NXIO) => Ok(None),
         Err(Errno::INVAL) => Ok(Some(from)),

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use crate::format::description::Description;
-use crate::format::pages::Pages;
+use crate::memory::Pages;
 use crate::read::reader::Image;
 
 /// What goes into an image. The guest must stand still while it is written.

@@ -11,12 +11,12 @@ use crate::durable::Durable;
 use crate::error::{Error, io_error};
 use crate::format::codec::Compression;
 use crate::format::head::{Blob, Head, MAX_BLOB, Parent};
-use crate::format::header::{self, Header, PAGE, chunk_size_for};
-use crate::format::pages;
+use crate::format::header::{self, Header, chunk_size_for};
 use crate::format::record::Record;
 use crate::format::seal::{self, DataKey, Kind, Owner, PIECES, SealKey};
 use crate::format::working_set;
 use crate::keys::{self, Recipient};
+use crate::memory::{PAGE, PAGE_SIZE, is_zero};
 use crate::pipeline::Control;
 use crate::read::reader::{Image, MAX_CHAIN};
 use crate::write::blob;
@@ -248,10 +248,10 @@ impl<'a> Writer<'a> {
         let chunks = done.chunks();
         // Beside the working set they are in no chunk of this file.
         let alone = blobs.needed.iter().filter(|page| {
-            let chunk = *page * PAGE as u64 / u64::from(self.header.chunk_size);
+            let chunk = *page * PAGE_SIZE / u64::from(self.header.chunk_size);
             done.records[chunk as usize] == Record::Parent
         });
-        let raw = (done.pages + alone.count() as u64) * PAGE as u64;
+        let raw = (done.pages + alone.count() as u64) * PAGE_SIZE;
         let header = &mut self.header;
         header.stored_chunks = chunks[0];
         header.stored_pages = done.pages;
@@ -283,7 +283,7 @@ impl<'a> Writer<'a> {
         durable.publish(self.options.replace)?;
         Ok(Report {
             raw,
-            early: done.early * PAGE as u64,
+            early: done.early * PAGE_SIZE,
             early_elapsed: early.elapsed,
             memory: source.size,
             compressed: header.file_len(),
@@ -344,7 +344,7 @@ impl<'a> Writer<'a> {
                 "a device state or working set of more than {MAX_BLOB} bytes"
             )));
         }
-        let pages = size / PAGE as u64;
+        let pages = size / PAGE_SIZE;
         if source.working_set.iter().any(|range| range.end > pages) {
             return Err(Error::invalid("a working set outside of the memory"));
         }
@@ -372,11 +372,11 @@ impl<'a> Writer<'a> {
         blobs.working_set = Some(put(Kind::WorkingSet, ranges.len() as u64, fill)?);
         let pages = working_set::first_pages(&needed);
         let fill = &mut |from: u64, piece: &mut [u8]| {
-            let pages = &pages[(from / PAGE as u64) as usize..];
+            let pages = &pages[(from / PAGE_SIZE) as usize..];
             for (page, out) in pages.iter().zip(piece.chunks_mut(PAGE)) {
-                let read = source.memory.read_exact_at(out, page * PAGE as u64);
+                let read = source.memory.read_exact_at(out, page * PAGE_SIZE);
                 read.map_err(io_error("read the memory for", path))?;
-                if !pages::is_zero(out) {
+                if !is_zero(out) {
                     blobs.needed.push(*page);
                 }
             }

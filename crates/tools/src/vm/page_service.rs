@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_image::{Claim, Image, WORKING_PAGES, write_working_set};
+use brisk_image::{Claim, Image, WORKING_PAGES, push_page, write_working_set};
 use brisk_vm::migration::{Ended, Failure, Source};
 use brisk_vm::qemu::{Urgent, end_late_memory};
 use serde_json::json;
@@ -271,10 +271,7 @@ fn merged_working_set(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range
     let pages = all.filter(|page| seen.insert(*page)).take(WORKING_PAGES);
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for page in pages {
-        match ranges.last_mut() {
-            Some(last) if last.end == page => last.end += 1,
-            _ => ranges.push(page..page + 1),
-        }
+        push_page(&mut ranges, page);
     }
     ranges
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_image::{Control, Description, Pages, Writer};
+use brisk_image::{Control, Description, PAGE_SIZE, Pages, Writer};
 use brisk_vm::guest::Step;
 use brisk_vm::guest_pages::{Memory, VmcoreinfoLocation, forecast, free_pages};
 
@@ -205,7 +205,7 @@ pub(super) fn left_out(
     };
     match free_pages(memory, place) {
         Ok(pages) => {
-            let megabytes = pages.len() as f64 * 4096.0 / 1e6;
+            let megabytes = (pages.len() * PAGE_SIZE) as f64 / 1e6;
             let seconds = begun.elapsed().as_secs_f64();
             paths.note(&format!(
                 "Cache and free memory: {megabytes:.0} MB, found in {seconds:.2} sec"

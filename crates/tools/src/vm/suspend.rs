@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use brisk_image::{
-    self, Base, Changed, Image, Outline, Recipient, Report, Secret, Source, Writer, host_key,
+    self, Base, Changed, Image, Outline, PAGE_SIZE, Recipient, Report, Secret, Source, Writer,
+    host_key,
 };
 use brisk_vm::guest_pages::VmcoreinfoLocation;
-use brisk_vm::migration::PAGE;
 use brisk_vm::qemu::control::Control;
 use brisk_vm::qemu::save_state;
 use serde_json::json;
@@ -316,7 +316,7 @@ fn go_on(paths: &VmPaths, qmp: &mut Control<'_>, error: Error) -> Error {
 
 /// What the guest needed first after the last resume, if that is known.
 fn needed_first(paths: &VmPaths, memory: u64) -> Vec<Range<u64>> {
-    let pages = memory / PAGE as u64;
+    let pages = memory / PAGE_SIZE;
     let keys = host_keys(paths);
     let known = keys.and_then(|keys| brisk_image::read_working_set(&paths.working_set(), &keys));
     // Without it a resume is slower and nothing else.

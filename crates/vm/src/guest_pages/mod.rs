@@ -14,15 +14,13 @@ mod walk;
 
 use std::fs::File;
 
-use brisk_image::{Pages, Range};
+use brisk_image::{PAGE_SIZE, Pages, Range};
 
 pub use forecast::forecast;
 pub use trim::trim;
 pub use vmcoreinfo::{Vmcoreinfo, VmcoreinfoLocation};
 use walk::Tables;
 
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 /// Most bytes of page structures that are read at once.
 const PIECE: u64 = 2 << 20;
 /// Sizes of blocks, as powers of two of pages, that a kernel may have.
@@ -116,13 +114,16 @@ fn each_structure(
     let base = vmemmap(tables, note)?;
     let mut bytes = Vec::new();
     for range in memory.ranges {
-        let (mut page, end) = (range.address / PAGE, (range.address + range.length) / PAGE);
+        let (mut page, end) = (
+            range.address / PAGE_SIZE,
+            (range.address + range.length) / PAGE_SIZE,
+        );
         while page < end {
             let at = base.wrapping_add(page * length);
             let Some((address, left)) = tables.translate(at) else {
                 // No structures for these: a hole, or memory that the kernel does not have.
                 take(None, page, range)?;
-                page = (page + 1).max(page + (PAGE - at % PAGE) / length);
+                page = (page + 1).max(page + (PAGE_SIZE - at % PAGE_SIZE) / length);
                 continue;
             };
             let wanted = ((end - page) * length).min(PIECE);
@@ -142,7 +143,7 @@ fn each_structure(
 
 /// Number in the memory's file of a page of the guest.
 fn in_file(page: u64, range: &Range) -> u64 {
-    (range.offset + page * PAGE - range.address) / PAGE
+    (range.offset + page * PAGE_SIZE - range.address) / PAGE_SIZE
 }
 
 /// Layout of `struct page`.
@@ -204,7 +205,7 @@ struct Blocks {
 
 impl Blocks {
     fn take(&mut self, structure: &[u8], page: u64, range: &Range) -> Result<(), Unknown> {
-        let end = (range.address + range.length) / PAGE;
+        let end = (range.address + range.length) / PAGE_SIZE;
         let layout = &self.layout;
         let unused = word(structure, layout.count) == 0;
         let is_head = unused && word(structure, layout.kind) == layout.buddy;
@@ -238,7 +239,7 @@ fn vmemmap(tables: &Tables<'_>, note: &Vmcoreinfo) -> Result<u64, Unknown> {
     let sections = tables.word(note.address("mem_section")?)?;
     let map =
         tables.word(sections.wrapping_add(note.number("OFFSET(mem_section.section_mem_map)")?))?;
-    Ok(map & !(PAGE - 1))
+    Ok(map & !(PAGE_SIZE - 1))
 }
 
 /// Number of free blocks of each size by the kernel's count (`nr_free` of `struct free_area`, its

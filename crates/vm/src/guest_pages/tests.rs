@@ -4,10 +4,10 @@ use std::os::unix::fs::FileExt;
 use proptest::prelude::*;
 
 use super::*;
-use brisk_image::Forecast;
+use brisk_image::{Forecast, PAGE};
 
 const SIZE: u64 = 16 << 20;
-const PAGES: u64 = SIZE / PAGE;
+const PAGES: u64 = SIZE / PAGE_SIZE;
 /// Where things are in the guest: all below the page structures.
 const NOTE: u64 = 0x1000;
 const TOP: u64 = 0x2000;
@@ -298,8 +298,8 @@ fn a_kernel_that_tells_too_little_is_no_trouble() {
 /// Content of each page.
 fn contents(file: &File) -> Vec<Vec<u8>> {
     let page = |page| {
-        let mut bytes = vec![0; PAGE as usize];
-        file.read_exact_at(&mut bytes, page * PAGE).unwrap();
+        let mut bytes = vec![0; PAGE];
+        file.read_exact_at(&mut bytes, page * PAGE_SIZE).unwrap();
         bytes
     };
     (0..PAGES).map(page).collect()
@@ -310,9 +310,12 @@ fn what_is_free_or_zero_is_given_back_and_nothing_else() {
     let guest = Guest::new(&[(2048, 3), (3000, 0)]);
     let used = [1030, 2047, 2056, 2999, 3001, PAGES - 1];
     for page in used.into_iter().chain([2048, 2055, 3000]) {
-        guest.file.write_all_at(b"data", page * PAGE).unwrap();
+        guest.file.write_all_at(b"data", page * PAGE_SIZE).unwrap();
     }
-    guest.file.write_all_at(&[0; 8192], 1500 * PAGE).unwrap();
+    guest
+        .file
+        .write_all_at(&[0; 8192], 1500 * PAGE_SIZE)
+        .unwrap();
     let (before, left) = guest.with_note(|memory| (contents(memory.file), trim(memory).unwrap()));
     let after = contents(&guest.file);
     for (page, (before, after)) in before.iter().zip(&after).enumerate() {
@@ -325,7 +328,7 @@ fn what_is_free_or_zero_is_given_back_and_nothing_else() {
     let data = after
         .iter()
         .filter(|page| page.iter().any(|byte| *byte != 0));
-    assert_eq!(left, data.count() as u64 * PAGE);
+    assert_eq!(left, data.count() as u64 * PAGE_SIZE);
     let mut stored = 0;
     let stretch = |stretch: std::ops::Range<u64>| {
         stored += stretch.end - stretch.start;
@@ -338,8 +341,11 @@ fn what_is_free_or_zero_is_given_back_and_nothing_else() {
 #[test]
 fn without_a_note_that_is_right_only_zeros_are_given_back() {
     let mut guest = Guest::new(&[(2048, 3)]);
-    guest.file.write_all_at(b"data", 2050 * PAGE).unwrap();
-    guest.file.write_all_at(&[0; 8192], 1500 * PAGE).unwrap();
+    guest.file.write_all_at(b"data", 2050 * PAGE_SIZE).unwrap();
+    guest
+        .file
+        .write_all_at(&[0; 8192], 1500 * PAGE_SIZE)
+        .unwrap();
     guest.count(3, 1);
     let before = contents(&guest.file);
     let left = guest.with_note(|memory| trim(memory).unwrap());

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{Memory, PAGE, VmcoreinfoLocation, free_pages, vmcoreinfo};
+use super::{Memory, VmcoreinfoLocation, free_pages, vmcoreinfo};
 use crate::holes::each_stretch;
-use brisk_image::{Pages, is_zero};
+use brisk_image::{PAGE, PAGE_SIZE, Pages, is_zero};
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
@@ -31,16 +31,16 @@ pub fn trim(memory: Memory<'_>) -> io::Result<u64> {
         None => Ok(()),
     };
     each_page(memory, |at, page| {
-        if free.contains(at / PAGE) || is_zero(page) {
+        if free.contains(at / PAGE_SIZE) || is_zero(page) {
             match &mut hole {
-                Some((_, end)) if *end == at => *end += PAGE,
+                Some((_, end)) if *end == at => *end += PAGE_SIZE,
                 _ => {
                     punch(&mut hole)?;
-                    hole = Some((at, at + PAGE));
+                    hole = Some((at, at + PAGE_SIZE));
                 }
             }
         } else {
-            left += PAGE;
+            left += PAGE_SIZE;
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -85,8 +85,8 @@ fn each_page(
         while at < stretch.end && on {
             let length = (stretch.end - at).min(PIECE as u64) as usize;
             memory.file.read_exact_at(&mut bytes[..length], at)?;
-            for (number, page) in bytes[..length].chunks(PAGE as usize).enumerate() {
-                if take(at + number as u64 * PAGE, page)?.is_break() {
+            for (number, page) in bytes[..length].chunks(PAGE).enumerate() {
+                if take(at + number as u64 * PAGE_SIZE, page)?.is_break() {
                     on = false;
                     break;
                 }

@@ -1,5 +1,6 @@
 //! The vmlinux ELF: checking it, its PVH entry, and writing only what QEMU loads.
 
+use brisk_image::PAGE_SIZE;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, Machine, NoteType, ProgramHeader64};
 use object::endian::{U16, U64};
@@ -10,7 +11,6 @@ use super::error::Reason;
 
 /// Note type of the 32-bit PVH entry (`include/xen/interface/elfnote.h`).
 const XEN_ELFNOTE_PHYS32_ENTRY: NoteType = NoteType(18);
-const PAGE: u64 = 4096;
 const HEADER: u64 = size_of::<FileHeader64<LE>>() as u64;
 const PROGRAM_HEADER: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
@@ -72,13 +72,13 @@ pub fn slim(vmlinux: &[u8]) -> Result<Vec<u8>, Reason> {
             data
         };
         // The ELF specification wants offset and address congruent, for loaders that map.
-        let skew = segment.p_vaddr(LE).wrapping_sub(body.len() as u64) % PAGE;
+        let skew = segment.p_vaddr(LE).wrapping_sub(body.len() as u64) % PAGE_SIZE;
         body.resize(body.len() + skew as usize, 0);
         let mut slim = *segment;
         slim.p_offset = U64::new(LE, body.len() as u64);
         slim.p_filesz = U64::new(LE, data.len() as u64);
         if segment.p_type(LE) == elf::PT_LOAD {
-            slim.p_align = U64::new(LE, PAGE);
+            slim.p_align = U64::new(LE, PAGE_SIZE);
         }
         body.extend_from_slice(data);
         table.push(slim);

@@ -26,4 +26,3 @@ pub use opening::{RamSection, opening};
 pub use requests::{Request, Requests};
 pub use saved::{Block, Content, Error, Saved};
 pub use source::{Ended, Failure, Memory, Reading, Source};
-pub use wire::PAGE;

@@ -1,7 +1,9 @@
 //! The part of the stream before the guest runs; pure.
 
+use brisk_image::{PAGE, PAGE_SIZE};
+
 use super::saved::{Block, Content, Saved};
-use super::wire::{MAGIC, PAGE, VERSION, command, flag, part, put_command, put_name};
+use super::wire::{MAGIC, VERSION, command, flag, part, put_command, put_name};
 
 /// Encoder of the section of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub fn opening(saved: &Saved, memory: &Block) -> Vec<u8> {
     out.extend(&saved.subsections);
     put_command(&mut out, command::OPEN_RETURN_PATH, &[]);
     // All sizes of pages there are, in one word, and that of the guest.
-    let sizes = [PAGE as u64; 2].map(u64::to_be_bytes).concat();
+    let sizes = [PAGE_SIZE; 2].map(u64::to_be_bytes).concat();
     put_command(&mut out, command::ADVISE, &sizes);
     list(saved, &mut out);
     for block in &saved.blocks {

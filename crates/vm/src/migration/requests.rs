@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::wire::{Cursor, PAGE};
+use brisk_image::PAGE_SIZE;
+
+use super::wire::Cursor;
 
 /// Longest message that is accepted, bytes.
 const LONGEST: usize = 1024;
@@ -75,7 +77,7 @@ impl Requests {
 
     /// Bytes of the bitmap of all pages, as QEMU sends it.
     fn bits(&self) -> usize {
-        self.length.div_ceil(PAGE as u64).div_ceil(64) as usize * size_of::<u64>()
+        self.length.div_ceil(PAGE_SIZE).div_ceil(64) as usize * size_of::<u64>()
     }
 
     fn received(&self, mut data: Cursor<'_>) -> Result<Request, &'static str> {
@@ -115,7 +117,7 @@ impl Requests {
                 }
                 let end = start.checked_add(length.into());
                 let end = end.filter(|end| *end <= self.length);
-                let page = PAGE as u64;
+                let page = PAGE_SIZE;
                 match end {
                     Some(end) if start % page == 0 && end % page == 0 && start < end => {
                         Ok(Some(Request::Pages(start..end)))
@@ -190,7 +192,7 @@ mod tests {
     fn what_is_there_is_understood_however_it_is_cut() {
         let all = [RECEIVED, RESUMED].concat();
         for cut in 1..all.len() {
-            let mut requests = Requests::new(b"ram", 70 * PAGE as u64);
+            let mut requests = Requests::new(b"ram", 70 * PAGE_SIZE);
             let pieces = all.chunks(cut);
             let got: Vec<_> = pieces
                 .flat_map(|piece| requests.push(piece).unwrap())
@@ -203,7 +205,7 @@ mod tests {
     fn what_is_there_of_another_memory_is_refused() {
         let other = |name: &[u8], pages: u64| {
             let all = [RECEIVED, RESUMED].concat();
-            Requests::new(name, pages * PAGE as u64).push(&all).is_err()
+            Requests::new(name, pages * PAGE_SIZE).push(&all).is_err()
         };
         assert!(!other(b"ram", 70));
         assert!(other(b"rom", 70));

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::wire::{Cursor, MAGIC, PAGE, VERSION, flag, part};
+use brisk_image::{PAGE, PAGE_SIZE};
+
+use super::wire::{Cursor, MAGIC, VERSION, flag, part};
 
 /// Most blocks of memory that are accepted.
 const MAX_BLOCKS: usize = 256;
 /// Most memory of ROMs and the like, bytes.
 const MAX_SMALL: u64 = 256 << 20;
 /// Most pages of ROMs and the like that are accepted.
-const MAX_PAGES: usize = (MAX_SMALL / PAGE as u64) as usize;
+const MAX_PAGES: usize = (MAX_SMALL / PAGE_SIZE) as usize;
 
 const CAPABILITIES: &[u8] = b"configuration/capabilities";
 const PAGE_BITS: &[u8] = b"configuration/target-page-bits";
@@ -240,7 +242,7 @@ impl<'a> Parser<'a> {
             let length = self.need(Cursor::be64)?;
             // Where the guest has it.
             self.need(Cursor::be64)?;
-            let fits = length > 0 && length % PAGE as u64 == 0 && length <= left;
+            let fits = length > 0 && length % PAGE_SIZE == 0 && length <= left;
             if !fits || blocks.len() == MAX_BLOCKS || !names.insert(name.clone()) {
                 return self.fail("the list of memory cannot be");
             }

@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use brisk_image::{PAGE, PAGE_SIZE, is_zero, push_page};
+
 use super::opening::RamSection;
 use super::source::{Ended, Failure, Memory, Queue, Reading, lock};
 use super::throttle::Throttle;
-use super::wire::PAGE;
-use brisk_image::is_zero;
 
 /// Chunks that are cached after reading, for page faults close to each other.
 const KEPT: usize = 8;
@@ -85,7 +85,7 @@ impl Sender<'_> {
     /// Sends the working set, and pages of page faults meanwhile.
     fn first(&mut self) -> Result<(), Failure> {
         let memory = self.memory;
-        let pages = memory.length() / PAGE as u64;
+        let pages = memory.length() / PAGE_SIZE;
         let mut batch: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut result = Ok(());
         memory.first(&mut |number, content| {
@@ -110,7 +110,7 @@ impl Sender<'_> {
         }
         let contents = pages.iter().map(|(number, content)| {
             let content = Some(content.as_ref()).filter(|page| !is_zero(page));
-            (number * PAGE as u64, content)
+            (number * PAGE_SIZE, content)
         });
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -131,7 +131,7 @@ impl Sender<'_> {
         loop {
             let wanted = lock(&self.queue.0).wanted.pop_front();
             let Some(range) = wanted else { return Ok(()) };
-            let page = PAGE as u64;
+            let page = PAGE_SIZE;
             for number in range.start / page..range.end / page {
                 if self.mark(number) {
                     self.one(number)?;
@@ -151,11 +151,8 @@ impl Sender<'_> {
     /// Sends a page that the guest waits for.
     fn one(&mut self, number: u64) -> Result<(), Failure> {
         self.throttle.was_asked();
-        match self.ended.wanted.last_mut() {
-            Some(last) if last.end == number => last.end += 1,
-            _ => self.ended.wanted.push(number..number + 1),
-        }
-        let offset = number * PAGE as u64;
+        push_page(&mut self.ended.wanted, number);
+        let offset = number * PAGE_SIZE;
         let index = offset / self.memory.chunk() as u64;
         let within = (offset % self.memory.chunk() as u64) as usize;
         let content = match self.memory.is_zero(index) {
@@ -206,7 +203,7 @@ impl Sender<'_> {
     /// Sends all pages of a chunk that are not zero and not sent, and pages of page faults
     /// meanwhile. Whether the chunk could be read.
     fn chunk(&mut self, index: u64) -> Result<bool, Failure> {
-        let first = index * self.memory.chunk() as u64 / PAGE as u64;
+        let first = index * self.memory.chunk() as u64 / PAGE_SIZE;
         let Some(chunk) = self.read(index, false)? else {
             return Ok(false);
         };

@@ -8,12 +8,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use brisk_image::PAGE_SIZE;
+
 use super::opening::{RamSection, inquiry, opening, resumption};
 use super::requests::{Request, Requests};
 use super::saved::Saved;
 use super::sender::Sender;
 use super::throttle::Throttle;
-use super::wire::PAGE;
 
 /// Most time for a QEMU to answer another source.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -231,7 +232,7 @@ impl Source {
 
 /// Number of words of a bitmap of all pages.
 fn words(length: u64) -> usize {
-    length.div_ceil(PAGE as u64).div_ceil(64) as usize
+    length.div_ceil(PAGE_SIZE).div_ceil(64) as usize
 }
 
 pub(super) fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
@@ -282,6 +283,8 @@ fn listen(stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue>, C
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+    use brisk_image::PAGE;
+
     use super::*;
     use crate::migration::saved::Block;
 
@@ -301,7 +304,7 @@ mod tests {
         }
 
         fn length(&self) -> u64 {
-            8 * PAGE as u64
+            8 * PAGE_SIZE
         }
 
         fn chunk(&self) -> usize {
@@ -349,7 +352,7 @@ mod tests {
         words: &'static [u8],
     ) -> (Vec<u64>, Ended) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let page = PAGE as u64;
+        let page = PAGE_SIZE;
         let saved = Saved {
             machine: Vec::new(),
             subsections: Vec::new(),

@@ -1,7 +1,6 @@
 //! Numbers of the migration stream, with a reader and a writer.
 
-/// Bytes of a page, QEMU's and the host's.
-pub const PAGE: usize = 4096;
+use brisk_image::PAGE_SIZE;
 
 pub(super) const MAGIC: u32 = u32::from_be_bytes(*b"QEVM");
 pub(super) const VERSION: u32 = 3;
@@ -38,7 +37,7 @@ pub(super) mod flag {
     pub(in crate::migration) const PAGE: u64 = 0x08;
     pub(in crate::migration) const END: u64 = 0x10;
     pub(in crate::migration) const SAME_BLOCK: u64 = 0x20;
-    pub(in crate::migration) const ALL: u64 = super::PAGE as u64 - 1;
+    pub(in crate::migration) const ALL: u64 = super::PAGE_SIZE - 1;
 }
 
 /// Reader from the front; `None` where bytes are missing.

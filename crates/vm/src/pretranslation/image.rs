@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use brisk_image::{PAGE, PAGE_SIZE};
 use brisk_sys::pretranslation_layout::{
     END, GDT, GDT_EARLY, GDT_LATE, IDT, IDT_POINTER, KERNEL, KERNEL_STACK, NEXT, PATIENCE,
     SET_STACK, STACK, STACK_SEGMENT, TABLES, TABLES_EARLY, TSS,
@@ -17,7 +18,6 @@ pub(super) const MAX: u64 = 0x6_0000;
 /// Number of times that a wait looks whether the kernel has patched its code, 4 to 10 ns each: ten
 /// times as long as the kernel takes.
 const LOOKS: u32 = 400_000_000;
-const PAGE: u64 = 4096;
 
 /// The ELF file; `None` if it would be too large, or brisk has no code for it.
 pub(super) fn elf(kernel: &Kernel<'_>, list: &List) -> Option<Vec<u8>> {
@@ -57,7 +57,7 @@ impl Memory {
     /// Code, data, and the two highest page tables.
     fn new() -> Self {
         Self {
-            bytes: vec![0; (TABLES + PAGE) as usize],
+            bytes: vec![0; (TABLES + PAGE_SIZE) as usize],
         }
     }
 
@@ -76,7 +76,7 @@ impl Memory {
     /// A new page table, and its offset.
     fn table(&mut self) -> u64 {
         let at = self.bytes.len() as u64;
-        self.bytes.resize(self.bytes.len() + PAGE as usize, 0);
+        self.bytes.resize(self.bytes.len() + PAGE, 0);
         at
     }
 }
@@ -95,7 +95,7 @@ const fn index(address: u64, level: u32) -> u64 {
 /// code where the kernel has them.
 fn tables(memory: &mut Memory, kernel: &Kernel<'_>, list: &List) -> Option<()> {
     let mut known = BTreeMap::new();
-    let own = (0..MAX / PAGE).map(|page| page * PAGE);
+    let own = (0..MAX / PAGE_SIZE).map(|page| page * PAGE_SIZE);
     for page in own {
         let leaf = (PRETRANSLATION_BASE + page) | PRESENT | WRITABLE;
         map(memory, &mut known, PRETRANSLATION_VIRTUAL + page, leaf);
@@ -109,8 +109,8 @@ fn tables(memory: &mut Memory, kernel: &Kernel<'_>, list: &List) -> Option<()> {
         );
     }
     // While paging is switched on, the code is where it was.
-    let all = memory.bytes[TABLES as usize..][..PAGE as usize].to_vec();
-    memory.bytes[TABLES_EARLY as usize..][..PAGE as usize].copy_from_slice(&all);
+    let all = memory.bytes[TABLES as usize..][..PAGE].to_vec();
+    memory.bytes[TABLES_EARLY as usize..][..PAGE].copy_from_slice(&all);
     let [middle, low] = [memory.table(), memory.table()];
     let entry = |table: u64| (PRETRANSLATION_BASE + table) | PRESENT | WRITABLE;
     memory.put(TABLES_EARLY, entry(middle));
@@ -178,7 +178,7 @@ fn wrapped(memory: &[u8], entry: u64) -> Vec<u8> {
     note.extend(b"Xen\0");
     note.extend(entry.to_le_bytes());
     let length = memory.len() as u64;
-    let mut elf = Vec::with_capacity(PAGE as usize + memory.len());
+    let mut elf = Vec::with_capacity(PAGE + memory.len());
     elf.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
     // An executable for x86-64; two program headers after this one.
     elf.extend([2, 0, 62, 0, 1, 0, 0, 0]);
@@ -198,19 +198,19 @@ fn wrapped(memory: &[u8], entry: u64) -> Vec<u8> {
         1,
         7,
         [
-            PAGE,
+            PAGE_SIZE,
             PRETRANSLATION_BASE,
             PRETRANSLATION_BASE,
             length,
             length,
-            PAGE,
+            PAGE_SIZE,
         ],
     );
     let size = note.len() as u64;
     header(4, 4, [NOTE as u64, 0, 0, size, size, 4]);
     elf.resize(NOTE, 0);
     elf.extend(note);
-    elf.resize(PAGE as usize, 0);
+    elf.resize(PAGE, 0);
     elf.extend(memory);
     elf
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brisk_image::{Error, Header, Image, PAGE, State, state};
+use brisk_image::{Error, Header, Image, PAGE_SIZE, State, state};
 use serde::Serialize;
 
 use super::keys::KeyArgs;
@@ -78,7 +78,7 @@ impl Info {
             chunk_size: header.chunk_size,
             chunks: header.chunks(),
             stored_chunks: header.stored_chunks,
-            stored_bytes: header.stored_pages * PAGE as u64,
+            stored_bytes: header.stored_pages * PAGE_SIZE,
             compression: header.compression.to_string(),
             incremental: header.incremental,
             recipients: header.slots.iter().map(|slot| slot.kind().name()).collect(),

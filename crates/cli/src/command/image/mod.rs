@@ -6,7 +6,7 @@ mod work;
 
 use std::path::PathBuf;
 
-use brisk_image::{Error, Form, Header, PAGE};
+use brisk_image::{Error, Form, Header, PAGE_SIZE};
 use serde::Serialize;
 
 use self::keys::NewKeyArgs;
@@ -200,7 +200,7 @@ fn verify(
         size: header.file_len(),
         chunks: header.chunks(),
         stored_chunks: verified.stored_chunks,
-        stored_bytes: verified.stored_pages * PAGE as u64,
+        stored_bytes: verified.stored_pages * PAGE_SIZE,
         parent_chunks: header.incremental.then_some(verified.parent_chunks),
         state: verified.state,
     })
