@@ -61,7 +61,7 @@ enum Task {
     /// Try the rules about idle guests on files of other projects.
     IdleCorpus(corpus::Args),
     /// Check limits of the code: lengths, fields, cycles of imports, vague doc comments.
-    Structure,
+    Structure(structure::Args),
     /// Compare the committed reference with the command line; try examples and links.
     Check,
 }
@@ -90,10 +90,12 @@ fn main() -> anyhow::Result<()> {
             }
         }
         Task::IdleCorpus(args) => report(&corpus::run(&args)?, "no rule or fix went wrong")?,
-        Task::Structure => report(
-            &structure::problems(&repository())?,
-            "the code keeps its limits",
-        )?,
+        Task::Structure(args) => match structure::run(&args, &repository())? {
+            structure::Output::Problems(problems) => {
+                report(&problems, "the code keeps its limits")?;
+            }
+            structure::Output::Text(text) => io::stdout().lock().write_all(text.as_bytes())?,
+        },
         Task::Check => {
             let problems = check::problems(&repository(), &command)?;
             report(

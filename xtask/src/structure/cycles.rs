@@ -1,6 +1,7 @@
 //! Cycles of imports: none between folders, and none of more than three files inside one.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use petgraph::algo::tarjan_scc;
@@ -18,8 +19,45 @@ struct Child {
     is_folder: bool,
 }
 
-/// Cycles of a crate, one line each.
-pub(super) fn problems(source: &str, tree: &Tree) -> Vec<String> {
+/// A cycle of imports that the limits do not allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cycle {
+    folder: PathBuf,
+    /// Files and folders of `folder`, without the endings of files.
+    members: Vec<PathBuf>,
+    /// Whether a member is a folder.
+    pub(super) has_folder: bool,
+}
+
+impl Cycle {
+    /// Whether an import of one file by another is a part of the cycle.
+    pub(super) fn contains(&self, from: &Path, to: &Path) -> bool {
+        let member = |file| {
+            let child = child(&self.folder, file)?;
+            self.members.contains(&child.path).then_some(child.path)
+        };
+        matches!((member(from), member(to)), (Some(from), Some(to)) if from != to)
+    }
+}
+
+impl fmt::Display for Cycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.folder.display())?;
+        match self.has_folder {
+            true => write!(f, "folders need each other: ")?,
+            false => write!(f, "more than {FILES} files need each other: ")?,
+        }
+        for (place, member) in self.members.iter().enumerate() {
+            let name = member.strip_prefix(&self.folder).unwrap_or(member);
+            let comma = if place == 0 { "" } else { ", " };
+            write!(f, "{comma}{}", name.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// Cycles of a crate.
+pub(super) fn cycles(source: &str, tree: &Tree) -> Vec<Cycle> {
     let paths: Vec<&Path> = tree.files().iter().map(|file| &*file.path).collect();
     let arrows = tree.arrows();
     let arrows: Vec<_> = arrows
@@ -29,7 +67,7 @@ pub(super) fn problems(source: &str, tree: &Tree) -> Vec<String> {
     of(Path::new(source), &arrows)
 }
 
-fn of(source: &Path, arrows: &[(&Path, &Path)]) -> Vec<String> {
+pub(super) fn of(source: &Path, arrows: &[(&Path, &Path)]) -> Vec<Cycle> {
     let mut folders: BTreeMap<PathBuf, Vec<(Child, Child)>> = BTreeMap::new();
     for (from, to) in arrows {
         let Some(folder) = common(from, to).filter(|folder| folder.starts_with(source)) else {
@@ -42,7 +80,7 @@ fn of(source: &Path, arrows: &[(&Path, &Path)]) -> Vec<String> {
             }
         }
     }
-    let mut problems = Vec::new();
+    let mut cycles = Vec::new();
     for (folder, arrows) in folders {
         let mut children: Vec<&Child> = arrows.iter().flat_map(|(a, b)| [a, b]).collect();
         children.sort();
@@ -55,30 +93,19 @@ fn of(source: &Path, arrows: &[(&Path, &Path)]) -> Vec<String> {
         for (from, to) in &arrows {
             graph.add_edge(&from.path, &to.path, ());
         }
-        for mut cycle in tarjan_scc(&graph) {
-            cycle.sort();
-            let has_folder = cycle.iter().any(|path| known[path]);
-            let names: Vec<_> = cycle
-                .iter()
-                .map(|path| {
-                    path.strip_prefix(&folder)
-                        .unwrap_or(path)
-                        .display()
-                        .to_string()
-                })
-                .collect();
-            let names = names.join(", ");
-            let shown = folder.display();
-            if cycle.len() > 1 && has_folder {
-                problems.push(format!("{shown}: folders need each other: {names}"));
-            } else if cycle.len() > FILES {
-                problems.push(format!(
-                    "{shown}: more than {FILES} files need each other: {names}"
-                ));
+        for mut members in tarjan_scc(&graph) {
+            members.sort();
+            let has_folder = members.iter().any(|path| known[path]);
+            if members.len() > if has_folder { 1 } else { FILES } {
+                cycles.push(Cycle {
+                    folder: folder.clone(),
+                    members: members.into_iter().map(Path::to_owned).collect(),
+                    has_folder,
+                });
             }
         }
     }
-    problems
+    cycles
 }
 
 /// The folder that both are in.
@@ -113,7 +140,8 @@ mod tests {
             .iter()
             .map(|(from, to)| (Path::new(*from), Path::new(*to)))
             .collect();
-        of(Path::new("src"), &arrows)
+        let cycles = of(Path::new("src"), &arrows);
+        cycles.iter().map(ToString::to_string).collect()
     }
 
     #[test]

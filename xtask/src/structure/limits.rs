@@ -6,9 +6,9 @@ use syn::visit::{self, Visit};
 use syn::{File, FnArg, ItemStruct, Pat, Signature};
 
 /// Most lines of a file.
-const LINES: usize = 500;
+pub(super) const LINES: usize = 500;
 /// Most fields of a struct.
-const FIELDS: usize = 20;
+pub(super) const FIELDS: usize = 20;
 /// What a doc comment does not begin with: it would not say what the thing is.
 const BEGINNINGS: [&str; 4] = ["The same", "Who ", "What is ", "Whose "];
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_limit_is_told() {
+    fn what_is_beyond_a_limit_is_reported() {
         let fields: String = (0..=FIELDS).map(|n| format!("f{n}: u8,")).collect();
         let said = of(&format!("struct Wide {{ {fields} }}"));
         assert_eq!(said.len(), 1);

@@ -3,30 +3,55 @@
 //!
 //! Lengths of functions and counts of parameters are limits of clippy (`clippy.toml`).
 
+mod counts;
 mod cycles;
+mod dot;
+mod graph;
 mod limits;
 mod modules;
+mod source;
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use modules::Tree;
+use counts::Counts;
+use graph::Graph;
+use source::sources;
 
-/// Folders whose code is looked at, each the source of a crate.
-const CRATES: [&str; 11] = [
-    "crates/cli/src",
-    "crates/host/src",
-    "crates/image/src",
-    "crates/measure/src",
-    "crates/rootfs/src",
-    "crates/sys/src",
-    "crates/testkit/src",
-    "crates/tools/src",
-    "crates/vm/src",
-    "guest/init/src",
-    "xtask/src",
-];
+/// Options of `cargo xtask structure`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print the graph of imports for dot(1) of Graphviz.
+    #[arg(long)]
+    dot: bool,
+    /// Print numbers instead of problems.
+    #[arg(long, conflicts_with = "dot")]
+    counts: bool,
+    /// Look at the work tree in DIR, which may be of another commit.
+    #[arg(long, value_name = "DIR")]
+    repository: Option<PathBuf>,
+}
+
+/// Result of `cargo xtask structure`.
+pub(crate) enum Output {
+    /// Everything beyond a limit, one line each.
+    Problems(Vec<String>),
+    /// Text that an option asks for.
+    Text(String),
+}
+
+/// Runs `cargo xtask structure` for `repository`, unless the options name another one.
+pub(crate) fn run(args: &Args, repository: &Path) -> anyhow::Result<Output> {
+    let repository = args.repository.as_deref().unwrap_or(repository);
+    if args.dot {
+        return Ok(Output::Text(dot::render(&Graph::new(&sources(
+            repository,
+        )?))));
+    }
+    if args.counts {
+        return Ok(Output::Text(Counts::new(&sources(repository)?).table()));
+    }
+    problems(repository).map(Output::Problems)
+}
 
 /// An exception from a limit, with its reason.
 struct Exception {
@@ -41,16 +66,14 @@ struct Exception {
 const EXCEPTIONS: [Exception; 0] = [];
 
 /// Everything that is beyond a limit, one line each.
-pub(crate) fn problems(repository: &Path) -> anyhow::Result<Vec<String>> {
+fn problems(repository: &Path) -> anyhow::Result<Vec<String>> {
     let mut problems = Vec::new();
-    for source in CRATES {
-        let tree = Tree::read(repository, source)?;
-        for file in tree.files() {
-            let text = fs::read_to_string(repository.join(&file.path))
-                .with_context(|| format!("cannot read {}", file.path.display()))?;
-            problems.extend(limits::problems(&file.path, &text, &file.code));
+    for source in sources(repository)? {
+        for (file, text) in source.tree.files().iter().zip(&source.texts) {
+            problems.extend(limits::problems(&file.path, text, &file.code));
         }
-        problems.extend(cycles::problems(source, &tree));
+        let cycles = cycles::cycles(&source.path, &source.tree);
+        problems.extend(cycles.iter().map(ToString::to_string));
     }
     let mut needed = vec![false; EXCEPTIONS.len()];
     problems.retain(|problem| {

@@ -69,6 +69,19 @@ impl Tree {
         arrows
     }
 
+    /// Paths by which the files take something from the crate `name`, without that name.
+    pub(super) fn imports_of(&self, name: &str) -> Vec<Vec<String>> {
+        let mut found = Vec::new();
+        for file in &self.files {
+            let mut names = Names::default();
+            names.visit_file(&file.code);
+            let of_crate = names.0.into_iter().filter(|path| path[0] == name);
+            let distinct: BTreeSet<_> = of_crate.map(|path| path[1..].to_vec()).collect();
+            found.extend(distinct);
+        }
+        found
+    }
+
     fn add(&mut self, path: PathBuf, module: Module, code: File) {
         self.modules.insert(module.clone(), self.files.len());
         self.exports.push(exports(&code));
@@ -228,7 +241,8 @@ impl<'ast> Visit<'ast> for Names {
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 
-fn is_test(attributes: &[Attribute]) -> bool {
+/// Whether code is only built for tests.
+pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
             && attribute
