@@ -76,7 +76,7 @@ fn a_working_directory_that_the_guest_has_not_is_named() {
     brisk!["--root", "none", "--workdir", &deep]
         .command(["true"])
         .exits(122)
-        .said(&["cannot enter", &deep, "No such file or directory"]);
+        .explains(&["cannot enter", &deep, "No such file or directory"]);
 }
 
 #[test]
@@ -92,5 +92,5 @@ fn a_guest_has_a_name() {
     );
     let run = brisk!["--root", "none", "--hostname", "a b"].command(["true"]);
     run.exits(125)
-        .said(&["--hostname \"a b\"", "letters, digits"]);
+        .explains(&["--hostname \"a b\"", "letters, digits"]);
 }

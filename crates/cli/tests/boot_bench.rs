@@ -67,7 +67,7 @@ fn the_end_of_a_boot_can_be_chosen() {
     }
 }
 
-/// A breakpoint tells: nothing in the guest does.
+/// A breakpoint ends the boot: nothing in the guest does.
 #[test]
 fn the_kernels_entry_is_counted_on_every_kernel() {
     for kernel in kernels() {
@@ -116,16 +116,18 @@ fn the_entry_of_a_command_lines_kernel_is_counted() {
         "{text}"
     );
     assert!(values(&report(&home))[0] > 0.0);
-    bench(&line, &home).exits(125).said(&["with -kernel FILE"]);
+    bench(&line, &home)
+        .exits(125)
+        .explains(&["with -kernel FILE"]);
     bench(&[&line[..], &["-kernel", "/bin/sh"]].concat(), &home)
         .exits(125)
-        .said(&["/bin/sh", "not a kernel"]);
+        .explains(&["/bin/sh", "not a kernel"]);
     bench(
         &[&line[..], &["-enable-kvm", "-kernel", kernel()]].concat(),
         &home,
     )
     .exits(125)
-    .said(&["leave KVM out"]);
+    .explains(&["leave KVM out"]);
 }
 
 /// There is no machine that could come to it.
@@ -158,7 +160,7 @@ fn a_guest_that_does_not_come_to_its_kernel_is_not_a_number() {
     .concat();
     bench(&words, &home)
         .exits(125)
-        .said(&["no boot came to its end"]);
+        .explains(&["no boot came to its end"]);
     assert!(values(&report(&home)).is_empty());
 }
 
@@ -169,11 +171,11 @@ fn what_cannot_be_counted_says_so() {
     let words = ["--clock", "instructions", "--until", "exit"];
     bench(&[&words[..], &qemu].concat(), &home)
         .exits(125)
-        .said(&["--until kernel"]);
+        .explains(&["--until kernel"]);
     brisk_of!["boot", "analyze", "--accel", "tcg", "--until", "kernel"]
         .args(["--clock", "instructions", "--passes", "1"])
         .exits(125)
-        .said(&["--until init, ready or exit"]);
+        .explains(&["--until init, ready or exit"]);
 }
 
 #[test]
@@ -263,7 +265,7 @@ fn reports_go_where_they_are_told_to() {
 /// Has no number, and why.
 #[track_caller]
 fn failed(finished: Finished, home: &TempDir) -> Vec<String> {
-    let _ = finished.exited(125).said(&["no boot came to its end"]);
+    let _ = finished.exited(125).explains(&["no boot came to its end"]);
     let report = report(home);
     assert!(values(&report).is_empty());
     let samples = report["series"][0]["samples"].as_array().unwrap();
@@ -348,6 +350,6 @@ fn an_interrupted_measurement_keeps_what_it_has_and_leaves_nothing() {
     let run = bench(&["--runs", "1000"], &home).spawn();
     brisk_testkit::until("a boot is in the report", || file.exists().then_some(()));
     run.signal(Signal::INT);
-    let _ = run.wait().exited(130).said(&["interrupted"]);
+    let _ = run.wait().exited(130).explains(&["interrupted"]);
     assert!(!values(&report(&home)).is_empty());
 }

@@ -138,7 +138,7 @@ fn a_domain_is_measured_by_each_marker_and_left_as_it_was() {
 fn an_event_may_come_when_qemu_has_gone() {
     let libvirt = Libvirt::start();
     libvirt.define(&xml("late", "", CONSOLE));
-    // A virsh that tells of the guest's end when the domain is shut off.
+    // A virsh that reports the end of the guest when the domain is shut off.
     let home = tempdir().unwrap();
     let (virsh, uri) = (tool("virsh").display().to_string(), libvirt.uri());
     let script = format!(
@@ -219,7 +219,7 @@ fn however_brisk_ends_the_domain_is_shut_off() {
                 (libvirt.virsh(&["domstate", "plain"]) == "shut off").then_some(())
             });
         } else {
-            let _ = finished.exited(status).said(&["interrupted"]);
+            let _ = finished.exited(status).explains(&["interrupted"]);
             assert_eq!(libvirt.virsh(&["domstate", "plain"]), "shut off");
         }
     }
@@ -230,7 +230,7 @@ fn what_cannot_be_booted_says_why_and_what_to_try() {
     let home = tempdir().unwrap();
     libvirt.define(&xml("mute", "", ""));
     let exit = ["--until", "exit"];
-    for (name, words, said) in [
+    for (name, words, texts) in [
         (
             "nobody",
             exit,
@@ -256,26 +256,28 @@ fn what_cannot_be_booted_says_why_and_what_to_try() {
         bench(&libvirt, name, &home)
             .args(words)
             .exits(125)
-            .said(said);
+            .explains(texts);
     }
     let _ = libvirt.virsh(&["start", "mute", "--paused"]);
     let running = bench(&libvirt, "mute", &home).args(exit);
     running
         .exits(125)
-        .said(&["is paused", "virsh shutdown mute"]);
+        .explains(&["is paused", "virsh shutdown mute"]);
     let _ = libvirt.virsh(&["managedsave", "mute"]);
     let saved = bench(&libvirt, "mute", &home).args(exit);
-    saved.exits(125).said(&["virsh managedsave-remove mute"]);
+    saved
+        .exits(125)
+        .explains(&["virsh managedsave-remove mute"]);
     let there = ["--connect", "qemu+ssh://nobody@example.invalid/system"];
     brisk_of!["boot", "bench", "--domain", "x", "--until", "exit"]
         .args(there)
         .exits(125)
-        .said(&["another machine"]);
+        .explains(&["another machine"]);
     let nowhere = ["--connect", "qemu+unix:///session?socket=/nowhere"];
     brisk_of!["boot", "bench", "--domain", "x", "--until", "exit"]
         .args(nowhere)
         .exits(125)
-        .said(&["no connection to libvirt", "is its daemon running"]);
+        .explains(&["no connection to libvirt", "is its daemon running"]);
 }
 
 fn with_agent(directory: &Path) -> PathBuf {
@@ -336,5 +338,5 @@ fn the_doctor_looks_at_a_domain_by_its_name() {
     assert!(text.contains("emulated hardware (e1000)"), "{text}");
     brisk_of!["doctor", "--domain", "nobody", "--connect", libvirt.uri()]
         .exits(125)
-        .said(&["no domain nobody"]);
+        .explains(&["no domain nobody"]);
 }

@@ -107,7 +107,7 @@ fn a_boot_is_explained_in_instructions() {
         "kernel"
     ]
     .exits(125)
-    .said(&["--until init, ready or exit"]);
+    .explains(&["--until init, ready or exit"]);
 }
 
 #[test]
@@ -170,10 +170,10 @@ fn two_configurations_are_compared_and_the_difference_is_explained() {
 fn a_configuration_that_cannot_be_read_is_named() {
     brisk_of!["boot", "compare", "--a", "--machine nonsense", "--b", ""]
         .exits(125)
-        .said(&["--a --machine nonsense", "nonsense"]);
+        .explains(&["--a --machine nonsense", "nonsense"]);
     brisk_of!["boot", "compare"]
         .exits(125)
-        .said(&["nothing to compare"]);
+        .explains(&["nothing to compare"]);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn reports_of_different_machines_are_compared_only_by_force() {
     };
     compare()
         .exits(125)
-        .said(&["cannot be compared", "accelerator: tcg against kvm"]);
+        .explains(&["cannot be compared", "accelerator: tcg against kvm"]);
     let _ = compare().arg("--force").exits(0);
     assert!(notes(&read(&home.path().join("c.json"))).contains("not comparable"));
 }
@@ -266,14 +266,14 @@ fn the_commit_that_made_boots_longer_is_found() {
 #[test]
 fn a_guest_that_cannot_do_what_it_must_is_not_tuned() {
     let panic = "echo c > /proc/sysrq-trigger; sleep 100000";
-    for (check, said) in [
+    for (check, text) in [
         ("exit 3", "exited with 3"),
         (panic, "sysrq triggered crash"),
     ] {
         brisk_of!["boot", "tune", "--accel", "tcg", "--no-profile"]
             .args(["--check", check, "--timeout", "120s"])
             .exits(125)
-            .said(&["does not work before anything is tuned", said]);
+            .explains(&["does not work before anything is tuned", text]);
     }
 }
 
@@ -282,9 +282,9 @@ fn a_ledger_to_compare_with_is_read_before_anything_boots() {
     let home = tempdir().unwrap();
     let ledger = home.path().join("ledger.json");
     let tune = || brisk_of!["boot", "tune", "--no-profile", "--against", &ledger].exits(125);
-    tune().said(&["cannot read", "ledger.json"]);
+    tune().explains(&["cannot read", "ledger.json"]);
     fs::write(&ledger, "{}").unwrap();
-    tune().said(&["ledger.json is no ledger of brisk boot tune"]);
+    tune().explains(&["ledger.json is no ledger of brisk boot tune"]);
     fs::write(&ledger, r#"{"schema": "brisk.tune/9", "ledger": []}"#).unwrap();
-    tune().said(&["is a ledger of brisk.tune/9, not brisk.tune/1"]);
+    tune().explains(&["is a ledger of brisk.tune/9, not brisk.tune/1"]);
 }

@@ -16,7 +16,7 @@ fn main() {
         here("they_follow_the_root_in_their_order", order),
         here("what_is_written_is_kept_unless_it_is_forbidden", kept),
         here("what_is_left_mounted_is_unmounted", unmounted),
-        here("what_is_no_disk_is_told", told),
+        here("what_is_no_disk_is_refused", no_disk),
         here("a_raw_disk_stays_one", pretends),
         trial("a_block_device_is_a_disk_and_a_root", loops(), devices),
     ];
@@ -116,7 +116,7 @@ fn unmounted() {
     assert_eq!(run.exits(0).text(), "of host\nof none\nof root.img\n");
 }
 
-fn told() {
+fn no_disk() {
     let home = Home::new();
     home.blank("a.img", 1);
     File::create(home.path("empty")).unwrap();
@@ -127,7 +127,11 @@ fn told() {
     .unwrap();
     let refused = |disks: &[&str], parts: &[&str]| {
         let disks = disks.iter().flat_map(|disk| ["--disk", disk]);
-        home.run().args(disks).script("true").exits(125).said(parts);
+        home.run()
+            .args(disks)
+            .script("true")
+            .exits(125)
+            .explains(parts);
     };
     refused(&["nosuch"], &["nosuch does not exist", "qemu-img create"]);
     refused(&["."], &["is a directory", "--share"]);
@@ -154,7 +158,7 @@ fn told() {
     foreign(&home);
     let root = |name| brisk!["--root", name].current_dir(home.0.path());
     let run = root("overlay.img").script("true");
-    run.exits(125).said(&disguised);
+    run.exits(125).explains(&disguised);
     root("overlay.qcow2").script("true").exits(0);
     refused(&["a.img", "a.img:ro"], &["a.img is there twice"]);
     refused(&["a.img:ro"; 17], &["17 disks", "16 at most"]);
@@ -192,10 +196,10 @@ fn foreign(home: &Home) {
     ] {
         for disk in [name.to_owned(), format!("{name}:ro,format=qcow2")] {
             let run = home.run().args(["--disk", &disk]).script("true");
-            run.exits(125).said(&[name, text]);
+            run.exits(125).explains(&[name, text]);
         }
         let run = brisk!["--root", name].current_dir(home.0.path());
-        run.script("true").exits(125).said(&[name, text]);
+        run.script("true").exits(125).explains(&[name, text]);
     }
 }
 
@@ -221,7 +225,7 @@ fn pretends() {
     let size = "cat /sys/block/vda/size";
     let run = home.run().args(["--disk", "a.img"]).script(size);
     run.exits(125)
-        .said(&["begins as a qcow2 image", "format=raw"]);
+        .explains(&["begins as a qcow2 image", "format=raw"]);
     let run = home.run().args(["--disk", "a.img,format=raw"]).script(size);
     assert_eq!(run.exits(0).text(), "6144\n");
     // A name cannot make it one either.
@@ -254,7 +258,7 @@ fn devices() {
     let mount = Mount::of(home.path("mounted"), device.name());
     let in_use = [device.name(), "is in use on this host"];
     let run = home.run().args(["--disk", device.name()]).script("true");
-    run.exits(125).said(&in_use);
+    run.exits(125).explains(&in_use);
     drop(mount);
     home.run()
         .args(["--disk", device.name()])

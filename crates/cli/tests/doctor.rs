@@ -60,7 +60,7 @@ fn a_domain_is_looked_at_by_its_xml() {
     assert!(text.contains("virt-xml old --edit all --network"), "{text}");
     brisk_of!["doctor", "/dev/null"]
         .exits(125)
-        .said(&["/dev/null", "not XML"]);
+        .explains(&["/dev/null", "not XML"]);
 }
 
 /// A QEMU whose guest does not begin to run.
@@ -117,13 +117,13 @@ fn a_qemu_that_runs_is_looked_at() {
 fn what_is_no_qemu_is_named() {
     brisk_of!["doctor", "--pid", std::process::id().to_string()]
         .exits(125)
-        .said(&["not a QEMU", "pgrep -a qemu"]);
+        .explains(&["not a QEMU", "pgrep -a qemu"]);
     brisk_of!["doctor", "--pid", "4294967295"]
         .exits(125)
-        .said(&["there is no process 4294967295"]);
+        .explains(&["there is no process 4294967295"]);
     brisk_of!["doctor", "--pid", "1", "--", "qemu-system-x86_64"]
         .exits(2)
-        .said(&["cannot be used with"]);
+        .explains(&["cannot be used with"]);
 }
 
 #[test]

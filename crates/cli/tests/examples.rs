@@ -284,16 +284,16 @@ impl Place {
             command.uid(USER).gid(USER);
         }
         let status = command.status().unwrap();
-        let said = fs::read(&log).unwrap();
+        let text = fs::read(&log).unwrap();
         fs::remove_file(log).unwrap();
-        (status.code(), String::from_utf8_lossy(&said).into_owned())
+        (status.code(), String::from_utf8_lossy(&text).into_owned())
     }
 
     #[track_caller]
     fn output(&self, script: &str) -> String {
-        let (status, said) = self.shell(script);
-        assert_eq!(status, Some(0), "{script}\n{said}");
-        said
+        let (status, text) = self.shell(script);
+        assert_eq!(status, Some(0), "{script}\n{text}");
+        text
     }
 
     /// What has to be there before a block, as the text around it says.
@@ -332,8 +332,8 @@ impl Place {
                 .replace(" /srv/debian", &format!(" {here}/srv/debian"))
                 .replace(" /images/", &format!(" {here}/images/"))
                 .replace("/boot/vmlinuz", "./bzImage");
-            let (status, said) = self.shell(&command);
-            assert_eq!(status, Some(0), "line {line}: {command}\n{said}");
+            let (status, text) = self.shell(&command);
+            assert_eq!(status, Some(0), "line {line}: {command}\n{text}");
         }
     }
 }

@@ -21,7 +21,7 @@ fn a_command_that_is_not_there_is_127() {
     brisk!["--root", "none"]
         .command(["/no/such/command"])
         .exits(127)
-        .said(&["/no/such/command", "not found"]);
+        .explains(&["/no/such/command", "not found"]);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_file_that_is_no_program_is_126() {
     brisk!["--root", "none"]
         .command(["/proc/version"])
         .exits(126)
-        .said(&["/proc/version", "Permission denied"]);
+        .explains(&["/proc/version", "Permission denied"]);
 }
 
 #[test]

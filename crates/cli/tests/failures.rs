@@ -10,7 +10,7 @@ fn a_panic_is_121_with_the_consoles_last_lines() {
     brisk!["--root", "none"]
         .script("echo before; echo c > /proc/sysrq-trigger; sleep 100000")
         .exits(121)
-        .said(&[
+        .explains(&[
             "kernel gave up",
             "Kernel panic - not syncing: sysrq triggered crash",
         ]);
@@ -21,11 +21,11 @@ fn too_little_memory_is_a_panic_that_says_so() {
     brisk!["--root", "none", "--append", "mem=48M"]
         .command(["true"])
         .exits(121)
-        .said(&["Kernel panic - not syncing: ", "memory"]);
+        .explains(&["Kernel panic - not syncing: ", "memory"]);
     brisk!["--root", "none", "--memory", "63M"]
         .command(["true"])
         .exits(125)
-        .said(&["--memory 63M", "96M"]);
+        .explains(&["--memory 63M", "96M"]);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_machine_that_the_optimisations_leave_without_a_kernel_is_named() {
     ]
     .command(["true"])
     .exits(125)
-    .said(&[
+    .explains(&[
         "which --optimisations leaves out",
         "--optimisations vmlinux",
     ]);
@@ -58,7 +58,7 @@ fn more_devices_than_a_machine_has_addresses_for_are_refused() {
     let _ = run(28).exits(0);
     run(33)
         .exits(125)
-        .said(&[" devices", "has room for 30", "--share"]);
+        .explains(&[" devices", "has room for 30", "--share"]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_command_that_takes_too_long_is_124_and_leaves_no_server() {
     brisk!["--root", root, "--timeout", "20s"]
         .script("echo ready; exec busybox sleep 100000")
         .exits(124)
-        .said(&["the command did not end within 20 s"]);
+        .explains(&["the command did not end within 20 s"]);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_guest_that_does_not_boot_in_time_is_124() {
     brisk!["--root", "none", "--timeout", "300ms", "--qemu-arg=-S"]
         .command(["true"])
         .exits(124)
-        .said(&["the guest did not boot within 0.3 s"]);
+        .explains(&["the guest did not boot within 0.3 s"]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn qemu_that_is_killed_is_120() {
     let _ = run
         .wait()
         .exited(120)
-        .said(&["QEMU ended before the command did"]);
+        .explains(&["QEMU ended before the command did"]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn qemu_that_refuses_its_options_is_120_with_its_own_words() {
     brisk!["--root", "none", "--qemu-arg=-nosuch"]
         .command(["true"])
         .exits(120)
-        .said(&["QEMU ended", "-nosuch: invalid option"]);
+        .explains(&["QEMU ended", "-nosuch: invalid option"]);
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn what_is_no_qemu_is_named() {
     brisk!["--root", "none", "--qemu", "/bin/false"]
         .command(["true"])
         .exits(125)
-        .said(&["/bin/false", "did not answer as QEMU does"]);
+        .explains(&["/bin/false", "did not answer as QEMU does"]);
     brisk!["--root", "none", "--qemu", "/no/such/qemu"]
         .command(["true"])
         .exits(125)
-        .said(&["/no/such/qemu", "install qemu-system-x86"]);
+        .explains(&["/no/such/qemu", "install qemu-system-x86"]);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn firmware_that_cannot_start_the_machine_is_refused() {
     ]
     .command(["true"])
     .exits(125)
-    .said(&["SeaBIOS cannot start", "use --machine q35"]);
+    .explains(&["SeaBIOS cannot start", "use --machine q35"]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_module_that_is_not_there_is_named() {
     brisk!["--root", "none", "--module", "nosuch"]
         .command(["true"])
         .exits(125)
-        .said(&["has no module `nosuch`", "asked for with --module"]);
+        .explains(&["has no module `nosuch`", "asked for with --module"]);
 }
 
 #[test]
@@ -163,12 +163,12 @@ fn what_is_no_kernel_is_named() {
     ] {
         let path = path.to_str().unwrap();
         let run = brisk!["--root", "none", "--kernel", path].command(["true"]);
-        let _ = run.exits(125).said(&[path, reason]);
+        let _ = run.exits(125).explains(&[path, reason]);
     }
     brisk!["--root", "none", "--kernel", "9.99-nosuch"]
         .command(["true"])
         .exits(125)
-        .said(&[
+        .explains(&[
             "`9.99-nosuch`",
             "name one of the installed releases",
             &kernel.version,
@@ -184,15 +184,15 @@ fn a_root_that_cannot_be_one_is_named() {
     brisk!["--root", "/no/such/root"]
         .command(["true"])
         .exits(125)
-        .said(&["/no/such/root does not exist", "check the spelling"]);
+        .explains(&["/no/such/root does not exist", "check the spelling"]);
     let _ = brisk!["--root", text]
         .command(["true"])
         .exits(125)
-        .said(&[text]);
+        .explains(&[text]);
     brisk!["--root", "host", "--rw"]
         .command(["true"])
         .exits(125)
-        .said(&["this machine's own root", "--share"]);
+        .explains(&["this machine's own root", "--share"]);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_cache_that_cannot_be_written_is_named() {
         .env("BRISK_CACHE_DIR", "/proc/x")
         .command(["true"])
         .exits(125)
-        .said(&["cannot write the cache /proc/x", "set BRISK_CACHE_DIR"]);
+        .explains(&["cannot write the cache /proc/x", "set BRISK_CACHE_DIR"]);
 }
 
 #[test]
@@ -220,14 +220,14 @@ fn machines_that_cannot_be_are_refused_with_a_way_out() {
     .args(&shares)
     .command(["true"])
     .exits(125)
-    .said(&[
+    .explains(&[
         "the interrupts of 15 devices, and this guest has 16",
         "leave out --firmware",
     ]);
     brisk!["--root", "none", "--machine", "pc-no-acpi", "--cpus", "2"]
         .command(["true"])
         .exits(125)
-        .said(&["2 processors are found through ACPI only", "--cpus 1"]);
+        .explains(&["2 processors are found through ACPI only", "--cpus 1"]);
 }
 
 #[test]
@@ -236,6 +236,6 @@ fn a_guest_that_turns_itself_off_ends_the_run() {
     for machine in ["pc-no-acpi", "microvm", "q35"] {
         let run = brisk!["--root", "none", "--machine", machine];
         let run = run.command(["poweroff", "-f"]).exits(120);
-        let _ = run.said(&["QEMU ended before the command did"]);
+        let _ = run.explains(&["QEMU ended before the command did"]);
     }
 }

@@ -249,7 +249,7 @@ fn a_brisk_vm_is_measured_by_its_name() {
     let _ = all.does(&["create", "a", "--memory", "128M"]);
     let _ = run(&["--vm", "a"])
         .exits(125)
-        .said(&["VM a is off", "brisk vm start a"]);
+        .explains(&["VM a is off", "brisk vm start a"]);
     let _ = all.does(&["start", "a"]);
     let value = json(run(&["--vm", "a"]));
     let found = &value["guests"][0];
@@ -258,7 +258,7 @@ fn a_brisk_vm_is_measured_by_its_name() {
     let _ = role(found, &serde_json::json!({ "vcpu": 0 }));
     // Measuring leaves it as it is.
     assert_eq!(all.doing("a"), "running");
-    let _ = run(&["--vm", "b"]).exits(125).said(&["no machine b"]);
+    let _ = run(&["--vm", "b"]).exits(125).explains(&["no machine b"]);
 }
 
 fn a_domain_is_measured_by_its_name() {
@@ -272,8 +272,10 @@ fn a_domain_is_measured_by_its_name() {
     ));
     let uri = libvirt.uri();
     let run = |name: &str| measure("1").args(["--domain", name, "--connect", &uri]);
-    let _ = run("calm").exits(125).said(&["is shut off", "virsh start"]);
-    let _ = run("none").exits(125).said(&["has no domain none"]);
+    let _ = run("calm")
+        .exits(125)
+        .explains(&["is shut off", "virsh start"]);
+    let _ = run("none").exits(125).explains(&["has no domain none"]);
     let _ = libvirt.virsh(&["start", "calm"]);
     let value = json(run("calm"));
     let found = &value["guests"][0];
@@ -370,22 +372,22 @@ fn what_cannot_be_measured_says_why_and_what_to_try() {
     let _ = measure("1")
         .args(["--pid", &not_qemu])
         .exits(125)
-        .said(&["not a QEMU", "pgrep -a qemu"]);
+        .explains(&["not a QEMU", "pgrep -a qemu"]);
     let _ = measure("1")
         .args(["--pid", "4294967295"])
         .exits(125)
-        .said(&["there is no process 4294967295"]);
+        .explains(&["there is no process 4294967295"]);
     let _ = measure("1")
         .args(["--all", "--pid", "1"])
         .exits(2)
-        .said(&["cannot be used with"]);
+        .explains(&["cannot be used with"]);
     let _ = measure("0")
         .arg("--all")
         .exits(125)
-        .said(&["--time 0: not a duration"]);
+        .explains(&["--time 0: not a duration"]);
     let [one, other] = ["one", "other"].map(|name| Guest::start("idle", &["-name", name]));
     let lines = [&one, &other].map(|guest| format!("--pid {}  ", guest.pid()));
-    let _ = measure("1").exits(125).said(&[
+    let _ = measure("1").exits(125).explains(&[
         "guests run; choose one with --pid, --domain or --vm, or --all",
         &lines[0],
         &lines[1],

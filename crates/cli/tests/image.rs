@@ -164,7 +164,7 @@ fn info_with_and_without_a_key() {
 
     fs::rename(images.path("suspend.key"), images.path("away.key")).unwrap();
     let run = images.brisk(&["info", "db1.brisk"]).exits(0);
-    let run = run.said(&["encrypted to a host key", "only what is public"]);
+    let run = run.explains(&["encrypted to a host key", "only what is public"]);
     assert!(run.text().contains("memory        409600"));
     assert!(!run.text().contains("name"), "{}", run.text());
     let run = images
@@ -188,15 +188,15 @@ fn verify_says_whole_or_names_the_first_bad_place() {
     images
         .brisk(&["verify", "--threads", "2", "db1.brisk"])
         .exits(1)
-        .said(&["db1.brisk is damaged (chunk 4 of the memory)"]);
+        .explains(&["db1.brisk is damaged (chunk 4 of the memory)"]);
     images
         .brisk(&["verify", "suspend.key"])
         .exits(125)
-        .said(&["suspend.key is no suspend image"]);
+        .explains(&["suspend.key is no suspend image"]);
     images
         .brisk(&["verify", "gone.brisk"])
         .exits(125)
-        .said(&["cannot read gone.brisk", "No such file"]);
+        .explains(&["cannot read gone.brisk", "No such file"]);
 }
 
 #[test]
@@ -255,11 +255,11 @@ fn rekey_to_a_passphrase_and_back() {
     images
         .brisk(&["verify", "db1.brisk"])
         .exits(125)
-        .said(&["encrypted to a passphrase", "--passphrase-file"]);
+        .explains(&["encrypted to a passphrase", "--passphrase-file"]);
     images
         .brisk(&["verify", "--passphrase-file", "wrong", "db1.brisk"])
         .exits(125)
-        .said(&["encrypted to a passphrase"]);
+        .explains(&["encrypted to a passphrase"]);
     // By a descriptor, which no other process sees.
     let (image, phrase) = (images.text("db1.brisk"), images.text("phrase"));
     images
@@ -316,7 +316,7 @@ fn extract_gives_the_memory_to_its_owner() {
     images
         .brisk(&["extract", "--raw", "memory", "db1.brisk"])
         .exits(0)
-        .said(&["in clear"]);
+        .explains(&["in clear"]);
     assert!(fs::read(images.path("memory")).unwrap() == images.memory);
     let mode = images
         .path("memory")
@@ -328,7 +328,7 @@ fn extract_gives_the_memory_to_its_owner() {
     images
         .brisk(&["extract", "--raw", "memory", "db1.brisk"])
         .exits(125)
-        .said(&["memory exists already"]);
+        .explains(&["memory exists already"]);
     images
         .brisk(&["extract", "--elf", "core", "db1.brisk"])
         .exits(0);
@@ -339,7 +339,7 @@ fn extract_gives_the_memory_to_its_owner() {
     images
         .brisk(&["extract", "--raw", "memory", "--replace", "db1.brisk"])
         .exits(125)
-        .said(&["chunk 3 of the memory"]);
+        .explains(&["chunk 3 of the memory"]);
     assert!(fs::read(images.path("memory")).unwrap() == images.memory);
     assert_eq!(
         images.names(),

@@ -145,11 +145,13 @@ fn rekeyed() {
     let image = disk.path().join("a.brisk");
     memory.write(&image).unwrap();
     let rekey = || memory.brisk(&["rekey", "--for-host"], &image);
-    let _ = rekey().exits(125).said(&["a.brisk", "free some space"]);
+    let _ = rekey().exits(125).explains(&["a.brisk", "free some space"]);
     assert_eq!(disk.names(), ["a.brisk"]);
     memory.is_in(&image);
     mount_remount(disk.path(), MountFlags::RDONLY, c"").unwrap();
-    let _ = rekey().exits(125).said(&["a.brisk", "that you can write"]);
+    let _ = rekey()
+        .exits(125)
+        .explains(&["a.brisk", "that you can write"]);
     let error = memory.write(&disk.path().join("b.brisk")).unwrap_err();
     let hint = error.hint().unwrap();
     assert!(hint.contains("that you can write"), "{hint}");

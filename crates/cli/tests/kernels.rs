@@ -91,7 +91,7 @@ fn disk_root(release: &str) {
     );
 }
 
-/// The reason why KVM is not used stands where it would be said what a trial is.
+/// The reason why KVM is not used is in the place of the explanation of a trial.
 fn kvm() -> Vec<Trial> {
     let brisk = || Brisk::new(env!("CARGO_BIN_EXE_brisk"), env!("CARGO_TARGET_TMPDIR"));
     let dry = brisk().args([

@@ -1,4 +1,4 @@
-//! An ordinary user is told what root may do and others may not, and what to set where the
+//! An ordinary user gets a message of what root may do and others may not, and what to set where the
 //! environment names no directories; nothing is kept where others could have put something first.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 

@@ -55,7 +55,7 @@ fn a_root_has_no_commands_but_its_own() {
     // It has a busybox, which could do that.
     let run = brisk!["--root"].arg(home.path("tree")).command(["cksum"]);
     run.exits(127)
-        .said(&["cksum: command not found in the guest"]);
+        .explains(&["cksum: command not found in the guest"]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn an_erofs_image_cannot_be_written() {
         .args(["--rw"])
         .command(["true"])
         .exits(125)
-        .said(&["erofs, which cannot be written", "leave out --rw"]);
+        .explains(&["erofs, which cannot be written", "leave out --rw"]);
 }
 
 #[test]

@@ -117,8 +117,8 @@ impl System {
 
     fn newer_qemu(&self, words: &[&str]) -> (Option<i32>, String) {
         let output = self.run("newer-qemu", words);
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8(said).unwrap())
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
     }
 
     /// Names in the directory for newer programs.
@@ -134,8 +134,8 @@ impl System {
 }
 
 fn sum(path: &Path) -> String {
-    let said = capture(&tool("sha256sum"), &[path.to_str().unwrap()]);
-    said.split(' ').next().unwrap().to_owned()
+    let text = capture(&tool("sha256sum"), &[path.to_str().unwrap()]);
+    text.split(' ').next().unwrap().to_owned()
 }
 
 #[test]
@@ -144,14 +144,14 @@ fn a_dry_run_names_each_package_once() {
     system.script("apt-cache", "echo '  Candidate: 1:10.0.8+ds-0+deb13u1'");
     system.pin(PINNED, "0");
     let output = system.run("install", &["--dry-run", "test"]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
     for package in ["gcc:", "qemu-utils:"] {
-        assert_eq!(said.matches(package).count(), 1, "{said}");
+        assert_eq!(text.matches(package).count(), 1, "{text}");
     }
     // Debian 13 has one that can do all, though it is not installed yet.
-    assert!(said.contains("QEMU: 10.0.8\n"), "{said}");
-    assert!(!said.contains("left out"), "{said}");
+    assert!(text.contains("QEMU: 10.0.8\n"), "{text}");
+    assert!(!text.contains("left out"), "{text}");
     assert_eq!(system.there(), [""; 0]);
 }
 
@@ -159,23 +159,23 @@ fn a_dry_run_names_each_package_once() {
 fn a_newer_qemu_is_unpacked_once() {
     let system = System::new("bookworm");
     system.pin(PINNED, &sum(&system.package(PINNED)));
-    let (status, said) = system.newer_qemu(&["--dry-run"]);
-    assert_eq!((status, system.there().len()), (Some(0), 0), "{said}");
+    let (status, text) = system.newer_qemu(&["--dry-run"]);
+    assert_eq!((status, system.there().len()), (Some(0), 0), "{text}");
     assert!(
-        said.contains(&format!("qemu-system-x86 {PINNED}")),
-        "{said}"
+        text.contains(&format!("qemu-system-x86 {PINNED}")),
+        "{text}"
     );
-    let (status, said) = system.newer_qemu(&[]);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, text) = system.newer_qemu(&[]);
+    assert_eq!(status, Some(0), "{text}");
     assert_eq!(system.there(), ["bin", "qemu-10.0.2+ds-2"]);
     let program = system.path("tools/bin/qemu-system-x86_64");
     let output = Command::new(program).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("version 1:10.0.2"));
     // A second time nothing is asked of apt.
     system.script("apt-get", "exit 1");
-    let (status, said) = system.newer_qemu(&[]);
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("already"), "{said}");
+    let (status, text) = system.newer_qemu(&[]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("already"), "{text}");
 }
 
 #[test]
@@ -183,9 +183,9 @@ fn a_file_that_is_not_the_pinned_one_is_not_unpacked() {
     let system = System::new("bookworm");
     let _ = system.package(PINNED);
     system.pin(PINNED, &"0".repeat(64));
-    let (status, said) = system.newer_qemu(&[]);
-    assert_eq!((status, system.there()), (Some(3), Vec::new()), "{said}");
-    assert!(said.contains("is not the file that it was"), "{said}");
+    let (status, text) = system.newer_qemu(&[]);
+    assert_eq!((status, system.there()), (Some(3), Vec::new()), "{text}");
+    assert!(text.contains("is not the file that it was"), "{text}");
 }
 
 #[test]
@@ -193,15 +193,15 @@ fn what_the_archive_has_of_the_same_series_will_do() {
     let system = System::new("bookworm");
     system.pin(PINNED, "0");
     let _ = system.package("1:10.1.0+ds-1~bpo12+1");
-    let (status, said) = system.newer_qemu(&[]);
-    assert_eq!((status, system.there()), (Some(3), Vec::new()), "{said}");
-    assert!(said.contains("not QEMU 10.0 any more"), "{said}");
+    let (status, text) = system.newer_qemu(&[]);
+    assert_eq!((status, system.there()), (Some(3), Vec::new()), "{text}");
+    assert!(text.contains("not QEMU 10.0 any more"), "{text}");
     let _ = system.package("1:10.0.5+ds-1~bpo12+1");
-    let (status, said) = system.newer_qemu(&[]);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, text) = system.newer_qemu(&[]);
+    assert_eq!(status, Some(0), "{text}");
     assert!(
-        said.contains("is not in the archive any more: taking"),
-        "{said}"
+        text.contains("is not in the archive any more: taking"),
+        "{text}"
     );
     assert_eq!(system.there(), ["bin", "qemu-10.0.5+ds-1"]);
 }
@@ -213,8 +213,8 @@ fn a_later_revision_of_debians_replaces_the_earlier_one() {
     assert_eq!(system.newer_qemu(&[]).0, Some(0));
     let later = "1:10.0.2+ds-2+deb13u1~bpo12+1";
     system.pin(later, &sum(&system.package(later)));
-    let (status, said) = system.newer_qemu(&[]);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, text) = system.newer_qemu(&[]);
+    assert_eq!(status, Some(0), "{text}");
     let program = system.path("tools/bin/qemu-system-x86_64");
     let output = Command::new(program).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains(later));
@@ -225,15 +225,15 @@ fn without_the_archive_nothing_is_left_behind() {
     let system = System::new("bookworm");
     system.pin(PINNED, "0");
     system.script("apt-get", "echo 'E: no route' >&2; exit 100");
-    let (status, said) = system.newer_qemu(&[]);
-    assert_eq!((status, system.there()), (Some(3), Vec::new()), "{said}");
+    let (status, text) = system.newer_qemu(&[]);
+    assert_eq!((status, system.there()), (Some(3), Vec::new()), "{text}");
     assert!(
-        said.contains("no route") && said.contains("cannot be read"),
-        "{said}"
+        text.contains("no route") && text.contains("cannot be read"),
+        "{text}"
     );
     let system = System::new("trixie");
     system.pin(PINNED, "0");
-    let (status, said) = system.newer_qemu(&[]);
+    let (status, text) = system.newer_qemu(&[]);
     assert_eq!(status, Some(3));
-    assert!(said.contains("this is for Debian 12"), "{said}");
+    assert!(text.contains("this is for Debian 12"), "{text}");
 }

@@ -25,7 +25,7 @@ fn a_share_can_be_written_unless_it_is_read_only() {
         .arg(format!("{}:/a/b/closed:ro", closed.display()))
         .script(script)
         .exits(0)
-        .said(&["Read-only file system"]);
+        .explains(&["Read-only file system"]);
     assert_eq!(run.text(), "of the host\nof the host\n1\n1\n1\n");
     assert_eq!(fs::read(open.join("mark")).unwrap(), b"guest\n");
     assert!(open.join("new").is_dir());
@@ -38,13 +38,13 @@ fn what_cannot_be_shared_is_named() {
     brisk!["--root", "none", "--share", "/no/such/directory:/mnt"]
         .command(["true"])
         .exits(125)
-        .said(&["/no/such/directory", "No such file or directory"]);
+        .explains(&["/no/such/directory", "No such file or directory"]);
     brisk!["--root", "none", "--share", "/etc/passwd:/mnt"]
         .command(["true"])
         .exits(125)
-        .said(&["/etc/passwd is not a directory"]);
+        .explains(&["/etc/passwd is not a directory"]);
     brisk!["--root", "none", "--share", "/etc"]
         .command(["true"])
         .exits(125)
-        .said(&["--share /etc: write HOST:GUEST"]);
+        .explains(&["--share /etc: write HOST:GUEST"]);
 }

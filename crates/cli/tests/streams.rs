@@ -59,7 +59,7 @@ fn a_reader_that_lets_all_buffers_fill_loses_nothing() {
         .spawn();
     run.is_stuck();
     run.read();
-    let run = run.wait().exited(0).said(&["end"]);
+    let run = run.wait().exited(0).explains(&["end"]);
     same("stdout", &run.stdout[..bytes.len()], &bytes);
     same("zeros", &run.stdout[bytes.len()..], &vec![0; 3_000_000]);
 }
@@ -131,10 +131,10 @@ fn a_reader_that_goes_away_ends_the_command() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     brisk!["--root", "none"]
         .command(["yes"])
         .in_shell("", ">/dev/full")
         .exits(125)
-        .said(&["No space left on device"]);
+        .explains(&["No space left on device"]);
 }

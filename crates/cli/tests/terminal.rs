@@ -71,5 +71,5 @@ fn a_terminal_that_is_not_there_cannot_be_asked_for() {
     brisk!["--root", "none", "--tty", "yes"]
         .command(["true"])
         .exits(125)
-        .said(&["--tty yes needs a terminal"]);
+        .explains(&["--tty yes needs a terminal"]);
 }

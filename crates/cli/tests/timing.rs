@@ -1,4 +1,4 @@
-//! --timing tells when what happened; warm caches leave nothing to build.
+//! --timing shows the time of each event; warm caches leave nothing to build.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::collections::BTreeMap;

@@ -105,14 +105,15 @@ impl Transcript {
 
 fn run() {
     let dir = tempfile::tempdir().unwrap();
-    let mut told = Transcript::new().hiding(dir.path(), "[DIR]");
+    let mut transcript = Transcript::new().hiding(dir.path(), "[DIR]");
     let empty = dir.path().join("empty");
     fs::write(&empty, "").unwrap();
     let empty = empty.to_str().unwrap();
     let none = |more: &[&'static str]| -> Vec<&'static str> {
         [&["run", "--accel", "tcg", "--root", "none"], more].concat()
     };
-    told.brisk(&none(&["--", "sh", "-c", "echo out; echo err >&2; exit 7"]))
+    transcript
+        .brisk(&none(&["--", "sh", "-c", "echo out; echo err >&2; exit 7"]))
         .brisk(&none(&["--", "nosuch"]))
         .brisk(&none(&["--", "/bin"]))
         .brisk(&none(&["--user", "nosuch", "--", "true"]))
@@ -130,7 +131,7 @@ fn run() {
         .brisk(&["run", "--root", empty, "--", "true"])
         .brisk(&["run", "ls"])
         .brisk(&["run", "--rw", "--", "true"]);
-    insta::assert_snapshot!("run", told.text());
+    insta::assert_snapshot!("run", transcript.text());
 }
 
 fn boot() {
@@ -138,7 +139,7 @@ fn boot() {
     let report = dir.path().join("report.json");
     let nothing = dir.path().join("nothing.json");
     fs::write(&nothing, "{}").unwrap();
-    let mut told = Transcript::new().hiding(dir.path(), "[DIR]");
+    let mut transcript = Transcript::new().hiding(dir.path(), "[DIR]");
     let report = report.to_str().unwrap();
     let nothing = nothing.to_str().unwrap();
     let ended = brisk_of![]
@@ -147,7 +148,8 @@ fn boot() {
         ])
         .exits(0);
     assert!(ended.text().contains("exec to init"), "{}", ended.text());
-    told.brisk(&["boot", "bench", "--runs", "0"])
+    transcript
+        .brisk(&["boot", "bench", "--runs", "0"])
         .brisk(&[
             "boot", "bench", "--accel", "tcg", "--root", "none", "--kernel", "9.9",
         ])
@@ -165,27 +167,29 @@ fn boot() {
             "--",
             "qemu-system-x86_64",
         ]);
-    insta::assert_snapshot!("boot", told.text());
+    insta::assert_snapshot!("boot", transcript.text());
 }
 
 fn doctor() {
     let dir = tempfile::tempdir().unwrap();
     let wrong = dir.path().join("wrong.xml");
     fs::write(&wrong, "<network/>").unwrap();
-    let mut told = Transcript::new().hiding(dir.path(), "[DIR]");
-    told.brisk(&["doctor", "/nonexistent.xml"])
+    let mut transcript = Transcript::new().hiding(dir.path(), "[DIR]");
+    transcript
+        .brisk(&["doctor", "/nonexistent.xml"])
         .brisk(&["doctor", wrong.to_str().unwrap()])
         .brisk(&["doctor", "--format", "xml"]);
-    insta::assert_snapshot!("doctor", told.text());
+    insta::assert_snapshot!("doctor", transcript.text());
 }
 
 fn kernel() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
     fs::write(&text, "no kernel at all\n").unwrap();
-    let mut told = Transcript::new().hiding(dir.path(), "[DIR]");
+    let mut transcript = Transcript::new().hiding(dir.path(), "[DIR]");
     let text = text.to_str().unwrap();
-    told.brisk(&["kernel"])
+    transcript
+        .brisk(&["kernel"])
         .brisk(&["kernel", "info", "9.9"])
         .brisk(&["kernel", "info", text])
         .brisk(&[
@@ -195,7 +199,7 @@ fn kernel() {
             "/nonexistent/out",
             "/nonexistent",
         ]);
-    insta::assert_snapshot!("kernel", told.text());
+    insta::assert_snapshot!("kernel", transcript.text());
 }
 
 fn initramfs() {
@@ -203,19 +207,20 @@ fn initramfs() {
     let out = dir.path().join("initramfs");
     let text = dir.path().join("text");
     fs::write(&text, "no archive\n").unwrap();
-    let mut told = Transcript::new().hiding(dir.path(), "[DIR]");
-    told.brisk(&[
-        "initramfs",
-        "build",
-        "--root",
-        "none",
-        "--output",
-        out.to_str().unwrap(),
-    ])
-    .brisk(&["initramfs", "list", text.to_str().unwrap()])
-    .brisk(&["initramfs", "build", "--root", "none", "--module", "nosuch"]);
+    let mut transcript = Transcript::new().hiding(dir.path(), "[DIR]");
+    transcript
+        .brisk(&[
+            "initramfs",
+            "build",
+            "--root",
+            "none",
+            "--output",
+            out.to_str().unwrap(),
+        ])
+        .brisk(&["initramfs", "list", text.to_str().unwrap()])
+        .brisk(&["initramfs", "build", "--root", "none", "--module", "nosuch"]);
     assert!(fs::metadata(out).unwrap().len() > 1000);
-    insta::assert_snapshot!("initramfs", told.text());
+    insta::assert_snapshot!("initramfs", transcript.text());
 }
 
 fn image() {
@@ -226,20 +231,21 @@ fn image() {
         "no image at all, and longer than a header\n".repeat(100),
     )
     .unwrap();
-    let mut told = Transcript::new().hiding(dir.path(), "[DIR]");
+    let mut transcript = Transcript::new().hiding(dir.path(), "[DIR]");
     let text = text.to_str().unwrap();
     for command in [&["info"][..], &["verify"], &["rekey", "--for-host"]] {
-        told.brisk(&[&["image"], command, &[text]].concat())
+        transcript
+            .brisk(&[&["image"], command, &[text]].concat())
             .brisk(&[&["image"], command, &["/nonexistent"]].concat());
     }
-    told.brisk(&["image", "extract", text]).brisk(&[
+    transcript.brisk(&["image", "extract", text]).brisk(&[
         "image",
         "extract",
         "--raw",
         "/nonexistent/out",
         text,
     ]);
-    insta::assert_snapshot!("image", told.text());
+    insta::assert_snapshot!("image", transcript.text());
 }
 
 fn machines() -> Machines {
@@ -247,49 +253,57 @@ fn machines() -> Machines {
 }
 
 /// Runs `brisk vm` with these words.
-fn on(told: &mut Transcript, all: &Machines, words: &[&str]) {
+fn on(transcript: &mut Transcript, all: &Machines, words: &[&str]) {
     let shown = [&["vm"], words].concat();
-    told.given(all.vm(words), &shown);
+    transcript.given(all.vm(words), &shown);
 }
 
 fn vm_refusals() {
     let all = machines();
-    let mut told = Transcript::new()
+    let mut transcript = Transcript::new()
         .hiding(all.dir(), "[DIR]")
         .hiding(all.memory(), "[MEMORY]");
     for command in [
         "start", "stop", "kill", "discard", "suspend", "resume", "exec", "info", "log", "console",
         "rm",
     ] {
-        on(&mut told, &all, &[command, "nosuch"]);
+        on(&mut transcript, &all, &[command, "nosuch"]);
     }
-    on(&mut told, &all, &["create", "../x"]);
-    on(&mut told, &all, &["create", "a", "--memory", "64M"]);
-    on(&mut told, &all, &["create", "a", "--root", "host", "--rw"]);
-    on(&mut told, &all, &["create", "a", "--memory", "128M"]);
-    on(&mut told, &all, &["create", "a"]);
+    on(&mut transcript, &all, &["create", "../x"]);
+    on(&mut transcript, &all, &["create", "a", "--memory", "64M"]);
+    on(
+        &mut transcript,
+        &all,
+        &["create", "a", "--root", "host", "--rw"],
+    );
+    on(&mut transcript, &all, &["create", "a", "--memory", "128M"]);
+    on(&mut transcript, &all, &["create", "a"]);
     for command in ["stop", "kill", "discard", "suspend", "resume", "exec"] {
-        on(&mut told, &all, &[command, "a"]);
+        on(&mut transcript, &all, &[command, "a"]);
     }
-    on(&mut told, &all, &["set", "a", "--compression", "gzip"]);
-    on(&mut told, &all, &["set", "a", "--bandwidth", "much"]);
-    on(&mut told, &all, &["list"]);
-    on(&mut told, &all, &["rm", "a"]);
-    on(&mut told, &all, &["list"]);
-    insta::assert_snapshot!("vm_refusals", told.text());
+    on(
+        &mut transcript,
+        &all,
+        &["set", "a", "--compression", "gzip"],
+    );
+    on(&mut transcript, &all, &["set", "a", "--bandwidth", "much"]);
+    on(&mut transcript, &all, &["list"]);
+    on(&mut transcript, &all, &["rm", "a"]);
+    on(&mut transcript, &all, &["list"]);
+    insta::assert_snapshot!("vm_refusals", transcript.text());
 }
 
 fn vm() {
     let all = machines();
-    let mut told = Transcript::new()
+    let mut transcript = Transcript::new()
         .hiding(all.dir(), "[DIR]")
         .hiding(all.memory(), "[MEMORY]");
-    on(&mut told, &all, &["create", "a", "--memory", "128M"]);
-    on(&mut told, &all, &["start", "a"]);
-    on(&mut told, &all, &["start", "a"]);
-    on(&mut told, &all, &["list"]);
+    on(&mut transcript, &all, &["create", "a", "--memory", "128M"]);
+    on(&mut transcript, &all, &["start", "a"]);
+    on(&mut transcript, &all, &["start", "a"]);
+    on(&mut transcript, &all, &["list"]);
     on(
-        &mut told,
+        &mut transcript,
         &all,
         &[
             "exec",
@@ -300,20 +314,20 @@ fn vm() {
             "echo out; echo err >&2; exit 7",
         ],
     );
-    on(&mut told, &all, &["discard", "a"]);
-    on(&mut told, &all, &["rm", "a"]);
-    on(&mut told, &all, &["suspend", "a"]);
-    on(&mut told, &all, &["list"]);
+    on(&mut transcript, &all, &["discard", "a"]);
+    on(&mut transcript, &all, &["rm", "a"]);
+    on(&mut transcript, &all, &["suspend", "a"]);
+    on(&mut transcript, &all, &["list"]);
     for command in ["start", "stop", "kill", "suspend", "exec", "rm"] {
-        on(&mut told, &all, &[command, "a"]);
+        on(&mut transcript, &all, &[command, "a"]);
     }
-    on(&mut told, &all, &["resume", "--eager", "a"]);
-    on(&mut told, &all, &["resume", "a"]);
-    on(&mut told, &all, &["suspend", "a"]);
-    on(&mut told, &all, &["discard", "a"]);
-    on(&mut told, &all, &["list"]);
-    on(&mut told, &all, &["start", "a"]);
-    on(&mut told, &all, &["kill", "a"]);
-    on(&mut told, &all, &["rm", "a"]);
-    insta::assert_snapshot!("vm", told.text());
+    on(&mut transcript, &all, &["resume", "--eager", "a"]);
+    on(&mut transcript, &all, &["resume", "a"]);
+    on(&mut transcript, &all, &["suspend", "a"]);
+    on(&mut transcript, &all, &["discard", "a"]);
+    on(&mut transcript, &all, &["list"]);
+    on(&mut transcript, &all, &["start", "a"]);
+    on(&mut transcript, &all, &["kill", "a"]);
+    on(&mut transcript, &all, &["rm", "a"]);
+    insta::assert_snapshot!("vm", transcript.text());
 }

@@ -79,7 +79,7 @@ fn a_definition_is_set_and_edited() {
     for words in [&["info", "a"][..], &["start", "a"], &["set", "a"]] {
         all.refuses(words, &[&path, "line 2, column 1", "memroy", "memory"]);
     }
-    let list = all.does(&["list", "--format", "csv"]).said(&["line 2"]);
+    let list = all.does(&["list", "--format", "csv"]).explains(&["line 2"]);
     assert!(list.text().contains("\"a\",\"wrong\""), "{}", list.text());
     fs::write(all.definition("a"), "cpus = 1\n").unwrap();
     assert_eq!(all.doing("a"), "off");
@@ -165,7 +165,7 @@ fn a_machine_lives() {
     assert!(console.contains("Linux version"), "{console}");
     // Another life, and a power cut. A definition that became wrong is not in the way.
     let _ = all.does(&["start", "a"]);
-    assert_eq!(all.tells("a", "ls /tmp"), "");
+    assert_eq!(all.output("a", "ls /tmp"), "");
     fs::write(all.definition("a"), "root = \"elsewhere\"").unwrap();
     let _ = all.does(&["kill", "a"]);
     assert_eq!(all.count(), 0);
@@ -176,11 +176,11 @@ fn a_machine_lives() {
 fn streams(all: &Machines) {
     let input: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     let run = all.exec("a", "cat; echo error >&2; exit 7");
-    let run = run.stdin(input.clone()).exits(7).said(&["error\n"]);
+    let run = run.stdin(input.clone()).exits(7).explains(&["error\n"]);
     assert_eq!(run.stdout, input);
     let _ = all.exec("a", "kill -9 $$").exits(137);
     let nosuch = all.vm(&["exec", "a"]).command(["/nosuch"]);
-    let _ = nosuch.exits(127).said(&["/nosuch: command not found"]);
+    let _ = nosuch.exits(127).explains(&["/nosuch: command not found"]);
     let words = ["exec", "a", "--env", "A=b c", "--workdir", "/tmp"];
     let run = all.vm(&words).script("echo $A; pwd; hostname").exits(0);
     assert_eq!(run.text(), "b c\n/tmp\na\n");
@@ -192,7 +192,7 @@ fn streams(all: &Machines) {
     assert_eq!(set, ["A=1", "HOME=/root", "PATH=/bin", "TERM=linux"]);
     for index in 0..10 {
         assert_eq!(
-            all.tells("a", &format!("echo {index}")),
+            all.output("a", &format!("echo {index}")),
             format!("{index}\n")
         );
     }
@@ -216,8 +216,8 @@ fn lost(all: &Machines) {
         let run = all.spawns("a", script);
         run.signal(Signal::KILL);
         assert_eq!(run.wait().signal(), Some(9));
-        let told = "until test -s /tmp/lost; do sleep 0.01; done; cat /tmp/lost; rm /tmp/lost";
-        assert_eq!(all.tells("a", told), "hung up\n");
+        let wait = "until test -s /tmp/lost; do sleep 0.01; done; cat /tmp/lost; rm /tmp/lost";
+        assert_eq!(all.output("a", wait), "hung up\n");
     }
 }
 
@@ -232,7 +232,7 @@ fn ports(all: &Machines) {
         let signal = [Signal::TERM, Signal::KILL][index % 2];
         run.signal(signal);
         let _ = run.wait();
-        assert_eq!(all.tells("a", "echo well"), "well\n");
+        assert_eq!(all.output("a", "echo well"), "well\n");
     }
     let _ = fifth.wait().exited(7);
 }
@@ -282,7 +282,7 @@ fn start_that_is_interrupted_leaves_nothing() {
     let _ = all.does(&["kill", "a"]);
     assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
     let _ = all.does(&["start", "a"]);
-    assert_eq!(all.tells("a", "echo well"), "well\n");
+    assert_eq!(all.output("a", "echo well"), "well\n");
 }
 
 /// A tree with an init, as an ext4 image.
@@ -308,13 +308,13 @@ fn what_is_written_to_an_image_is_there() {
     let image = image(&all, |_| ());
     let root = image.to_str().unwrap();
     all.boot("a", &["--root", root]);
-    let _ = all.tells("a", "echo lost > /srv/file");
+    let _ = all.output("a", "echo lost > /srv/file");
     let _ = all.does(&["stop", "a"]);
     assert_eq!(content(&image, "/srv/file"), "");
     let _ = all.does(&["set", "a", "--rw"]);
     let _ = all.does(&["start", "a"]);
-    assert_eq!(all.tells("a", "cat /etc/origin"), "the test's tree\n");
-    let _ = all.tells("a", "echo kept > /srv/file");
+    assert_eq!(all.output("a", "cat /etc/origin"), "the test's tree\n");
+    let _ = all.output("a", "echo kept > /srv/file");
     let _ = all.does(&["stop", "a"]);
     assert_eq!(content(&image, "/srv/file"), "kept\n");
 }
@@ -337,7 +337,7 @@ fn an_init_of_the_image_is_pid_1() {
     let _ = all.does(&["start", "a"]);
     assert_eq!(
         // Until then it is brisk's own, /init.
-        all.tells("a", "busybox readlink /proc/1/exe; echo kept > /srv/file"),
+        all.output("a", "busybox readlink /proc/1/exe; echo kept > /srv/file"),
         "/bin/busybox\n"
     );
     let _ = all.does(&["stop", "a"]);
@@ -362,7 +362,7 @@ fn a_guest_ends_itself() {
     let _ = all.does(&["create", "a", "--memory", "128M"]);
     for command in ["poweroff", "reboot", "halt"] {
         let _ = all.does(&["start", "a"]);
-        // Whether it is told how that ended is left to chance.
+        // Whether it gets the status of that is left to chance.
         let _ = all.exec("a", command).spawn().wait();
         until("it is off", || (all.doing("a") == "off").then_some(()));
     }

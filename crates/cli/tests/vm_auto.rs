@@ -38,31 +38,31 @@ fn up_and_down() {
     fs::write(all.definition("e"), "autobot = true\n").unwrap();
     // What is wrong with two of them keeps no other from it.
     let up = all.vm(&["autostart"]).exits(125);
-    let up = up.said(&["a: started in", "b: started in", "error: d: ", "error: e: "]);
-    let _ = up.said(&["nowhere", "autobot"]);
+    let up = up.explains(&["a: started in", "b: started in", "error: d: ", "error: e: "]);
+    let _ = up.explains(&["nowhere", "autobot"]);
     assert_eq!(doing(), ["running", "running", "off", "off"]);
     // Nothing is left to do for the others.
     let again = all.vm(&["autostart"]).exits(125);
     assert!(!again.stderr.contains("started"), "{}", again.stderr);
     let _ = all.does(&["start", "c"]);
     let boot = "cat /proc/sys/kernel/random/boot_id";
-    let before = ["a", "b"].map(|name| all.tells(name, boot));
+    let before = ["a", "b"].map(|name| all.output(name, boot));
     let down = all.does(&["autostop"]);
-    let _ = down.said(&["a: suspended in", "b: stopped in", "c: ended in"]);
+    let _ = down.explains(&["a: suspended in", "b: stopped in", "c: ended in"]);
     assert_eq!(doing(), ["suspended", "off", "off", "off"]);
     assert_eq!(all.count(), 0);
     let _ = all.does(&["autostop"]);
     fs::remove_file(all.definition("e")).unwrap();
     let _ = all.does(&["set", "d", "--autoboot=false"]);
     let up = all.does(&["autostart", "--jobs", "2"]);
-    let _ = up.said(&["a: resumed in", "b: started in"]);
-    let after = ["a", "b"].map(|name| all.tells(name, boot));
+    let _ = up.explains(&["a: resumed in", "b: started in"]);
+    let after = ["a", "b"].map(|name| all.output(name, boot));
     assert_eq!(before[0], after[0]);
     assert_ne!(before[1], after[1]);
     // A definition that became wrong: the machine is asked to stop.
     fs::write(all.definition("b"), "autobot = true\n").unwrap();
     let down = all.does(&["autostop"]);
-    let _ = down.said(&["a: suspended in", "b: stopped in"]);
+    let _ = down.explains(&["a: suspended in", "b: stopped in"]);
     assert_eq!(all.count(), 0);
 }
 
@@ -81,7 +81,7 @@ fn stopped() {
     }
     let down = all.vm(&["autostop"]).exits(125);
     let texts = ["error: a: it was not suspended, but stopped", "nowhere"];
-    let _ = down.said(&texts).said(&["b: suspended in"]);
+    let _ = down.explains(&texts).explains(&["b: suspended in"]);
     assert_eq!(["a", "b"].map(|name| all.doing(name)), ["off", "suspended"]);
     let log = all.does(&["log", "a"]).text();
     assert!(log.contains("VM is stopped, because it cannot"), "{log}");
@@ -124,7 +124,7 @@ fn interrupted() {
     let run = suspends(&all, &["autostop"]);
     run.signal(Signal::TERM);
     let ended = run.wait().exited(130);
-    let _ = ended.said(&["interrupted; machines that were not done with"]);
+    let _ = ended.explains(&["interrupted; machines that were not done with"]);
     assert_eq!(all.doing("a"), "running");
-    assert_eq!(all.tells("a", "echo well"), "well\n");
+    assert_eq!(all.output("a", "echo well"), "well\n");
 }

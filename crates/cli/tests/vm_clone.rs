@@ -52,18 +52,18 @@ fn clones() {
     let all = machines();
     all.boot("a", &["--compression", "lz4"]);
     let fill = "dd if=/dev/urandom of=/run/x bs=1M count=20 2>/dev/null; busybox md5sum /run/x";
-    let sum = all.tells("a", fill);
+    let sum = all.output("a", fill);
     // A young kernel takes another key every second or two, which would hide that clones have the
     // same one; an older one does so when half as long as it runs has passed.
     let age = "until test $(busybox cut -d. -f1 /proc/uptime) -ge 12; do busybox sleep 0.1; done";
-    let _ = all.tells("a", age);
+    let _ = all.output("a", age);
     let _ = all.does(&["suspend", "a"]);
     let image = all.state_dir("a").join("a.brisk");
     let before = fs::read(&image).unwrap();
     let resume = |name| all.does(&["resume", "a", "--clone", name]);
     thread::scope(|scope| {
         for name in ["b", "c"] {
-            scope.spawn(move || resume(name).said(&[&format!("{name} runs after")]));
+            scope.spawn(move || resume(name).explains(&[&format!("{name} runs after")]));
         }
     });
     assert_eq!(all.count(), 2);
@@ -74,9 +74,9 @@ fn clones() {
     assert_eq!(doing, ["suspended", "running", "running"]);
     let check = "busybox md5sum /run/x";
     for name in ["b", "c"] {
-        assert_eq!(all.tells(name, check), sum);
-        assert_eq!(all.tells(name, "hostname"), format!("{name}\n"));
-        let _ = all.tells(name, &format!("echo {name} > /run/name"));
+        assert_eq!(all.output(name, check), sum);
+        assert_eq!(all.output(name, "hostname"), format!("{name}\n"));
+        let _ = all.output(name, &format!("echo {name} > /run/name"));
     }
     // Nothing that one does is seen by another, and a clone is suspended as any machine is.
     let _ = all.does(&["suspend", "b"]);
@@ -85,10 +85,10 @@ fn clones() {
     assert!(drawn.iter().all(|drawn| drawn.is_disjoint(&first)));
     let _ = all.does(&["resume", "b"]);
     let names = "hostname; cat /run/name 2>/dev/null; :";
-    assert_eq!(all.tells("a", names), "a\n");
-    assert_eq!(all.tells("b", names), "b\nb\n");
-    assert_eq!(all.tells("c", names), "c\nc\n");
-    let sums = ["a", "b", "c"].map(|name| all.tells(name, check));
+    assert_eq!(all.output("a", names), "a\n");
+    assert_eq!(all.output("b", names), "b\nb\n");
+    assert_eq!(all.output("c", names), "c\nc\n");
+    let sums = ["a", "b", "c"].map(|name| all.output(name, check));
     assert_eq!(sums, [sum.as_str(); 3]);
     let uuid = |name| {
         let text = fs::read_to_string(all.definition(name)).unwrap();
@@ -100,7 +100,7 @@ fn clones() {
     let _ = all.does(&["rm", "a"]);
     let _ = all.does(&["suspend", "c"]);
     let _ = all.does(&["resume", "c", "--clone", "a"]);
-    assert_eq!(all.tells("a", "cat /run/name; hostname"), "c\na\n");
+    assert_eq!(all.output("a", "cat /run/name; hostname"), "c\na\n");
     let log = all.does(&["log", "a"]).text();
     assert!(log.contains("as a clone, from"), "{log}");
 }
@@ -109,7 +109,7 @@ fn cards() {
     let all = machines();
     all.boot("a", &["--net", "user", "--compression", "lz4"]);
     let address = "cat /sys/class/net/eth0/address";
-    let first = all.tells("a", address);
+    let first = all.output("a", address);
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&["resume", "a", "--clone", "b"]);
     // A clone of a clone.
@@ -117,12 +117,12 @@ fn cards() {
     let _ = all.does(&["resume", "b", "--clone", "c"]);
     let _ = all.does(&["resume", "b"]);
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", address), first);
-    different(["a", "b", "c"].map(|name| all.tells(name, address)));
+    assert_eq!(all.output("a", address), first);
+    different(["a", "b", "c"].map(|name| all.output(name, address)));
     // 10.0.2.2 answers, so the device knows the address, too.
     let reach = "busybox ping -c 1 -W 5 10.0.2.2 > /dev/null && echo reached";
     for name in ["a", "b", "c"] {
-        assert_eq!(all.tells(name, reach), "reached\n", "{name}");
+        assert_eq!(all.output(name, reach), "reached\n", "{name}");
     }
 }
 
@@ -174,27 +174,27 @@ fn disks(as_qcow2: bool) {
              busybox md5sum /srv/data"
         )
     };
-    let _ = all.tells("a", &write(2));
+    let _ = all.output("a", &write(2));
     let _ = all.does(&["suspend", "a"]);
     let before = fs::read(&image).unwrap();
     let _ = all.does(&["resume", "a", "--clone", "b"]);
     let _ = all.does(&["resume", "a", "--clone", "c"]);
     let all_of = ["a", "b", "c"];
     for name in ["b", "c"] {
-        let _ = all.tells(name, &write(3));
+        let _ = all.output(name, &write(3));
     }
     let _ = all.does(&["suspend", "b"]);
     assert!(fs::read(&image).unwrap() == before);
     let _ = all.does(&["resume", "a"]);
     let _ = all.does(&["resume", "b"]);
-    let sums = all_of.map(|name| all.tells(name, &write(4)));
+    let sums = all_of.map(|name| all.output(name, &write(4)));
     let read = "cat /srv/names; busybox md5sum /srv/data";
     let names_of = |name: &str| match name {
         "a" => "a\na\n".to_owned(),
         _ => format!("a\n{name}\n{name}\n"),
     };
     for (name, sum) in all_of.iter().zip(&sums) {
-        assert_eq!(all.tells(name, read), format!("{}{sum}", names_of(name)));
+        assert_eq!(all.output(name, read), format!("{}{sum}", names_of(name)));
         let _ = all.does(&["stop", name]);
     }
     let end = if as_qcow2 { "qcow2" } else { "raw" };
@@ -205,7 +205,7 @@ fn disks(as_qcow2: bool) {
     // Each starts anew from its own, and is bound to it when it is suspended.
     for (name, sum) in all_of.iter().zip(&sums) {
         let _ = all.does(&["start", name]);
-        assert_eq!(all.tells(name, read), format!("{}{sum}", names_of(name)));
+        assert_eq!(all.output(name, read), format!("{}{sum}", names_of(name)));
     }
     let _ = all.does(&["suspend", "b"]);
     let disk = own("b");
@@ -222,8 +222,8 @@ fn disks(as_qcow2: bool) {
     let _ = all.does(&["rm", "b"]);
     assert!(!all.state_dir("b").exists());
     assert_eq!(names(image.parent().unwrap()).len(), 1);
-    assert_eq!(all.tells("a", "hostname"), "a\n");
-    assert_eq!(all.tells("c", "hostname"), "c\n");
+    assert_eq!(all.output("a", "hostname"), "a\n");
+    assert_eq!(all.output("c", "hostname"), "c\n");
 }
 
 /// It only reads its root, and will write to it when it is started anew; or the other way round.
@@ -232,11 +232,11 @@ fn later() {
     let image = root(&all);
     let path = image.to_str().unwrap();
     all.boot("a", &["--root", path, "--compression", "lz4"]);
-    let _ = all.tells("a", "echo mine > /srv/file");
+    let _ = all.output("a", "echo mine > /srv/file");
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&["set", "a", "--rw"]);
     let _ = all.does(&["resume", "a", "--clone", "b"]);
-    assert_eq!(all.tells("b", "cat /srv/file"), "mine\n");
+    assert_eq!(all.output("b", "cat /srv/file"), "mine\n");
     let info = all.does(&["info", "b"]).text();
     let own = all.state_dir("b").join("disk0.raw");
     let line = format!("root = {:?}", own.to_str().unwrap());
@@ -254,11 +254,11 @@ fn later() {
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&["set", "a", "--rw=false"]);
     let _ = all.does(&["resume", "a", "--clone", "c"]);
-    let _ = all.tells("c", "echo other > /srv/file");
+    let _ = all.output("c", "echo other > /srv/file");
     let _ = all.does(&["stop", "c"]);
     is_clean(&all.state_dir("c").join("disk0.raw"), &all);
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "test -e /srv/file || echo none"), "none\n");
+    assert_eq!(all.output("a", "test -e /srv/file || echo none"), "none\n");
 }
 
 fn refused() {
@@ -285,7 +285,7 @@ fn refused() {
     let _ = all.does(&["set", "a", "--rw=false", "--root", root]);
     // A root that is only read is fine.
     let _ = all.does(&["start", "a"]);
-    let _ = all.tells("a", "echo mine > /srv/file");
+    let _ = all.output("a", "echo mine > /srv/file");
     let _ = all.does(&["suspend", "a"]);
     all.refuses(&["resume", "a", "--clone", "a"], &["there is a machine a"]);
     all.refuses(&["resume", "a", "--clone", "/x"], &["cannot name"]);
@@ -307,9 +307,9 @@ fn refused() {
     let info = all.does(&["info", "b"]).text();
     assert!(!info.contains(path), "{info}");
     all.refuses(&["resume", "a", "--clone", "b"], &["there is a machine b"]);
-    assert_eq!(all.tells("b", "cat /srv/file"), "mine\n");
+    assert_eq!(all.output("b", "cat /srv/file"), "mine\n");
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "cat /srv/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /srv/file"), "mine\n");
 }
 
 fn incomplete() {
@@ -348,7 +348,7 @@ fn incomplete() {
     all.refuses(&["suspend", "b"], &["b does not run"]);
     assert_eq!((all.doing("b").as_str(), all.count()), ("off", 0));
     let _ = all.does(&["start", "b"]);
-    assert_eq!(all.tells("b", "hostname"), "b\n");
+    assert_eq!(all.output("b", "hostname"), "b\n");
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "hostname"), "a\n");
+    assert_eq!(all.output("a", "hostname"), "a\n");
 }

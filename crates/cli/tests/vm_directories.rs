@@ -15,7 +15,7 @@ fn main() {
         ("one_that_is_read_is_as_it_is_now", read),
         ("one_that_is_written_to_has_what_was_written", written),
         ("this_hosts_root_is_one", host),
-        ("one_that_is_gone_is_told", gone),
+        ("one_that_is_gone_is_reported", gone),
         ("others_are_shared", shared),
         ("whose_server_was_killed_is_not_lost_by_a_suspend", unserved),
     ];
@@ -45,22 +45,22 @@ fn read() {
     let root = root(&all);
     all.boot("a", &["--root", root.to_str().unwrap()]);
     let script = "cat /etc/origin; echo mine > /srv/file; cat /srv/file";
-    assert_eq!(all.tells("a", script), "the test's tree\nmine\n");
+    assert_eq!(all.output("a", script), "the test's tree\nmine\n");
     let _ = all.does(&["suspend", "a"]);
     is_unserved(&all);
     assert!(!root.join("srv/file").exists());
     fs::write(root.join("srv/new"), "of the host\n").unwrap();
     let note = "all memory is loaded before the guest runs";
-    let _ = all.does(&["resume", "a"]).said(&[note, "directories"]);
+    let _ = all.does(&["resume", "a"]).explains(&[note, "directories"]);
     let script = "cat /srv/file /srv/new /etc/origin";
     let both = "mine\nof the host\nthe test's tree\n";
-    assert_eq!(all.tells("a", script), both);
+    assert_eq!(all.output("a", script), both);
     // Nobody writes to it, so there can be many.
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&["resume", "a", "--clone", "b"]);
     let _ = all.does(&["resume", "a"]);
     for name in ["a", "b"] {
-        assert_eq!(all.tells(name, script), both);
+        assert_eq!(all.output(name, script), both);
         let _ = all.does(&["stop", name]);
     }
     is_unserved(&all);
@@ -77,13 +77,13 @@ fn written() {
          echo up",
         wait("/run/go")
     );
-    assert_eq!(all.tells("a", &script), "up\n");
+    assert_eq!(all.output("a", &script), "up\n");
     let _ = all.does(&["suspend", "a"]);
     let texts = ["writes to the directory", root.to_str().unwrap()];
     all.refuses(&["resume", "a", "--clone", "b"], &texts);
     let _ = all.does(&["resume", "a"]);
     let go = format!("touch /run/go; {}; cat /srv/open", wait("/run/done"));
-    assert_eq!(all.tells("a", &go), "one\ntwo\n");
+    assert_eq!(all.output("a", &go), "one\ntwo\n");
     let _ = all.does(&["stop", "a"]);
     let open = fs::read_to_string(root.join("srv/open")).unwrap();
     assert_eq!(open, "one\ntwo\n");
@@ -97,10 +97,10 @@ fn host() {
     all.refuses(&refused, &["rw", "its own root"]);
     all.boot("a", &["--root", "host"]);
     let script = format!("cat {}; hostname", all.dir().join("mark").display());
-    assert_eq!(all.tells("a", &script), "of the host\na\n");
+    assert_eq!(all.output("a", &script), "of the host\na\n");
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", &script), "of the host\na\n");
+    assert_eq!(all.output("a", &script), "of the host\na\n");
 }
 
 fn gone() {
@@ -120,7 +120,7 @@ fn gone() {
     assert_eq!(all.doing("a"), "suspended");
     fs::rename(&away, &root).unwrap();
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "cat /etc/origin"), "the test's tree\n");
+    assert_eq!(all.output("a", "cat /etc/origin"), "the test's tree\n");
     // One that never was.
     let _ = all.does(&["create", "b", "--root", "/does/not/exist"]);
     all.refuses(&["start", "b"], &["/does/not/exist does not exist"]);
@@ -139,7 +139,7 @@ fn shared() {
     all.boot("a", &["--share", &read_only, "--share", &written]);
     let script =
         "cat /mnt/r/mark /mnt/w/mark; echo one > /mnt/w/new; ! echo one 2> /dev/null > /mnt/r/new";
-    assert_eq!(all.tells("a", script), "readwrite");
+    assert_eq!(all.output("a", script), "readwrite");
     let _ = all.does(&["suspend", "a"]);
     fs::write(read.join("mark"), "again").unwrap();
     let texts = ["writes to the directory", write.to_str().unwrap()];
@@ -148,7 +148,7 @@ fn shared() {
     // What it has looked at it looks at again after a second.
     let script = "until test \"$(cat /mnt/r/mark)\" = again; do busybox sleep 0.01; done; \
                   cat /mnt/w/new; echo two >> /mnt/w/new";
-    assert_eq!(all.tells("a", script), "one\n");
+    assert_eq!(all.output("a", script), "one\n");
     let _ = all.does(&["stop", "a"]);
     assert_eq!(fs::read_to_string(write.join("new")).unwrap(), "one\ntwo\n");
     assert!(!read.join("new").exists());

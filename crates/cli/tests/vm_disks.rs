@@ -57,7 +57,7 @@ fn images() {
         &["--disk", &first, "--disk", &second, "--disk", &third],
     );
     let script = format!("{MOUNT}; echo mine > /m/file; cat /sys/block/vd?/ro");
-    assert_eq!(all.tells("a", &script), "0\n0\n1\n");
+    assert_eq!(all.output("a", &script), "0\n0\n1\n");
     let _ = all.does(&["suspend", "a"]);
     // Two that write to one disk destroy it.
     let _ = all.does(&["resume", "a", "--clone", "b"]);
@@ -70,7 +70,7 @@ fn images() {
         assert!(info.contains(&format!("{disk:?}")), "{info}");
     }
     assert_eq!(
-        all.tells("b", "cat /m/file; echo theirs > /m/file"),
+        all.output("b", "cat /m/file; echo theirs > /m/file"),
         "mine\n"
     );
     let _ = all.does(&["stop", "b"]);
@@ -93,7 +93,7 @@ fn images() {
     changed.set_modified(modified).unwrap();
     let _ = all.does(&["resume", "a"]);
     assert_eq!(
-        all.tells("a", "cat /m/file; echo more >> /m/file"),
+        all.output("a", "cat /m/file; echo more >> /m/file"),
         "mine\n"
     );
     // Stopped, it is unmounted; each has its own when it is started anew.
@@ -101,7 +101,7 @@ fn images() {
     for (name, text) in [("a", "mine\nmore\n"), ("b", "theirs\n")] {
         let _ = all.does(&["start", name]);
         let read = format!("{MOUNT} -o ro,noload && cat /m/file");
-        assert_eq!(all.tells(name, &read), text);
+        assert_eq!(all.output(name, &read), text);
         let _ = all.does(&["kill", name]);
     }
     let _ = all.does(&["rm", "b"]);
@@ -156,7 +156,7 @@ fn pretends() {
     let _ = all.does(&["stop", "a"]);
     assert!(fs::read(&disk).unwrap().starts_with(b"QFI\xfb"));
     let _ = all.does(&["start", "a"]);
-    assert_eq!(all.tells("a", "cat /sys/block/vda/size"), "6144\n");
+    assert_eq!(all.output("a", "cat /sys/block/vda/size"), "6144\n");
     // Without the note nobody believes it.
     let _ = all.does(&["kill", "a"]);
     let forgotten = definition.replace(",format=raw", "");
@@ -189,7 +189,7 @@ fn unprivileged() {
     let top = top(&all);
     all.boot("a", &["--disk", top.to_str().unwrap()]);
     let script = format!("{MOUNT}; echo mine > /m/file; sync; cat /m/file");
-    assert_eq!(all.tells("a", &script), "mine\n");
+    assert_eq!(all.output("a", &script), "mine\n");
     let qemu = &all.processes("qemu")[0];
     let status = fs::read_to_string(format!("/proc/{}/status", qemu.pid)).unwrap();
     let users = status
@@ -203,12 +203,12 @@ fn chain() {
     let all = machines();
     let top = top(&all);
     all.boot("a", &["--disk", top.to_str().unwrap()]);
-    let _ = all.tells("a", &format!("{MOUNT}; echo mine > /m/file"));
+    let _ = all.output("a", &format!("{MOUNT}; echo mine > /m/file"));
     for resume in [&["resume", "a"][..], &["resume", "--eager", "a"]] {
         let _ = all.does(&["suspend", "a"]);
         let _ = all.does(resume);
         assert_eq!(
-            all.tells("a", "cat /m/file; echo x > /m/other; sync"),
+            all.output("a", "cat /m/file; echo x > /m/other; sync"),
             "mine\n"
         );
     }
@@ -219,13 +219,13 @@ fn device() {
     let image = ext4(&all, "image");
     let device = Loop::new(&image);
     all.boot("a", &["--disk", device.name()]);
-    let _ = all.tells(
+    let _ = all.output(
         "a",
         &format!("{MOUNT}; echo kept > /m/file; busybox umount /m"),
     );
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", &format!("{MOUNT}; cat /m/file")), "kept\n");
+    assert_eq!(all.output("a", &format!("{MOUNT}; cat /m/file")), "kept\n");
     let _ = all.does(&["suspend", "a"]);
     let texts = [device.name(), "is no file"];
     all.refuses(&["resume", "a", "--clone", "b"], &texts);

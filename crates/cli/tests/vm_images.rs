@@ -27,7 +27,7 @@ fn foreign() {
     let image = all.dir().join("same.brisk");
     let place = ["--suspend-path", image.to_str().unwrap()];
     all.boot("a", &place);
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&[&["create", "b"], &place[..]].concat());
     assert_eq!(all.doing("b"), "off");
@@ -42,7 +42,7 @@ fn foreign() {
     assert_eq!(all.doing("a"), "off");
     all.refuses(&["discard", "a"], &["is not suspended"]);
     fs::write(all.definition("a"), kept).unwrap();
-    // Nor can it be told where neither its note nor a key is there.
+    // Nor is it known where neither its record nor a key is there.
     let noted = all.state_dir("a").join("suspended");
     let key = all.dir().join("state/suspend.key");
     let away = key.with_extension("away");
@@ -51,7 +51,7 @@ fn foreign() {
     all.refuses(&["discard", "a"], &["may not be the machine in", place[1]]);
     fs::rename(&away, &key).unwrap();
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
 }
 
 fn missing() {
@@ -61,7 +61,7 @@ fn missing() {
     let image = dir.join("a.brisk");
     let place = image.to_str().unwrap();
     all.boot("a", &["--suspend-path", place, "--autoboot"]);
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     // As if its file system were not mounted.
     let away = dir.with_extension("away");
@@ -75,14 +75,14 @@ fn missing() {
     assert_eq!(all.count(), 0);
     fs::rename(&away, &dir).unwrap();
     let _ = all.does(&["autostart"]);
-    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
     // Where it was moved to.
     let _ = all.does(&["suspend", "a"]);
     let moved = dir.join("moved");
     fs::rename(&image, &moved).unwrap();
     let _ = all.does(&["set", "a", "--suspend-path", moved.to_str().unwrap()]);
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
     let _ = all.does(&["suspend", "a"]);
     fs::remove_file(&moved).unwrap();
     all.refuses(&["kill", "a"], &["image missing", "brisk vm discard"]);
@@ -106,7 +106,7 @@ fn killed() {
     );
     let _ = all.does(&["start", "a"]);
     assert_eq!(
-        (all.tells("a", "echo up").as_str(), all.count()),
+        (all.output("a", "echo up").as_str(), all.count()),
         ("up\n", 1)
     );
 }
@@ -156,10 +156,10 @@ fn locked() {
     let run = run.env("BRISK_STATE_DIR", all.dir().join("state"));
     let _ = run
         .exits(0)
-        .said(&["the one that it is based on", "passphrase"]);
+        .explains(&["the one that it is based on", "passphrase"]);
     let _ = opens(&all, &image, &one).exited(0);
     let _ = opens(&all, &image, &two).exited(125);
     let _ = opens(&all, &base(0), &two).exited(125);
     let _ = all.does(&["resume", "a", "--passphrase-file", one.to_str().unwrap()]);
-    assert_eq!(all.tells("a", "echo well"), "well\n");
+    assert_eq!(all.output("a", "echo well"), "well\n");
 }

@@ -13,7 +13,7 @@ use libtest_mimic::Arguments;
 const LOAD: &str = include_str!("vm_load.sh");
 
 /// Prints how far each part is, then what should not be.
-const TELL: &str = "cd /m; for part in memory disk timer lo outside; do \
+const PROGRESS: &str = "cd /m; for part in memory disk timer lo outside; do \
      echo $part $(cat $part); done; if test -e bad; then cat bad; fi; \
      busybox dmesg | grep -iE 'ext4-fs (error|warning)|i/o error|oops:|corrupt|segfault'; :";
 
@@ -26,7 +26,7 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// Somebody at a port of this machine who says what he is told.
+/// Somebody at a port of this machine that echoes what it receives.
 fn echo() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -45,18 +45,18 @@ fn echo() -> u16 {
     port
 }
 
-/// How far the guest is. Nothing else may be told.
+/// Progress of the guest, and nothing else.
 #[track_caller]
 fn progress(all: &Machines) -> BTreeMap<String, u64> {
-    let told = all.tells("a", TELL);
+    let output = all.output("a", PROGRESS);
     let line = |line: &str| {
         let (part, count) = line.split_once(' ')?;
         Some((part.to_owned(), count.parse().ok()?))
     };
-    let lines = told.lines().map(|text| line(text).ok_or(text));
+    let lines = output.lines().map(|text| line(text).ok_or(text));
     lines
         .collect::<Result<_, _>>()
-        .unwrap_or_else(|_| panic!("{told}"))
+        .unwrap_or_else(|_| panic!("{output}"))
 }
 
 /// All of its parts go on.
@@ -68,7 +68,7 @@ fn is_well(all: &Machines) {
     for (part, count) in &before {
         let script =
             format!("until test $(cat /m/{part}) -gt {count}; do busybox usleep 10000; done");
-        let _ = all.tells("a", &script);
+        let _ = all.output("a", &script);
     }
     let after = progress(all);
     assert!(before.iter().all(|(part, count)| after[part] > *count));
@@ -89,7 +89,7 @@ fn load() {
          cat /proc/sys/kernel/random/boot_id",
         echo()
     );
-    let boot = all.tells("a", &script);
+    let boot = all.output("a", &script);
     is_well(&all);
     for cycle in 0..times(5, 100) {
         let compression = ["zstd", "lz4", "none"][cycle % 3];
@@ -106,7 +106,7 @@ fn load() {
         let _ = all.does(&[&["resume", "a"], eager].concat());
         is_well(&all);
     }
-    assert_eq!(all.tells("a", "cat /proc/sys/kernel/random/boot_id"), boot);
+    assert_eq!(all.output("a", "cat /proc/sys/kernel/random/boot_id"), boot);
     let _ = all.does(&["stop", "a"]);
     let _ = capture(&tool("e2fsck"), &["-f", "-n", root]);
 }

@@ -19,7 +19,7 @@ fn main() {
     let tests = vec![
         trial("no_two_qemus_are_one_user", root.clone(), users),
         trial("a_core_dump_has_no_guest", None::<String>, core),
-        trial("who_can_have_no_users_is_told", root, nobody),
+        trial("a_host_without_users_for_it_is_reported", root, nobody),
         trial(
             "locked_memory_stays_locked",
             old.clone().or_else(not_root),
@@ -35,8 +35,9 @@ fn main() {
 /// The reason not to look for huge pages, if this host's kernel gives none to a tmpfs that asks.
 fn no_huge_pages() -> Option<String> {
     let path = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-    let said = fs::read_to_string(path).unwrap_or_else(|_| "[deny]".to_owned());
-    said.contains("[deny]")
+    let modes = fs::read_to_string(path).unwrap_or_else(|_| "[deny]".to_owned());
+    modes
+        .contains("[deny]")
         .then(|| format!("without huge pages ({path})"))
 }
 
@@ -69,7 +70,7 @@ fn locked() {
     until("all is locked again", || {
         (locked_mib(&all, "a") >= 128).then_some(())
     });
-    assert_eq!(all.tells("a", "echo on"), "on\n");
+    assert_eq!(all.output("a", "echo on"), "on\n");
     all.boot("b", &[]);
     assert_eq!(locked_mib(&all, "b"), 0);
     let _ = brisk!["--root", "none", "--lock-memory"]
@@ -182,8 +183,8 @@ fn nobody() {
     assert_eq!(user(&all, "a"), NOBODY);
     owns_its_memory(&all, "a");
     let log = fs::read_to_string(all.state_dir("a").join("log")).unwrap();
-    let told = "QEMU has no user of its own: the users 2100000000 to 2100065535 are not all in";
-    assert!(log.contains(told), "{log}");
+    let message = "QEMU has no user of its own: the users 2100000000 to 2100065535 are not all in";
+    assert!(log.contains(message), "{log}");
 }
 
 /// KiB of a machine's memory that its QEMU has in huge pages.
@@ -197,13 +198,13 @@ fn in_huge_pages(all: &Machines, name: &str) -> u64 {
 }
 
 /// It goes on as it was, from a suspend to a resume of both kinds.
-fn stays_the_same(all: &Machines, name: &str) {
-    let _ = all.tells(name, "echo kept > /run/file");
+fn keeps_its_memory(all: &Machines, name: &str) {
+    let _ = all.output(name, "echo kept > /run/file");
     for how in [&["--eager"][..], &[]] {
         let _ = all.does(&["suspend", name]);
         assert!(files(all).is_empty(), "{:?}", files(all));
         let _ = all.does(&[&["resume", name], how].concat());
-        assert_eq!(all.tells(name, "cat /run/file"), "kept\n");
+        assert_eq!(all.output(name, "cat /run/file"), "kept\n");
     }
 }
 
@@ -212,7 +213,7 @@ fn goes() {
     all.boot("a", &["--huge-pages=false"]);
     assert_eq!(in_huge_pages(&all, "a"), 0);
     assert!(files(&all).is_empty(), "{:?}", files(&all));
-    stays_the_same(&all, "a");
+    keeps_its_memory(&all, "a");
     let _ = all.does(&["kill", "a"]);
 }
 
@@ -221,7 +222,7 @@ fn huge() {
     all.boot("a", &[]);
     // What the kernel itself takes.
     assert!(in_huge_pages(&all, "a") > 16 << 10);
-    stays_the_same(&all, "a");
+    keeps_its_memory(&all, "a");
     // A lazy resume fills small pages.
     assert_eq!(in_huge_pages(&all, "a"), 0);
     let _ = all.does(&["suspend", "a"]);
@@ -245,7 +246,7 @@ fn named() {
     let all = Machines::new(confined, TARGET);
     all.boot("a", &[]);
     assert_eq!(files(&all).len(), 1);
-    stays_the_same(&all, "a");
+    keeps_its_memory(&all, "a");
     assert_eq!(files(&all).len(), 1);
     let _ = all.does(&["kill", "a"]);
     assert!(files(&all).is_empty());

@@ -82,7 +82,7 @@ fn killed_suspend() {
     all.refuses(&["start", "b"], &["disk.raw", "machine a"]);
     // It goes on, and the record is gone.
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "echo on"), "on\n");
+    assert_eq!(all.output("a", "echo on"), "on\n");
     assert!(!all.state_dir("a").join("standing").exists());
     let _ = all.does(&["stop", "a"]);
     let _ = all.does(&["start", "b"]);
@@ -96,7 +96,7 @@ fn ended_and_started() {
     assert!(!all.state_dir("a").join("standing").exists());
     let _ = all.does(&["set", "a", "--bandwidth", "none"]);
     let _ = all.does(&["start", "a"]);
-    let _ = all.tells("a", "echo other > /dev/vda; sync");
+    let _ = all.output("a", "echo other > /dev/vda; sync");
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&["resume", "a"]);
 }
@@ -110,13 +110,13 @@ fn changed() {
     all.refuses(&["suspend", "a"], &texts);
     assert_eq!(all.doing("a"), "paused");
     let _ = all.does(&["resume", "a", "--accept-disk", disk.to_str().unwrap()]);
-    assert_eq!(all.tells("a", "echo on"), "on\n");
+    assert_eq!(all.output("a", "echo on"), "on\n");
 }
 
 fn made_anew() {
     let all = machines();
     all.boot("a", &[]);
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     let definition = all.definition("a");
     let away = all.dir().join("away");
@@ -125,7 +125,7 @@ fn made_anew() {
     assert!(!definition.exists());
     fs::rename(&away, &definition).unwrap();
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
 }
 
 fn backing() {
@@ -204,7 +204,7 @@ fn no_runtime() {
     let _ = all.does(&["kill", "a"]);
     assert_eq!(all.count(), 0);
     let _ = all.does(&["start", "a"]);
-    assert_eq!(all.tells("a", "echo on"), "on\n");
+    assert_eq!(all.output("a", "echo on"), "on\n");
 }
 
 fn other_file() {

@@ -134,8 +134,8 @@ impl Machine {
     #[track_caller]
     fn says(&self, words: &[&str], text: &str) {
         let output = self.run(words);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(text), "{words:?}: {said}\n{}", self.log());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(text), "{words:?}: {stderr}\n{}", self.log());
     }
 
     fn state(&self, name: &str) -> PathBuf {
@@ -238,7 +238,7 @@ fn servers(name: &str) -> Vec<Pid> {
     servers
 }
 
-/// Kills so many of them, and tells how many there were.
+/// Kills so many of them, and returns how many there were.
 fn kill_servers(name: &str, most: usize) -> usize {
     let servers = servers(name);
     for server in servers.iter().take(most) {

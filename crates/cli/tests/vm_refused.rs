@@ -54,7 +54,7 @@ fn disk(dir: &Path, name: &str) -> PathBuf {
 fn suspended(all: &Machines, words: &[&str]) -> PathBuf {
     let disk = disk(all.dir(), "disk");
     all.boot("a", &[&["--disk", disk.to_str().unwrap()], words].concat());
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     disk
 }
@@ -63,7 +63,7 @@ fn suspended(all: &Machines, words: &[&str]) -> PathBuf {
 #[track_caller]
 fn is_well(all: &Machines) {
     assert_eq!((all.doing("a").as_str(), all.count()), ("running", 1));
-    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
 }
 
 const RESUMES: [&[&str]; 3] = [
@@ -88,7 +88,7 @@ fn locked() {
     }
 }
 
-/// A QEMU in a directory of its own that does something just before it starts, if it is told to by
+/// A QEMU in a directory of its own that does something just before it starts, if it is asked to by
 /// a file of that name.
 fn meddling(all: &Machines, script: &str) -> (String, PathBuf) {
     let dir = all.dir().join("bin");
@@ -116,12 +116,12 @@ fn changing() {
     let words = ["create", "a", "--memory", "128M", "--disk"];
     let _ = does(&[&words[..], &[disk.to_str().unwrap()]].concat()).exited(0);
     let _ = does(&["start", "a"]).exited(0);
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     for resume in &RESUMES[..2] {
         let _ = does(&["suspend", "a"]).exited(0);
         fs::write(&now, "").unwrap();
         let text = [disk.to_str().unwrap(), "has changed since"];
-        let _ = does(resume).exited(125).said(&text);
+        let _ = does(resume).exited(125).explains(&text);
         assert_eq!((all.glance("a").as_str(), all.count()), ("suspended", 0));
         fs::remove_file(&now).unwrap();
         let accept = ["resume", "a", "--accept-disk", text[0]];
@@ -140,7 +140,7 @@ fn backing() {
         &[&make[..], &[top.to_str().unwrap()]].concat(),
     );
     all.boot("a", &["--disk", top.to_str().unwrap()]);
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     let modified = fs::metadata(&base).unwrap().modified().unwrap();
     let changed = File::options().append(true).open(&base).unwrap();
@@ -186,7 +186,7 @@ fn mounted_again() {
     let disk = disk(mounted.path(), "disk");
     let before = device(&disk);
     all.boot("a", &["--disk", disk.to_str().unwrap()]);
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     drop((mounted, first));
     // The first one's number is not free.
@@ -244,7 +244,7 @@ fn reserved() {
             .command(["true"])
             .output()
     };
-    let _ = run(path).exited(125).said(&texts);
+    let _ = run(path).exited(125).explains(&texts);
     let _ = run(&format!("{path}:ro")).exited(0);
     let _ = all.does(&["resume", "a"]);
     is_well(&all);
@@ -268,10 +268,13 @@ fn suspending() {
     // One that does not know of this machine's directory is kept from it by the lock.
     for _ in 0..3 {
         let run = brisk!["--root", "none", "--memory", "128M", "--disk", path].command(["true"]);
-        let _ = run.exits(120).said(&["lock"]);
+        let _ = run.exits(120).explains(&["lock"]);
     }
     suspend.signal(Signal::INT);
-    let _ = suspend.wait().exited(130).said(&["the machine goes on"]);
+    let _ = suspend
+        .wait()
+        .exited(130)
+        .explains(&["the machine goes on"]);
     assert_eq!(guest.all.doing("a"), "running");
     let _ = guest.all.does(&["set", "a", "--bandwidth", "none"]);
     let _ = guest.all.does(&["suspend", "a"]);
@@ -285,14 +288,14 @@ fn same_place() {
     let image = all.dir().join("same.brisk");
     let place = ["--suspend-path", image.to_str().unwrap()];
     all.boot("a", &[&place[..], &["--compression", "none"]].concat());
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     let _ = all.does(&["resume", "a", "--eager"]);
     let _ = all.does(&["suspend", "a"]);
     let base = image.with_extension("brisk.base-0");
     assert!(base.exists(), "its image is based on another one");
     let made = all.does(&[&["create", "b", "--memory", "128M"], &place[..]].concat());
-    let _ = made.said(&["a has the same image", "same.brisk"]);
+    let _ = made.explains(&["a has the same image", "same.brisk"]);
     let kept = || assert!(image.exists() && base.exists());
     let _ = all.does(&["start", "b"]);
     kept();

@@ -49,7 +49,7 @@ fn ended() {
     assert_eq!(all.glance("a"), "off");
     let _ = all.does(&["start", "a"]);
     assert_eq!((logged("VM ended by itself"), logged(panicked)), (1, 1));
-    // What a command does is told as that.
+    // What a command does is reported as that.
     let _ = all.does(&["kill", "a"]);
     assert_eq!((logged("VM ended by itself"), logged("VM killed")), (1, 1));
 }
@@ -79,7 +79,7 @@ fn long() {
     });
     assert!(length() > 2_000_000 - 100, "{}", length());
     // The guest's own lines follow, and its panic is found though the file was longer once.
-    let _ = all.tells("a", "echo '<0>the guest goes on' > /dev/kmsg");
+    let _ = all.output("a", "echo '<0>the guest goes on' > /dev/kmsg");
     until("the guest's line is there", || {
         let text = all.does(&["console", "a"]).text();
         text.contains("the guest goes on").then_some(())
@@ -102,7 +102,7 @@ fn undefined() {
     fs::rename(&definition, definition.with_extension("away")).unwrap();
     let list = all
         .does(&["list"])
-        .said(&["a.toml is not there", "brisk vm kill"]);
+        .explains(&["a.toml is not there", "brisk vm kill"]);
     assert!(
         list.text().contains("running, no definition"),
         "{}",
@@ -124,7 +124,7 @@ fn undefined_suspended() {
     let all = machines();
     let image = all.dir().join("a.brisk");
     all.boot("a", &["--suspend-path", image.to_str().unwrap()]);
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     let definition = all.definition("a");
     let away = definition.with_extension("away");
@@ -134,7 +134,7 @@ fn undefined_suspended() {
     all.refuses(&["resume", "a"], &["a.toml is not there"]);
     fs::rename(&away, &definition).unwrap();
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
     let _ = all.does(&["suspend", "a"]);
     fs::remove_file(&definition).unwrap();
     let _ = all.does(&["discard", "a"]);
@@ -149,7 +149,7 @@ fn named() {
     let run = all.spawns("a", "echo up; busybox sleep 1000");
     let process = format!("(process {})", run.id());
     let suspended = all.does(&["suspend", "a"]);
-    let _ = suspended.said(&["ends sh -c echo up; busybox sleep 1000", &process, "--wait"]);
+    let _ = suspended.explains(&["ends sh -c echo up; busybox sleep 1000", &process, "--wait"]);
     let _ = run.wait().exited(120);
     let log = all.does(&["log", "a"]).text();
     assert!(log.contains("Command sh of process"), "{log}");
@@ -168,7 +168,7 @@ fn waits() {
     suspend.says("waiting for the end of sh -c echo up");
     assert_eq!(all.glance("a"), "running");
     // The first port is taken, and the others are held as soon as it is free.
-    let _ = all.tells("a", "echo > /run/go");
+    let _ = all.output("a", "echo > /run/go");
     let _ = run.wait().exited(7);
     let _ = suspend.wait().exited(0);
     assert_eq!(all.glance("a"), "suspended");

@@ -119,7 +119,7 @@ fn resumes_beside_locks(guest: &Checked, words: &[&str]) -> u32 {
             }
             continue;
         }
-        let _ = tried.said(&["lock", "has one of its disks"]);
+        let _ = tried.explains(&["lock", "has one of its disks"]);
         let left = (guest.all.doing("a"), guest.all.count());
         let left = (left.0.as_str(), left.1);
         assert!(matches!(left, ("suspended", 0) | ("paused", 1)), "{left:?}");
@@ -275,7 +275,7 @@ fn clone_killed() {
     let clone = ["resume", "a", "--clone", "b"];
     let own = all.state_dir("b").join("disk0.raw");
     let is_own = || {
-        assert_eq!(all.tells("b", "hostname; cat /srv/file"), "b\ntheirs\n");
+        assert_eq!(all.output("b", "hostname; cat /srv/file"), "b\ntheirs\n");
         // The file system before it is written to by whoever runs.
         let behind = |path: &Path| fs::read(path).unwrap().split_off(32 << 20);
         assert!(behind(&own) == behind(disk.as_ref()));
@@ -318,9 +318,9 @@ fn clone_killed() {
                 let tried = all.exec("b", "true").spawn().wait();
                 match tried.status.success() {
                     true => is_own(),
-                    // Killed before it told the guest.
+                    // Killed before it notified the guest.
                     false => {
-                        let _ = tried.said(&["b is a clone that does not know yet who it is"]);
+                        let _ = tried.explains(&["b is a clone that does not know yet who it is"]);
                     }
                 }
             }
@@ -348,7 +348,7 @@ fn interrupted() {
         }
         run.signal(signal);
         let ended = run.wait().exited(130);
-        let _ = ended.said(&["interrupted; the machine goes on"]);
+        let _ = ended.explains(&["interrupted; the machine goes on"]);
         guest.is_well();
     }
     is_all_there_is(&guest, &["process"]);

@@ -54,11 +54,11 @@ fn goes_on() {
              'echo $$ > loop; n=0; while :; do n=$((n+1)); echo $n > n.new; busybox mv n.new n; done' \
              < /dev/null > /dev/null 2>&1 & \
              until test -s /run/n; do busybox sleep 0.01; done";
-        let _ = all.tells(name, counter);
+        let _ = all.output(name, counter);
         let who = "cat /proc/sys/kernel/random/boot_id /run/file";
-        let (before, same) = (all.tells(name, "cat /run/n"), all.tells(name, who));
-        let said = all.does(&["suspend", name]);
-        let _ = said.said(&["raw: ", "compressed: ", "cpu: read "]);
+        let (before, same) = (all.output(name, "cat /run/n"), all.output(name, who));
+        let suspend = all.does(&["suspend", name]);
+        let _ = suspend.explains(&["raw: ", "compressed: ", "cpu: read "]);
         assert_eq!(all.doing(name), "suspended");
         let info = all.does(&["info", name]).text();
         assert!(info.contains(&format!("{name} is suspended")), "{info}");
@@ -80,23 +80,23 @@ fn goes_on() {
                 .count()
         };
         let before_it = runs();
-        let _ = all.does(&["resume", name]).said(&["runs again after"]);
-        // On a slow machine it returns before the clock is set, and that is told then.
+        let _ = all.does(&["resume", name]).explains(&["runs again after"]);
+        // On a slow host it returns before the clock is set, and that is reported then.
         until("its clock is set", || (runs() > before_it).then_some(()));
-        let told: u64 = all.tells(name, "busybox date +%s").trim().parse().unwrap();
-        assert!((earliest - 1..=now()).contains(&told), "{earliest} {told}");
+        let time: u64 = all.output(name, "busybox date +%s").trim().parse().unwrap();
+        assert!((earliest - 1..=now()).contains(&time), "{earliest} {time}");
         assert_eq!(all.doing(name), "running");
-        assert_eq!(all.tells(name, who), same);
+        assert_eq!(all.output(name, who), same);
         let before: u64 = before.trim().parse().unwrap();
         let on = format!(
             "until test $(cat /run/n) -gt {}; do busybox sleep 0.01; done; loop=$(cat /run/loop); \
              kill $loop; while test -d /proc/$loop; do busybox sleep 0.01; done; echo on",
             before + 10
         );
-        assert_eq!(all.tells(name, &on), "on\n", "{compression}");
+        assert_eq!(all.output(name, &on), "on\n", "{compression}");
         assert!(!all.state_dir(name).join(format!("{name}.brisk")).exists());
     }
-    let _ = all.tells("b", "echo kept > /srv/file");
+    let _ = all.output("b", "echo kept > /srv/file");
     let _ = all.does(&["stop", "b"]);
     let _ = capture(&tool("e2fsck"), &["-f", "-n", &root]);
     let kept = capture(&tool("debugfs"), &["-R", "cat /srv/file", &root]);
@@ -120,17 +120,17 @@ fn cache_left_out() {
     let _ = all.does(&["set", "a", "--threads", "2", "--incremental=false"]);
     let _ = all.does(&["start", "a"]);
     let fill = "dd if=/dev/urandom of=/srv/big bs=1M count=60 2>/dev/null; sync; md5sum /srv/big";
-    let sum = all.tells("a", fill);
+    let sum = all.output("a", fill);
     let whole = size(&["suspend", "a"]);
     assert!(whole > 65, "{whole}");
-    assert_eq!(all.tells("a", "md5sum /srv/big"), sum);
+    assert_eq!(all.output("a", "md5sum /srv/big"), sum);
     until("all of the memory", || {
         let image = all.state_dir("a").join("a.brisk.resumed");
         (!image.exists()).then_some(())
     });
     let used = "dd if=/srv/big of=/run/big bs=1M 2>/dev/null; rm /run/big; \
          dd if=/dev/urandom of=/run/kept bs=1M count=20 2>/dev/null; md5sum /run/kept";
-    let kept = all.tells("a", used);
+    let kept = all.output("a", used);
     let small = size(&["suspend", "--drop-cache", "a"]);
     assert!(small < 45, "{small}");
     // Its kernel's lists were understood: nobody had to wait.
@@ -138,22 +138,22 @@ fn cache_left_out() {
     assert!(log.contains(" MB, found in "), "{log}");
     // Some of what it has was written before it stood still.
     assert!(log.contains(" MB are written"), "{log}");
-    assert_eq!(all.tells("a", "md5sum /srv/big"), sum);
+    assert_eq!(all.output("a", "md5sum /srv/big"), sum);
     // What was free is given to files, what was not is as it was.
     let again = "dd if=/dev/urandom of=/run/more bs=1M count=60 2>/dev/null; rm /run/more";
-    let _ = all.tells("a", again);
-    assert_eq!(all.tells("a", "md5sum /run/kept; rm /run/kept"), kept);
+    let _ = all.output("a", again);
+    assert_eq!(all.output("a", "md5sum /run/kept; rm /run/kept"), kept);
     let _ = all.does(&["set", "a", "--drop-cache", "--incremental"]);
     let small = size(&["suspend", "a"]);
     assert!(small < 45, "{small}");
-    assert_eq!(all.tells("a", "md5sum /srv/big"), sum);
+    assert_eq!(all.output("a", "md5sum /srv/big"), sum);
 }
 
 /// Images of what changed since the last one, a bounded number of them.
 fn incremental() {
     let all = machines();
     all.boot("a", &["--compression", "none"]);
-    let sum = all.tells(
+    let sum = all.output(
         "a",
         "dd if=/dev/urandom of=/run/x bs=1M count=20 2>/dev/null; busybox md5sum /run/x",
     );
@@ -178,10 +178,10 @@ fn incremental() {
     for round in 0..9 {
         resume(round);
         most = most.max(bases());
-        let same = all.tells("a", "busybox md5sum /run/x; cat /run/y 2>/dev/null; :");
+        let same = all.output("a", "busybox md5sum /run/x; cat /run/y 2>/dev/null; :");
         let noted = if round == 0 { "" } else { "kept\n" };
         assert_eq!(same, format!("{sum}{noted}"), "{round}");
-        let _ = all.tells("a", "echo kept > /run/y");
+        let _ = all.output("a", "echo kept > /run/y");
         let size = suspend();
         if size > whole / 2 {
             full += 1;
@@ -204,7 +204,7 @@ fn incremental() {
     all.refuses(&["resume", "a"], &["a.brisk", "based on"]);
     fs::rename(&away, base(0)).unwrap();
     resume(1);
-    assert_eq!(all.tells("a", "busybox md5sum /run/x"), sum);
+    assert_eq!(all.output("a", "busybox md5sum /run/x"), sum);
     // One whose base is damaged by then is written whole.
     let mut bytes = fs::read(base(0)).unwrap();
     let middle = bytes.len() / 2;
@@ -213,7 +213,7 @@ fn incremental() {
     assert!(suspend() > whole / 2);
     assert_eq!(bases(), 0);
     resume(0);
-    assert_eq!(all.tells("a", "busybox md5sum /run/x"), sum);
+    assert_eq!(all.output("a", "busybox md5sum /run/x"), sum);
     assert_eq!(bases(), 1);
     let _ = all.does(&["stop", "a"]);
     assert_eq!(bases(), 0);
@@ -245,14 +245,14 @@ fn encrypted() {
     is_nowhere(all.dir(), secret);
     is_nowhere(all.memory(), secret);
     let _ = all.does(&["resume", "a"]);
-    let told = all.tells("a", "cat /run/secret");
-    assert_eq!(told.as_bytes(), secret);
+    let output = all.output("a", "cat /run/secret");
+    assert_eq!(output.as_bytes(), secret);
 }
 
 fn refused() {
     let all = machines();
     all.boot("a", &["--compression", "lz4"]);
-    let _ = all.tells("a", "echo mine > /run/file");
+    let _ = all.output("a", "echo mine > /run/file");
     let _ = all.does(&["suspend", "a"]);
     let refused_by = |words: &[&str], texts: &[&str]| {
         all.refuses(words, texts);
@@ -303,21 +303,21 @@ fn refused() {
     let _ = all.does(&["create", "b", "--memory", "128M", "--suspend-path", path]);
     all.refuses(&["resume", "b"], &[path, "it holds the machine a"]);
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
     // A file that is in the way stays as it is, and so does the guest, which may still read from
     // the image that was there.
     fs::write(&image, "precious").unwrap();
     all.refuses(&["suspend", "a"], &[path]);
     assert_eq!(fs::read(&image).unwrap(), b"precious");
     assert_eq!(all.doing("a"), "running");
-    assert_eq!(all.tells("a", "cat /run/file"), "mine\n");
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
 }
 
 fn disk() {
     let all = machines();
     let root = image(&all);
     all.boot("a", &["--root", &root, "--rw", "--compression", "lz4"]);
-    let _ = all.tells("a", "echo one > /srv/file");
+    let _ = all.output("a", "echo one > /srv/file");
     let _ = all.does(&["suspend", "a"]);
     let image = all.state_dir("a").join("a.brisk");
     fs::copy(&image, all.dir().join("copy")).unwrap();
@@ -333,7 +333,7 @@ fn disk() {
     fs::rename(all.dir().join("moved"), &root).unwrap();
     let _ = all.does(&["resume", "a"]);
     let more = "cat /srv/file; echo two >> /srv/file; busybox sync";
-    assert_eq!(all.tells("a", more), "one\n");
+    assert_eq!(all.output("a", more), "one\n");
     let _ = all.does(&["stop", "a"]);
     // A copy of an image that was used: its disk is not what it was.
     fs::rename(all.dir().join("copy"), &image).unwrap();
@@ -356,7 +356,7 @@ fn cache() {
     vm(&["suspend", "a"]);
     fs::remove_dir_all(&cache).unwrap();
     vm(&["resume", "a"]);
-    assert_eq!(all.tells("a", "echo well"), "well\n");
+    assert_eq!(all.output("a", "echo well"), "well\n");
 }
 
 fn thrown_away() {
@@ -409,7 +409,7 @@ fn passphrase() {
     let words = ["--passphrase", "--host-key=false", "--compression", "lz4"];
     all.boot("a", &words);
     let boot = "cat /proc/sys/kernel/random/boot_id";
-    let before = all.tells("a", boot);
+    let before = all.output("a", boot);
     let (right, wrong) = (all.dir().join("right"), all.dir().join("wrong"));
     let secret = "correct horse, wrong stable";
     fs::write(&right, format!("{secret}\n")).unwrap();
@@ -433,7 +433,7 @@ fn passphrase() {
     refused(&[]);
     refused(&["--passphrase-file", wrong]);
     let _ = all.does(&["resume", "a", "--passphrase-file", right]);
-    assert_eq!(all.tells("a", boot), before);
+    assert_eq!(all.output("a", boot), before);
     let (mut run, mut window) = all.vm(&["suspend", "a"]).on_terminal(24, 80);
     for prompt in ["Passphrase for the image of a: ", "Again: "] {
         run.shows(prompt);
@@ -444,7 +444,7 @@ fn passphrase() {
     run.shows("a.brisk: ");
     window.types(&format!("{secret}\r"));
     let _ = run.wait().exited(0);
-    assert_eq!(all.tells("a", boot), before);
+    assert_eq!(all.output("a", boot), before);
     let log = all.does(&["log", "a"]).text();
     assert!(!log.contains(secret), "{log}");
 }
@@ -473,5 +473,5 @@ fn bound() {
     fs::write(all.definition("a"), &text).unwrap();
     fs::rename(all.dir().join(format!("{other}.image")), &image).unwrap();
     let _ = all.does(&["resume", "a"]);
-    assert_eq!(all.tells("a", "echo well"), "well\n");
+    assert_eq!(all.output("a", "echo well"), "well\n");
 }

@@ -133,7 +133,7 @@ fn filled() {
     let image = disk.path().join("a.brisk");
     let ended = suspend.wait().exited(125);
     let texts = [image.to_str().unwrap(), "No space left", "free some space"];
-    let _ = ended.said(&texts);
+    let _ = ended.explains(&texts);
     guest.is_well();
     assert_eq!(disk.names(), ["precious"]);
     fs::remove_file(disk.path().join("precious")).unwrap();
@@ -148,7 +148,7 @@ fn filled_by_changes() {
     goes_to(&guest, disk.path());
     there_and_back(&mut guest);
     let more = "busybox dd if=/dev/urandom of=/run/more bs=1M count=20 2>/dev/null";
-    let _ = guest.all.tells("a", more);
+    let _ = guest.all.output("a", more);
     disk.fill("precious", 6 << 20);
     let image = disk.path().join("a.brisk");
     let texts = [image.to_str().unwrap(), "No space left", "free some space"];
@@ -173,7 +173,7 @@ fn removed() {
     fs::remove_dir_all(&dir).unwrap();
     let image = dir.join("a.brisk");
     let ended = suspend.wait().exited(125);
-    let _ = ended.said(&[image.to_str().unwrap(), "No such file or directory"]);
+    let _ = ended.explains(&[image.to_str().unwrap(), "No such file or directory"]);
     guest.is_well();
     assert!(disk.names().is_empty());
     assert_eq!(disk.free(), free);
@@ -192,7 +192,7 @@ fn broken() {
     disk.refuse_writes();
     let image = disk.mount.path().join("a.brisk");
     let ended = suspend.wait().exited(125);
-    let _ = ended.said(&[image.to_str().unwrap(), "Input/output error"]);
+    let _ = ended.explains(&[image.to_str().unwrap(), "Input/output error"]);
     guest.is_well();
     assert_eq!(disk.mount.names(), ["lost+found"]);
     let whole = guest.all.dir().join("whole");
@@ -242,7 +242,7 @@ fn broken_under_the_guest() {
     // Most of the image, so that there is something to wait for.
     let fill = "busybox dd if=/dev/urandom of=/run/x bs=1M count=24 2>/dev/null; \
                 busybox md5sum /run/x";
-    let sum = guest.all.tells("a", fill);
+    let sum = guest.all.output("a", fill);
     let disk = Breaking::new(guest.all.dir().join("disk"), 256 << 20);
     goes_to(&guest, disk.mount.path());
     let _ = guest.all.does(&["suspend", "a"]);
@@ -283,7 +283,7 @@ fn broken_under_the_guest() {
         "{all}"
     );
     guest.is_well();
-    assert_eq!(guest.all.tells("a", "busybox md5sum /run/x"), sum);
+    assert_eq!(guest.all.output("a", "busybox md5sum /run/x"), sum);
 }
 
 /// All but what says where things are: QEMU cannot have its devices, which have memory of the guest.
@@ -366,7 +366,10 @@ fn broken_for_a_clone() {
     no_clone(&guest.all, &[root, "Input/output error"]);
     drop(cut);
     let _ = guest.all.does(&["resume", "a", "--clone", "b"]);
-    assert_eq!(guest.all.tells("b", "cat /etc/origin"), "the test's tree\n");
+    assert_eq!(
+        guest.all.output("b", "cat /etc/origin"),
+        "the test's tree\n"
+    );
     let _ = guest.all.does(&["kill", "b"]);
     let _ = guest.all.does(&["resume", "--eager", "a"]);
     guest.is_well();
@@ -403,10 +406,16 @@ fn shared_with_a_clone() {
     let list = capture(&tool("filefrag"), &["-v", own.to_str().unwrap()]);
     let extents = list.lines().rfind(|line| line.contains(".."));
     assert!(extents.unwrap().contains("shared"), "{list}");
-    assert_eq!(guest.all.tells("b", "cat /etc/origin"), "the test's tree\n");
-    let _ = guest.all.tells("b", "echo b > /etc/origin; sync");
+    assert_eq!(
+        guest.all.output("b", "cat /etc/origin"),
+        "the test's tree\n"
+    );
+    let _ = guest.all.output("b", "echo b > /etc/origin; sync");
     let _ = guest.all.does(&["stop", "b"]);
     let _ = guest.all.does(&["resume", "--eager", "a"]);
-    assert_eq!(guest.all.tells("a", "cat /etc/origin"), "the test's tree\n");
+    assert_eq!(
+        guest.all.output("a", "cat /etc/origin"),
+        "the test's tree\n"
+    );
     guest.is_well();
 }

@@ -52,7 +52,7 @@ impl Store {
 /// Goes on from a template, and that took no boot.
 #[track_caller]
 fn resumed(finished: Finished) -> Finished {
-    let finished = finished.said(&["guest resumed"]);
+    let finished = finished.explains(&["guest resumed"]);
     assert!(
         !finished.stderr.contains("kernel entry"),
         "{}",
@@ -98,14 +98,14 @@ fn streams() {
     for _ in 0..2 {
         let input: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
         let run = store.run().args(["--root", "none"]).stdin(input.clone());
-        let run = resumed(run.script(script).exits(7)).said(&["error\n"]);
+        let run = resumed(run.script(script).exits(7)).explains(&["error\n"]);
         assert_eq!(run.stdout, input);
     }
     assert_eq!(store.templates().len(), 1);
     let run = store.run().args(["--root", "none"]).script("kill -9 $$");
     resumed(run.exits(137));
     let run = store.run().args(["--root", "none"]).command(["/nosuch"]);
-    resumed(run.exits(127)).said(&["/nosuch: command not found"]);
+    resumed(run.exits(127)).explains(&["/nosuch: command not found"]);
     // The process that it runs in was there before; what it does there is its own all the same.
     let script = "cd /tmp; echo $(busybox readlink /proc/1/cwd) $PWD $PPID";
     let run = store.run().args(["--root", "none"]).script(script);
@@ -165,15 +165,15 @@ fn clock() {
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .as_secs();
-    let told: u64 = resumed(run().exits(0)).text().trim().parse().unwrap();
+    let time: u64 = resumed(run().exits(0)).text().trim().parse().unwrap();
     let after = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .as_secs();
     // Set when the guest goes on: at most what a second is cut to is missing.
     assert!(
-        (before - 1..=after).contains(&told),
-        "{before} {told} {after}"
+        (before - 1..=after).contains(&time),
+        "{before} {time} {after}"
     );
 }
 
@@ -293,7 +293,7 @@ fn damaged() {
     fs::write(&template, bytes).unwrap();
     let _ = run("--warm")
         .exits(120)
-        .said(&["QEMU ended before the command did", "--warm=new"]);
+        .explains(&["QEMU ended before the command did", "--warm=new"]);
     for warm in ["--warm=new", "--warm"] {
         assert_eq!(resumed(run(warm).exits(0)).text(), "well\n");
     }
@@ -307,16 +307,17 @@ fn places() {
     let disk = tempdir().unwrap();
     let open = in_memory("warm-");
     fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let _ = run(open.path()).said(&["others can reach it", "set BRISK_WARM_DIR"]);
+    let _ = run(open.path()).explains(&["others can reach it", "set BRISK_WARM_DIR"]);
     fs::set_permissions(disk.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let on_disk = capture(
         &tool("stat"),
         &["-f", "-c", "%T", disk.path().to_str().unwrap()],
     );
     if on_disk.trim() != "tmpfs" {
-        let _ = run(disk.path()).said(&["not in memory (tmpfs)"]);
+        let _ = run(disk.path()).explains(&["not in memory (tmpfs)"]);
     }
-    let _ = run(Path::new("/nonexistent/dir")).said(&["cannot keep guests in /nonexistent/dir"]);
+    let _ =
+        run(Path::new("/nonexistent/dir")).explains(&["cannot keep guests in /nonexistent/dir"]);
 }
 
 fn hosts_root() {
@@ -359,8 +360,8 @@ fn directories() {
     for run in all {
         let _ = resumed(run.wait().exited(0));
     }
-    let said = fs::read_to_string(share.join("said")).unwrap();
-    assert_eq!(said.lines().count(), 3);
+    let lines = fs::read_to_string(share.join("said")).unwrap();
+    assert_eq!(lines.lines().count(), 3);
     assert_eq!(store.templates().len(), 1);
     // Another directory is another guest.
     let other = home.path().join("other");
@@ -402,7 +403,7 @@ fn written() {
     let home = tempdir().unwrap();
     tree(home.path());
     let run = store.run().args(["--rw", "--root"]).arg(home.path());
-    let run = run.command(["echo", "booted"]).exits(0).said(&[
+    let run = run.command(["echo", "booted"]).exits(0).explains(&[
         "--warm boots this guest",
         "--rw",
         "kernel entry",
@@ -419,6 +420,6 @@ fn old() {
         .command(["echo", "booted"]);
     let run = run
         .exits(0)
-        .said(&["--warm boots this guest", "8.2", "kernel entry"]);
+        .explains(&["--warm boots this guest", "8.2", "kernel entry"]);
     assert_eq!(run.text(), "booted\n");
 }

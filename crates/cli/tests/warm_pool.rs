@@ -78,7 +78,7 @@ impl Place {
 /// Took a guest that was ready.
 #[track_caller]
 fn taken(finished: Finished) -> Finished {
-    let finished = finished.said(&["ready guest taken"]);
+    let finished = finished.explains(&["ready guest taken"]);
     assert!(
         !finished.stderr.contains("QEMU executed"),
         "{}",
@@ -113,14 +113,14 @@ fn streams() {
     let input: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     place.has_one();
     let run = place.bare("--warm=ready").stdin(input.clone());
-    let run = taken(run.script("cat; echo error >&2; exit 7").exits(7)).said(&["error\n"]);
+    let run = taken(run.script("cat; echo error >&2; exit 7").exits(7)).explains(&["error\n"]);
     assert_eq!(run.stdout, input);
     place.has_one();
     let run = place.bare("--warm=ready").script("kill -9 $$");
     let _ = taken(run.exits(137));
     place.has_one();
     let run = place.bare("--warm=ready").command(["/nosuch"]);
-    let _ = taken(run.exits(127)).said(&["/nosuch: command not found"]);
+    let _ = taken(run.exits(127)).explains(&["/nosuch: command not found"]);
     place.has_one();
     let run = place.bare("--warm=ready").args(["--user", "7:7"]);
     let run = run.args(["--env", "A=b", "--workdir", "/tmp"]);
@@ -157,8 +157,8 @@ fn identities() {
         for line in &lines[..3] {
             assert!(seen.insert((*line).to_owned()), "{line} twice");
         }
-        let told: u64 = lines[3].parse().unwrap();
-        assert!((before - 1..=now()).contains(&told), "{before} {told}");
+        let time: u64 = lines[3].parse().unwrap();
+        assert!((before - 1..=now()).contains(&time), "{before} {time}");
         place.has_one();
     }
 }
@@ -218,7 +218,7 @@ fn left() {
     let _ = run
         .command(["true"])
         .exits(125)
-        .said(&["BRISK_READY_SECONDS is soon", "number of seconds"]);
+        .explains(&["BRISK_READY_SECONDS is soon", "number of seconds"]);
 }
 
 fn killed() {
@@ -242,7 +242,7 @@ fn killed() {
     // The pool process: QEMU dies with it, and the run shows that.
     let run = held(&place);
     place.pool_processes().pop().unwrap().signal(Signal::KILL);
-    let _ = run.wait().exited(120).said(&["QEMU ended"]);
+    let _ = run.wait().exited(120).explains(&["QEMU ended"]);
     place.is_empty();
     // The pool process of a guest that waits: the next run goes without, and clears up.
     let _ = place.bare("--warm=ready").command(["true"]).exits(0);
@@ -253,7 +253,7 @@ fn killed() {
     });
     assert!(socket.exists());
     let run = place.bare("--warm").script("echo well").exits(0);
-    assert_eq!(run.said(&["guest resumed"]).text(), "well\n");
+    assert_eq!(run.explains(&["guest resumed"]).text(), "well\n");
     place.is_empty();
     // A pool process ends at SIGTERM.
     let _ = place.bare("--warm=ready").command(["true"]).exits(0);
@@ -287,7 +287,7 @@ fn image() {
     for _ in 0..2 {
         let run = place.run("--warm=ready").arg("--root").arg(&image);
         let run = run.command(["true"]).exits(0);
-        let _ = run.said(&["guest resumed", "leaves no guest on an image"]);
+        let _ = run.explains(&["guest resumed", "leaves no guest on an image"]);
         place.is_empty();
     }
 }
@@ -314,6 +314,6 @@ fn directories() {
     fs::remove_file(share.join("file")).unwrap();
     fs::write(share.join("file"), "second\n").unwrap();
     assert_eq!(taken(run()).text(), "changed since\nsecond\n");
-    let said = fs::read_to_string(share.join("said")).unwrap();
-    assert_eq!(said.lines().count(), 2);
+    let lines = fs::read_to_string(share.join("said")).unwrap();
+    assert_eq!(lines.lines().count(), 2);
 }

@@ -43,7 +43,7 @@ impl Checked {
     #[track_caller]
     pub fn new(all: Machines, words: &[&str]) -> Self {
         all.boot("a", words);
-        let boot = all.tells("a", CHECK);
+        let boot = all.output("a", CHECK);
         Self {
             all,
             boot,
@@ -60,8 +60,8 @@ impl Checked {
         let script = "cat /proc/sys/kernel/random/boot_id; cd /run; n=$(cat n); \
              until test $(cat n) -gt $n; do busybox sleep 0.01; done; cat n; \
              if test -e bad; then cat bad; fi";
-        let told = all.tells("a", script);
-        let rest = told.strip_prefix(&self.boot).unwrap();
+        let output = all.output("a", script);
+        let rest = output.strip_prefix(&self.boot).unwrap();
         let rounds: u64 = rest.trim().parse().unwrap_or_else(|_| panic!("{rest}"));
         assert!(rounds > self.rounds, "{rounds} {}", self.rounds);
         self.rounds = rounds;

@@ -60,8 +60,8 @@ impl Libvirt {
             let _ = libvirt.virsh(&["destroy", "probe"]);
             return None;
         }
-        let said = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
-        Some(format!("libvirt starts no domain here: {}", said.trim()))
+        let stderr = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
+        Some(format!("libvirt starts no domain here: {}", stderr.trim()))
     }
 
     /// Starts it.

@@ -80,7 +80,7 @@ impl Machines {
     /// Runs `brisk vm` with these words, which must be refused with these texts.
     #[track_caller]
     pub fn refuses(&self, words: &[&str], texts: &[&str]) {
-        let _ = self.vm(words).exits(125).said(texts);
+        let _ = self.vm(words).exits(125).explains(texts);
     }
 
     /// Defines a small VM, and boots it.
@@ -98,7 +98,7 @@ impl Machines {
 
     /// Standard output of a script in a VM.
     #[track_caller]
-    pub fn tells(&self, name: &str, script: &str) -> String {
+    pub fn output(&self, name: &str, script: &str) -> String {
         self.exec(name, script).exits(0).text()
     }
 

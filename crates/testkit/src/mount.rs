@@ -112,8 +112,8 @@ impl Loop {
     #[must_use]
     pub fn new(image: &Path) -> Self {
         let words = ["--find", "--show", image.to_str().unwrap()];
-        let said = capture(&tool("losetup"), &words);
-        Self(said.trim().to_owned())
+        let output = capture(&tool("losetup"), &words);
+        Self(output.trim().to_owned())
     }
 
     /// Its node.

@@ -19,8 +19,8 @@ pub fn tool(name: &str) -> PathBuf {
         .map(|directory| directory.join(name))
         .find(|path| path.is_file());
     let enough: fn(&str) -> bool = match name {
-        "qemu-system-x86_64" => |path| version(&said(path, "--version")) >= (10, 0),
-        "virtiofsd" => |path| said(path, "--help").contains("--migration-on-error"),
+        "qemu-system-x86_64" => |path| version(&output_of(path, "--version")) >= (10, 0),
+        "virtiofsd" => |path| output_of(path, "--help").contains("--migration-on-error"),
         _ => |_| true,
     };
     let does = |path: &PathBuf| path.to_str().is_some_and(enough);
@@ -33,7 +33,7 @@ pub fn tool(name: &str) -> PathBuf {
 }
 
 /// What a program says to one word, whatever it ends with.
-fn said(path: &str, word: &str) -> String {
+fn output_of(path: &str, word: &str) -> String {
     let output = Command::new(path).arg(word).output();
     output.map_or_else(
         |_| String::new(),
@@ -42,8 +42,8 @@ fn said(path: &str, word: &str) -> String {
 }
 
 /// From `QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)`; of anything else, (0, 0).
-pub(crate) fn version(said: &str) -> (u32, u32) {
-    let (_, rest) = said.split_once("version ").unwrap_or_default();
+pub(crate) fn version(text: &str) -> (u32, u32) {
+    let (_, rest) = text.split_once("version ").unwrap_or_default();
     let mut numbers = rest
         .split(['.', ' '])
         .map(|number| number.parse().unwrap_or(0));
@@ -53,7 +53,7 @@ pub(crate) fn version(said: &str) -> (u32, u32) {
 /// Standard output of a program that must succeed.
 ///
 /// # Panics
-/// If it fails, with what it said.
+/// If it fails, with its stderr.
 #[track_caller]
 pub fn capture(program: &Path, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap();

@@ -128,7 +128,7 @@ impl Running {
             let shown = self.stdout.shows(text);
             assert!(
                 shown || !ended || !read,
-                "brisk ended without {text:?}; it said {:?} and {:?}",
+                "brisk ended without {text:?}; its output: {:?} and {:?}",
                 String::from_utf8_lossy(&self.stdout.bytes.lock().unwrap()),
                 String::from_utf8_lossy(&self.stderr.bytes.lock().unwrap()),
             );
@@ -234,7 +234,8 @@ impl Finished {
         assert_eq!(
             self.status.code(),
             Some(status),
-            "{}; it said:\n{}and wrote:\n{}",
+            "{}; its stderr:
+{}and wrote:\n{}",
             self.status,
             self.stderr,
             self.text()
@@ -250,11 +251,11 @@ impl Finished {
 
     /// Asserts that standard error has these texts.
     #[track_caller]
-    pub fn said(self, texts: &[&str]) -> Self {
+    pub fn explains(self, texts: &[&str]) -> Self {
         for text in texts {
             assert!(
                 self.stderr.contains(text),
-                "no {text:?} in what it said:\n{}",
+                "no {text:?} in its stderr:\n{}",
                 self.stderr
             );
         }

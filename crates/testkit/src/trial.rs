@@ -38,8 +38,8 @@ pub fn trials<const N: usize>(
 /// The reason not to run what only a later QEMU can, if this one is older.
 #[must_use]
 pub fn qemu_is_before(major: u32, minor: u32) -> Option<String> {
-    let said = capture(&tool("qemu-system-x86_64"), &["--version"]);
-    let before = version(&said) < (major, minor);
+    let output = capture(&tool("qemu-system-x86_64"), &["--version"]);
+    let before = version(&output) < (major, minor);
     before.then(|| format!("QEMU before {major}.{minor}"))
 }
 
@@ -55,9 +55,9 @@ pub fn lacks(name: &str, number: u32) -> Option<String> {
 /// The reason not to run what needs a virtiofsd whose state can be kept, if this one's cannot.
 #[must_use]
 pub fn virtiofsd_keeps_nothing() -> Option<String> {
-    let said = Command::new(tool("virtiofsd")).arg("--help").output();
-    let said = String::from_utf8_lossy(&said.unwrap().stdout).into_owned();
-    let keeps = said.contains("--migration-on-error");
+    let output = Command::new(tool("virtiofsd")).arg("--help").output();
+    let help = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+    let keeps = help.contains("--migration-on-error");
     (!keeps).then(|| "virtiofsd before 1.11".to_owned())
 }
 
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn a_version_is_a_number_not_a_text() {
-        let said = |version| format!("QEMU emulator version {version} (Debian 1:{version}+x)\n");
-        assert_eq!(version(&said("10.0.2")), (10, 0));
-        assert!(version(&said("7.2.9")) < version(&said("10.0.2")));
+        let text = |version| format!("QEMU emulator version {version} (Debian 1:{version}+x)\n");
+        assert_eq!(version(&text("10.0.2")), (10, 0));
+        assert!(version(&text("7.2.9")) < version(&text("10.0.2")));
     }
 }
