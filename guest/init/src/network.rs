@@ -91,7 +91,7 @@ pub(crate) fn address(name: &[u8], address: u32, netmask: u32, gateway: u32) -> 
 }
 
 /// Changes the hardware address of the card from `from` to `to`. virtio-net accepts that while it
-/// is up, and tells its device.
+/// is up, and returns its device.
 pub(crate) fn card(from: [u8; 6], to: [u8; 6]) -> Result<()> {
     let socket = sys::socket_inet()?;
     let result = change_card(socket, from, to);

@@ -1,9 +1,9 @@
 //! The port to the host: frames out through a buffer, frames in one at a time.
 
+use crate::job::Trouble;
 use crate::protocol::{
     Exit, Failure, GuestTimestamp, HEADER, Header, Kind, MAX_CONFIG, MAX_PAYLOAD, Stage,
 };
-use crate::job::Trouble;
 use crate::sys::{self, PollFd, Text};
 
 /// The digit is the port's number on the bus.
@@ -279,9 +279,9 @@ impl Port {
     /// Returns when the host asks to power off, is gone, or has sent nothing for long.
     pub(crate) fn wait_for_power_off(&mut self) {
         loop {
-            let told = self.wait_readable(FAREWELL);
-            let gone = self.serves && told & sys::POLLHUP != 0;
-            if told == 0 || gone {
+            let events = self.wait_readable(FAREWELL);
+            let gone = self.serves && events & sys::POLLHUP != 0;
+            if events == 0 || gone {
                 return;
             }
             self.flush();

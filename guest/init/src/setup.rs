@@ -4,9 +4,9 @@ use crate::job::{Job, RELEASES, Trouble};
 use crate::mounts;
 use crate::network;
 use crate::port::Port;
+use crate::prepared::Relay;
 use crate::protocol::{Kind, MAX_CONFIG, Stage};
 use crate::random::Generator;
-use crate::prepared::Relay;
 use crate::relay;
 use crate::script::{Op, Script};
 use crate::spare;
@@ -59,7 +59,7 @@ pub(crate) fn carry_out(
                 warm_up(&mut job, port, trace);
                 job.forget();
             }
-            Ok(Some(Op::SendFile { path })) => tell(path, port),
+            Ok(Some(Op::SendFile { path })) => send_file(path, port),
             Ok(Some(Op::Readahead { path })) => read(path),
             Ok(Some(op)) => match title(&op) {
                 Some((what, subject)) => {
@@ -85,7 +85,7 @@ fn warm_up(job: &mut Job<'static>, port: &mut Port, trace: Trace) {
 }
 
 /// Sends a file, which one read has all of.
-fn tell(path: &[u8], port: &mut Port) {
+fn send_file(path: &[u8], port: &mut Port) {
     let Ok(file) = sys::open(Text::new(path), sys::O_RDONLY, 0) else {
         return;
     };

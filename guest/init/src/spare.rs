@@ -23,7 +23,7 @@ struct Order {
     /// Pipe from which the process reads the signal to begin.
     go: i32,
     /// Pipe to which the process writes an error.
-    tell: i32,
+    status_out: i32,
 }
 
 /// The parent's side.
@@ -32,7 +32,7 @@ pub(crate) struct Spare {
     /// The parent's ends of the command's pipes.
     pub(crate) ends: Ends,
     /// Pipe from which the error is read if the command cannot be executed.
-    pub(crate) told: i32,
+    pub(crate) status_in: i32,
     /// Pipe for the signal to begin.
     pub(crate) go: i32,
     order: &'static Order,
@@ -41,38 +41,38 @@ pub(crate) struct Spare {
 /// Starts the process; returns when it waits.
 pub(crate) fn prepare() -> sys::Result<Spare> {
     let Streams { ours, theirs } = spawn::pipes()?;
-    let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
+    let (status_in, status_out) = sys::pipe(sys::O_CLOEXEC)?;
     let (wait, go) = sys::pipe(sys::O_CLOEXEC)?;
     let stack = sys::pages(STACK)?;
     let memory = sys::pages(size_of::<Order>())?;
     let order: *mut Order = memory.as_mut_ptr().cast();
     // SAFETY: a mapping of our own, aligned to a page, large enough and never given back; its other
-    // half is a process that touches `job` only after it was told to.
+    // half is a process that touches `job` only after it got the byte.
     let (order, pid) = unsafe {
         order.write(Order {
             job: UnsafeCell::new(core::ptr::null_mut()),
             ends: theirs,
             go: wait,
-            tell,
+            status_out,
         });
         (&*order, sys::twin(stack, serve, order as usize)?)
     };
-    for fd in theirs.into_iter().chain([tell, wait]) {
+    for fd in theirs.into_iter().chain([status_out, wait]) {
         sys::close(fd);
     }
     // The first byte says that it waits.
-    let _ = sys::read(told, &mut [0]);
+    let _ = sys::read(status_in, &mut [0]);
     Ok(Spare {
         pid,
         ends: ours,
-        told,
+        status_in,
         go,
         order,
     })
 }
 
 impl Spare {
-    /// Runs the command of `job`. The caller reads from `told` before it touches the job again:
+    /// Runs the command of `job`. The caller reads from `status_in` before it touches the job again:
     /// that ends when the process has executed the program, or ended.
     pub(crate) fn run(&self, job: &mut Job<'static>) -> sys::Result<()> {
         // SAFETY: the process does not look there before it has read the byte.
@@ -83,7 +83,7 @@ impl Spare {
 
     /// Ends the process: it is not needed.
     pub(crate) fn dismiss(self) {
-        for fd in self.ends.into_iter().chain([self.told, self.go]) {
+        for fd in self.ends.into_iter().chain([self.status_in, self.go]) {
             sys::close(fd);
         }
     }
@@ -93,7 +93,7 @@ extern "C" fn serve(order: usize) -> ! {
     // SAFETY: what `prepare` wrote there, which stays.
     let order = unsafe { &*(order as *const Order) };
     spawn::lead();
-    let _ = sys::write(order.tell, b"!");
+    let _ = sys::write(order.status_out, b"!");
     while let Err(sys::EINTR) = sys::read(order.go, &mut [0]) {}
     // SAFETY: written before the byte was; the parent waits until this process has other memory or
     // has ended.
@@ -103,7 +103,7 @@ extern "C" fn serve(order: usize) -> ! {
             Ok(()) => spawn::execute(job, order.ends),
             Err(errno) => errno,
         };
-        let _ = sys::write(order.tell, &errno.to_le_bytes());
+        let _ = sys::write(order.status_out, &errno.to_le_bytes());
     }
     sys::exit(127);
 }

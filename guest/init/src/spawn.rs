@@ -1,7 +1,7 @@
 //! Start of the command, on pipes or on a terminal.
 
-use crate::protocol::Stage;
 use crate::job::{Job, Trouble};
+use crate::protocol::Stage;
 use crate::spare::Spare;
 use crate::sys::{self, Text};
 
@@ -73,7 +73,7 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
                 pid: spare.pid,
                 started,
                 ours: spare.ends,
-                told: spare.told,
+                status_in: spare.status_in,
                 go: Some(spare.go),
             }
         }
@@ -91,18 +91,18 @@ pub(crate) fn spawn(job: &mut Job<'static>) -> Result<Child, Trouble<'static>> {
         pid,
         started,
         ours,
-        told,
+        status_in,
         go,
     } = begun;
     let mut errno = [0u8; 4];
     // Ends without a byte when the command has taken over.
     let failed = loop {
-        match sys::read(told, &mut errno) {
+        match sys::read(status_in, &mut errno) {
             Err(sys::EINTR) => {}
             other => break other == Ok(4),
         }
     };
-    sys::close(told);
+    sys::close(status_in);
     if failed {
         let errno = i32::from_le_bytes(errno);
         let stage = match errno {
@@ -145,7 +145,7 @@ struct Begun {
     started: u64,
     ours: Ends,
     /// Descriptor from which the error is read if it cannot be executed.
-    told: i32,
+    status_in: i32,
     /// See [`Child`].
     go: Option<i32>,
 }
@@ -155,7 +155,7 @@ struct Task<'j> {
     job: &'j mut Job<'static>,
     ends: Ends,
     /// Descriptor to which it writes the error if it cannot execute the command.
-    tell: i32,
+    status_out: i32,
 }
 
 extern "C" fn child(task: usize) -> ! {
@@ -163,22 +163,22 @@ extern "C" fn child(task: usize) -> ! {
     let task = unsafe { &mut *(task as *mut Task<'_>) };
     lead();
     let errno = execute(task.job, task.ends);
-    let _ = sys::write(task.tell, &errno.to_le_bytes());
+    let _ = sys::write(task.status_out, &errno.to_le_bytes());
     sys::exit(127);
 }
 
 fn begin(job: &mut Job<'static>, streams: Streams) -> sys::Result<Begun> {
     let Streams { ours, theirs } = streams;
-    let (told, tell) = sys::pipe(sys::O_CLOEXEC)?;
+    let (status_in, status_out) = sys::pipe(sys::O_CLOEXEC)?;
     let started = sys::now();
     let mut task = Task {
         job,
         ends: theirs,
-        tell,
+        status_out,
     };
     // SAFETY: `child` changes only what the task refers to, all of which lives on here.
     let pid = unsafe { sys::lend(child, &raw mut task as usize) }?;
-    sys::close(tell);
+    sys::close(status_out);
     for fd in theirs {
         sys::close(fd);
     }
@@ -186,7 +186,7 @@ fn begin(job: &mut Job<'static>, streams: Streams) -> sys::Result<Begun> {
         pid,
         started,
         ours,
-        told,
+        status_in,
         go: None,
     })
 }

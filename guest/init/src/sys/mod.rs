@@ -145,7 +145,7 @@ pub(crate) fn open(path: Text<'_>, flags: usize, mode: usize) -> Result<i32> {
 }
 
 pub(crate) fn close(fd: i32) {
-    // SAFETY: no memory is involved. The result tells nothing that could be acted on.
+    // SAFETY: no memory is involved. Nothing could be done about an error.
     let _ = unsafe { call(3, [fd as usize, 0, 0, 0, 0]) };
 }
 
@@ -254,8 +254,8 @@ pub(crate) fn is_in_memory(path: Text<'_>) -> bool {
     let mut system = [0_u64; 15];
     let into = system.as_mut_ptr() as usize;
     // SAFETY: a path that ends in NUL, and room for all of the structure.
-    let told = unsafe { call(137, [path.ptr(), into, 0, 0, 0]) };
-    told.is_ok() && matches!(system[0], RAMFS | TMPFS)
+    let result = unsafe { call(137, [path.ptr(), into, 0, 0, 0]) };
+    result.is_ok() && matches!(system[0], RAMFS | TMPFS)
 }
 
 pub(crate) fn chroot(path: Text<'_>) -> Result<()> {

@@ -44,7 +44,7 @@ pub(crate) fn signalfd(signals: &[i32]) -> Result<i32> {
     .map(|fd| fd as i32)
 }
 
-/// The child whose end a descriptor as of [`signalfd`] tells, and its status as of `wait(2)`. It is
+/// The child whose end a descriptor as of [`signalfd`] reports, and its status as of `wait(2)`. It is
 /// there until it is waited for, which takes longer than to know its end.
 pub(crate) fn ended(children: i32) -> Option<(i32, i32)> {
     const CLD_EXITED: i32 = 1;
