@@ -52,18 +52,18 @@ mod tests {
 
     #[test]
     fn a_command_without_dashes_is_shown_with_them() {
-        let told = |line: &str| {
+        let message = |line: &str| {
             let words = || line.split(' ').map(OsString::from);
             let error = Cli::try_parse_from(words()).unwrap_err();
             dashes(error, words()).to_string()
         };
-        let run = told("brisk run --root none ls -l");
+        let run = message("brisk run --root none ls -l");
         assert!(run.contains("brisk run -- ls"), "{run}");
-        let exec = told("brisk vm exec web uname");
+        let exec = message("brisk vm exec web uname");
         assert!(exec.contains("brisk vm exec NAME -- uname"), "{exec}");
         for other in ["brisk run --rot none", "brisk vm stop web now"] {
-            let told = told(other);
-            assert!(!told.contains("after '--'"), "{told}");
+            let message = message(other);
+            assert!(!message.contains("after '--'"), "{message}");
         }
     }
 
@@ -72,8 +72,8 @@ mod tests {
         use std::os::unix::ffi::OsStringExt;
         let words = || ["brisk".into(), "run".into(), OsString::from_vec(vec![0xff])].into_iter();
         let error = Cli::try_parse_from(words()).unwrap_err();
-        let told = dashes(error, words()).to_string();
-        assert!(told.contains("error: "), "{told}");
+        let message = dashes(error, words()).to_string();
+        assert!(message.contains("error: "), "{message}");
     }
 
     fn shown(hint: Option<&str>) -> String {
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn each_cause_is_told_once() {
-        let told = "cannot write /x: no storage space";
-        assert_eq!(shown(None), told);
-        assert_eq!(shown(Some("free some")), format!("{told} (free some)"));
+        let message = "cannot write /x: no storage space";
+        assert_eq!(shown(None), message);
+        assert_eq!(shown(Some("free some")), format!("{message} (free some)"));
     }
 }

@@ -125,7 +125,7 @@ pub(crate) fn count(
 }
 
 /// Boots `settings.warmups + settings.runs` times into the report's series, unless the first boots
-/// all fail; `progress` is told of each boot.
+/// all fail; `progress` is called after each boot.
 ///
 /// # Errors
 /// If the machine cannot be started at all, the report not be saved, or the user interrupts.
@@ -208,7 +208,7 @@ pub(crate) fn outcome(pass: &Pass, clock: Clock, until: Until) -> Result<Outcome
         Ended::TimedOut => Outcome::TimedOut,
         Ended::Failed(reason) => failed(reason),
         Ended::Reached => value(&pass.observation, clock, until)
-            .map_or_else(|| failed("the guest did not tell the time"), Outcome::from),
+            .map_or_else(|| failed("the guest did not send the time"), Outcome::from),
     })
 }
 

@@ -42,7 +42,7 @@ pub struct Settings {
 
 /// Boots both sides in interleaved rounds, into two series of the report and a comparison; then
 /// traced, for the explanation: the difference of the boots with the median time. `progress` is
-/// told the number of rounds that were made, traced ones included.
+/// called with the number of rounds that were made, traced ones included.
 ///
 /// # Errors
 /// If a VM cannot be started at all, the report not be saved, or the user interrupts.

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_no_activity_is_told() {
+    fn time_of_no_activity_is_shown() {
         let before = boot(&[("a", "", 0, 10), ("b", "", 12, 20)]);
         let after = boot(&[("a", "", 0, 10), ("b", "", 22, 30)]);
         assert_eq!(

@@ -27,10 +27,11 @@ impl Kept {
 
 /// Adds the reason of a failure: QEMU's error, the kernel's panic, or the last line of the console;
 /// QEMU's warnings only if there is nothing else.
-pub(super) fn with_last_words(mut reason: String, said: &str, console: &[Piece]) -> String {
+pub(super) fn with_last_words(mut reason: String, stderr: &str, console: &[Piece]) -> String {
     let console: String = console.iter().map(|piece| &*piece.text).collect();
-    let (warnings, errors): (Vec<_>, Vec<_>) =
-        said.lines().partition(|line| line.contains(": warning: "));
+    let (warnings, errors): (Vec<_>, Vec<_>) = stderr
+        .lines()
+        .partition(|line| line.contains(": warning: "));
     let last = errors
         .into_iter()
         .chain(gave_up(&console))
@@ -51,9 +52,9 @@ mod tests {
 
     #[test]
     fn a_warning_is_not_why_it_failed_if_there_is_another_reason() {
-        let with = |said: &str, console: &str| {
+        let with = |stderr: &str, console: &str| {
             let text = console.to_owned();
-            with_last_words("failed".to_owned(), said, &[Piece { at: 0, text }])
+            with_last_words("failed".to_owned(), stderr, &[Piece { at: 0, text }])
         };
         let warning = "qemu: warning: TCG doesn't support that";
         let error = format!("{warning}\nqemu: no such file\n");

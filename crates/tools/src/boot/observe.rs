@@ -106,7 +106,7 @@ impl Watch {
     fn run(&mut self, interrupt: &Interrupt) -> io::Result<Ended> {
         self.machine.greet()?;
         if let Some(debugger) = &self.debugger {
-            self.machine.tell_debugger(&debugger.hello());
+            self.machine.send_to_debugger(&debugger.hello());
         }
         let deadline = self.executed.checked_add(self.limits.timeout);
         let mut open = Source::ALL.to_vec();
@@ -121,7 +121,7 @@ impl Watch {
             if let Some(ended) = self.read_all(ready, &mut open)? {
                 return Ok(ended);
             }
-            if !open.contains(&self.machine.tells_the_end()) {
+            if !open.contains(&self.machine.end_source()) {
                 let last = self.read_rest(open, interrupt)?;
                 return Ok(last.unwrap_or_else(|| self.gone()));
             }
@@ -337,7 +337,7 @@ impl Watch {
             ..
         } = self;
         let mut interrupted = None;
-        let (crashed, said) = machine.end(&ended, limits.until, &mut || {
+        let (crashed, stderr) = machine.end(&ended, limits.until, &mut || {
             interrupted = interrupted.or_else(|| interrupt.signal());
             interrupted.is_some()
         });
@@ -353,7 +353,7 @@ impl Watch {
         observation.guest_offset = offset;
         let ended = match ended {
             Ended::Failed(reason) => {
-                Ended::Failed(with_last_words(reason, &said, &observation.console))
+                Ended::Failed(with_last_words(reason, &stderr, &observation.console))
             }
             other => other,
         };

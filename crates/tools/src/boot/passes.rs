@@ -1,4 +1,4 @@
-//! Boots that are watched in every detail, and plain ones beside them to tell what watching costs.
+//! Boots that are watched in every detail, and plain ones beside them to know what watching costs.
 
 use std::time::Duration;
 

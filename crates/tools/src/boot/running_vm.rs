@@ -147,7 +147,7 @@ impl RunningVm {
     }
 
     /// Sends bytes to the debugger port.
-    pub(crate) fn tell_debugger(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_to_debugger(&mut self, bytes: &[u8]) {
         let port = match self {
             Self::Guest(running, _) => running.debugger.as_mut(),
             Self::Foreign(foreign, None, _) => foreign.marker.as_mut(),
@@ -171,7 +171,7 @@ impl RunningVm {
     }
 
     /// The source that closes when QEMU ends: the control channel, where brisk has it.
-    pub(crate) const fn tells_the_end(&self) -> Source {
+    pub(crate) const fn end_source(&self) -> Source {
         match self {
             Self::Guest(..) | Self::Foreign(..) => Source::Qmp,
             Self::Domain(_) => Source::Process,
@@ -208,11 +208,11 @@ impl RunningVm {
             Self::Guest(running, _) => (None, running.kill()),
             Self::Foreign(foreign, ..) => {
                 let goes = *ended == Ended::Reached && until == Until::Exit;
-                let (status, said) = foreign.end(if goes { GOING } else { Duration::ZERO });
+                let (status, stderr) = foreign.end(if goes { GOING } else { Duration::ZERO });
                 let signal = status.and_then(|status| status.signal()).filter(|_| goes);
                 (
                     signal.map(|signal| format!("signal {signal} ended QEMU")),
-                    said,
+                    stderr,
                 )
             }
             Self::Domain(domain) => {

@@ -173,7 +173,7 @@ impl Command {
     pub fn counted(mut self) -> Result<Self, Error> {
         if accelerator(&self.words) == "kvm" {
             return Err(Error::unfit(
-                "a processor does not tell its instructions exactly, so they cannot be counted \
+                "a processor does not count its instructions exactly, so they cannot be counted \
                  with KVM",
                 "leave KVM out of the command line",
             ));

@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 pub enum End {
     /// All rounds were made.
     AllRounds,
-    /// The stopping rule said so.
+    /// The stopping rule ended it.
     Settled,
     /// The time is used up.
     OutOfTime,

@@ -24,7 +24,7 @@ pub fn compare_reports(kind: &str, created: String, a: &Report, b: &Report) -> O
     Some(report)
 }
 
-/// The series that are compared, with names that tell them apart.
+/// The series that are compared, with names that distinguish them.
 fn common_series(a: &Report, b: &Report) -> Option<(Series, Series)> {
     let common = a.series.iter().find_map(|s| Some((s, b.series(&s.name)?)));
     let (one, other) = common.or_else(|| a.series.first().zip(b.series.first()))?;

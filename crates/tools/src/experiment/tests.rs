@@ -133,9 +133,9 @@ fn an_interrupted_experiment_has_saved_what_was_measured() {
     let plan = Plan::new(["a", "b"], 10).order(Order::Fixed);
     let interrupt = Interrupt::new().unwrap();
     let mut report = report();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let ended: Result<End, Failure> = Experiment::new(&plan, &interrupt)
-        .on_round(|progress| told.push((progress.done, load(&file))))
+        .on_round(|progress| reported.push((progress.done, load(&file))))
         .run(&mut Saved::new(&mut report, &file), |turn, readings| {
             readings.put("", Unit::Seconds, steady(turn));
             if (turn.round, turn.side) == (2, 1) {
@@ -147,8 +147,8 @@ fn an_interrupted_experiment_has_saved_what_was_measured() {
         panic!("{ended:?}");
     };
     assert_eq!(signal, signal_hook::consts::SIGTERM);
-    // Each round was saved before it was told of.
-    assert_eq!(told, [(1, vec![1, 1]), (2, vec![2, 2])]);
+    // Each round was saved before it was reported.
+    assert_eq!(reported, [(1, vec![1, 1]), (2, vec![2, 2])]);
     // What ran while the signal came may have been disturbed.
     assert_eq!(load(&file), [3, 2]);
     assert_eq!(Report::load(&file).unwrap(), report);

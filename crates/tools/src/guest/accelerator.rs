@@ -55,7 +55,7 @@ pub(super) fn known(
         return Ok(Choice::Decided(Accelerator::Kvm, reason));
     }
     let Some(boot) = Procfs::default().boot_id() else {
-        let reason = "this machine does not tell its boot_id".into();
+        let reason = "this host does not show its boot_id".into();
         return Ok(Choice::Decided(Accelerator::Tcg, reason));
     };
     let identity = format!("{boot} {} {package}", qemu.display());

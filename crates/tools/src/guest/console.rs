@@ -73,7 +73,7 @@ impl Console {
             .filter(|line| !line.trim().is_empty())
             .collect();
         let (before, last) = lines.split_at(lines.len().saturating_sub(LINES));
-        let reason = before.iter().rfind(|line| tells_why(line));
+        let reason = before.iter().rfind(|line| has_reason(line));
         reason
             .into_iter()
             .chain(last)
@@ -83,13 +83,13 @@ impl Console {
     }
 }
 
-fn tells_why(line: &str) -> bool {
+fn has_reason(line: &str) -> bool {
     line.contains(LAST_WORDS[0])
 }
 
 /// The line of a kernel panic, if there is one.
 pub(crate) fn gave_up(text: &str) -> Option<&str> {
-    text.lines().rfind(|line| tells_why(line))
+    text.lines().rfind(|line| has_reason(line))
 }
 
 /// Text of a guest's without control characters, fit for a terminal.

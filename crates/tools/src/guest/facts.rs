@@ -103,8 +103,8 @@ pub fn gather(
     }
     let disks = root::attach(options, &root)?;
     let known = disks.iter().any(|disk| !disk.modules.is_empty());
-    let asks = serves || options.persistent || known;
-    let modules = kernel.modules.as_deref().filter(|_| asks);
+    let needs_modules = serves || options.persistent || known;
+    let modules = kernel.modules.as_deref().filter(|_| needs_modules);
     let mut facts = Facts {
         loadable: modules.and_then(loadable).unwrap_or_default(),
         builtin,

@@ -45,14 +45,14 @@ mod tests {
         for _ in 0..2 {
             let steps = with_identity(vec![Step::Pause]).unwrap();
             let [
-                Step::Clock { nanos: told },
+                Step::Clock { nanos: sent },
                 Step::Entropy { bytes },
                 Step::Pause,
             ] = &steps[..]
             else {
                 panic!("{steps:?}");
             };
-            assert!((before..=nanos()).contains(told));
+            assert!((before..=nanos()).contains(sent));
             assert_eq!(bytes.len(), 64);
             assert!(!seen.contains(bytes));
             seen.push(bytes.clone());

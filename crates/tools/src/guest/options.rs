@@ -45,7 +45,7 @@ pub struct Options {
     pub console: bool,
     /// Whether the guest is kept after a panic.
     pub keep_going_on_panic: bool,
-    /// Whether init tells the kernel's log what it does, the kernel its initcalls, and both are
+    /// Whether init logs its steps to the kernel's log, the kernel its initcalls, and both are
     /// sent to brisk at the end.
     pub trace: bool,
     /// Whether the guest's time is its count of instructions.

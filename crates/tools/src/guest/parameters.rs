@@ -43,7 +43,7 @@ const POLICIES: [&str; 8] = [
 ];
 
 /// Whether one of these parameters is for a security module that needs a policy.
-fn asks_for_policies(append: &[String]) -> bool {
+fn requests_policies(append: &[String]) -> bool {
     let speaks = |text: &String| POLICIES.iter().any(|of| text.starts_with(of));
     append.iter().any(speaks)
 }
@@ -199,7 +199,7 @@ pub(crate) fn parameters(setting: &Setting<'_>) -> Vec<Parameter> {
         optimisations: setting.optimisations,
         parameters: Vec::new(),
     };
-    let no_policy = setting.no_policy && !asks_for_policies(setting.append);
+    let no_policy = setting.no_policy && !requests_policies(setting.append);
     list.add_console(setting.console);
     list.add_end(setting.keep_going_on_panic);
     list.add_randomness(setting.instructions);

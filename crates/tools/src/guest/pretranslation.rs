@@ -62,7 +62,7 @@ pub(super) fn known(
     }
     let load = || Procfs::default().load();
     let busy = || load().is_some_and(|load| is_busy(load.runnable, processors));
-    let spare = options.pretranslate == Pretranslate::Always || !stays_busy(busy);
+    let spare = options.pretranslate == Pretranslate::Always || !remains_busy(busy);
     let identity = format!(
         "{} {} {:?}",
         pretranslation::VERSION,
@@ -92,7 +92,7 @@ pub(super) fn known(
 
 /// Whether the machine is busy at each of several checks. The process that started brisk is often
 /// still at work at the first one: of an idle machine every fourth looked busy.
-fn stays_busy(mut is_busy: impl FnMut() -> bool) -> bool {
+fn remains_busy(mut is_busy: impl FnMut() -> bool) -> bool {
     (0..LOOKS).all(|look| {
         if look > 0 {
             thread::sleep(BETWEEN_LOOKS);
@@ -159,14 +159,14 @@ mod tests {
     #[test]
     fn a_machine_is_spared_if_it_is_busy_whenever_one_looks() {
         let mut looks = 0;
-        assert!(stays_busy(|| {
+        assert!(remains_busy(|| {
             looks += 1;
             true
         }));
         assert_eq!(looks, LOOKS);
         for idle in 1..=LOOKS {
             let mut looks = 0;
-            assert!(!stays_busy(|| {
+            assert!(!remains_busy(|| {
                 looks += 1;
                 looks < idle
             }));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_told() {
+    fn unknown_names_are_refused() {
         assert!(resolved("bob").unwrap_err().to_string().contains("\"bob\""));
         assert!(
             resolved("ada:wheel")

@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::{pipe, unregister};
 
-pub(crate) use signals::{Signals, asks_for_end};
+pub(crate) use signals::{Signals, is_termination};
 
 /// Whether somebody wants an end, as a descriptor that poll(2) can wait for. It stays readable once
 /// it is. Clones share what they watch.

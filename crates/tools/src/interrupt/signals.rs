@@ -13,7 +13,7 @@ const WATCHED: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, S
 
 /// Whether a user asks a program to end by this signal. The others have meanings of the program's
 /// own and may come often.
-pub(crate) const fn asks_for_end(signal: i32) -> bool {
+pub(crate) const fn is_termination(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGQUIT)
 }
 

@@ -19,7 +19,7 @@ use super::timing::{Milestone, Timing};
 use crate::guest::console::Console;
 use crate::guest::error::Error;
 use crate::guest::identity::with_identity;
-use crate::interrupt::{Signals, asks_for_end};
+use crate::interrupt::{Signals, is_termination};
 
 /// Most bytes of standard input in one frame.
 const STDIN_CHUNK: usize = 16 * 1024;
@@ -413,7 +413,7 @@ impl Pump {
                 continue;
             }
             // The first goes to the command; whoever asks twice for an end means the machine.
-            self.interrupted += u32::from(asks_for_end(signal));
+            self.interrupted += u32::from(is_termination(signal));
             if !self.started || self.interrupted > 1 {
                 return Some(Ending::Interrupted(Interrupted(signal)));
             }
@@ -431,7 +431,7 @@ impl Pump {
             match self.peer.guest().write(&self.outbox) {
                 Ok(count) => drop(self.outbox.drain(..count)),
                 Err(error) if retry(&error) => return Ok(()),
-                // The other direction of the socket tells how.
+                // The other direction of the socket shows how.
                 Err(error) if gone(&error) => self.outbox.clear(),
                 Err(error) => return Err(error),
             }
@@ -458,16 +458,16 @@ impl Pump {
         mut ending: Ending,
         deadline: Option<Instant>,
     ) -> Result<(Ending, Timing), Error> {
-        let said = self.peer.end();
+        let rest = self.peer.end();
         self.timing.now(Milestone::QemuGone);
         match &mut ending {
             Ending::QemuEnded { stderr, .. } => {
                 stderr.push('\n');
-                stderr.push_str(&said);
+                stderr.push_str(&rest);
             }
-            // A virtiofsd that failed says here why the guest waits for it.
+            // A virtiofsd that failed writes here why the guest waits for it.
             Ending::TimedOut { console, .. } | Ending::Guest { console, .. } => {
-                console.push_str(&format!("\n{}", said.trim()));
+                console.push_str(&format!("\n{}", rest.trim()));
             }
             _ => {}
         }

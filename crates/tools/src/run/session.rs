@@ -156,7 +156,7 @@ impl Session {
         }
         let recorder = pump.recorder.take();
         let (ending, timing) = pump.finish(ending, deadline)?;
-        // The terminal is the user's again before anything is said on it.
+        // The terminal is the user's again before anything is written to it.
         drop(terminal);
         if let (Some(recorder), Ending::Command(_)) = (recorder, &ending) {
             recorder.keep();

@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use crate::interrupt::{Signals, asks_for_end};
+use crate::interrupt::{Signals, is_termination};
 
 /// Bytes that a pipe takes at once after poll(2) called it writable (pipe(7)).
 const PIPE_CHUNK: usize = 4096;
@@ -111,7 +111,10 @@ pub(crate) fn finish(
         }
         let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         if ready[0] {
-            let asked = signals.pending().into_iter().find(|one| asks_for_end(*one));
+            let asked = signals
+                .pending()
+                .into_iter()
+                .find(|one| is_termination(*one));
             if let Some(signal) = asked {
                 return Ok(Some(Cut::Signal(signal)));
             }

@@ -70,7 +70,7 @@ pub struct Turn<'a> {
     /// If true, no action on another VM begins, and those that can be undone are undone.
     pub cancel: &'a AtomicBool,
     /// Called when an action has ended, by any thread.
-    pub said: &'a (dyn Fn(&Outcome) + Sync),
+    pub report: &'a (dyn Fn(&Outcome) + Sync),
 }
 
 impl std::fmt::Debug for Turn<'_> {
@@ -157,7 +157,7 @@ fn control(turn: Turn<'_>) -> Control<'_> {
 fn at_boot(definition: &Definition, now: Condition) -> Option<Action> {
     match now {
         _ if !definition.autoboot => None,
-        // Which tells what is missing.
+        // Which shows what is missing.
         Condition::Off | Condition::Missing | Condition::CutOff => Some(Action::Start),
         Condition::Suspended | Condition::Paused => Some(Action::Resume),
         Condition::Running | Condition::Busy => None,
@@ -192,7 +192,7 @@ fn each(dirs: &StateDirs, turn: Turn<'_>, decide: &Decide<'_>, act: &Act<'_>) ->
                 result,
                 took: begun.elapsed(),
             };
-            (turn.said)(&outcome);
+            (turn.report)(&outcome);
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             done.push(outcome);
         }

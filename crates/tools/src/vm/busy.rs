@@ -47,32 +47,32 @@ mod tests {
     /// A name that looks like a state, which a thread may give itself.
     const NAME: &str = "a) R";
 
-    fn tell(told: &Sender<i32>) {
+    fn send_id(sender: &Sender<i32>) {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
-        told.send(thread).expect("somebody hears it");
+        sender.send(thread).expect("the receiver lives");
     }
 
     fn of(threads: &Receiver<i32>) -> Processors {
-        let thread = threads.recv().expect("a thread tells");
+        let thread = threads.recv().expect("a thread sends its id");
         Processors::of(std::process::id(), &json!([{"thread-id": thread}]))
     }
 
     #[test]
     fn who_runs_is_told_from_who_waits_and_who_has_ended() {
         let stop = AtomicBool::new(false);
-        let (told, threads) = mpsc::channel();
+        let (sender, threads) = mpsc::channel();
         let (ended, end) = mpsc::channel::<()>();
         thread::scope(|scope| {
             let named = || thread::Builder::new().name(NAME.to_owned());
-            let first = told.clone();
+            let first = sender.clone();
             let wait = move || {
-                tell(&first);
+                send_id(&first);
                 end.recv().expect_err("nobody says anything");
             };
             let waiting = named().spawn_scoped(scope, wait).expect("a thread");
             let waits = of(&threads);
             let run = || {
-                tell(&told);
+                send_id(&sender);
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }

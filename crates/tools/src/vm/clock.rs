@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::paths::VmPaths;
-use super::ports::tell;
+use super::ports::run_steps;
 use crate::guest::clock;
 
 /// How long init may take to set the clock.
@@ -11,7 +11,7 @@ const CLOCK: Duration = Duration::from_secs(10);
 
 /// A guest whose clock cannot be set still runs.
 pub(super) fn set_clock(paths: &VmPaths) {
-    if let Err(error) = tell(paths, &[clock()], CLOCK) {
+    if let Err(error) = run_steps(paths, &[clock()], CLOCK) {
         paths.note(&format!("The clock was not set: {error}"));
     }
 }

@@ -17,7 +17,7 @@ use super::identity::{new_generation, separate};
 use super::live::condition;
 use super::page_service::looking_after;
 use super::paths::{VmPaths, new_uuid};
-use super::ports::tell;
+use super::ports::run_steps;
 use super::process;
 use super::resume::{How, Resumed, open, run_from};
 use super::running::Running;
@@ -25,7 +25,7 @@ use crate::chain;
 use crate::guest::identity;
 
 /// Time limit for init to give the guest its new identity.
-const TELLING: Duration = Duration::from_secs(60);
+const IDENTITY_TIME: Duration = Duration::from_secs(60);
 
 /// Defines the VM `new` like `paths`, and resumes it from the image of `paths`, which stays
 /// suspended. The clone gets a name, a network card, randomness and the time of its own, and copies
@@ -183,7 +183,7 @@ impl Cloning<'_> {
         let resumed = resumed.map_err(Failure::error)?;
         let mut all = identity().map_err(file("read", "/dev/urandom"))?;
         all.extend(steps);
-        looking_after(new, || tell(new, &all, TELLING))??;
+        looking_after(new, || run_steps(new, &all, IDENTITY_TIME))??;
         running.nameless = false;
         running.save(new)?;
         Ok(resumed)

@@ -39,7 +39,7 @@ pub(super) fn note_end(paths: &VmPaths) {
     };
     paths.note(&match (panic, message()) {
         (Some(panic), _) => format!("VM ended: its kernel panicked: {}", short(&panic)),
-        (None, Some(message)) => format!("VM ended by itself; QEMU said: {}", short(&message)),
+        (None, Some(message)) => format!("VM ended by itself; QEMU reported: {}", short(&message)),
         (None, None) => "VM ended by itself".to_owned(),
     });
     // Once is enough. What the next command removes of it, it removes by other files.

@@ -98,10 +98,10 @@ pub enum Error {
         free: u64,
     },
     /// QEMU ended.
-    #[error("QEMU ended: {said}")]
+    #[error("QEMU ended: {stderr}")]
     QemuEnded {
         /// The end of its stderr.
-        said: String,
+        stderr: String,
     },
     /// The guest did not boot.
     #[error("the guest did not come up: {reason}; its console is in {}", console.display())]
@@ -132,7 +132,7 @@ pub enum Error {
     Nowhere(String),
     /// Message of the process that resumes.
     #[error("{0}")]
-    Told(String),
+    Reported(String),
     /// A postcopy resume failed.
     #[error(transparent)]
     Migration(#[from] brisk_vm::migration::Failure),
@@ -222,7 +222,7 @@ impl Error {
             Self::Run(error) => error.hint(),
             Self::Image(error) => error.hint().map(str::to_owned),
             Self::NotSuspended { source, .. } => source.hint(),
-            Self::QemuEnded { said: text }
+            Self::QemuEnded { stderr: text }
             | Self::Control(control::Error::Refused { reason: text, .. })
                 if text.contains("lock") =>
             {

@@ -76,7 +76,7 @@ impl ExecRequest {
 }
 
 /// Runs a command in a machine. If as many run already as can at once, it waits for one of them to
-/// end; `waits` is told which these are.
+/// end; `waits` is called with them.
 ///
 /// # Errors
 /// If the machine does not run.
@@ -86,14 +86,14 @@ pub fn exec(
     timeout: Option<Duration>,
     waits: &mut dyn FnMut(&[Execution]),
 ) -> Result<Ending, Error> {
-    let mut told = false;
+    let mut notified = false;
     let port = loop {
         is_ready(paths)?;
         if let Some(port) = Port::free(paths, 0..PORTS)? {
             break port;
         }
-        if !told {
-            told = true;
+        if !notified {
+            notified = true;
             waits(&executions(paths));
         }
         std::thread::sleep(GLANCE);

@@ -42,7 +42,7 @@ impl Failure {
 }
 
 impl<E: Into<Error>> From<E> for Failure {
-    /// An error before QEMU was told to run the guest.
+    /// An error before QEMU got the command to run the guest.
     fn from(error: E) -> Self {
         Self::NotRun(error.into())
     }
@@ -113,7 +113,7 @@ fn unknown(paths: &VmPaths, error: control::Error) -> Error {
         control::Error::Silent { .. } => Error::state(
             &paths.name,
             "may run or not: QEMU does not say, and is left as it is",
-            "a disk of its may not answer; brisk vm info tells when it runs, and brisk vm resume \
+            "a disk of its may not answer; brisk vm info shows when it runs, and brisk vm resume \
              has it go on if it stands still then",
         ),
         error => error.into(),

@@ -21,8 +21,8 @@ pub(super) fn new_generation() -> Result<[u8; 16], Error> {
 pub(super) fn identify(plan: &mut VmConfig, uuid: Option<[u8; 16]>, generation: [u8; 16]) {
     plan.devices.mac = uuid.map(mac);
     // QEMU describes that device in the ACPI tables of its PCs only.
-    let told = matches!(plan.machine, Machine::Q35 | Machine::Pc { acpi: true });
-    plan.devices.generation = told.then_some(generation);
+    let has_vmgenid = matches!(plan.machine, Machine::Q35 | Machine::Pc { acpi: true });
+    plan.devices.generation = has_vmgenid.then_some(generation);
 }
 
 /// Changes a VM's configuration into that of its clone; the result is the script for the guest.

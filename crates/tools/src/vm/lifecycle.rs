@@ -23,7 +23,7 @@ use super::live::{self, condition};
 use super::log_size;
 use super::page_service::looking_after;
 use super::paths::VmPaths;
-use super::ports::{ALL, connect, converse, tell};
+use super::ports::{ALL, connect, converse, run_steps};
 use super::process;
 use super::running::Running;
 use super::stderr_tail::StderrTail;
@@ -91,7 +91,7 @@ pub fn start(
     let init = definition.init.as_deref();
     let steps = first_steps(plan.prepare, &paths.name, init);
     progress("booting");
-    let said = StderrTail::from_now(paths);
+    let stderr = StderrTail::from_now(paths);
     let booted = launch(paths, &running).and_then(|()| boot(paths, &steps, init, cancel));
     progress("");
     running.booting = false;
@@ -105,7 +105,7 @@ pub fn start(
             Ok(())
         }
         Err(error) => {
-            let error = said.explain(paths, error);
+            let error = stderr.explain(paths, error);
             // What went wrong first is what matters.
             let _ = process::end(paths);
             paths.note(&format!("VM did not start: {error}"));
@@ -167,8 +167,8 @@ fn boot(
             None => Err("QEMU ended".to_owned()),
         }
     };
-    let said = converse(&port, steps, false, BOOT, &still).map(drop);
-    said.map_err(|reason| Error::Guest {
+    let result = converse(&port, steps, false, BOOT, &still).map(drop);
+    result.map_err(|reason| Error::Guest {
         reason: match init {
             Some(init) => format!("{init} did not become PID 1: {reason}"),
             None => reason,
@@ -193,7 +193,7 @@ fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<
     };
     let deadline = Instant::now() + BOOT;
     loop {
-        let told = tell(paths, &words, BOOT).map_err(|error| {
+        let answer = run_steps(paths, &words, BOOT).map_err(|error| {
             // The kernel gave up, for lack of a PID 1. Channels close before QEMU has ended.
             match process::wait_for_end(paths, ENDING) {
                 true => failed(),
@@ -201,7 +201,7 @@ fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<
             }
         })?;
         // It may have changed its words since; those of brisk's init begin with this.
-        if told.split(|byte| *byte == 0).next() != Some(BRISK_INIT) {
+        if answer.split(|byte| *byte == 0).next() != Some(BRISK_INIT) {
             return Ok(());
         }
         if cancel.load(Ordering::Relaxed) {
@@ -265,7 +265,7 @@ pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
                 left().min(ASKED_AGAIN)
             };
             // A machine that stops may do so before it has answered.
-            let _ = tell(paths, &[Step::Stop], time);
+            let _ = run_steps(paths, &[Step::Stop], time);
             let time = if once {
                 left()
             } else {

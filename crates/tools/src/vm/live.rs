@@ -71,7 +71,7 @@ fn in_image(paths: &VmPaths) -> Result<bool, Error> {
         brisk_image::state(&image),
         Ok(State::Ready | State::Resuming { .. })
     );
-    // Where it cannot be told whose it is, resume will see.
+    // Where it is not known whose it is, resume will see.
     Ok(there && suspend_record::is_own(paths, &image) != Some(false))
 }
 
@@ -87,9 +87,7 @@ pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
     if let Some(what) = unready(paths) {
         paths.note(match what {
             Unready::Booting => "Ending what a command that was killed was booting",
-            Unready::Nameless => {
-                "Ending a clone that a command which was killed has not told who it is"
-            }
+            Unready::Nameless => "Ending a clone that a command which was killed gave no identity",
         });
         end(paths)?;
         return condition(paths);

@@ -60,11 +60,11 @@ pub fn fill(
 ) -> Result<(), Error> {
     let mut say = |word: Word| {
         let text = serde_json::to_string(&word).map_err(std::io::Error::other);
-        let said = text.and_then(|text| {
+        let written = text.and_then(|text| {
             writeln!(out, "{text}")?;
             out.flush()
         });
-        said.map_err(file("write to", "standard output"))
+        written.map_err(file("write to", "standard output"))
     };
     let result = attempt(paths, cache, cancel, &mut say);
     match result {
@@ -211,8 +211,8 @@ fn begin<'a>(
     running.machine.memory.postcopy = true;
     running.filled_from = Some(claim.image().to_owned());
     running.machine.stopped = true;
-    let said = StderrTail::from_now(paths);
-    let explain = |error: Error| said.explain(paths, error);
+    let stderr = StderrTail::from_now(paths);
+    let explain = |error: Error| stderr.explain(paths, error);
     launch(paths, &running)?;
     let channel = |error| file("make", "a channel to QEMU")(error);
     let (ours, theirs) = UnixStream::pair().map_err(channel)?;

@@ -114,7 +114,7 @@ pub fn stand_by(paths: &VmPaths) -> Result<(), Error> {
         Ok(None) => Ok(()),
         Ok(Some(serving)) => serving.serve(|_, late| {
             let standby = start_standby(paths);
-            // It serves even if the guest cannot be told anything.
+            // It serves even if the guest cannot be reached.
             match go_on(paths, late) {
                 Ok(()) => late.set_has_run(),
                 Err(error) => paths.note(&format!("VM may stand still: {}", chain(&error))),

@@ -23,26 +23,30 @@ pub(super) const PORTS: u32 = 4;
 pub(super) const ALL: u32 = PORTS + 1;
 
 /// Most bytes of an answer of init.
-const TOLD: usize = 4096;
+const MAX_ANSWER: usize = 4096;
 
 /// Has init execute a script without a command; the result is what init sent.
-pub(super) fn tell(paths: &VmPaths, steps: &[Step], limit: Duration) -> Result<Vec<u8>, Error> {
-    tell_while(paths, steps, limit, &|| Ok(()))
+pub(super) fn run_steps(
+    paths: &VmPaths,
+    steps: &[Step],
+    limit: Duration,
+) -> Result<Vec<u8>, Error> {
+    run_steps_while(paths, steps, limit, &|| Ok(()))
 }
 
 /// Has init do something, with `still` asked from time to time whether that is still wanted.
-pub(super) fn tell_while(
+pub(super) fn run_steps_while(
     paths: &VmPaths,
     steps: &[Step],
     limit: Duration,
     still: &dyn Fn() -> Result<(), String>,
 ) -> Result<Vec<u8>, Error> {
     let port = Port::free(paths, PORTS..ALL)?.ok_or_else(|| {
-        let what = "is told something by another command of brisk's";
+        let what = "executes steps of another command of brisk";
         Error::state(&paths.name, what, "try again when that has ended")
     })?;
-    let said = converse(&port.stream, steps, true, limit, still);
-    said.map_err(|reason| Error::Guest {
+    let answer = converse(&port.stream, steps, true, limit, still);
+    answer.map_err(|reason| Error::Guest {
         reason,
         console: paths.runtime_files().console,
     })
@@ -134,7 +138,7 @@ pub(super) fn converse(
     }
     let mut script = Some(config_frames(&script));
     let mut decoder = Decoder::new();
-    let mut told = Vec::new();
+    let mut answer = Vec::new();
     let deadline = Instant::now() + limit;
     loop {
         while let Some(event) = decoder.next_event().map_err(|error| error.to_string())? {
@@ -144,9 +148,11 @@ pub(super) fn converse(
                         stream.write_all(&script).map_err(text)?;
                     }
                 }
-                Event::Stdout(bytes) if told.len() + bytes.len() <= TOLD => told.extend(bytes),
-                Event::Stdout(_) => return Err(format!("it told more than {TOLD} bytes")),
-                Event::Started(_) => return Ok(told),
+                Event::Stdout(bytes) if answer.len() + bytes.len() <= MAX_ANSWER => {
+                    answer.extend(bytes)
+                }
+                Event::Stdout(_) => return Err(format!("it sent more than {MAX_ANSWER} bytes")),
+                Event::Started(_) => return Ok(answer),
                 Event::Failure {
                     stage,
                     errno,
@@ -160,7 +166,7 @@ pub(super) fn converse(
         }
         still()?;
         if Instant::now() > deadline {
-            return Err(format!("it said nothing for {} s", limit.as_secs()));
+            return Err(format!("it sent nothing for {} s", limit.as_secs()));
         }
         listen(stream, &mut decoder)?;
     }

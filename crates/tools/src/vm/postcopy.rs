@@ -78,14 +78,14 @@ pub fn resume_postcopy(
             Ok(Postcopied::Unable(reason))
         }
         Word::Interrupted => Err(Error::Interrupted),
-        Word::Failed(text) => Err(Error::Told(text)),
+        Word::Failed(text) => Err(Error::Reported(text)),
         Word::Ended(text) => match runs_all_the_same(paths, control)? {
             true => Ok(Postcopied::Runs(Resumed {
                 running: begun.elapsed(),
                 memory: Running::of(paths)?.machine.memory.mib << 20,
                 loading: Duration::ZERO,
             })),
-            false => Err(Error::Told(text)),
+            false => Err(Error::Reported(text)),
         },
     }
 }
@@ -103,25 +103,25 @@ fn runs_all_the_same(paths: &VmPaths, control: brisk_image::Control<'_>) -> Resu
 
 /// Waits for the report; passes a cancellation on.
 fn listen(child: &mut Child, control: brisk_image::Control<'_>) -> Result<Word, Error> {
-    let said = |error| file("hear from", "the process that resumes")(error);
+    let failed = |error| file("hear from", "the process that resumes")(error);
     let Some(mut stdout) = child.stdout.take() else {
-        return Err(said(io::ErrorKind::BrokenPipe.into()));
+        return Err(failed(io::ErrorKind::BrokenPipe.into()));
     };
     let mut text = Vec::new();
-    let mut told = false;
+    let mut notified = false;
     loop {
-        if control.cancelled() && !told {
-            told = true;
+        if control.cancelled() && !notified {
+            notified = true;
             if let Some(pid) = Pid::from_raw(child.id() as i32) {
                 // Fails only if it has ended.
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
-        if !readable(&stdout).map_err(said)? {
+        if !readable(&stdout).map_err(failed)? {
             continue;
         }
         let mut buffer = [0; 4096];
-        match stdout.read(&mut buffer).map_err(said)? {
+        match stdout.read(&mut buffer).map_err(failed)? {
             0 => break,
             count => text.extend(&buffer[..count]),
         }
@@ -130,7 +130,7 @@ fn listen(child: &mut Child, control: brisk_image::Control<'_>) -> Result<Word, 
         }
     }
     serde_json::from_slice(&text).or_else(|_| {
-        let status = child.wait().map_err(said)?;
+        let status = child.wait().map_err(failed)?;
         let how = match status.signal() {
             Some(signal) => format!("was ended by signal {signal}"),
             None => "ended without a word".to_owned(),
@@ -149,10 +149,10 @@ pub(super) fn wait_until_filled(
     paths: &VmPaths,
     control: brisk_image::Control<'_>,
 ) -> Result<(), Error> {
-    let mut said = false;
+    let mut noted = false;
     while look_after(paths)? {
-        if !said {
-            said = true;
+        if !noted {
+            noted = true;
             paths.note("Waiting for the rest of its memory");
         }
         if control.cancelled() {

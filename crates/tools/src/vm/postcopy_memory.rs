@@ -38,7 +38,7 @@ pub(super) struct PostcopyMemory<'a> {
 /// State of the guest.
 #[derive(Default)]
 struct Standing {
-    /// QEMU can be told to stop the guest: no other process talks to it.
+    /// QEMU can get the command to stop the guest: no other process talks to it.
     runs: bool,
     /// Chunks that could not be read at the last try.
     missing: BTreeSet<u64>,

@@ -192,9 +192,9 @@ pub(super) fn run_from(
     running.machine.memory.ram = Ram::File(memory.path);
     running.machine.state = Some(place.clone());
     running.machine.stopped = true;
-    let said = StderrTail::from_now(paths);
+    let stderr = StderrTail::from_now(paths);
     launch(paths, running)?;
-    let explain = |error: Error| said.explain(paths, error);
+    let explain = |error: Error| stderr.explain(paths, error);
     let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
     let stream = stream.map_err(explain)?;
     let mut qmp = process::control(&stream).map_err(explain)?;

@@ -31,10 +31,10 @@ pub(super) struct Running {
     /// Identities of the image that it was resumed from and of those that is based on.
     #[serde(default)]
     pub(super) images: Vec<[u8; 16]>,
-    /// Whether it has not been told yet what it is to do.
+    /// Whether it has not got its configuration yet.
     #[serde(default)]
     pub(super) booting: bool,
-    /// Whether it is a clone that has not been told yet who it is.
+    /// Whether it is a clone that has no identity of its own yet.
     #[serde(default)]
     pub(super) nameless: bool,
 }
@@ -46,7 +46,7 @@ impl Running {
         if (major, minor) < (8, 2) {
             return Some((
                 format!("runs in QEMU {major}.{minor}, which cannot go on from a file"),
-                "stop it, and start it with QEMU 8.2 or later; brisk doctor tells how to get one",
+                "stop it, and start it with QEMU 8.2 or later; brisk doctor shows how to get one",
             ));
         }
         let served = self.directories.as_ref();

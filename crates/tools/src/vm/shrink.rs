@@ -12,7 +12,7 @@ use brisk_vm::guest_pages::{Memory, VmcoreinfoLocation, forecast, free_pages};
 
 use super::error::{Error, file};
 use super::paths::VmPaths;
-use super::ports::tell_while;
+use super::ports::run_steps_while;
 use super::running::Running;
 
 /// Time limit of init to drop the cache.
@@ -53,18 +53,18 @@ pub(super) fn drop_cache<'a>(
             true => Err("nobody waits for it any more".into()),
             false => Ok(()),
         };
-        tell_while(paths, steps, DROP, &still)
+        run_steps_while(paths, steps, DROP, &still)
     };
     let kept = |error: &Error| paths.note(&format!("The cache is not left out: {error}"));
-    let told = |paths: &[&str]| {
+    let contents = |paths: &[&str]| {
         let steps = paths.iter().map(|path| Step::SendFile {
             path: (*path).into(),
         });
         asked(&steps.collect::<Vec<_>>(), &AtomicBool::new(false))
     };
-    let note = match told(&[NOTE, AT_HAND]) {
+    let note = match contents(&[NOTE, AT_HAND]) {
         // Older kernels do not have the second one; who did not answer is not asked again.
-        Err(_) if begun.elapsed() < DROP && !control.cancelled() => told(&[NOTE]),
+        Err(_) if begun.elapsed() < DROP && !control.cancelled() => contents(&[NOTE]),
         answer => answer,
     };
     let note = match note {
@@ -113,8 +113,8 @@ pub(super) fn drop_cache<'a>(
 }
 
 /// The first two lines of a guest's answer.
-fn lines(told: &[u8]) -> (&[u8], String) {
-    let mut lines = told.split(|byte| *byte == b'\n');
+fn lines(answer: &[u8]) -> (&[u8], String) {
+    let mut lines = answer.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
     let second = lines.next().unwrap_or_default();
     (first, String::from_utf8_lossy(second).into_owned())
@@ -186,8 +186,8 @@ fn place(running: &Running, note: &[u8]) -> Result<VmcoreinfoLocation, String> {
     if let Some(text) = texts.find(|text| looks(text)) {
         return Err(format!("its kernel has {text}"));
     }
-    let said = String::from_utf8_lossy(note);
-    VmcoreinfoLocation::parse(&said).ok_or_else(|| format!("{NOTE} says {said:?}"))
+    let text = String::from_utf8_lossy(note);
+    VmcoreinfoLocation::parse(&text).ok_or_else(|| format!("{NOTE} says {text:?}"))
 }
 
 /// Free pages of a stopped guest.

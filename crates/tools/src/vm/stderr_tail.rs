@@ -35,7 +35,7 @@ impl StderrTail {
         // Its channels close a little earlier than it ends.
         let ended = process::wait_for_end(paths, END);
         match self.text().filter(|_| ended) {
-            Some(said) => Error::QemuEnded { said },
+            Some(stderr) => Error::QemuEnded { stderr },
             None => error,
         }
     }

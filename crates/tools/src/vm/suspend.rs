@@ -92,7 +92,7 @@ pub fn suspend(
         })?),
         false => None,
     };
-    // What cannot be made durable is told while the guest runs.
+    // What cannot be made durable is reported while the guest runs.
     paths.sync_kept(&running.machine)?;
     paths.processing("suspend", &format!("to {}", path.display()));
     if !how.wait {
@@ -202,7 +202,7 @@ struct Suspend<'a> {
 struct Begun<'a> {
     ram: File,
     writer: Writer<'a>,
-    /// Where the kernel tells which pages are free.
+    /// Where the kernel shows which pages are free.
     place: Option<VmcoreinfoLocation>,
 }
 
@@ -297,7 +297,7 @@ impl<'a> Suspend<'a> {
     }
 }
 
-/// Has a guest go on that could not be suspended; what is to be said of that.
+/// Has a guest go on that could not be suspended; the message about that.
 fn go_on(paths: &VmPaths, qmp: &mut Control<'_>, error: Error) -> Error {
     if let Err(refused) = standing::go_on(paths, qmp, &[]) {
         let what = format!(

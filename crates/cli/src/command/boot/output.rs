@@ -7,7 +7,7 @@ use crate::ui::Ui;
 
 pub(super) use crate::command::report::{NO_STATE, OutputArgs, write};
 
-/// The exit status of boots that came to no end, and what is said of it; `left` is what there is
+/// The exit status of boots that came to no end, and the message; `left` is what there is
 /// then.
 pub(super) fn stopped(error: BenchError, left: &str, ui: &Ui) -> anyhow::Result<u8> {
     match error {

@@ -141,7 +141,7 @@ impl SubjectArgs {
             options.hardware.accel = Accel::Tcg;
         }
         if instructions && options.hardware.accel == Accel::Kvm {
-            bail!("--clock instructions with --accel kvm: a processor does not tell them exactly");
+            bail!("--clock instructions with --accel kvm: a processor does not count them exactly");
         }
         options.instructions = instructions;
         options.command.words = vec!["true".into()];

@@ -74,7 +74,7 @@ fn with_all(
     }
     let bar = ui.bar(dirs.names().len() as u64, what);
     let done = AtomicU64::new(0);
-    let said = |outcome: &Outcome| {
+    let report = |outcome: &Outcome| {
         bar.at(done.fetch_add(1, Ordering::Relaxed) + 1);
         if let Ok(Some(action)) = &outcome.result {
             let (name, seconds) = (&outcome.name, outcome.took.as_secs_f64());
@@ -84,7 +84,7 @@ fn with_all(
     let turn = Turn {
         jobs,
         cancel: &cancel,
-        said: &said,
+        report: &report,
     };
     let outcomes = work(&dirs, &cache, turn);
     drop(bar);

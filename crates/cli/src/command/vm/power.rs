@@ -262,9 +262,9 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
         let work = Work::new("cloning", ui)?;
         let resumed = tool::resume_clone(&paths, &new, &cache, &how, work.control());
         drop(work);
-        let said = resumed.map(|resumed| tell_eager(&format!("{name} runs"), resumed, ui));
+        let reported = resumed.map(|resumed| report_eager(&format!("{name} runs"), resumed, ui));
         let left = format!("{} is as it was, and there is no {name}", paths.name);
-        return concluded(said, &left, ui);
+        return concluded(reported, &left, ui);
     }
     let work = Work::new("resuming", ui)?;
     if !eager && !how.keys.is_empty() {
@@ -293,11 +293,11 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
     let resumed = tool::resume(&paths, &cache, &how, work.control());
     drop(work);
     let runs = format!("{} runs again", paths.name);
-    let said = resumed.map(|resumed| tell_eager(&runs, resumed, ui));
-    concluded(said, "the image is as it was", ui)
+    let reported = resumed.map(|resumed| report_eager(&runs, resumed, ui));
+    concluded(reported, "the image is as it was", ui)
 }
 
-fn tell_eager(runs: &str, resumed: Resumed, ui: &Ui) {
+fn report_eager(runs: &str, resumed: Resumed, ui: &Ui) {
     ui.plain(&format!(
         "{runs} after {:.3} s: {:.0} MB of memory loaded in {:.3} s\n",
         resumed.running.as_secs_f64(),

@@ -53,7 +53,7 @@ impl<'a> Call<'a> {
 }
 
 /// Whether a line is init's first one: what follows in the log is init's.
-pub(super) fn said_by_init(text: &str) -> bool {
+pub(super) fn is_of_init(text: &str) -> bool {
     text.starts_with(INIT)
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use crate::boot::Observation;
 
-use super::calls::{Call, Step, said_by_init};
+use super::calls::{Call, Step, is_of_init};
 use super::lines::{self, Line, Record};
 
 /// Number of records with one time in a row from which on the clock stood still.
@@ -222,7 +222,7 @@ fn stamps_ahead(records: &[Record], observation: &Observation) -> Option<i64> {
     ];
     let run = records
         .iter()
-        .take_while(|record| !said_by_init(&record.text))
+        .take_while(|record| !is_of_init(&record.text))
         .filter(|record| record.text.starts_with("Run ") && record.text.ends_with("init process"))
         .last()
         .and_then(|record| Some(stamp("init started")? - nanos(record.micros)));

@@ -85,7 +85,7 @@ pub fn analyze(observation: &Observation, markers: &LogPatterns) -> Analysis {
         let lines = seen
             .records
             .iter()
-            .take_while(|record| !calls::said_by_init(&record.text))
+            .take_while(|record| !calls::is_of_init(&record.text))
             .map(|record| (record.at, record.text.as_str()));
         let found = markers.find(log_patterns::Source::Kernel, version, lines, &mut notes);
         stretches::draw(&found, span, &mut timeline);
@@ -157,10 +157,10 @@ fn silences(records: &[Placed], timeline: &mut Timeline) {
     found.sort_by_key(|(silence, _)| std::cmp::Reverse(*silence));
     found.truncate(SILENCES);
     let clock = timeline.clock;
-    let mut said: Vec<Placed> = found.into_iter().map(|(_, record)| record).collect();
-    said.sort_by(|a, b| (a.at, &a.text).cmp(&(b.at, &b.text)));
-    said.dedup();
-    for record in said {
+    let mut records: Vec<Placed> = found.into_iter().map(|(_, record)| record).collect();
+    records.sort_by(|a, b| (a.at, &a.text).cmp(&(b.at, &b.text)));
+    records.dedup();
+    for record in records {
         let text: String = record.text.chars().take(MESSAGE).collect();
         timeline.event(format!("“{text}”"), record.at, clock);
     }

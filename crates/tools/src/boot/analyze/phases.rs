@@ -97,7 +97,7 @@ impl Sources<'_> {
         Some(events.find(|event| event.name == name)?.at)
     }
 
-    /// When the kernel was entered, or first said something.
+    /// When the kernel was entered, or first wrote to the console.
     fn kernel(&self) -> Option<u64> {
         let mut console = self.console.iter();
         console

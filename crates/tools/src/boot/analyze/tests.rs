@@ -94,7 +94,7 @@ fn a_clock_that_stood_still_is_told_of() {
         let mut notes = analysis.notes.iter();
         notes.any(|note| note.contains("stood still"))
     };
-    // What reaches the console tells when it did.
+    // What reaches the console has its time.
     let mut observation = boot("6.12-microvm");
     assert!(!stands(&observation));
     observation.console.clear();
@@ -143,11 +143,11 @@ fn other_messages_leave_phases_initcalls_and_gaps() {
         assert!(kernel.duration > 0, "{name}");
         find(&analysis, "acpi_init");
         find(&analysis, "command");
-        let told = analysis
+        let found = analysis
             .notes
             .iter()
             .any(|note| note.contains("zones and memmap"));
-        assert!(told, "{name}");
+        assert!(found, "{name}");
         assert!(!analysis.timeline.gaps().is_empty(), "{name}");
         let mut events = analysis.timeline.events.iter();
         assert!(events.any(|event| event.name.starts_with("“~")), "{name}");

@@ -48,7 +48,7 @@ impl Watch {
             Err(error) => return Some(Ended::Failed(error.to_string())),
         };
         if !reply.bytes.is_empty() {
-            self.machine.tell_debugger(&reply.bytes);
+            self.machine.send_to_debugger(&reply.bytes);
         }
         if reply.there {
             self.machine.ask("query-replay");
@@ -84,7 +84,7 @@ impl Watch {
                 return Some(ended);
             }
         }
-        // A breakpoint tells better.
+        // A breakpoint is more exact.
         self.reached(Until::Kernel)
             .filter(|_| self.debugger.is_none())
     }

@@ -361,11 +361,11 @@ fn end(child: &mut Child) {
 /// Failure of a build: the first line is the likely reason, the others are the end of the log.
 fn broken(what: &str, log: &Path) -> Failure {
     let tail = tail(log).unwrap_or_default();
-    let told = match culprit::find(log) {
+    let message = match culprit::find(log) {
         Ok(Some(line)) => format!("{what}: {line}"),
         _ => what.to_owned(),
     };
-    Failure::Broken(format!("{told}\n{tail}").trim_end().to_owned())
+    Failure::Broken(format!("{message}\n{tail}").trim_end().to_owned())
 }
 
 /// The last lines of a log.

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_middle_is_like_one_of_the_ends_or_does_not_tell() {
+    fn a_middle_is_like_one_of_the_ends_or_decides_nothing() {
         use Direction::{Down, Up};
         for (counts, times, wanted) in [
             ([100.0, 100.1, 110.0], Up, Some(false)),

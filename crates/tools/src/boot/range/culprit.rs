@@ -7,7 +7,7 @@ use std::path::Path;
 /// Most bytes of a line that are read.
 const LINE: u64 = 4096;
 /// Most characters of a line that are shown.
-const TOLD: usize = 200;
+const WIDTH: usize = 200;
 
 /// The first line of a log with an error, else its last line that is not empty, without control
 /// characters; `None` for an empty log.
@@ -27,7 +27,7 @@ pub(super) fn find(log: &Path) -> io::Result<Option<String>> {
     let line = found.diagnosed.or(found.mentioned).or(found.last);
     Ok(line
         .or(found.summary)
-        .map(|line| line.chars().take(TOLD).collect()))
+        .map(|line| line.chars().take(WIDTH).collect()))
 }
 
 /// Candidate lines, the best first.
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_told() {
+    fn the_first_error_is_shown() {
         let log = "cc -Werror -c error.c\nerror.c: In function 'f':\n\
                    \x1b[1merror.c:3:1: \x1b[31;1merror: \x1b[mno 'x'\x07\r\nlater: error: y\n\
                    make: *** [Makefile:2: all] Error 1\n";
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_error_the_last_line_is_told() {
+    fn without_an_error_the_last_line_is_shown() {
         let log = "one\n/bin/sh: 1: iasl: not found\n\n\
                    make[1]: *** [Makefile:2: all] Error 127\nmake: *** [Makefile:9: x] Error 2\n";
         assert_eq!(found(log).unwrap(), "/bin/sh: 1: iasl: not found");
@@ -135,6 +135,6 @@ mod tests {
     #[test]
     fn long_lines_are_cut() {
         let log = format!("{}\nerror: {}\n", "x".repeat(10_000), "é".repeat(10_000));
-        assert_eq!(found(&log).unwrap().chars().count(), TOLD);
+        assert_eq!(found(&log).unwrap().chars().count(), WIDTH);
     }
 }

@@ -78,7 +78,7 @@ impl Engine {
         let lock_path = dir.with_extension("lock");
         let lock = try_lock(&lock_path)?.ok_or(GitError::Busy(lock_path))?;
         if options.fresh {
-            // What is not there need not be forgotten; what cannot be is told when it is written.
+            // What is not there need not be forgotten; what cannot be deleted is reported when it is written.
             let _ = fs::remove_dir_all(&dir);
         }
         for part in ["timelines", "logs"] {
@@ -138,10 +138,10 @@ impl Engine {
         observe: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), Error> {
         let last = self.state.records.len().saturating_sub(1);
-        let mut told = 0;
+        let mut reported = 0;
         let done = loop {
             if let Goal::Walk { step } = self.options.goal {
-                self.tell_rows(step, &mut told, observe);
+                self.report_rows(step, &mut reported, observe);
             }
             match self.next(last) {
                 Step::Done => break Ok(()),
@@ -181,7 +181,7 @@ impl Engine {
     }
 
     /// Reports the lines of finished commits, in their order and once.
-    fn tell_rows(&self, step: usize, told: &mut usize, observe: Observe<'_>) {
+    fn report_rows(&self, step: usize, reported: &mut usize, observe: Observe<'_>) {
         let selection = plan::selection(self.state.records.len(), step);
         let mut booted_before = false;
         for (number, &place) in selection.iter().enumerate() {
@@ -195,9 +195,9 @@ impl Engine {
             if !finished {
                 return;
             }
-            if number >= *told {
+            if number >= *reported {
                 observe(Event::Row(&self.row(place)));
-                *told = number + 1;
+                *reported = number + 1;
             }
         }
     }
@@ -299,7 +299,7 @@ impl Engine {
     ) -> Result<(), Error> {
         let outcome = match self.artifacts(place, observe)? {
             Err(reason) => {
-                self.tell_log(place, observe);
+                self.report_log(place, observe);
                 Outcome::NotBuilt { reason }
             }
             Ok(artifacts) => {
@@ -323,7 +323,7 @@ impl Engine {
     }
 
     /// Reports the log's path of a commit that was not built, if its build was begun.
-    fn tell_log(&self, place: usize, observe: Observe<'_>) {
+    fn report_log(&self, place: usize, observe: Observe<'_>) {
         let log = self.log(&self.state.records[place].commit.sha);
         if log.exists() {
             let name = render::shorten(&self.name(place), 70);

@@ -20,12 +20,12 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Message of the system.
         source: std::io::Error,
     },
-    /// So few runs can tell nothing.
+    /// So few runs decide nothing.
     #[error(
-        "with at most {most} runs of a commit no change can be told from chance: allow {needed}"
+        "with at most {most} runs of a commit no change can be distinguished from chance: allow {needed}"
     )]
     TooFewRuns {
         /// What was allowed.

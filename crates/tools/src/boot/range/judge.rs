@@ -86,7 +86,7 @@ impl Schedule {
         &self.looks
     }
 
-    fn tells(&self, pairs: usize, p: f64) -> bool {
+    fn decides(&self, pairs: usize, p: f64) -> bool {
         pairs >= self.first as usize && p <= self.level
     }
 
@@ -157,7 +157,7 @@ pub(super) fn compare(
     let surely_alike = comparison
         .ratio_interval
         .is_some_and(|interval| alike(interval.low) && alike(interval.high));
-    comparison.verdict = if schedule.tells(pairs.len(), p.value) && !alike(ratio) {
+    comparison.verdict = if schedule.decides(pairs.len(), p.value) && !alike(ratio) {
         if ratio > 1.0 {
             Verdict::Slower
         } else {
@@ -219,7 +219,7 @@ pub(super) fn side(
     let p = signed_rank_test(&centred)?;
     Some(Side {
         high: (offset > 0.0) == rising,
-        certain: schedule.tells(centred.len(), p.value),
+        certain: schedule.decides(centred.len(), p.value),
     })
 }
 
@@ -295,7 +295,7 @@ mod tests {
         // Five pairs reach 1/16 only, and are no reason to find anything.
         assert_eq!(schedule.looks(), [5, 10, 15, 23, 35, 40]);
         assert_eq!((schedule.first, schedule.level), (10, 0.01 / 5.0));
-        assert!(!schedule.tells(9, 0.0) && schedule.tells(10, 0.002));
+        assert!(!schedule.decides(9, 0.0) && schedule.decides(10, 0.002));
         let schedule = Schedule::new(8, 40, ENDS).unwrap();
         assert_eq!(schedule.looks(), [8, 12, 18, 27, 40]);
         assert_eq!(schedule.first, 8);
@@ -308,7 +308,7 @@ mod tests {
         #[test]
         fn levels_are_never_exceeded(runs in 2..100_u32, most in 2..200_u32, alpha in 1e-6..0.2) {
             if let Some(schedule) = Schedule::new(runs, most, alpha) {
-                let tests = schedule.looks.iter().filter(|look| schedule.tells(**look as usize, 0.0));
+                let tests = schedule.looks.iter().filter(|look| schedule.decides(**look as usize, 0.0));
                 proptest::prop_assert!(tests.count() as f64 * schedule.level <= alpha * 1.000_001);
                 proptest::prop_assert!(pairs_for(schedule.level) <= schedule.first);
                 proptest::prop_assert_eq!(schedule.looks.last(), Some(&most));
@@ -354,7 +354,7 @@ mod tests {
     fn ends_are_not_given_up_while_they_may_differ() {
         let schedule = Schedule::new(8, 80, ENDS).unwrap();
         let verdict = |spread: f64| {
-            // Alike, slower and quicker by turns: nothing that tells.
+            // Alike, slower and quicker by turns: nothing that decides.
             let swing = [0.0, spread, -spread];
             let before = Series::of_values("a", Unit::Seconds, vec![1.0; 15]);
             let values = (0..15).map(|at| 1.0 + swing[at % 3] + at as f64 * 1e-6);

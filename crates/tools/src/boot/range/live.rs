@@ -167,7 +167,7 @@ impl Live {
         }
     }
 
-    /// A traced boot, explained; none if it fails, which the plain ones will tell.
+    /// A traced boot, explained; none if it fails, which the plain ones will show.
     fn timeline(&mut self, artifacts: &Artifacts, interrupt: &Interrupt) -> Option<Timeline> {
         let known = artifacts.files.first()?.path.clone();
         if !self.explain || !self.traced.insert(known) {

@@ -265,14 +265,14 @@ impl Fixture {
     }
 }
 
-/// Runs a range to its end; gives the engine and the lines that it told.
+/// Runs a range to its end; gives the engine and the lines that it reported.
 pub(super) fn finish(options: Options, measure: &mut dyn Measure) -> (Engine, Vec<String>) {
-    let (engine, rows, _) = told(options, measure);
+    let (engine, rows, _) = run_with_notes(options, measure);
     (engine, rows)
 }
 
 /// Runs it as well, and returns the notes besides.
-pub(super) fn told(
+pub(super) fn run_with_notes(
     options: Options,
     measure: &mut dyn Measure,
 ) -> (Engine, Vec<String>, Vec<String>) {

@@ -229,7 +229,7 @@ impl Tuner<'_> {
             Ended::TimedOut => Err("a boot took too long".into()),
             Ended::Failed(reason) => Err(reason),
             Ended::Reached => value(&pass.observation, Clock::HostMonotonic, until)
-                .ok_or_else(|| "the guest did not tell the time".into()),
+                .ok_or_else(|| "the guest did not send the time".into()),
         })
     }
 

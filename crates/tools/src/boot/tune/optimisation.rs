@@ -114,7 +114,7 @@ impl List {
             on(&["vmlinux"]),
         );
         // These change most, and what is random in a boot goes with the self-tests: all others are
-        // tried on quicker boots, whose instructions tell more.
+        // tried on quicker boots, whose instructions show more.
         self.add(
             "cryptomgr.notests",
             "no self-tests of ciphers",

@@ -53,12 +53,12 @@ fn capture() {
 fn options(name: &str) -> Options {
     let (kernel, machine) = name.split_once('-').unwrap();
     let console = machine.ends_with("-console");
-    let said = |text: &str| text.to_owned();
+    let owned = |text: &str| text.to_owned();
     let mut options = Options {
         trace: true,
         ..Options::default()
     };
-    options.kernel.image = Some(said(match kernel {
+    options.kernel.image = Some(owned(match kernel {
         "6.1" => "6.1.0-56-cloud-amd64",
         _ => "6.12.95+deb12-cloud-amd64",
     }));
@@ -70,7 +70,7 @@ fn options(name: &str) -> Options {
     };
     if console {
         // The driver of serial ports would come late.
-        options.kernel.append = vec![said("earlyprintk=ttyS0,keep"), said("loglevel=7")];
+        options.kernel.append = vec![owned("earlyprintk=ttyS0,keep"), owned("loglevel=7")];
     }
     options.hardware.accel = Accel::Tcg;
     options.command.words = vec!["true".into()];

@@ -70,7 +70,7 @@ fn what_can_be_counted_takes_fewer_boots() {
 }
 
 /// The times change in one commit, and the instructions in another: the first search is led
-/// astray, which the clock tells.
+/// astray, which the clock shows.
 #[test]
 fn instructions_that_mislead_prove_nothing() {
     let mut costs = ["1000000"; 65];
@@ -179,7 +179,7 @@ fn commits_that_do_not_build_or_boot_are_recorded_and_stepped_around() {
     let fixture = Fixture::new(&costs);
     let mut options = fixture.options(Mode::Deterministic, Goal::Bisect);
     options.build += "; if grep -q broken cost.txt; then echo 'no rule to make it' >&2; exit 2; fi";
-    let (engine, rows, notes) = told(options, &mut Simulated::exact());
+    let (engine, rows, notes) = run_with_notes(options, &mut Simulated::exact());
     let answer = Answer::Changed {
         before: 35,
         after: 42,
@@ -310,7 +310,7 @@ fn merges_are_one_commit() {
 }
 
 #[test]
-fn ranges_that_are_none_are_told() {
+fn ranges_that_are_none_are_refused() {
     let fixture = Fixture::new(&["1000000"; 3]);
     let wrong = |range: &str| {
         let options = Options {

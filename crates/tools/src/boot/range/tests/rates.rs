@@ -96,7 +96,7 @@ fn rates(
     rates
 }
 
-/// Commits that are told apart by their numbers; each is built once for all ranges.
+/// Commits that are distinguished by their numbers; each is built once for all ranges.
 fn numbered() -> Fixture {
     let numbers: Vec<_> = (0..65).map(|number| number.to_string()).collect();
     Fixture::new(&numbers.iter().map(String::as_str).collect::<Vec<_>>())
