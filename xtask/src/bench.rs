@@ -295,7 +295,7 @@ fn own_cost(timing: &Path, total: f64) -> anyhow::Result<(f64, f64)> {
     let life = at("QEMU ended")? - begin;
     let peak = report.environment.extra.get("brisk peak memory");
     let Some(peak) = peak.and_then(|text| text.split(' ').next()?.parse::<f64>().ok()) else {
-        bail!("the timing report does not tell brisk's peak memory");
+        bail!("the timing report does not have brisk's peak memory");
     };
     Ok((total - life, peak))
 }

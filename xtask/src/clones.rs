@@ -20,13 +20,13 @@ impl Drop for Clones {
             drop(clone.stdin.take());
         }
         for clone in &mut self.0 {
-            // Nothing is measured any more, and who has failed has said so.
+            // Nothing is measured any more, and a failed one has reported that.
             let _ = clone.wait();
         }
     }
 }
 
-/// Starts `words`, runs of `cat`, all at once, and when each guest has answered tells the bytes
+/// Starts `words`, runs of `cat`, all at once, and when each guest has answered returns the bytes
 /// that one of them adds, its share of what they share included (proportional set size): brisk,
 /// its QEMU and all others.
 pub(crate) fn memory_of_each(words: &[String]) -> anyhow::Result<f64> {
@@ -94,7 +94,7 @@ fn parent_in(stat: &str) -> Option<u32> {
 fn share_of(process: u32) -> anyhow::Result<f64> {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    share_in(&text).with_context(|| format!("{path} tells no Pss"))
+    share_in(&text).with_context(|| format!("{path} has no Pss"))
 }
 
 fn share_in(text: &str) -> Option<f64> {

@@ -36,7 +36,7 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    /// As it is said, with whether it is reached.
+    /// As it is printed, with whether it is reached.
     fn verdict(&self, value: f64, say: impl Fn(f64) -> String) -> String {
         let (word, bound, reached) = match *self {
             Self::AtMost(most) => ("most", most, value <= most),
@@ -127,14 +127,14 @@ mod tests {
         ] {
             report.series.push(Series::of_values(name, unit, values));
         }
-        let said = judge(&mut report, &goals, |name| format!("at: {name}"));
-        let lines: Vec<_> = said.lines().collect();
-        assert_eq!(lines.len(), 3, "{said}");
-        assert!(lines[0].starts_with("at: new / at: old = 2.4"), "{said}");
-        assert!(lines[0].ends_with("at least 2.0000: reached"), "{said}");
-        assert!(lines[1].starts_with("at: new = 240.0 MB/s"), "{said}");
-        assert!(lines[1].ends_with("at least 250.0 MB/s: missed"), "{said}");
-        assert!(lines[2].starts_with("at: wait = 125.0 ms"), "{said}");
-        assert!(lines[2].ends_with("at most 150.0 ms: reached"), "{said}");
+        let text = judge(&mut report, &goals, |name| format!("at: {name}"));
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].starts_with("at: new / at: old = 2.4"), "{text}");
+        assert!(lines[0].ends_with("at least 2.0000: reached"), "{text}");
+        assert!(lines[1].starts_with("at: new = 240.0 MB/s"), "{text}");
+        assert!(lines[1].ends_with("at least 250.0 MB/s: missed"), "{text}");
+        assert!(lines[2].starts_with("at: wait = 125.0 ms"), "{text}");
+        assert!(lines[2].ends_with("at most 150.0 ms: reached"), "{text}");
     }
 }

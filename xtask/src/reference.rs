@@ -103,7 +103,7 @@ fn describe(text: &mut String, command: &Command, level: usize) {
     list(text, &heading, "Arguments", &fixed);
     list(text, &heading, "Options", &free);
     for section in sections::sections(command) {
-        // The rest is said once, at the top of the chapter.
+        // The rest is written once, at the top of the chapter.
         if level == 1 || section.own || section.title == "Examples" {
             further(text, &heading, &section);
         }

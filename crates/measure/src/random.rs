@@ -76,7 +76,7 @@ mod tests {
             first.iter().all(|count| (900..1100).contains(count)),
             "{first:?}"
         );
-        // What comes first once does not tell who does next.
+        // What comes first once does not determine the next one.
         let ahead = |round| turns(0, round, 2)[0] == 0;
         let same = (0..1000)
             .filter(|round| ahead(*round) == ahead(round + 1))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Comparison, Difference, Environment, Outcome, Series, Summary, Timeline};
 
-/// Fewer runs than this seldom tell a small difference from chance.
+/// Fewer runs than this seldom distinguish a small difference from chance.
 const RUNS_WANTED: usize = 10;
 
 /// The part of a median that its interval may reach to each side in silence.
@@ -221,7 +221,7 @@ impl Warning {
                 reason: reason.unwrap_or_default(),
             });
         }
-        // Of a number that is the same at every run more runs would tell nothing.
+        // Of a number that is the same at every run more runs would show nothing.
         let values = series.values();
         let exact = series.unit == crate::Unit::Instructions
             && values.iter().all(|value| Some(value) == values.first());

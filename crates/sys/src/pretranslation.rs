@@ -3,7 +3,7 @@
 //! Machine code that only the guest runs; here it is data. `brisk_vm::pretranslation` explains how
 //! it is used and why, and makes the page of data that the code works with.
 
-/// Physical address of the code: the kernel is told not to use this memory, and a processor can
+/// Physical address of the code: the kernel is kept from using this memory, and a processor can
 /// start below 1 MiB.
 pub const PRETRANSLATION_BASE: u64 = 0x3_0000;
 /// Virtual address of [`PRETRANSLATION_BASE`], where no kernel has code or data of its own.

@@ -23,7 +23,7 @@ pub fn each_stretch(
             Ok(start) => start.min(length),
             // No more data.
             Err(Errno::NXIO) => break,
-            // This file system does not tell: a hole is as good as zeros.
+            // This file system does not report holes: a hole is as good as zeros.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
             Err(error) => return Err(error.into()),
         };

@@ -30,11 +30,11 @@ use crate::virtiofs::Served;
 use handover::PoolProcess;
 use memory::Filling;
 pub(crate) use processes::end;
-use processes::{Daemons, Processes, said};
+use processes::{Daemons, Processes, stderr_of};
 use wiring::Wiring;
 
 /// Most bytes of a process's stderr that are read.
-const SAID: u64 = 64 * 1024;
+const MAX_STDERR: u64 = 64 * 1024;
 
 /// Error of starting QEMU.
 #[derive(Debug, thiserror::Error)]
@@ -218,7 +218,7 @@ impl Running {
     /// Whether QEMU has ended.
     ///
     /// # Errors
-    /// If the system cannot tell.
+    /// If the system call fails.
     pub fn has_ended(&mut self) -> io::Result<bool> {
         match &mut self.owner {
             Owner::ThisProcess(processes) => processes.has_ended(),

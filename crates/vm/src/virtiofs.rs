@@ -303,7 +303,7 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     for place in places() {
         match sockets_below(&place) {
             Ok(both) => return Ok(both),
-            // The first place is the one to be told of.
+            // The first place is the one to report.
             Err(error) => refused = refused.or(Some(error)),
         }
     }

@@ -15,7 +15,7 @@ fn qemus() -> BTreeSet<PathBuf> {
     all.into_iter().filter(|path| path.is_file()).collect()
 }
 
-fn said(qemu: &Path, words: &[&str]) -> (bool, String) {
+fn run(qemu: &Path, words: &[&str]) -> (bool, String) {
     let output = Command::new(qemu).args(words).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (
@@ -36,7 +36,7 @@ fn names(line: &str) -> Vec<&str> {
 #[test]
 fn every_option_of_the_help_is_known() {
     for qemu in qemus() {
-        let (_, help) = said(&qemu, &["-help"]);
+        let (_, help) = run(&qemu, &["-help"]);
         let names: Vec<_> = help.lines().flat_map(names).collect();
         assert!(names.len() > 100, "{names:?}");
         for name in names {
@@ -52,7 +52,7 @@ fn qemu_wants_an_argument_where_one_is_expected() {
         let mut known = 0;
         for option in all() {
             let word = format!("-{}", option.name);
-            let (is_well, text) = said(&qemu, &["-version", &word]);
+            let (is_well, text) = run(&qemu, &["-version", &word]);
             if text.contains("invalid option") {
                 continue;
             }

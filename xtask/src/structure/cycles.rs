@@ -146,10 +146,10 @@ mod tests {
 
     #[test]
     fn folders_that_need_each_other_are_found() {
-        let said = found(&[("src/a/x.rs", "src/b/y.rs"), ("src/b/z.rs", "src/a/mod.rs")]);
-        assert_eq!(said, ["src: folders need each other: a, b"]);
-        let said = found(&[("src/a/x.rs", "src/b.rs"), ("src/b.rs", "src/a/y.rs")]);
-        assert_eq!(said, ["src: folders need each other: a, b"]);
+        let lines = found(&[("src/a/x.rs", "src/b/y.rs"), ("src/b/z.rs", "src/a/mod.rs")]);
+        assert_eq!(lines, ["src: folders need each other: a, b"]);
+        let lines = found(&[("src/a/x.rs", "src/b.rs"), ("src/b.rs", "src/a/y.rs")]);
+        assert_eq!(lines, ["src: folders need each other: a, b"]);
         assert!(found(&[("src/a/x.rs", "src/b/y.rs"), ("src/a/z.rs", "src/b/y.rs")]).is_empty());
     }
 
@@ -163,8 +163,11 @@ mod tests {
         ];
         let three = [&circle[..2], &[("src/c.rs", "src/a.rs")]].concat();
         assert!(found(&three).is_empty());
-        let said = found(&circle);
-        assert_eq!(said, ["src: more than 3 files need each other: a, b, c, d"]);
+        let lines = found(&circle);
+        assert_eq!(
+            lines,
+            ["src: more than 3 files need each other: a, b, c, d"]
+        );
     }
 
     #[test]

@@ -93,16 +93,16 @@ mod tests {
     #[test]
     fn what_is_beyond_a_limit_is_reported() {
         let fields: String = (0..=FIELDS).map(|n| format!("f{n}: u8,")).collect();
-        let said = of(&format!("struct Wide {{ {fields} }}"));
-        assert_eq!(said.len(), 1);
-        assert!(said[0].contains("struct Wide has 21 fields"), "{said:?}");
-        let said = of("impl A { fn two(&self, (a, b): (u8, u8)) {} } fn one((a,): (u8,)) {}");
-        assert_eq!(said.len(), 1);
-        assert!(said[0].contains("fn two"), "{said:?}");
-        let said =
+        let lines = of(&format!("struct Wide {{ {fields} }}"));
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains("struct Wide has 21 fields"), "{lines:?}");
+        let lines = of("impl A { fn two(&self, (a, b): (u8, u8)) {} } fn one((a,): (u8,)) {}");
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains("fn two"), "{lines:?}");
+        let lines =
             of("/// The same for b.\nfn b() {}\n/// A thing.\n/// Who asks is told.\nfn c() {}");
-        assert_eq!(said.len(), 1);
-        assert!(said[0].contains("The same for b"), "{said:?}");
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains("The same for b"), "{lines:?}");
         assert_eq!(of(&"\n".repeat(LINES)), [""; 0]);
         assert!(of(&"\n".repeat(LINES + 1))[0].contains("501 lines"));
     }

@@ -88,13 +88,13 @@ impl<'a> Machine<'a> {
         ensure!(!self.bench.interrupt.came(), "interrupted");
         let mut command = self.vm(verb, words);
         let output = command.output().context("cannot start brisk")?;
-        let said = text(&output.stdout) + &text(&output.stderr);
+        let report = text(&output.stdout) + &text(&output.stderr);
         ensure!(
             output.status.success(),
-            "brisk vm {verb} {} {words:?}: {said}",
+            "brisk vm {verb} {} {words:?}: {report}",
             self.name
         );
-        Ok(said)
+        Ok(report)
     }
 
     /// Has a shell in the guest do something; seconds.
@@ -118,14 +118,14 @@ impl<'a> Machine<'a> {
 
     /// Suspends the VM, and measures brisk's peak memory, bytes.
     pub(super) fn suspend_with_peak(&self, words: &[&str]) -> anyhow::Result<(Suspended, f64)> {
-        let said = tempfile::NamedTempFile::new()?;
+        let log = tempfile::NamedTempFile::new()?;
         let mut command = self.vm("suspend", words);
-        command.stdout(said.reopen()?).stderr(said.reopen()?);
+        command.stdout(log.reopen()?).stderr(log.reopen()?);
         let child = command.spawn().context("cannot start brisk")?;
         let (status, peak) = brisk_sys::wait_with_peak(child)?;
-        let said = fs::read_to_string(said.path())?;
-        ensure!(status.success(), "brisk vm suspend: {said}");
-        Ok((suspended(&said)?, peak as f64))
+        let report = fs::read_to_string(log.path())?;
+        ensure!(status.success(), "brisk vm suspend: {report}");
+        Ok((suspended(&report)?, peak as f64))
     }
 
     /// All memory first.
@@ -162,10 +162,10 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// `raw: 857 MB in 1.41 sec 609.5 MB/s` and `raw-fast-fsync: 857 MB in 1.40 sec 610.5 MB/s`.
-fn suspended(said: &str) -> anyhow::Result<Suspended> {
+fn suspended(report: &str) -> anyhow::Result<Suspended> {
     let line = |name: &str| {
-        let line = said.lines().find_map(|line| line.strip_prefix(name));
-        line.with_context(|| format!("no {name} in {said}"))
+        let line = report.lines().find_map(|line| line.strip_prefix(name));
+        line.with_context(|| format!("no {name} in {report}"))
     };
     let rate = line("raw-fast-fsync: ")?.rsplit_once("sec ");
     let rate = rate.and_then(|(_, rest)| number_before(rest, " MB/s"));
@@ -178,10 +178,10 @@ fn suspended(said: &str) -> anyhow::Result<Suspended> {
 }
 
 /// `m runs again after 0.412 s: 2147 MB of memory loaded in 0.310 s`, or without the last of it.
-fn resumed(said: &str) -> anyhow::Result<Resumed> {
-    let loading = said.rsplit_once("loaded in ");
+fn resumed(report: &str) -> anyhow::Result<Resumed> {
+    let loading = report.rsplit_once("loaded in ");
     Ok(Resumed {
-        runs: number_before(said, " s: ").with_context(|| format!("no time in {said}"))?,
+        runs: number_before(report, " s: ").with_context(|| format!("no time in {report}"))?,
         loading: loading.and_then(|(_, rest)| number_before(rest, " s")),
     })
 }
@@ -198,14 +198,14 @@ mod tests {
 
     #[test]
     fn what_a_suspend_says_is_understood() {
-        let said =
+        let report =
             "raw: 857 MB in 1.41 sec 609.5 MB/s\nraw-fast-fsync: 857 MB in 1.40 sec 610.5 MB/s\n";
         let understood = Suspended {
             raw: 857e6,
             rate: 610.5e6,
             seconds: 1.41,
         };
-        assert_eq!(suspended(said).unwrap(), understood);
+        assert_eq!(suspended(report).unwrap(), understood);
     }
 
     #[test]

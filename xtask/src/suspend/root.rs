@@ -58,7 +58,7 @@ fn make(command: &mut Command) -> anyhow::Result<()> {
     let made = command
         .output()
         .with_context(|| format!("cannot start {name}"))?;
-    let said = String::from_utf8_lossy(&made.stderr);
-    ensure!(made.status.success(), "{name}: {said}");
+    let stderr = String::from_utf8_lossy(&made.stderr);
+    ensure!(made.status.success(), "{name}: {stderr}");
     Ok(())
 }

@@ -18,7 +18,7 @@ pub use version::{HEADER_LEN, bzimage_version, compare, image_version};
 /// A kernel image with what belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Installed {
-    /// Kernel release as `uname -r` shows it; empty if the image does not tell.
+    /// Kernel release as `uname -r` shows it; empty if the image does not have it.
     pub version: String,
     /// The kernel image: bzImage, ELF, UKI, or a compressed ELF.
     pub image: PathBuf,

@@ -41,12 +41,12 @@ impl Image {
             Ok(())
         })?;
         let (stored_chunks, stored_pages) = (self.stored_chunks(), stored_pages.into_inner());
-        for (counted, told, what) in [
+        for (counted, stated, what) in [
             (stored_chunks, self.header.stored_chunks, "chunks"),
             (stored_pages, self.header.stored_pages, "pages"),
         ] {
-            if counted != told {
-                let what = format!("it tells of {told} {what}, and {counted} are there");
+            if counted != stated {
+                let what = format!("it states {stated} {what}, and {counted} are there");
                 return Err(Error::damaged(self.path(), Place::Header, what));
             }
         }

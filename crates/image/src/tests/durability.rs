@@ -9,7 +9,7 @@ use super::fixture::{Fixture, small};
 use crate::{Compression, Control, Error, Options, Progress, estimate, write};
 
 #[test]
-fn an_image_is_for_its_owner_and_replaces_only_when_told() {
+fn an_image_is_for_its_owner_and_replaces_only_when_asked_to() {
     let fixture = Fixture::new(20);
     let path = fixture.image("a.brisk");
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -79,7 +79,7 @@ fn a_directory_that_is_removed_meanwhile_is_an_error() {
 }
 
 #[test]
-fn where_nothing_can_be_written_the_path_and_the_reason_are_said() {
+fn where_nothing_can_be_written_the_path_and_the_reason_are_shown() {
     let fixture = Fixture::new(8);
     // Not even root makes files there.
     for path in ["/proc/self/a.brisk", "/no/such/directory/a.brisk"] {

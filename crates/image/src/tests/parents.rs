@@ -62,7 +62,7 @@ fn only_what_has_changed_is_written() {
         let image = open(&fixture, name).unwrap();
         assert!(content(&image).unwrap() == fixture.bytes);
         let verified = image.verify(2, Control::none()).unwrap();
-        // Not those of the parent: as the header tells.
+        // Not those of the parent: as the header shows.
         assert_eq!((verified.stored_chunks, verified.parent_chunks), (2, 18));
         assert_eq!(image.header().stored_chunks, verified.stored_chunks);
         assert_eq!(image.header().stored_pages, verified.stored_pages);

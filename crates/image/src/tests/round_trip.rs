@@ -134,7 +134,7 @@ fn nothing_of_the_guest_is_in_clear() {
         let found = |text: &[u8]| memchr::memmem::find(&file, text);
         assert_eq!(found(MARK), None);
         assert_eq!(found(&MARK[..8]), None);
-        // The key is the only one who can tell noise from what is sealed.
+        // Only the key distinguishes noise from what is sealed.
         assert_eq!(found(&fixture.bytes[3 * PAGE..3 * PAGE + 32]), None);
         assert_eq!(found(b"i440fx"), None);
         assert_eq!(found(b"qcow2"), None);

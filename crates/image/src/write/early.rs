@@ -97,7 +97,7 @@ pub(crate) struct Limits<'a> {
     pub(crate) enough: &'a AtomicBool,
 }
 
-/// A chunk, and how to tell whether it is as it was.
+/// A chunk, and the data that show whether it is as it was.
 pub(crate) struct Piece {
     bitmap: Box<[u8]>,
     digest: blake3::Hash,

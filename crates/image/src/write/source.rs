@@ -36,7 +36,7 @@ pub struct Base<'a> {
     pub changed: Changed<'a>,
 }
 
-/// How chunks that are the same as before are told.
+/// How chunks that are the same as before are recognised.
 #[derive(Debug, Clone, Copy)]
 pub enum Changed<'a> {
     /// All other pages are as in the parent, even where the memory's file has holes.

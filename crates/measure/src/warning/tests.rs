@@ -31,7 +31,7 @@ fn a_slow_first_run_is_no_mere_outlier() {
 }
 
 #[test]
-fn a_median_that_is_not_known_well_is_told() {
+fn a_median_that_is_not_known_well_is_shown() {
     let noisy = |n: u32| (0..n).map(|run| 1.0 + f64::from(run % 4) / 5.0);
     let series = |name: &str, n| Series::of_values(name, Unit::Seconds, noisy(n));
     insta::assert_snapshot!(of(&series("noisy", 12)).join("\n"), @"noisy: the median is known to 23 % only, so smaller differences are lost in noise. Take more runs, quieten the machine, or count instructions.");
@@ -49,7 +49,7 @@ fn a_median_that_is_not_known_well_is_told() {
 }
 
 #[test]
-fn failures_outliers_and_few_runs_are_told() {
+fn failures_outliers_and_few_runs_are_shown() {
     let mut series = Series::of_values("s", Unit::Seconds, [1.0, 1.01, 1.02, 0.99, 5.0]);
     series.push(Sample::failed(5, Phase::Measured, "panic"));
     series.push(Sample::timed_out(6, Phase::Measured));
@@ -63,19 +63,22 @@ fn failures_outliers_and_few_runs_are_told() {
 }
 
 #[test]
-fn outliers_of_fewer_than_ten_runs_are_not_told() {
+fn outliers_of_fewer_than_ten_runs_are_not_shown() {
     for n in 1..RUNS_WANTED as u32 {
         let mut values = calm(n);
         // Not the first one, which may have been slow because caches were cold.
         values.push(50.0);
         values.swap_remove(values.len() / 2);
-        let told = of(&Series::of_values("s", Unit::Seconds, values));
-        assert!(told.iter().all(|told| !told.contains("far")), "{told:?}");
+        let warnings = of(&Series::of_values("s", Unit::Seconds, values));
+        assert!(
+            warnings.iter().all(|warnings| !warnings.contains("far")),
+            "{warnings:?}"
+        );
     }
 }
 
 #[test]
-fn a_difference_within_the_noise_is_told() {
+fn a_difference_within_the_noise_is_shown() {
     let a = Series::of_values("a", Unit::Seconds, calm(12));
     let b = Series::of_values("b", Unit::Seconds, calm(12).iter().map(|v| v * 1.01));
     let options = CompareOptions {
@@ -95,7 +98,7 @@ fn a_difference_within_the_noise_is_told() {
 }
 
 #[test]
-fn a_restless_machine_is_told() {
+fn a_restless_host_is_shown() {
     let environment = Environment {
         load: Some(1.5),
         logical_cpus: Some(2),

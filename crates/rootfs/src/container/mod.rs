@@ -34,7 +34,7 @@ use model::Limits;
 use source::Source;
 
 /// Makes the root file system of `found`, or finds it in `cache_dir` where an earlier call left
-/// it. `progress` is told bytes done and in all; it is not called when the image is in the cache.
+/// it. `progress` gets the bytes done and in all; it is not called when the image is in the cache.
 ///
 /// # Errors
 ///

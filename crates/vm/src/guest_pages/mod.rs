@@ -34,10 +34,10 @@ const MAX_ZONES: u64 = 8;
 #[non_exhaustive]
 pub enum Unknown {
     /// VMCOREINFO lacks an entry.
-    #[error("the guest's kernel does not tell {0}")]
-    Untold(String),
+    #[error("the guest's kernel does not publish {0}")]
+    Missing(String),
     /// A value that no kernel has.
-    #[error("the guest's kernel tells a {0} that cannot be")]
+    #[error("the guest's kernel publishes a {0} that cannot be")]
     Strange(&'static str),
     /// Memory that is not there, or cannot be read.
     #[error("the guest's memory at {0:#x} cannot be read")]

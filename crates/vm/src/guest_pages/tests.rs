@@ -289,8 +289,9 @@ fn a_kernel_that_tells_too_little_is_no_trouble() {
     ] {
         let mut guest = Guest::new(&[(2048, 3)]);
         guest.lines.retain(|line| !line.contains(name));
-        let untold = matches!(guest.expected(), Err(Unknown::Untold(what)) if what.contains(name));
-        assert!(untold, "{name}");
+        let missing =
+            matches!(guest.expected(), Err(Unknown::Missing(what)) if what.contains(name));
+        assert!(missing, "{name}");
         assert_eq!(guest.free().unwrap().len(), 8);
     }
 }

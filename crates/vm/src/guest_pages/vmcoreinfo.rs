@@ -61,19 +61,19 @@ impl Vmcoreinfo {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => text.parse::<i64>().ok().map(|number| number as u64),
         };
-        number.ok_or_else(|| Unknown::Untold(name.to_owned()))
+        number.ok_or_else(|| Unknown::Missing(name.to_owned()))
     }
 
     /// Address of a `SYMBOL`.
     pub(super) fn address(&self, name: &str) -> Result<u64, Unknown> {
         let name = format!("SYMBOL({name})");
         let address = u64::from_str_radix(self.text(&name)?, 16).ok();
-        address.ok_or(Unknown::Untold(name))
+        address.ok_or(Unknown::Missing(name))
     }
 
     fn text(&self, name: &str) -> Result<&str, Unknown> {
         let text = self.0.get(name).map(|text| text.trim());
-        text.ok_or_else(|| Unknown::Untold(name.to_owned()))
+        text.ok_or_else(|| Unknown::Missing(name.to_owned()))
     }
 }
 

@@ -168,7 +168,7 @@ impl Order<'_> {
     /// Adds a module after all modules that it needs. Not recursive: the tree is not trusted.
     fn add(&mut self, name: &str, reason: &str) -> Result<(), Error> {
         if let Some(State::Done(at)) = self.seen.get(name) {
-            // Asked for, and so far only needed by another: the reason of the request tells more.
+            // Asked for, and so far only needed by another: the reason of the request is more specific.
             let known = &mut self.planned[*at];
             if known.reason.starts_with(DEPENDENCY) || known.reason.starts_with(SOFT) {
                 reason.clone_into(&mut known.reason);

@@ -73,7 +73,7 @@ pub enum Reason {
     #[error("it is not a kernel but {1}, compressed with {0}")]
     NotKernelInside(Compression, &'static str),
     /// Older than payload fields in the setup header (2.6.26).
-    #[error("its boot protocol {}.{:02} is older than 2.08, which tells where the kernel lies", .0 >> 8, .0 & 0xff)]
+    #[error("its boot protocol {}.{:02} is older than 2.08, which states where the kernel lies", .0 >> 8, .0 & 0xff)]
     OldProtocol(u16),
     /// The payload's compression is unknown.
     #[error("its payload is compressed in an unknown way (it starts with {0:02x?})")]

@@ -127,7 +127,7 @@ pub fn extract(image: &Path) -> Result<Vec<u8>, Error> {
 pub struct Extracted {
     /// The file.
     pub path: PathBuf,
-    /// Release of the kernel, empty if the image does not tell.
+    /// Release of the kernel, empty if the image does not have it.
     pub version: String,
     /// Whether it has a PVH entry point. Without one QEMU can only start the original image.
     pub pvh: bool,

@@ -88,7 +88,7 @@ impl Foreign {
     /// Whether QEMU has ended.
     ///
     /// # Errors
-    /// If the system cannot tell.
+    /// If the system call fails.
     pub fn has_ended(&mut self) -> io::Result<bool> {
         Ok(self.child.status()?.is_some())
     }
@@ -98,7 +98,7 @@ impl Foreign {
     pub fn end(mut self, patience: Duration) -> (Option<ExitStatus>, String) {
         let status = self.status(patience).ok().flatten();
         self.child.end();
-        (status, super::said([self.child.stderr()]))
+        (status, super::stderr_of([self.child.stderr()]))
     }
 
     fn status(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {

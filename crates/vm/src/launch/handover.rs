@@ -22,7 +22,7 @@ use rustix::net::{
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::processes::Processes;
-use super::{Owner, Running, SAID};
+use super::{MAX_STDERR, Owner, Running};
 
 /// Number of channels: control channel, console, the port of brisk's init.
 const CHANNELS: usize = 3;
@@ -116,9 +116,9 @@ impl HandedOver {
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
         ];
         wait_for(&mut fds, None)?;
-        let said = processes.kill();
+        let stderr = processes.kill();
         // Whoever is gone does not want to know.
-        let _ = other.write_all(said.as_bytes());
+        let _ = other.write_all(stderr.as_bytes());
         Ok(())
     }
 }
@@ -139,11 +139,11 @@ impl PoolProcess {
 
     /// Has the parent end the processes; the result is their stderr, and nothing the second time.
     pub(super) fn end(&self) -> String {
-        let mut said = Vec::new();
+        let mut stderr = Vec::new();
         // Fails where it is gone, and the machine with it: its processes die with it.
         let _ = self.0.shutdown(Shutdown::Write);
-        let _ = (&self.0).take(SAID).read_to_end(&mut said);
-        String::from_utf8_lossy(&said).into_owned()
+        let _ = (&self.0).take(MAX_STDERR).read_to_end(&mut stderr);
+        String::from_utf8_lossy(&stderr).into_owned()
     }
 }
 

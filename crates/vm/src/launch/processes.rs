@@ -94,7 +94,7 @@ impl Processes {
     pub(super) fn kill(mut self) -> String {
         self.end_all();
         let daemons = self.daemons.0.iter_mut().map(|child| child.stderr.take());
-        said(std::iter::once(self.qemu.stderr()).chain(daemons))
+        stderr_of(std::iter::once(self.qemu.stderr()).chain(daemons))
     }
 
     fn end_all(&mut self) {
@@ -111,14 +111,14 @@ impl Drop for Processes {
 }
 
 /// Stderr of processes that have ended.
-pub(super) fn said(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> String {
+pub(super) fn stderr_of(streams: impl IntoIterator<Item = Option<ChildStderr>>) -> String {
     let mut text = String::new();
     for stderr in streams.into_iter().flatten() {
         let mut bytes = Vec::new();
         // What they wrote is there. A program that they started may still be, and writes nothing
         // that is waited for: a wrapper around QEMU has one.
         if ioctl_fionbio(&stderr, true).is_ok() {
-            let _ = stderr.take(super::SAID).read_to_end(&mut bytes);
+            let _ = stderr.take(super::MAX_STDERR).read_to_end(&mut bytes);
         }
         text.push_str(&String::from_utf8_lossy(&bytes));
     }
@@ -197,7 +197,7 @@ mod tests {
     fn what_was_said_is_read_though_somebody_could_say_more() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&writer, b"no such disk").unwrap();
-        assert_eq!(said([Some(ChildStderr::from(reader))]), "no such disk");
+        assert_eq!(stderr_of([Some(ChildStderr::from(reader))]), "no such disk");
         drop(writer);
     }
 }

@@ -60,12 +60,13 @@ impl Console {
 
     /// Reads the text that `virsh console` prints before the guest's bytes.
     fn greeting(&self) -> io::Result<()> {
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         let mut byte = [0];
-        while !(said.ends_with(b"\n") && memchr::memmem::find(&said, b"Escape character").is_some())
+        while !(output.ends_with(b"\n")
+            && memchr::memmem::find(&output, b"Escape character").is_some())
         {
             match rustix::io::read(&self.fd, &mut byte) {
-                Ok(1) if said.len() < 4096 => said.push(byte[0]),
+                Ok(1) if output.len() < 4096 => output.push(byte[0]),
                 Err(rustix::io::Errno::INTR) => {}
                 _ => return Err(io::Error::other("virsh console did not connect")),
             }

@@ -69,7 +69,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Recorded from virsh 11.3 and QEMU 10.0 as a kernel without a root reset its machine.
-    const SAID: &str = "\
+    const OUTPUT: &str = "\
 event RESUME at 1795270163.061914 for domain 'plain': <null>
 event SHUTDOWN at 1795270167.627444 for domain 'plain': {\"guest\":true,\"reason\":\"guest-reset\"}
 event STOP at 1795270167.628286 for domain 'plain': <null>
@@ -80,7 +80,7 @@ event STOP at 1795270167.628286 for domain 'plain': <null>
         for cut in [1, 7, 4096] {
             let mut lines = Lines::default();
             let mut events = Vec::new();
-            for piece in SAID.as_bytes().chunks(cut) {
+            for piece in OUTPUT.as_bytes().chunks(cut) {
                 let found = lines.push(piece);
                 events.extend(found.iter().filter_map(|line| Event::parse(line)));
             }

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     /// Output of virsh 11.3.
-    const SAID: &str = "\
+    const OUTPUT: &str = "\
 Id:             -
 Name:           plain
 UUID:           340d86d3-c3bf-4858-a1a7-6dc41bf08d7b
@@ -60,11 +60,11 @@ Security DOI:   0
 
     #[test]
     fn what_virsh_says_is_understood() {
-        let info = Info::parse(SAID);
+        let info = Info::parse(OUTPUT);
         assert_eq!(info.state, "shut off");
         assert_eq!(info.uuid, "340d86d3-c3bf-4858-a1a7-6dc41bf08d7b");
         assert!(info.persistent && !info.managed_save);
-        let saved = Info::parse(&SAID.replace("save:   no", "save:   yes"));
+        let saved = Info::parse(&OUTPUT.replace("save:   no", "save:   yes"));
         assert!(saved.managed_save);
     }
 

@@ -106,7 +106,7 @@ impl Shell {
             });
         }
         written.map_err(lost)?;
-        Ok(said(&String::from_utf8_lossy(&output), command))
+        Ok(reply(&String::from_utf8_lossy(&output), command))
     }
 
     fn wait(&self) -> io::Result<()> {
@@ -144,7 +144,7 @@ fn take(source: Option<&mut impl Read>, into: &mut Vec<u8>) -> io::Result<bool> 
 }
 
 /// The output without prompts and echoes.
-fn said(output: &str, command: &str) -> String {
+fn reply(output: &str, command: &str) -> String {
     output
         .lines()
         .map(|line| line.strip_prefix("virsh # ").unwrap_or(line).trim())
@@ -163,9 +163,9 @@ mod tests {
     fn what_a_command_printed_is_told_from_prompts_and_echoes() {
         let output =
             "virsh # domstate plain\npaused\nvirsh # echo 'brisk:' 'done'\nbrisk: donevirsh # ";
-        assert_eq!(said(output, "domstate plain"), "paused");
+        assert_eq!(reply(output, "domstate plain"), "paused");
         let later = "domstate plain\nshut off\n\nvirsh # echo 'brisk:' 'done'\nbrisk: done";
-        assert_eq!(said(later, "domstate plain"), "shut off");
+        assert_eq!(reply(later, "domstate plain"), "shut off");
         assert!(memchr::memmem::find(SAY_DONE.as_bytes(), DONE).is_none());
     }
 }

@@ -164,7 +164,7 @@ impl Started {
     /// Runs the virtual CPUs, and leaves the time that they waited for brisk out of all times.
     fn resume(&mut self, stopped: &mut dyn FnMut() -> bool) -> Result<(), Error> {
         let asked = self.asked.elapsed();
-        self.tell("resume")?;
+        self.command("resume")?;
         let at = self.until_resumed(stopped)?;
         // The clock may have been set meanwhile; then the time of our asking must do.
         let possible = asked..=self.asked.elapsed();
@@ -285,7 +285,7 @@ impl Started {
     ) -> Result<Off, Error> {
         if stop == Stop::Shutdown && !self.has_ended() {
             // A guest that cannot is cut off below.
-            let _ = self.tell("shutdown");
+            let _ = self.command("shutdown");
             let deadline = Instant::now() + patience;
             while !self.has_ended()
                 && self.is_off().is_none()
@@ -302,13 +302,13 @@ impl Started {
         wait(self.process_fd(), Duration::ZERO)
     }
 
-    fn tell(&mut self, command: &str) -> Result<String, Error> {
+    fn command(&mut self, command: &str) -> Result<String, Error> {
         let line = format!("{command} {}", self.domain.uuid);
         self.shell.call(&line, ANSWER, &mut || false)
     }
 
     fn is_off(&mut self) -> Option<Off> {
-        let state = self.tell("domstate --reason").ok()?;
+        let state = self.command("domstate --reason").ok()?;
         match state.strip_prefix("shut off")?.trim() {
             "(crashed)" => Some(Off::Crashed),
             _ => Some(Off::Orderly),
@@ -322,7 +322,7 @@ impl Started {
         let mut result = if self.has_ended() {
             Ok(String::new())
         } else {
-            self.tell("destroy")
+            self.command("destroy")
         };
         loop {
             if let Some(off) = self.is_off() {
@@ -333,7 +333,7 @@ impl Started {
             if Instant::now() >= deadline {
                 return Err(Error::TimedOut("destroy".into()));
             }
-            result = self.tell("domstate");
+            result = self.command("domstate");
             wait(None, GLANCE);
         }
     }

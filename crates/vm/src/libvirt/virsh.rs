@@ -94,7 +94,7 @@ impl Virsh {
         if let Some(uri) = uri {
             virsh.program = virsh.program.args(["-c", uri]);
         }
-        let said = virsh.call(&["uri"]).map_err(|error| match error {
+        let reply = virsh.call(&["uri"]).map_err(|error| match error {
             Error::Virsh(program::Error::Failed { stderr, .. }) => Error::Connect(format!(
                 "no connection to libvirt{}: {}; is its daemon running, and may this user use it? \
                  (systemctl start libvirtd, usermod -aG libvirt USER, or --connect \
@@ -104,7 +104,7 @@ impl Virsh {
             )),
             error => error,
         })?;
-        said.trim().clone_into(&mut virsh.uri);
+        reply.trim().clone_into(&mut virsh.uri);
         here(&virsh.uri)?;
         if uri.is_none() {
             virsh.program = virsh.program.args(["-c", &virsh.uri]);

@@ -68,7 +68,7 @@ pub enum Failure {
     #[error("QEMU is not understood: {0}")]
     Protocol(&'static str),
     /// QEMU has failed, with this status.
-    #[error("QEMU could not take the memory (it said {0})")]
+    #[error("QEMU could not take the memory (it reported {0})")]
     Refused(u32),
     /// [`Memory::read`] has given up.
     #[error("the memory cannot be read")]
@@ -123,7 +123,7 @@ impl Source {
         })
     }
 
-    /// A source that replaces one that was lost: QEMU, which was told to take the rest from
+    /// A source that replaces one that was lost: QEMU, which got the command to take the rest from
     /// `stream`, reports the pages that it has.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ impl Source {
         });
         let ended = lock(&queue.0).ended.take();
         match (result, ended) {
-            // What QEMU said explains why it took no more.
+            // What QEMU reported explains why it took no more.
             (Err(Failure::Closed(_)), Some(Err(failure))) => Err(failure),
             (Ok(_), Some(Err(failure))) => Err(failure),
             (result, _) => result,
@@ -266,7 +266,7 @@ fn listen(stream: &UnixStream, requests: &mut Requests, queue: &(Mutex<Queue>, C
                 Request::Pages(range) => queue.0.wanted.push_back(range),
                 Request::Shut(0) => end = Some(Ok(())),
                 Request::Shut(error) => end = Some(Err(Failure::Refused(error))),
-                // Both are said once, before it is served.
+                // Both are announced once, before it is served.
                 Request::Received(_) | Request::Resumed => {}
             }
         }

@@ -75,9 +75,12 @@ mod tests {
         let hello = agent.hello();
         assert_eq!(hello[0], 0xff);
         assert_eq!(hello.iter().filter(|byte| **byte == b'\n').count(), 2);
-        let said = b"\xff{\"return\": 1}\n{\"return\": {}}\n";
-        let answered: Vec<_> = said.iter().map(|byte| agent.push(&[*byte])).collect();
-        assert_eq!(answered.iter().position(|yes| *yes), Some(said.len() - 1));
+        let replies = b"\xff{\"return\": 1}\n{\"return\": {}}\n";
+        let answered: Vec<_> = replies.iter().map(|byte| agent.push(&[*byte])).collect();
+        assert_eq!(
+            answered.iter().position(|yes| *yes),
+            Some(replies.len() - 1)
+        );
     }
 
     #[test]

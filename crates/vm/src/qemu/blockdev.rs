@@ -21,7 +21,7 @@ pub(super) fn block_node(
              file.filename=/dev/fdset/{fd}"
         );
     }
-    // From the last one on; where there is none, that is said, too.
+    // From the last one on; where there is none, that is written, too.
     let chain = backing.iter().rev().fold(Value::Null, |behind, (one, fd)| {
         let mut node = json!({
             "driver": one.format.driver(),

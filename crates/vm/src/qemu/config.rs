@@ -73,7 +73,7 @@ pub struct Devices {
     /// Its hardware address; none: [`Network::ADDRESS`].
     #[serde(default)]
     pub mac: Option<[u8; 6]>,
-    /// Tells the guest's kernel, through ACPI, that it has been cloned when it is another one than
+    /// Notifies the guest's kernel, through ACPI, that it has been cloned when it is another one than
     /// before; none: no device for that.
     #[serde(default)]
     pub generation: Option<[u8; 16]>,
@@ -125,7 +125,7 @@ pub struct VmConfig {
     pub debugging: Debugging,
     /// Whether QEMU's seccomp filters are used.
     pub sandbox: bool,
-    /// Whether the processors wait to be told to run.
+    /// Whether the processors wait for a command to run.
     pub stopped: bool,
     /// Whether a reset by a panicking kernel ends QEMU.
     pub exit_on_reset: bool,

@@ -199,8 +199,8 @@ mod tests {
     /// As QEMU 7.2 and 10.0 answer for the PVH entry of Debian's 6.12 at 0x1000a30.
     fn answers() -> Vec<u8> {
         let registers = registers("300a000100000000");
-        let said = said(&["OK", "T05thread:01;", &registers]);
-        [b"+", &*said].concat()
+        let replies = replies(&["OK", "T05thread:01;", &registers]);
+        [b"+", &*replies].concat()
     }
 
     /// All registers, with this instruction pointer and two that follow.
@@ -208,7 +208,7 @@ mod tests {
         format!("{}{pointer}0200000010000000", "00".repeat(16 * 8))
     }
 
-    fn said(packets: &[&str]) -> Vec<u8> {
+    fn replies(packets: &[&str]) -> Vec<u8> {
         packets.iter().flat_map(|text| packet(text)).collect()
     }
 
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_does_not_come_there_is_an_error() {
-        let ends = |answers: &[&str]| Debugger::new(0x10).push(&said(answers)).unwrap_err();
+        let ends = |answers: &[&str]| Debugger::new(0x10).push(&replies(answers)).unwrap_err();
         // An empty answer means that the command is unknown.
         for answer in ["", "E22"] {
             assert!(matches!(ends(&[answer]), Error::Refused { .. }), "{answer}");

@@ -68,7 +68,7 @@ impl Urgent {
         directory: &Path,
         has_all: &mut dyn FnMut() -> bool,
     ) -> Result<Option<UnixStream>, Error> {
-        // All by one: what QEMU says besides is not said again.
+        // All by one: what QEMU sends besides is not sent again.
         reconnect(&mut self.control(), directory, has_all)
     }
 
@@ -93,7 +93,7 @@ fn reconnect(
                 return stream.map(Some).map_err(Error::Channel);
             }
         }
-        // What it then says may have come before it refused, or be what others were told already.
+        // What it then says may have come before it refused, or be what others received already.
         match control.event_within("MIGRATION", GLANCE) {
             Err(Error::Silent { .. }) if has_all() => return Ok(None),
             Err(Error::Silent { .. }) if Instant::now() < deadline => {}

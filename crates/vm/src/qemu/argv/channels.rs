@@ -78,7 +78,7 @@ fn add_logs(parts: &mut Parts, plan: &VmConfig) {
                 "-gdb",
                 "chardev:debugger",
             ],
-            "a breakpoint tells when the kernel is entered",
+            "a breakpoint shows when the kernel is entered",
         );
     }
 }

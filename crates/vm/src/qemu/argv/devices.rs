@@ -119,7 +119,7 @@ fn add_others(parts: &mut Parts, plan: &VmConfig) {
         let guid = groups.join("-");
         parts.add(
             ["-device", &format!("vmgenid,guid={guid}")],
-            "a clone's kernel is told that it is one, and draws other random numbers",
+            "a clone's kernel is notified that it is one, and draws other random numbers",
         );
     }
 }

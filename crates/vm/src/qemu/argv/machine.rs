@@ -33,7 +33,7 @@ fn add_process(parts: &mut Parts, plan: &VmConfig) {
         );
     }
     if plan.stopped {
-        parts.add(["-S"], "the processors wait to be told to run");
+        parts.add(["-S"], "the processors wait for a command to run");
     }
     if plan.exit_on_reset {
         parts.add(
@@ -110,7 +110,7 @@ fn add_accelerator(parts: &mut Parts, plan: &VmConfig) {
         );
         parts.add(
             ["-seed", "1"],
-            "what QEMU tells the guest at random is pinned",
+            "what QEMU gives the guest at random is pinned",
         );
     }
 }

@@ -48,7 +48,7 @@ pub(super) enum Slots {
     Any,
     /// In the next odd slot.
     ///
-    /// On i440FX qboot (main.c, pci.c of its source) tells the system an interrupt that is right
+    /// On i440FX qboot (main.c, pci.c of its source) gives the system an interrupt that is right
     /// only there: it counts pins from 1 and QEMU's `pci_slot_get_pirq` from 0. With ACPI that
     /// does not matter, because nobody reads it.
     Odd(u32),
