@@ -30,7 +30,7 @@ AGAIN     := arguments disks dry_run exit_status failures roots streams vm vm_se
 help:
 	@echo 'make demo      set up, build, and run a kernel in a second'
 	@echo 'make test      set up, and run all tests'
-	@echo 'make soak      set up, and let machines go through what may lose them, for an hour'
+	@echo 'make soak      set up, and let VMs go through what may lose them, for an hour'
 	@echo 'make build     only build $(BRISK)'
 	@echo 'make check     formatting, lints, licences, generated files'
 	@echo 'make bench     measure; see benchmarks/'

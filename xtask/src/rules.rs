@@ -22,7 +22,7 @@ pub(crate) fn chapter() -> String {
     let sections = [
         (
             "The host",
-            "These look at the machine on which brisk runs.",
+            "These look at the host on which brisk runs.",
             about(Applies::Host),
         ),
         (

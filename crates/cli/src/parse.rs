@@ -34,7 +34,7 @@ pub(crate) fn host_name(text: &str) -> anyhow::Result<String> {
     Ok(text.to_owned())
 }
 
-/// A bare name passes this machine's value on; one that is not set here is left out.
+/// A bare name passes the host's value on; one that is not set here is left out.
 pub(crate) fn variable(text: &str) -> Option<OsString> {
     if text.contains('=') {
         return Some(text.into());

@@ -130,7 +130,7 @@ fn the_entry_of_a_command_lines_kernel_is_counted() {
     .explains(&["leave KVM out"]);
 }
 
-/// There is no machine that could come to it.
+/// There is no VM that could come to it.
 #[test]
 fn a_guest_that_does_not_come_to_its_kernel_is_not_a_number() {
     let home = tempdir().unwrap();
@@ -334,7 +334,7 @@ fn a_qemu_that_is_killed_is_not_a_number() {
         &home,
     );
     let run = run.args(["-global", "isa-debugcon.iobase=0x402"]).spawn();
-    brisk_testkit::until("the machine runs", || {
+    brisk_testkit::until("the guest runs", || {
         fs::metadata(&firmware)
             .is_ok_and(|file| file.len() > 0)
             .then_some(())

@@ -68,7 +68,7 @@ fn kernel() -> PathBuf {
         .unwrap()
 }
 
-/// A domain whose kernel, without more, has no root and resets the machine.
+/// A domain whose kernel, without more, has no root and resets the VM.
 fn xml(name: &str, os: &str, devices: &str) -> String {
     format!(
         "<domain type='qemu'><name>{name}</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>\
@@ -272,7 +272,7 @@ fn what_cannot_be_booted_says_why_and_what_to_try() {
     brisk_of!["boot", "bench", "--domain", "x", "--until", "exit"]
         .args(there)
         .exits(125)
-        .explains(&["another machine"]);
+        .explains(&["another host"]);
     let nowhere = ["--connect", "qemu+unix:///session?socket=/nowhere"];
     brisk_of!["boot", "bench", "--domain", "x", "--until", "exit"]
         .args(nowhere)

@@ -1,5 +1,5 @@
 //! Nothing is left behind, however it ends. Every run in every test is looked at when it ends;
-//! here are the endings with most to leave: a machine and two servers.
+//! here are the endings with most to leave: a VM and two servers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -80,7 +80,7 @@ fn after_the_death_of_a_server() {
     let home = tempdir().unwrap();
     let run = start(home.path(), WAIT);
     run.process("virtiofsd").signal(Signal::KILL);
-    // The machine without its root goes on until it is ended.
+    // The VM without its root goes on until it is ended.
     run.signal(Signal::INT);
     run.signal(Signal::TERM);
     assert!(run.wait().status.code().is_some_and(|code| code >= 120));

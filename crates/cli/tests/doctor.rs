@@ -1,4 +1,4 @@
-//! brisk doctor looks at this machine and at guests.
+//! brisk doctor looks at the host and at guests.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::io::{BufRead, BufReader};

@@ -192,7 +192,7 @@ fn a_root_that_cannot_be_one_is_named() {
     brisk!["--root", "host", "--rw"]
         .command(["true"])
         .exits(125)
-        .explains(&["this machine's own root", "--share"]);
+        .explains(&["the host's own root", "--share"]);
 }
 
 #[test]

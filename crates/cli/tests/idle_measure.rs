@@ -258,7 +258,7 @@ fn a_brisk_vm_is_measured_by_its_name() {
     let _ = role(found, &serde_json::json!({ "vcpu": 0 }));
     // Measuring leaves it as it is.
     assert_eq!(all.doing("a"), "running");
-    let _ = run(&["--vm", "b"]).exits(125).explains(&["no machine b"]);
+    let _ = run(&["--vm", "b"]).exits(125).explains(&["no VM b"]);
 }
 
 fn a_domain_is_measured_by_its_name() {

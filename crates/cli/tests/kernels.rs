@@ -1,4 +1,4 @@
-//! Every installed kernel and every kind of machine runs commands; KVM where it works.
+//! Every installed kernel and every kind of VM runs commands; KVM where it works.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use brisk_host::kernel::{Installed, installed};

@@ -24,7 +24,7 @@ fn the_user_network_reaches_this_machine() {
         write!(stream, "heard {line}").unwrap();
         line
     });
-    // 10.0.2.2 is this machine in QEMU's user network.
+    // 10.0.2.2 is the host in QEMU's user network.
     let script = format!("cat /etc/resolv.conf; echo hello | nc 10.0.2.2 {port}");
     let run = brisk!["--root", "none", "--net", "user"].script(&script);
     let run = run.exits(0);

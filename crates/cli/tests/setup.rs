@@ -1,5 +1,5 @@
 //! Setting up: what `setup/install` and `setup/newer-qemu` say and do, without network and without
-//! changing this machine. Where apt is called, a script stands for it.
+//! changing the host. Where apt is called, a script stands for it.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
@@ -31,7 +31,7 @@ impl System {
             let copy = system.path("setup").join(name);
             fs::copy(here.join(name), copy).unwrap();
         }
-        // The programs of this machine but QEMU.
+        // The programs of the host but QEMU.
         for name in [
             "sh", "sed", "grep", "sort", "head", "tail", "cat", "mkdir", "mktemp",
         ]

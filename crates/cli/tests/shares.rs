@@ -1,4 +1,4 @@
-//! Directories of this machine in the guest.
+//! Directories of the host in the guest.
 
 use std::fs;
 

@@ -48,7 +48,7 @@ fn the_second_sigint_ends_the_machine() {
 
 #[test]
 fn sigint_while_the_guest_boots_ends_brisk() {
-    // The processor of this machine is never started.
+    // The processor of this guest is never started.
     let run = brisk!["--root", "none", "--qemu-arg=-S"].command(["true"]);
     let run = run.spawn();
     run.process("qemu-system");
@@ -61,7 +61,7 @@ fn sigterm_ends_brisk_though_nobody_reads_its_output() {
     let run = brisk!["--root", "none"].script("head -c 500000 /dev/zero");
     let run = run.spawn();
     run.is_stuck();
-    // The machine is gone, only brisk still waits for its reader.
+    // The VM is gone, only brisk still waits for its reader.
     until("QEMU has ended", || {
         (run.processes().len() == 1).then_some(())
     });

@@ -66,7 +66,7 @@ fn a_reader_that_lets_all_buffers_fill_loses_nothing() {
 
 #[test]
 fn what_is_left_in_memory_at_the_end_reaches_a_slow_reader() {
-    // Fits into the buffers of brisk but not into the pipe: the command and the machine are
+    // Fits into the buffers of brisk but not into the pipe: the command and the VM are
     // gone while most of its output is still to be read.
     let mut run = brisk!["--root", "none"]
         .script("head -c 500000 /dev/zero")

@@ -14,14 +14,14 @@ fn machines() -> Machines {
 #[test]
 fn what_cannot_be_is_refused() {
     let all = machines();
-    all.refuses(&["create", "../x"], &["\"../x\" cannot name a machine"]);
+    all.refuses(&["create", "../x"], &["\"../x\" cannot name a VM"]);
     for command in [
         "set", "info", "start", "stop", "kill", "discard", "suspend", "resume", "exec", "rm",
         "log", "console",
     ] {
         all.refuses(
             &[command, "nosuch"],
-            &["there is no machine nosuch; brisk vm list"],
+            &["there is no VM nosuch; brisk vm list"],
         );
     }
     assert!(!all.state_dir("nosuch").exists());
@@ -32,7 +32,7 @@ fn what_cannot_be_is_refused() {
     );
     assert!(!all.definition("a").exists());
     let _ = all.does(&["create", "a", "--memory", "128M"]);
-    all.refuses(&["create", "a"], &["there is a machine a already"]);
+    all.refuses(&["create", "a"], &["there is a VM a already"]);
     for command in ["stop", "kill", "suspend", "exec"] {
         all.refuses(
             &[command, "a"],
@@ -271,10 +271,10 @@ fn start_that_is_interrupted_leaves_nothing() {
     let mut run = all.vm(&["start", "a"]).spawn();
     until("QEMU runs", || (all.count() == 1).then_some(()));
     run.signal(Signal::INT);
-    run.says("interrupted; the machine is off");
+    run.says("interrupted; the VM is off");
     let _ = run.wait().exited(130);
     assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
-    // One that is killed leaves a machine that can be ended.
+    // One that is killed leaves a VM that can be ended.
     let run = all.vm(&["start", "a"]).spawn();
     until("QEMU runs", || (all.count() == 1).then_some(()));
     run.signal(Signal::KILL);

@@ -59,7 +59,7 @@ fn up_and_down() {
     let after = ["a", "b"].map(|name| all.output(name, boot));
     assert_eq!(before[0], after[0]);
     assert_ne!(before[1], after[1]);
-    // A definition that became wrong: the machine is asked to stop.
+    // A definition that became wrong: the VM is asked to stop.
     fs::write(all.definition("b"), "autobot = true\n").unwrap();
     let down = all.does(&["autostop"]);
     let _ = down.explains(&["a: suspended in", "b: stopped in"]);
@@ -88,7 +88,7 @@ fn stopped() {
     assert!(log.ends_with("VM halted\n"), "{log}");
 }
 
-/// Starts a command that suspends a machine for long, and waits until it is at work.
+/// Starts a command that suspends a VM for long, and waits until it is at work.
 fn suspends(all: &Machines, words: &[&str]) -> Running {
     let run = all.vm(words).spawn();
     let log = all.state_dir("a").join("log");
@@ -99,7 +99,7 @@ fn suspends(all: &Machines, words: &[&str]) -> Running {
     run
 }
 
-/// A machine whose suspend takes some time.
+/// A VM whose suspend takes some time.
 fn slow() -> Machines {
     let all = machines();
     create(&all, "a", &["--autoshutdown", "suspend"]);
@@ -124,7 +124,7 @@ fn interrupted() {
     let run = suspends(&all, &["autostop"]);
     run.signal(Signal::TERM);
     let ended = run.wait().exited(130);
-    let _ = ended.explains(&["interrupted; machines that were not done with"]);
+    let _ = ended.explains(&["interrupted; VMs that were not done with"]);
     assert_eq!(all.doing("a"), "running");
     assert_eq!(all.output("a", "echo well"), "well\n");
 }

@@ -78,7 +78,7 @@ fn clones() {
         assert_eq!(all.output(name, "hostname"), format!("{name}\n"));
         let _ = all.output(name, &format!("echo {name} > /run/name"));
     }
-    // Nothing that one does is seen by another, and a clone is suspended as any machine is.
+    // Nothing that one does is seen by another, and a clone is suspended as any VM is.
     let _ = all.does(&["suspend", "b"]);
     let _ = all.does(&["resume", "--eager", "a"]);
     let first = draws(&all, "a");
@@ -135,7 +135,7 @@ fn root(all: &Machines) -> PathBuf {
     image
 }
 
-/// The file system of an image whose machine is off is whole.
+/// The file system of an image whose VM is off is whole.
 #[track_caller]
 fn is_clean(image: &Path, all: &Machines) {
     let raw = all.dir().join("raw");
@@ -287,9 +287,9 @@ fn refused() {
     let _ = all.does(&["start", "a"]);
     let _ = all.output("a", "echo mine > /srv/file");
     let _ = all.does(&["suspend", "a"]);
-    all.refuses(&["resume", "a", "--clone", "a"], &["there is a machine a"]);
+    all.refuses(&["resume", "a", "--clone", "a"], &["there is a VM a"]);
     all.refuses(&["resume", "a", "--clone", "/x"], &["cannot name"]);
-    all.refuses(&["resume", "x", "--clone", "b"], &["no machine x"]);
+    all.refuses(&["resume", "x", "--clone", "b"], &["no VM x"]);
     let saved = all.state_dir("a").join("a.brisk");
     let bytes = fs::read(&saved).unwrap();
     let mut damaged = bytes.clone();
@@ -306,7 +306,7 @@ fn refused() {
     let _ = all.does(&["resume", "a", "--clone", "b"]);
     let info = all.does(&["info", "b"]).text();
     assert!(!info.contains(path), "{info}");
-    all.refuses(&["resume", "a", "--clone", "b"], &["there is a machine b"]);
+    all.refuses(&["resume", "a", "--clone", "b"], &["there is a VM b"]);
     assert_eq!(all.output("b", "cat /srv/file"), "mine\n");
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.output("a", "cat /srv/file"), "mine\n");

@@ -74,7 +74,7 @@ fn images() {
         "mine\n"
     );
     let _ = all.does(&["stop", "b"]);
-    // Nor is it written to by another machine.
+    // Nor is it written to by another VM.
     let _ = all.does(&["create", "c", "--disk", &first]);
     let _ = all.does(&["resume", "a"]);
     let texts = ["QEMU ended", "lock", "has one of its disks"];

@@ -33,7 +33,7 @@ fn foreign() {
     assert_eq!(all.doing("b"), "off");
     all.refuses(&["kill", "b"], &["does not run"]);
     all.refuses(&["discard", "b"], &["is not suspended"]);
-    all.refuses(&["resume", "b"], &["it holds the machine a"]);
+    all.refuses(&["resume", "b"], &["it holds the VM a"]);
     // One that is made anew with its name is another one.
     let kept = fs::read(all.definition("a")).unwrap();
     fs::remove_file(all.definition("a")).unwrap();
@@ -48,7 +48,7 @@ fn foreign() {
     let away = key.with_extension("away");
     fs::remove_file(noted).unwrap();
     fs::rename(&key, &away).unwrap();
-    all.refuses(&["discard", "a"], &["may not be the machine in", place[1]]);
+    all.refuses(&["discard", "a"], &["may not be the VM in", place[1]]);
     fs::rename(&away, &key).unwrap();
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.output("a", "cat /run/file"), "mine\n");

@@ -26,7 +26,7 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// Somebody at a port of this machine that echoes what it receives.
+/// Somebody at a port of the host that echoes what it receives.
 fn echo() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -46,7 +46,7 @@ fn not_root() -> Option<String> {
     (!root).then(|| "only root may lock any amount of memory".to_owned())
 }
 
-/// How much of a machine's QEMU is locked, MiB.
+/// How much of a VM's QEMU is locked, MiB.
 fn locked_mib(all: &Machines, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", pid(all, name))).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
@@ -78,7 +78,7 @@ fn locked() {
         .exits(0);
 }
 
-/// The files with memory of machines.
+/// The files with memory of VMs.
 fn files(all: &Machines) -> Vec<String> {
     let files = fs::read_dir(all.memory()).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -90,7 +90,7 @@ fn pid(all: &Machines, name: &str) -> String {
     pid.split_once(' ').unwrap().0.to_owned()
 }
 
-/// The user of a machine's QEMU.
+/// The user of a VM's QEMU.
 fn user(all: &Machines, name: &str) -> u32 {
     let status = fs::read_to_string(format!("/proc/{}/status", pid(all, name))).unwrap();
     let line = |title: &str| {
@@ -105,7 +105,7 @@ fn user(all: &Machines, name: &str) -> u32 {
     users[0]
 }
 
-/// The files of a machine's memory are its QEMU's alone.
+/// The files of a VM's memory are its QEMU's alone.
 fn owns_its_memory(all: &Machines, name: &str) {
     const RAM: u32 = 6;
     let meta = fs::metadata(format!("/proc/{}/fd/{RAM}", pid(all, name))).unwrap();
@@ -187,7 +187,7 @@ fn nobody() {
     assert!(log.contains(message), "{log}");
 }
 
-/// KiB of a machine's memory that its QEMU has in huge pages.
+/// KiB of a VM's memory that its QEMU has in huge pages.
 fn in_huge_pages(all: &Machines, name: &str) -> u64 {
     let maps = fs::read_to_string(format!("/proc/{}/smaps", pid(all, name))).unwrap();
     let sizes = maps.lines().filter_map(|line| {

@@ -50,7 +50,7 @@ fn disk(all: &Machines) -> PathBuf {
     path
 }
 
-/// A machine `a` whose suspend was killed when its guest stood still, and its disk.
+/// A VM `a` whose suspend was killed when its guest stood still, and its disk.
 fn stands_still(all: &Machines) -> PathBuf {
     let disk = disk(all);
     let format = format!("{},format=raw", disk.display());
@@ -79,7 +79,7 @@ fn killed_suspend() {
     assert_eq!(all.doing("a"), "paused");
     let format = format!("{},format=raw", disk.display());
     let _ = all.does(&["create", "b", "--memory", "128M", "--disk", &format]);
-    all.refuses(&["start", "b"], &["disk.raw", "machine a"]);
+    all.refuses(&["start", "b"], &["disk.raw", "VM a"]);
     // It goes on, and the record is gone.
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.output("a", "echo on"), "on\n");
@@ -141,7 +141,7 @@ fn backing() {
     let _ = all.does(&["suspend", "a"]);
     let format = format!("{base},format=raw");
     let _ = all.does(&["create", "b", "--memory", "128M", "--disk", &format]);
-    all.refuses(&["start", "b"], &["disk.raw", "machine a"]);
+    all.refuses(&["start", "b"], &["disk.raw", "VM a"]);
     let _ = all.does(&["resume", "a"]);
 }
 

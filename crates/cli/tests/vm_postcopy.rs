@@ -57,7 +57,7 @@ fn is_mount_point(path: &str) -> bool {
     points.any(|point| point == path)
 }
 
-/// A machine whose guest has a file of random bytes in memory.
+/// A VM whose guest has a file of random bytes in memory.
 struct Machine {
     name: &'static str,
     directory: TempDir,
@@ -223,7 +223,7 @@ impl Machine {
     }
 }
 
-/// Processes of brisk that resume or serve a machine, the first one first.
+/// Processes of brisk that resume or serve a VM, the first one first.
 fn servers(name: &str) -> Vec<Pid> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let server = |entry: fs::DirEntry| {

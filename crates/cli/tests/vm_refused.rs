@@ -50,7 +50,7 @@ fn disk(dir: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// A machine `a` with a disk that it writes to, which is suspended, and the disk.
+/// A VM `a` with a disk that it writes to, which is suspended, and the disk.
 fn suspended(all: &Machines, words: &[&str]) -> PathBuf {
     let disk = disk(all.dir(), "disk");
     all.boot("a", &[&["--disk", disk.to_str().unwrap()], words].concat());
@@ -236,7 +236,7 @@ fn reserved() {
     let disk = suspended(&all, &[]);
     let path = disk.to_str().unwrap();
     let _ = all.does(&["create", "b", "--memory", "128M", "--disk", path]);
-    let texts = [path, "machine a, which is suspended", "brisk vm discard"];
+    let texts = [path, "VM a, which is suspended", "brisk vm discard"];
     all.refuses(&["start", "b"], &texts);
     let run = |disk: &str| -> Finished {
         brisk!["--root", "none", "--memory", "128M", "--disk", disk]
@@ -253,7 +253,7 @@ fn reserved() {
     let _ = all.does(&["kill", "b"]);
 }
 
-/// From when QEMU has let go of its locks until the machine is in its image.
+/// From when QEMU has let go of its locks until the VM is in its image.
 fn suspending() {
     let all = machines();
     let disk = disk(all.dir(), "disk");
@@ -264,17 +264,14 @@ fn suspending() {
     let _ = guest
         .all
         .does(&["create", "b", "--memory", "128M", "--disk", path]);
-    guest.all.refuses(&["start", "b"], &[path, "machine a,"]);
-    // One that does not know of this machine's directory is kept from it by the lock.
+    guest.all.refuses(&["start", "b"], &[path, "VM a,"]);
+    // One that does not know of this VM's directory is kept from it by the lock.
     for _ in 0..3 {
         let run = brisk!["--root", "none", "--memory", "128M", "--disk", path].command(["true"]);
         let _ = run.exits(120).explains(&["lock"]);
     }
     suspend.signal(Signal::INT);
-    let _ = suspend
-        .wait()
-        .exited(130)
-        .explains(&["the machine goes on"]);
+    let _ = suspend.wait().exited(130).explains(&["the VM goes on"]);
     assert_eq!(guest.all.doing("a"), "running");
     let _ = guest.all.does(&["set", "a", "--bandwidth", "none"]);
     let _ = guest.all.does(&["suspend", "a"]);
@@ -323,7 +320,7 @@ fn same_place() {
     kept();
     let _ = all.does(&["rm", "b"]);
     kept();
-    // A base of another machine is in the way of nobody.
+    // A base of another VM is in the way of nobody.
     fs::copy(&base, image.with_extension("brisk.base-1")).unwrap();
     let _ = all.does(&["resume", "a", "--eager"]);
     is_well(&all);

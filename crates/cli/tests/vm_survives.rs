@@ -94,7 +94,7 @@ impl Drop for Locker {
     }
 }
 
-/// Resumes a machine beside a process that locks its disk now and then. A refusal leaves it as it
+/// Resumes a VM beside a process that locks its disk now and then. A refusal leaves it as it
 /// was: in its image, or standing still. How often it was refused.
 fn resumes_beside_locks(guest: &Checked, words: &[&str]) -> u32 {
     let mut refused = 0;
@@ -127,8 +127,8 @@ fn resumes_beside_locks(guest: &Checked, words: &[&str]) -> u32 {
     }
 }
 
-/// Kills a suspend or a resume of a machine at any points, beside a process that locks its disk and
-/// lets go of it at others. No machine is lost, and none runs twice.
+/// Kills a suspend or a resume of a VM at any points, beside a process that locks its disk and
+/// lets go of it at others. No VM is lost, and none runs twice.
 fn locked_killed(what: &str, seed: u64) {
     let all = machines();
     let disk = all.dir().join("disk");
@@ -188,7 +188,7 @@ fn kills(guest: &Checked, command: &[&str], delay: Duration) -> bool {
     run.wait().signal() == Some(9)
 }
 
-/// Kills `command` at points all over the time it takes, and finds the machine well each time.
+/// Kills `command` at points all over the time it takes, and finds the VM well each time.
 /// Where it was how often: running, standing still, in its image, done.
 fn killed_anywhere(command: &[&str], seed: u64, points: usize) -> [usize; 4] {
     // No image is based on another one: of such nothing is written while the guest runs.
@@ -301,7 +301,7 @@ fn clone_killed() {
     run.signal(Signal::KILL);
     assert_eq!(run.wait().signal(), Some(9));
     assert_eq!((all.doing("b").as_str(), own.exists()), ("off", false));
-    all.refuses(&clone, &["there is a machine b already", "brisk vm rm"]);
+    all.refuses(&clone, &["there is a VM b already", "brisk vm rm"]);
     remove();
     let mut random = Random(0xc10e);
     for _ in 0..times(10, 200) {
@@ -348,7 +348,7 @@ fn interrupted() {
         }
         run.signal(signal);
         let ended = run.wait().exited(130);
-        let _ = ended.explains(&["interrupted; the machine goes on"]);
+        let _ = ended.explains(&["interrupted; the VM goes on"]);
         guest.is_well();
     }
     is_all_there_is(&guest, &["process"]);
@@ -371,7 +371,7 @@ fn left() {
     }
 }
 
-/// Nothing but what a machine that is not suspended has, and what it has besides if it runs.
+/// Nothing but what a VM that is not suspended has, and what it has besides if it runs.
 fn is_all_there_is(guest: &Checked, besides: &[&str]) {
     let names = fs::read_dir(guest.all.state_dir("a")).unwrap();
     let mut names: Vec<_> = names.map(|file| file.unwrap().file_name()).collect();

@@ -299,9 +299,9 @@ fn refused() {
         refused(&[file.to_str().unwrap(), "is not there any more"]);
         fs::rename(&away, &file).unwrap();
     }
-    // The image of another machine is none of this one.
+    // The image of another VM is none of this one.
     let _ = all.does(&["create", "b", "--memory", "128M", "--suspend-path", path]);
-    all.refuses(&["resume", "b"], &[path, "it holds the machine a"]);
+    all.refuses(&["resume", "b"], &[path, "it holds the VM a"]);
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.output("a", "cat /run/file"), "mine\n");
     // A file that is in the way stays as it is, and so does the guest, which may still read from
@@ -460,13 +460,13 @@ fn bound() {
     let uuid = text.split('"').nth(1).unwrap().to_owned();
     let image = all.dir().join(format!("{uuid}.image"));
     assert!(image.exists(), "{text}");
-    // Another machine with its name, which has come by its image.
+    // Another VM with its name, which has come by its image.
     let mut other = uuid.clone();
     let last = if other.pop() == Some('0') { '1' } else { '0' };
     other.push(last);
     fs::write(all.definition("a"), text.replace(&uuid, &other)).unwrap();
     fs::rename(&image, all.dir().join(format!("{other}.image"))).unwrap();
-    let texts = ["it holds another machine a", uuid.as_str(), other.as_str()];
+    let texts = ["it holds another VM a", uuid.as_str(), other.as_str()];
     all.refuses(&["resume", "a"], &texts);
     assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
     all.refuses(&["kill", "a"], &["does not run"]);

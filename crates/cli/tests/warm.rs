@@ -71,7 +71,7 @@ fn main() {
         ("the_clock_is_right", clock),
         ("what_one_guest_writes_no_other_sees", apart),
         ("other_options_are_another_template", options),
-        ("every_machine_goes_on", machines),
+        ("every_machine_type_goes_on", machines),
         ("an_image_that_changed_boots_again", image),
         ("ctrl_c_while_booting_leaves_nothing", interrupted),
         (

@@ -248,7 +248,7 @@ fn killed() {
     let _ = place.bare("--warm=ready").command(["true"]).exits(0);
     let socket = place.has_one();
     place.pool_processes().pop().unwrap().signal(Signal::KILL);
-    until("its machine is gone", || {
+    until("its QEMU is gone", || {
         place.background.processes().is_empty().then_some(())
     });
     assert!(socket.exists());

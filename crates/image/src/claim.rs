@@ -284,7 +284,7 @@ impl Claim {
     pub fn start(&mut self) -> Result<(), Error> {
         let resumed = with(&self.image, RESUMED);
         if self.now != resumed {
-            // Another one there may be another machine's.
+            // Another one there may be another VM's.
             rename_new(CWD, &*self.now, &*resumed)
                 .map_err(|errno| refused(errno, &self.now, &resumed))?;
             self.now = resumed;

@@ -30,7 +30,7 @@ fn link_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> 
             let _ = unlinkat(dir, to, AtFlags::empty());
         }),
         Err(Errno::EXIST) if is_same(dir, from, to) => unlinkat(dir, from, AtFlags::empty()),
-        // No hard links either. Whoever writes here holds the machine's lock.
+        // No hard links either. Whoever writes here holds the VM's lock.
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
             match statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Environment {
-    /// Name of the machine, if its owner wants it in the report.
+    /// Name of the host, if its owner wants it in the report.
     pub host: Option<String>,
     /// `model name` of `/proc/cpuinfo`.
     pub cpu_model: Option<String>,

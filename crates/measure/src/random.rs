@@ -4,7 +4,7 @@
 /// OOPSLA 2014, with the output mix of Vigna's reference implementation.
 ///
 /// A fixed generator and seed make every statistic of a report reproducible from its raw
-/// samples, on every machine and with every version of brisk.
+/// samples, on every host and with every version of brisk.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(u64);
 
@@ -43,7 +43,7 @@ fn mix(mut z: u64) -> u64 {
 /// The order in which `count` things take their turns in a round: random, and always the same for a
 /// seed and a round.
 ///
-/// Things that are compared by interleaved runs need a random order. What the machine does
+/// Things that are compared by interleaved runs need a random order. What the host does
 /// meanwhile then cannot favour one of them, and tests that turn signs around are exact (Fisher,
 /// "The Design of Experiments", 1935). An order that alternates has neither property: with noise
 /// that lasts for some runs, its differences go together.

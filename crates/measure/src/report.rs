@@ -200,7 +200,7 @@ fn write_beside(path: &Path, text: &str) -> io::Result<()> {
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut file = builder.tempfile_in(directory)?;
     file.write_all(text.as_bytes())?;
-    // Measuring reboots and panics ends in machines that go down without syncing.
+    // Measuring reboots and panics ends in hosts that go down without syncing.
     file.as_file().sync_data()?;
     file.persist(path)?;
     File::open(directory)?.sync_all()

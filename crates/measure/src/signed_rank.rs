@@ -13,7 +13,7 @@ const MOST: usize = 1000;
 ///
 /// What moved both runs of a pair alike does not disturb it, as with
 /// [`paired_test`](crate::paired_test); and since only ranks count, a run that something else on
-/// the machine slowed down weighs no more than any other. Equal magnitudes share their middle rank
+/// the host slowed down weighs no more than any other. Equal magnitudes share their middle rank
 /// and pairs without a difference keep theirs and count for neither side (Pratt, "Remarks on zeros
 /// and ties in the Wilcoxon signed rank procedures", JASA 54, 1959).
 ///
@@ -65,7 +65,7 @@ pub struct PairedRatio {
 /// two logarithms of ratios, each with itself, too. None without pairs, or if a value is not above
 /// 0.
 ///
-/// A machine that is at times slower than at others changes it little, as long as both runs of a
+/// A host that is at times slower than at others changes it little, as long as both runs of a
 /// pair have the same of that; ratios of medians depend on it. Source: Hodges and Lehmann,
 /// "Estimates of location based on rank tests", Annals of Mathematical Statistics 34, 1963; the
 /// interval is Tukey's, see Hollander and Wolfe, "Nonparametric Statistical Methods", 1973,

@@ -80,7 +80,7 @@ pub enum Warning {
         /// What differs.
         differences: Vec<Difference>,
     },
-    /// The machine had other work to do.
+    /// The host had other work to do.
     MachineBusy {
         /// Load average over one minute.
         load: f64,
@@ -150,7 +150,7 @@ impl fmt::Display for Warning {
             } => write!(
                 f,
                 "{series}: the median is known to {:.0} % only, so smaller differences are lost in \
-                 noise. Take more runs, quieten the machine, or count instructions.",
+                 noise. Take more runs, quieten the host, or count instructions.",
                 noise_floor * 100.0
             ),
             Self::NoiseFloorAboveDifference {
@@ -161,7 +161,7 @@ impl fmt::Display for Warning {
             } => write!(
                 f,
                 "{a} and {b} differ by {:.1} %, but a thing measured twice differs by up to \
-                 {:.1} % here. Take more runs, quieten the machine, or count instructions.",
+                 {:.1} % here. Take more runs, quieten the host, or count instructions.",
                 difference * 100.0,
                 noise_floor * 100.0,
             ),

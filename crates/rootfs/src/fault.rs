@@ -64,7 +64,7 @@ pub enum Fault {
         #[source]
         source: serde_json::Error,
     },
-    /// There is no variant for this machine.
+    /// There is no variant for the host.
     #[error("no image for linux/amd64 here, but for: {}", available.join(", "))]
     Platform {
         /// Platforms of the image.

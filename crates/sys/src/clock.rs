@@ -4,11 +4,11 @@
 use std::arch::x86_64::_rdtsc;
 use std::time::{Duration, Instant};
 
-/// Rate of this machine's time-stamp counter in kHz, measured against `CLOCK_MONOTONIC` over
+/// Rate of the host's time-stamp counter in kHz, measured against `CLOCK_MONOTONIC` over
 /// `span`.
 ///
 /// Under TCG the guest's counter is the host's, so the kernel can be given this rate: its own
-/// calibration is slow, and sometimes fails on a busy machine.
+/// calibration is slow, and sometimes fails on a busy host.
 #[must_use]
 pub fn tsc_khz(span: Duration) -> u64 {
     let pair = || {

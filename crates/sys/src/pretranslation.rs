@@ -86,7 +86,7 @@ pub struct Pretranslator {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-/// No code: the assembler of this machine does not know such instructions.
+/// No code: the assembler of the host does not know such instructions.
 #[must_use]
 pub const fn pretranslator() -> Option<Pretranslator> {
     None

@@ -31,7 +31,7 @@ pub struct Guest {
     slot_directory: PathBuf,
     cache: PathBuf,
     private: TempDir,
-    /// State directory, not that of the machine, whose profile would change guests.
+    /// State directory, not that of the host, whose profile would change guests.
     _state: TempDir,
     pub(crate) before: Before,
 }
@@ -225,7 +225,7 @@ impl Guest {
             self.before.processes().is_empty().then_some(())
         });
         let files = || self.before.files();
-        // Something else on this machine may have one for a while.
+        // Something else on the host may have one for a while.
         let clean = crate::wait::within(|| files().is_empty().then_some(()));
         assert!(clean.is_some(), "left behind: {:?}", files());
         crate::until("no unfinished file is in the cache", || {

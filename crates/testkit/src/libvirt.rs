@@ -186,7 +186,7 @@ impl Drop for Libvirt {
     }
 }
 
-/// An initramfs whose init starts the QEMU guest agent of this machine, for a kernel with the
+/// An initramfs whose init starts the QEMU guest agent of the host, for a kernel with the
 /// modules of `base`, an initramfs of brisk's.
 ///
 /// # Panics

@@ -1,4 +1,4 @@
-//! System calls that are refused, as by file systems that this machine does not have.
+//! System calls that are refused, as by file systems that the host does not have.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::thread;

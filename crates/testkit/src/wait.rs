@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After so long something hangs: a guest takes some seconds, and a minute and a half on a machine
+/// After so long something hangs: a guest takes some seconds, and a minute and a half on a host
 /// whose host has given its processors to others; a test boots several.
 pub const DEADLINE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(5);

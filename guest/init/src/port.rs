@@ -10,7 +10,7 @@ use crate::sys::{self, PollFd, Text};
 const PATH: [u8; 14] = *b"/dev/vport0p1\0";
 /// How long the port may take to appear, nanoseconds.
 const PATIENCE: u64 = 20_000_000_000;
-/// How long the host may take to end the machine after the exit frame, milliseconds.
+/// How long the host may take to end the guest after the exit frame, milliseconds.
 const FAREWELL: i32 = 10_000;
 const OUT: usize = 4 * (HEADER + MAX_PAYLOAD);
 

@@ -15,7 +15,7 @@ use crate::hint::with_hint;
 use crate::output::{Format, csv_field};
 use crate::ui::Ui;
 
-/// Find what makes boots slow or impossible on this machine, with the fix for each.
+/// Find what makes boots slow or impossible on the host, with the fix for each.
 ///
 /// A guest is looked at, too, if there is one: a QEMU command line after `--`, a domain of
 /// libvirt's, or a QEMU that runs. Nothing is run. Each finding has the name of its rule; the

@@ -21,7 +21,7 @@ use crate::ui::{Spinner, Ui};
 /// Run a command in another kernel, in a virtual machine.
 ///
 /// brisk boots a kernel that is installed here, or any image given with --kernel, without changes
-/// to it. The command sees the root file system chosen with --root: by default this machine's own,
+/// to it. The command sees the root file system chosen with --root: by default the host's own,
 /// read-only beneath an overlay in memory, so that nothing it does is kept. Standard input, output
 /// and error are carried byte for byte, signals are passed on, and brisk exits with the command's
 /// status.
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "IMAGE[:ro][,format=raw|qcow2]")]
     pub disk: Vec<String>,
 
-    /// Share a directory of this machine at a path of the guest; `:ro` forbids writing.
+    /// Share a directory of the host at a path of the guest; `:ro` forbids writing.
     #[arg(long, value_name = "HOST:GUEST[:ro]")]
     pub share: Vec<String>,
 
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "brisk")]
     pub hostname: String,
 
-    /// Set a variable of the command's environment, or pass on this machine's value of it.
+    /// Set a variable of the command's environment, or pass on the host's value of it.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
 
@@ -83,7 +83,7 @@ pub struct Args {
     /// Pretranslate the kernel's code under emulation (TCG).
     ///
     /// A second processor of the guest, which its kernel does not know of, has QEMU translate the
-    /// kernel's code before the first one reaches it. `auto`: if this machine has an idle
+    /// kernel's code before the first one reaches it. `auto`: if the host has an idle
     /// processor. The first boot of a kernel, and the first run from a template, record which code
     /// that is.
     #[arg(long, value_enum, default_value_t = Pretranslate::Auto, value_name = "WHEN", alias = "translate-ahead")]
@@ -150,7 +150,7 @@ pub enum YesNo {
 /// Values of [`Args::pretranslate`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Pretranslate {
-    /// If it is possible, and a processor of this machine is idle.
+    /// If it is possible, and a processor of the host is idle.
     Auto,
     /// If it is possible.
     Yes,

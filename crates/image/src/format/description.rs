@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Longest text of a description in bytes, except for the definition.
 pub const MAX_TEXT: usize = 4096;
-/// Longest definition of a machine in bytes.
+/// Longest definition of a VM in bytes.
 pub(crate) const MAX_DEFINITION: usize = 1 << 20;
 /// Longest description in bytes, as JSON.
 pub const MAX_DESCRIPTION: usize = 4 << 20;

@@ -18,7 +18,7 @@ pub struct Source<'a> {
     pub leave_out: Option<&'a Pages>,
     /// What QEMU saves of everything but the memory.
     pub state: &'a [u8],
-    /// The machine.
+    /// The VM.
     pub description: &'a Description,
     /// The image that it was resumed from, to write only what has changed.
     pub base: Option<Base<'a>>,

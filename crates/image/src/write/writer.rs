@@ -324,9 +324,7 @@ impl<'a> Writer<'a> {
             && source.description.uuid == self.owner.vm
             && base == self.base.map(|base| base.header().id);
         if !same {
-            return Err(Error::invalid(
-                "another machine than the image was begun for",
-            ));
+            return Err(Error::invalid("another VM than the image was begun for"));
         }
         let length = source
             .memory
@@ -398,7 +396,7 @@ fn check_outline(outline: &Outline<'_>, options: &Options) -> Result<u32, Error>
         let fits = base.header().memory == size && base.header().chunk_size == chunk_size;
         if !fits || base.description().uuid != outline.vm {
             return Err(Error::invalid(format!(
-                "{} is no image of the same machine with memory and chunks of the same size",
+                "{} is no image of the same VM with memory and chunks of the same size",
                 base.path().display()
             )));
         }

@@ -48,7 +48,7 @@ fn noise(warnings: &[Warning]) -> Option<String> {
     (floors.len() > TOLD_APART).then(|| {
         format!(
             "the medians of {} series are known to {:.0} % only, or a little better, so smaller \
-             differences are lost in noise. Take more runs, or quieten the machine.",
+             differences are lost in noise. Take more runs, or quieten the host.",
             floors.len(),
             highest * 100.0
         )

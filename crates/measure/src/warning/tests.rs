@@ -34,7 +34,7 @@ fn a_slow_first_run_is_no_mere_outlier() {
 fn a_median_that_is_not_known_well_is_shown() {
     let noisy = |n: u32| (0..n).map(|run| 1.0 + f64::from(run % 4) / 5.0);
     let series = |name: &str, n| Series::of_values(name, Unit::Seconds, noisy(n));
-    insta::assert_snapshot!(of(&series("noisy", 12)).join("\n"), @"noisy: the median is known to 23 % only, so smaller differences are lost in noise. Take more runs, quieten the machine, or count instructions.");
+    insta::assert_snapshot!(of(&series("noisy", 12)).join("\n"), @"noisy: the median is known to 23 % only, so smaller differences are lost in noise. Take more runs, quieten the host, or count instructions.");
     let few = of(&series("few", 6));
     assert!(few.len() == 1 && few[0].contains("are few"), "{few:?}");
     let of_many = |names: &[&str]| {
@@ -45,7 +45,7 @@ fn a_median_that_is_not_known_well_is_shown() {
         Warning::lines(&all)
     };
     assert_eq!(of_many(&["a", "b"]).len(), 2);
-    insta::assert_snapshot!(of_many(&["a", "b", "c"]).join("\n"), @"the medians of 3 series are known to 23 % only, or a little better, so smaller differences are lost in noise. Take more runs, or quieten the machine.");
+    insta::assert_snapshot!(of_many(&["a", "b", "c"]).join("\n"), @"the medians of 3 series are known to 23 % only, or a little better, so smaller differences are lost in noise. Take more runs, or quieten the host.");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_difference_within_the_noise_is_shown() {
         ..CompareOptions::default()
     };
     let warning = Warning::of_comparison(&Comparison::of(&a, &b, &options)).unwrap();
-    insta::assert_snapshot!(warning, @"a and b differ by 1.0 %, but a thing measured twice differs by up to 2.0 % here. Take more runs, quieten the machine, or count instructions.");
+    insta::assert_snapshot!(warning, @"a and b differ by 1.0 %, but a thing measured twice differs by up to 2.0 % here. Take more runs, quieten the host, or count instructions.");
     let quiet = CompareOptions {
         noise_floor: Some(0.001),
         ..options

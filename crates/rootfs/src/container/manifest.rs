@@ -45,7 +45,7 @@ pub(super) struct Image {
     pub(super) config: ContainerConfig,
 }
 
-/// Finds the image for this machine, and the one with the name that `found` asks for.
+/// Finds the image for the host, and the one with the name that `found` asks for.
 pub(super) fn select(source: &Source, found: &Container) -> Result<Image, Fault> {
     match found.form {
         Form::OciDirectory | Form::OciArchive => oci(source, found.name.as_deref()),

@@ -34,11 +34,11 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// The machine could not be started.
+    /// The guest could not be started.
     #[error(transparent)]
     Start(#[from] Error),
     /// Its channels failed.
-    #[error("the machine and brisk lost each other")]
+    #[error("the guest and brisk lost each other")]
     Watch(#[source] std::io::Error),
     /// The report could not be saved.
     #[error(transparent)]
@@ -128,7 +128,7 @@ pub(crate) fn count(
 /// all fail; `progress` is called after each boot.
 ///
 /// # Errors
-/// If the machine cannot be started at all, the report not be saved, or the user interrupts.
+/// If the guest cannot be started at all, the report not be saved, or the user interrupts.
 pub fn bench(
     subject: &BootTarget,
     settings: Settings,

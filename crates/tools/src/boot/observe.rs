@@ -185,7 +185,7 @@ impl Watch {
         let missed = match (self.limits.until, &self.machine) {
             (Until::Exit, RunningVm::Guest(..)) => "the command did",
             (Until::Exit, RunningVm::Foreign(..)) if !seen(Milestone::QemuUp.name()) => {
-                "it had a machine"
+                "it had a guest"
             }
             (Until::Exit, machine) if machine.marker().is_some() && !seen(READY) => "ready",
             (Until::Exit, _) => return Ended::Reached,

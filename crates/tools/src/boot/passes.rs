@@ -64,7 +64,7 @@ impl Passes {
 /// Boots `count` times traced and as often plain, in turn, unless the first traced boots all fail.
 ///
 /// # Errors
-/// If the machine cannot be started at all, or the user interrupts.
+/// If the guest cannot be started at all, or the user interrupts.
 pub fn passes(
     pair: &Pair<'_>,
     patterns: &LogPatterns,

@@ -16,7 +16,7 @@ pub struct Side {
 /// The order in which the sides of a round run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Another random order in each round: whatever the machine does for some runs favours no side.
+    /// Another random order in each round: whatever the host does for some runs favours no side.
     Random {
         /// Orders of the same seed are the same. One other than 0 is noted in the report.
         seed: u64,

@@ -39,14 +39,14 @@ pub enum Error {
     },
     #[error("cannot keep the guest for later runs")]
     Control(#[from] qemu::control::Error),
-    #[error("cannot start the machine")]
+    #[error("cannot start the guest")]
     Launch(#[from] launch::Error),
     #[error("cannot boot the domain")]
     Libvirt(#[from] libvirt::Error),
-    #[error("the machine and brisk lost each other")]
+    #[error("the guest and brisk lost each other")]
     Session(#[source] io::Error),
     #[error(
-        "{} is a disk of the machine {machine}, which is suspended, or stands still to be: a guest \
+        "{} is a disk of the VM {machine}, which is suspended, or stands still to be: a guest \
          that writes to it makes {machine} impossible to resume; resume that first, remove its \
          image with brisk vm discard, or only read the disk (:ro)", path.display()
     )]

@@ -20,7 +20,7 @@ use super::pretranslation::{self, Known};
 use super::readahead::{self, Common};
 use super::root::{self, Attached, Root};
 
-/// Time over which the time-stamp counter is measured, once in a boot of this machine.
+/// Time over which the time-stamp counter is measured, once in a boot of the host.
 const TSC_SPAN: Duration = Duration::from_millis(20);
 
 /// Everything but the options that the plan depends on.
@@ -169,7 +169,7 @@ fn busybox() -> Option<PathBuf> {
     .find(|path| elf::is_static(path).unwrap_or(false))
 }
 
-/// The rate, measured once in a boot of this machine: it does not change before the next.
+/// The rate, measured once in a boot of the host: it does not change before the next.
 fn tsc_khz(cache: &Cache) -> Option<u64> {
     let boot = Procfs::default().boot_id()?;
     let key = format!("tsc-{boot}");

@@ -13,7 +13,7 @@ pub(super) struct Dispensable {
 #[derive(PartialEq)]
 pub(super) enum When {
     Always,
-    /// The machine has no such hardware, or hides it.
+    /// The machine type has no such hardware, or hides it.
     Bare,
     /// Modules are loaded without signatures anyway.
     Unsigned,

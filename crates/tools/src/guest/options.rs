@@ -21,7 +21,7 @@ pub struct Options {
     pub kernel: KernelOptions,
     /// Root file system.
     pub root: RootOptions,
-    /// The machine and its devices.
+    /// Machine type and devices.
     pub hardware: HardwareOptions,
     /// The command and its surroundings.
     pub command: CommandOptions,
@@ -85,7 +85,7 @@ pub struct RootOptions {
     pub writable: bool,
 }
 
-/// The machine, its devices, and the QEMU that makes them.
+/// The VM's hardware, its devices, and the QEMU that makes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HardwareOptions {
     /// Virtual CPUs.
@@ -214,7 +214,7 @@ pub enum Warm {
 pub enum RootOption {
     /// Only the initramfs.
     None,
-    /// This machine's own.
+    /// The host's own.
     Host,
     /// A directory, an image, an archive.
     Path(String),
@@ -255,7 +255,7 @@ pub enum Firmware {
     Auto,
     /// qboot.
     Qboot,
-    /// The machine's own.
+    /// The machine type's own.
     Seabios,
 }
 

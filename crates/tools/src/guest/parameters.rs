@@ -48,7 +48,7 @@ fn requests_policies(append: &[String]) -> bool {
     append.iter().any(speaks)
 }
 
-/// Whether a machine has little hardware.
+/// Whether a machine type has little hardware.
 const fn bare(machine: Machine) -> bool {
     matches!(
         machine,
@@ -106,7 +106,7 @@ impl List<'_> {
         if keep_going_on_panic {
             self.add("panic=0", "asked for with --keep-going-on-panic");
         } else {
-            self.add("panic=-1", "a panic ends the machine at once");
+            self.add("panic=-1", "a panic ends the guest at once");
         }
     }
 
@@ -127,7 +127,7 @@ impl List<'_> {
     fn add_plain_pc(&mut self) {
         self.add(
             "acpi=off",
-            "the machine is a plain PC: interval timer and interrupt controller need no tables",
+            "the machine type is a plain PC: interval timer and interrupt controller need no tables",
         );
         self.add(
             "nolapic",

@@ -363,7 +363,7 @@ fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
     }
     if facts.root == Root::None && facts.busybox.is_none() {
         return Err(Error::unfit(
-            "--root none has no program to run: there is no static busybox on this machine",
+            "--root none has no program to run: there is no static busybox on the host",
             "install busybox-static (Debian) or busybox (Fedora, Arch), or use another root",
         ));
     }

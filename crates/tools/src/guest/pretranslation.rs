@@ -46,7 +46,7 @@ pub(super) enum Outcome {
     Waiting(PathBuf),
 }
 
-/// Known facts, if they can be used on this machine.
+/// Known facts, if they can be used on the host.
 pub(super) fn known(
     image: &Path,
     options: &Options,
@@ -90,8 +90,8 @@ pub(super) fn known(
     })
 }
 
-/// Whether the machine is busy at each of several checks. The process that started brisk is often
-/// still at work at the first one: of an idle machine every fourth looked busy.
+/// Whether the host is busy at each of several checks. The process that started brisk is often
+/// still at work at the first one: of an idle host every fourth looked busy.
 fn remains_busy(mut is_busy: impl FnMut() -> bool) -> bool {
     (0..LOOKS).all(|look| {
         if look > 0 {

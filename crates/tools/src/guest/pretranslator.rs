@@ -9,7 +9,7 @@ use super::optimisations::{CPU, Optimisations};
 use super::options::{Options, Ram as RamOption};
 use super::pretranslation::Outcome;
 
-/// Changes a plan for it, if it can be done with this machine: one processor, for which there are
+/// Changes a plan for it, if it can be done with the host: one processor, for which there are
 /// no tables in which the kernel would find another.
 pub(super) fn apply(machine: &mut VmConfig, options: &Options, facts: &Facts) {
     let Some(known) = &facts.pretranslation else {

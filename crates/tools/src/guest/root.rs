@@ -20,7 +20,7 @@ pub enum Root {
     Directory {
         /// Path of the directory.
         path: PathBuf,
-        /// Whether it is this machine's own root.
+        /// Whether it is the host's own root.
         host: bool,
     },
     /// An image.
@@ -137,11 +137,11 @@ pub(crate) fn find(
     Ok((root, Vec::new()))
 }
 
-/// This machine's own root, which no guest may change.
+/// The host's own root, which no guest may change.
 fn of_host(writable: bool) -> Result<Root, Error> {
     if writable {
         return Err(Error::unfit(
-            "--rw would let the guest change this machine's own root",
+            "--rw would let the guest change the host's own root",
             "share the directory that it shall change with --share HOST:GUEST",
         ));
     }

@@ -1,4 +1,4 @@
-//! The machine of a plan. Pure.
+//! The VM of a plan. Pure.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::options::{Net, Options};
 use super::parameters::{Setting, parameters};
 use super::root::Root;
 
-/// The machine. Its initramfs is named when it is built.
+/// The VM. Its initramfs is named when it is built.
 pub(super) fn vm_config(
     options: &Options,
     facts: &Facts,

@@ -412,7 +412,7 @@ impl Pump {
                 }
                 continue;
             }
-            // The first goes to the command; whoever asks twice for an end means the machine.
+            // The first goes to the command; whoever asks twice for an end means the guest.
             self.interrupted += u32::from(is_termination(signal));
             if !self.started || self.interrupted > 1 {
                 return Some(Ending::Interrupted(Interrupted(signal)));

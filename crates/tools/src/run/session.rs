@@ -182,7 +182,7 @@ impl Session {
                     running: *running,
                     qmp: pump.qmp,
                 })),
-                Peer::Port(_) => unreachable!("a machine was started"),
+                Peer::Port(_) => unreachable!("a guest was started"),
             },
         })
     }

@@ -32,7 +32,7 @@ pub(super) fn keep(paths: &VmPaths, claim: Claim, image: &Image) -> Result<(), E
         .definition()
         .is_ok_and(|definition| definition.suspend.incremental && paths.image(&definition) == was);
     let path = with_number(&was, image.depth() - 1);
-    // One that a machine left which was started anew since is of no use.
+    // One that a VM left which was started anew since is of no use.
     remove_own(paths, &path);
     let is_taken = path.symlink_metadata().is_ok();
     if !useful || is_taken || is_enough(image) {

@@ -169,7 +169,7 @@ impl Cloning<'_> {
         let plan = &mut running.machine;
         disks::give(disks, plan);
         let steps = separate(plan, &new.name, uuid.unwrap_or(generation), generation);
-        // The other machine may be removed before this one.
+        // The other VM may be removed before this one.
         plan.boot.kernel = new.keep("kernel", &plan.boot.kernel)?;
         plan.boot.initramfs = new.keep("initramfs", &plan.boot.initramfs)?;
         running.nameless = true;

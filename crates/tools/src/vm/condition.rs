@@ -1,6 +1,6 @@
-//! The conditions that a machine can be in.
+//! The conditions that a VM can be in.
 
-/// Activity of a machine.
+/// Activity of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.

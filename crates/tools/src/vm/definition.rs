@@ -198,7 +198,7 @@ impl Definition {
         self.suspend.check()?;
         let wrong = |field, value: &str, reason| Err(DefinitionError::wrong(field, value, reason));
         if self.cpus == 0 {
-            return wrong("cpus", "0", "a machine has one at least");
+            return wrong("cpus", "0", "a VM has one at least");
         }
         if self.root == "host" && self.rw {
             let reason = "nobody but this host writes to its own root; write rw = false";
@@ -223,7 +223,7 @@ impl Definition {
                 return wrong(
                     "suspend.path",
                     path,
-                    "the machine has no UUID; write also uuid = \"…\", as uuidgen prints it",
+                    "the VM has no UUID; write also uuid = \"…\", as uuidgen prints it",
                 );
             }
             _ => {}
@@ -237,7 +237,7 @@ impl Definition {
         }
         match &self.init {
             Some(init) if !init.starts_with('/') => {
-                wrong("init", init, "write an absolute path in the machine's root")
+                wrong("init", init, "write an absolute path in the VM's root")
             }
             _ => Ok(()),
         }

@@ -64,7 +64,7 @@ pub(super) fn needed(
                 "writes to the directory {}, and a clone would write to it, too",
                 written.display()
             ),
-            "clones are made of machines that write to images, or to none",
+            "clones are made of VMs that write to images, or to none",
         ));
     }
     let disks = definition.extra_disks();

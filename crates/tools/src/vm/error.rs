@@ -15,7 +15,7 @@ use crate::guest;
 #[non_exhaustive]
 pub enum Error {
     /// There is no such VM.
-    #[error("there is no machine {name}; brisk vm list shows those there are")]
+    #[error("there is no VM {name}; brisk vm list shows those there are")]
     Unknown {
         /// Name of the VM.
         name: String,
@@ -33,16 +33,14 @@ pub enum Error {
         path: PathBuf,
     },
     /// There is a VM of this name.
-    #[error(
-        "there is a machine {name} already; choose another name, or remove it with brisk vm rm"
-    )]
+    #[error("there is a VM {name} already; choose another name, or remove it with brisk vm rm")]
     Exists {
         /// Name of the VM.
         name: String,
     },
     /// No VM can have this name.
     #[error(
-        "{name:?} cannot name a machine: write letters, digits, - _ and ., up to 64, a letter or digit first"
+        "{name:?} cannot name a VM: write letters, digits, - _ and ., up to 64, a letter or digit first"
     )]
     Name {
         /// The name.
@@ -143,7 +141,7 @@ pub enum Error {
     #[error(transparent)]
     Run(#[from] guest::Error),
     /// QEMU could not be started.
-    #[error("cannot start the machine")]
+    #[error("cannot start the VM")]
     Launch(#[from] launch::Error),
     /// QEMU refused a command.
     #[error(transparent)]
@@ -226,7 +224,7 @@ impl Error {
             | Self::Control(control::Error::Refused { reason: text, .. })
                 if text.contains("lock") =>
             {
-                Some("another machine or another program has one of its disks".to_owned())
+                Some("another VM or another program has one of its disks".to_owned())
             }
             Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 Some("free some space there".to_owned())

@@ -1,4 +1,4 @@
-//! Commands that run in a machine, each at a port of its init.
+//! Commands that run in a VM, each at a port of its init.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::run::{Ending, Session};
 /// How often it is looked whether a command has ended that another one waits for.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// A command that [`exec`] runs in a machine.
+/// A command that [`exec`] runs in a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
     /// The words of the command, in a line.
@@ -75,11 +75,11 @@ impl ExecRequest {
     }
 }
 
-/// Runs a command in a machine. If as many run already as can at once, it waits for one of them to
+/// Runs a command in a VM. If as many run already as can at once, it waits for one of them to
 /// end; `waits` is called with them.
 ///
 /// # Errors
-/// If the machine does not run.
+/// If the VM does not run.
 pub fn exec(
     paths: &VmPaths,
     words: &ExecRequest,
@@ -115,7 +115,7 @@ pub fn exec(
     Ok(looking_after(paths, || session.run(timeout, false))??.0)
 }
 
-/// The commands that [`exec`] runs in a machine.
+/// The commands that [`exec`] runs in a VM.
 #[must_use]
 pub fn executions(paths: &VmPaths) -> Vec<Execution> {
     let paths = (0..PORTS).map(|index| Port::lock_of(paths, index));
@@ -132,7 +132,7 @@ pub fn executions(paths: &VmPaths) -> Vec<Execution> {
     running.collect()
 }
 
-/// Waits until no command runs in a machine, and lets none begin as long as the value lives.
+/// Waits until no command runs in a VM, and lets none begin as long as the value lives.
 /// `still` is asked from time to time whether that is still wanted.
 pub(super) fn quiet(
     paths: &VmPaths,
@@ -151,7 +151,7 @@ pub(super) fn quiet(
     Ok(held)
 }
 
-/// Whether commands can be let into a machine.
+/// Whether commands can be let into a VM.
 fn is_ready(paths: &VmPaths) -> Result<(), Error> {
     let now = condition(paths)?;
     if !matches!(now, Condition::Running | Condition::Busy) {

@@ -44,7 +44,7 @@ const ENDING: Duration = Duration::from_secs(1);
 /// Time limit of a boot.
 const BOOT: Duration = Duration::from_secs(120);
 
-/// Boots a machine. `cancel` ends it again.
+/// Boots a VM. `cancel` ends it again.
 ///
 /// # Errors
 /// If it runs or is suspended, its definition is wrong, or the guest does not boot.
@@ -69,7 +69,7 @@ pub fn start(
     paths.processing("start", "");
     let _ = fs::remove_file(paths.working_set());
     SuspendRecord::remove(paths);
-    // A suspended machine needs them, and a cache may be emptied.
+    // A suspended VM needs them, and a cache may be emptied.
     plan.machine.boot.kernel = paths.keep("kernel", &plan.machine.boot.kernel)?;
     plan.machine.boot.initramfs = paths.keep("initramfs", &plan.machine.boot.initramfs)?;
     let memory = paths.make_memory(plan.machine.memory.mib << 20, definition.huge_pages)?;
@@ -117,7 +117,7 @@ pub fn start(
     }
 }
 
-/// Whether a machine can be booted.
+/// Whether a VM can be booted.
 fn may_start(paths: &VmPaths, definition: &Definition) -> Result<(), Error> {
     match live::settle(paths)? {
         Condition::Off => {}
@@ -216,7 +216,7 @@ fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<
 
 /// Starts QEMU and records the running VM.
 pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
-    // First, so that there is no machine without one, wherever we are killed.
+    // First, so that there is no VM without one, wherever we are killed.
     running.save(paths)?;
     note_console_start(paths);
     let files = paths.runtime_files();
@@ -264,7 +264,7 @@ pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
             } else {
                 left().min(ASKED_AGAIN)
             };
-            // A machine that stops may do so before it has answered.
+            // A VM that stops may do so before it has answered.
             let _ = run_steps(paths, &[Step::Stop], time);
             let time = if once {
                 left()
@@ -338,7 +338,7 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
     let not_known = |image: &Path| {
         Err(Error::state(
             &paths.name,
-            format!("may not be the machine in {}", image.display()),
+            format!("may not be the VM in {}", image.display()),
             "if nobody needs that any more, remove it",
         ))
     };

@@ -1,4 +1,4 @@
-//! The condition of a machine, asked of itself.
+//! The condition of a VM, asked of itself.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::suspend_record;
 /// How long QEMU may take to say what it is doing to a command that depends on it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The condition of a machine now.
+/// The condition of a VM now.
 ///
 /// # Errors
 /// If its definition is wrong.
@@ -30,7 +30,7 @@ pub fn condition(paths: &VmPaths) -> Result<Condition, Error> {
     condition_within(paths, GLANCE)
 }
 
-/// The condition of a machine whose QEMU may take so long to say it.
+/// The condition of a VM whose QEMU may take so long to say it.
 fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error> {
     let filling = look_after(paths)?;
     let stream = match connect_within(paths, limit) {
@@ -75,7 +75,7 @@ fn in_image(paths: &VmPaths) -> Result<bool, Error> {
     Ok(there && suspend_record::is_own(paths, &image) != Some(false))
 }
 
-/// The condition of a machine, for the command that holds its lock: a QEMU that stands still beside
+/// The condition of a VM, for the command that holds its lock: a QEMU that stands still beside
 /// its image is none that counts, and is ended.
 pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
     note_end(paths);
@@ -95,7 +95,7 @@ pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
     Ok(now)
 }
 
-/// Reason to let nobody into a machine: the command that makes it works on it, or was killed.
+/// Reason to let nobody into a VM: the command that makes it works on it, or was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unready {
     /// The guest has not got its script yet.
@@ -104,7 +104,7 @@ pub(super) enum Unready {
     Nameless,
 }
 
-/// Why nobody may be let into a machine; none if it is ready.
+/// Why nobody may be let into a VM; none if it is ready.
 pub(super) fn unready(paths: &VmPaths) -> Option<Unready> {
     let running = Running::of(paths).ok()?;
     match (running.booting, running.nameless) {

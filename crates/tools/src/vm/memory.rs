@@ -47,7 +47,7 @@ impl VmPaths {
             return Fresh::without_name(bytes, huge_pages);
         }
         let path = guest::memory_directory::memory_directory()?.join(self.memory_name());
-        // One of a machine that ended unseen.
+        // One of a VM that ended unseen.
         let _ = fs::remove_file(&path);
         let made = File::options()
             .read(true)

@@ -47,7 +47,7 @@ impl StateDirs {
             .ok_or("no directory for definitions: neither BRISK_CONFIG_DIR nor HOME is set")?;
         let state = dirs
             .state()
-            .ok_or("no directory for machines: neither BRISK_STATE_DIR nor HOME is set")?;
+            .ok_or("no directory for VMs: neither BRISK_STATE_DIR nor HOME is set")?;
         let runtime = dirs.runtime().ok_or(
             "no directory for sockets: neither BRISK_RUNTIME_DIR nor XDG_RUNTIME_DIR is set, as \
              after su -; log in (ssh, machinectl shell USER@), or set XDG_RUNTIME_DIR to \
@@ -206,7 +206,7 @@ impl VmPaths {
             .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)))
     }
 
-    /// Names the image of the suspended machine.
+    /// Names the image of the suspended VM.
     pub(super) fn suspended(&self) -> PathBuf {
         self.state().join("suspended")
     }
@@ -338,7 +338,7 @@ impl VmPaths {
         sync(&self.state())
     }
 
-    /// Keeps all other commands from this machine while the lock lives.
+    /// Keeps all other commands from this VM while the lock lives.
     ///
     /// # Errors
     /// [`Error::Busy`] if another command works on it.
@@ -381,7 +381,7 @@ impl VmPaths {
             .create(true)
             .mode(0o600)
             .open(self.log());
-        // A log that cannot be written must not keep a machine from being saved.
+        // A log that cannot be written must not keep a VM from being saved.
         let _ = opened.and_then(|mut log| log.write_all(format!("{now} {text}\n").as_bytes()));
     }
 

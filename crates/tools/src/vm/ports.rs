@@ -17,7 +17,7 @@ use super::error::{Error, file};
 use super::paths::VmPaths;
 use super::process::reach;
 
-/// How many commands can run in a machine at once.
+/// How many commands can run in a VM at once.
 pub(super) const PORTS: u32 = 4;
 /// One more, for what brisk itself asks of init.
 pub(super) const ALL: u32 = PORTS + 1;

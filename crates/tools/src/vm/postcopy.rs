@@ -63,7 +63,7 @@ pub fn resume_postcopy(
     let begun = Instant::now();
     let command = background::command(&["vm", "fill", &paths.name], Priority::Usual);
     let mut command = command.map_err(file("find", "this program"))?;
-    // Its first word; what it says later is in the machine's log.
+    // Its first word; what it says later is in the VM's log.
     let started = command.stdout(Stdio::piped()).spawn();
     let mut child = started.map_err(file("start", command.get_program()))?;
     match listen(&mut child, control)? {

@@ -1,4 +1,4 @@
-//! A machine's QEMU: its process and its control channel.
+//! A VM's QEMU: its process and its control channel.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -67,7 +67,7 @@ pub(super) fn end_process(paths: &VmPaths) -> Result<(), Error> {
     Ok(())
 }
 
-/// The control channel of a machine that is there.
+/// The control channel of a VM that is there.
 pub(super) fn connect(paths: &VmPaths) -> Result<Option<UnixStream>, Error> {
     connect_within(paths, ANSWER)
 }

@@ -1,4 +1,4 @@
-//! Removing a machine, and what its QEMU left when it has ended.
+//! Removing a VM, and what its QEMU left when it has ended.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::paths::VmPaths;
 use super::standing::Standing;
 
 impl VmPaths {
-    /// Forgets what a machine had that runs no more.
+    /// Forgets what a VM had that runs no more.
     pub(super) fn clear(&self) {
         if let Some(memory) = self.named_memory() {
             let _ = fs::remove_file(memory);
@@ -19,7 +19,7 @@ impl VmPaths {
         Standing::remove(self);
     }
 
-    /// Removes a machine that does not run.
+    /// Removes a VM that does not run.
     ///
     /// # Errors
     /// If a file cannot be removed.

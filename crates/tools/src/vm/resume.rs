@@ -106,7 +106,7 @@ pub fn resume(
     let resumed = load(paths, &mut claim, how, cache, control, begun);
     match resumed {
         Ok((resumed, image)) => {
-            // The machine runs whatever becomes of its image.
+            // The VM runs whatever becomes of its image.
             if let Err(error) = backing_chain::keep(paths, claim, &image) {
                 paths.note(&format!("The image was not removed: {}", chain(&error)));
             }
@@ -128,7 +128,7 @@ pub fn resume(
     }
 }
 
-/// A machine that a killed command left standing still.
+/// A VM that a killed command left standing still.
 fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
     let stream = process::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
     standing::go_on(paths, &mut process::control(&stream)?, &how.accepted_disks)?;
@@ -212,7 +212,7 @@ pub(super) fn run_from(
     })
 }
 
-/// An image that is open and stays as it is, and the machine in it, which can go on here.
+/// An image that is open and stays as it is, and the VM in it, which can go on here.
 pub(super) fn open(
     paths: &VmPaths,
     file: File,
@@ -292,10 +292,10 @@ fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
     };
     let text = &image.description().definition;
     let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|_| unlike("it does not say what machine it holds"))?;
+        serde_json::from_str(text).map_err(|_| unlike("it does not say what VM it holds"))?;
     let machine = value["machine"].as_str().unwrap_or_default();
     serde_json::from_str(machine)
-        .map_err(|_| unlike("it was made by another version of brisk, whose machines are unknown"))
+        .map_err(|_| unlike("it was made by another version of brisk, whose VMs are unknown"))
 }
 
 /// Checks that the host has what the image needs.
@@ -314,12 +314,12 @@ fn check(
     };
     let description = image.description();
     if description.name != paths.name {
-        return unlike(format!("it holds the machine {}", description.name));
+        return unlike(format!("it holds the VM {}", description.name));
     }
     let uuid = paths.definition()?.uuid().map_err(|e| paths.wrong(e))?;
     if let Some(uuid) = uuid.filter(|_| !suspend_record::has_uuid(description, uuid)) {
         return unlike(format!(
-            "it holds another machine {}: one with the UUID {}, and this has {}",
+            "it holds another VM {}: one with the UUID {}, and this has {}",
             paths.name,
             text_of_uuid(description.uuid),
             text_of_uuid(uuid)

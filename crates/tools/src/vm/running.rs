@@ -1,4 +1,4 @@
-//! The record of a running machine: enough to start its QEMU again.
+//! The record of a running VM: enough to start its QEMU again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::directories::Directories;
 use super::error::{Error, file};
 use super::paths::VmPaths;
 
-/// The machine that runs; enough to start its QEMU again.
+/// The VM that runs; enough to start its QEMU again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Running {
     pub(super) machine: VmConfig,

@@ -141,7 +141,7 @@ pub fn suspend(
         }
     };
     suspend.note(based);
-    // The image is durable: from here on it is the machine.
+    // The image is durable: from here on it is the VM.
     let _ = qmp.execute("quit", &json!(null));
     process::wait_for_end(paths, END);
     process::end(paths)?;
@@ -172,7 +172,7 @@ fn recipients(
     Ok(recipients)
 }
 
-/// Notes the commands that end because their machine is suspended.
+/// Notes the commands that end because their VM is suspended.
 fn note_executions(paths: &VmPaths) {
     for execution in executions(paths) {
         // Its words may be secret.

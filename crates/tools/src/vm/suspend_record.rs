@@ -75,7 +75,7 @@ impl SuspendRecord {
 pub(super) fn is_own(paths: &VmPaths, path: &Path) -> Option<bool> {
     let now = brisk_image::resumable(path)?;
     match owns(paths, &now) {
-        // It is damaged, and lies where this machine's is.
+        // It is damaged, and lies where this VM's is.
         None if Header::read(&now).is_err() => SuspendRecord::read(paths)
             .is_some_and(|noted| noted.image == path)
             .then_some(true),
@@ -144,8 +144,8 @@ pub(super) fn image_missing(paths: &VmPaths) -> Error {
 }
 
 impl VmPaths {
-    /// Where the image of the machine is, or would be: as its definition says, and if that is gone,
-    /// as the record of the suspended machine says.
+    /// Where the image of the VM is, or would be: as its definition says, and if that is gone,
+    /// as the record of the suspended VM says.
     pub(super) fn image_now(&self) -> Result<PathBuf, Error> {
         match self.definition() {
             Ok(definition) => Ok(self.image(&definition)),

@@ -75,11 +75,7 @@ fn words(manager: Manager, name: &str, processes: &[u32]) -> Vec<String> {
         "ssa(sv)a(sa(sv))",
     ]));
     let mut properties: Vec<Vec<String>> = vec![
-        vec![
-            "Description".into(),
-            "s".into(),
-            format!("brisk machine {name}"),
-        ],
+        vec!["Description".into(), "s".into(), format!("brisk VM {name}")],
         owned(&["Slice", "s", SLICE]),
         owned(&["CollectMode", "s", "inactive-or-failed"]),
     ];
@@ -142,13 +138,13 @@ mod tests {
     #[test]
     fn a_system_unit_stops_after_the_service_that_suspends() {
         let line = words(Manager::System, "db1", &[4711]).join(" ");
-        insta::assert_snapshot!(line, @"--system --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 5 Description s brisk machine db1 Slice s brisk.slice CollectMode s inactive-or-failed Before as 1 brisk-vms.service PIDs au 1 4711 0");
+        insta::assert_snapshot!(line, @"--system --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 5 Description s brisk VM db1 Slice s brisk.slice CollectMode s inactive-or-failed Before as 1 brisk-vms.service PIDs au 1 4711 0");
     }
 
     #[test]
     fn a_user_unit_has_who_serves_its_memory_with_it() {
         let line = words(Manager::User, "db1", &[4711, 4712]).join(" ");
-        insta::assert_snapshot!(line, @"--user --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 4 Description s brisk machine db1 Slice s brisk.slice CollectMode s inactive-or-failed PIDs au 2 4711 4712 0");
+        insta::assert_snapshot!(line, @"--user --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 4 Description s brisk VM db1 Slice s brisk.slice CollectMode s inactive-or-failed PIDs au 2 4711 4712 0");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// Its content is not a kernel this machine can start.
+    /// Its content is not a kernel the host can start.
     #[error("cannot use {} as a kernel", path.display())]
     Image {
         /// The image.

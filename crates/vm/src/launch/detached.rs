@@ -61,7 +61,7 @@ pub fn start_detached(
 ) -> Result<u32, Error> {
     let mut wiring = Wiring::new(plan, unprivileged)?;
     let listen = |path: &Path| {
-        // One that an earlier machine left would be in the way.
+        // One that an earlier VM left would be in the way.
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).map_err(prepare("a socket"))?;
         let private = Permissions::from_mode(0o600);

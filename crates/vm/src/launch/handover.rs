@@ -45,7 +45,7 @@ impl Running {
     /// If the VM is not this process's, or the other process is gone; the VM has ended then.
     pub fn hand_over(self, other: UnixStream) -> io::Result<HandedOver> {
         let Owner::ThisProcess(processes) = self.owner else {
-            return Err(io::Error::other("the machine is another process's"));
+            return Err(io::Error::other("the VM is another process's"));
         };
         other.set_nonblocking(false)?;
         let channels = [self.qmp.as_fd(), self.console.as_fd(), self.guest.as_fd()];
@@ -140,7 +140,7 @@ impl PoolProcess {
     /// Has the parent end the processes; the result is their stderr, and nothing the second time.
     pub(super) fn end(&self) -> String {
         let mut stderr = Vec::new();
-        // Fails where it is gone, and the machine with it: its processes die with it.
+        // Fails where it is gone, and the VM with it: its processes die with it.
         let _ = self.0.shutdown(Shutdown::Write);
         let _ = (&self.0).take(MAX_STDERR).read_to_end(&mut stderr);
         String::from_utf8_lossy(&stderr).into_owned()

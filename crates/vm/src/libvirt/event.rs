@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Recorded from virsh 11.3 and QEMU 10.0 as a kernel without a root reset its machine.
+    /// Recorded from virsh 11.3 and QEMU 10.0 as a kernel without a root reset its guest.
     const OUTPUT: &str = "\
 event RESUME at 1795270163.061914 for domain 'plain': <null>
 event SHUTDOWN at 1795270167.627444 for domain 'plain': {\"guest\":true,\"reason\":\"guest-reset\"}

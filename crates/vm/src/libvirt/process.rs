@@ -15,7 +15,7 @@ use crate::qemu::cmdline::CommandLine;
 pub(super) struct Process {
     /// Readable when it has ended.
     pub(super) fd: OwnedFd,
-    /// Start time since the machine's boot, rounded down to the clock tick of 10 ms.
+    /// Start time since the host's boot, rounded down to the clock tick of 10 ms.
     pub(super) started: Duration,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn number_of_domain(uuid: &str) -> io::Result<u32> {
     ))
 }
 
-/// Time since the machine's boot, the clock of [`Process::started`].
+/// Time since the host's boot, the clock of [`Process::started`].
 pub(super) fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(

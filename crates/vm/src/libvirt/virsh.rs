@@ -16,7 +16,7 @@ pub enum Error {
     /// It failed.
     #[error("virsh cannot do this")]
     Virsh(#[source] program::Error),
-    /// The connection is not to this machine, or there is none.
+    /// The connection is not to the host, or there is none.
     #[error("{0}")]
     Connect(String),
     /// There is no such domain.
@@ -83,7 +83,7 @@ impl Virsh {
     /// Finds the program and connects; without `uri` to the default of `virsh`.
     ///
     /// # Errors
-    /// If there is no `virsh`, no connection, or one to another machine.
+    /// If there is no `virsh`, no connection, or one to another host.
     pub fn connect(uri: Option<&str>) -> Result<Self, Error> {
         let program = Program::find("virsh").map_err(Error::NoVirsh)?;
         here(uri.unwrap_or_default())?;
@@ -151,7 +151,7 @@ impl Virsh {
 fn here(uri: &str) -> Result<(), Error> {
     if is_remote(uri) {
         return Err(Error::Connect(format!(
-            "{uri} is another machine's: brisk works where QEMU runs; run it there"
+            "{uri} is another host's: brisk works where QEMU runs; run it there"
         )));
     }
     Ok(())

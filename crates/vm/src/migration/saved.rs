@@ -168,7 +168,7 @@ impl<'a> Parser<'a> {
         }
         let length = self.need(Cursor::be32)?;
         if length > 255 {
-            return self.fail("the machine's name is too long");
+            return self.fail("the machine type's name is too long");
         }
         let machine = self.need(|cursor| cursor.bytes(length as usize))?.to_vec();
         let mut without_memory = false;

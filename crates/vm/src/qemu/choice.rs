@@ -40,8 +40,8 @@ pub struct Older {
 impl fmt::Display for Older {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lacks = match self.version < KEEPS {
-            true => "cannot suspend machines or keep guests",
-            false => "cannot load a machine's memory while it runs",
+            true => "cannot suspend VMs or keep guests",
+            false => "cannot load a VM's memory while it runs",
         };
         let (path, package) = (self.path.display(), &self.package);
         write!(f, "{path} is {package}, which {lacks}")
@@ -163,13 +163,13 @@ mod tests {
     #[test]
     fn the_newest_is_taken_and_the_systems_where_it_is_as_new() {
         let is = |path: &str, why: &str| Some((path.to_owned(), why.to_owned()));
-        let old = "/usr/bin/qemu is 7.2.1 Debian, which cannot suspend machines or keep guests";
+        let old = "/usr/bin/qemu is 7.2.1 Debian, which cannot suspend VMs or keep guests";
         assert_eq!(chosen(Some((7, 2)), &[(10, 0)]), is("/beside/0", old));
         assert_eq!(
             chosen(Some((7, 2)), &[(8, 0), (10, 0), (10, 0)]),
             is("/beside/1", old)
         );
-        let late = "/usr/bin/qemu is 9.2.1 Debian, which cannot load a machine's memory while it \
+        let late = "/usr/bin/qemu is 9.2.1 Debian, which cannot load a VM's memory while it \
                     runs";
         assert_eq!(chosen(Some((9, 2)), &[(10, 0)]), is("/beside/0", late));
         assert_eq!(chosen(Some((10, 0)), &[(10, 0)]), is("/usr/bin/qemu", ""));

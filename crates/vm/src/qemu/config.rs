@@ -1,4 +1,4 @@
-//! The plan of a machine: everything that its command line is written from.
+//! The plan of a VM: everything that its command line is written from.
 
 use std::path::PathBuf;
 
@@ -89,7 +89,7 @@ pub struct Debugging {
     pub debugger: bool,
 }
 
-/// A machine. Runtime records and suspend images have it as one flat object, as it was before it had
+/// A VM. Runtime records and suspend images have it as one flat object, as it was before it had
 /// parts.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct VmConfig {
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::qemu::machine::DiskFormat;
 
-    /// A machine as brisk wrote it when the structure had no parts, and other names for some fields.
+    /// A VM as brisk wrote it when the structure had no parts, and other names for some fields.
     const OLD: &str = r#"{
         "program": "/usr/bin/qemu-system-x86_64", "version": [10, 0],
         "machine": {"Pc": {"acpi": false}}, "firmware": {"Qboot": "/rom"}, "accelerator": "Tcg",

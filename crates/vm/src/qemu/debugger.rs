@@ -29,10 +29,10 @@ pub enum Error {
         answer: String,
     },
     /// The VM ended before the breakpoint.
-    #[error("the machine ended before it came to {0:#x}, where its kernel is entered")]
+    #[error("the guest ended before it came to {0:#x}, where its kernel is entered")]
     Ended(u64),
     /// The VM stopped for another reason.
-    #[error("the machine stopped at {found} instead of {address:#x}, where its kernel is entered")]
+    #[error("the guest stopped at {found} instead of {address:#x}, where its kernel is entered")]
     Elsewhere {
         /// Address of the breakpoint.
         address: u64,

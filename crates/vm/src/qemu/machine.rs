@@ -1,4 +1,4 @@
-//! What a machine is made of.
+//! Parts of a VM: machine type, firmware, devices.
 
 use std::path::PathBuf;
 

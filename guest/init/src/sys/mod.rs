@@ -164,7 +164,7 @@ pub(crate) fn pages(len: usize) -> Result<&'static mut [u8]> {
     const READ_WRITE: usize = 3;
     const PRIVATE_ANONYMOUS: usize = 0x22;
     // SAFETY: asks for fresh memory; the sixth argument (offset) is zero. The mapping is
-    // ours alone and lives until the machine ends.
+    // ours alone and lives until the guest ends.
     unsafe {
         let start = call(9, [0, len, READ_WRITE, PRIVATE_ANONYMOUS, usize::MAX])?;
         Ok(core::slice::from_raw_parts_mut(start as *mut u8, len))

@@ -243,7 +243,7 @@ pub(crate) fn set_user(user: usize, group: usize) -> Result<()> {
     }
 }
 
-/// Ends the machine at once. QEMU runs with `-no-reboot`, so a restart is an exit; with
+/// Ends the guest at once. QEMU runs with `-no-reboot`, so a restart is an exit; with
 /// `reboot=t` it is the shortest of all ways down.
 pub(crate) fn restart() -> ! {
     loop {

@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub timeout: String,
 
-    /// Compare reports of machines that differ, too; the comparison is marked then.
+    /// Compare reports of hosts that differ, too; the comparison is marked then.
     #[arg(long)]
     pub force: bool,
 
@@ -110,7 +110,7 @@ fn reports(args: &Args, a: &Path, b: &Path, ui: &Ui) -> anyhow::Result<u8> {
         if !args.force {
             bail!("these reports cannot be compared ({list}); --force does it all the same");
         }
-        notes.push(format!("the machines are not comparable: {list}"));
+        notes.push(format!("the hosts are not comparable: {list}"));
     }
     let Some(mut report) = compare_reports("boot-comparison", now(), &first, &second) else {
         bail!("{} or {} has no series", a.display(), b.display());

@@ -14,7 +14,7 @@ use crate::ui::Ui;
 
 /// Measure, explain and tune boots.
 ///
-/// The boot target is a guest of brisk's with the kernel and the machine of the options, the QEMU
+/// The boot target is a guest of brisk's with the kernel and the machine type of the options, the QEMU
 /// command line after `--`, or a domain of libvirt's.
 #[derive(Debug, Subcommand)]
 pub enum Command {

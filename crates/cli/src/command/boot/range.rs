@@ -41,7 +41,7 @@ const EXIT_STATUS: &str = "Exit status: 0 if the range was measured, or the chan
 /// the probability of any false alarm in a range is at most 1 in 500. --bisect follows the likely
 /// side and then proves the commit that it found with boots of their own; a commit that is not
 /// proven is searched for once more, with more boots. With --clock instructions the guest's
-/// instructions are counted instead: one boot of a commit is enough, and load on the machine does
+/// instructions are counted instead: one boot of a commit is enough, and load on the host does
 /// not matter.
 ///
 /// A guest of brisk's boots with the artifacts: kernel, QEMU and firmware in place of its own, an

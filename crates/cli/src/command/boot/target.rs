@@ -44,7 +44,7 @@ pub struct SubjectArgs {
 
     /// Clock: the host's wall-clock time, or the number of instructions that the guest executes.
     ///
-    /// The count of instructions is the same number at every boot, on every machine (QEMU's
+    /// The count of instructions is the same number at every boot, on every host (QEMU's
     /// -icount).
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     pub clock: Clock,

@@ -45,13 +45,13 @@ pub(super) struct AutostopArgs {
 pub(super) fn start(args: &AutostartArgs, ui: &Ui) -> anyhow::Result<u8> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(processors, usize::from);
-    with_all("starting machines", jobs, ui, tool::autostart)
+    with_all("starting VMs", jobs, ui, tool::autostart)
 }
 
 pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
     let limit = duration("--timeout", &args.timeout)?;
     let jobs = args.jobs.map_or(DOWN, usize::from);
-    with_all("stopping machines", jobs, ui, |dirs, cache, turn| {
+    with_all("stopping VMs", jobs, ui, |dirs, cache, turn| {
         tool::autostop(dirs, cache, limit, turn)
     })
 }
@@ -101,7 +101,7 @@ fn with_all(
         }
     }
     if interrupted {
-        ui.note("interrupted; machines that were not done with are as they were");
+        ui.note("interrupted; VMs that were not done with are as they were");
         return Ok(exit::INTERRUPTED);
     }
     Ok(if failed { exit::BRISK } else { exit::OK })

@@ -22,7 +22,7 @@ pub(super) struct ExecArgs {
     /// Name of the VM.
     pub(super) name: String,
 
-    /// Set a variable of the command's environment, or pass on this machine's value of it.
+    /// Set a variable of the command's environment, or pass on the host's value of it.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 

@@ -159,7 +159,7 @@ pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
     };
     let started = tool::start(&paths, &cache, &cancel, &mut progress);
     drop(spinner);
-    concluded(started, "the machine is off", ui)
+    concluded(started, "the VM is off", ui)
 }
 
 pub(super) fn stop(args: &StopArgs, ui: &Ui) -> anyhow::Result<u8> {
@@ -205,7 +205,7 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
             ui.plain(&format!("{line}\n"));
         }
     });
-    concluded(written, "the machine goes on", ui)
+    concluded(written, "the VM goes on", ui)
 }
 
 /// The passphrase for a new image, if any; asks for it only where it would be used.

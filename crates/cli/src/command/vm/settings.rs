@@ -139,7 +139,7 @@ struct Settings {
     suspend: SuspendSettings,
 }
 
-/// How the machine is suspended.
+/// How the VM is suspended.
 #[derive(Debug, clap::Args)]
 struct SuspendSettings {
     /// Image to suspend to; %{name} stands for the VM's name, %{uuid} for its UUID. `default`:
@@ -335,7 +335,7 @@ pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
     args.settings.apply(&mut definition)?;
     if let Err(error @ Error::Undefined { .. }) = paths.definition() {
         return Err(explain(error).context(format!(
-            "{} has files of a machine whose definition is gone; choose another name, put the \
+            "{} has files of a VM whose definition is gone; choose another name, put the \
              definition back, or remove them with brisk vm rm {0}",
             paths.name
         )));

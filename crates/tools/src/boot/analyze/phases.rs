@@ -107,7 +107,7 @@ impl Sources<'_> {
             .or_else(|| self.seen.records.first().map(|record| record.at))
     }
 
-    /// When the machine was reset. Firmware may do so as well; that is its own affair.
+    /// When the guest was reset. Firmware may do so as well; that is its own affair.
     fn again(&self) -> Option<u64> {
         let kernel = self.kernel();
         let mut events = self.observation.qmp.iter();

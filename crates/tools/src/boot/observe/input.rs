@@ -1,4 +1,4 @@
-//! What a machine says at each of its channels, as events of the observation.
+//! What a guest says at each of its channels, as events of the observation.
 
 use std::io;
 use std::time::Duration;

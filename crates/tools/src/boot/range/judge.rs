@@ -1,7 +1,7 @@
 //! Statistics of a range: whether two commits differ, and to which of two a third one belongs.
 //!
 //! Runs of commits that are compared are interleaved in rounds, in a random order, so that load on
-//! the machine affects all of them. Rounds are added until the result is significant. Several looks
+//! the host affects all of them. Rounds are added until the result is significant. Several looks
 //! give chance several chances: each look therefore tests at an equal share of the level that all
 //! of them together may have, which limits the probability of any false alarm however the looks
 //! depend on each other (Bonferroni's inequality; the simplest of the spending functions of Lan and
@@ -176,7 +176,7 @@ pub(super) fn compare(
     comparison
 }
 
-/// Whether the ratio may still be at least [`WORTH`], by its 95 % interval: on a machine whose
+/// Whether the ratio may still be at least [`WORTH`], by its 95 % interval: on a host whose
 /// speed changes much, a dozen pairs say little.
 fn may_be_worth(pairs: &[(f64, f64)]) -> bool {
     paired_ratio(pairs)
@@ -225,7 +225,7 @@ pub(super) fn side(
 
 /// Fewest runs of a middle: two of them may be disturbed, and the median is not.
 const FEWEST: usize = 5;
-/// Runs of each end that are looked at beside them: the latest, because the machine changes.
+/// Runs of each end that are looked at beside them: the latest, because the host changes.
 const WINDOW: usize = 6;
 /// The probability of a wrong turn at which a quick search takes it.
 const LIKELY: f64 = 0.002;

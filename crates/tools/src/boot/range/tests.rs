@@ -1,4 +1,4 @@
-//! Ranges of real repositories, measured by a stand-in for machines.
+//! Ranges of real repositories, measured by a stand-in for hosts.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,9 +15,9 @@ use crate::interrupt::{Interrupt, Trigger};
 mod ranges;
 mod rates;
 
-/// Noise of a restless machine, always the same for a seed: a standard deviation of 3 %, a drift of
+/// Noise of a restless host, always the same for a seed: a standard deviation of 3 %, a drift of
 /// up to 10 % over some hundred runs, and one run of thirty that takes up to twice as long. Or that
-/// of a real machine.
+/// of a real host.
 pub(super) struct Noise {
     state: u64,
     runs: u32,

@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// Likely side of a middle: the middle runs in each round, and one of the ends alternately, to
-    /// measure the machine's present speed.
+    /// measure the host's present speed.
     fn likely_side(
         &mut self,
         [low, middle, high]: [usize; 3],

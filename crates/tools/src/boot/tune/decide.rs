@@ -33,7 +33,7 @@ pub enum Verdict {
     Refused,
     /// The guest does not boot, or the check fails.
     Broken,
-    /// It does not fit this machine, or what it would be compared with does not boot.
+    /// It does not fit the host, or what it would be compared with does not boot.
     Unfit,
 }
 

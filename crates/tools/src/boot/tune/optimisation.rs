@@ -158,14 +158,14 @@ impl List {
         );
         self.add(
             "microvm",
-            "a machine with few devices, and the rate of the time stamp counter given",
+            "a machine type with few devices, and the rate of the time stamp counter given",
             None,
             // One boot in twelve hangs where the kernel measures it.
             Change::Machine(Machine::Microvm, &["tsc_early_khz"]),
         );
         self.add(
             "pc-no-acpi",
-            "a machine without ACPI tables and local APIC",
+            "a machine type without ACPI tables and local APIC",
             None,
             Change::Machine(Machine::PcNoAcpi, &[]),
         );

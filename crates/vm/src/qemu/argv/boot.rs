@@ -1,4 +1,4 @@
-//! What the machine boots, or goes on from.
+//! What the VM boots, or goes on from.
 
 use super::part::Parts;
 use crate::pretranslation::EVENT;

@@ -1,4 +1,4 @@
-//! Devices on the machine's bus.
+//! Devices on the bus of the machine type.
 
 use super::part::{Parts, socket};
 use crate::qemu::blockdev::block_node;

@@ -1,4 +1,4 @@
-//! The machine: its board, processors and memory.
+//! Machine type: board, processors and memory.
 
 use super::part::Parts;
 use crate::qemu::config::VmConfig;

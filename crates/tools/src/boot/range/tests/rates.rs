@@ -1,8 +1,8 @@
-//! How often a range by the clock is right, on machines whose noise was recorded.
+//! How often a range by the clock is right, on hosts whose noise was recorded.
 
 use super::*;
 
-/// 200 boots to init, one after the other (`brisk boot bench --runs 200`), on a machine whose two
+/// 200 boots to init, one after the other (`brisk boot bench --runs 200`), on a host whose two
 /// processors compiled programs meanwhile, which had the smaller share of them.
 const SHARED: &str = include_str!("fixtures/noise-shared.json");
 /// Noise beside three programs with an equal share of the processors.
