@@ -172,10 +172,6 @@ fn what_cannot_be_counted_says_so() {
     bench(&[&words[..], &qemu].concat(), &home)
         .exits(125)
         .explains(&["--until kernel"]);
-    brisk_of!["boot", "analyze", "--accel", "tcg", "--until", "kernel"]
-        .args(["--clock", "instructions", "--passes", "1"])
-        .exits(125)
-        .explains(&["--until init, ready or exit"]);
 }
 
 #[test]

@@ -98,16 +98,6 @@ fn a_boot_is_explained_in_instructions() {
         let samples = one["samples"].as_array().unwrap();
         assert_eq!(samples[0]["value"], samples[1]["value"], "{}", one["name"]);
     }
-    brisk_of![
-        "boot",
-        "analyze",
-        "--clock",
-        "instructions",
-        "--until",
-        "kernel"
-    ]
-    .exits(125)
-    .explains(&["--until init, ready or exit"]);
 }
 
 #[test]
@@ -164,16 +154,6 @@ fn two_configurations_are_compared_and_the_difference_is_explained() {
     assert_eq!(report["comparisons"].as_array().unwrap().len(), 1);
     let notes = notes(&report);
     assert!(notes.contains("acpi_init"), "{notes}");
-}
-
-#[test]
-fn a_configuration_that_cannot_be_read_is_named() {
-    brisk_of!["boot", "compare", "--a", "--machine nonsense", "--b", ""]
-        .exits(125)
-        .explains(&["--a --machine nonsense", "nonsense"]);
-    brisk_of!["boot", "compare"]
-        .exits(125)
-        .explains(&["nothing to compare"]);
 }
 
 #[test]

@@ -58,9 +58,6 @@ fn a_domain_is_looked_at_by_its_xml() {
     let text = brisk_of!["doctor", file].output().text();
     assert!(text.contains("emulated hardware (e1000)"), "{text}");
     assert!(text.contains("virt-xml old --edit all --network"), "{text}");
-    brisk_of!["doctor", "/dev/null"]
-        .exits(125)
-        .explains(&["/dev/null", "not XML"]);
 }
 
 /// A QEMU whose guest does not begin to run.
@@ -118,12 +115,6 @@ fn what_is_no_qemu_is_named() {
     brisk_of!["doctor", "--pid", std::process::id().to_string()]
         .exits(125)
         .explains(&["not a QEMU", "pgrep -a qemu"]);
-    brisk_of!["doctor", "--pid", "4294967295"]
-        .exits(125)
-        .explains(&["there is no process 4294967295"]);
-    brisk_of!["doctor", "--pid", "1", "--", "qemu-system-x86_64"]
-        .exits(2)
-        .explains(&["cannot be used with"]);
 }
 
 #[test]

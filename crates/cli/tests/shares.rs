@@ -32,19 +32,3 @@ fn a_share_can_be_written_unless_it_is_read_only() {
     assert_eq!(fs::read(closed.join("mark")).unwrap(), b"of the host\n");
     assert_eq!(fs::read_dir(&closed).unwrap().count(), 1);
 }
-
-#[test]
-fn what_cannot_be_shared_is_named() {
-    brisk!["--root", "none", "--share", "/no/such/directory:/mnt"]
-        .command(["true"])
-        .exits(125)
-        .explains(&["/no/such/directory", "No such file or directory"]);
-    brisk!["--root", "none", "--share", "/etc/passwd:/mnt"]
-        .command(["true"])
-        .exits(125)
-        .explains(&["/etc/passwd is not a directory"]);
-    brisk!["--root", "none", "--share", "/etc"]
-        .command(["true"])
-        .exits(125)
-        .explains(&["--share /etc: write HOST:GUEST"]);
-}

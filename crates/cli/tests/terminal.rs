@@ -65,11 +65,3 @@ fn a_signal_while_the_guest_boots_puts_the_terminal_back() {
     let _ = run.wait().exited(143);
     assert!(!window.is_raw());
 }
-
-#[test]
-fn a_terminal_that_is_not_there_cannot_be_asked_for() {
-    brisk!["--root", "none", "--tty", "yes"]
-        .command(["true"])
-        .exits(125)
-        .explains(&["--tty yes needs a terminal"]);
-}

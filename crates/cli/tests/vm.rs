@@ -12,34 +12,23 @@ fn machines() -> Machines {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn a_refusal_changes_nothing() {
     let all = machines();
-    all.refuses(&["create", "../x"], &["\"../x\" cannot name a VM"]);
-    for command in [
-        "set", "info", "start", "stop", "kill", "discard", "suspend", "resume", "exec", "rm",
-        "log", "console",
+    // Messages are in transcripts.rs.
+    for words in [
+        &["start", "nosuch"][..],
+        &["set", "nosuch"],
+        &["create", "a", "--cpus", "0"],
+        &["create", "a", "--root", "host", "--rw"],
     ] {
-        all.refuses(
-            &[command, "nosuch"],
-            &["there is no VM nosuch; brisk vm list"],
-        );
+        all.refuses(words, &[]);
     }
     assert!(!all.state_dir("nosuch").exists());
-    all.refuses(&["create", "a", "--cpus", "0"], &["cpus = \"0\""]);
-    all.refuses(
-        &["create", "a", "--root", "host", "--rw"],
-        &["rw = \"true\"", "its own root"],
-    );
     assert!(!all.definition("a").exists());
     let _ = all.does(&["create", "a", "--memory", "128M"]);
-    all.refuses(&["create", "a"], &["there is a VM a already"]);
-    for command in ["stop", "kill", "suspend", "exec"] {
-        all.refuses(
-            &[command, "a"],
-            &["a does not run; brisk vm start starts it"],
-        );
+    for command in ["create", "stop", "kill", "suspend", "exec", "resume"] {
+        all.refuses(&[command, "a"], &[]);
     }
-    all.refuses(&["resume", "a"], &["a is not suspended"]);
     assert_eq!(all.doing("a"), "off");
     let _ = all.does(&["rm", "a"]);
     assert!(!all.definition("a").exists() && !all.state_dir("a").exists());

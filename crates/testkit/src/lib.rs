@@ -23,6 +23,7 @@ mod running;
 mod slot;
 mod soak;
 mod terminal;
+mod transcript;
 mod trial;
 mod wait;
 
@@ -41,6 +42,7 @@ pub use running::{Finished, Running};
 pub use rustix::process::Signal;
 pub use soak::times;
 pub use terminal::Window;
+pub use transcript::Transcript;
 pub use trial::{lacks, qemu_is_before, trial, trials, virtiofsd_keeps_nothing};
 pub use wait::{DEADLINE, until};
 
