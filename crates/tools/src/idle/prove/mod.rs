@@ -142,7 +142,7 @@ pub fn prove(
     saved: &mut Saved<'_>,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(), ProveError> {
-    let interrupt = Interrupt::by_signals().map_err(|error| Error::Wait(error))?;
+    let interrupt = Interrupt::by_signals().map_err(Error::Wait)?;
     let plan = plan(sides, settings);
     let mut unsettled = 0;
     let ended = Experiment::new(&plan, &interrupt)
