@@ -171,7 +171,7 @@ fn a_guest_that_spins_is_told_from_one_that_idles() {
         "idle",
         &[
             "-name",
-            "calm,debug-threads=on",
+            "sleeper,debug-threads=on",
             "-smp",
             "2",
             "-object",
@@ -182,7 +182,7 @@ fn a_guest_that_spins_is_told_from_one_that_idles() {
         "spin",
         &[
             "-name",
-            "busy,debug-threads=on",
+            "spinner,debug-threads=on",
             "-smp",
             "2",
             "-accel",
@@ -193,7 +193,10 @@ fn a_guest_that_spins_is_told_from_one_that_idles() {
     let (idle_place, idle_found) = guest(&value, &idle.pid());
     let (spin_place, spin_found) = guest(&value, &spin.pid());
     assert!(spin_place < idle_place, "{spin_place} {idle_place}");
-    assert_eq!([&spin_found["name"], &idle_found["name"]], ["busy", "calm"]);
+    assert_eq!(
+        [&spin_found["name"], &idle_found["name"]],
+        ["spinner", "sleeper"]
+    );
     let (spinning, runnable) = role(spin_found, &"all-vcpus".into());
     assert!(runnable > 50.0, "{spin_found}");
     // Attributed to the thread that spins.
@@ -216,10 +219,10 @@ fn a_guest_that_spins_is_told_from_one_that_idles() {
     let hours = idle_found["cpu_hours_per_day"].as_f64().unwrap();
     let cpu = idle_found["cpu_percent"].as_f64().unwrap();
     assert!((hours - cpu * 0.24).abs() < 1e-6, "{hours} {cpu}");
-    // As a table, ranked, with a total.
+    // As a table, ranked, with a total. Other guests run meanwhile.
     let text = measure("1").arg("--all").exits(0).text();
     let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
-    assert!(at("\nbusy ") < at("\ncalm ") && at("\ncalm ") < at("\ntotal "));
+    assert!(at("\nspinner ") < at("\nsleeper ") && at("\nsleeper ") < at("\ntotal "));
 }
 
 fn threads_without_names_are_said_to_be_so() {
