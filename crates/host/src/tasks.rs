@@ -76,8 +76,9 @@ pub struct HostTimes {
 impl Procfs {
     /// A process and the counters of its threads.
     ///
-    /// `known` is what this function said of the process before. The start of a thread in it whose
-    /// counters did not go backwards is not read again: that file costs as much as all others.
+    /// `known` is what this function said of the process before. Of a thread in it that did not run
+    /// since, only `schedstat` is read, so that watching idle threads costs little; the start is read
+    /// again only if counters went backwards.
     ///
     /// # Errors
     /// If the process has ended, if `/proc` hides it, or if the kernel has no `schedstat`
@@ -156,13 +157,23 @@ impl Procfs {
             ),
             _ => error,
         })?;
-        let switches = read(&directory.join("status"), Switches::parse)?;
+        let stood_still = |task: &&Task| {
+            let before = &task.schedule;
+            (before.on_cpu, before.timeslices) == (schedule.on_cpu, schedule.timeslices)
+        };
+        if let Some(task) = known.filter(stood_still) {
+            return Ok(Task {
+                schedule,
+                ..task.clone()
+            });
+        }
+        let status = read(&directory.join("status"), Status::parse)?;
         let goes_on = |task: &&Task| {
             let (before, now) = (&task.schedule, &schedule);
             before.on_cpu <= now.on_cpu
                 && before.timeslices <= now.timeslices
-                && task.switches.voluntary <= switches.voluntary
-                && task.switches.involuntary <= switches.involuntary
+                && task.switches.voluntary <= status.switches.voluntary
+                && task.switches.involuntary <= status.switches.involuntary
         };
         let start_ticks = match known.filter(goes_on) {
             Some(task) => task.start_ticks,
@@ -172,10 +183,26 @@ impl Procfs {
         Ok(Task {
             tid,
             // A thread gets its name after its start.
-            name: name_of(directory)?,
+            name: status.name,
             start_ticks,
             schedule,
-            switches,
+            switches: status.switches,
+        })
+    }
+}
+
+/// Fields of `status` (proc_pid_status(5)).
+struct Status {
+    name: String,
+    switches: Switches,
+}
+
+impl Status {
+    fn parse(text: &str) -> Option<Self> {
+        let name = text.lines().next()?.strip_prefix("Name:\t")?;
+        Some(Self {
+            name: unescaped(name),
+            switches: Switches::parse(text)?,
         })
     }
 }
@@ -227,6 +254,23 @@ impl HostTimes {
             steal: rest.first().copied().unwrap_or(0),
         })
     }
+}
+
+/// A name in which the kernel escaped line breaks and backslashes (`proc_task_name` in
+/// `fs/proc/array.c`).
+fn unescaped(text: &str) -> String {
+    let mut name = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        name.push(match character {
+            '\\' => match characters.next() {
+                Some('n') => '\n',
+                other => other.unwrap_or('\\'),
+            },
+            other => other,
+        });
+    }
+    name
 }
 
 fn name_of(directory: &Path) -> io::Result<String> {

@@ -67,12 +67,45 @@ fn the_start_of_a_known_thread_is_not_read_again_unless_it_is_another() {
     ahead.tasks[1].schedule.on_cpu += 1;
     assert_eq!(started(Some(&ahead)), 900);
     let mut ahead = before.clone();
+    ahead.tasks[1].schedule.timeslices -= 1;
     ahead.tasks[1].switches.voluntary += 1;
     assert_eq!(started(Some(&ahead)), 900);
     // Another process with that number.
     let mut other = before.clone();
     other.start_ticks -= 1;
     assert_eq!(started(Some(&other)), 900);
+}
+
+#[test]
+fn of_a_thread_that_did_not_run_only_the_time_is_read() {
+    let root = tempfile::tempdir().unwrap();
+    let proc = process(root.path());
+    let before = proc.tasks(70, None).unwrap();
+    for file in ["status", "stat"] {
+        fs::remove_file(root.path().join("proc/70/task/71").join(file)).unwrap();
+    }
+    let after = proc.tasks(70, Some(&before)).unwrap();
+    assert_eq!(after, before);
+    // One that ran is read in full; here it looks as if it had ended.
+    let mut ran = before;
+    ran.tasks[1].schedule.timeslices -= 1;
+    assert_eq!(proc.tasks(70, Some(&ran)).unwrap().tasks.len(), 1);
+}
+
+#[test]
+fn escaped_names_are_read_back() {
+    let tail = STATUS.split_once('\n').unwrap().1;
+    let name = |name: &str| {
+        Status::parse(&format!("Name:\t{name}\n{tail}"))
+            .unwrap()
+            .name
+    };
+    assert_eq!(name("CPU 0/KVM"), "CPU 0/KVM");
+    assert_eq!(name("a\\nb"), "a\nb");
+    assert_eq!(name("a\\\\b"), "a\\b");
+    assert_eq!(name("a\\\\n"), "a\\n");
+    assert_eq!(name(" x \\"), " x \\");
+    assert!(Status::parse(tail).is_none() && Status::parse("Name:\tx\n").is_none());
 }
 
 #[test]

@@ -11,8 +11,8 @@ use super::guests::Guest;
 use super::role::Role;
 use super::window::{GuestSample, Snapshot};
 
-/// Reader of the counters of some guests. It reads three small files for each thread, and a fourth
-/// for a new one.
+/// Reader of the counters of some guests. It reads one small file for each thread, a second of one
+/// that ran since, and a third of a new one.
 #[derive(Debug)]
 pub struct Sampler {
     proc: Procfs,

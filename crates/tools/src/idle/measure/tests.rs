@@ -178,7 +178,8 @@ fn threads_that_start_and_end_are_told() {
         for file in ["schedstat", "stat", "status"] {
             fs::copy(host.path("28197/task/28202").join(file), new.join(file)).unwrap();
         }
-        fs::write(new.join("comm"), "worker\n").unwrap();
+        let status = fs::read_to_string(new.join("status")).unwrap();
+        fs::write(new.join("status"), status.replace("CPU 0/TCG", "worker")).unwrap();
     });
     let life = |tid| {
         let mut threads = window.guests[0].threads.iter();
@@ -265,7 +266,7 @@ fn threads_of_the_kernel_belong_to_the_guest_in_their_name() {
                 (
                     "status",
                     format!(
-                        "voluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t0\n",
+                        "Name:\t{name}\nvoluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t0\n",
                         ns / 1000
                     ),
                 ),
