@@ -27,7 +27,7 @@ impl System {
         fs::create_dir(system.path("bin")).unwrap();
         fs::create_dir(system.path("setup")).unwrap();
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../setup");
-        for name in ["install", "newer-qemu"] {
+        for name in ["install", "newer-qemu", "usb-kernel"] {
             let copy = system.path("setup").join(name);
             fs::copy(here.join(name), copy).unwrap();
         }
@@ -141,7 +141,10 @@ fn sum(path: &Path) -> String {
 #[test]
 fn a_dry_run_names_each_package_once() {
     let system = System::new("trixie");
-    system.script("apt-cache", "echo '  Candidate: 1:10.0.8+ds-0+deb13u1'");
+    system.script(
+        "apt-cache",
+        "echo '  Candidate: 1:10.0.8+ds-0+deb13u1'; echo '  Depends: linux-image-6.12.1-amd64'",
+    );
     system.pin(PINNED, "0");
     let output = system.run("install", &["--dry-run", "test"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -152,6 +155,8 @@ fn a_dry_run_names_each_package_once() {
     // Debian 13 has one that can do all, though it is not installed yet.
     assert!(text.contains("QEMU: 10.0.8\n"), "{text}");
     assert!(!text.contains("left out"), "{text}");
+    let kernel = "would unpack parts of linux-image-6.12.1-amd64";
+    assert!(text.contains(kernel), "{text}");
     assert_eq!(system.there(), [""; 0]);
 }
 

@@ -11,6 +11,7 @@
 mod brisk;
 mod checked;
 mod container;
+mod idle;
 mod image;
 mod leftovers;
 mod libvirt;
@@ -30,6 +31,7 @@ mod wait;
 pub use brisk::{Brisk, Guest};
 pub use checked::Checked;
 pub use container::{Image, docker_archive, oci_layout};
+pub use idle::IdleKernel;
 pub use image::{busybox, disk, ext4, partitioned, qcow2, tree};
 pub use leftovers::{BackgroundProcesses, Process};
 pub use libvirt::{Libvirt, agent_initramfs};

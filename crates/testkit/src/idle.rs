@@ -1,0 +1,131 @@
+//! Guests that idle, for measurements of what that costs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use brisk_host::kernel;
+
+/// A kernel, and modules of it, in the order in which they are loaded.
+#[derive(Debug)]
+pub struct IdleKernel {
+    /// The image.
+    pub image: PathBuf,
+    modules: Vec<PathBuf>,
+}
+
+/// Modules that a guest with a virtio disk loads; what is built in has none.
+const DISK: [&str; 6] = [
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "virtio_blk",
+];
+
+impl IdleKernel {
+    /// The kernel that brisk chooses, with modules for a virtio disk.
+    ///
+    /// # Panics
+    /// If there is no kernel.
+    #[must_use]
+    pub fn installed() -> Self {
+        let root = Path::new("/");
+        let chosen = kernel::resolve(root, None, &kernel::running()).unwrap();
+        let modules = Path::new("/lib/modules").join(&chosen.version);
+        let named = DISK.iter().filter_map(|name| find(&modules, name));
+        Self {
+            image: chosen.image,
+            modules: named.collect(),
+        }
+    }
+
+    /// Debian's general kernel with modules for USB, as `setup/usb-kernel` unpacks it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn with_usb() -> Result<Self, String> {
+        let mut dirs = brisk_host::beside::dirs().into_iter();
+        let dir = dirs.find_map(|dir| {
+            let dir = dir.join("usb-kernel");
+            dir.join("vmlinuz").exists().then_some(dir)
+        });
+        let Some(dir) = dir else {
+            return Err("setup/usb-kernel could not unpack a kernel with USB".into());
+        };
+        let entries = fs::read_dir(&dir).unwrap();
+        let mut modules: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        modules.retain(|path| path.extension().is_some_and(|end| end == "ko"));
+        modules.sort();
+        Ok(Self {
+            image: dir.join("vmlinuz"),
+            modules,
+        })
+    }
+
+    /// An initramfs in `directory` whose init loads the modules and then runs this script of
+    /// busybox, whose programs are in its path.
+    ///
+    /// # Panics
+    /// If busybox or xz is missing.
+    #[must_use]
+    pub fn initramfs(&self, directory: &Path, script: &str) -> PathBuf {
+        let tree = directory.join("tree");
+        let modules = tree.join("modules");
+        fs::create_dir_all(&modules).unwrap();
+        for name in ["bin", "proc", "sys", "dev"] {
+            fs::create_dir_all(tree.join(name)).unwrap();
+        }
+        fs::copy(crate::tool("busybox"), tree.join("bin/busybox")).unwrap();
+        for (number, path) in (10..).zip(&self.modules) {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let to = modules.join(format!("{number}-{}", name.trim_end_matches(".xz")));
+            if name.ends_with(".xz") {
+                let output = Command::new("xz").arg("-dc").arg(path).output().unwrap();
+                assert!(output.status.success(), "{output:?}");
+                fs::write(to, output.stdout).unwrap();
+            } else {
+                fs::copy(path, to).unwrap();
+            }
+        }
+        let init = format!(
+            "#!/bin/busybox sh\nbusybox=/bin/busybox\n$busybox --install -s /bin\n\
+             export PATH=/bin\nmount -t proc proc /proc\nmount -t sysfs sysfs /sys\n\
+             mount -t devtmpfs dev /dev\nfor module in /modules/*; do insmod $module; done\n\
+             {script}\n"
+        );
+        fs::write(tree.join("init"), init).unwrap();
+        let packed = directory.join("initramfs");
+        let pack = "chmod 755 init bin/busybox && find . | busybox cpio -o -H newc > \"$0\"";
+        let output = Command::new("sh")
+            .args(["-c", pack])
+            .arg(&packed)
+            .current_dir(&tree)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        packed
+    }
+}
+
+/// A module by its name, with `-` or `_`.
+fn find(modules: &Path, name: &str) -> Option<PathBuf> {
+    for entry in fs::read_dir(modules).ok()?.flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.is_symlink() {
+            if let Some(found) = find(&path, name) {
+                return Some(found);
+            }
+            continue;
+        }
+        let file = entry.file_name().to_string_lossy().replace('-', "_");
+        let is_it = file
+            .strip_prefix(name)
+            .is_some_and(|rest| rest == ".ko" || rest == ".ko.xz");
+        if is_it {
+            return Some(path);
+        }
+    }
+    None
+}
