@@ -122,6 +122,7 @@ fn try_one(text: &Text, counts: &mut Counts) -> anyhow::Result<Text> {
         };
         let named = [finding.rule.to_owned()];
         let fixed = fix(text.clone(), &context, Wanted { rules: &named })?;
+        anyhow::ensure!(fixed.failed.is_empty(), "{:?}", fixed.failed);
         let left = fixed.left.iter().find(|left| left.rule == finding.rule);
         let is_edit =
             left.is_some_and(|left| matches!(&left.fix, Fix::Edit(edit) if edit.is_exact()));

@@ -36,6 +36,41 @@ fn chain(error: &anyhow::Error) -> String {
         .join(": ")
 }
 
+/// Text from elsewhere for a terminal: no control character but the line end, and none that changes
+/// the direction of writing.
+pub(crate) fn printable(text: &str) -> String {
+    let is_hidden = |c: char| {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || c.is_control() && !matches!(c, '\n' | '\t')
+    };
+    let shown = |c: char| match is_hidden(c) {
+        true => c.escape_unicode().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+/// Replaces a file, through links and with its owner and mode; a new one is its owner's alone.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = std::fs::metadata(path).ok();
+    let mode = old
+        .as_ref()
+        .map_or(0o600, |old| old.permissions().mode() & 0o7777);
+    let shown = || format!("cannot write {}", path.display());
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        // A terminal, a pipe: there is nothing to replace.
+        return std::fs::write(path, bytes).with_context(shown);
+    }
+    files::replace_with_mode(path, bytes, mode, Durability::Synced).with_context(shown)?;
+    if let Some(old) = old {
+        // Only root can give files to others; for others the file is their own.
+        let _ = chown(path, Some(old.uid()), Some(old.gid()));
+    }
+    Ok(())
+}
+
 /// Seconds since 1970 as RFC 3339, in UTC.
 pub(crate) fn now() -> String {
     let seconds = std::time::SystemTime::now()

@@ -65,7 +65,7 @@ impl Ui {
 
     /// Prints an error with its causes, once.
     pub fn error(&self, error: &anyhow::Error) {
-        let text = error_text(error);
+        let text = crate::output::printable(&error_text(error));
         let _ = writeln!(io::stderr().lock(), "brisk: error: {text}");
     }
 

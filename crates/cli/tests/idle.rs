@@ -11,7 +11,19 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let here: [(_, fn()); 6] = [
+    let here: [(_, fn()); 9] = [
+        (
+            "a_script_is_not_replaced_by_its_command",
+            a_script_is_not_replaced_by_its_command,
+        ),
+        (
+            "a_file_keeps_its_mode_and_the_links_to_it",
+            a_file_keeps_its_mode_and_the_links_to_it,
+        ),
+        (
+            "one_file_that_is_none_leaves_the_others",
+            one_file_that_is_none_leaves_the_others,
+        ),
         (
             "files_are_looked_at_in_each_form",
             files_are_looked_at_in_each_form,
@@ -274,6 +286,76 @@ fn guests_that_run_are_looked_at() {
     for text in [one, all] {
         assert!(text.contains(&expected), "{text}");
     }
+}
+
+fn a_script_is_not_replaced_by_its_command() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("start.sh");
+    let script =
+        "MEM=1G\nqemu-system-x86_64 -m 1G -usb -device usb-tablet 2>&1 | tee log; echo x\n";
+    fs::write(&path, script).unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let (file, link) = (path.to_str().unwrap(), link.to_str().unwrap());
+    for output in [file, link] {
+        let refused = brisk().args(["fix", file, "--output", output]).exits(125);
+        assert!(refused.stderr.contains("is a script"), "{}", refused.stderr);
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), script);
+    let command = brisk().args(["fix", file, "--output=-"]).exits(0).text();
+    let words = shlex::split(&command.replace("\\\n", " ")).unwrap();
+    assert!(
+        !words.iter().any(|word| word == "2>&1" || word == "tee"),
+        "{words:?}"
+    );
+    fs::write(&path, "qemu-system-x86_64 -m $MEM\n").unwrap();
+    let refused = brisk().args(["lint", file]).exits(125);
+    assert!(
+        refused.stderr.contains("which a shell replaces"),
+        "{}",
+        refused.stderr
+    );
+}
+
+fn a_file_keeps_its_mode_and_the_links_to_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempdir().unwrap();
+    let file = web(&dir);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let link = dir.path().join("link.xml");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let link = link.to_str().unwrap();
+    brisk().args(["fix", link, "--output", link]).exits(0);
+    assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+    let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&file), 0o640);
+    assert!(!fs::read_to_string(&file).unwrap().contains("nohz=off"));
+    let new = dir.path().join("new.xml");
+    let new = new.to_str().unwrap();
+    brisk()
+        .args(["fix", &file, "--rule=cdrom", "--output", new])
+        .exits(0);
+    // There may be passwords in it.
+    assert_eq!(mode(new), 0o600);
+}
+
+fn one_file_that_is_none_leaves_the_others() {
+    let dir = tempdir().unwrap();
+    let file = web(&dir);
+    let named = dir.path().join("a\x1b[31m.xml");
+    fs::write(&named, WEB).unwrap();
+    let words = [
+        "lint",
+        "/nonexistent.xml",
+        &file,
+        "/dev/zero",
+        named.to_str().unwrap(),
+    ];
+    let ended = brisk().args(words).exits(125);
+    assert!(ended.stderr.contains("/nonexistent.xml") && ended.stderr.contains("regular"));
+    assert!(ended.text().contains(&format!("{file}:8:5: high")));
+    // Nothing of a name is for the terminal.
+    assert!(ended.text().contains("a\\u{1b}[31m.xml") && !ended.text().contains('\x1b'));
 }
 
 fn what_is_no_guest_is_named() {

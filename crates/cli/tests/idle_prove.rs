@@ -10,7 +10,11 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 fn main() {
-    let plain: [(_, fn()); 4] = [
+    let plain: [(_, fn()); 5] = [
+        (
+            "a_script_that_starts_qemu_is_refused",
+            a_script_that_starts_qemu_is_refused,
+        ),
         (
             "an_hpet_wakes_qemu_and_a_placebo_does_not",
             an_hpet_wakes_qemu_and_a_placebo_does_not,
@@ -239,6 +243,29 @@ fn guests_that_end_are_no_numbers() {
     let samples = report["series"][0]["samples"].as_array().unwrap();
     assert!(samples.iter().all(|sample| sample["value"].is_null()));
     assert!(!ended.text().contains("less"), "{}", ended.text());
+}
+
+fn a_script_that_starts_qemu_is_refused() {
+    let dir = tempdir().unwrap();
+    let script = dir.path().join("qemu-system-x86_64");
+    fs::write(&script, "#!/bin/sh\nsleep 4321\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&script, mode).unwrap();
+    let ended = brisk_of!("idle")
+        .args([
+            "prove",
+            "--rounds=1",
+            "--boot=1s",
+            "--settle=0",
+            "--time=1s",
+            "--output",
+        ])
+        .arg(dir.path().join("report.json"))
+        .arg("--")
+        .arg(&script)
+        .args(["-M", "pc"])
+        .exits(125);
+    assert!(ended.stderr.contains("is not a QEMU"), "{}", ended.stderr);
 }
 
 fn a_domain_is_tried_and_keeps_its_definition() {

@@ -133,7 +133,7 @@ pub fn undo(domain: &Defined, backups: &Backups, force: bool) -> Result<Backup, 
     // A change that was cut off before libvirt had it.
     let never_made = backup.after.is_empty() && now == backup.before;
     if !never_made {
-        let is_known = backup.after.is_empty() || now == backup.after;
+        let is_known = now == backup.after && domain.uri() == backup.uri;
         if !is_known && !force {
             return Err(Error::Changed {
                 name,

@@ -3,7 +3,6 @@
 //! One finding's edit is made at a time, and the rules look again: an edit may make another one
 //! possible, or needless. Edits that somebody has to ask for are made if their rule is named.
 
-use brisk_vm::hardware::edit::EditError;
 use brisk_vm::hardware::{GuestHardware, XmlError};
 
 use super::rules::{self, GuestOs, Host, Live, Subject};
@@ -33,6 +32,8 @@ pub struct Fixed {
     pub applied: Vec<Finding>,
     /// Findings that are left.
     pub left: Vec<Finding>,
+    /// Rules whose edits cannot be made here, and why not.
+    pub failed: Vec<(&'static str, String)>,
 }
 
 /// A guest that cannot be changed.
@@ -42,19 +43,6 @@ pub enum Error {
     /// It cannot be read.
     #[error(transparent)]
     Read(#[from] XmlError),
-    /// An edit cannot be made.
-    #[error("the fix of {rule} cannot be made")]
-    Edit {
-        /// The rule.
-        rule: &'static str,
-        /// Why not.
-        source: EditError,
-    },
-    /// An edit was made, and its rule finds as much as before.
-    #[error(
-        "the fix of {0} changed nothing that it looks at; nothing was changed. Please report it"
-    )]
-    Useless(&'static str),
 }
 
 impl Context {
@@ -100,37 +88,44 @@ impl Wanted<'_> {
 
 /// Makes the edits of a guest's findings, until there is none to make.
 ///
+/// An edit that cannot be made, or that does not help, leaves the guest as it was.
+///
 /// # Errors
-/// If the guest cannot be read, an edit cannot be made, or one does not help.
+/// If the guest cannot be read.
 pub fn fix(text: Text, context: &Context, wanted: Wanted<'_>) -> Result<Fixed, Error> {
     let mut fixed = Fixed {
         left: context.findings(&text)?,
         text,
         applied: Vec::new(),
+        failed: Vec::new(),
     };
     while fixed.applied.len() < MOST {
+        let has_failed = |rule: &str| fixed.failed.iter().any(|(failed, _)| *failed == rule);
         let next = fixed.left.iter().find_map(|finding| {
-            let edit = wanted.edit(finding)?;
+            let edit = wanted.edit(finding).filter(|_| !has_failed(finding.rule))?;
             Some((finding.clone(), edit.clone()))
         });
         let Some((finding, edit)) = next else {
             break;
         };
         let rule = finding.rule;
-        let text = fixed
-            .text
-            .with(&edit)
-            .map_err(|source| Error::Edit { rule, source })?;
-        let left = context.findings(&text)?;
+        let changed = fixed.text.with(&edit).map_err(|error| error.to_string());
+        let changed = changed.and_then(|text| {
+            let left = context.findings(&text).map_err(|error| error.to_string())?;
+            Ok((text, left))
+        });
         let count = |list: &[Finding]| list.iter().filter(|one| one.rule == rule).count();
-        if count(&left) >= count(&fixed.left) {
-            return Err(Error::Useless(rule));
+        match changed {
+            Ok((text, left)) if count(&left) < count(&fixed.left) => {
+                fixed.text = text;
+                fixed.left = left;
+                fixed.applied.push(finding);
+            }
+            Ok(_) => fixed
+                .failed
+                .push((rule, "it is written in another place, too".into())),
+            Err(reason) => fixed.failed.push((rule, reason)),
         }
-        fixed = Fixed {
-            text,
-            left,
-            applied: [fixed.applied, vec![finding]].concat(),
-        };
     }
     Ok(fixed)
 }

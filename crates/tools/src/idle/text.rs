@@ -28,6 +28,12 @@ pub enum NoGuest {
     /// It is XML of something else, or broken.
     #[error(transparent)]
     Xml(#[from] XmlError),
+    /// Only a shell knows what the command line is.
+    #[error(
+        "its command line of QEMU has $ or ` in it, which a shell replaces: look at the guest when \
+         it runs (--pid), or give the command line after --"
+    )]
+    Shell,
     /// It is something else.
     #[error("it is neither the XML of a domain nor a script with a command line of QEMU")]
     Other,
@@ -47,9 +53,8 @@ impl Text {
             GuestHardware::of_xml(text)?;
             return Ok(Self::Xml(text.to_owned()));
         }
-        command_line(text)
-            .map(Self::Arguments)
-            .ok_or(NoGuest::Other)
+        let words = command_line(text)?.ok_or(NoGuest::Other)?;
+        Ok(Self::Arguments(words))
     }
 
     /// The guest that is described.
@@ -74,15 +79,80 @@ impl Text {
     }
 }
 
-fn command_line(script: &str) -> Option<Vec<OsString>> {
+/// The first command of QEMU in a script.
+fn command_line(script: &str) -> Result<Option<Vec<OsString>>, NoGuest> {
     let joined = script.replace("\\\r\n", " ").replace("\\\n", " ");
-    joined.lines().find_map(|line| {
-        let words = shlex::split(line)?;
-        let start = words.iter().position(|word| is_qemu(word))?;
-        let ends = |word: &String| matches!(&**word, "&" | "&&" | "||" | ";" | "|" | ">" | "<");
-        let words = words.into_iter().skip(start).take_while(|word| !ends(word));
-        Some(words.map(OsString::from).collect())
-    })
+    for line in joined.lines() {
+        for command in commands(line) {
+            let Some(words) = shlex::split(&command.text) else {
+                continue;
+            };
+            let Some(start) = words.iter().position(|word| is_qemu(word)) else {
+                continue;
+            };
+            if command.is_expanded {
+                return Err(NoGuest::Shell);
+            }
+            let words = words.into_iter().skip(start);
+            return Ok(Some(words.map(OsString::from).collect()));
+        }
+    }
+    Ok(None)
+}
+
+/// A simple command of a shell, without redirections.
+#[derive(Default)]
+struct ShellCommand {
+    text: String,
+    /// Whether the shell puts something in the place of parts of it.
+    is_expanded: bool,
+}
+
+/// The simple commands of a line. Operators outside quotes end one.
+fn commands(line: &str) -> Vec<ShellCommand> {
+    let mut all = Vec::new();
+    let mut now = ShellCommand::default();
+    let mut quote = None;
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            ('\\', None | Some('"')) => {
+                now.text.push(c);
+                now.text.extend(chars.next());
+                continue;
+            }
+            ('\'' | '"', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            ('$' | '`', None | Some('"')) => now.is_expanded = true,
+            (';' | '|' | '&' | '(' | ')', None) => {
+                all.push(std::mem::take(&mut now));
+                continue;
+            }
+            ('<' | '>', None) => {
+                // The number of a descriptor before it, and what it leads to.
+                let word = now
+                    .text
+                    .trim_end_matches(|c: char| c.is_ascii_digit())
+                    .len();
+                if now.text[..word].ends_with([' ', '\t']) {
+                    now.text.truncate(word);
+                }
+                while chars
+                    .next_if(|c| matches!(c, '<' | '>' | '&' | '|' | ' '))
+                    .is_some()
+                {}
+                let ends = |c: &char| !matches!(c, ' ' | ';' | '|' | '&' | '<' | '>');
+                while chars.next_if(ends).is_some() {}
+                now.text.push(' ');
+                continue;
+            }
+            ('#', None) if now.text.is_empty() || now.text.ends_with([' ', '\t']) => break,
+            _ => {}
+        }
+        now.text.push(c);
+    }
+    all.push(now);
+    all
 }
 
 fn is_qemu(word: &str) -> bool {
@@ -96,7 +166,7 @@ mod tests {
     use super::*;
 
     fn words(script: &str) -> Vec<String> {
-        let words = command_line(script).unwrap();
+        let words = command_line(script).unwrap().unwrap();
         words
             .into_iter()
             .map(|word| word.into_string().unwrap())
@@ -116,9 +186,23 @@ mod tests {
         ];
         assert_eq!(words(script), expected);
         assert_eq!(words("sudo kvm -snapshot &"), ["kvm", "-snapshot"]);
-        assert_eq!(command_line("echo hello\n"), None);
+        assert_eq!(command_line("echo hello\n").unwrap(), None);
         // A quote that nothing closes.
-        assert_eq!(command_line("qemu-system-x86_64 -name 'a\n"), None);
+        assert_eq!(command_line("qemu-system-x86_64 -name 'a\n").unwrap(), None);
+        let conditional = "if true; then qemu-system-x86_64 -m 1; fi";
+        assert_eq!(words(conditional), ["qemu-system-x86_64", "-m", "1"]);
+        let redirected = "kvm -m 1 2>&1 >\"log file\" -snapshot | tee log";
+        assert_eq!(
+            words(&redirected.replace("\"log file\"", "log")),
+            ["kvm", "-m", "1", "-snapshot"]
+        );
+        assert_eq!(words("kvm -name 'a;b$c' # -m 1"), ["kvm", "-name", "a;b$c"]);
+        for unknown in ["kvm -m $MEM", "kvm \"${ARGS[@]}\"", "kvm -m `cat m`"] {
+            assert!(
+                matches!(command_line(unknown), Err(NoGuest::Shell)),
+                "{unknown}"
+            );
+        }
     }
 
     #[test]

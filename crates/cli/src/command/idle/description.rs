@@ -25,7 +25,7 @@ pub(super) struct Guests {
     pub(super) files: Vec<PathBuf>,
 
     /// A domain of libvirt's; it may run.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["vm", "pid", "qemu_command"])]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with_all = ["vm", "pid", "qemu_command"])]
     pub(super) domain: Option<String>,
 
     /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
@@ -48,6 +48,9 @@ pub(super) struct Guests {
     #[arg(last = true, value_name = "QEMU")]
     pub(super) qemu_command: Vec<OsString>,
 }
+
+/// Largest file that is read.
+const LARGEST: u64 = 16 << 20;
 
 /// Operating systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -122,13 +125,23 @@ impl Guests {
             let text = Text::Arguments(self.qemu_command.clone());
             return Ok(vec![self.described("command line".into(), text, None)]);
         }
-        let read = |path: &PathBuf| {
-            let name = path.display().to_string();
-            let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
-            let text = Text::of_file(&bytes).with_context(|| format!("cannot read {name}"))?;
-            Ok(self.described(name, text, None))
+        self.files.iter().map(|path| self.of_file(path)).collect()
+    }
+
+    pub(super) fn of_file(&self, path: &Path) -> anyhow::Result<Described> {
+        let name = path.display().to_string();
+        let read = || -> anyhow::Result<Text> {
+            // A pipe would be waited for, a device may have no end.
+            let length = fs::metadata(path)?.len();
+            anyhow::ensure!(fs::metadata(path)?.is_file(), "it is not a regular file");
+            anyhow::ensure!(
+                length <= LARGEST,
+                "it is larger than any description of a guest"
+            );
+            Ok(Text::of_file(&fs::read(path)?)?)
         };
-        self.files.iter().map(read).collect()
+        let text = read().with_context(|| format!("cannot read {name}"))?;
+        Ok(self.described(name, text, None))
     }
 
     /// A guest that is described here; one of a file may run elsewhere.

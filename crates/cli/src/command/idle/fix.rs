@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use brisk_host::program::quote;
 use brisk_tools::idle::backup::Backups;
 use brisk_tools::idle::domain::{self, Change};
-use brisk_tools::idle::fix::{self, Wanted};
+use brisk_tools::idle::fix::{self, Fixed, Wanted};
 use brisk_tools::idle::text::Text;
 use brisk_tools::lint::Finding;
 use brisk_vm::libvirt::Defined;
@@ -16,7 +16,7 @@ use similar::TextDiff;
 use super::description::{Described, Guests};
 use super::lint::known;
 use crate::exit;
-use crate::output::{now, write_whole};
+use crate::output::{now, printable, replace_file};
 use crate::ui::Ui;
 
 /// Change what keeps an idle guest awake, and nothing else.
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "output")]
     apply: bool,
 
-    /// Write the whole result to a file, which may be the one that was read; - is standard output.
+    /// Write the whole result to a file, also the XML that was read; - is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -63,7 +63,7 @@ enum Format {
 #[derive(Debug, clap::Args)]
 pub struct UndoArgs {
     /// The domain.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     domain: String,
 
     /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
@@ -93,6 +93,17 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let spinner = ui.spinner("looking");
     let guest = args.guests.one()?;
     drop(spinner);
+    if let (Text::Arguments(_), Some(path)) = (&guest.text, &args.output) {
+        let is_it =
+            |file: &PathBuf| std::fs::canonicalize(file).ok() == std::fs::canonicalize(path).ok();
+        if path.exists() && args.guests.files.iter().any(is_it) {
+            bail!(
+                "{} is a script, of which only the command line of QEMU would be left; write to \
+                 another file, and change the script by hand",
+                printable(&guest.name)
+            );
+        }
+    }
     if args.apply {
         return apply(guest, wanted, ui);
     }
@@ -103,13 +114,14 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let diff = diff(&guest.name, &old, &new);
     match (&args.output, args.format) {
         (Some(path), _) if path == Path::new("-") => ui.data(&whole(&fixed.text))?,
-        (Some(path), _) => write_whole(path, whole(&fixed.text).as_bytes())?,
+        (Some(path), _) => replace_file(path, whole(&fixed.text).as_bytes())?,
         (None, Format::Json) => {
             let value = json!({
                 "schema": "brisk.idle.fix/1",
                 "guest": guest.name,
                 "applied": fixed.applied,
                 "left": fixed.left,
+                "failed": fixed.failed,
                 "diff": diff,
                 "result": whole(&fixed.text),
             });
@@ -123,12 +135,13 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             }
         }
     }
-    tell(&fixed.applied, &fixed.left, ui);
+    tell(&fixed, ui);
     Ok(exit::OK)
 }
 
 /// Says which rules' changes were made, and what is left to decide.
-fn tell(applied: &[Finding], left: &[Finding], ui: &Ui) {
+fn tell(fixed: &Fixed, ui: &Ui) {
+    let (applied, left) = (&*fixed.applied, &*fixed.left);
     let names = |list: &[Finding]| {
         let mut names: Vec<_> = list.iter().map(|finding| finding.rule).collect();
         names.dedup();
@@ -137,6 +150,11 @@ fn tell(applied: &[Finding], left: &[Finding], ui: &Ui) {
     match applied {
         [] => ui.note("there is nothing to change"),
         applied => ui.note(&format!("changes of the rules {}", names(applied))),
+    }
+    for (rule, reason) in &fixed.failed {
+        ui.note(&printable(&format!(
+            "the fix of {rule} cannot be made here: {reason}"
+        )));
     }
     if !left.is_empty() {
         ui.note(&format!(
@@ -157,20 +175,20 @@ fn apply(guest: Described, wanted: Wanted<'_>, ui: &Ui) -> anyhow::Result<u8> {
     let (old, new) = change.shown(&guest.context, wanted)?;
     if change.fixed.applied.is_empty() {
         drop(spinner);
-        tell(&[], &change.fixed.left, ui);
+        tell(&change.fixed, ui);
         return Ok(exit::OK);
     }
     let backup = change.apply(&backups, now())?;
     drop(spinner);
     ui.data(&diff(&guest.name, &old, &new))?;
-    tell(&change.fixed.applied, &change.fixed.left, ui);
+    tell(&change.fixed, ui);
     let when = match is_off {
         true => "at the next start",
         false => "when it is shut down and started again; a reboot in the guest is not enough",
     };
     ui.note(&format!(
-        "defined; it counts {when} (brisk idle undo --domain {} restores {backup})",
-        guest.name
+        "defined; it counts {when} (brisk idle undo --domain={} restores {backup})",
+        quote(guest.name.as_ref())
     ));
     Ok(exit::OK)
 }
@@ -228,6 +246,7 @@ fn diff(name: &str, old: &str, new: &str) -> String {
     if old == new {
         return String::new();
     }
+    let name = printable(name);
     let diff = TextDiff::from_lines(old, new);
     diff.unified_diff()
         .header(&format!("a/{name}"), &format!("b/{name}"))

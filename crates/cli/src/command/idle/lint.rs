@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::description::{Described, Guests};
 use super::sarif;
 use crate::exit;
+use crate::output::printable;
 use crate::ui::Ui;
 
 /// Find what keeps idle guests awake, with the reason and the fix of each.
@@ -113,7 +114,7 @@ pub(super) struct Linted {
 /// Looks.
 ///
 /// # Errors
-/// If a guest cannot be read, or nothing can be printed.
+/// If a guest cannot be read, or nothing can be printed. Of several files, the others are looked at.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     if args.rules {
         let lines = descriptions();
@@ -130,17 +131,31 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     for rule in &args.only {
         known(rule)?;
     }
+    let mut failed = false;
     let spinner = ui.spinner("looking");
     let guests = match args.all {
         true => all(&args.guests, ui)?,
         false if args.guests.is_empty() => vec![args.guests.one()?],
+        false if !args.guests.files.is_empty() => {
+            let files = args.guests.files.iter();
+            let read = files.filter_map(|path| match args.guests.of_file(path) {
+                Ok(guest) => Some(guest),
+                Err(error) => {
+                    ui.error(&error);
+                    failed = true;
+                    None
+                }
+            });
+            read.collect()
+        }
         false => args.guests.read()?,
     };
     let linted = guests.into_iter().map(|guest| linted(guest, &args.only));
     let linted = linted.collect::<anyhow::Result<Vec<_>>>()?;
     drop(spinner);
     match args.format {
-        Format::Table => ui.data(&table(&linted))?,
+        Format::Table if failed && linted.is_empty() => {}
+        Format::Table => ui.data(&printable(&table(&linted)))?,
         Format::Json => {
             let value = serde_json::json!({ "schema": "brisk.idle.lint/1", "guests": linted });
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
@@ -151,6 +166,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         }
     }
     let mut findings = linted.iter().flat_map(|guest| &guest.findings);
+    if failed {
+        return Ok(exit::BRISK);
+    }
     let fails = findings.any(|finding| args.fail_on.counts(finding.severity));
     Ok(if fails { exit::FOUND } else { exit::OK })
 }

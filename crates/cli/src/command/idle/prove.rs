@@ -81,7 +81,10 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let settings = Settings {
         rounds: args.rounds,
         boot: duration("--boot", &args.boot)?,
-        settle: duration("--settle", &args.settle)?,
+        settle: match &*args.settle {
+            "0" | "0s" => std::time::Duration::ZERO,
+            text => duration("--settle", text)?,
+        },
         time: duration("--time", &args.time)?,
         seed: args.seed,
     };

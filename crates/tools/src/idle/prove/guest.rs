@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use brisk_sys::{die_with_parent, wait_for};
 use brisk_vm::libvirt::{self, Defined, Trial};
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::super::text::Text;
 use crate::interrupt::Interrupt;
@@ -58,6 +58,9 @@ pub enum Error {
     /// The system cannot wait.
     #[error("cannot wait for the guest")]
     Wait(#[source] io::Error),
+    /// The program is not a QEMU, such as a script that starts one.
+    #[error("{0} is not a QEMU: give the program itself, and not a script that starts it")]
+    Other(String),
     /// It ended.
     #[error("QEMU ended before it was measured: {0}")]
     Ended(String),
@@ -146,6 +149,11 @@ impl Running {
         let Self::Command { child, messages } = self else {
             return Error::Ended("libvirt's log has more".into());
         };
+        let status = match child.try_wait() {
+            Ok(Some(status)) => status.to_string(),
+            Ok(None) => return Error::Other(format!("process {}", child.id())),
+            Err(error) => error.to_string(),
+        };
         let mut text = String::new();
         let length = messages.metadata().map_or(0, |meta| meta.len());
         let start = io::SeekFrom::Start(length.saturating_sub(TAIL));
@@ -153,9 +161,6 @@ impl Running {
         let _ = messages
             .seek(start)
             .and_then(|_| messages.read_to_string(&mut text));
-        let status = child
-            .wait()
-            .map_or_else(|error| error.to_string(), |status| status.to_string());
         let text = text.trim().replace('\n', "; ");
         Error::Ended(match &*text {
             "" => status,
@@ -185,11 +190,15 @@ impl Drop for Running {
         let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         if let (Some(pid), Some(process)) = (pid, process) {
             // It may have ended by itself.
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process_group(pid, Signal::TERM);
             let mut fds = [PollFd::new(&process, PollFlags::IN)];
             let _ = wait_for(&mut fds, Some(Instant::now() + ENDING));
         }
         let _ = child.kill();
+        // What a script started, too: the group has its number until it is reaped.
+        if let Some(pid) = pid {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
         let _ = child.wait();
     }
 }

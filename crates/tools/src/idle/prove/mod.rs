@@ -187,7 +187,7 @@ fn once(
         return failed(running.end_message(), readings);
     };
     let options = Options {
-        settle: Some(settings.settle),
+        settle: Some(settings.settle).filter(|settle| !settle.is_zero()),
         time: Some(settings.time),
         connect: None,
     };

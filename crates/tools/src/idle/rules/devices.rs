@@ -105,12 +105,13 @@ fn has_frames(subject: &Subject, controller: &Device) -> bool {
 }
 
 /// Whether a device is in one of these controllers. Where nothing says so it is in the first.
-fn is_in(device: &Device, controller: &Device) -> bool {
+fn is_in(form: Form, device: &Device, controller: &Device) -> bool {
     let get = |of: &Device, key: &str| of.properties.get(key).cloned();
     if let Some(bus) = get(device, "address.bus") {
         return get(controller, "index").unwrap_or("0".into()) == bus;
     }
-    let Some(bus) = get(device, "bus") else {
+    // In XML the attribute is the kind of the bus, and not which one.
+    let Some(bus) = get(device, "bus").filter(|_| form != Form::Xml) else {
         return true;
     };
     let named = bus.split('.').next().unwrap_or_default();
@@ -130,19 +131,22 @@ fn uhci(subject: &Subject, findings: &mut Findings) {
     let Some(input) = inputs.iter().find(|input| {
         let mut of_it = controllers
             .iter()
-            .filter(|one| is_in(input, one))
+            .filter(|one| is_in(hardware.form, input, one))
             .peekable();
         of_it.peek().is_some() && of_it.all(|one| has_frames(subject, one))
     }) else {
         // -usbdevice has a controller made where there is none.
         return;
     };
-    let mut of_it = controllers.iter().filter(|one| is_in(input, one));
+    let mut of_it = controllers
+        .iter()
+        .filter(|one| is_in(hardware.form, input, one));
     let Some(first) = of_it.next() else {
         return;
     };
+    let of_it: Vec<_> = of_it.collect();
     let edit = match hardware.form {
-        Form::Xml => xhci_in_xml(subject, first, of_it),
+        Form::Xml => xhci_in_xml(subject, first, of_it.into_iter()),
         Form::Arguments | Form::Process => xhci_in_words(subject, first),
     };
     let name = match &*input.model {
@@ -156,8 +160,27 @@ fn uhci(subject: &Subject, findings: &mut Findings) {
             "a USB {} is in a UHCI controller",
             name.trim_start_matches("usb-")
         ),
-        edit.note("; or a virtio tablet, where the guest has a driver for it"),
+        if is_plain(hardware.form, first, controllers.len()) {
+            Fix::Edit(edit.note("; or a virtio tablet, where the guest has a driver for it"))
+        } else {
+            Fix::Advice("plug it into a qemu-xhci; this controller shares its slot, or has settings that a qemu-xhci does not have".into())
+        },
     );
+}
+
+/// Whether a controller can become one of another kind: it has no settings of its kind, and is not
+/// function 0 of a slot that others are in.
+fn is_plain(form: Form, controller: &Device, controllers: usize) -> bool {
+    match form {
+        Form::Xml => {
+            controllers == 1 || !controller.properties.contains_key("address.multifunction")
+        }
+        Form::Arguments | Form::Process => {
+            let known = ["driver", "id", "bus", "addr"];
+            let mut keys = controller.properties.keys();
+            keys.all(|key| known.contains(&&**key))
+        }
+    }
 }
 
 /// The first controller becomes an xHCI; its companions go.
@@ -202,10 +225,8 @@ fn xhci_in_words(subject: &Subject, first: &Device) -> Edit {
             key: "driver",
             value: "qemu-xhci".into(),
         });
-        for key in ["addr", "multifunction", "masterbus", "firstport"] {
-            if first.properties.contains_key(key) {
-                edit = edit.exact(ArgumentChange::Unset { word, key });
-            }
+        if first.properties.contains_key("addr") {
+            edit = edit.exact(ArgumentChange::Unset { word, key: "addr" });
         }
         return edit;
     }
@@ -351,7 +372,10 @@ fn iothreads(subject: &Subject, findings: &mut Findings) {
     };
     for thread in subject.hardware.backends.iter().filter(is_iothread) {
         let longest = thread.properties.get("poll-max-ns");
-        let longest = longest.and_then(|text| text.parse::<u64>().ok());
+        let longest = longest.and_then(|text| match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        });
         let Some(longest) = longest.filter(|time| *time > POLL) else {
             continue;
         };

@@ -43,7 +43,21 @@ pub(super) const RULES: &[Rule<Subject>] = &[
         source: "Linux: Documentation/admin-guide/mm/transhuge.rst",
         check: thp,
     },
+    Rule {
+        id: "idle-unread",
+        applies: Applies::Guest,
+        why: "it may undo what is said or changed here",
+        source: "brisk: what describes a guest is read, and not what it refers to",
+        check: unread,
+    },
 ];
+
+fn unread(subject: &Subject, findings: &mut Findings) {
+    for (why, place) in &subject.hardware.unread {
+        let fix = Fix::Advice("look at it yourself".into());
+        findings.at(place.clone(), Severity::Note, why.clone(), fix);
+    }
+}
 
 fn parameter(
     subject: &Subject,

@@ -137,7 +137,10 @@ impl Subject {
 
     /// Whether the guest has no local APIC, or does not use it.
     pub(super) fn lacks_lapic(&self) -> bool {
-        self.has_parameter("nolapic") || self.hardware.cpu.is_on("apic") == Some(false)
+        let off = self.hardware.globals.iter().any(|global| {
+            global.driver.ends_with("-cpu") && global.property == "apic" && global.value == "off"
+        });
+        off || self.has_parameter("nolapic") || self.hardware.cpu.is_on("apic") == Some(false)
     }
 
     /// Whether the kernel's command line has a parameter.

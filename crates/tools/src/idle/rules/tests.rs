@@ -247,6 +247,47 @@ fn enlightenments_that_the_host_does_not_know_are_not_set() {
 }
 
 #[test]
+fn a_uhci_with_settings_of_its_own_or_with_neighbours_is_not_replaced() {
+    for words in [
+        "-M pc -device piix3-usb-uhci,id=u,maxframes=10 -device usb-tablet",
+        "-M pc -device pci-ohci,id=o,num-ports=2 -device usb-tablet,bus=o.0",
+        "-M pc -device piix3-usb-uhci,id=u -device usb-tablet -set device.u.maxframes=10",
+        "-M pc -device ich9-usb-uhci1,id=u,multifunction=on,addr=1d.0 -device \
+         ich9-usb-uhci2,id=v,addr=1d.1 -device usb-tablet,bus=u.0",
+    ] {
+        assert!(
+            ids(&line(words), &context()).contains(&"usb-uhci"),
+            "{words}"
+        );
+        assert_eq!(named("usb-uhci", line(words)).text, line(words));
+    }
+    // As people write it, without addresses.
+    let plain = domain(
+        "<devices><controller type='usb' index='0' model='piix3-uhci'/><input type='tablet' \
+         bus='usb'/></devices>",
+    );
+    assert!(ids(&plain, &context()).contains(&"usb-uhci"));
+}
+
+#[test]
+fn a_fix_that_cannot_be_made_leaves_the_others() {
+    let text = domain(
+        "<os><kernel>k</kernel><cmdline><![CDATA[nohz=off]]></cmdline></os><clock><timer \
+         name='hpet'/></clock>",
+    );
+    let fixed = fix(text, &Context::default(), Wanted { rules: &[] }).unwrap();
+    let failed: Vec<_> = fixed.failed.iter().map(|(rule, _)| *rule).collect();
+    assert_eq!(failed, ["nohz"]);
+    assert!(fixed.applied.iter().any(|finding| finding.rule == "hpet"));
+}
+
+#[test]
+fn a_cpu_without_lapic_keeps_its_hpet() {
+    let global = line("-cpu qemu64 -global qemu64-x86_64-cpu.apic=off");
+    assert!(!ids(&global, &context()).contains(&"hpet"));
+}
+
+#[test]
 fn guests_of_other_hypervisors_and_architectures_are_left_alone() {
     let others = [
         "<domain type='xen'><clock offset='localtime'/></domain>",

@@ -101,12 +101,11 @@ fn hpet(subject: &Subject, findings: &mut Findings) {
     } else {
         Severity::High
     };
-    findings.at(
-        hardware.place(Part::Hpet),
-        severity,
-        "there is an HPET",
-        fix,
-    );
+    let what = match hardware.timers.hpet {
+        Some(_) => "there is an HPET",
+        None => "there is an HPET, by default",
+    };
+    findings.at(hardware.place(Part::Hpet), severity, what, fix);
 }
 
 fn pit(subject: &Subject, findings: &mut Findings) {

@@ -220,6 +220,13 @@ pub(super) const EXAMPLES: &[Example] = &[
         near_words: "",
     },
     Example {
+        rule: "idle-unread",
+        xml: "<x:commandline xmlns:x='http://libvirt.org/schemas/domain/qemu/1.0'/>",
+        words: "-readconfig more.cfg",
+        near_xml: "<commandline/>",
+        near_words: "-writeconfig more.cfg",
+    },
+    Example {
         rule: "usb-uhci",
         xml: "<devices><controller type='usb' index='0' model='piix3-uhci'><address type='pci' \
               function='0x2'/></controller><input type='tablet' bus='usb'><address type='usb' \
