@@ -3,7 +3,7 @@
 use ::svg::node::element::{Circle, Group, Polyline};
 
 use super::axis::Axis;
-use super::drawing::{Drawing, MARGIN, WIDTH, hint, line, px, rectangle, text};
+use super::drawing::{Drawing, MARGIN, WIDTH, by_unit, hint, line, px, rectangle, text};
 use super::samples::title;
 use crate::render::text::shorten;
 use crate::{Phase, Sample, Series, Summary, Unit};
@@ -24,24 +24,9 @@ const ROW: f64 = 24.0;
 /// The pictures: a plot for each unit, of the series with the largest medians. `window` is the time
 /// between two samples, in seconds. None without series.
 pub(super) fn draw(series: &[Series], window: f64) -> Option<Drawing> {
-    let mut units: Vec<Unit> = Vec::new();
-    for one in series {
-        if !units.contains(&one.unit) {
-            units.push(one.unit);
-        }
-    }
-    let mut body = Group::new();
-    let mut height = 0.0;
-    for unit in units {
-        let alike: Vec<_> = series.iter().filter(|one| one.unit == unit).collect();
-        let (plot, plot_height) = plot(unit, &alike, window);
-        let place = format!("translate(0 {})", px(height));
-        body = body.add(plot.set("transform", place));
-        height += plot_height + MARGIN;
-    }
-    (height > 0.0).then(|| Drawing {
-        body,
-        height: height - MARGIN,
+    by_unit(series, |unit, alike| {
+        let alike: Vec<_> = alike.iter().map(|(_, one)| *one).collect();
+        plot(unit, &alike, window)
     })
 }
 

@@ -3,6 +3,7 @@
 use ::svg::node::element::{Element, Group, Rectangle, Text, Title};
 
 use crate::render::text::clean;
+use crate::{Series, Unit};
 
 /// Width of every picture.
 pub(super) const WIDTH: f64 = 1200.0;
@@ -17,6 +18,34 @@ pub(super) const CHARACTER: f64 = 6.6;
 pub(super) struct Drawing {
     pub(super) body: Group,
     pub(super) height: f64,
+}
+
+/// Panels below each other, one for each unit: `panel` draws the series of a unit, with their places
+/// among all, and gives its height. None without series.
+pub(super) fn by_unit(
+    series: &[Series],
+    panel: impl Fn(Unit, &[(usize, &Series)]) -> (Group, f64),
+) -> Option<Drawing> {
+    let mut units: Vec<Unit> = Vec::new();
+    for one in series {
+        if !units.contains(&one.unit) {
+            units.push(one.unit);
+        }
+    }
+    let mut body = Group::new();
+    let mut height = 0.0;
+    for unit in units {
+        let all = series.iter().enumerate();
+        let alike: Vec<_> = all.filter(|(_, one)| one.unit == unit).collect();
+        let (group, group_height) = panel(unit, &alike);
+        let place = format!("translate(0 {})", px(height));
+        body = body.add(group.set("transform", place));
+        height += group_height + MARGIN;
+    }
+    (height > 0.0).then(|| Drawing {
+        body,
+        height: height - MARGIN,
+    })
 }
 
 /// A coordinate with as many digits as a screen shows.

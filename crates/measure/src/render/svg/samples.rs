@@ -3,7 +3,7 @@
 use ::svg::node::element::{Circle, Group, TSpan};
 
 use super::axis::Axis;
-use super::drawing::{Drawing, MARGIN, WIDTH, hint, line, px, rectangle, text};
+use super::drawing::{Drawing, MARGIN, WIDTH, by_unit, hint, line, px, rectangle, text};
 use crate::outlier::{OUTLIER_SCORE, modified_z_scores};
 use crate::render::table;
 use crate::render::text::shorten;
@@ -20,29 +20,7 @@ const NAME: usize = 42;
 
 /// The picture: a panel for each unit; none without series.
 pub(super) fn draw(series: &[Series]) -> Option<Drawing> {
-    let mut units: Vec<Unit> = Vec::new();
-    for one in series {
-        if !units.contains(&one.unit) {
-            units.push(one.unit);
-        }
-    }
-    let mut body = Group::new();
-    let mut height = 0.0;
-    for unit in units {
-        let alike: Vec<(usize, &Series)> = series
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| one.unit == unit)
-            .collect();
-        let (panel, panel_height) = panel(unit, &alike);
-        let place = format!("translate(0 {})", px(height));
-        body = body.add(panel.set("transform", place));
-        height += panel_height + MARGIN;
-    }
-    (height > 0.0).then(|| Drawing {
-        body,
-        height: height - MARGIN,
-    })
+    by_unit(series, panel)
 }
 
 fn panel(unit: Unit, series: &[(usize, &Series)]) -> (Group, f64) {
