@@ -2,10 +2,11 @@
 //! cut.
 
 use std::fs::{File, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use tempfile::NamedTempFile;
 
 /// Degree to which a replacement is on the disk when [`replace`] returns.
@@ -51,6 +52,17 @@ pub fn replace_with_mode(
         sync_directory(dir)?;
     }
     Ok(())
+}
+
+/// A file in memory with these bytes, read from its beginning. The name is for /proc.
+///
+/// # Errors
+/// If there is not enough memory.
+pub fn in_memory(name: &str, bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Syncs a directory, so that files that were made, named or removed in it survive a power cut.

@@ -2,13 +2,12 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use crate::files::in_memory;
 
 /// Where distributions keep programs that are not in `PATH`, such as virtiofsd.
 const LIBEXEC: [&str; 6] = [
@@ -180,9 +179,7 @@ impl Program {
         let piped = || {
             // Not a pipe: the program may write before it has read all of it. In memory: there may
             // be passwords in it.
-            let mut file = File::from(memfd_create("input", MemfdFlags::CLOEXEC)?);
-            file.write_all(input)?;
-            file.rewind()?;
+            let file = in_memory("input", input)?;
             self.command().stdin(file).output()
         };
         self.finish(piped())

@@ -49,6 +49,12 @@ impl Defined {
         &self.virsh
     }
 
+    /// What libvirt says of it now.
+    pub(super) fn info_now(&self) -> Result<Info, Error> {
+        let words = ["dominfo", "--domain", self.uuid()];
+        Ok(Info::parse(&self.virsh.call(&words)?))
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -97,8 +103,7 @@ impl Defined {
     /// # Errors
     /// If there is a managed save, which has the old hardware; or if libvirt refuses the XML.
     pub fn define(&self, xml: &str) -> Result<(), Error> {
-        let words = ["dominfo", "--domain", self.uuid()];
-        if Info::parse(&self.virsh.call(&words)?).managed_save {
+        if self.info_now()?.managed_save {
             return Err(Error::State {
                 name: self.name.clone(),
                 what: "has a saved state, which has the hardware of now".into(),

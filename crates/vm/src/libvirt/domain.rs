@@ -69,7 +69,7 @@ pub(super) fn of_domain(virsh: &Virsh, words: &[&str], name: &str) -> Result<Str
 }
 
 /// Checks that the domain can be booted repeatedly without a lasting change to it.
-fn check(name: &str, info: &Info) -> Result<(), Error> {
+pub(super) fn check(name: &str, info: &Info) -> Result<(), Error> {
     let state = |what: String, hint: String| {
         Err(Error::State {
             name: name.to_owned(),

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use brisk_host::proc::Procfs;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -26,8 +27,7 @@ impl Process {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
         let fd = pidfd_open(pid.ok_or_else(missing)?, PidfdFlags::empty())?;
-        let stat = fs::read_to_string(format!("/proc/{number}/stat"))?;
-        let ticks = start_ticks(&stat).ok_or_else(missing)?;
+        let ticks = Procfs::default().stat(number)?.start_ticks;
         let hertz = rustix::param::clock_ticks_per_second().max(1);
         let started = Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / hertz));
         Ok(Self { fd, started })
@@ -36,11 +36,7 @@ impl Process {
 
 /// Number of the process with a domain's UUID on its command line.
 pub(super) fn number_of_domain(uuid: &str) -> io::Result<u32> {
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(number) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
+    for number in Procfs::default().processes()? {
         let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
         if has_uuid(&line, uuid) {
             return Ok(number);
@@ -69,22 +65,9 @@ fn has_uuid(line: &[u8], uuid: &str) -> bool {
             .is_some_and(|value| value == uuid)
 }
 
-/// Start time from field 22 of `/proc/PID/stat` (proc(5)). The name in field 2 may be anything.
-fn start_ticks(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_start_is_found_behind_any_name() {
-        let stat = "31470 (a) b) (c) S 1 31470 31470 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 4 0 777 9 9";
-        assert_eq!(start_ticks(stat), Some(777));
-        assert_eq!(start_ticks("nothing"), None);
-    }
 
     #[test]
     fn a_process_is_known_by_the_word_behind_the_option() {
@@ -95,9 +78,8 @@ mod tests {
 
     #[test]
     fn our_own_start_is_in_the_past() {
-        let stat = fs::read_to_string("/proc/self/stat").unwrap();
-        let hertz = rustix::param::clock_ticks_per_second();
-        let started = start_ticks(&stat).unwrap() / hertz;
+        let stat = Procfs::default().stat(std::process::id()).unwrap();
+        let started = stat.start_ticks / rustix::param::clock_ticks_per_second();
         assert!(started <= since_boot().as_secs());
     }
 }

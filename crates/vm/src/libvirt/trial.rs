@@ -1,14 +1,12 @@
 //! A domain that runs once from another definition than its own, which stays as it is.
 
-use std::fs::File;
-use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use brisk_host::files::in_memory;
 
 use super::defined::Defined;
-use super::info::Info;
+use super::domain::check;
 use super::process::number_of_domain;
 use super::shell::Shell;
 use super::virsh::Error;
@@ -33,27 +31,13 @@ impl Defined {
     /// # Errors
     /// If it is not shut off or has a saved state, or libvirt refuses the XML.
     pub fn try_out(&self, xml: &str, stopped: &mut dyn FnMut() -> bool) -> Result<Trial, Error> {
-        let info = Info::parse(&self.virsh().call(&["dominfo", "--domain", self.uuid()])?);
-        if info.state != "shut off" || info.managed_save {
-            let saved = info.managed_save && info.state == "shut off";
-            return Err(Error::State {
-                name: self.name().to_owned(),
-                what: match saved {
-                    true => "has a saved state".into(),
-                    false => format!("is {}", info.state),
-                },
-                hint: match saved {
-                    true => "start it and shut it down, or virsh managedsave-remove".into(),
-                    false => format!("shut it down: virsh shutdown {}", self.name()),
-                },
-            });
-        }
+        check(self.name(), &self.info_now()?)?;
         let watch = |source| Error::Watch {
             what: "give virsh a definition",
             source,
         };
         // In memory: there may be passwords in it.
-        let file = in_memory(xml).map_err(watch)?;
+        let file = in_memory("domain", xml.as_bytes()).map_err(watch)?;
         let mut shell = Shell::open(self.virsh())?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         shell.call(
@@ -71,13 +55,6 @@ impl Defined {
             pid,
         })
     }
-}
-
-fn in_memory(text: &str) -> io::Result<File> {
-    let mut file = File::from(memfd_create("domain", MemfdFlags::CLOEXEC)?);
-    file.write_all(text.as_bytes())?;
-    file.rewind()?;
-    Ok(file)
 }
 
 impl Trial {
