@@ -5,7 +5,8 @@
 
 use brisk_vm::hardware::{GuestHardware, XmlError};
 
-use super::rules::{self, GuestOs, Host, Live, Subject};
+use super::measure::Signature;
+use super::rules::{self, GuestOs, Host, Subject};
 use super::text::Text;
 use crate::lint::{Edit, Finding, Fix};
 
@@ -20,7 +21,7 @@ pub struct Context {
     /// Its host.
     pub host: Host,
     /// What was measured of it.
-    pub live: Option<Live>,
+    pub live: Option<Signature>,
 }
 
 /// The result of changing a guest.

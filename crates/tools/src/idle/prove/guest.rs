@@ -186,9 +186,8 @@ impl Drop for Running {
         let Self::Command { child, .. } = self else {
             return;
         };
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        if let (Some(pid), Some(process)) = (pid, process) {
+        let pid = Pid::from_child(child);
+        if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {
             // It may have ended by itself.
             let _ = kill_process_group(pid, Signal::TERM);
             let mut fds = [PollFd::new(&process, PollFlags::IN)];
@@ -196,9 +195,7 @@ impl Drop for Running {
         }
         let _ = child.kill();
         // What a script started, too: the group has its number until it is reaped.
-        if let Some(pid) = pid {
-            let _ = kill_process_group(pid, Signal::KILL);
-        }
+        let _ = kill_process_group(pid, Signal::KILL);
         let _ = child.wait();
     }
 }

@@ -389,7 +389,7 @@ fn debugging(subject: &Subject, findings: &mut Findings) {
 const QUIET: f64 = 5.0;
 
 fn windows_11(subject: &Subject, findings: &mut Findings) {
-    let is_busy = subject.live.as_ref().is_some_and(|live| live.total > QUIET);
+    let is_busy = subject.live.as_ref().is_some_and(|live| live.cpu > QUIET);
     if subject.os == GuestOs::Windows11 && subject.is_enlightened("stimer") && is_busy {
         findings.at(
             subject.hardware.place(Part::Hyperv),

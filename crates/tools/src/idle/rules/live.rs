@@ -1,26 +1,7 @@
-//! What was measured of a guest, and the rules that it speaks for.
-
-use serde::{Deserialize, Serialize};
+//! What was measured of a guest, and the rules that it speaks for. Only what is likely follows from
+//! rates: what caused them, a measurement with and without shows.
 
 use crate::idle::measure::Signature;
-
-/// Rates of a guest that is idle. Only what is likely follows from them: what caused them, a
-/// measurement with and without shows.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Live {
-    /// CPU time of all of QEMU's threads, in percent of a CPU of the host.
-    pub total: f64,
-    /// Wakeups a second of QEMU's main thread.
-    pub main_wakeups: f64,
-    /// Wakeups a second of each vCPU's thread.
-    pub vcpu_wakeups: Vec<f64>,
-    /// CPU time of each vCPU's thread, in percent of a CPU of the host.
-    pub vcpu_cpu: Vec<f64>,
-    /// CPU time of each I/O thread, in percent of a CPU of the host.
-    pub iothread_cpu: Vec<f64>,
-    /// CPU time of the kernel's threads for its network cards (vhost), in percent of a CPU.
-    pub vhost_cpu: f64,
-}
 
 /// Usual values of Linux' CONFIG_HZ.
 const HZ: [u32; 4] = [100, 250, 300, 1000];
@@ -31,24 +12,11 @@ fn is_near(rate: f64, known: f64) -> bool {
     (rate - known).abs() <= known * NEAR
 }
 
-impl From<Signature> for Live {
-    fn from(measured: Signature) -> Self {
-        Self {
-            total: measured.cpu,
-            main_wakeups: measured.main_wakeups,
-            vcpu_wakeups: measured.vcpu_wakeups,
-            vcpu_cpu: measured.vcpu_cpu,
-            iothread_cpu: measured.iothread_cpu.into_values().collect(),
-            vhost_cpu: measured.vhost_cpu,
-        }
-    }
+fn busiest<'a>(values: impl IntoIterator<Item = &'a f64>) -> f64 {
+    values.into_iter().copied().fold(0.0, f64::max)
 }
 
-impl Live {
-    fn busiest(values: &[f64]) -> f64 {
-        values.iter().copied().fold(0.0, f64::max)
-    }
-
+impl Signature {
     /// Rate of the RTC's periodic interrupt, if the main thread wakes at one that Windows or a
     /// program chooses: a power of two from 64 to 8192, in Hz.
     pub(super) fn rtc_rate(&self) -> Option<u32> {
@@ -64,9 +32,9 @@ impl Live {
     /// What was measured that speaks for a rule's finding.
     pub(super) fn evidence(&self, rule: &str) -> Option<String> {
         let main = self.main_wakeups;
-        let wakeups = Self::busiest(&self.vcpu_wakeups);
-        let busy = Self::busiest(&self.vcpu_cpu);
-        let polling = Self::busiest(&self.iothread_cpu);
+        let wakeups = busiest(&self.vcpu_wakeups);
+        let busy = busiest(&self.vcpu_cpu);
+        let polling = busiest(self.iothread_cpu.values());
         let near = |rate: f64| HZ.into_iter().find(|hz| is_near(rate, f64::from(*hz)));
         let of_main =
             |more: String| format!("the main thread wakes {main:.0} times a second{more}");
@@ -91,8 +59,8 @@ impl Live {
             "vhost-poll" if self.vhost_cpu >= 5.0 => {
                 format!("vhost takes {:.0} % of a CPU", self.vhost_cpu)
             }
-            "win-11" | "hv-usual" | "hv-time" if self.total >= 2.0 => {
-                format!("QEMU takes {:.1} % of a CPU", self.total)
+            "win-11" | "hv-usual" | "hv-time" if self.cpu >= 2.0 => {
+                format!("QEMU takes {:.1} % of a CPU", self.cpu)
             }
             _ => return None,
         })

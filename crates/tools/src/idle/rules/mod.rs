@@ -12,7 +12,6 @@ mod subject;
 mod tests;
 mod timers;
 
-pub use live::Live;
 pub use subject::{GuestOs, Host, Subject};
 
 use crate::lint::{self, Description, Finding, Rule};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use brisk_vm::hardware::GuestHardware;
 
-use super::live::Live;
+use crate::idle::measure::Signature;
 
 /// Operating system of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Subject {
     /// The host.
     pub host: Host,
     /// What was measured of it, if it runs.
-    pub live: Option<Live>,
+    pub live: Option<Signature>,
 }
 
 impl GuestOs {

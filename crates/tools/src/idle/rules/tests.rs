@@ -9,6 +9,7 @@ use examples::{EXAMPLES, Example};
 
 use super::*;
 use crate::idle::fix::{Context, Fixed, Wanted, fix};
+use crate::idle::measure::Signature;
 use crate::idle::text::Text;
 use crate::lint::Fix;
 
@@ -24,10 +25,10 @@ fn context() -> Context {
             ksmd: Some(12.0),
             khugepaged: Some(2.0),
         },
-        live: Some(Live {
-            total: 31.0,
+        live: Some(Signature {
+            cpu: 31.0,
             main_wakeups: 64.0,
-            ..Live::default()
+            ..Signature::default()
         }),
     }
 }
@@ -345,7 +346,7 @@ fn operating_systems_are_known_by_what_describes_guests() {
 
 #[test]
 fn measurements_speak_for_rules() {
-    let evidence = |rule: &str, live: Live| {
+    let evidence = |rule: &str, live: Signature| {
         let example = EXAMPLES
             .iter()
             .find(|example| example.rule == rule)
@@ -360,14 +361,14 @@ fn measurements_speak_for_rules() {
             .and_then(|finding| finding.evidence)
             .unwrap_or_default()
     };
-    let main = |rate| Live {
+    let main = |rate| Signature {
         main_wakeups: rate,
-        ..Live::default()
+        ..Signature::default()
     };
-    let vcpu = |rate, cpu| Live {
+    let vcpu = |rate, cpu| Signature {
         vcpu_wakeups: vec![1.0, rate],
         vcpu_cpu: vec![0.1, cpu],
-        ..Live::default()
+        ..Signature::default()
     };
     // As measured of Debian's kernel 6.1 under TCG.
     let said = evidence("hpet", main(268.0));
@@ -383,10 +384,10 @@ fn measurements_speak_for_rules() {
     assert!(evidence("no-lapic", vcpu(177.0, 1.3)).contains("177"));
     assert!(evidence("idle-poll", vcpu(900.0, 92.0)).contains("92 %"));
     assert!(evidence("cpu-pm", vcpu(0.0, 99.9)).contains("100 %"));
-    let polling = Live {
-        iothread_cpu: vec![112.0],
+    let polling = Signature {
+        iothread_cpu: [("io1".to_owned(), 112.0)].into(),
         vhost_cpu: 30.0,
-        ..Live::default()
+        ..Signature::default()
     };
     assert!(evidence("iothread-poll", polling.clone()).contains("112 %"));
     assert!(evidence("vhost-poll", polling).contains("30 %"));
