@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 
+use brisk_vm::hardware::process;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::ui::error_text;
@@ -17,6 +18,15 @@ where
         Some(hint) => anyhow::anyhow!("{} ({hint})", error_text(&error)),
         None => error,
     }
+}
+
+/// A process that cannot be looked at, with what to try.
+pub(crate) fn of_process(error: process::Error) -> anyhow::Error {
+    let hint = match &error {
+        process::Error::Read { .. } => "ask as its user, or as root",
+        _ => "QEMUs that run: pgrep -a qemu",
+    };
+    with_hint(error, Some(hint))
 }
 
 /// Adds a hint to an error of the command line if the user wrote a guest's command without `--`, as

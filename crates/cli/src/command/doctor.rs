@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use brisk_tools::doctor::{Facts, findings, gather};
 use brisk_tools::lint::{Finding, Severity};
-use brisk_vm::hardware::{GuestHardware, process};
+use brisk_vm::hardware::GuestHardware;
 use brisk_vm::libvirt::Domain;
 use brisk_vm::qemu::cmdline::CommandLine;
 
 use crate::exit;
-use crate::hint::with_hint;
+use crate::hint::of_process;
 use crate::output::{Format, csv_field};
 use crate::ui::Ui;
 
@@ -115,7 +115,8 @@ fn table(list: &[Finding]) -> String {
 /// The guest to look at, if there is one.
 fn guest(args: &Args) -> anyhow::Result<Option<GuestHardware>> {
     if let Some(pid) = args.pid {
-        return running(pid).map(Some);
+        let running = GuestHardware::of_process(Path::new("/"), pid);
+        return running.map(Some).map_err(of_process);
     }
     if !args.qemu_command.is_empty() {
         let line = CommandLine::with_program(&args.qemu_command);
@@ -137,15 +138,4 @@ fn guest(args: &Args) -> anyhow::Result<Option<GuestHardware>> {
     Ok(Some(
         hardware.with_context(|| format!("cannot read {name}"))?,
     ))
-}
-
-/// The guest of a QEMU that runs.
-fn running(pid: u32) -> anyhow::Result<GuestHardware> {
-    GuestHardware::of_process(Path::new("/"), pid).map_err(|error| {
-        let hint = match &error {
-            process::Error::Read { .. } => "ask as its user, or as root",
-            _ => "QEMUs that run: pgrep -a qemu",
-        };
-        with_hint(error, Some(hint))
-    })
 }

@@ -5,17 +5,17 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use brisk_host::proc::Procfs;
 use brisk_tools::idle::fix::Context;
 use brisk_tools::idle::host;
 use brisk_tools::idle::rules::GuestOs;
 use brisk_tools::idle::text::Text;
-use brisk_tools::vm::StateDirs;
-use brisk_vm::hardware::{GuestHardware, process};
+use brisk_vm::hardware::GuestHardware;
 use brisk_vm::libvirt::Defined;
 
-use crate::hint::with_hint;
+use super::target::process_of_vm;
+use crate::hint::of_process;
 
 /// Guests to look at.
 #[derive(Debug, clap::Args)]
@@ -115,7 +115,7 @@ impl Guests {
             return Ok(vec![self.of_domain(name)?]);
         }
         if let Some(name) = &self.vm {
-            let pid = process_of(name)?;
+            let pid = process_of_vm(name, "looked at")?;
             return Ok(vec![self.of_process(pid, format!("VM {name}"))?]);
         }
         if let Some(pid) = self.pid {
@@ -172,13 +172,7 @@ impl Guests {
 
     pub(super) fn of_process(&self, pid: u32, name: String) -> anyhow::Result<Described> {
         let root = Path::new("/");
-        GuestHardware::of_process(root, pid).map_err(|error| {
-            let hint = match &error {
-                process::Error::Read { .. } => "ask as its user, or as root",
-                _ => "QEMUs that run: pgrep -a qemu",
-            };
-            with_hint(error, Some(hint))
-        })?;
+        GuestHardware::of_process(root, pid).map_err(of_process)?;
         let words = Procfs::default().words(pid);
         let words = words.with_context(|| format!("process {pid} has ended"))?;
         let words = words.into_iter().map(OsString::from_vec).collect();
@@ -186,17 +180,4 @@ impl Guests {
         described.context.host = host::gather(root, None);
         Ok(described)
     }
-}
-
-/// The process of a persistent VM.
-fn process_of(name: &str) -> anyhow::Result<u32> {
-    let explain = |error: brisk_tools::vm::Error| {
-        let hint = error.hint();
-        with_hint(error, hint)
-    };
-    let paths = StateDirs::here().and_then(|dirs| dirs.vm(name));
-    let paths = paths.map_err(explain)?;
-    paths.definition().map_err(explain)?;
-    let pid = Procfs::default().recorded(&paths.pid());
-    pid.ok_or_else(|| anyhow!("VM {name} does not run; start it: brisk vm start {name}"))
 }

@@ -8,7 +8,7 @@ use brisk_host::proc::Procfs;
 use brisk_tools::idle::rules::descriptions;
 use brisk_tools::idle::text::Text;
 use brisk_tools::lint::{Edit, Finding, Fix, Severity};
-use brisk_vm::hardware::{Place, process};
+use brisk_vm::hardware::Place;
 use brisk_vm::libvirt::Defined;
 use serde::Serialize;
 
@@ -232,11 +232,7 @@ fn all(guests: &Guests, ui: &Ui) -> anyhow::Result<Vec<Described>> {
     let mut processes = Procfs::default().processes().context("cannot read /proc")?;
     processes.sort_unstable();
     for pid in processes {
-        let hardware = brisk_vm::hardware::GuestHardware::of_process("/".as_ref(), pid);
-        match hardware {
-            Ok(_) => {}
-            Err(process::Error::Read { .. }) | Err(_) => continue,
-        }
+        // Most processes are no QEMU.
         let Ok(guest) = guests.of_process(pid, format!("process {pid}")) else {
             continue;
         };
@@ -252,7 +248,7 @@ fn all(guests: &Guests, ui: &Ui) -> anyhow::Result<Vec<Described>> {
 }
 
 /// Where a finding is, behind the guest's name.
-pub(super) fn place(finding: &Finding, words: &[OsString]) -> String {
+fn place(finding: &Finding, words: &[OsString]) -> String {
     match &finding.place {
         Some(Place::Element { line, column, .. }) => format!(":{line}:{column}"),
         Some(Place::Words(range)) => {

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use brisk_host::proc::Procfs;
 use brisk_tools::idle::measure::{Guest, Kind, running_vms};
-use brisk_tools::vm::{StateDirs, condition};
+use brisk_tools::vm::condition;
 use brisk_vm::hardware::process;
 use brisk_vm::libvirt::RunningDomain;
 
+use crate::command::vm::named;
 use crate::hint::with_hint;
 use crate::ui::Ui;
 
@@ -43,7 +45,7 @@ impl TargetArgs {
         let mut guests = match (self.pid, &self.domain, &self.vm) {
             (Some(pid), ..) => vec![of_process(pid)?],
             (_, Some(name), _) => vec![self.of_domain(name, ui)?],
-            (_, _, Some(name)) => vec![of_vm(name)?],
+            (_, _, Some(name)) => vec![of_process(process_of_vm(name, "measured")?)?],
             _ => self.running(root)?,
         };
         for guest in &mut guests {
@@ -94,21 +96,16 @@ fn of_process(pid: u32) -> anyhow::Result<Guest> {
     })
 }
 
-fn of_vm(name: &str) -> anyhow::Result<Guest> {
-    let explain = |error: brisk_tools::vm::Error| {
-        let hint = error.hint();
-        with_hint(error, hint)
-    };
-    let paths = StateDirs::here().and_then(|dirs| dirs.vm(name));
-    let paths = paths.map_err(explain)?;
+/// Number of the process of a persistent VM. `done` is what only one that runs can be.
+pub(super) fn process_of_vm(name: &str, done: &str) -> anyhow::Result<u32> {
+    let paths = named::paths(name)?;
     // An unknown name, or a wrong definition.
-    paths.definition().map_err(explain)?;
-    let vms = running_vms();
-    let Some((pid, _)) = vms.iter().find(|(_, vm)| *vm == name) else {
-        let state = condition(&paths).map_err(explain)?.name();
-        bail!("VM {name} is {state}; only one that runs can be measured (brisk vm start {name})");
-    };
-    of_process(*pid)
+    paths.definition().map_err(named::explain)?;
+    if let Some(pid) = Procfs::default().recorded(&paths.pid()) {
+        return Ok(pid);
+    }
+    let state = condition(&paths).map_err(named::explain)?.name();
+    bail!("VM {name} is {state}; only one that runs can be {done} (brisk vm start {name})");
 }
 
 fn list(guests: &[Guest]) -> String {

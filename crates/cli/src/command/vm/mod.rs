@@ -3,7 +3,7 @@
 mod auto;
 mod exec;
 mod list;
-mod named;
+pub(crate) mod named;
 mod power;
 mod settings;
 

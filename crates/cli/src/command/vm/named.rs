@@ -7,14 +7,14 @@ use crate::hint::with_hint;
 use crate::ui::Ui;
 
 /// Files of the VM of that name.
-pub(super) fn paths(name: &str) -> anyhow::Result<VmPaths> {
+pub(crate) fn paths(name: &str) -> anyhow::Result<VmPaths> {
     StateDirs::here()
         .and_then(|dirs| dirs.vm(name))
         .map_err(explain)
 }
 
 /// With what to try as part of the message.
-pub(super) fn explain(error: Error) -> anyhow::Error {
+pub(crate) fn explain(error: Error) -> anyhow::Error {
     let hint = error.hint();
     with_hint(error, hint)
 }
