@@ -1,11 +1,10 @@
-//! Guests are looked at and changed: files, command lines, processes and domains of libvirt.
+//! Guests are looked at and changed: files, command lines and processes.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use brisk_testkit::{Brisk, Libvirt, brisk_of, tool, trials};
+use brisk_testkit::{Brisk, brisk_of, tool, trials};
 use libtest_mimic::Arguments;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -46,22 +45,7 @@ fn main() {
         ),
         ("what_is_no_guest_is_named", what_is_no_guest_is_named),
     ];
-    let of_domains: [(_, fn()); 3] = [
-        (
-            "a_domain_is_changed_and_restored_with_its_password",
-            a_domain_is_changed_and_restored_with_its_password,
-        ),
-        (
-            "a_domain_that_somebody_changed_is_not_restored",
-            a_domain_that_somebody_changed_is_not_restored,
-        ),
-        (
-            "a_domain_with_a_saved_state_is_left_alone",
-            a_domain_with_a_saved_state_is_left_alone,
-        ),
-    ];
-    let mut all = trials(None, here);
-    all.extend(trials(Libvirt::forbidden(), of_domains));
+    let all = trials(None, here);
     libtest_mimic::run(&Arguments::from_args(), all).exit();
 }
 
@@ -69,23 +53,7 @@ fn brisk() -> Brisk {
     brisk_of!("idle")
 }
 
-const WEB: &str = "<?xml version='1.0'?>
-<!-- Ours: ask the web team before you change it. -->
-<domain type='kvm'>
-  <name>web</name>
-  <memory unit='MiB'>64</memory>
-  <os>
-    <type arch='x86_64' machine='pc'>hvm</type>
-    <cmdline>root=/dev/vda   nohz=off quiet</cmdline>
-  </os>
-  <clock offset=\"utc\"> <!-- two quotes -->
-    <timer name=\"pit\"   tickpolicy='delay'/>
-  </clock>
-  <devices>
-    <memballoon model='virtio'><stats period='2'/></memballoon>
-  </devices>
-</domain>
-";
+const WEB: &str = include_str!("fixtures/web.xml");
 
 fn web(dir: &TempDir) -> String {
     let path = dir.path().join("web.xml");
@@ -376,139 +344,4 @@ fn what_is_no_guest_is_named() {
         let ended = brisk().args(&words).exits(125);
         assert!(ended.stderr.contains(says), "{words:?}: {}", ended.stderr);
     }
-}
-
-/// A libvirt with a domain that has a password.
-fn with_domain() -> Libvirt {
-    with(WEB)
-}
-
-fn with(xml: &str) -> Libvirt {
-    let libvirt = Libvirt::start();
-    let xml = xml.replace("type='kvm'", "type='qemu'").replace(
-        "<devices>",
-        "<devices><graphics type='vnc' passwd='hu&lt;sh'><listen type='none'/></graphics>",
-    );
-    libvirt.define(&xml[xml.find("<!--").unwrap()..]);
-    libvirt
-}
-
-fn on(libvirt: &Libvirt, words: &[&str], state: &Path) -> Brisk {
-    let uri = libvirt.uri();
-    brisk()
-        .args(words)
-        .args(["--domain", "web", "--connect", &uri])
-        .env("BRISK_STATE_DIR", state)
-}
-
-fn secret(libvirt: &Libvirt) -> String {
-    libvirt.virsh(&["dumpxml", "--inactive", "--security-info", "web"])
-}
-
-/// All that is in the files of a directory.
-fn content(dir: &Path) -> String {
-    let mut text = String::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        text += &match path.is_dir() {
-            true => content(&path),
-            false => fs::read_to_string(&path).unwrap(),
-        };
-    }
-    text
-}
-
-fn a_domain_is_changed_and_restored_with_its_password() {
-    let libvirt = with_domain();
-    let state = tempdir().unwrap();
-    let before = secret(&libvirt);
-    assert!(before.contains("passwd='hu&lt;sh'"));
-    let shown = on(&libvirt, &["fix"], state.path()).exits(0);
-    assert_eq!(secret(&libvirt), before);
-    let applied = on(&libvirt, &["fix", "--apply"], state.path()).exits(0);
-    assert_eq!(applied.text(), shown.text());
-    assert!(
-        applied.stderr.contains("at the next start"),
-        "{}",
-        applied.stderr
-    );
-    let after = secret(&libvirt);
-    let had: Vec<_> = before.lines().collect();
-    let new: Vec<_> = after
-        .lines()
-        .filter(|line| !had.contains(line))
-        .map(str::trim)
-        .collect();
-    assert_eq!(
-        new,
-        [
-            "<cmdline>root=/dev/vda quiet</cmdline>",
-            "<timer name='hpet' present='no'/>",
-            "<stats period='10'/>"
-        ]
-    );
-    let kept = content(state.path());
-    assert!(kept.contains("nohz=off") && !kept.contains("sh'") && !kept.contains("passwd"));
-    assert!(!applied.stderr.contains("hu&lt;sh") && !applied.text().contains("passwd"));
-    // Twice is as once.
-    let again = on(&libvirt, &["fix", "--apply"], state.path()).exits(0);
-    assert_eq!(again.text(), "");
-    let undone = on(&libvirt, &["undo"], state.path()).exits(0);
-    assert!(
-        undone.stderr.contains("as it was before"),
-        "{}",
-        undone.stderr
-    );
-    assert_eq!(secret(&libvirt), before);
-    let none = on(&libvirt, &["undo"], state.path()).exits(125);
-    assert!(
-        none.stderr.contains("no backup of domain web"),
-        "{}",
-        none.stderr
-    );
-}
-
-fn a_domain_that_somebody_changed_is_not_restored() {
-    let libvirt = with_domain();
-    let state = tempdir().unwrap();
-    let before = secret(&libvirt);
-    on(&libvirt, &["fix", "--apply"], state.path()).exits(0);
-    libvirt.virsh(&["desc", "web", "--config", "--title", "shop"]);
-    let changed = secret(&libvirt);
-    let refused = on(&libvirt, &["undo"], state.path()).exits(125);
-    assert!(
-        refused.stderr.contains("was changed by somebody"),
-        "{}",
-        refused.stderr
-    );
-    assert_eq!(secret(&libvirt), changed);
-    on(&libvirt, &["undo", "--force"], state.path()).exits(0);
-    assert_eq!(secret(&libvirt), before);
-}
-
-fn a_domain_with_a_saved_state_is_left_alone() {
-    // QEMU takes no command line of a kernel without a kernel.
-    let line = "    <cmdline>root=/dev/vda   nohz=off quiet</cmdline>\n";
-    let libvirt = with(&WEB.replace(line, ""));
-    let state = tempdir().unwrap();
-    libvirt.virsh(&["start", "web", "--paused"]);
-    // While it runs, the next start is what changes.
-    let applied = on(&libvirt, &["fix", "--rule=hpet", "--apply"], state.path()).exits(0);
-    assert!(
-        applied.stderr.contains("shut down and started again"),
-        "{}",
-        applied.stderr
-    );
-    on(&libvirt, &["undo"], state.path()).exits(0);
-    libvirt.virsh(&["managedsave", "web"]);
-    let before = secret(&libvirt);
-    let refused = on(&libvirt, &["fix", "--apply"], state.path()).exits(125);
-    assert!(
-        refused.stderr.contains("managedsave-remove web"),
-        "{}",
-        refused.stderr
-    );
-    assert_eq!(secret(&libvirt), before);
-    // Nothing is left of the attempt.
-    assert_eq!(content(state.path()), "");
 }

@@ -50,9 +50,10 @@ fn main() {
 
 const IDLE: &str = "exec sleep 1000000";
 
-/// Proves the changes of these rules; the report.
-fn prove(rules: &[&str], words: &[&str]) -> Value {
+/// Proves the changes of these rules in a guest that runs this script; the report.
+fn prove(kernel: &IdleKernel, script: &str, append: &str, rules: &[&str], words: &[&str]) -> Value {
     let dir = tempdir().unwrap();
+    let initramfs = kernel.initramfs(dir.path(), script);
     let report = dir.path().join("report.json");
     let rules = rules.iter().map(|rule| format!("--rule={rule}"));
     let settings = "--rounds=2 --boot=15s --settle=9s --time=6s".split(' ');
@@ -73,6 +74,8 @@ fn prove(rules: &[&str], words: &[&str]) -> Value {
         ])
         .args(["-display", "none"])
         .args(words)
+        .args(["-kernel", text(&kernel.image), "-initrd", text(&initramfs)])
+        .args(["-append", append])
         .exits(0);
     serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
 }
@@ -105,24 +108,10 @@ fn text(path: &Path) -> &str {
 }
 
 fn an_hpet_wakes_qemu_and_a_placebo_does_not() {
-    let dir = tempdir().unwrap();
-    let kernel = IdleKernel::installed();
-    let initramfs = kernel.initramfs(dir.path(), IDLE);
     // The kernel has no driver for a UHCI, so what becomes of it changes nothing.
-    let report = prove(
-        &["hpet", "usb-empty"],
-        &[
-            "-M",
-            "pc",
-            "-usb",
-            "-kernel",
-            text(&kernel.image),
-            "-initrd",
-            text(&initramfs),
-            "-append",
-            "quiet",
-        ],
-    );
+    let rules = ["hpet", "usb-empty"];
+    let kernel = IdleKernel::installed();
+    let report = prove(&kernel, IDLE, "quiet", &rules, &["-M", "pc", "-usb"]);
     let hpet = factor(&report, "hpet", "wakeups");
     assert!(hpet >= 4.0, "{hpet}: {report:#}");
     let placebo = factor(&report, "usb-empty", "wakeups");
@@ -132,85 +121,42 @@ fn an_hpet_wakes_qemu_and_a_placebo_does_not() {
 }
 
 fn a_kernel_that_ticks_wakes_qemu() {
-    let dir = tempdir().unwrap();
     let kernel = IdleKernel::installed();
-    let initramfs = kernel.initramfs(dir.path(), IDLE);
-    let report = prove(
-        &["nohz"],
-        &[
-            "-M",
-            "q35,hpet=off",
-            "-kernel",
-            text(&kernel.image),
-            "-initrd",
-            text(&initramfs),
-            "-append",
-            "quiet nohz=off",
-        ],
-    );
+    let machine = ["-M", "q35,hpet=off"];
+    let report = prove(&kernel, IDLE, "quiet nohz=off", &["nohz"], &machine);
     let vcpus = factor(&report, "nohz", "vCPUs");
     assert!(vcpus >= 15.0, "{vcpus}: {report:#}");
     assert!(factor(&report, "nohz", "CPU") > 2.0, "{report:#}");
 }
 
 fn an_io_thread_that_polls_takes_a_cpu() {
-    let dir = tempdir().unwrap();
-    let kernel = IdleKernel::installed();
     let reads = "while :; do dd if=/dev/vda of=/dev/null bs=512 count=1 iflag=direct 2>/dev/null; \
                  usleep 5000; done";
-    let initramfs = kernel.initramfs(dir.path(), reads);
+    let dir = tempdir().unwrap();
     let disk = dir.path().join("disk");
     fs::write(&disk, vec![0; 1 << 20]).unwrap();
     let node = format!(
         "driver=file,filename={},node-name=disk,read-only=on",
         text(&disk)
     );
-    let report = prove(
-        &["iothread-poll"],
-        &[
-            "-M",
-            "q35,hpet=off",
-            "-object",
-            "iothread,id=io1,poll-max-ns=10000000",
-            "-blockdev",
-            &node,
-            "-device",
-            "virtio-blk-pci,drive=disk,iothread=io1",
-            "-kernel",
-            text(&kernel.image),
-            "-initrd",
-            text(&initramfs),
-            "-append",
-            "quiet",
-        ],
+    let words = format!(
+        "-M q35,hpet=off -object iothread,id=io1,poll-max-ns=10000000 -blockdev {node} -device \
+         virtio-blk-pci,drive=disk,iothread=io1"
     );
+    let words: Vec<_> = words.split(' ').collect();
+    let kernel = IdleKernel::installed();
+    let report = prove(&kernel, reads, "quiet", &["iothread-poll"], &words);
     let polled = factor(&report, "iothread-poll", "CPU of I/O threads");
     assert!(polled >= 2.0, "{polled}: {report:#}");
 }
 
 fn a_tablet_in_a_uhci_wakes_qemu() {
-    let dir = tempdir().unwrap();
-    let kernel = IdleKernel::with_usb().unwrap();
     // A device is looked at while somebody has it open.
     let open = "while ! ls /dev/input/event* > /dev/null 2>&1; do sleep 1; done\n\
                 for event in /dev/input/event*; do cat $event > /dev/null & done\nwait";
-    let initramfs = kernel.initramfs(dir.path(), open);
-    let report = prove(
-        &["usb-uhci"],
-        &[
-            "-M",
-            "pc,hpet=off",
-            "-usb",
-            "-device",
-            "usb-tablet",
-            "-kernel",
-            text(&kernel.image),
-            "-initrd",
-            text(&initramfs),
-            "-append",
-            "quiet",
-        ],
-    );
+    let kernel = IdleKernel::with_usb().unwrap();
+    let machine = ["-M", "pc,hpet=off", "-usb", "-device", "usb-tablet"];
+    let report = prove(&kernel, open, "quiet", &["usb-uhci"], &machine);
     let uhci = factor(&report, "usb-uhci", "main thread");
     assert!(uhci >= 15.0, "{uhci}: {report:#}");
 }

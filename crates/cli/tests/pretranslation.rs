@@ -145,7 +145,7 @@ fn uses_warm() {
     // The first restored guest is recorded.
     assert_eq!(visited(&cache, &["--warm"], 0), 0);
     visited(&cache, &["--warm"], MANY);
-    // What is there is not recorded again.
+    // A list that is there is not recorded again.
     visited(&cache, &["--warm"], MANY);
     assert!(cache.recorded().is_empty());
     // Another template has its own.

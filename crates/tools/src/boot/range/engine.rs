@@ -78,7 +78,8 @@ impl Engine {
         let lock_path = dir.with_extension("lock");
         let lock = try_lock(&lock_path)?.ok_or(GitError::Busy(lock_path))?;
         if options.fresh {
-            // What is not there need not be forgotten; what cannot be deleted is reported when it is written.
+            // A file that is not there need not be forgotten; one that cannot be deleted is reported when it
+            // is written.
             let _ = fs::remove_dir_all(&dir);
         }
         for part in ["timelines", "logs"] {
