@@ -13,11 +13,12 @@ use tempfile::{TempDir, tempdir};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         (
             "a_guest_that_spins_is_told_from_one_that_idles",
             a_guest_that_spins_is_told_from_one_that_idles,
         ),
+        ("rates_speak_for_their_causes", rates_speak_for_their_causes),
         (
             "threads_without_names_are_said_to_be_so",
             threads_without_names_are_said_to_be_so,
@@ -223,6 +224,45 @@ fn a_guest_that_spins_is_told_from_one_that_idles() {
     let text = measure("1").arg("--all").exits(0).text();
     let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
     assert!(at("\nspinner ") < at("\nsleeper ") && at("\nsleeper ") < at("\ntotal "));
+}
+
+/// A kernel that ticks on wakes its vCPU at once, however busy the host is.
+fn rates_speak_for_their_causes() {
+    let guest = Guest::start(
+        "idle nohz=off",
+        &["-M", "pc,hpet=off", "-name", "ticker,debug-threads=on"],
+    );
+    let value = json(measure("3").args(["--pid", &guest.pid()]));
+    let likely = value["guests"][0]["likely"].as_array().unwrap();
+    let rules: Vec<_> = likely.iter().map(|one| &one["rule"]).collect();
+    assert_eq!(rules, ["nohz"], "{value}");
+    let evidence = likely[0]["evidence"].as_str().unwrap();
+    assert!(evidence.starts_with("a vCPU wakes "), "{evidence}");
+    let text = measure("3").args(["--pid", &guest.pid()]).exits(0).text();
+    for part in [
+        "\nLikely: nohz: a vCPU wakes ".to_owned(),
+        "\n        fix: -append ".to_owned(),
+        format!("\nbrisk idle fix --pid {} shows", guest.pid()),
+    ] {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    // Beside another one that has nothing of the kind.
+    let quiet = Guest::start("idle", &["-M", "pc,hpet=off", "-name", "quiet"]);
+    let text = measure("1").arg("--all").exits(0).text();
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("ticker").ends_with("nohz"), "{text}");
+    assert!(!row("quiet").contains("nohz"), "{text}");
+    let lint = |measured: &[&str]| {
+        let run = brisk_of!["idle", "lint", "--format", "json", "--pid"];
+        let run = run.arg(guest.pid()).args(measured);
+        let text = run.exits(1).text();
+        serde_json::from_str::<Value>(&text).unwrap()["guests"][0]["findings"][0].take()
+    };
+    let measured = lint(&["--measure", "--settle", "0", "--time", "3"]);
+    let evidence = measured["evidence"].as_str().unwrap();
+    assert!(evidence.starts_with("a vCPU wakes "), "{measured}");
+    assert_eq!(lint(&[])["evidence"], Value::Null);
+    drop(quiet);
 }
 
 fn threads_without_names_are_said_to_be_so() {

@@ -5,7 +5,7 @@
 
 use brisk_vm::hardware::{GuestHardware, XmlError};
 
-use super::measure::Signature;
+use super::measure::{HostNoise, Measured, Signature};
 use super::rules::{self, GuestOs, Host, Subject};
 use super::text::Text;
 use crate::lint::{Edit, Finding, Fix};
@@ -57,6 +57,24 @@ impl Context {
             live: self.live.clone(),
             ..of
         }
+    }
+
+    /// With what was measured of the guest, and of the host meanwhile.
+    #[must_use]
+    pub fn with_measured(mut self, guest: &Measured, host: &HostNoise) -> Self {
+        self.live = Some(guest.signature());
+        self.host.ksmd = host.mean.ksmd_percent;
+        self.host.khugepaged = host.mean.khugepaged_percent;
+        self
+    }
+
+    /// Likely causes of what the guest costs: findings that what was measured speaks for, the worst
+    /// first.
+    #[must_use]
+    pub fn likely(&self, hardware: GuestHardware) -> Vec<Finding> {
+        let mut found = rules::findings(&self.subject(hardware));
+        found.retain(|finding| finding.evidence.is_some());
+        found
     }
 
     /// What the rules find in a guest.

@@ -87,6 +87,8 @@ pub(super) struct Described {
     pub(super) context: Context,
     /// The domain, if it is one of libvirt's.
     pub(super) domain: Option<Defined>,
+    /// The process, if it was read from one.
+    pub(super) pid: Option<u32>,
 }
 
 impl Guests {
@@ -155,6 +157,7 @@ impl Guests {
             text,
             context,
             domain,
+            pid: None,
         }
     }
 
@@ -178,6 +181,7 @@ impl Guests {
         let words = words.into_iter().map(OsString::from_vec).collect();
         let mut described = self.described(name, Text::Arguments(words), None);
         described.context.host = host::gather(root, None);
+        described.pid = Some(pid);
         Ok(described)
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use anyhow::{Context as _, bail};
 use brisk_host::proc::Procfs;
+use brisk_tools::idle::measure::Options;
 use brisk_tools::idle::rules::descriptions;
 use brisk_tools::idle::text::Text;
 use brisk_tools::lint::{Edit, Finding, Fix, Severity};
@@ -12,15 +13,19 @@ use brisk_vm::hardware::Place;
 use brisk_vm::libvirt::Defined;
 use serde::Serialize;
 
+use super::causes::Causes;
 use super::description::{Described, Guests};
 use super::sarif;
+use super::target::{of_domain, of_process, with_roles};
+use super::watch::{settle, watch};
 use crate::exit;
 use crate::output::printable;
+use crate::parse;
 use crate::ui::Ui;
 
 /// Find what keeps idle guests awake, with the reason and the fix of each.
 ///
-/// Nothing is run and nothing is changed. A guest is the XML of a libvirt domain, a command line of
+/// Nothing is started and nothing is changed. A guest is the XML of a libvirt domain, a command line of
 /// QEMU, or a QEMU that runs. Each finding has the name of its rule: --explain shows what is known
 /// of it, and brisk idle fix makes the change.
 #[derive(Debug, clap::Args)]
@@ -35,6 +40,28 @@ pub struct Args {
     /// All domains of libvirt's, and all QEMUs that run.
     #[arg(long, conflicts_with_all = ["files", "domain", "vm", "pid", "qemu_command"])]
     all: bool,
+
+    /// Measure the guests that run, as brisk idle measure does, and show what speaks for a finding.
+    #[arg(long, conflicts_with_all = ["files", "qemu_command", "explain", "rules"])]
+    measure: bool,
+
+    /// How long to measure.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30s",
+        requires = "measure"
+    )]
+    time: String,
+
+    /// Longest wait until the guests have settled; 0 measures at once.
+    #[arg(
+        long,
+        value_name = "LIMIT",
+        default_value = "60s",
+        requires = "measure"
+    )]
+    settle: String,
 
     /// Form of the findings.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -150,9 +177,16 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         }
         false => args.guests.read()?,
     };
+    drop(spinner);
+    let guests = match args.measure {
+        true => match measured(guests, args, ui)? {
+            Ok(guests) => guests,
+            Err(status) => return Ok(status),
+        },
+        false => guests,
+    };
     let linted = guests.into_iter().map(|guest| linted(guest, &args.only));
     let linted = linted.collect::<anyhow::Result<Vec<_>>>()?;
-    drop(spinner);
     match args.format {
         Format::Table if failed && linted.is_empty() => {}
         Format::Table => ui.data(&printable(&table(&linted)))?,
@@ -206,6 +240,54 @@ fn linted(guest: Described, only: &[String]) -> anyhow::Result<Linted> {
         },
         guest: guest.name,
     })
+}
+
+/// The guests with what is measured of those that run, or the exit status of an interrupted
+/// measurement.
+fn measured(
+    mut guests: Vec<Described>,
+    args: &Args,
+    ui: &Ui,
+) -> anyhow::Result<Result<Vec<Described>, u8>> {
+    let options = Options {
+        settle: settle(&args.settle)?,
+        time: Some(parse::duration("--time", &args.time)?),
+        connect: args.guests.connect.clone(),
+    };
+    let mut running = Vec::new();
+    for (place, guest) in guests.iter().enumerate() {
+        let found = match (&guest.domain, guest.pid) {
+            (Some(domain), _) => of_domain(domain.name(), args.guests.connect.as_deref()),
+            (None, Some(pid)) => of_process(pid),
+            (None, None) => continue,
+        };
+        match found {
+            Ok(found) => running.push((place, with_roles(found))),
+            // Of all guests some are off, or end meanwhile.
+            Err(_) if args.all => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if running.is_empty() {
+        ui.note("no guest runs, so nothing is measured");
+        return Ok(Ok(guests));
+    }
+    let found: Vec<_> = running.iter().map(|(_, guest)| guest.clone()).collect();
+    let watched = watch(&found, &options, &Causes::of(&found), ui)?;
+    if let Some(signal) = watched.signal {
+        ui.note("interrupted");
+        return Ok(Err(128 + (signal & 0x7f) as u8));
+    }
+    let measurement = watched.measurement?;
+    for (place, guest) in running {
+        let mut of = measurement.guests.iter();
+        let Some(measured) = of.find(|measured| measured.guest.pid == guest.pid) else {
+            continue;
+        };
+        let context = std::mem::take(&mut guests[place].context);
+        guests[place].context = context.with_measured(measured, &measurement.host);
+    }
+    Ok(Ok(guests))
 }
 
 /// All domains, and the QEMUs that are not domains.

@@ -1,31 +1,29 @@
 //! `brisk idle measure`.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use anyhow::Context;
 use brisk_measure::Environment;
 use brisk_tools::environment;
-use brisk_tools::idle::measure::{
-    Exits, Guest, Measurement, Options, Phase, Progress, Recording, WINDOW, measure, picture,
-    report,
-};
-use brisk_tools::interrupt::Interrupt;
+use brisk_tools::idle::measure::{Guest, Measurement, Options, picture, report};
+use brisk_tools::lint::Finding;
 
+use super::causes::{Causes, paragraph};
 use super::table;
 use super::target::TargetArgs;
+use super::watch::{settle, watch};
 use crate::exit;
 use crate::output::{Format, now, write_whole};
 use crate::parse;
-use crate::ui::{Board, Ui};
+use crate::ui::Ui;
 
 /// Measure host CPU time and wakeups of guests by thread and role.
 ///
 /// Waits until the guest has settled, measures for --time, and prints CPU time, in percent of one
 /// host CPU, and wakeups a second of each thread of QEMU: virtual CPUs, main loop, iothreads,
-/// vhost and others. Without an option it is the only guest that runs. The guest is not touched;
-/// the files of /proc that are read are readable by every user. On a terminal each window is shown
-/// as it ends; Ctrl-C ends the measurement and prints what was measured so far.
+/// vhost and others. Rules of brisk idle lint that these rates speak for are shown as likely causes.
+/// Without an option it is the only guest that runs. The guest is not touched; the files of /proc
+/// that are read are readable by every user. On a terminal each window is shown as it ends; Ctrl-C
+/// ends the measurement and prints what was measured so far.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Exit status: 0, or 130 if it was interrupted before --time was over.")]
 pub struct Args {
@@ -73,10 +71,7 @@ pub struct Args {
 /// If there is no such guest, it cannot be measured, or a file cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let options = Options {
-        settle: match &*args.settle {
-            "0" | "0s" => None,
-            text => Some(parse::duration("--settle", text)?),
-        },
+        settle: settle(&args.settle)?,
         time: match args.live {
             true => None,
             false => Some(parse::duration("--time", &args.time)?),
@@ -84,27 +79,24 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         connect: args.target.connect.clone(),
     };
     let guests = args.target.guests(ui)?;
+    let causes = Causes::of(&guests);
     let (created, environment) = (now(), of(&guests));
-    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
-    let board = ui.board();
-    let mut show = |progress: &Progress<'_>| show(&board, progress, args.live);
-    let measured = measure(Path::new("/"), &guests, &options, &interrupt, &mut show);
-    drop(board);
-    let signal = interrupt.signal();
-    let mut measurement = match (measured, signal) {
+    let watched = watch(&guests, &options, &causes, ui)?;
+    let interrupted = |signal: i32| 128 + (signal & 0x7f) as u8;
+    let measurement = match (watched.measurement, watched.signal) {
         (Ok(measurement), _) => measurement,
         (Err(error), Some(signal)) => {
             ui.note(&error.to_string());
-            return Ok(128 + (signal & 0x7f) as u8);
+            return Ok(interrupted(signal));
         }
         (Err(error), None) => return Err(error.into()),
     };
-    measurement.rank();
-    write(args, &measurement, &created, environment, ui)?;
-    match signal {
+    let likely = causes.likely(&measurement);
+    write(args, &measurement, &likely, &created, environment, ui)?;
+    match watched.signal {
         Some(signal) if !args.live => {
             ui.note(&format!("interrupted after {:.0} s", measurement.seconds));
-            Ok(128 + (signal & 0x7f) as u8)
+            Ok(interrupted(signal))
         }
         _ => Ok(exit::OK),
     }
@@ -122,13 +114,14 @@ fn of(guests: &[Guest]) -> Environment {
 fn write(
     args: &Args,
     measurement: &Measurement,
+    likely: &[Vec<Finding>],
     created: &str,
     environment: Environment,
     ui: &Ui,
 ) -> anyhow::Result<()> {
     let text = match args.format {
-        Format::Table => table::table(measurement, environment.logical_cpus),
-        Format::Json => table::json(measurement, created)?,
+        Format::Table => table::table(measurement, likely, environment.logical_cpus),
+        Format::Json => table::json(measurement, likely, created)?,
         Format::Csv => table::csv(measurement),
     };
     ui.data(&text)?;
@@ -137,49 +130,14 @@ fn write(
         write_whole(path, picture.as_bytes())?;
     }
     if let Some(path) = &args.output {
-        report(measurement, created, environment).save(path)?;
+        let mut report = report(measurement, created, environment);
+        for (measured, likely) in measurement.guests.iter().zip(likely) {
+            let text = paragraph(measured, likely);
+            report
+                .notes
+                .extend(text.lines().map(|line| line.trim().to_owned()));
+        }
+        report.save(path)?;
     }
     Ok(())
-}
-
-/// Shows the last window, and how far the measurement is.
-fn show(board: &Board, progress: &Progress<'_>, is_live: bool) {
-    if !board.is_shown() {
-        return;
-    }
-    let recording = progress.recording;
-    let windows = match progress.phase {
-        Phase::Settling => &recording.settling,
-        Phase::Measuring => &recording.measured,
-    };
-    let phase = match (progress.phase, is_live) {
-        (Phase::Settling, _) => "waiting until it has settled",
-        (Phase::Measuring, false) => "measuring; Ctrl-C prints what there is",
-        (Phase::Measuring, true) => "measuring until Ctrl-C",
-    };
-    let limit = progress.limit.map(|limit| limit.as_secs());
-    board.step(phase, progress.elapsed.as_secs(), limit);
-    let Some(last) = windows.last() else {
-        board.text(&format!(
-            "the first window takes {} s",
-            window(progress.limit).as_secs()
-        ));
-        return;
-    };
-    // Only the last window: the means come at the end.
-    let now = Recording {
-        guests: recording.guests.clone(),
-        settling: Vec::new(),
-        measured: vec![last.clone()],
-        how: recording.how,
-    };
-    let exits = vec![Exits::unknown("counted at the end"); now.guests.len()];
-    let mut measurement = now.result(&exits);
-    measurement.rank();
-    board.text(&table::now(&measurement));
-}
-
-/// Length of a window.
-fn window(limit: Option<Duration>) -> Duration {
-    limit.map_or(WINDOW, |limit| limit.min(WINDOW))
 }

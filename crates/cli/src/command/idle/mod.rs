@@ -1,5 +1,6 @@
 //! `brisk idle`.
 
+mod causes;
 mod description;
 mod fix;
 mod lint;
@@ -8,6 +9,7 @@ mod prove;
 mod sarif;
 mod table;
 mod target;
+mod watch;
 
 use crate::ui::Ui;
 

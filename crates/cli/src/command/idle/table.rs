@@ -1,21 +1,32 @@
 //! A measurement as text, JSON and CSV.
 
+use std::ops::Range;
+
 use brisk_measure::render::clean;
 use brisk_tools::idle::measure::{HostNoise, Life, Measured, Measurement, Role, Settling, Thread};
+use brisk_tools::lint::Finding;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
+use super::causes::{paragraph, rules_of};
 use super::target::kind;
 use crate::output::csv_field;
 
 /// Schema of the JSON.
 const SCHEMA: &str = "brisk.idle-measure/1";
 
-/// The measurement for people: one guest by thread, several ranked.
-pub(super) fn table(measurement: &Measurement, cpus: Option<u32>) -> String {
-    let mut parts = vec![now(measurement)];
+/// The measurement for people: one guest by thread, several ranked. `likely` has the likely causes
+/// of what each costs.
+pub(super) fn table(
+    measurement: &Measurement,
+    likely: &[Vec<Finding>],
+    cpus: Option<u32>,
+) -> String {
+    let mut parts = vec![now(measurement, likely)];
     if let [measured] = &*measurement.guests {
         parts.push(format!("{}\n", clean(&measured.exits_line())));
+        let causes = paragraph(measured, likely.first().map_or(&[], Vec::as_slice));
+        parts.extend(Some(causes).filter(|text| !text.is_empty()));
     }
     parts.push(format!(
         "{}\n{}\n",
@@ -32,10 +43,10 @@ pub(super) fn table(measurement: &Measurement, cpus: Option<u32>) -> String {
 }
 
 /// Only the numbers of the guests.
-pub(super) fn now(measurement: &Measurement) -> String {
+pub(super) fn now(measurement: &Measurement, likely: &[Vec<Finding>]) -> String {
     match &*measurement.guests {
         [measured] => threads(measured),
-        guests => ranking(guests),
+        guests => ranking(guests, likely),
     }
 }
 
@@ -84,7 +95,7 @@ fn threads(measured: &Measured) -> String {
         "preempted/s",
         "waiting %",
     ];
-    let mut text = head + &sheet(names, rows.collect(), 1);
+    let mut text = head + &sheet(names, rows.collect(), 1..6);
     let still = measured.threads.iter().filter(does_nothing).count();
     if still > 0 {
         text += &format!("{still} more did nothing\n");
@@ -92,11 +103,12 @@ fn threads(measured: &Measured) -> String {
     text
 }
 
-fn ranking(guests: &[Measured]) -> String {
+fn ranking(guests: &[Measured], likely: &[Vec<Finding>]) -> String {
     let mut total = [0.0; 5];
     let mut rows: Vec<_> = guests
         .iter()
-        .map(|measured| {
+        .enumerate()
+        .map(|(place, measured)| {
             let signature = measured.signature();
             let vcpus: f64 = signature.vcpu_wakeups.iter().sum();
             let numbers = [
@@ -125,12 +137,25 @@ fn ranking(guests: &[Measured]) -> String {
                 main,
                 vcpu,
                 hours,
+                likely
+                    .get(place)
+                    .map_or_else(String::new, |list| rules_of(list)),
             ]
         })
         .collect();
     let [cpu, wakeups, main, vcpu, hours] = cells(total);
     let (name, none) = ("total".to_owned(), String::new);
-    rows.push([name, none(), none(), cpu, wakeups, main, vcpu, hours]);
+    rows.push([
+        name,
+        none(),
+        none(),
+        cpu,
+        wakeups,
+        main,
+        vcpu,
+        hours,
+        none(),
+    ]);
     let names = [
         "guest",
         "kind",
@@ -140,8 +165,9 @@ fn ranking(guests: &[Measured]) -> String {
         "main/s",
         "vCPUs/s",
         "CPU hours/day",
+        "likely",
     ];
-    sheet(names, rows, 2)
+    sheet(names, rows, 2..8)
 }
 
 fn cells([cpu, wakeups, main, vcpus, hours]: [f64; 5]) -> [String; 5] {
@@ -154,15 +180,19 @@ fn cells([cpu, wakeups, main, vcpus, hours]: [f64; 5]) -> [String; 5] {
     ]
 }
 
-/// A table; the columns from `numbers` on are numbers.
-fn sheet<const N: usize>(names: [&str; N], rows: Vec<[String; N]>, numbers: usize) -> String {
+/// A table; the columns of `numbers` are numbers.
+fn sheet<const N: usize>(
+    names: [&str; N],
+    rows: Vec<[String; N]>,
+    numbers: Range<usize>,
+) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(names);
     table.add_rows(rows);
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if place >= numbers {
+        if numbers.contains(&place) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -223,13 +253,18 @@ fn rate(value: f64) -> String {
     }
 }
 
-/// The measurement with all windows, and each guest's signature.
-pub(super) fn json(measurement: &Measurement, created: &str) -> anyhow::Result<String> {
+/// The measurement with all windows, each guest's signature, and the likely causes of its cost.
+pub(super) fn json(
+    measurement: &Measurement,
+    likely: &[Vec<Finding>],
+    created: &str,
+) -> anyhow::Result<String> {
     let mut value = json!(measurement);
     value["schema"] = json!(SCHEMA);
     value["created"] = json!(created);
     for (place, measured) in measurement.guests.iter().enumerate() {
         value["guests"][place]["signature"] = json!(measured.signature());
+        value["guests"][place]["likely"] = json!(likely.get(place));
         value["guests"][place]["cpu_hours_per_day"] = json!(measured.cpu_hours_per_day());
     }
     Ok(serde_json::to_string_pretty(&value)? + "\n")

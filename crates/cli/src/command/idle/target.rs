@@ -42,16 +42,18 @@ impl TargetArgs {
     /// runs.
     pub(super) fn guests(&self, ui: &Ui) -> anyhow::Result<Vec<Guest>> {
         let root = Path::new("/");
-        let mut guests = match (self.pid, &self.domain, &self.vm) {
+        let guests = match (self.pid, &self.domain, &self.vm) {
             (Some(pid), ..) => vec![of_process(pid)?],
-            (_, Some(name), _) => vec![self.of_domain(name, ui)?],
+            (_, Some(name), _) => {
+                let spinner = ui.spinner("asking libvirt");
+                let guest = of_domain(name, self.connect.as_deref())?;
+                drop(spinner);
+                vec![guest]
+            }
             (_, _, Some(name)) => vec![of_process(process_of_vm(name, "measured")?)?],
             _ => self.running(root)?,
         };
-        for guest in &mut guests {
-            guest.ask_roles(root);
-        }
-        Ok(guests)
+        Ok(guests.into_iter().map(with_roles).collect())
     }
 
     fn running(&self, root: &Path) -> anyhow::Result<Vec<Guest>> {
@@ -70,21 +72,27 @@ impl TargetArgs {
             ),
         }
     }
-
-    fn of_domain(&self, name: &str, ui: &Ui) -> anyhow::Result<Guest> {
-        let spinner = ui.spinner("asking libvirt");
-        let domain = RunningDomain::find(name, self.connect.as_deref())?;
-        drop(spinner);
-        let guest = of_process(domain.pid)?;
-        Ok(Guest {
-            name: Some(domain.name),
-            kind: Kind::Domain,
-            ..guest
-        })
-    }
 }
 
-fn of_process(pid: u32) -> anyhow::Result<Guest> {
+/// The guest, with the roles of threads that have no names, where brisk may ask for them.
+pub(super) fn with_roles(mut guest: Guest) -> Guest {
+    guest.ask_roles(Path::new("/"));
+    guest
+}
+
+/// The guest of a domain that runs.
+pub(super) fn of_domain(name: &str, connect: Option<&str>) -> anyhow::Result<Guest> {
+    let domain = RunningDomain::find(name, connect)?;
+    let guest = of_process(domain.pid)?;
+    Ok(Guest {
+        name: Some(domain.name),
+        kind: Kind::Domain,
+        ..guest
+    })
+}
+
+/// The guest of a process.
+pub(super) fn of_process(pid: u32) -> anyhow::Result<Guest> {
     Guest::of_process(Path::new("/"), pid, &running_vms()).map_err(|error| {
         let hint = match &error {
             process::Error::Read { .. } => {

@@ -377,11 +377,14 @@ fn measurements_speak_for_rules() {
         "the main thread wakes 268 times a second, about the guest's HZ if that is 250"
     );
     assert_eq!(evidence("hpet", main(33.0)), "");
+    assert!(evidence("cdrom", main(52.0)).contains("52"));
+    assert_eq!(evidence("cdrom", main(259.0)), "");
     assert!(evidence("usb-uhci", main(970.0)).contains("UHCI"));
     assert_eq!(evidence("usb-uhci", main(32.0)), "");
     assert!(evidence("nohz", vcpu(985.0, 2.9)).contains("985"));
     assert_eq!(evidence("nohz", vcpu(33.0, 0.2)), "");
     assert!(evidence("no-lapic", vcpu(177.0, 1.3)).contains("177"));
+    assert!(evidence("no-arat", vcpu(535.0, 3.6)).contains("535"));
     assert!(evidence("idle-poll", vcpu(900.0, 92.0)).contains("92 %"));
     assert!(evidence("cpu-pm", vcpu(0.0, 99.9)).contains("100 %"));
     let polling = Signature {
@@ -400,4 +403,50 @@ fn measurements_speak_for_rules() {
         ids(&line("-accel kvm -rtc base=localtime"), &context).contains(&"rtc-periodic")
     };
     assert!(rate(64.0) && rate(1030.0) && !rate(33.0) && !rate(268.0));
+}
+
+#[test]
+fn a_measurement_gives_likely_causes_and_what_the_host_does() {
+    use crate::idle::measure::{Guest, HostNoise, HostWindow, Kind, Measured, Thread};
+    use crate::idle::measure::{Life, Role};
+
+    let guest = Guest {
+        pid: 1,
+        name: None,
+        kind: Kind::Qemu,
+        program: "q".into(),
+        accelerator: "tcg".into(),
+        roles: Default::default(),
+    };
+    let main = Thread {
+        tid: 1,
+        name: "q".into(),
+        role: Role::Main,
+        cpu_percent: 1.2,
+        waiting_percent: 0.0,
+        wakeups_per_second: 259.0,
+        preemptions_per_second: 0.0,
+        life: Life::Whole,
+    };
+    let measured = Measured {
+        threads: vec![main],
+        ..Measured::of(guest, Vec::new())
+    };
+    let host = HostNoise {
+        mean: HostWindow {
+            ksmd_percent: Some(12.0),
+            khugepaged_percent: Some(0.1),
+            ..HostWindow::default()
+        },
+        ..HostNoise::default()
+    };
+    let context = Context::default().with_measured(&measured, &host);
+    let text = line("-M q35 -append nohz=off");
+    let likely = context.likely(text.hardware().unwrap());
+    let rules: Vec<_> = likely.iter().map(|finding| finding.rule).collect();
+    // Nothing is known of its vCPUs, so nothing speaks for nohz=off.
+    assert_eq!(rules, ["hpet"]);
+    let all = ids(&text, &context);
+    assert!(all.contains(&"ksm") && !all.contains(&"thp"), "{all:?}");
+    assert!(!ids(&text, &Context::default()).contains(&"ksm"));
 }

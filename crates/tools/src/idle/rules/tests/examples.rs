@@ -141,6 +141,13 @@ pub(super) const EXAMPLES: &[Example] = &[
         near_words: "-append nolapicx",
     },
     Example {
+        rule: "no-arat",
+        xml: "",
+        words: "-M microvm,pit=off -cpu qemu64,+x2apic",
+        near_xml: "",
+        near_words: "-M microvm,pit=off -cpu qemu64,+arat",
+    },
+    Example {
         rule: "kvmclock",
         xml: "<os><kernel>k</kernel></os><clock><timer name='kvmclock' present='no'/></clock>",
         words: "-accel kvm -cpu host,-kvmclock",
