@@ -67,7 +67,7 @@ pub(crate) fn conclude(ending: &Ending, timeout: Option<Duration>, ui: &Ui) -> u
             show_console(console, ui);
             exit::TIMEOUT
         }
-        Ending::Interrupted(signal) => 128 + (signal.0 & 0x7f) as u8,
+        Ending::Interrupted(signal) => exit::by_signal(signal.0),
     }
 }
 

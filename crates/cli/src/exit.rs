@@ -27,3 +27,8 @@ pub const INTERRUPTED: u8 = 130;
 pub const NOT_EXECUTABLE: u8 = 126;
 /// There is no such command, as in a shell.
 pub const NOT_FOUND: u8 = 127;
+
+/// A signal ended the command in good order, as a shell has it: 128 and its number.
+pub(crate) const fn by_signal(signal: i32) -> u8 {
+    128 + (signal & 0x7f) as u8
+}

@@ -14,6 +14,14 @@ pub(crate) fn duration(option: &str, text: &str) -> anyhow::Result<Duration> {
     })
 }
 
+/// A duration; None for 0.
+pub(crate) fn duration_unless_zero(option: &str, text: &str) -> anyhow::Result<Option<Duration>> {
+    match text {
+        "0" | "0s" => Ok(None),
+        text => duration(option, text).map(Some),
+    }
+}
+
 pub(crate) fn share(text: &str) -> anyhow::Result<tool::Share> {
     let Some(share) = tool::Share::parse(text) else {
         bail!("--share {text}: write HOST:GUEST or HOST:GUEST:ro, GUEST an absolute path");

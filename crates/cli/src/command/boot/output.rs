@@ -2,6 +2,7 @@
 
 use brisk_tools::boot::bench::BenchError;
 
+use crate::exit;
 use crate::output::explain;
 use crate::ui::Ui;
 
@@ -13,7 +14,7 @@ pub(super) fn stopped(error: BenchError, left: &str, ui: &Ui) -> anyhow::Result<
     match error {
         BenchError::Interrupted(signal) => {
             ui.note(&format!("interrupted; {left}"));
-            Ok(128 + (signal & 0x7f) as u8)
+            Ok(exit::by_signal(signal))
         }
         BenchError::Start(error) => Err(explain(error)),
         error => Err(error.into()),

@@ -55,9 +55,9 @@ impl Causes {
     }
 }
 
-/// Names of the rules, each once.
-pub(super) fn rules_of(likely: &[Finding]) -> String {
-    let mut names: Vec<_> = likely.iter().map(|finding| finding.rule).collect();
+/// Names of the findings' rules, each once.
+pub(super) fn rules_of(findings: &[Finding]) -> String {
+    let mut names: Vec<_> = findings.iter().map(|finding| finding.rule).collect();
     names.dedup();
     names.join(", ")
 }

@@ -8,11 +8,11 @@ use brisk_tools::idle::backup::Backups;
 use brisk_tools::idle::domain::{self, Change};
 use brisk_tools::idle::fix::{self, Fixed, Wanted};
 use brisk_tools::idle::text::Text;
-use brisk_tools::lint::Finding;
 use brisk_vm::libvirt::Defined;
 use serde_json::json;
 use similar::TextDiff;
 
+use super::causes::rules_of;
 use super::description::{Described, Guests};
 use super::lint::known;
 use crate::exit;
@@ -142,14 +142,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
 /// Says which rules' changes were made, and what is left to decide.
 fn tell(fixed: &Fixed, ui: &Ui) {
     let (applied, left) = (&*fixed.applied, &*fixed.left);
-    let names = |list: &[Finding]| {
-        let mut names: Vec<_> = list.iter().map(|finding| finding.rule).collect();
-        names.dedup();
-        names.join(", ")
-    };
     match applied {
         [] => ui.note("there is nothing to change"),
-        applied => ui.note(&format!("changes of the rules {}", names(applied))),
+        applied => ui.note(&format!("changes of the rules {}", rules_of(applied))),
     }
     for (rule, reason) in &fixed.failed {
         ui.note(&printable(&format!(
@@ -159,7 +154,7 @@ fn tell(fixed: &Fixed, ui: &Ui) {
     if !left.is_empty() {
         ui.note(&format!(
             "left to decide: {} (brisk idle lint says why)",
-            names(left)
+            rules_of(left)
         ));
     }
 }

@@ -17,7 +17,7 @@ use super::causes::Causes;
 use super::description::{Described, Guests};
 use super::sarif;
 use super::target::{of_domain, of_process, with_roles};
-use super::watch::{settle, watch};
+use super::watch::watch;
 use crate::exit;
 use crate::output::printable;
 use crate::parse;
@@ -25,9 +25,9 @@ use crate::ui::Ui;
 
 /// Find what keeps idle guests awake, with the reason and the fix of each.
 ///
-/// Nothing is started and nothing is changed. A guest is the XML of a libvirt domain, a command line of
-/// QEMU, or a QEMU that runs. Each finding has the name of its rule: --explain shows what is known
-/// of it, and brisk idle fix makes the change.
+/// Nothing is started and nothing is changed. A guest is the XML of a libvirt domain, a command
+/// line of QEMU, or a QEMU that runs. Each finding has the name of its rule: --explain shows what is
+/// known of it, and brisk idle fix makes the change.
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "Exit status: 0, or 1 if something was found that --fail-on counts.",
@@ -250,7 +250,7 @@ fn measured(
     ui: &Ui,
 ) -> anyhow::Result<Result<Vec<Described>, u8>> {
     let options = Options {
-        settle: settle(&args.settle)?,
+        settle: parse::duration_unless_zero("--settle", &args.settle)?,
         time: Some(parse::duration("--time", &args.time)?),
         connect: args.guests.connect.clone(),
     };
@@ -276,7 +276,7 @@ fn measured(
     let watched = watch(&found, &options, &Causes::of(&found), ui)?;
     if let Some(signal) = watched.signal {
         ui.note("interrupted");
-        return Ok(Err(128 + (signal & 0x7f) as u8));
+        return Ok(Err(exit::by_signal(signal)));
     }
     let measurement = watched.measurement?;
     for (place, guest) in running {

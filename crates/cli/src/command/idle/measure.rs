@@ -10,7 +10,7 @@ use brisk_tools::lint::Finding;
 use super::causes::{Causes, paragraph};
 use super::table;
 use super::target::TargetArgs;
-use super::watch::{settle, watch};
+use super::watch::watch;
 use crate::exit;
 use crate::output::{Format, now, write_whole};
 use crate::parse;
@@ -71,7 +71,7 @@ pub struct Args {
 /// If there is no such guest, it cannot be measured, or a file cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let options = Options {
-        settle: settle(&args.settle)?,
+        settle: parse::duration_unless_zero("--settle", &args.settle)?,
         time: match args.live {
             true => None,
             false => Some(parse::duration("--time", &args.time)?),
@@ -82,12 +82,11 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let causes = Causes::of(&guests);
     let (created, environment) = (now(), of(&guests));
     let watched = watch(&guests, &options, &causes, ui)?;
-    let interrupted = |signal: i32| 128 + (signal & 0x7f) as u8;
     let measurement = match (watched.measurement, watched.signal) {
         (Ok(measurement), _) => measurement,
         (Err(error), Some(signal)) => {
             ui.note(&error.to_string());
-            return Ok(interrupted(signal));
+            return Ok(exit::by_signal(signal));
         }
         (Err(error), None) => return Err(error.into()),
     };
@@ -96,7 +95,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     match watched.signal {
         Some(signal) if !args.live => {
             ui.note(&format!("interrupted after {:.0} s", measurement.seconds));
-            Ok(interrupted(signal))
+            Ok(exit::by_signal(signal))
         }
         _ => Ok(exit::OK),
     }

@@ -11,7 +11,7 @@ use super::lint::known;
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::now;
-use crate::parse::duration;
+use crate::parse::{duration, duration_unless_zero};
 use crate::ui::Ui;
 
 /// Start a guest with and without the changes of brisk idle fix, in turn, and measure it when idle.
@@ -81,10 +81,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let settings = Settings {
         rounds: args.rounds,
         boot: duration("--boot", &args.boot)?,
-        settle: match &*args.settle {
-            "0" | "0s" => std::time::Duration::ZERO,
-            text => duration("--settle", text)?,
-        },
+        settle: duration_unless_zero("--settle", &args.settle)?.unwrap_or_default(),
         time: duration("--time", &args.time)?,
         seed: args.seed,
     };
@@ -116,7 +113,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
                 "interrupted; what there is is in {}",
                 file.display()
             ));
-            return Ok(128 + (signal & 0x7f) as u8);
+            return Ok(exit::by_signal(signal));
         }
         Err(error) => return Err(error.into()),
     }
@@ -128,10 +125,7 @@ fn start(guest: &Described, args: &Args) -> anyhow::Result<Start> {
     Ok(match (&guest.domain, &guest.text) {
         (Some(domain), _) => Start::Domain {
             domain: Box::new(domain.clone()),
-            patience: match &*args.shutdown {
-                "0" | "0s" => std::time::Duration::ZERO,
-                text => duration("--shutdown", text)?,
-            },
+            patience: duration_unless_zero("--shutdown", &args.shutdown)?.unwrap_or_default(),
         },
         (None, Text::Arguments(_)) if args.guests.pid.is_none() && args.guests.vm.is_none() => {
             Start::Command

@@ -11,7 +11,6 @@ use brisk_tools::interrupt::Interrupt;
 
 use super::causes::Causes;
 use super::table;
-use crate::parse;
 use crate::ui::{Board, Ui};
 
 /// How a measurement went.
@@ -22,14 +21,6 @@ pub(super) struct Watched {
     pub(super) measurement: Result<Measurement, MeasureError>,
     /// The signal that ended it.
     pub(super) signal: Option<i32>,
-}
-
-/// The time limit of `--settle`; None for 0.
-pub(super) fn settle(text: &str) -> anyhow::Result<Option<Duration>> {
-    Ok(match text {
-        "0" | "0s" => None,
-        text => Some(parse::duration("--settle", text)?),
-    })
 }
 
 /// Measures. Without a time in the options it goes on until a signal comes.
