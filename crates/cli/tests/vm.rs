@@ -356,3 +356,25 @@ fn a_guest_ends_itself() {
         until("it is off", || (all.doing("a") == "off").then_some(()));
     }
 }
+
+/// PID 1 gets its first signal while it still gets ready for signals, the likelier the busier the
+/// host is.
+#[test]
+fn a_vm_can_be_stopped_as_soon_as_it_runs() {
+    let all = machines();
+    let names = ["a", "b", "c"];
+    for name in names {
+        let _ = all.does(&["create", name, "--memory", "128M"]);
+    }
+    std::thread::scope(|scope| {
+        for name in names {
+            let all = &all;
+            let _ = scope.spawn(move || {
+                for _ in 0..6 {
+                    let _ = all.does(&["start", name]);
+                    let _ = all.does(&["stop", name, "--timeout", "30s"]);
+                }
+            });
+        }
+    });
+}

@@ -18,9 +18,14 @@ const PATIENCE: usize = 5_000;
 const STEP: usize = 20;
 
 /// Starts a process for each port.
+///
+/// The first host may ask to stop before [`supervise`] has begun. The kernel throws away what PID 1
+/// neither blocks nor handles, so the signals are blocked first.
 pub(crate) fn start(job: &Job<'_>) -> Result<(), i32> {
+    sys::block_signals(&supervised())?;
     for number in FIRST..FIRST + job.ports.min(8) {
         if sys::fork()? == 0 {
+            sys::unblock_signals();
             // Out of the reach of what a terminal does to a group.
             sys::setsid();
             serve(number);
@@ -29,12 +34,14 @@ pub(crate) fn start(job: &Job<'_>) -> Result<(), i32> {
     Ok(())
 }
 
+fn supervised() -> [i32; 5] {
+    let [first, second, third, fourth] = STOPS;
+    [sys::SIGCHLD, first, second, third, fourth]
+}
+
 /// Work of PID 1 from then on: reaps orphans, and stops the VM on a signal.
 pub(crate) fn supervise(job: &Job<'_>) -> ! {
-    let [first, second, third, fourth] = STOPS;
-    let wanted = [sys::SIGCHLD, first, second, third, fourth];
-    let _ = sys::block_signals(&wanted);
-    let signals = sys::signalfd(&wanted).unwrap_or(-1);
+    let signals = sys::signalfd(&supervised()).unwrap_or(-1);
     loop {
         let mut fds = [PollFd {
             fd: signals,
