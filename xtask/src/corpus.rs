@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Vec<String>> {
             };
             match &text {
                 Text::Xml(_) => counts.xml += 1,
-                Text::Arguments(_) => counts.words += 1,
+                Text::Arguments(_) | Text::Vm { .. } => counts.words += 1,
             }
             let tried = catch_unwind(AssertUnwindSafe(|| try_one(&text, &mut counts)));
             let name = path.display();

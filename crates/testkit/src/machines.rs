@@ -62,13 +62,18 @@ impl Machines {
     /// `brisk vm` with these words.
     #[must_use]
     pub fn vm(&self, words: &[&str]) -> Brisk {
-        (self.brisk)()
+        self.with((self.brisk)()).args(words)
+    }
+
+    /// Another command of brisk's that sees these VMs.
+    #[must_use]
+    pub fn with(&self, brisk: Brisk) -> Brisk {
+        brisk
             .leaving(&self.background)
             .env("BRISK_CONFIG_DIR", self.files.path().join("config"))
             .env("BRISK_STATE_DIR", self.files.path().join("state"))
             .env("BRISK_RUNTIME_DIR", self.memory.path().join("run"))
             .env("BRISK_WARM_DIR", self.memory.path())
-            .args(words)
     }
 
     /// Runs `brisk vm` with these words, which must succeed.

@@ -83,7 +83,7 @@ impl Change {
         let fixed = fix::fix(Text::Xml(before.clone()), context, wanted)?;
         match fixed.text {
             Text::Xml(after) => Ok((before, after)),
-            Text::Arguments(_) => Ok((before.clone(), before)),
+            _ => Ok((before.clone(), before)),
         }
     }
 

@@ -8,3 +8,4 @@ pub mod measure;
 pub mod prove;
 pub mod rules;
 pub mod text;
+pub mod vm;

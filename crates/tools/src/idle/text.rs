@@ -7,6 +7,7 @@ use brisk_vm::hardware::edit::EditError;
 use brisk_vm::hardware::{GuestHardware, XmlError};
 use brisk_vm::qemu::cmdline::CommandLine;
 
+use super::vm;
 use crate::lint::Edit;
 
 /// A description of a guest.
@@ -16,6 +17,13 @@ pub enum Text {
     Xml(String),
     /// A command line of QEMU, with its program.
     Arguments(Vec<OsString>),
+    /// The definition of a persistent VM of brisk's.
+    Vm {
+        /// The text of its file.
+        text: String,
+        /// The command line of QEMU that brisk makes of it, with its program.
+        words: Vec<OsString>,
+    },
 }
 
 /// A file without a description of a guest.
@@ -64,9 +72,9 @@ impl Text {
     pub fn hardware(&self) -> Result<GuestHardware, XmlError> {
         match self {
             Self::Xml(xml) => GuestHardware::of_xml(xml),
-            Self::Arguments(words) => Ok(GuestHardware::of_arguments(&CommandLine::with_program(
-                words,
-            ))),
+            Self::Arguments(words) | Self::Vm { words, .. } => Ok(GuestHardware::of_arguments(
+                &CommandLine::with_program(words),
+            )),
         }
     }
 
@@ -75,6 +83,10 @@ impl Text {
         Ok(match self {
             Self::Xml(xml) => Self::Xml(edit.apply_to_xml(xml)?),
             Self::Arguments(words) => Self::Arguments(edit.apply_to_arguments(words)?),
+            Self::Vm { text, words } => Self::Vm {
+                text: vm::edited(text, edit)?,
+                words: edit.apply_to_arguments(words)?,
+            },
         })
     }
 }

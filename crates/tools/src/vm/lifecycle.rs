@@ -54,10 +54,25 @@ pub fn start(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let definition = paths.definition()?;
+    let cancelled = || cancel.load(Ordering::Relaxed);
+    start_as(paths, &paths.definition()?, cache, &cancelled, progress)
+}
+
+/// Boots a VM from a definition other than that of its file, which stays as it is, unless `cancelled`
+/// meanwhile.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_as(
+    paths: &VmPaths,
+    definition: &Definition,
+    cache: &Cache,
+    cancelled: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
     let _lock = paths.lock("start")?;
-    may_start(paths, &definition)?;
-    let options = definition.options().map_err(|source| paths.wrong(source))?;
+    may_start(paths, definition)?;
+    let options = paths.options(definition)?;
     let facts = guest::gather_and_probe(&options, cache, progress)?;
     let mut plan = guest::plan(&options, &facts)?;
     plan.pack(cache, progress)?;
@@ -92,7 +107,7 @@ pub fn start(
     let steps = first_steps(plan.prepare, &paths.name, init);
     progress("booting");
     let stderr = StderrTail::from_now(paths);
-    let booted = launch(paths, &running).and_then(|()| boot(paths, &steps, init, cancel));
+    let booted = launch(paths, &running).and_then(|()| boot(paths, &steps, init, cancelled));
     progress("");
     running.booting = false;
     let booted = booted.and_then(|()| running.save(paths));
@@ -109,7 +124,7 @@ pub fn start(
             // What went wrong first is what matters.
             let _ = process::end(paths);
             paths.note(&format!("VM did not start: {error}"));
-            if cancel.load(Ordering::Relaxed) {
+            if cancelled() {
                 return Err(Error::Interrupted);
             }
             Err(error)
@@ -155,11 +170,11 @@ fn boot(
     paths: &VmPaths,
     steps: &[Step],
     init: Option<&str>,
-    cancel: &AtomicBool,
+    cancelled: &dyn Fn() -> bool,
 ) -> Result<(), Error> {
     let port = connect(&paths.runtime_files().guest())?;
     let still = || {
-        if cancel.load(Ordering::Relaxed) {
+        if cancelled() {
             return Err("interrupted".to_owned());
         }
         match process::pid(paths) {
@@ -176,14 +191,18 @@ fn boot(
         console: paths.runtime_files().console,
     })?;
     match init {
-        Some(init) => wait_for_init(paths, init, cancel),
+        Some(init) => wait_for_init(paths, init, cancelled),
         None => Ok(()),
     }
 }
 
 /// Waits until the program that is to be PID 1 is: `exec` would find nothing of what it starts
 /// before.
-fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<(), Error> {
+fn wait_for_init(
+    paths: &VmPaths,
+    program: &str,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<(), Error> {
     let words = [Step::SendFile {
         path: "/proc/1/cmdline".into(),
     }];
@@ -204,7 +223,7 @@ fn wait_for_init(paths: &VmPaths, program: &str, cancel: &AtomicBool) -> Result<
         if answer.split(|byte| *byte == 0).next() != Some(BRISK_INIT) {
             return Ok(());
         }
-        if cancel.load(Ordering::Relaxed) {
+        if cancelled() {
             return Err(Error::Interrupted);
         }
         if process::pid(paths).is_none() || Instant::now() > deadline {

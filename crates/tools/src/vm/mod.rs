@@ -51,7 +51,7 @@ pub use condition::Condition;
 pub use definition::{Autoshutdown, Definition, DefinitionError, ImageFormat, Network, Suspend};
 pub use error::Error;
 pub use exec::{ExecRequest, Execution, exec, executions};
-pub use lifecycle::{discard, kill, start, stop};
+pub use lifecycle::{discard, kill, start, start_as, stop};
 pub use live::condition;
 pub use log_size::bound_logs;
 pub use page_server::fill;

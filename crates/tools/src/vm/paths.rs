@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
+use crate::guest::Options;
 use crate::reservation::PROCESS;
 
 /// The directories of all VMs of a user.
@@ -232,18 +233,41 @@ impl VmPaths {
     /// # Errors
     /// If there is none, or it is wrong.
     pub fn definition(&self) -> Result<Definition, Error> {
+        self.parse(&self.text()?)
+    }
+
+    /// The text of its definition.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn text(&self) -> Result<String, Error> {
         let path = self.file();
-        let text = match fs::read_to_string(&path) {
+        match fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let name = self.name.clone();
-                return Err(match self.state().exists() || self.runtime().exists() {
+                Err(match self.state().exists() || self.runtime().exists() {
                     true => Error::Undefined { name, path },
                     false => Error::Unknown { name },
-                });
+                })
             }
-            other => other.map_err(file("read", &path))?,
-        };
-        Definition::parse(&text).map_err(|source| self.wrong(source))
+            other => Ok(other.map_err(file("read", &path))?),
+        }
+    }
+
+    /// Options of `brisk run` that give the VM of a definition.
+    ///
+    /// # Errors
+    /// If the definition is wrong.
+    pub fn options(&self, definition: &Definition) -> Result<Options, Error> {
+        definition.options().map_err(|source| self.wrong(source))
+    }
+
+    /// A definition of this VM from the text of a file, checked.
+    ///
+    /// # Errors
+    /// If it is wrong.
+    pub fn parse(&self, text: &str) -> Result<Definition, Error> {
+        Definition::parse(text).map_err(|source| self.wrong(source))
     }
 
     /// Writes a definition atomically.
@@ -251,13 +275,21 @@ impl VmPaths {
     /// # Errors
     /// If it cannot be written.
     pub fn define(&self, definition: &Definition, only_new: bool) -> Result<(), Error> {
+        let text = definition.text().map_err(|source| self.wrong(source))?;
+        self.define_text(&text, only_new)
+    }
+
+    /// Writes the text of a definition atomically.
+    ///
+    /// # Errors
+    /// If it is wrong, or cannot be written.
+    pub fn define_text(&self, text: &str, only_new: bool) -> Result<(), Error> {
         let path = self.file();
         if only_new && path.exists() {
             return Err(self.exists());
         }
-        let text = definition.text().map_err(|source| self.wrong(source))?;
         // What is written must be what is read.
-        Definition::parse(&text).map_err(|source| self.wrong(source))?;
+        self.parse(text)?;
         make_dir(&self.dirs.config, 0o755)?;
         let failed = |error| file("write", &path)(error);
         let mut new = tempfile::NamedTempFile::new_in(&self.dirs.config).map_err(failed)?;

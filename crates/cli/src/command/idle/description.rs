@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use brisk_host::proc::Procfs;
 use brisk_tools::idle::fix::Context;
-use brisk_tools::idle::host;
 use brisk_tools::idle::rules::GuestOs;
 use brisk_tools::idle::text::Text;
+use brisk_tools::idle::{host, vm};
+use brisk_tools::vm::VmPaths;
+use brisk_vm::cache::Cache;
 use brisk_vm::hardware::GuestHardware;
 use brisk_vm::libvirt::Defined;
 
-use super::target::process_of_vm;
+use crate::command::vm::named;
 use crate::hint::of_process;
 
 /// Guests to look at.
@@ -25,15 +27,15 @@ pub(super) struct Guests {
     pub(super) files: Vec<PathBuf>,
 
     /// A domain of libvirt's; it may run.
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with_all = ["vm", "pid", "qemu_command"])]
+    #[arg(long, value_name = "NAME", group = "defined", allow_hyphen_values = true, conflicts_with_all = ["vm", "pid", "qemu_command"])]
     pub(super) domain: Option<String>,
 
     /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
     #[arg(long, value_name = "URI")]
     pub(super) connect: Option<String>,
 
-    /// A persistent VM of brisk's that runs.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "qemu_command"])]
+    /// A persistent VM of brisk's; it may run.
+    #[arg(long, value_name = "NAME", group = "defined", conflicts_with_all = ["pid", "qemu_command"])]
     pub(super) vm: Option<String>,
 
     /// A QEMU that runs, by the number of its process, whoever started it.
@@ -87,6 +89,8 @@ pub(super) struct Described {
     pub(super) context: Context,
     /// The domain, if it is one of libvirt's.
     pub(super) domain: Option<Defined>,
+    /// The VM, if its definition was read.
+    pub(super) vm: Option<VmPaths>,
     /// The process, if it was read from one.
     pub(super) pid: Option<u32>,
 }
@@ -98,8 +102,11 @@ impl Guests {
         self.files.is_empty() && self.qemu_command.is_empty() && !named.contains(&true)
     }
 
-    /// The one guest that was named.
+    /// The one guest that was named. A VM of brisk's is as it is defined, not as it runs.
     pub(super) fn one(&self) -> anyhow::Result<Described> {
+        if let Some(name) = &self.vm {
+            return self.of_vm(name);
+        }
         let mut all = self.read()?;
         match (all.pop(), all.len()) {
             (Some(one), 0) => Ok(one),
@@ -111,14 +118,17 @@ impl Guests {
         }
     }
 
-    /// The guests that were named, in order.
+    /// The guests that were named, in order. A VM of brisk's is as it runs, if it does.
     pub(super) fn read(&self) -> anyhow::Result<Vec<Described>> {
         if let Some(name) = &self.domain {
             return Ok(vec![self.of_domain(name)?]);
         }
         if let Some(name) = &self.vm {
-            let pid = process_of_vm(name, "looked at")?;
-            return Ok(vec![self.of_process(pid, format!("VM {name}"))?]);
+            let paths = named::paths(name)?;
+            return Ok(vec![match Procfs::default().recorded(&paths.pid()) {
+                Some(pid) => self.of_process(pid, format!("VM {name}"))?,
+                None => self.of_vm(name)?,
+            }]);
         }
         if let Some(pid) = self.pid {
             return Ok(vec![self.of_process(pid, format!("process {pid}"))?]);
@@ -157,8 +167,19 @@ impl Guests {
             text,
             context,
             domain,
+            vm: None,
             pid: None,
         }
+    }
+
+    /// A VM of brisk's, as it would be started.
+    fn of_vm(&self, name: &str) -> anyhow::Result<Described> {
+        let paths = named::paths(name)?;
+        let text = vm::read(&paths, &Cache::open()?, &mut |_| {}).map_err(explain)?;
+        let mut described = self.described(format!("VM {name}"), text, None);
+        described.context.host = host::gather(Path::new("/"), None);
+        described.vm = Some(paths);
+        Ok(described)
     }
 
     pub(super) fn of_domain(&self, name: &str) -> anyhow::Result<Described> {
@@ -183,5 +204,13 @@ impl Guests {
         described.context.host = host::gather(root, None);
         described.pid = Some(pid);
         Ok(described)
+    }
+}
+
+/// With what to try as part of the message.
+pub(super) fn explain(error: vm::Error) -> anyhow::Error {
+    match error {
+        vm::Error::Vm(error) => named::explain(error),
+        error => error.into(),
     }
 }

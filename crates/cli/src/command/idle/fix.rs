@@ -8,22 +8,25 @@ use brisk_tools::idle::backup::Backups;
 use brisk_tools::idle::domain::{self, Change};
 use brisk_tools::idle::fix::{self, Fixed, Wanted};
 use brisk_tools::idle::text::Text;
+use brisk_tools::idle::vm;
+use brisk_tools::vm::VmPaths;
 use brisk_vm::libvirt::Defined;
 use serde_json::json;
 use similar::TextDiff;
 
 use super::causes::rules_of;
-use super::description::{Described, Guests};
+use super::description::{Described, Guests, explain};
 use super::lint::known;
+use crate::command::vm::named;
 use crate::exit;
 use crate::output::{now, printable, replace_file};
 use crate::ui::Ui;
 
 /// Change what keeps an idle guest awake, and nothing else.
 ///
-/// Shows the change as a diff. The XML of a domain keeps every other byte; --apply has libvirt
-/// validate and define it, and brisk idle undo restores what was there. Of a command line the
-/// changed one is shown. What somebody switched off on purpose, and devices that may be wanted, are
+/// Shows the change as a diff. The XML of a domain and the definition of a VM of brisk's keep every
+/// other byte; with --apply they are changed, that of a domain by libvirt, which validates it, and
+/// brisk idle undo restores what was there. Of a command line the changed one is shown. What somebody switched off on purpose, and devices that may be wanted, are
 /// changed only if their rule is named.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -34,7 +37,7 @@ pub struct Args {
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<String>,
 
-    /// Have libvirt use the changed definition from the next start on.
+    /// Change the definition of the domain or VM; it counts from the next start on.
     #[arg(long, conflicts_with = "output")]
     apply: bool,
 
@@ -56,15 +59,20 @@ enum Format {
     Json,
 }
 
-/// Restore the definition that a domain had before brisk idle fix --apply.
+/// Restore the definition that a domain or VM had before brisk idle fix --apply.
 ///
-/// Changes are undone one after another, the last first. A domain that somebody changed since is
-/// left as it is, unless --force is given.
+/// Changes are undone one after another, the last first. What somebody changed since is left as it
+/// is, unless --force is given.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("guest").required(true).args(["domain", "vm"]))]
 pub struct UndoArgs {
-    /// The domain.
+    /// A domain of libvirt's.
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
-    domain: String,
+    domain: Option<String>,
+
+    /// A persistent VM of brisk's.
+    #[arg(long, value_name = "NAME", conflicts_with = "connect")]
+    vm: Option<String>,
 
     /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
     #[arg(long, value_name = "URI")]
@@ -83,10 +91,10 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     for rule in &args.rules {
         known(rule)?;
     }
-    if args.apply && args.guests.domain.is_none() {
+    if args.apply && args.guests.domain.is_none() && args.guests.vm.is_none() {
         bail!(
-            "--apply changes domains of libvirt: name one with --domain; of a file --output \
-             FILE writes the result"
+            "--apply changes domains of libvirt and VMs of brisk's: name one with --domain or \
+             --vm; of a file --output FILE writes the result"
         );
     }
     let wanted = Wanted { rules: &args.rules };
@@ -160,9 +168,41 @@ fn tell(fixed: &Fixed, ui: &Ui) {
 }
 
 fn apply(guest: Described, wanted: Wanted<'_>, ui: &Ui) -> anyhow::Result<u8> {
-    let Some(domain) = guest.domain else {
-        bail!("--apply changes domains of libvirt; name one with --domain");
-    };
+    match (&guest.domain, &guest.vm) {
+        (Some(domain), _) => apply_to_domain(domain.clone(), &guest, wanted, ui),
+        (None, Some(paths)) => apply_to_vm(paths, &guest, wanted, ui),
+        (None, None) => bail!("--apply changes domains and VMs; name one with --domain or --vm"),
+    }
+}
+
+fn apply_to_vm(
+    paths: &VmPaths,
+    guest: &Described,
+    wanted: Wanted<'_>,
+    ui: &Ui,
+) -> anyhow::Result<u8> {
+    let before = shown(&guest.text);
+    let fixed = fix::fix(guest.text.clone(), &guest.context, wanted)?;
+    if fixed.applied.is_empty() {
+        tell(&fixed, ui);
+        return Ok(exit::OK);
+    }
+    let backup = vm::apply(paths, &before, &fixed, &Backups::open()?, now()).map_err(explain)?;
+    ui.data(&diff(&guest.name, &before, &shown(&fixed.text)))?;
+    tell(&fixed, ui);
+    ui.note(&format!(
+        "defined; it counts at the next start (brisk idle undo --vm={} restores {backup})",
+        paths.name
+    ));
+    Ok(exit::OK)
+}
+
+fn apply_to_domain(
+    domain: Defined,
+    guest: &Described,
+    wanted: Wanted<'_>,
+    ui: &Ui,
+) -> anyhow::Result<u8> {
     let is_off = domain.is_off();
     let spinner = ui.spinner("changing the domain");
     let backups = Backups::open()?;
@@ -193,24 +233,34 @@ fn apply(guest: Described, wanted: Wanted<'_>, ui: &Ui) -> anyhow::Result<u8> {
 /// # Errors
 /// If there is none, or it cannot be restored.
 pub(super) fn undo(args: &UndoArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let spinner = ui.spinner("restoring the domain");
-    let domain = Defined::find(&args.domain, args.connect.as_deref())?;
+    let spinner = ui.spinner("restoring the definition");
     let backups = Backups::open()?;
-    let backup = domain::undo(&domain, &backups, args.force)?;
+    let (kind, backup) = match (&args.domain, &args.vm) {
+        (_, Some(name)) => {
+            let paths = named::paths(name)?;
+            let undone = vm::undo(&paths, &backups, args.force).map_err(explain)?;
+            ("VM", undone)
+        }
+        (domain, None) => {
+            let name = domain.as_deref().unwrap_or_default();
+            let domain = Defined::find(name, args.connect.as_deref())?;
+            ("domain", domain::undo(&domain, &backups, args.force)?)
+        }
+    };
     drop(spinner);
     ui.note(&format!(
-        "domain {} is defined as it was before {} (rules {})",
-        domain.name(),
+        "{kind} {} is defined as it was before {} (rules {})",
+        backup.name,
         backup.time,
         backup.rules.join(", ")
     ));
     Ok(exit::OK)
 }
 
-/// Lines that are compared: of XML its own, of a command line an option each.
+/// Lines that are compared: of XML or a definition its own, of a command line an option each.
 fn shown(text: &Text) -> String {
     match text {
-        Text::Xml(xml) => xml.clone(),
+        Text::Xml(text) | Text::Vm { text, .. } => text.clone(),
         Text::Arguments(words) => {
             let mut lines = String::new();
             for (place, word) in words.iter().enumerate() {
@@ -229,10 +279,10 @@ fn shown(text: &Text) -> String {
     }
 }
 
-/// The result as a file: XML as it is, a command line as a shell takes it.
+/// The result as a file: XML or a definition as it is, a command line as a shell takes it.
 fn whole(text: &Text) -> String {
     match text {
-        Text::Xml(xml) => xml.clone(),
+        Text::Xml(text) | Text::Vm { text, .. } => text.clone(),
         Text::Arguments(_) => shown(text).trim_end().replace('\n', " \\\n  ") + "\n",
     }
 }

@@ -235,7 +235,7 @@ fn linted(guest: Described, only: &[String]) -> anyhow::Result<Linted> {
         is_file,
         findings,
         words: match guest.text {
-            Text::Arguments(words) => words,
+            Text::Arguments(words) | Text::Vm { words, .. } => words,
             Text::Xml(_) => Vec::new(),
         },
         guest: guest.name,
@@ -320,7 +320,7 @@ fn all(guests: &Guests, ui: &Ui) -> anyhow::Result<Vec<Described>> {
         };
         let is_domain = match &guest.text {
             Text::Arguments(words) => words.iter().any(|word| uuids.contains(word)),
-            Text::Xml(_) => false,
+            Text::Xml(_) | Text::Vm { .. } => false,
         };
         if !is_domain {
             list.push(guest);

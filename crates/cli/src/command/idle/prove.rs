@@ -1,14 +1,17 @@
 //! `brisk idle prove`.
 
+use brisk_host::proc::Procfs;
 use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
-use brisk_tools::idle::prove::{ProveError, Settings, Start, prove, sides};
+use brisk_tools::idle::prove::{Error, ProveError, Settings, Start, prove, sides};
 use brisk_tools::idle::text::Text;
+use brisk_vm::cache::Cache;
 
 use super::description::{Described, Guests};
 use super::lint::known;
 use crate::command::report::OutputArgs;
+use crate::command::vm::named;
 use crate::exit;
 use crate::output::now;
 use crate::parse::{duration, duration_unless_zero};
@@ -20,8 +23,8 @@ use crate::ui::Ui;
 /// is named, or with all changes; in random order. The boot is the sample: the report has the CPU
 /// time and the wakeups of each, how much the guest differs from itself, and a verdict for each
 /// change. A command line is started as it is written, so its disks are written to as at any boot:
-/// -snapshot keeps them. A domain has to be shut off; libvirt starts it from the changed XML, and
-/// its definition stays as it is.
+/// -snapshot keeps them. A domain or VM has to be shut off; libvirt or brisk starts it from the
+/// changed definition, and that in its file stays as it is.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -47,12 +50,12 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     time: String,
 
-    /// How long a domain may take to shut down; 0 cuts its power at once.
+    /// How long a domain or VM may take to shut down; 0 cuts its power at once.
     #[arg(
         long,
         value_name = "DURATION",
         default_value = "30s",
-        requires = "domain"
+        requires = "defined"
     )]
     shutdown: String,
 
@@ -115,6 +118,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             ));
             return Ok(exit::by_signal(signal));
         }
+        Err(ProveError::Guest(Error::Vm(error))) => return Err(named::explain(error)),
         Err(error) => return Err(error.into()),
     }
     args.output.show(&report, &file, ui)?;
@@ -122,22 +126,37 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
 }
 
 fn start(guest: &Described, args: &Args) -> anyhow::Result<Start> {
-    Ok(match (&guest.domain, &guest.text) {
-        (Some(domain), _) => Start::Domain {
+    let patience = || duration_unless_zero("--shutdown", &args.shutdown);
+    if let Some(domain) = &guest.domain {
+        return Ok(Start::Domain {
             domain: Box::new(domain.clone()),
-            patience: duration_unless_zero("--shutdown", &args.shutdown)?.unwrap_or_default(),
-        },
-        (None, Text::Arguments(_)) if args.guests.pid.is_none() && args.guests.vm.is_none() => {
-            Start::Command
+            patience: patience()?.unwrap_or_default(),
+        });
+    }
+    if let Some(paths) = &guest.vm {
+        if let Some(pid) = Procfs::default().recorded(&paths.pid()) {
+            anyhow::bail!(
+                "VM {0} runs (process {pid}), and a proof starts and ends it several times; brisk \
+                 vm stop {0} ends it first",
+                paths.name
+            );
         }
-        (None, Text::Arguments(_)) => anyhow::bail!(
+        return Ok(Start::Vm {
+            paths: Box::new(paths.clone()),
+            cache: Cache::open()?,
+            patience: patience()?.unwrap_or_default(),
+        });
+    }
+    match &guest.text {
+        Text::Xml(_) => anyhow::bail!(
+            "a file of XML is not a domain that libvirt has; define it and name it with --domain"
+        ),
+        _ if guest.pid.is_some() => anyhow::bail!(
             "a guest that runs is not started again; give its command line after --, as brisk \
              idle fix --pid prints it"
         ),
-        (None, Text::Xml(_)) => anyhow::bail!(
-            "a file of XML is not a domain that libvirt has; define it and name it with --domain"
-        ),
-    })
+        _ => Ok(Start::Command),
+    }
 }
 
 /// The description to start from: of a domain with its passwords, as libvirt would start it. Threads
@@ -145,6 +164,9 @@ fn start(guest: &Described, args: &Args) -> anyhow::Result<Start> {
 fn text(guest: &Described) -> anyhow::Result<Text> {
     if let Some(domain) = &guest.domain {
         return Ok(Text::Xml(domain.xml_with_passwords()?));
+    }
+    if guest.vm.is_some() {
+        return Ok(guest.text.clone());
     }
     let named = ["thread-names".to_owned()];
     let wanted = brisk_tools::idle::fix::Wanted { rules: &named };

@@ -7,13 +7,16 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use brisk_host::proc::Procfs;
 use brisk_sys::{die_with_parent, wait_for};
+use brisk_vm::cache::Cache;
 use brisk_vm::libvirt::{self, Defined, Trial};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::super::text::Text;
 use crate::interrupt::Interrupt;
+use crate::vm::{self, VmPaths};
 
 /// How long QEMU may take to end when it is asked to.
 const ENDING: Duration = Duration::from_secs(5);
@@ -29,6 +32,15 @@ pub enum Start {
     Domain {
         /// The domain.
         domain: Box<Defined>,
+        /// How long it may take to shut down before its power is cut; zero to cut it at once.
+        patience: Duration,
+    },
+    /// brisk. The definition of the VM stays as it is.
+    Vm {
+        /// The VM.
+        paths: Box<VmPaths>,
+        /// Kernels and initramfs that were made for boots.
+        cache: Cache,
         /// How long it may take to shut down before its power is cut; zero to cut it at once.
         patience: Duration,
     },
@@ -55,6 +67,12 @@ pub enum Error {
     /// libvirt cannot start or end the domain.
     #[error(transparent)]
     Libvirt(#[from] libvirt::Error),
+    /// The VM cannot be started or ended.
+    #[error(transparent)]
+    Vm(#[from] vm::Error),
+    /// What describes the guest is of another kind than what starts it.
+    #[error("the description of the guest is of another kind than what is to start it")]
+    Unlike,
     /// The system cannot wait.
     #[error("cannot wait for the guest")]
     Wait(#[source] io::Error),
@@ -77,6 +95,11 @@ pub(super) enum Running {
         trial: Option<Trial>,
         patience: Duration,
     },
+    Vm {
+        paths: Box<VmPaths>,
+        pid: u32,
+        patience: Duration,
+    },
 }
 
 impl Start {
@@ -87,10 +110,32 @@ impl Start {
                 trial: Some(domain.try_out(xml, &mut || interrupt.signal().is_some())?),
                 patience: *patience,
             }),
-            (_, Text::Arguments(words)) => command(words),
-            (Self::Command, Text::Xml(_)) => Err(Error::NoProgram),
+            (
+                Self::Vm {
+                    paths,
+                    cache,
+                    patience,
+                },
+                Text::Vm { text, .. },
+            ) => {
+                let definition = paths.parse(text)?;
+                let cancelled = || interrupt.came();
+                vm::start_as(paths, &definition, cache, &cancelled, &mut |_| {})?;
+                Ok(Running::Vm {
+                    pid: process_of(paths).unwrap_or_default(),
+                    paths: paths.clone(),
+                    patience: *patience,
+                })
+            }
+            (Self::Command, Text::Arguments(words)) => command(words),
+            _ => Err(Error::Unlike),
         }
     }
+}
+
+/// Number of a VM's process, if it runs.
+fn process_of(paths: &VmPaths) -> Option<u32> {
+    Procfs::default().recorded(&paths.pid())
 }
 
 fn command(words: &[OsString]) -> Result<Running, Error> {
@@ -124,6 +169,7 @@ impl Running {
         match self {
             Self::Command { child, .. } => child.id(),
             Self::Domain { trial, .. } => trial.as_ref().map_or(0, |trial| trial.pid),
+            Self::Vm { pid, .. } => *pid,
         }
     }
 
@@ -146,8 +192,13 @@ impl Running {
 
     /// Why it ended, as far as QEMU says.
     pub(super) fn end_message(&mut self) -> Error {
-        let Self::Command { child, messages } = self else {
-            return Error::Ended("libvirt's log has more".into());
+        let (child, messages) = match self {
+            Self::Command { child, messages } => (child, messages),
+            Self::Domain { .. } => return Error::Ended("libvirt's log has more".into()),
+            Self::Vm { paths, .. } => {
+                let name = &paths.name;
+                return Error::Ended(format!("brisk vm log {name} has more"));
+            }
         };
         let status = match child.try_wait() {
             Ok(Some(status)) => status.to_string(),
@@ -175,6 +226,17 @@ impl Running {
                 Some(trial) => Ok(trial.end(*patience)?),
                 None => Ok(()),
             },
+            Self::Vm {
+                paths, patience, ..
+            } => {
+                if !patience.is_zero() {
+                    let stopped = vm::stop(paths, *patience);
+                    if stopped.is_ok() || process_of(paths).is_none() {
+                        return Ok(stopped?);
+                    }
+                }
+                Ok(vm::kill(paths)?)
+            }
             // Dropping ends it.
             Self::Command { .. } => Ok(()),
         }
@@ -183,8 +245,17 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Self::Command { child, .. } = self else {
-            return;
+        let child = match self {
+            Self::Command { child, .. } => child,
+            // libvirt's guard ends it.
+            Self::Domain { .. } => return,
+            Self::Vm { paths, .. } => {
+                if process_of(paths).is_some() {
+                    // There is nobody to tell; the log of the VM says what became of it.
+                    let _ = vm::kill(paths);
+                }
+                return;
+            }
         };
         let pid = Pid::from_child(child);
         if let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) {

@@ -266,7 +266,7 @@ fn verdict(cpu: &Comparison, wakeups: &Comparison) -> String {
         _ if verdicts.contains(&Verdict::Faster) => "less",
         _ if verdicts.contains(&Verdict::Slower) => "more",
         [Verdict::NoDifference, Verdict::NoDifference] => "no difference",
-        _ => "no difference was found",
+        _ => "not decided",
     };
     format!(
         "{name}: {word}: CPU {}, wakeups {}",

@@ -147,7 +147,7 @@ fn fixes_take_their_rules_away_and_nothing_else() {
             assert_eq!(named(rule, fixed.text.clone()).text, fixed.text);
             let form = match text {
                 Text::Xml(_) => "XML",
-                Text::Arguments(_) => "words",
+                Text::Arguments(_) | Text::Vm { .. } => "words",
             };
             let difference = difference(&text, &fixed.text);
             changes.push_str(&format!("{rule}, {form}\n{difference}"));
@@ -165,7 +165,7 @@ fn difference(before: &Text, after: &Text) -> String {
                 .lines()
                 .map(str::to_owned)
                 .collect(),
-            Text::Arguments(words) => words
+            Text::Arguments(words) | Text::Vm { words, .. } => words
                 .iter()
                 .map(|word| word.to_str().unwrap().to_owned())
                 .collect(),

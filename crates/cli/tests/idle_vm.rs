@@ -1,0 +1,127 @@
+//! Definitions of brisk's own VMs are looked at, changed, restored and proven.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+
+use brisk_testkit::{Brisk, Machines, Signal, brisk_of, until};
+use serde_json::Value;
+
+const DEFINITION: &str = "# Of the shop.\nmemory = \"128M\"   # enough\nappend = [ 'quiet', \
+                          \"nohz=off highres=on\" ] # for a test\r\ncpus=1\n";
+const FIXED: &str = "# Of the shop.\nmemory = \"128M\"   # enough\nappend = [\"quiet\", \
+                     \"highres=on\"] # for a test\r\ncpus=1\n";
+
+/// A VM `a` whose kernel ticks.
+fn machines() -> Machines {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    fs::create_dir_all(all.definition("a").parent().unwrap()).unwrap();
+    fs::write(all.definition("a"), DEFINITION).unwrap();
+    all
+}
+
+fn idle(all: &Machines, words: &[&str]) -> Brisk {
+    all.with(brisk_of!["idle"]).args(words)
+}
+
+fn definition(all: &Machines) -> String {
+    fs::read_to_string(all.definition("a")).unwrap()
+}
+
+#[test]
+fn a_definition_is_changed_byte_by_byte_and_restored() {
+    let all = machines();
+    let shown = idle(&all, &["fix", "--vm", "a"]).exits(0).text();
+    let lines: Vec<_> = shown.lines().skip(3).collect();
+    assert_eq!(
+        lines,
+        [
+            " # Of the shop.",
+            " memory = \"128M\"   # enough",
+            "-append = [ 'quiet', \"nohz=off highres=on\" ] # for a test",
+            "+append = [\"quiet\", \"highres=on\"] # for a test",
+            " cpus=1",
+        ]
+    );
+    let json = idle(&all, &["fix", "--vm", "a", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json.exits(0).text()).unwrap();
+    assert_eq!(json["result"], FIXED);
+    assert_eq!(definition(&all), DEFINITION);
+    let applied = idle(&all, &["fix", "--vm", "a", "--apply"]).exits(0);
+    assert_eq!(applied.text(), shown);
+    let _ = applied.explains(&["changes of the rules nohz", "at the next start"]);
+    assert_eq!(definition(&all), FIXED);
+    // Twice is as once, and leaves no backup of its own.
+    let again = idle(&all, &["fix", "--vm", "a", "--apply"]).exits(0);
+    assert_eq!(again.text(), "");
+    let undone = idle(&all, &["undo", "--vm", "a"]).exits(0);
+    let _ = undone.explains(&["VM a is defined as it was before"]);
+    assert_eq!(definition(&all), DEFINITION);
+    let none = idle(&all, &["undo", "--vm", "a"]).exits(125);
+    let _ = none.explains(&["no backup of VM a"]);
+}
+
+#[test]
+fn what_somebody_changed_since_stays() {
+    let all = machines();
+    let _ = idle(&all, &["fix", "--vm", "a", "--apply"]).exits(0);
+    let _ = all.does(&["set", "a", "--memory", "256M"]);
+    let now = definition(&all);
+    let refused = idle(&all, &["undo", "--vm", "a"]).exits(125);
+    let _ = refused.explains(&["was changed by somebody", "--force"]);
+    assert_eq!(definition(&all), now);
+    let _ = idle(&all, &["undo", "--vm", "a", "--force"]).exits(0);
+    assert_eq!(definition(&all), DEFINITION);
+}
+
+#[test]
+fn a_vm_that_runs_is_looked_at_as_it_runs_and_changed_for_its_next_start() {
+    let all = machines();
+    let rules = ["lint", "--vm", "a", "--rule", "nohz", "--format", "json"];
+    let found = |status| {
+        let json: Value = serde_json::from_str(&idle(&all, &rules).exits(status).text()).unwrap();
+        json["guests"][0]["findings"].as_array().unwrap().len()
+    };
+    assert_eq!(found(1), 1);
+    let _ = all.does(&["start", "a"]);
+    let _ = idle(&all, &["fix", "--vm", "a", "--apply"]).exits(0);
+    assert_eq!(definition(&all), FIXED);
+    assert_eq!(found(1), 1, "it runs with the old command line");
+    let proof = idle(&all, &["prove", "--vm", "a", "--rule", "nohz"]).exits(125);
+    let _ = proof.explains(&["brisk vm stop a"]);
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!(found(0), 0);
+}
+
+#[test]
+fn a_proof_starts_a_vm_and_leaves_it_as_it_was() {
+    let all = machines();
+    let report = all.dir().join("report.json");
+    let settings = "prove --rounds=1 --boot=1s --settle=9s --time=6s --vm a --output".split(' ');
+    let settings: Vec<_> = settings.chain(report.to_str()).collect();
+    let _ = idle(&all, &settings).exits(0);
+    let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    let vcpus = |side: &str| {
+        let series = report["series"].as_array().unwrap();
+        let name = format!("{side}: vCPUs");
+        let series = series.iter().find(|series| series["name"] == *name);
+        series.unwrap()["samples"][0]["value"].as_f64().unwrap()
+    };
+    let factor = vcpus("before").min(vcpus("before again")) / vcpus("fixed");
+    assert!(factor >= 15.0, "{factor}: {report:#}");
+    assert_eq!(definition(&all), DEFINITION);
+    assert_eq!(all.doing("a"), "off");
+    assert_eq!(all.count(), 0);
+}
+
+#[test]
+fn an_interrupted_proof_leaves_no_vm_running() {
+    let all = machines();
+    let proof = idle(&all, &["prove", "--vm", "a", "--rule", "nohz"]);
+    let running = proof.spawn();
+    until("its VM runs", || (all.count() > 0).then_some(()));
+    running.signal(Signal::INT);
+    let _ = running.wait().exited(130).explains(&["interrupted"]);
+    assert_eq!(all.count(), 0);
+    assert_eq!(all.doing("a"), "off");
+    assert_eq!(definition(&all), DEFINITION);
+}
