@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use brisk_testkit::{Brisk, brisk_of, tool, trials};
+use brisk_testkit::{Brisk, brisk_of, capture, tool, trial, trials};
 use libtest_mimic::Arguments;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -45,7 +45,14 @@ fn main() {
         ),
         ("what_is_no_guest_is_named", what_is_no_guest_is_named),
     ];
-    let all = trials(None, here);
+    let mut all = trials(None, here);
+    let validator = tool("virt-xml-validate").is_file() && tool("xmllint").is_file();
+    let without = (!validator).then_some("without virt-xml-validate or xmllint (libxml2-utils)");
+    all.push(trial(
+        "a_windows_guest_gets_what_its_enlightenments_need",
+        without,
+        a_windows_guest_gets_what_its_enlightenments_need,
+    ));
     libtest_mimic::run(&Arguments::from_args(), all).exit();
 }
 
@@ -324,6 +331,33 @@ fn one_file_that_is_none_leaves_the_others() {
     assert!(ended.text().contains(&format!("{file}:8:5: high")));
     // Nothing of a name is for the terminal.
     assert!(ended.text().contains("a\\u{1b}[31m.xml") && !ended.text().contains('\x1b'));
+}
+
+/// A definition as guides to idle Windows guests have it: a synthetic timer without what it needs.
+fn a_windows_guest_gets_what_its_enlightenments_need() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("win10.xml");
+    fs::write(&file, include_str!("fixtures/win10.xml")).unwrap();
+    let file = file.to_str().unwrap();
+    let found = brisk().args(["lint", file]).exits(1).text();
+    for text in [
+        "hv-synic needs hv-vpindex [hv-deps]",
+        "hv-stimer needs hv-time [hv-deps]",
+        "no reference time (hv-time, hypervclock) [hv-time]",
+    ] {
+        assert!(found.contains(text), "{text}: {found}");
+    }
+    brisk().args(["fix", file, "--output", file]).exits(0);
+    let fixed = fs::read_to_string(file).unwrap();
+    assert!(fixed.contains("<vpindex state='on'/>") && fixed.contains("'hypervclock'"));
+    let left = brisk().args(["lint", file, "--fail-on", "note"]).exits(0);
+    assert_eq!(left.text(), "Nothing to mend.\n");
+    let validator = tool("virt-xml-validate");
+    let _ = capture(&validator, &[file, "domain"]);
+    // It would say so.
+    fs::write(file, fixed.replace("<vpindex", "<vpindices")).unwrap();
+    let status = Command::new(validator).args([file, "domain"]).output();
+    assert!(!status.unwrap().status.success());
 }
 
 fn what_is_no_guest_is_named() {
