@@ -26,7 +26,7 @@ mod unit;
 mod warning;
 
 pub use bootstrap::{Interval, Statistic};
-pub use comparison::{CompareOptions, Comparison, Pairing, Verdict, noise_floor};
+pub use comparison::{CompareOptions, Comparison, Pairing, Test, Verdict, noise_floor};
 pub use environment::{Difference, Environment};
 pub use history::{Change, History, Point, Reading};
 pub use outlier::{OUTLIER_SCORE, modified_z_scores};

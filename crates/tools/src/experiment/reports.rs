@@ -1,6 +1,6 @@
 //! Reports of two experiments, set against each other. Pure.
 
-use brisk_measure::{CompareOptions, Comparison, Pairing, Report, Series, Statistic};
+use brisk_measure::{CompareOptions, Comparison, Pairing, Report, Series};
 
 /// Compares what two reports measured: the first series of the first that the second has, too,
 /// or else the first of each. The runs of the two were not interleaved. The environment of the new
@@ -13,8 +13,7 @@ pub fn compare_reports(kind: &str, created: String, a: &Report, b: &Report) -> O
     let (one, other) = common_series(a, b)?;
     let options = CompareOptions {
         pairing: Pairing::Independent,
-        statistic: Statistic::Median,
-        noise_floor: None,
+        ..CompareOptions::default()
     };
     let environment = b.environment.clone().common(&a.environment);
     let mut report = Report::new(kind, created, environment);

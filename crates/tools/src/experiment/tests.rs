@@ -12,6 +12,7 @@ use crate::interrupt::Interrupt;
 const OPTIONS: CompareOptions = CompareOptions {
     statistic: brisk_measure::Statistic::Median,
     pairing: brisk_measure::Pairing::Interleaved,
+    test: brisk_measure::Test::Permutation,
     noise_floor: None,
 };
 

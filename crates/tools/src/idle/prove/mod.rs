@@ -10,7 +10,7 @@ mod tests;
 use std::path::Path;
 use std::time::Duration;
 
-use brisk_measure::{CompareOptions, Comparison, Report, ReportError, Unit, Verdict};
+use brisk_measure::{CompareOptions, Comparison, Report, ReportError, Series, Test, Unit, Verdict};
 
 pub use guest::{Error, Start};
 
@@ -30,6 +30,9 @@ pub const CPU: &str = "CPU";
 pub const WAKEUPS: &str = "wakeups";
 /// Metrics that are judged.
 const JUDGED: [&str; 2] = [CPU, WAKEUPS];
+const MAIN: &str = "main thread";
+const VCPUS: &str = "vCPUs";
+const IO: &str = "CPU of I/O threads";
 
 /// A guest with a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,6 +167,7 @@ pub fn prove(
             settings.settle.as_secs()
         ));
     }
+    arrange(report, sides);
     compare(report, &plan);
     report.warn();
     ended?;
@@ -206,14 +210,14 @@ fn once(
     let sum = |values: &[f64]| values.iter().sum::<f64>();
     readings.put(CPU, Unit::Percent, signature.cpu);
     readings.put(WAKEUPS, Unit::PerSecond, signature.wakeups);
-    readings.put("main thread", Unit::PerSecond, signature.main_wakeups);
+    readings.put(MAIN, Unit::PerSecond, signature.main_wakeups);
     if measured.has_roles() {
         let wakeups = sum(&signature.vcpu_wakeups);
-        readings.put("vCPUs", Unit::PerSecond, wakeups);
+        readings.put(VCPUS, Unit::PerSecond, wakeups);
     }
     if !signature.iothread_cpu.is_empty() {
         let cpu: Vec<_> = signature.iothread_cpu.into_values().collect();
-        readings.put("CPU of I/O threads", Unit::Percent, sum(&cpu));
+        readings.put(IO, Unit::Percent, sum(&cpu));
     }
     running.end()?;
     Ok(measured.has_settled)
@@ -231,9 +235,32 @@ fn failed(error: Error, readings: &mut Readings) -> Result<bool, ProveError> {
     }
 }
 
+/// Puts the series of each metric beside one another, so that they can be compared by eye. I/O
+/// threads that never did anything are left out.
+fn arrange(report: &mut Report, sides: &[Side]) {
+    let names = sides.iter().map(|side| &*side.name);
+    let names: Vec<_> = [BEFORE, AGAIN].into_iter().chain(names).collect();
+    let place = |name: &str| {
+        let (side, metric) = name.rsplit_once(": ").unwrap_or_default();
+        let metric = [CPU, WAKEUPS, MAIN, VCPUS, IO]
+            .iter()
+            .position(|one| *one == metric);
+        (metric, names.iter().position(|one| *one == side))
+    };
+    report.series.sort_by_key(|series| place(&series.name));
+    let idle = |series: &Series| series.values().iter().all(|value| *value == 0.0);
+    let io = |series: &Series| series.name.ends_with(&format!(": {IO}"));
+    if report.series.iter().filter(|one| io(one)).all(idle) {
+        report.series.retain(|series| !io(series));
+    }
+}
+
 /// Adds the comparisons of each side, and what they say of its change.
 fn compare(report: &mut Report, plan: &Plan) {
-    let options = CompareOptions::default();
+    let options = CompareOptions {
+        test: Test::SignedRank,
+        ..CompareOptions::default()
+    };
     let of_metric = |metric: &str| plan.comparisons(&report.series, metric, 0, &options);
     let [cpu, wakeups] = JUDGED.map(of_metric);
     for (cpu, wakeups) in cpu.iter().zip(&wakeups) {

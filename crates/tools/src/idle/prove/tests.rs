@@ -99,3 +99,40 @@ fn a_command_line_that_leaves_or_ends_is_refused() {
     let error = ended.wait(Duration::from_secs(60), &interrupt).unwrap_err();
     assert!(error.to_string().contains("exit status: 1"), "{error}");
 }
+
+#[test]
+fn what_is_compared_is_side_by_side() {
+    let side = Side {
+        name: "hpet".into(),
+        text: words("q"),
+    };
+    let mut report = Report::new("idle-proof", "2026-11-25T00:00:00Z", Environment::default());
+    let put = |report: &mut Report, polls: f64| {
+        report.series.clear();
+        for name in ["hpet", AGAIN, BEFORE] {
+            for (metric, value) in [(WAKEUPS, 1.0), (CPU, 2.0), (IO, polls)] {
+                let name = format!("{name}: {metric}");
+                let series = Series::of_values(name, Unit::Percent, [value]);
+                report.series.push(series);
+            }
+        }
+        arrange(report, std::slice::from_ref(&side));
+        let names = report.series.iter().map(|series| series.name.clone());
+        names.collect::<Vec<_>>()
+    };
+    let with_polling = put(&mut report, 50.0);
+    assert_eq!(with_polling.len(), 9);
+    let without = put(&mut report, 0.0);
+    assert_eq!(with_polling[..6], without);
+    assert_eq!(
+        without,
+        [
+            "before: CPU",
+            "before again: CPU",
+            "hpet: CPU",
+            "before: wakeups",
+            "before again: wakeups",
+            "hpet: wakeups",
+        ]
+    );
+}
