@@ -42,6 +42,17 @@ pub enum Error {
         /// File of the backup.
         path: String,
     },
+    /// brisk changed it through another connection.
+    #[error(
+        "brisk changed domain {name} at {uri}, and not at the libvirt that was asked now: --connect \
+         {uri} restores it there, --force here"
+    )]
+    Elsewhere {
+        /// The domain.
+        name: String,
+        /// The libvirt that had it.
+        uri: String,
+    },
     /// brisk has not changed it.
     #[error(
         "there is no backup of domain {0}: brisk idle fix has not changed it, or it was undone"
@@ -132,15 +143,18 @@ pub fn undo(domain: &Defined, backups: &Backups, force: bool) -> Result<Backup, 
     let now = domain.xml()?;
     // A change that was cut off before libvirt had it.
     let never_made = backup.after.is_empty() && now == backup.before;
+    if domain.uri() != backup.uri && !force {
+        let uri = backup.uri;
+        return Err(Error::Elsewhere { name, uri });
+    }
+    if !never_made && now != backup.after && !force {
+        return Err(Error::Changed {
+            name,
+            time: backup.time,
+            path: path.display().to_string(),
+        });
+    }
     if !never_made {
-        let is_known = now == backup.after && domain.uri() == backup.uri;
-        if !is_known && !force {
-            return Err(Error::Changed {
-                name,
-                time: backup.time,
-                path: path.display().to_string(),
-            });
-        }
         let secret = domain.xml_with_passwords()?;
         domain.define(&with_passwords(&backup.before, &now, &secret)?)?;
     }

@@ -62,8 +62,15 @@ pub(super) fn rules_of(findings: &[Finding]) -> String {
     names.join(", ")
 }
 
+/// The options that name a domain again.
+pub(super) fn named_domain(name: &str, connect: Option<&str>) -> String {
+    let connect = connect.map(|uri| format!(" --connect={}", quote(uri.as_ref())));
+    let name = quote(name.as_ref());
+    format!("--domain={name}{}", connect.unwrap_or_default())
+}
+
 /// The likely causes of one guest's cost, with what to do about them.
-pub(super) fn paragraph(measured: &Measured, likely: &[Finding]) -> String {
+pub(super) fn paragraph(measured: &Measured, likely: &[Finding], connect: Option<&str>) -> String {
     let mut text = String::new();
     for finding in likely {
         let evidence = finding.evidence.as_deref().unwrap_or_default();
@@ -81,7 +88,7 @@ pub(super) fn paragraph(measured: &Measured, likely: &[Finding]) -> String {
     }
     let guest = &measured.guest;
     let target = match (guest.kind, &guest.name) {
-        (Kind::Domain, Some(name)) => format!("--domain={}", quote(name.as_ref())),
+        (Kind::Domain, Some(name)) => named_domain(name, connect),
         (Kind::Vm, Some(name)) => format!("--vm={}", quote(name.as_ref())),
         _ => format!("--pid {}", guest.pid),
     };

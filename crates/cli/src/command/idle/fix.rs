@@ -14,7 +14,7 @@ use brisk_vm::libvirt::Defined;
 use serde_json::json;
 use similar::TextDiff;
 
-use super::causes::rules_of;
+use super::causes::{named_domain, rules_of};
 use super::description::{Described, Guests, explain};
 use super::lint::known;
 use crate::command::vm::named;
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         }
     }
     if args.apply {
-        return apply(guest, wanted, ui);
+        return apply(&guest, wanted, args.guests.connect.as_deref(), ui);
     }
     let before = guest.text.clone();
     let fixed = fix::fix(guest.text, &guest.context, wanted)
@@ -167,10 +167,15 @@ fn tell(fixed: &Fixed, ui: &Ui) {
     }
 }
 
-fn apply(guest: Described, wanted: Wanted<'_>, ui: &Ui) -> anyhow::Result<u8> {
+fn apply(
+    guest: &Described,
+    wanted: Wanted<'_>,
+    connect: Option<&str>,
+    ui: &Ui,
+) -> anyhow::Result<u8> {
     match (&guest.domain, &guest.vm) {
-        (Some(domain), _) => apply_to_domain(domain.clone(), &guest, wanted, ui),
-        (None, Some(paths)) => apply_to_vm(paths, &guest, wanted, ui),
+        (Some(domain), _) => apply_to_domain(domain.clone(), guest, wanted, connect, ui),
+        (None, Some(paths)) => apply_to_vm(paths, guest, wanted, ui),
         (None, None) => bail!("--apply changes domains and VMs; name one with --domain or --vm"),
     }
 }
@@ -201,6 +206,7 @@ fn apply_to_domain(
     domain: Defined,
     guest: &Described,
     wanted: Wanted<'_>,
+    connect: Option<&str>,
     ui: &Ui,
 ) -> anyhow::Result<u8> {
     let is_off = domain.is_off();
@@ -222,8 +228,8 @@ fn apply_to_domain(
         false => "when it is shut down and started again; a reboot in the guest is not enough",
     };
     ui.note(&format!(
-        "defined; it counts {when} (brisk idle undo --domain={} restores {backup})",
-        quote(guest.name.as_ref())
+        "defined; it counts {when} (brisk idle undo {} restores {backup})",
+        named_domain(&guest.name, connect)
     ));
     Ok(exit::OK)
 }

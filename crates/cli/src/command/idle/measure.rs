@@ -118,8 +118,16 @@ fn write(
     environment: Environment,
     ui: &Ui,
 ) -> anyhow::Result<()> {
+    let connect = args.target.connect.as_deref();
+    let causes = measurement.guests.iter().zip(likely);
+    let causes: Vec<_> = causes
+        .map(|(measured, likely)| paragraph(measured, likely, connect))
+        .collect();
     let text = match args.format {
-        Format::Table => table::table(measurement, likely, environment.logical_cpus),
+        Format::Table => {
+            let first = causes.first().map_or("", String::as_str);
+            table::table(measurement, likely, first, environment.logical_cpus)
+        }
         Format::Json => table::json(measurement, likely, created)?,
         Format::Csv => table::csv(measurement),
     };
@@ -130,11 +138,10 @@ fn write(
     }
     if let Some(path) = &args.output {
         let mut report = report(measurement, created, environment);
-        for (measured, likely) in measurement.guests.iter().zip(likely) {
-            let text = paragraph(measured, likely);
-            report
-                .notes
-                .extend(text.lines().map(|line| line.trim().to_owned()));
+        for (measured, text) in measurement.guests.iter().zip(&causes) {
+            let guest = measured.guest.label();
+            let lines = text.lines().map(|line| format!("{guest}: {}", line.trim()));
+            report.notes.extend(lines);
         }
         report.save(path)?;
     }

@@ -8,7 +8,7 @@ use brisk_tools::lint::Finding;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
-use super::causes::{paragraph, rules_of};
+use super::causes::rules_of;
 use super::target::kind;
 use crate::output::csv_field;
 
@@ -16,17 +16,17 @@ use crate::output::csv_field;
 const SCHEMA: &str = "brisk.idle-measure/1";
 
 /// The measurement for people: one guest by thread, several ranked. `likely` has the likely causes
-/// of what each costs.
+/// of what each costs, `causes` those of the only guest in words.
 pub(super) fn table(
     measurement: &Measurement,
     likely: &[Vec<Finding>],
+    causes: &str,
     cpus: Option<u32>,
 ) -> String {
     let mut parts = vec![now(measurement, likely)];
     if let [measured] = &*measurement.guests {
         parts.push(format!("{}\n", clean(&measured.exits_line())));
-        let causes = paragraph(measured, likely.first().map_or(&[], Vec::as_slice));
-        parts.extend(Some(causes).filter(|text| !text.is_empty()));
+        parts.extend(Some(causes.to_owned()).filter(|text| !text.is_empty()));
     }
     parts.push(format!(
         "{}\n{}\n",
