@@ -114,6 +114,8 @@ pub struct Measurement {
     pub host: HostNoise,
     /// The guests, in the order in which they were given.
     pub guests: Vec<Measured>,
+    /// Guests that ended before a window was over, of which there are no numbers.
+    pub ended: Vec<Guest>,
 }
 
 /// Windows of a measurement that goes on.
@@ -172,12 +174,15 @@ impl Recording {
                 ..Measured::of(guest.clone(), of_guest(windows, place))
             }
         });
+        let (measured, ended): (Vec<_>, Vec<_>) =
+            measured.partition(|measured| measured.seconds > 0.0);
         Measurement {
             settling: self.how,
             is_of_settling,
             seconds: windows.iter().map(|window| window.host.seconds).sum(),
             host: HostNoise::of(windows.iter().map(|window| window.host).collect()),
-            guests: measured.collect(),
+            guests: measured,
+            ended: ended.into_iter().map(|measured| measured.guest).collect(),
         }
     }
 }

@@ -24,6 +24,9 @@ impl Measurement {
         for guest in &self.guests {
             notes.extend(guest.notes());
         }
+        for guest in &self.ended {
+            notes.push(format!("{} ended before it was measured", guest.label()));
+        }
         let host = &self.host.mean;
         let capacity = f64::from(cpus.unwrap_or(1)) * 100.0;
         if let Some(other) = host.other_percent.filter(|other| *other > BUSY * capacity) {

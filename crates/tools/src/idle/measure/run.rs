@@ -114,7 +114,11 @@ pub fn measure(
             _ => MeasureError::Interrupted,
         });
     }
-    Ok(recording.result(&exits))
+    let result = recording.result(&exits);
+    match (&*result.guests, &*result.ended) {
+        ([], [guest, ..]) => Err(MeasureError::Ended(guest.label())),
+        _ => Ok(result),
+    }
 }
 
 /// Reads windows one after the other.
