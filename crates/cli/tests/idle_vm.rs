@@ -8,8 +8,8 @@ use serde_json::Value;
 
 const DEFINITION: &str = "# Of the shop.\nmemory = \"128M\"   # enough\nappend = [ 'quiet', \
                           \"nohz=off highres=on\" ] # for a test\r\ncpus=1\n";
-const FIXED: &str = "# Of the shop.\nmemory = \"128M\"   # enough\nappend = [\"quiet\", \
-                     \"highres=on\"] # for a test\r\ncpus=1\n";
+const FIXED: &str = "# Of the shop.\nmemory = \"128M\"   # enough\nappend = [ 'quiet', \
+                     \"highres=on\" ] # for a test\r\ncpus=1\n";
 
 /// A VM `a` whose kernel ticks.
 fn machines() -> Machines {
@@ -38,7 +38,7 @@ fn a_definition_is_changed_byte_by_byte_and_restored() {
             " # Of the shop.",
             " memory = \"128M\"   # enough",
             "-append = [ 'quiet', \"nohz=off highres=on\" ] # for a test",
-            "+append = [\"quiet\", \"highres=on\"] # for a test",
+            "+append = [ 'quiet', \"highres=on\" ] # for a test",
             " cpus=1",
         ]
     );

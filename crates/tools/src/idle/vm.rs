@@ -1,6 +1,7 @@
 //! Persistent VMs of brisk's: their definitions, with what the rules have to change in them.
 
 use std::ffi::OsString;
+use std::ops::Range;
 
 use brisk_vm::cache::Cache;
 use brisk_vm::hardware::edit::{self, EditError};
@@ -75,48 +76,65 @@ pub fn read(paths: &VmPaths, cache: &Cache, progress: &mut dyn FnMut(&str)) -> R
 /// The kernel's parameters in a definition, with their places.
 #[derive(Deserialize)]
 struct Parameters {
-    append: Option<Spanned<Vec<String>>>,
+    #[serde(default)]
+    append: Vec<Spanned<String>>,
 }
 
 /// The definition with an edit: parameters of the kernel are what it says itself, all else is
-/// brisk's to decide. Every byte but those of `append` stays.
+/// brisk's to decide. Every byte but those of the parameters that change stays.
 pub(super) fn edited(text: &str, edit: &Edit) -> Result<String, EditError> {
-    let missing = |what: String| Err(EditError::Missing(what));
     let mut text = text.to_owned();
     for change in edit.arguments() {
         let ArgumentChange::Exact(edit::ArgumentChange::CutAppend(word)) = change else {
-            return missing(format!(
+            return Err(EditError::Missing(format!(
                 "setting for it in the definition of a VM of brisk's ({})",
                 edit.as_arguments()
-            ));
+            )));
         };
-        let parameters: Option<Parameters> = toml::from_str(&text).ok();
-        let append = parameters.and_then(|parameters| parameters.append);
-        let Some((span, rest)) = append.and_then(|append| {
-            let span = append.span();
-            Some((span, cut(append.into_inner(), word)?))
-        }) else {
-            return missing(format!("{word} in append"));
-        };
-        text.replace_range(span, &toml::Value::from(rest).to_string());
+        let missing = || EditError::Missing(format!("{word} in append"));
+        text = without(&text, word).ok_or_else(missing)?;
     }
     Ok(text)
 }
 
-/// The parameters without a word; None if it is not there. One text may have several words.
-fn cut(append: Vec<String>, word: &str) -> Option<Vec<String>> {
-    let has = |text: &String| text.split_whitespace().any(|one| one == word);
-    if !append.iter().any(has) {
-        return None;
-    }
-    let rest = append.into_iter().map(|text| match has(&text) {
-        false => text,
-        true => {
-            let rest = text.split_whitespace().filter(|one| *one != word);
-            rest.collect::<Vec<_>>().join(" ")
+/// The definition without a word in its kernel parameters; None if it is not there. One parameter
+/// may have several words.
+fn without(text: &str, word: &str) -> Option<String> {
+    let parameters: Parameters = toml::from_str(text).ok()?;
+    let has = |one: &&Spanned<String>| one.get_ref().split_whitespace().any(|one| one == word);
+    let mut text = text.to_owned();
+    let mut found = false;
+    // From the end, so that the places before stay.
+    for parameter in parameters.append.iter().rev().filter(has) {
+        found = true;
+        let rest = parameter.get_ref().split_whitespace();
+        let rest: Vec<_> = rest.filter(|one| *one != word).collect();
+        let new = match rest.is_empty() {
+            true => String::new(),
+            false => toml::Value::from(rest.join(" ")).to_string(),
+        };
+        let mut span = parameter.span();
+        if new.is_empty() {
+            span = with_comma(&text, span);
         }
-    });
-    Some(rest.filter(|text| !text.is_empty()).collect())
+        text.replace_range(span, &new);
+    }
+    found.then_some(text)
+}
+
+/// The place of an element of an array, with the comma that goes when the element does: the one
+/// behind it, else the one before it.
+fn with_comma(text: &str, span: Range<usize>) -> Range<usize> {
+    let (before, behind) = (&text[..span.start], &text[span.end..]);
+    let blank = |character: char| character.is_whitespace();
+    if let Some(rest) = behind.trim_start_matches(blank).strip_prefix(',') {
+        let rest = rest.trim_start_matches([' ', '\t']);
+        return span.start..text.len() - rest.len();
+    }
+    match before.trim_end_matches(blank).strip_suffix(',') {
+        Some(rest) => rest.len()..span.end,
+        None => span,
+    }
 }
 
 /// Key of a VM's backups.
@@ -207,12 +225,14 @@ mod tests {
 
     #[test]
     fn only_what_a_definition_says_can_be_cut() {
-        let definition = "# mine\ncpus = 2 # two\nappend = [\n  \"quiet  nohz=off\", # no\n  \"nohz=off\",\n                            \"nohz=offset\"\n] # end\nmemory = \"1G\"\n";
+        let definition = "# mine\ncpus = 2 # two\nappend = [ # for the shop\n  'quiet  nohz=off', \
+                          # no\n  \"nohz=off\", # never\n  \"nohz=offset\"\n] # end\nmemory = \"1G\"\n";
         let nohz = edit(edit::ArgumentChange::CutAppend("nohz=off".into()));
         let changed = edited(definition, &nohz).unwrap();
         assert_eq!(
             changed,
-            "# mine\ncpus = 2 # two\nappend = [\"quiet\", \"nohz=offset\"] # end\nmemory = \"1G\"\n"
+            "# mine\ncpus = 2 # two\nappend = [ # for the shop\n  \"quiet\", # no\n  # never\n  \
+             \"nohz=offset\"\n] # end\nmemory = \"1G\"\n"
         );
         let error = edited(&changed, &nohz).unwrap_err().to_string();
         assert_eq!(error, "there is no nohz=off in append to change");
@@ -222,5 +242,29 @@ mod tests {
         });
         let error = edited(definition, &machine).unwrap_err().to_string();
         assert!(error.contains("-machine hpet=off"), "{error}");
+    }
+
+    #[test]
+    fn an_element_goes_with_its_comma() {
+        for (before, after) in [
+            ("['w']", "[]"),
+            ("[ 'w', ]", "[ ]"),
+            ("['w', 'a']", "['a']"),
+            ("['a', 'w']", "['a']"),
+            ("['a' , 'w' , 'b']", "['a' , 'b']"),
+            ("[\"a\",\n 'w',\n 'w'\n]", "[\"a\"\n]"),
+            ("['a',\n 'w' # why\n]", "['a' # why\n]"),
+            ("['a', # why\n 'w']", "['a', # why\n ]"),
+            ("[\"\"\"w\n\"\"\", 'a w']", "[\"a\"]"),
+        ] {
+            let text = format!("append = {before}\n");
+            let changed = without(&text, "w").unwrap();
+            assert_eq!(changed, format!("append = {after}\n"));
+            let parsed: Parameters = toml::from_str(&changed).unwrap();
+            let words = parsed.append.into_iter().map(Spanned::into_inner);
+            assert!(words.into_iter().all(|word| word == "a" || word == "b"));
+        }
+        assert_eq!(without("append = ['ww']", "w"), None);
+        assert_eq!(without("cpus = 1", "w"), None);
     }
 }
