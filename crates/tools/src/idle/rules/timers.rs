@@ -16,13 +16,6 @@ pub(super) const RULES: &[Rule<Subject>] = &[
         check: hpet,
     },
     Rule {
-        id: "pit",
-        applies: Applies::Guest,
-        why: "lost ticks of the PIT are sent again",
-        source: "virt-manager: virtinst/guest.py; QEMU: hw/i386/kvm/i8254.c",
-        check: pit,
-    },
-    Rule {
         id: "no-lapic",
         applies: Applies::Guest,
         why: "the guest ticks with the PIT, which has no mode in which an idle kernel sleeps long",
@@ -114,25 +107,6 @@ fn hpet(subject: &Subject, findings: &mut Findings) {
         None => "there is an HPET, by default",
     };
     findings.at(hardware.place(Part::Hpet), severity, what, fix);
-}
-
-fn pit(subject: &Subject, findings: &mut Findings) {
-    let timers = &subject.hardware.timers;
-    let is_there = subject.hardware.machine.is_pc() && timers.pit != Some(false);
-    if is_there && subject.has_kvm() && timers.pit_policy.is_none() {
-        findings.at(
-            subject.hardware.place(Part::Pit),
-            Severity::Low,
-            "ticks of the PIT that the guest lost are sent again",
-            Edit::of(&subject.hardware)
-                .set("clock(offset=utc)/timer[name=pit]", "tickpolicy", "delay")
-                .exact(ArgumentChange::Add(
-                    ["-global", "kvm-pit.lost_tick_policy=delay"]
-                        .map(str::to_owned)
-                        .into(),
-                )),
-        );
-    }
 }
 
 fn lapic(subject: &Subject, findings: &mut Findings) {

@@ -127,13 +127,6 @@ pub(super) const EXAMPLES: &[Example] = &[
         near_words: "-M microvm",
     },
     Example {
-        rule: "pit",
-        xml: "<clock offset='utc'/>",
-        words: "-accel kvm",
-        near_xml: "<clock><timer name='pit' tickpolicy='discard'/></clock>",
-        near_words: "-accel kvm -global kvm-pit.lost_tick_policy=delay",
-    },
-    Example {
         rule: "no-lapic",
         xml: "<os><kernel>k</kernel><cmdline>quiet nolapic</cmdline></os>",
         words: "-cpu qemu64,-apic",
