@@ -70,7 +70,7 @@ pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {
         id: "hv-debug",
         applies: Applies::Guest,
-        why: "it is for debugging, and costs exits or crash dumps",
+        why: "it is for debugging, is not needed, or keeps Windows from writing crash dumps",
         source: DOCUMENT,
         check: debugging,
     },
@@ -369,16 +369,26 @@ fn debugging(subject: &Subject, findings: &mut Findings) {
         }
         let edit = Edit::of(&subject.hardware);
         let edit = match name {
+            // libvirt's panic device for Windows.
             "crash" => edit
                 .exact_xml(XmlChange::Remove(Path::domain(
                     "devices/panic[model=hyperv]",
                 )))
-                .exact(ArgumentChange::UnsetCpu("hv-crash".into())),
-            name => switch(edit, name, false),
+                .exact(ArgumentChange::UnsetCpu("hv-crash".into()))
+                .on_request()
+                .note(", unless somebody reads what QEMU says of crashes"),
+            "syndbg" => switch(edit, name, false),
+            name => switch(edit, name, false).on_request(),
         };
+        // The others cost an idle guest nothing.
+        let is_busy = name == "syndbg" && subject.has_kvm();
         findings.at(
             subject.hardware.place(Part::Hyperv),
-            Severity::Medium,
+            if is_busy {
+                Severity::Medium
+            } else {
+                Severity::Note
+            },
             format!("hv-{name} is on"),
             edit,
         );

@@ -11,7 +11,7 @@ use super::*;
 use crate::idle::fix::{Context, Fixed, Wanted, fix};
 use crate::idle::measure::Signature;
 use crate::idle::text::Text;
-use crate::lint::Fix;
+use crate::lint::{Fix, Severity};
 
 /// A host, and what was measured, in which every rule that looks at them finds something.
 fn context() -> Context {
@@ -280,6 +280,24 @@ fn a_fix_that_cannot_be_made_leaves_the_others() {
     let failed: Vec<_> = fixed.failed.iter().map(|(rule, _)| *rule).collect();
     assert_eq!(failed, ["nohz"]);
     assert!(fixed.applied.iter().any(|finding| finding.rule == "hpet"));
+}
+
+#[test]
+fn a_panic_device_for_windows_is_kept_unless_it_is_asked_for() {
+    let panic = domain("<devices><panic model='hyperv'/></devices>");
+    let list = Context::default().findings(&panic).unwrap();
+    let found = list.iter().find(|finding| finding.rule == "hv-debug");
+    assert_eq!(found.unwrap().severity, Severity::Note);
+    let fixed = fix(panic.clone(), &Context::default(), Wanted { rules: &[] }).unwrap();
+    assert!(matches!(fixed.text, Text::Xml(xml) if xml.contains("<panic")));
+    assert!(matches!(named("hv-debug", panic).text, Text::Xml(xml) if !xml.contains("<panic")));
+    // The debugger of the kernel goes.
+    let debugger = line("-accel kvm -cpu host,hv-relaxed,hv-syndbg");
+    let list = Context::default().findings(&debugger).unwrap();
+    let found = list.iter().find(|finding| finding.rule == "hv-debug");
+    assert_eq!(found.unwrap().severity, Severity::Medium);
+    let fixed = fix(debugger, &Context::default(), Wanted { rules: &[] }).unwrap();
+    assert!(fixed.applied.iter().any(|one| one.rule == "hv-debug"));
 }
 
 #[test]
