@@ -301,6 +301,19 @@ fn a_panic_device_for_windows_is_kept_unless_it_is_asked_for() {
 }
 
 #[test]
+fn an_io_thread_that_polls_a_little_costs_a_little() {
+    let severity = |longest: &str| {
+        let text = line(&format!("-object iothread,id=a,poll-max-ns={longest}"));
+        let list = Context::default().findings(&text).unwrap();
+        let found = list.iter().find(|one| one.rule == "iothread-poll");
+        found.map(|finding| finding.severity)
+    };
+    assert_eq!(severity("1000000"), Some(Severity::High));
+    assert_eq!(severity("999999"), Some(Severity::Low));
+    assert_eq!(severity("32768"), None);
+}
+
+#[test]
 fn a_cpu_without_lapic_keeps_its_hpet() {
     let global = line("-cpu qemu64 -global qemu64-x86_64-cpu.apic=off");
     assert!(!ids(&global, &context()).contains(&"hpet"));
