@@ -1,7 +1,7 @@
 //! Facts about processes from `/proc` (proc(5)), below a root that tests put elsewhere.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ impl Procfs {
     /// # Errors
     /// If the process has ended, or `/proc` hides it.
     pub fn words(&self, pid: u32) -> io::Result<Vec<Vec<u8>>> {
-        let line = fs::read(self.0.join(pid.to_string()).join("cmdline"))?;
+        let line = read(&self.0.join(pid.to_string()).join("cmdline"))?;
         let line = line.strip_suffix(&[0]).unwrap_or(&line);
         Ok(line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
     }
@@ -129,9 +129,20 @@ impl Procfs {
     }
 
     fn read_stat(&self, of: &Path) -> io::Result<Stat> {
-        let bytes = fs::read(self.0.join(of).join("stat"))?;
+        let bytes = read(&self.0.join(of).join("stat"))?;
         Stat::parse(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
+}
+
+/// Room for the usual files.
+const FILE: usize = 4096;
+
+/// Contents of a file below `/proc`. [`fs::read`] would ask for its size, which is 0, and then read
+/// it in small parts.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(FILE);
+    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Fields of `/proc/PID/stat` (proc_pid_stat(5)).

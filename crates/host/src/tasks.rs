@@ -9,7 +9,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::proc::Procfs;
+use crate::proc::{self, Procfs};
+
+mod reader;
+
+pub use reader::TaskReader;
 
 /// Counters of one thread since its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,12 +117,13 @@ impl Procfs {
         })
     }
 
-    /// A thread of the kernel: a process with a single thread.
+    /// A thread of the kernel: a process with a single thread. `known` is what this function said
+    /// of it before, as of [`Self::tasks`].
     ///
     /// # Errors
     /// As [`Self::tasks`].
-    pub fn kernel_thread(&self, pid: u32) -> io::Result<Task> {
-        self.task(pid, pid, &self.directory().join(pid.to_string()), None)
+    pub fn kernel_thread(&self, pid: u32, known: Option<&Task>) -> io::Result<Task> {
+        self.task(pid, pid, &self.directory().join(pid.to_string()), known)
     }
 
     /// Numbers and names of all threads of the kernel: the processes without a command line.
@@ -130,7 +135,7 @@ impl Procfs {
         for pid in self.processes()? {
             let directory = self.directory().join(pid.to_string());
             // A process that is ending has none either, and no harm is in it.
-            let line = fs::read(directory.join("cmdline"));
+            let line = proc::read(&directory.join("cmdline"));
             if line.is_ok_and(|line| line.is_empty()) {
                 found.extend(name_of(&directory).ok().map(|name| (pid, name)));
             }
@@ -157,6 +162,18 @@ impl Procfs {
             ),
             _ => error,
         })?;
+        self.scheduled(pid, tid, directory, known, schedule)
+    }
+
+    /// A thread whose `schedstat` was read.
+    fn scheduled(
+        &self,
+        pid: u32,
+        tid: u32,
+        directory: &Path,
+        known: Option<&Task>,
+        schedule: Schedule,
+    ) -> io::Result<Task> {
         let stood_still = |task: &&Task| {
             let before = &task.schedule;
             (before.on_cpu, before.timeslices) == (schedule.on_cpu, schedule.timeslices)
@@ -274,13 +291,13 @@ fn unescaped(text: &str) -> String {
 }
 
 fn name_of(directory: &Path) -> io::Result<String> {
-    let bytes = fs::read(directory.join("comm"))?;
+    let bytes = proc::read(&directory.join("comm"))?;
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 fn read<T>(path: &Path, parse: fn(&str) -> Option<T>) -> io::Result<T> {
-    let bytes = fs::read(path)?;
+    let bytes = proc::read(path)?;
     parse(&String::from_utf8_lossy(&bytes)).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 

@@ -143,7 +143,7 @@ fn threads_of_the_kernel_have_no_command_line() {
     fs::write(root.path().join("proc/9/comm"), "kvm-pit/70\n").unwrap();
     let found = proc.kernel_threads().unwrap();
     assert_eq!(found, [(9, "kvm-pit/70".to_owned())]);
-    let task = proc.kernel_thread(9).unwrap();
+    let task = proc.kernel_thread(9, None).unwrap();
     assert_eq!((task.tid, task.start_ticks), (9, 3));
     assert_eq!(task.schedule.on_cpu, 7);
 }

@@ -5,22 +5,34 @@ use std::path::Path;
 use std::time::Duration;
 
 use brisk_host::proc::Procfs;
-use brisk_host::tasks::{ProcessTasks, Task};
+use brisk_host::tasks::{ProcessTasks, Task, TaskReader};
 
 use super::guests::Guest;
 use super::role::Role;
 use super::window::{GuestSample, Snapshot};
 
-/// Reader of the counters of some guests. It reads one small file for each thread, a second of one
-/// that ran since, and a third of a new one.
+/// Files that are left to the rest of brisk and to libraries.
+const RESERVED: usize = 128;
+
+/// Reader of the counters of some guests. It reads one small file for each thread, which stays open
+/// as far as the limit of open files allows, a second of one that ran since, and a third of a new
+/// one.
 #[derive(Debug)]
 pub struct Sampler {
     proc: Procfs,
-    pids: Vec<u32>,
-    /// Threads of the kernel that name a guest, by the guest's process number.
-    kernel: BTreeMap<u32, Vec<u32>>,
+    guests: Vec<Watched>,
     daemons: Vec<u32>,
-    last: BTreeMap<u32, ProcessTasks>,
+    /// Threads of the kernel as they were read last, by number.
+    last: BTreeMap<u32, Task>,
+}
+
+/// A guest's process, and threads of the kernel that name it.
+#[derive(Debug)]
+struct Watched {
+    pid: u32,
+    /// None before it is read, and when it has ended.
+    reader: Option<TaskReader>,
+    kernel: Vec<u32>,
 }
 
 impl Sampler {
@@ -39,10 +51,14 @@ impl Sampler {
                 kernel.entry(pid).or_default().push(tid);
             }
         }
+        let guests = guests.iter().map(|guest| Watched {
+            pid: guest.pid,
+            reader: None,
+            kernel: kernel.remove(&guest.pid).unwrap_or_default(),
+        });
         Self {
             proc,
-            pids: guests.iter().map(|guest| guest.pid).collect(),
-            kernel,
+            guests: guests.collect(),
             daemons,
             last: BTreeMap::new(),
         }
@@ -53,36 +69,54 @@ impl Sampler {
     /// # Errors
     /// If the kernel does not count, or `/proc` hides what is needed.
     pub fn snapshot(&mut self, at: Duration) -> std::io::Result<Snapshot> {
-        let mut guests = Vec::with_capacity(self.pids.len());
-        for pid in &self.pids {
-            let process = match self.proc.tasks(*pid, self.last.get(pid)) {
-                Ok(process) => Some(process),
-                Err(error) if brisk_host::tasks::has_ended(&error) => None,
-                Err(error) => return Err(error),
-            };
-            let kernel = self.kernel.get(pid).map_or(&[][..], Vec::as_slice);
-            guests.push(GuestSample {
-                kernel: self.read(kernel),
-                process,
-            });
+        let keep = files() / self.guests.len().max(1);
+        let mut guests = Vec::with_capacity(self.guests.len());
+        for guest in &mut self.guests {
+            let process = guest.read(&self.proc, keep)?;
+            let kernel = read(&self.proc, &guest.kernel, &mut self.last);
+            guests.push(GuestSample { kernel, process });
         }
-        self.last = guests
-            .iter()
-            .filter_map(|guest| guest.process.clone())
-            .map(|process| (process.pid, process))
-            .collect();
         Ok(Snapshot {
             at,
             host: self.proc.host_times().ok(),
             load: self.proc.load().map(|load| load.minute),
             guests,
-            daemons: self.read(&self.daemons),
+            daemons: read(&self.proc, &self.daemons, &mut self.last),
         })
     }
+}
 
-    /// Threads of the kernel that are still there.
-    fn read(&self, threads: &[u32]) -> Vec<Task> {
-        let read = |tid: &u32| self.proc.kernel_thread(*tid).ok();
-        threads.iter().filter_map(read).collect()
+impl Watched {
+    fn read(&mut self, proc: &Procfs, keep: usize) -> std::io::Result<Option<ProcessTasks>> {
+        let read = match &mut self.reader {
+            Some(reader) => reader.read().cloned(),
+            None => TaskReader::open(proc, self.pid, keep)
+                .map(|reader| self.reader.insert(reader).process().clone()),
+        };
+        match read {
+            Ok(process) => Ok(Some(process)),
+            Err(error) if brisk_host::tasks::has_ended(&error) => {
+                self.reader = None;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
+}
+
+/// Number of files that may stay open.
+fn files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.unwrap_or(u64::from(u32::MAX)) as usize;
+    limit.saturating_sub(RESERVED)
+}
+
+/// Threads of the kernel that are still there.
+fn read(proc: &Procfs, threads: &[u32], last: &mut BTreeMap<u32, Task>) -> Vec<Task> {
+    let read = |tid: &u32| {
+        let task = proc.kernel_thread(*tid, last.get(tid)).ok()?;
+        last.insert(*tid, task.clone());
+        Some(task)
+    };
+    threads.iter().filter_map(read).collect()
 }

@@ -171,7 +171,8 @@ fn threads_have_their_roles_and_rates() {
 fn threads_that_start_and_end_are_told() {
     let mut host = Host::new();
     let window = host.window(|host| {
-        // VNC's thread ends, and a worker starts.
+        // VNC's thread ends, and a worker starts. Open files of a thread that has ended say nothing.
+        fs::write(host.path("28197/task/28204/schedstat"), "").unwrap();
         fs::remove_dir_all(host.path("28197/task/28204")).unwrap();
         let new = host.path("28197/task/28300");
         fs::create_dir(&new).unwrap();
@@ -213,6 +214,14 @@ fn a_guest_that_ends_and_one_that_takes_its_number_have_no_rates() {
         let text = fs::read_to_string(&path).unwrap();
         let start = text.split(' ').nth(21).unwrap();
         fs::write(path, text.replace(&format!(" {start} "), " 99999999 ")).unwrap();
+        // Its directory is another.
+        let (task, old) = (host.path("28216/task"), host.path("28216/old"));
+        fs::rename(&task, &old).unwrap();
+        fs::create_dir(&task).unwrap();
+        for thread in fs::read_dir(&old).unwrap() {
+            let thread = thread.unwrap();
+            fs::rename(thread.path(), task.join(thread.file_name())).unwrap();
+        }
     });
     let ended: Vec<_> = window.guests.iter().map(|guest| guest.has_ended).collect();
     assert_eq!(ended, [false, true, true]);

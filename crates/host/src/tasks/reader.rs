@@ -1,0 +1,201 @@
+//! Counters of threads, read again and again.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use super::{ProcessTasks, Schedule, Task};
+use crate::proc::Procfs;
+
+/// Longest `schedstat`: three numbers of 64 bits.
+const SCHEDSTAT: usize = 64;
+/// Links to a directory without directories in it. `/proc/PID/task` has one more for each thread
+/// (`proc_task_getattr` in `fs/proc/base.c`).
+const LINKS: u64 = 2;
+
+/// A process whose threads are read again and again.
+///
+/// Files of it stay open. To read an open one takes a sixth of the time that opening it takes, and
+/// it stays that of its thread when another gets the thread's number.
+#[derive(Debug)]
+pub struct TaskReader {
+    proc: Procfs,
+    directory: PathBuf,
+    /// The directory of the threads; None if no files are to stay open.
+    list: Option<File>,
+    process: ProcessTasks,
+    /// `schedstat` of each thread, in their order, as far as it stays open.
+    files: Vec<Option<File>>,
+    keep: usize,
+}
+
+impl TaskReader {
+    /// A reader of a process, which has read it once. It keeps up to `keep` files open.
+    ///
+    /// # Errors
+    /// As [`Procfs::tasks`].
+    pub fn open(proc: &Procfs, pid: u32, keep: usize) -> io::Result<Self> {
+        let directory = proc.directory().join(pid.to_string()).join("task");
+        // Before it is read, so that it cannot be that of a later process.
+        let list = File::open(&directory).ok().filter(|_| keep > 0);
+        let mut reader = Self {
+            process: proc.tasks(pid, None)?,
+            proc: proc.clone(),
+            directory,
+            list,
+            files: Vec::new(),
+            keep: keep.saturating_sub(1),
+        };
+        reader.keep_open();
+        Ok(reader)
+    }
+
+    /// The process as it was read last.
+    #[must_use]
+    pub const fn process(&self) -> &ProcessTasks {
+        &self.process
+    }
+
+    /// Reads it again.
+    ///
+    /// # Errors
+    /// As [`Procfs::tasks`].
+    pub fn read(&mut self) -> io::Result<&ProcessTasks> {
+        if !self.has_same_threads() || !self.read_threads() {
+            self.process = self.proc.tasks(self.process.pid, Some(&self.process))?;
+            self.keep_open();
+        }
+        Ok(&self.process)
+    }
+
+    /// Whether as many threads are there as before. If some of those have ended, their files say so.
+    fn has_same_threads(&self) -> bool {
+        let links = self.list.as_ref().and_then(|list| list.metadata().ok());
+        let known = self.process.tasks.len() as u64;
+        links.is_some_and(|list| list.nlink() == LINKS + known)
+    }
+
+    /// Reads the threads that are known; false if that does not go on, as when one of them has ended.
+    fn read_threads(&mut self) -> bool {
+        let pid = self.process.pid;
+        for (task, file) in self.process.tasks.iter_mut().zip(&self.files) {
+            let directory = || self.directory.join(task.tid.to_string());
+            let read = match file.as_ref().map(schedule) {
+                Some(Ok(schedule)) if schedule == task.schedule => continue,
+                Some(Ok(schedule)) => {
+                    let known = Some(&*task);
+                    self.proc
+                        .scheduled(pid, task.tid, &directory(), known, schedule)
+                }
+                Some(Err(error)) => Err(error),
+                None => self.proc.task(pid, task.tid, &directory(), Some(task)),
+            };
+            match read {
+                Ok(read) => *task = read,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Opens what can stay open.
+    fn keep_open(&mut self) {
+        let keep = if self.list.is_some() { self.keep } else { 0 };
+        let path = |task: &Task| self.directory.join(task.tid.to_string()).join("schedstat");
+        let open = |task: &Task| File::open(path(task)).ok();
+        let tasks = self.process.tasks.iter();
+        let kept = tasks.clone().take(keep).map(open);
+        let rest = tasks.skip(keep).map(|_| None);
+        self.files = kept.chain(rest).collect();
+    }
+}
+
+fn schedule(file: &File) -> io::Result<Schedule> {
+    let mut bytes = [0; SCHEDSTAT];
+    let length = rustix::io::pread(file, &mut bytes, 0)?;
+    let text = std::str::from_utf8(&bytes[..length]).ok();
+    text.and_then(Schedule::parse)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+    use crate::tasks::has_ended;
+
+    /// Whether a thread that starts is found, its time counted, and its end noticed.
+    fn follows(keep: usize) {
+        let proc = Procfs::default();
+        let mut reader = TaskReader::open(&proc, std::process::id(), keep).unwrap();
+        let (to_thread, orders) = channel::<()>();
+        let (answer, answers) = channel();
+        let worker = thread::spawn(move || {
+            let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            answer.send(own).unwrap();
+            for () in orders {
+                answer.send(own).unwrap();
+            }
+        });
+        let tid = answers.recv().unwrap();
+        let find = |process: &ProcessTasks| {
+            let mut tasks = process.tasks.iter();
+            tasks.find(|task| task.tid == tid).cloned()
+        };
+        let first = find(reader.read().unwrap()).unwrap();
+        for _ in 0..10 {
+            to_thread.send(()).unwrap();
+            answers.recv().unwrap();
+        }
+        let second = find(reader.read().unwrap()).unwrap();
+        assert_eq!(first.start_ticks, second.start_ticks);
+        assert!(first.schedule.on_cpu < second.schedule.on_cpu);
+        assert!(first.switches.voluntary < second.switches.voluntary);
+        // As one that reads everything anew.
+        let anew = proc.tasks(std::process::id(), None).unwrap();
+        let numbers = |process: &ProcessTasks| -> BTreeSet<u32> {
+            process.tasks.iter().map(|task| task.tid).collect()
+        };
+        assert!(numbers(&anew).contains(&tid));
+        drop(to_thread);
+        worker.join().unwrap();
+        // Its number goes when the kernel has taken it apart, soon after.
+        while find(reader.read().unwrap()).is_some() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn threads_are_followed_with_open_files() {
+        follows(usize::MAX);
+    }
+
+    #[test]
+    fn threads_are_followed_with_some_open_files() {
+        follows(2);
+    }
+
+    #[test]
+    fn threads_are_followed_without_open_files() {
+        follows(0);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_gone() {
+        for keep in [0, usize::MAX] {
+            let mut child = std::process::Command::new("cat")
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut reader = TaskReader::open(&Procfs::default(), child.id(), keep).unwrap();
+            assert_eq!(reader.read().unwrap().tasks.len(), 1);
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            assert!(has_ended(&reader.read().unwrap_err()));
+        }
+    }
+}
