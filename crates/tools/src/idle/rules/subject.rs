@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use brisk_vm::hardware::GuestHardware;
+use brisk_vm::hardware::{Form, GuestHardware};
 
 use crate::idle::measure::Signature;
 
@@ -133,6 +133,14 @@ impl Subject {
         let cpu = &self.hardware.cpu;
         let own = cpu.is_on(&format!("hv-{name}"));
         own.unwrap_or(cpu.is_on("hv-passthrough") == Some(true))
+    }
+
+    /// Whether the guest has ACPI's tables. libvirt has QEMU leave them out unless the XML asks for
+    /// them; a Q35 of QEMU 10.0 has them also with `acpi=off`.
+    pub(super) fn has_acpi(&self) -> bool {
+        let machine = &self.hardware.machine;
+        let by_default = self.hardware.form != Form::Xml;
+        machine.is_q35() || machine.is_on("acpi").unwrap_or(by_default)
     }
 
     /// Whether the guest has no local APIC, or does not use it.

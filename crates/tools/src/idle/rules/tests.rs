@@ -273,8 +273,8 @@ fn a_uhci_with_settings_of_its_own_or_with_neighbours_is_not_replaced() {
 #[test]
 fn a_fix_that_cannot_be_made_leaves_the_others() {
     let text = domain(
-        "<os><kernel>k</kernel><cmdline><![CDATA[nohz=off]]></cmdline></os><clock><timer \
-         name='hpet'/></clock>",
+        "<os><kernel>k</kernel><cmdline><![CDATA[nohz=off]]></cmdline></os><features><acpi/>\
+         </features><clock><timer name='hpet'/></clock>",
     );
     let fixed = fix(text, &Context::default(), Wanted { rules: &[] }).unwrap();
     let failed: Vec<_> = fixed.failed.iter().map(|(rule, _)| *rule).collect();
@@ -311,6 +311,22 @@ fn an_io_thread_that_polls_a_little_costs_a_little() {
     assert_eq!(severity("1000000"), Some(Severity::High));
     assert_eq!(severity("999999"), Some(Severity::Low));
     assert_eq!(severity("32768"), None);
+}
+
+#[test]
+fn an_hpet_that_no_acpi_tells_of_is_no_finding() {
+    let has_hpet = |text: Text| ids(&text, &Context::default()).contains(&"hpet");
+    let machine = |machine: &str, features: &str| {
+        domain(&format!(
+            "<os><type arch='x86_64' machine='{machine}'>hvm</type></os>{features}"
+        ))
+    };
+    let acpi = "<features><acpi/></features>";
+    assert!(has_hpet(machine("pc", acpi)) && has_hpet(line("-M pc")));
+    assert!(!has_hpet(machine("pc-i440fx-10.0", "")) && !has_hpet(line("-M pc,acpi=off")));
+    assert!(!has_hpet(line("-M pc -no-acpi")));
+    // A Q35 has ACPI all the same.
+    assert!(has_hpet(machine("q35", "")) && has_hpet(line("-M q35,acpi=off")));
 }
 
 #[test]

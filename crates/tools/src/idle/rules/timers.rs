@@ -79,6 +79,10 @@ fn hpet(subject: &Subject, findings: &mut Findings) {
     if !hardware.machine.is_pc() || hardware.timers.hpet == Some(false) || subject.lacks_lapic() {
         return;
     }
+    // Guests know of it from ACPI's tables.
+    if !subject.has_acpi() {
+        return;
+    }
     // Windows without a synthetic timer falls back to the RTC, which is no better.
     let is_needed =
         subject.os.is_windows() && !(subject.has_kvm() && subject.is_enlightened("stimer"));

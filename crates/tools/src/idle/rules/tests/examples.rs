@@ -123,7 +123,7 @@ pub(super) const EXAMPLES: &[Example] = &[
         rule: "hpet",
         xml: "<os><type machine='pc-q35-10.0'>hvm</type></os>",
         words: "-M q35",
-        near_xml: "<clock><timer name='hpet' present='no'/></clock>",
+        near_xml: "<features><acpi/></features><clock><timer name='hpet' present='no'/></clock>",
         near_words: "-M microvm",
     },
     Example {
