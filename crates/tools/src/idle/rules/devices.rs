@@ -16,13 +16,6 @@ pub(super) const RULES: &[Rule<Subject>] = &[
         check: uhci,
     },
     Rule {
-        id: "usb-empty",
-        applies: Applies::Guest,
-        why: "the guest's driver looks for devices, and may keep the controller running",
-        source: "QEMU: hw/usb/hcd-uhci.c; libvirt: formatdomain.html, Controllers",
-        check: empty,
-    },
-    Rule {
         id: "balloon-stats",
         applies: Applies::Guest,
         why: "QEMU asks the guest for statistics of its memory, which wakes both",
@@ -270,44 +263,6 @@ fn xhci_in_words(subject: &Subject, first: &Device) -> Edit {
             }))
         })
         .unwrap_or_else(|| Edit::of(hardware))
-}
-
-fn empty(subject: &Subject, findings: &mut Findings) {
-    let hardware = &subject.hardware;
-    let is_used = hardware.devices.iter().any(|device| {
-        let is_usb = device.bus == "usb" || device.model.starts_with("usb-");
-        is_usb && device.class != Class::UsbController
-    });
-    let controllers: Vec<_> = hardware.devices(Class::UsbController).collect();
-    let framed = controllers.iter().find(|one| has_frames(subject, one));
-    let Some(framed) = framed.filter(|_| !is_used) else {
-        return;
-    };
-    let edit = Edit::of(hardware);
-    let edit = match hardware.form {
-        Form::Xml => {
-            let written = controllers.iter().filter(|one| one.place.start().is_some());
-            let edit = written.fold(edit, |edit, one| without(edit, "controller", &one.place));
-            edit.set("devices/controller[type=usb](index=0)", "model", "none")
-        }
-        Form::Arguments | Form::Process if framed.model == "usb=on" => match framed.place.words() {
-            Some(words) if words.len() == 1 => edit.exact(ArgumentChange::Remove(words)),
-            _ => edit.exact(ArgumentChange::SetMachine {
-                key: "usb",
-                value: "off".into(),
-            }),
-        },
-        Form::Arguments | Form::Process => {
-            let framed = controllers.iter().filter(|one| has_frames(subject, one));
-            framed.fold(edit, |edit, one| without(edit, "controller", &one.place))
-        }
-    };
-    findings.at(
-        framed.place.clone(),
-        Severity::Note,
-        "there is a UHCI controller with nothing in it",
-        edit.on_request().note(", if nothing is plugged in later"),
-    );
 }
 
 /// Shortest period of statistics, in seconds, that costs nothing worth a word.

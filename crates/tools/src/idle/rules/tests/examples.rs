@@ -237,14 +237,6 @@ pub(super) const EXAMPLES: &[Example] = &[
         near_words: "-M q35 -usb -device usb-tablet",
     },
     Example {
-        rule: "usb-empty",
-        xml: "<devices><controller type='usb' model='piix3-uhci'/><controller type='usb' \
-              model='ich9-uhci1'/></devices>",
-        words: "-device piix3-usb-uhci",
-        near_xml: "<devices><controller type='usb' model='none'/></devices>",
-        near_words: "-usb -device usb-storage",
-    },
-    Example {
         rule: "balloon-stats",
         xml: "<devices><memballoon model='virtio'><stats period='1'/></memballoon></devices>",
         words: "-device virtio-balloon-pci,guest-stats-polling-interval=2",
