@@ -27,6 +27,7 @@ pub fn gather(root: &Path, capabilities: Option<&str>) -> Host {
         },
         has_apicv: intel.or(amd).map(is_on),
         hyperv: capabilities.and_then(hyperv),
+        qemu: None,
         halt_poll_ns: parameter("kvm/parameters/halt_poll_ns").and_then(|text| text.parse().ok()),
         ksmd: None,
         khugepaged: None,

@@ -189,8 +189,10 @@ impl Guests {
         let hardware = hardware.with_context(|| format!("cannot read domain {name}"))?;
         // An emulator that is not installed here has none.
         let capabilities = domain.capabilities(&hardware).ok();
+        let version = domain.qemu_version();
         let mut described = self.described(name.to_owned(), Text::Xml(xml), Some(domain));
         described.context.host = host::gather(Path::new("/"), capabilities.as_deref());
+        described.context.host.qemu = version;
         Ok(described)
     }
 

@@ -30,6 +30,8 @@ pub struct Host {
     pub has_apicv: Option<bool>,
     /// Enlightenments that its QEMU and kernel know, without `hv-`.
     pub hyperv: Option<BTreeSet<String>>,
+    /// Major and minor version of its QEMU.
+    pub qemu: Option<(u32, u32)>,
     /// Longest time, in nanoseconds, for which KVM polls after a vCPU halts.
     pub halt_poll_ns: Option<u64>,
     /// CPU time of the thread that merges equal pages (ksmd), in percent of a CPU.

@@ -20,6 +20,7 @@ fn context() -> Context {
         host: Host {
             is_amd: None,
             has_apicv: Some(false),
+            qemu: None,
             hyperv: None,
             halt_poll_ns: Some(400_000),
             ksmd: Some(12.0),
@@ -327,6 +328,33 @@ fn an_hpet_that_no_acpi_tells_of_is_no_finding() {
     assert!(!has_hpet(line("-M pc -no-acpi")));
     // A Q35 has ACPI all the same.
     assert!(has_hpet(machine("q35", "")) && has_hpet(line("-M q35,acpi=off")));
+}
+
+#[test]
+fn an_hpet_that_rests_is_only_noted() {
+    let of = |version, xml| {
+        let context = Context {
+            host: Host {
+                qemu: Some(version),
+                ..Host::default()
+            },
+            ..Context::default()
+        };
+        let list = context.findings(&domain(xml)).unwrap();
+        let found = list.into_iter().find(|finding| finding.rule == "hpet");
+        let found = found.unwrap();
+        let Fix::Edit(edit) = found.fix else {
+            panic!("{:?}", found.fix)
+        };
+        (found.severity, edit.is_on_request())
+    };
+    let linux = "<os><kernel>k</kernel></os><features><acpi/></features>";
+    assert_eq!(of((9, 0), linux), (Severity::Note, true));
+    assert_eq!(of((9, 1), linux), (Severity::High, false));
+    // Windows uses it.
+    let windows = "<features><acpi/><hyperv><vpindex state='on'/><synic state='on'/><stimer \
+                   state='on'/></hyperv></features><clock offset='localtime'/>";
+    assert_eq!(of((7, 2), windows), (Severity::High, false));
 }
 
 #[test]

@@ -10,9 +10,10 @@ pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {
         id: "hpet",
         applies: Applies::Guest,
-        why: "the guest's kernel uses it at boot and leaves it running: QEMU's main thread wakes \
-              about as often as the guest's HZ",
-        source: "QEMU: hw/timer/hpet.c; measured: 33 to 46 wakeups a second without, 265 with",
+        why: "the guest's kernel uses it at boot and leaves it running: QEMU's main thread, from \
+              version 9.1 on, wakes about as often as the guest's HZ",
+        source: "QEMU: hw/timer/hpet.c; measured: 33 to 46 wakeups a second without, 265 with \
+                 QEMU 10.0, 37 to 52 with 7.2",
         check: hpet,
     },
     Rule {
@@ -74,6 +75,9 @@ pub(super) const RULES: &[Rule<Subject>] = &[
     },
 ];
 
+/// First version of QEMU in which an HPET that the guest has masked goes on.
+const HPET_RUNS_ON: (u32, u32) = (9, 1);
+
 fn hpet(subject: &Subject, findings: &mut Findings) {
     let hardware = &subject.hardware;
     if !hardware.machine.is_pc() || hardware.timers.hpet == Some(false) || subject.lacks_lapic() {
@@ -86,6 +90,12 @@ fn hpet(subject: &Subject, findings: &mut Findings) {
     // Windows without a synthetic timer falls back to the RTC, which is no better.
     let is_needed =
         subject.os.is_windows() && !(subject.has_kvm() && subject.is_enlightened("stimer"));
+    // Where it is known that the HPET rests when the guest does.
+    let is_old = subject
+        .host
+        .qemu
+        .is_some_and(|version| version < HPET_RUNS_ON);
+    let rests = is_old && !subject.os.is_windows();
     let fix = if is_needed {
         let text = match subject.has_kvm() {
             true => "give Windows a synthetic timer first (hv-stimer)",
@@ -93,22 +103,25 @@ fn hpet(subject: &Subject, findings: &mut Findings) {
         };
         Fix::Advice(text.into())
     } else {
-        Edit::of(hardware)
+        let edit = Edit::of(hardware)
             .set("clock(offset=utc)/timer[name=hpet]", "present", "no")
             .exact(ArgumentChange::SetMachine {
                 key: "hpet",
                 value: "off".into(),
-            })
-            .into()
+            });
+        match rests {
+            true => edit.on_request().into(),
+            false => edit.into(),
+        }
     };
-    let severity = if is_needed && !subject.has_kvm() {
-        Severity::Note
-    } else {
-        Severity::High
+    let severity = match rests || is_needed && !subject.has_kvm() {
+        true => Severity::Note,
+        false => Severity::High,
     };
-    let what = match hardware.timers.hpet {
-        Some(_) => "there is an HPET",
-        None => "there is an HPET, by default",
+    let what = match (rests, hardware.timers.hpet) {
+        (true, _) => "there is an HPET, which QEMU from 9.1 on would not let rest",
+        (false, Some(_)) => "there is an HPET",
+        (false, None) => "there is an HPET, by default",
     };
     findings.at(hardware.place(Part::Hpet), severity, what, fix);
 }
