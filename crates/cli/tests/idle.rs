@@ -1,7 +1,9 @@
 //! Guests are looked at and changed: files, command lines and processes.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 use brisk_testkit::{Brisk, brisk_of, capture, tool, trial, trials};
@@ -10,7 +12,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let here: [(_, fn()); 9] = [
+    let here: [(_, fn()); 10] = [
         (
             "a_script_is_not_replaced_by_its_command",
             a_script_is_not_replaced_by_its_command,
@@ -26,6 +28,10 @@ fn main() {
         (
             "files_are_looked_at_in_each_form",
             files_are_looked_at_in_each_form,
+        ),
+        (
+            "sarif_names_files_of_any_name_and_no_others",
+            sarif_names_files_of_any_name_and_no_others,
         ),
         (
             "the_status_depends_on_the_worst_finding",
@@ -126,6 +132,29 @@ fn files_are_looked_at_in_each_form() {
             result["ruleId"]
         );
     }
+}
+
+fn sarif_names_files_of_any_name_and_no_others() {
+    let dir = tempdir().unwrap();
+    let name = OsStr::from_bytes(b"\xff 50%.xml");
+    fs::write(dir.path().join(name), WEB).unwrap();
+    // What is no file may have the name of one.
+    fs::write(dir.path().join("command line"), WEB).unwrap();
+    let location = |words: &[&OsStr]| {
+        let lint = brisk()
+            .current_dir(dir.path())
+            .args(["lint", "--format=sarif"]);
+        let sarif: Value = serde_json::from_str(&lint.args(words).exits(1).text()).unwrap();
+        sarif["runs"][0]["results"][0]["locations"][0].clone()
+    };
+    let file = location(&[name]);
+    let artifact = &file["physicalLocation"]["artifactLocation"];
+    assert_eq!(artifact["uri"], "%FF%2050%25.xml");
+    let words = ["--", "qemu-system-x86_64", "-append", "nohz=off"].map(OsStr::new);
+    let line = location(&words);
+    let logical = &line["logicalLocations"][0]["fullyQualifiedName"];
+    assert_eq!(logical, "command line");
+    assert!(line["physicalLocation"].is_null(), "{line}");
 }
 
 fn the_status_depends_on_the_worst_finding() {

@@ -83,6 +83,8 @@ impl From<Os> for GuestOs {
 pub(super) struct Described {
     /// File, domain or process, for messages.
     pub(super) name: String,
+    /// The file, if it was read from one.
+    pub(super) file: Option<PathBuf>,
     /// The description.
     pub(super) text: Text,
     /// Facts that it lacks.
@@ -153,7 +155,9 @@ impl Guests {
             Ok(Text::of_file(&fs::read(path)?)?)
         };
         let text = read().with_context(|| format!("cannot read {name}"))?;
-        Ok(self.described(name, text, None))
+        let mut described = self.described(name, text, None);
+        described.file = Some(path.to_owned());
+        Ok(described)
     }
 
     /// A guest that is described here; one of a file may run elsewhere.
@@ -164,6 +168,7 @@ impl Guests {
         };
         Described {
             name,
+            file: None,
             text,
             context,
             domain,

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use brisk_host::proc::Procfs;
@@ -128,9 +129,9 @@ impl FailOn {
 pub(super) struct Linted {
     /// File, domain or process.
     pub(super) guest: String,
-    /// Whether it is a file.
+    /// The file, if it is one.
     #[serde(skip)]
-    pub(super) is_file: bool,
+    pub(super) file: Option<PathBuf>,
     /// The findings, the worst first.
     pub(super) findings: Vec<Finding>,
     /// Words of its command line, if it is one.
@@ -230,9 +231,8 @@ fn linted(guest: Described, only: &[String]) -> anyhow::Result<Linted> {
     let findings = guest.context.findings(&guest.text);
     let mut findings = findings.with_context(|| format!("cannot read {}", guest.name))?;
     findings.retain(|finding| only.is_empty() || only.iter().any(|rule| rule == finding.rule));
-    let is_file = guest.domain.is_none() && std::path::Path::new(&guest.name).is_file();
     Ok(Linted {
-        is_file,
+        file: guest.file,
         findings,
         words: match guest.text {
             Text::Arguments(words) | Text::Vm { words, .. } => words,

@@ -1,5 +1,8 @@
 //! Findings as SARIF 2.1.0 (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/>). Pure.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use brisk_tools::lint::{Description, Finding, Severity};
 use brisk_vm::hardware::Place;
 use serde_json::{Value, json};
@@ -58,10 +61,11 @@ fn result(guest: &Linted, finding: &Finding, rules: &[Description]) -> Value {
         "{}{evidence}: {}. Fix: {}",
         finding.what, finding.effect, finding.fix
     );
-    let location = if guest.is_file {
-        json!({ "physicalLocation": physical(guest, finding) })
-    } else {
-        json!({ "logicalLocations": [{ "fullyQualifiedName": guest.guest, "kind": "resource" }] })
+    let location = match &guest.file {
+        Some(path) => json!({ "physicalLocation": physical(path, finding) }),
+        None => json!({
+            "logicalLocations": [{ "fullyQualifiedName": guest.guest, "kind": "resource" }],
+        }),
     };
     json!({
         "ruleId": finding.rule,
@@ -73,8 +77,8 @@ fn result(guest: &Linted, finding: &Finding, rules: &[Description]) -> Value {
     })
 }
 
-fn physical(guest: &Linted, finding: &Finding) -> Value {
-    let artifact = json!({ "uri": uri(&guest.guest) });
+fn physical(path: &Path, finding: &Finding) -> Value {
+    let artifact = json!({ "uri": uri(path) });
     match &finding.place {
         Some(Place::Element { line, column, .. }) => json!({
             "artifactLocation": artifact,
@@ -84,17 +88,18 @@ fn physical(guest: &Linted, finding: &Finding) -> Value {
     }
 }
 
-/// A path as a relative reference or a file URI (RFC 3986).
-fn uri(path: &str) -> String {
+/// A path, of any bytes, as a relative reference or a file URI (RFC 3986).
+fn uri(path: &Path) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    let escaped: String = path
-        .bytes()
-        .map(|byte| match is_plain(byte) {
-            true => char::from(byte).to_string(),
+    let bytes = path.as_os_str().as_bytes();
+    let escaped: String = bytes
+        .iter()
+        .map(|byte| match is_plain(*byte) {
+            true => char::from(*byte).to_string(),
             false => format!("%{byte:02X}"),
         })
         .collect();
-    match path.starts_with('/') {
+    match path.is_absolute() {
         true => format!("file://{escaped}"),
         false => escaped,
     }
@@ -102,11 +107,16 @@ fn uri(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
     fn paths_are_references() {
-        assert_eq!(uri("vms/my web.xml"), "vms/my%20web.xml");
-        assert_eq!(uri("/etc/é"), "file:///etc/%C3%A9");
+        let uri = |path: &[u8]| uri(Path::new(OsStr::from_bytes(path)));
+        assert_eq!(uri(b"vms/my web.xml"), "vms/my%20web.xml");
+        assert_eq!(uri("/etc/é".as_bytes()), "file:///etc/%C3%A9");
+        assert_eq!(uri(b"50%/a:b?"), "50%25/a%3Ab%3F");
+        assert_eq!(uri(b"\xff.xml"), "%FF.xml");
     }
 }
