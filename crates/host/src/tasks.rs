@@ -162,29 +162,25 @@ impl Procfs {
             ),
             _ => error,
         })?;
-        self.scheduled(pid, tid, directory, known, schedule)
-    }
-
-    /// A thread whose `schedstat` was read.
-    fn scheduled(
-        &self,
-        pid: u32,
-        tid: u32,
-        directory: &Path,
-        known: Option<&Task>,
-        schedule: Schedule,
-    ) -> io::Result<Task> {
-        let stood_still = |task: &&Task| {
-            let before = &task.schedule;
-            (before.on_cpu, before.timeslices) == (schedule.on_cpu, schedule.timeslices)
-        };
-        if let Some(task) = known.filter(stood_still) {
+        if let Some(task) = known.filter(|task| schedule.stood_still(&task.schedule)) {
             return Ok(Task {
                 schedule,
                 ..task.clone()
             });
         }
         let status = read(&directory.join("status"), Status::parse)?;
+        self.ran(pid, tid, known, schedule, status)
+    }
+
+    /// A thread that ran since, or is new.
+    fn ran(
+        &self,
+        pid: u32,
+        tid: u32,
+        known: Option<&Task>,
+        schedule: Schedule,
+        status: Status,
+    ) -> io::Result<Task> {
         let goes_on = |task: &&Task| {
             let (before, now) = (&task.schedule, &schedule);
             before.on_cpu <= now.on_cpu
@@ -225,6 +221,11 @@ impl Status {
 }
 
 impl Schedule {
+    /// Whether the thread did not run since `before`.
+    const fn stood_still(&self, before: &Self) -> bool {
+        self.on_cpu == before.on_cpu && self.timeslices == before.timeslices
+    }
+
     /// Parses the text of the file.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -297,8 +298,11 @@ fn name_of(directory: &Path) -> io::Result<String> {
 }
 
 fn read<T>(path: &Path, parse: fn(&str) -> Option<T>) -> io::Result<T> {
-    let bytes = proc::read(path)?;
-    parse(&String::from_utf8_lossy(&bytes)).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    parsed(&proc::read(path)?, parse)
+}
+
+fn parsed<T>(bytes: &[u8], parse: fn(&str) -> Option<T>) -> io::Result<T> {
+    parse(&String::from_utf8_lossy(bytes)).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Whether a file of a process or thread cannot be read because that has ended: the file is gone, or

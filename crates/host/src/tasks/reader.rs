@@ -3,13 +3,15 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{ProcessTasks, Schedule, Task};
+use super::{ProcessTasks, Schedule, Status, Task, parsed};
 use crate::proc::Procfs;
 
 /// Longest `schedstat`: three numbers of 64 bits.
 const SCHEDSTAT: usize = 64;
+/// Longer than `status` of a host with a thousand CPUs.
+const STATUS: usize = 8192;
 /// Links to a directory without directories in it. `/proc/PID/task` has one more for each thread
 /// (`proc_task_getattr` in `fs/proc/base.c`).
 const LINKS: u64 = 2;
@@ -25,9 +27,20 @@ pub struct TaskReader {
     /// The directory of the threads; None if no files are to stay open.
     list: Option<File>,
     process: ProcessTasks,
-    /// `schedstat` of each thread, in their order, as far as it stays open.
-    files: Vec<Option<File>>,
+    /// Files of each thread, in their order.
+    files: Vec<Files>,
+    /// Files of threads that may stay open.
     keep: usize,
+    /// Those of them that are left.
+    left: usize,
+}
+
+/// Open files of a thread.
+#[derive(Debug, Default)]
+struct Files {
+    schedstat: Option<File>,
+    /// Of one that ran.
+    status: Option<File>,
 }
 
 impl TaskReader {
@@ -46,6 +59,7 @@ impl TaskReader {
             list,
             files: Vec::new(),
             keep: keep.saturating_sub(1),
+            left: 0,
         };
         reader.keep_open();
         Ok(reader)
@@ -79,15 +93,16 @@ impl TaskReader {
     /// Reads the threads that are known; false if that does not go on, as when one of them has ended.
     fn read_threads(&mut self) -> bool {
         let pid = self.process.pid;
-        for (task, file) in self.process.tasks.iter_mut().zip(&self.files) {
+        for (task, files) in self.process.tasks.iter_mut().zip(&mut self.files) {
             let directory = || self.directory.join(task.tid.to_string());
-            let read = match file.as_ref().map(schedule) {
-                Some(Ok(schedule)) if schedule == task.schedule => continue,
-                Some(Ok(schedule)) => {
-                    let known = Some(&*task);
-                    self.proc
-                        .scheduled(pid, task.tid, &directory(), known, schedule)
+            let read = match files.schedstat.as_ref().map(schedule) {
+                Some(Ok(schedule)) if schedule.stood_still(&task.schedule) => {
+                    task.schedule = schedule;
+                    continue;
                 }
+                Some(Ok(schedule)) => files
+                    .status(&directory().join("status"), &mut self.left)
+                    .and_then(|status| self.proc.ran(pid, task.tid, Some(task), schedule, status)),
                 Some(Err(error)) => Err(error),
                 None => self.proc.task(pid, task.tid, &directory(), Some(task)),
             };
@@ -101,22 +116,45 @@ impl TaskReader {
 
     /// Opens what can stay open.
     fn keep_open(&mut self) {
-        let keep = if self.list.is_some() { self.keep } else { 0 };
+        self.left = if self.list.is_some() { self.keep } else { 0 };
         let path = |task: &Task| self.directory.join(task.tid.to_string()).join("schedstat");
-        let open = |task: &Task| File::open(path(task)).ok();
-        let tasks = self.process.tasks.iter();
-        let kept = tasks.clone().take(keep).map(open);
-        let rest = tasks.skip(keep).map(|_| None);
-        self.files = kept.chain(rest).collect();
+        let files = self.process.tasks.iter().map(|task| Files {
+            schedstat: keep(&path(task), &mut self.left),
+            status: None,
+        });
+        self.files = files.collect();
     }
+}
+
+impl Files {
+    /// Reads `status`, whose file stays open if one is left.
+    fn status(&mut self, path: &Path, left: &mut usize) -> io::Result<Status> {
+        if self.status.is_none() {
+            self.status = keep(path, left);
+        }
+        let mut bytes = [0; STATUS];
+        let length = match &self.status {
+            Some(file) => rustix::io::pread(file, &mut bytes, 0)?,
+            None => 0,
+        };
+        match length {
+            // Not open, or longer.
+            0 | STATUS => super::read(path, Status::parse),
+            _ => parsed(&bytes[..length], Status::parse),
+        }
+    }
+}
+
+/// Opens a file if one is left.
+fn keep(path: &Path, left: &mut usize) -> Option<File> {
+    *left = left.checked_sub(1)?;
+    File::open(path).ok()
 }
 
 fn schedule(file: &File) -> io::Result<Schedule> {
     let mut bytes = [0; SCHEDSTAT];
     let length = rustix::io::pread(file, &mut bytes, 0)?;
-    let text = std::str::from_utf8(&bytes[..length]).ok();
-    text.and_then(Schedule::parse)
-        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    parsed(&bytes[..length], Schedule::parse)
 }
 
 #[cfg(test)]
