@@ -10,6 +10,7 @@ mod clones;
 mod corpus;
 mod examples;
 mod goals;
+mod idle;
 mod man;
 mod pages;
 mod reference;
@@ -54,6 +55,8 @@ enum Task {
     Bench(bench::Args),
     /// Measure suspend and resume of a machine beside QEMU's own migration.
     BenchSuspend(suspend::Args),
+    /// Measure what watching idle guests and looking at many of them costs.
+    BenchIdle(idle::Args),
     /// Measure brisk beside an earlier version of it.
     BenchVersions(versions::Args),
     /// Render the reports of benchmarks/ as pages and pictures.
@@ -82,6 +85,7 @@ fn main() -> anyhow::Result<()> {
         }
         Task::Bench(args) => bench::run(&args)?,
         Task::BenchSuspend(args) => suspend::run(&args)?,
+        Task::BenchIdle(args) => idle::run(&args)?,
         Task::BenchVersions(args) => versions::run(&args)?,
         Task::BenchPages(args) => {
             let mut out = io::stdout().lock();

@@ -17,8 +17,8 @@ pub use pretranslation::{
     pretranslator,
 };
 pub use process::{
-    Credentials, as_user_that_locks, die_with_parent, in_background, own_session, read_only_view,
-    small_pages, wait_with_peak, with_userfaultfd,
+    Credentials, Usage, as_user_that_locks, die_with_parent, in_background, own_session,
+    read_only_view, small_pages, wait_with_usage, with_userfaultfd,
 };
 pub use wait::wait_for;
 

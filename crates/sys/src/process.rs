@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
@@ -183,10 +184,19 @@ pub fn with_userfaultfd(
     Ok(())
 }
 
-/// Waits for a child; how it ended and the most memory it ever had, bytes (`ru_maxrss` of
-/// getrusage(2)). That counts everything mapped that was in memory, shared or not, and what this
-/// process had when it started the child.
-pub fn wait_with_peak(mut child: Child) -> io::Result<(ExitStatus, u64)> {
+/// What a process took until its end (getrusage(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Most memory that it ever had, bytes (`ru_maxrss`). That counts everything mapped that was in
+    /// memory, shared or not, and what this process had when it started the child.
+    pub peak: u64,
+    /// Time on CPUs, of programs and of the kernel for them, of all threads and of the children that
+    /// it waited for.
+    pub cpu: Duration,
+}
+
+/// Waits for a child; how it ended and what it took.
+pub fn wait_with_usage(mut child: Child) -> io::Result<(ExitStatus, Usage)> {
     // As Child::wait: it may wait for the end of its input.
     drop(child.stdin.take());
     let mut status = 0;
@@ -204,8 +214,15 @@ pub fn wait_with_peak(mut child: Child) -> io::Result<(ExitStatus, u64)> {
         }
         // SAFETY: all bits zero are a rusage, and the kernel has filled it.
         let usage = unsafe { usage.assume_init() };
-        let peak = usage.ru_maxrss.unsigned_abs() * 1024;
-        return Ok((ExitStatus::from_raw(status), peak));
+        let time = |time: libc::timeval| {
+            let (seconds, micros) = (time.tv_sec.unsigned_abs(), time.tv_usec.unsigned_abs());
+            Duration::from_secs(seconds) + Duration::from_micros(micros)
+        };
+        let usage = Usage {
+            peak: usage.ru_maxrss.unsigned_abs() * 1024,
+            cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        };
+        return Ok((ExitStatus::from_raw(status), usage));
     }
 }
 
@@ -300,16 +317,19 @@ mod tests {
     }
 
     #[test]
-    fn the_most_memory_of_a_child_is_known_when_it_has_ended() {
+    fn what_a_child_took_is_known_when_it_has_ended() {
         let run = |bytes: usize| {
             let script = format!("x=$(head -c {bytes} /dev/zero | tr '\\0' x); exit 3");
             let mut command = Command::new("sh");
             let child = command.args(["-c", &script]).spawn().unwrap();
-            wait_with_peak(child).unwrap()
+            wait_with_usage(child).unwrap()
         };
         let (status, small) = run(1);
         assert_eq!(status.code(), Some(3));
         // The shell has the text at least once.
-        assert!(run(64 << 20).1 > small + (48 << 20));
+        let large = run(64 << 20).1;
+        assert!(large.peak > small.peak + (48 << 20));
+        // And it was written, which takes time.
+        assert!(large.cpu > small.cpu, "{large:?} {small:?}");
     }
 }

@@ -122,10 +122,10 @@ impl<'a> Machine<'a> {
         let mut command = self.vm("suspend", words);
         command.stdout(log.reopen()?).stderr(log.reopen()?);
         let child = command.spawn().context("cannot start brisk")?;
-        let (status, peak) = brisk_sys::wait_with_peak(child)?;
+        let (status, usage) = brisk_sys::wait_with_usage(child)?;
         let report = fs::read_to_string(log.path())?;
         ensure!(status.success(), "brisk vm suspend: {report}");
-        Ok((suspended(&report)?, peak as f64))
+        Ok((suspended(&report)?, usage.peak as f64))
     }
 
     /// All memory first.
