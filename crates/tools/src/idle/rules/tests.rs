@@ -1,5 +1,6 @@
 //! Each rule with guests in which it finds something, and near misses in which it does not.
 
+mod enlightenments;
 mod examples;
 
 use std::ffi::OsString;
@@ -220,32 +221,6 @@ fn what_somebody_switched_off_stays_off_unless_it_is_asked_for() {
     assert!(changed.contains("<synic state='off'/>") && !changed.contains("stimer"));
     let asked = named("hv-stimer", text);
     assert!(matches!(asked.text, Text::Xml(xml) if xml.contains("<synic state='on'/>")));
-}
-
-#[test]
-fn enlightenments_that_the_host_does_not_know_are_not_set() {
-    let known = ["relaxed", "vpindex", "synic"].map(str::to_owned);
-    let context = Context {
-        host: Host {
-            hyperv: Some(known.into()),
-            ..Host::default()
-        },
-        ..Context::default()
-    };
-    let text = domain("<clock offset='localtime'/>");
-    let list = context.findings(&text).unwrap();
-    let finding = list
-        .iter()
-        .find(|finding| finding.rule == "hv-stimer")
-        .unwrap();
-    assert!(finding.fix.to_string().contains("does not know hv-stimer"));
-    let fixed = fix(text, &context, Wanted { rules: &[] }).unwrap();
-    assert!(
-        fixed
-            .applied
-            .iter()
-            .all(|finding| finding.rule != "hv-stimer")
-    );
 }
 
 #[test]
