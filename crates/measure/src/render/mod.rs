@@ -24,6 +24,6 @@ pub use history::{history_end, history_row};
 pub use html::html;
 pub use json::json;
 pub use perfetto::perfetto;
-pub use svg::{svg, svg_over_time};
+pub use svg::{Bar, BarPanel, svg, svg_of_bars, svg_over_time};
 pub use table::table;
 pub use text::{clean, shorten};

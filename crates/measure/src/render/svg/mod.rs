@@ -4,6 +4,7 @@
 //! escapes it; attributes hold nothing but numbers and names of this module.
 
 mod axis;
+mod bars;
 mod courses;
 mod drawing;
 mod history;
@@ -12,6 +13,7 @@ mod timeline;
 
 use ::svg::node::element::{Group, SVG, Style};
 
+pub use bars::{Bar, BarPanel};
 use drawing::{Drawing, MARGIN, WIDTH, px, rectangle, text};
 
 use crate::Report;
@@ -35,6 +37,12 @@ pub fn svg_over_time(report: &Report, window: f64) -> String {
     let drawings = [heading(report), courses::draw(&report.series, window)];
     let style = concat!(include_str!("style.css"), include_str!("courses.css"));
     styled(drawings.into_iter().flatten().collect(), style)
+}
+
+/// Bars below the heading of a report.
+pub fn svg_of_bars(report: &Report, panels: &[BarPanel]) -> String {
+    let drawings = [heading(report), bars::draw(panels)];
+    document(drawings.into_iter().flatten().collect())
 }
 
 /// Only the timeline.
