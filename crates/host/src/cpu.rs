@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::sysfs;
 
+/// Processors that the kernel can have at most on x86-64 (`NR_CPUS` of `arch/x86/Kconfig`).
+const MOST: usize = 8192;
+
 /// A host's processors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpu {
@@ -63,6 +66,29 @@ impl Cpu {
     }
 }
 
+/// Parses a list of processors, as `0-2,5` (the list format of cpuset(7)), in order and without
+/// repetitions; none if it is empty or has another format.
+#[must_use]
+pub fn parse_list(text: &str) -> Option<Vec<usize>> {
+    let mut all = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last >= MOST {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    Some(all.into_iter().collect())
+}
+
+/// A list of processors as [`parse_list`] reads it, each by itself.
+#[must_use]
+pub fn list(processors: &[usize]) -> String {
+    let numbers: Vec<_> = processors.iter().map(ToString::to_string).collect();
+    numbers.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +124,15 @@ mod tests {
         let none = Cpu::below(&root.path().join("no"));
         assert_eq!((none.model(), none.governor()), (None, None));
         assert!(none.flags().is_empty() && none.mitigations().is_empty());
+    }
+
+    #[test]
+    fn lists_have_numbers_and_ranges() {
+        assert_eq!(parse_list("5,0-2,1"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(parse_list("3"), Some(vec![3]));
+        for text in ["", "a", "2-1", "1,", "-1", "0-9999999"] {
+            assert_eq!(parse_list(text), None, "{text}");
+        }
+        assert_eq!(list(&[0, 1, 5]), "0,1,5");
     }
 }

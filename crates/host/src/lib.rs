@@ -2,11 +2,13 @@
 //! files.
 
 pub mod beside;
+pub mod cgroup;
 pub mod cpu;
 pub mod dirs;
 pub mod files;
 pub mod kernel;
 pub mod proc;
+pub mod process_times;
 pub mod program;
 pub mod quantity;
 pub mod sysfs;

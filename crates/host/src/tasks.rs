@@ -152,6 +152,15 @@ impl Procfs {
         HostTimes::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// Times of some CPUs of the host together.
+    ///
+    /// # Errors
+    /// If `stat` cannot be read, has another format, or has not all of them.
+    pub fn times_of_cpus(&self, cpus: &[usize]) -> io::Result<HostTimes> {
+        let text = fs::read_to_string(self.directory().join("stat"))?;
+        HostTimes::parse_cpus(&text, cpus).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
     fn task(&self, pid: u32, tid: u32, directory: &Path, known: Option<&Task>) -> io::Result<Task> {
         let schedule = read(&directory.join("schedstat"), Schedule::parse);
         let schedule = schedule.map_err(|error| match error.kind() {
@@ -259,7 +268,25 @@ impl HostTimes {
     /// Parses the text of `/proc/stat`. Time of guests is in that of programs.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        Self::parse_line(text, "cpu")
+    }
+
+    /// Sums up the lines of some CPUs in the text of `/proc/stat`; none if one has no line.
+    #[must_use]
+    pub fn parse_cpus(text: &str, cpus: &[usize]) -> Option<Self> {
+        cpus.iter().try_fold(Self::default(), |sum, cpu| {
+            let one = Self::parse_line(text, &format!("cpu{cpu}"))?;
+            Some(Self {
+                busy: sum.busy.saturating_add(one.busy),
+                idle: sum.idle.saturating_add(one.idle),
+                steal: sum.steal.saturating_add(one.steal),
+            })
+        })
+    }
+
+    fn parse_line(text: &str, name: &str) -> Option<Self> {
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let (_, line) = lines.find(|(first, _)| *first == name)?;
         let fields: Result<Vec<u64>, _> = line.split_ascii_whitespace().map(str::parse).collect();
         let fields = fields.ok()?;
         let [user, nice, system, idle, iowait, irq, softirq, rest @ ..] = &fields[..] else {

@@ -182,6 +182,16 @@ fn time_of_the_host_is_busy_idle_or_stolen() {
     }
 }
 
+#[test]
+fn times_of_some_cpus_are_their_sum() {
+    let text = "cpu  9 9 9 9 9 9 9 9\ncpu0 1 0 0 10 0 0 0 100\ncpu1 2 0 0 20 0 0 0 200\n\
+                cpu10 4 0 0 40 0 0 0 400\nintr 7\n";
+    let times = |busy, idle, steal| Some(HostTimes { busy, idle, steal });
+    assert_eq!(HostTimes::parse_cpus(text, &[1]), times(2, 20, 200));
+    assert_eq!(HostTimes::parse_cpus(text, &[0, 10]), times(5, 50, 500));
+    assert_eq!(HostTimes::parse_cpus(text, &[0, 2]), None);
+}
+
 proptest! {
     #[test]
     fn counters_are_read_back(on_cpu: u64, waiting: u64, timeslices: u64, more in "[ 0-9\\n]{0,9}") {
