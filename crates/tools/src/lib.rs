@@ -8,6 +8,7 @@ pub mod guest;
 pub mod idle;
 pub mod interrupt;
 pub mod lint;
+pub mod overhead;
 mod reservation;
 pub mod run;
 pub mod vm;

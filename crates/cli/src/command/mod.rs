@@ -8,6 +8,7 @@ pub mod idle;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;
+pub mod overhead;
 pub mod report;
 pub mod run;
 mod run_output;

@@ -53,19 +53,35 @@ impl OutputArgs {
 
     /// Prints the report and writes the other forms that were asked for.
     pub(crate) fn show(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
+        self.print(report, ui)?;
+        self.files(report, saved, ui)
+    }
+
+    /// Prints the report.
+    pub(crate) fn print(&self, report: &Report, ui: &Ui) -> anyhow::Result<()> {
         let text = match self.format {
             Format::Table => render::table(report),
             Format::Json => render::json(report),
             Format::Csv => render::csv(report),
         };
-        ui.data(&text)?;
-        self.files(report, saved, ui)
+        ui.data(&text)
     }
 
     /// Writes the pictures and pages that were asked for.
     pub(crate) fn files(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
+        self.files_with(report, report, saved, ui)
+    }
+
+    /// Writes pages of the report that were asked for, and the picture of a part of it.
+    pub(crate) fn files_with(
+        &self,
+        report: &Report,
+        pictured: &Report,
+        saved: &Path,
+        ui: &Ui,
+    ) -> anyhow::Result<()> {
         if let Some(path) = &self.svg {
-            write(path, &render::svg(report))?;
+            write(path, &render::svg(pictured))?;
         }
         if let Some(path) = &self.html {
             write(path, &render::html(report))?;

@@ -58,6 +58,8 @@ pub enum Applies {
     Host,
     /// A guest, from XML, a command line or a QEMU that runs.
     Guest,
+    /// A target of a measurement, beside the host.
+    Target,
 }
 
 impl Applies {
@@ -67,6 +69,7 @@ impl Applies {
         match self {
             Self::Host => "host",
             Self::Guest => "guest",
+            Self::Target => "target",
         }
     }
 }

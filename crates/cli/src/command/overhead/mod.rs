@@ -1,0 +1,25 @@
+//! `brisk overhead`.
+
+mod run;
+mod table;
+
+use clap::Subcommand;
+
+use crate::ui::Ui;
+
+/// Measure what virtualisation costs, and where the loss goes.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Run(run::Args),
+}
+
+/// Runs a subcommand; the result is the exit status.
+///
+/// # Errors
+/// Those of the subcommand.
+pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
+    match command {
+        Command::Run(args) => run::run(args, ui),
+    }
+}

@@ -1,0 +1,456 @@
+//! Workloads run in several targets, and what differs is found.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use brisk_host::cgroup::Group;
+use brisk_testkit::{Brisk, Signal, brisk_of, trial, trials, until};
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use tempfile::tempdir;
+
+fn main() {
+    let plain: [(_, fn()); 5] = [
+        (
+            "a_target_that_dies_has_failed_and_the_others_go_on",
+            a_target_that_dies_has_failed_and_the_others_go_on,
+        ),
+        (
+            "an_interrupt_keeps_the_report_and_leaves_nothing",
+            an_interrupt_keeps_the_report_and_leaves_nothing,
+        ),
+        (
+            "work_that_fails_its_check_gives_no_time",
+            work_that_fails_its_check_gives_no_time,
+        ),
+        (
+            "what_a_prefix_loses_is_an_error",
+            what_a_prefix_loses_is_an_error,
+        ),
+        ("a_target_says_what_it_lacks", a_target_says_what_it_lacks),
+    ];
+    let mut all = trials(None, plain);
+    all.push(trial(
+        "neighbours_are_found",
+        without_groups(),
+        neighbours_are_found,
+    ));
+    all.extend(trials(
+        None,
+        [("unequal_cpus_are_found", unequal_cpus_are_found as fn())],
+    ));
+    all.push(trial(
+        "an_interrupt_of_preprocessing_leaves_nothing",
+        without_kit(),
+        an_interrupt_of_preprocessing_leaves_nothing,
+    ));
+    let without_kit = without_kit();
+    let compiled = |name: &str, program: &str, test: fn()| -> Trial {
+        let missing = without_kit.clone().or_else(|| missing(program));
+        trial(name, missing, test)
+    };
+    all.extend([
+        compiled(
+            "another_compiler_is_found",
+            "gcc",
+            another_compiler_is_found,
+        ),
+        compiled("runc_makes_the_same_objects", "runc", || {
+            same_objects("runc:");
+        }),
+        compiled(
+            "user_mode_linux_makes_the_same_objects",
+            "linux.uml",
+            || {
+                same_objects("uml:");
+            },
+        ),
+        compiled("a_guest_of_brisk_makes_the_same_objects", "gcc", || {
+            same_objects("brisk:--accel tcg");
+        }),
+    ]);
+    // One after another: each measures on one processor, and a kernel that moves processes of one
+    // trial between control groups makes those of another wait for it.
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, all).exit();
+}
+
+/// The reason not to run what needs a program.
+fn missing(program: &str) -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap();
+    let found = std::env::split_paths(&path).any(|directory| directory.join(program).exists());
+    (!found).then(|| format!("without {program}"))
+}
+
+/// The reason not to compile: units cannot be made.
+fn without_kit() -> Option<String> {
+    let sources = fs::read_dir("/usr/src").into_iter().flatten().flatten();
+    let is_source = |name: &str| name.starts_with("linux-source-") && name.ends_with(".tar.xz");
+    let mut names = sources.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let missing = ["gcc", "make", "flex", "bison", "bc"]
+        .into_iter()
+        .find_map(missing);
+    match names.any(|name| is_source(&name)) {
+        true => missing,
+        false => Some("without linux-source".to_owned()),
+    }
+}
+
+/// The reason not to look for time that was waited: it is counted of control groups.
+fn without_groups() -> Option<String> {
+    let group = Group::below_own("brisk-test-groups");
+    let made = group.is_some_and(|group| {
+        group.make().is_ok_and(|()| {
+            let counts = group.all_waiting().is_some();
+            group.remove().unwrap();
+            counts
+        })
+    });
+    (!made).then(|| "without control groups of version 2 that count pressure".to_owned())
+}
+
+/// `brisk overhead run` with a report.
+fn overhead(report: &Path, rounds: u32, words: &[&str]) -> Brisk {
+    brisk_of!["overhead", "run", "--output"]
+        .arg(report)
+        .arg(format!("--rounds={rounds}"))
+        .args(words)
+}
+
+fn read(report: &Path) -> Value {
+    serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
+}
+
+/// Samples of a target in a metric.
+fn samples(report: &Value, target: &str, metric: &str) -> Vec<Value> {
+    let name = format!("{target}: {metric}");
+    let series = report["series"].as_array().unwrap().iter();
+    let found = series.filter(|series| series["name"] == *name);
+    let samples = found.flat_map(|series| series["samples"].as_array().unwrap());
+    samples.cloned().collect()
+}
+
+/// Values of the runs that count.
+fn values(report: &Value, target: &str, metric: &str) -> Vec<f64> {
+    let samples = samples(report, target, metric);
+    let measured = samples
+        .iter()
+        .filter(|sample| sample["phase"] == "measured");
+    measured
+        .filter_map(|sample| sample["value"].as_f64())
+        .collect()
+}
+
+/// Reasons of the runs that failed.
+fn reasons(report: &Value, target: &str) -> Vec<String> {
+    let samples = samples(report, target, "time");
+    let reasons = samples
+        .iter()
+        .filter_map(|sample| sample["reason"].as_str());
+    reasons.map(str::to_owned).collect()
+}
+
+/// Two units are compiled in a target, and its time is accounted for.
+fn same_objects(kind: &str) {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let target = format!("x={kind}");
+    overhead(&path, 2, &["--units=2", "--target", &target]).exits(0);
+    let report = read(&path);
+    for target in ["host", "host again", "x"] {
+        // A run whose objects differ would have failed.
+        assert_eq!(reasons(&report, target), [""; 0], "{target}");
+        let times = values(&report, target, "time");
+        assert_eq!(times.len(), 2, "{target}");
+        let part = |name: &str| values(&report, target, name);
+        let cpu = part("CPU of the host");
+        let own = part("own clock");
+        assert_eq!(own.len(), 2, "{target} has a clock");
+        for (run, time) in times.iter().enumerate() {
+            let parts = [
+                "guest mode",
+                "user",
+                "system",
+                "waiting",
+                "idle",
+                "steal",
+                "rest",
+            ];
+            let parts = parts.map(|name| part(name).get(run).copied().unwrap_or(0.0));
+            // Idle time and steal are counted in ticks of 10 ms, at both ends.
+            let (total, rest): (f64, f64) = (parts.iter().sum(), parts[6].abs());
+            let most = total * 0.02 + 0.04;
+            assert!(
+                rest <= most,
+                "{target}: {parts:?} of {total}; {time} {own:?}"
+            );
+            assert!(
+                cpu[run] > 0.0 && cpu[run] <= time + 0.02,
+                "{target}: {cpu:?}"
+            );
+        }
+    }
+    let facts = &report["environment"]["extra"];
+    assert!(facts["units of"].as_str().unwrap().contains("linux-source"));
+    assert_eq!(facts["x: cc1"], facts["host: cc1"], "{facts}");
+    assert_eq!(facts["x: cc1"].as_str().unwrap().len(), 64, "{facts}");
+    assert_eq!(facts["x: cpus"], "1", "{facts}");
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn another_compiler_is_found() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    // The last -O counts.
+    script(
+        &dir.path().join("gcc"),
+        "#!/bin/sh\nexec /usr/bin/gcc \"$@\" -O1\n",
+    );
+    let target = format!(
+        "other=command:env PATH={}:/usr/bin:/bin",
+        dir.path().display()
+    );
+    let words = ["--units=1", "--target", &target];
+    let ended = overhead(&path, 1, &words).exits(0);
+    let expected = "not comparable: it differs from the host's object lib-rbtree.o";
+    assert!(ended.text().contains(expected), "{}", ended.text());
+    assert!(ended.text().contains("[other-objects]"), "{}", ended.text());
+    let report = read(&path);
+    assert_eq!(reasons(&report, "other"), [expected; 2]);
+    assert!(values(&report, "other", "time").is_empty());
+    assert_eq!(values(&report, "host again", "time").len(), 1);
+}
+
+fn a_target_that_dies_has_failed_and_the_others_go_on() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    // The parent of the command's shell is the shell of the target.
+    let command = "[ -z \"$DIES\" ] || kill -KILL $PPID";
+    let words = ["--workload=command", "--command", command];
+    let words = [&words[..], &["--target", "dies=command:env DIES=1"]].concat();
+    let picture = dir.path().join("report.svg");
+    let ended = overhead(&path, 2, &words)
+        .arg("--svg")
+        .arg(&picture)
+        .exits(0);
+    let picture = fs::read_to_string(picture).unwrap();
+    assert!(picture.contains("host: time") && picture.contains("host: CPU of the host"));
+    assert!(!picture.contains("host: user"));
+    let report = read(&path);
+    let reasons = reasons(&report, "dies");
+    // The warm-up, and two rounds.
+    assert_eq!(reasons.len(), 3, "{reasons:?}");
+    for reason in &reasons {
+        assert!(
+            reason.starts_with("the target ended: signal: 9"),
+            "{reason}"
+        );
+    }
+    assert!(
+        ended.text().contains("dies: 2 runs failed"),
+        "{}",
+        ended.text()
+    );
+    for target in ["host", "host again"] {
+        assert_eq!(values(&report, target, "time").len(), 2, "{target}");
+    }
+}
+
+fn an_interrupt_keeps_the_report_and_leaves_nothing() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let log = dir.path().join("log");
+    // Once on the host, three times in the warm-up; the fifth run is the first that counts.
+    let command = format!(
+        "pwd >>{log}; [ $(wc -l <{log}) -lt 6 ] || exec sleep 4321",
+        log = log.display()
+    );
+    let words = [
+        "--workload=command",
+        "--command",
+        &*command,
+        "--target",
+        "x=command:env",
+    ];
+    let running = overhead(&path, 2, &words).spawn();
+    until("the sixth run has begun", || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        (text.lines().count() == 6).then_some(())
+    });
+    running.signal(Signal::INT);
+    // This looks for processes and files that were left.
+    let ended = running.wait().exited(130);
+    assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
+    let report = read(&path);
+    let measured = ["host", "host again", "x"].map(|target| values(&report, target, "time").len());
+    assert_eq!(measured.iter().sum::<usize>(), 1, "{measured:?}");
+    for line in fs::read_to_string(&log).unwrap().lines() {
+        assert!(!Path::new(line).exists(), "{line} was left");
+        let id = Path::new(line).file_name().unwrap();
+        for groups in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+            let group: PathBuf = Path::new(groups).join(id);
+            assert!(!group.exists(), "{} was left", group.display());
+        }
+    }
+}
+
+fn an_interrupt_of_preprocessing_leaves_nothing() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let begun = dir.path().join("begun");
+    // In the place of tar, so that it is at work when the signal comes.
+    let text = format!("#!/bin/sh\n: >{}\nsleep 4321\n", begun.display());
+    script(&dir.path().join("tar"), &text);
+    let search = std::env::var_os("PATH").unwrap();
+    let first = std::iter::once(dir.path().to_owned());
+    let search = std::env::join_paths(first.chain(std::env::split_paths(&search))).unwrap();
+    let running = overhead(&path, 1, &["--target=x=host"])
+        .env("PATH", search)
+        .env("BRISK_CACHE_DIR", dir.path().join("cache"))
+        .spawn();
+    until("the source is being unpacked", || {
+        begun.exists().then_some(())
+    });
+    running.signal(Signal::INT);
+    // This looks for processes and files that were left.
+    let ended = running.wait().exited(130);
+    assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
+    assert!(!path.exists());
+}
+
+fn work_that_fails_its_check_gives_no_time() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let words = [
+        "--workload=command",
+        "--command",
+        "echo ${X:-good} >result",
+        "--check",
+    ];
+    let check = ["grep -q good result", "--target", "bad=command:env X=bad"];
+    overhead(&path, 2, &[&words[..], &check].concat()).exits(0);
+    let report = read(&path);
+    assert_eq!(
+        reasons(&report, "bad"),
+        ["the check failed with status 1"; 3]
+    );
+    assert_eq!(values(&report, "host", "time").len(), 2);
+    let words = [
+        "--workload=command",
+        "--command",
+        "echo why >&2; exit 3",
+        "--target=x=host",
+    ];
+    overhead(&path, 2, &words).exits(125).explains(&[
+        "the workload fails on the host",
+        "failed with status 3",
+        "why",
+    ]);
+}
+
+/// A process that wants all of a processor. It ends when this is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn on(processor: &str) -> Self {
+        let mut command = Command::new("taskset");
+        let command = command.args(["-c", processor, "sh", "-c", "while :; do :; done"]);
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn neighbours_are_found() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let words = [
+        "--workload=command",
+        "--command",
+        count,
+        "--target=x=host",
+        "--cpus=0",
+    ];
+    let busy = Busy::on("0");
+    let ended = overhead(&path, 2, &words).exits(0);
+    drop(busy);
+    let text = ended.text();
+    let line = text.lines().find(|line| line.starts_with("x "));
+    assert!(line.unwrap().ends_with("not comparable"), "{text}");
+    assert!(
+        text.contains("Note: x: not comparable: other programs had the processors in"),
+        "{text}"
+    );
+    assert!(text.contains("[neighbours]"), "{text}");
+    let notes = read(&path)["notes"].to_string();
+    assert!(
+        notes.contains("x: not comparable: other programs had the processors in"),
+        "{notes}"
+    );
+}
+
+fn unequal_cpus_are_found() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let words = ["--workload=command", "--command=true", "--target"];
+    let words = [&words[..], &["two=brisk:--accel tcg --cpus 2"]].concat();
+    let text = overhead(&path, 1, &words).exits(0).text();
+    let expected = "Note: two: not comparable: the target sees 2 CPUs, and runs on 1";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("[unequal-cpus]"), "{text}");
+    assert!(text.contains("QEMU emulates the processor (TCG)"), "{text}");
+}
+
+fn what_a_prefix_loses_is_an_error() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let silent = dir.path().join("silent");
+    script(&silent, "#!/bin/sh\n\"$@\" >/dev/null\n");
+    let target = format!("silent=command:{}", silent.display());
+    let words = [
+        "--workload=command",
+        "--command=true",
+        "--timeout=2s",
+        "--target",
+        &target,
+    ];
+    overhead(&path, 2, &words).exits(0);
+    let report = read(&path);
+    assert_eq!(reasons(&report, "silent"), ["no answer within 2 s"; 3]);
+    assert_eq!(values(&report, "host", "time").len(), 2);
+}
+
+fn a_target_says_what_it_lacks() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let words = ["--workload=command", "--command=true", "--target"];
+    let run = |target: &str| overhead(&path, 2, &words).arg(target);
+    run("x=xen:")
+        .exits(2)
+        .explains(&["xen: no such kind of target", "command:PREFIX"]);
+    run("host=runc:")
+        .exits(125)
+        .explains(&["two targets are named host"]);
+    let nowhere = dir.path().join("nowhere");
+    for (target, package) in [("x=uml:", "user-mode-linux"), ("x=docker:gcc", "docker.io")] {
+        let lacks = run(target).env("PATH", &nowhere).env("HOME", &nowhere);
+        lacks.exits(125).explains(&[
+            "target x: there is no",
+            &format!("apt-get install {package}"),
+        ]);
+    }
+}

@@ -1,0 +1,90 @@
+//! What a report says about the sides of a comparison. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brisk_host::cpu;
+use brisk_measure::{Outcome, Report, Series, Statistic};
+
+use super::instance::OBJECT_DIFFERS;
+use super::metrics::{OWN, PROCESSORS, SWAPPED, TIME};
+use super::report::{Row, rows};
+
+/// Facts about the host and a target, and figures of their runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// What the host says of itself, by name.
+    pub host: BTreeMap<String, String>,
+    /// What the target says of itself, and what the host knows of its VMM.
+    pub target: BTreeMap<String, String>,
+    /// Number of processors that both run on.
+    pub cpus: usize,
+    /// Objects that differ from the host's.
+    pub objects: BTreeSet<String>,
+    /// Pages that either swapped in or out in the runs that count.
+    pub swapped: f64,
+    /// Share of its time in which other programs had what the target wanted, as in
+    /// [`Row::neighbours`].
+    pub neighbours: Option<f64>,
+    /// That of the host.
+    pub host_neighbours: Option<f64>,
+    /// Medians of the time by the target's own clock and by the host's, seconds.
+    pub clocks: Option<(f64, f64)>,
+}
+
+impl Evidence {
+    /// Collects it from a report.
+    #[must_use]
+    pub fn of(report: &Report, host: &str, target: &str) -> Self {
+        let facts = |side: &str| {
+            let extra = report.environment.extra.iter();
+            let own = extra.filter_map(|(name, value)| {
+                let name = name.strip_prefix(side)?.strip_prefix(": ")?;
+                Some((name.to_owned(), value.clone()))
+            });
+            own.collect()
+        };
+        let series = |side: &str, metric: &str| {
+            let name = format!("{side}: {metric}");
+            report.series.iter().find(|series| series.name == name)
+        };
+        let median = |side, metric| Statistic::Median.of(&series(side, metric)?.values());
+        let swapped = [host, target].map(|side| {
+            let pages = series(side, SWAPPED)
+                .map(Series::values)
+                .unwrap_or_default();
+            pages.iter().sum::<f64>()
+        });
+        let rows = rows(report, &[host.to_owned(), target.to_owned()]);
+        let neighbours = |place: usize| rows.get(place).and_then(Row::neighbours);
+        let cpus = report.environment.extra.get(PROCESSORS);
+        let failures = series(target, TIME).into_iter().flat_map(Series::measured);
+        Self {
+            host: facts(host),
+            target: facts(target),
+            cpus: cpus
+                .and_then(|list| cpu::parse_list(list))
+                .map_or(1, |list| list.len()),
+            objects: failures
+                .filter_map(|sample| object(&sample.outcome))
+                .collect(),
+            swapped: swapped.iter().sum(),
+            neighbours: neighbours(1),
+            host_neighbours: neighbours(0),
+            clocks: median(target, OWN).zip(median(target, TIME)),
+        }
+    }
+
+    /// A fact that both sides have and that differs: the host's, and the target's.
+    pub(super) fn differs(&self, name: &str) -> Option<(&str, &str)> {
+        let (host, target) = self.host.get(name).zip(self.target.get(name))?;
+        (host != target).then_some((host, target))
+    }
+}
+
+/// The object by which a run failed.
+fn object(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Failed { reason } => reason.strip_prefix(OBJECT_DIFFERS).map(str::to_owned),
+        _ => None,
+    }
+}

@@ -1,0 +1,455 @@
+//! A target that runs: started, given its files, and asked to work once after another.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use brisk_host::cgroup::Group;
+use brisk_host::proc::Procfs;
+use brisk_host::process_times::tree;
+use brisk_host::program::quote;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tempfile::TempDir;
+
+use super::account::{Account, Reading};
+use super::launch::{Launch, Place, launch};
+use super::meter::Meter;
+use super::session::{Patience, Session, SessionError};
+use super::target::Kind;
+use super::vmm;
+use super::workload::Workload;
+
+/// Directories that a work directory may be in, on a tmpfs if there is one.
+const WORK: [&str; 2] = ["/dev/shm", "/tmp"];
+
+/// How long processes that were killed may take to end.
+const EMPTYING: Duration = Duration::from_secs(5);
+
+/// What stands before the name of an object that is another one than on the host.
+pub(super) const OBJECT_DIFFERS: &str = "not comparable: it differs from the host's object ";
+
+/// A run that gives no time.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The target does not answer.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// It cannot be prepared.
+    #[error("cannot prepare the target: {what} (status {status}){}", colon(errors))]
+    Prepare {
+        /// What failed.
+        what: &'static str,
+        /// Exit status.
+        status: i32,
+        /// Messages.
+        errors: String,
+    },
+    /// The work failed.
+    #[error("the work failed with status {status}{}", colon(errors))]
+    Work {
+        /// Exit status.
+        status: i32,
+        /// Messages.
+        errors: String,
+    },
+    /// What the work made is not what it should be.
+    #[error("the check failed with status {0}")]
+    Check(i32),
+    /// An object is another one than on the host.
+    #[error("{OBJECT_DIFFERS}{0}")]
+    Object(String),
+    /// The target did not say when it began or ended.
+    #[error("the target did not say when it began and ended")]
+    NoTimes,
+    /// The target cannot be counted.
+    #[error("cannot read the CPU time of the target")]
+    Counters(#[source] io::Error),
+}
+
+fn colon(errors: &str) -> String {
+    match errors {
+        "" => String::new(),
+        errors => format!(": {errors}"),
+    }
+}
+
+/// What one run gave.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Run {
+    /// From the line of the begin to that of the end, by the host's clock.
+    pub(super) wall: Duration,
+    /// Between them by the target's own clock, seconds; none if it gives no number.
+    pub(super) own: Option<f64>,
+    /// Where the time went.
+    pub(super) account: Account,
+    /// Hashes of what was made, by name.
+    pub(super) proofs: BTreeMap<String, String>,
+    /// Pages that the target has swapped in and out since the run before.
+    pub(super) swapped: Option<u64>,
+}
+
+/// A target that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Instance {
+    session: Session,
+    meter: Meter,
+    group: Option<Group>,
+    cleanup: Option<Vec<std::ffi::OsString>>,
+    on_terminal: bool,
+    cpus: Vec<usize>,
+    id: String,
+    /// Whether it did not answer: it is not waited for then.
+    is_lost: bool,
+    /// Pages that it had swapped in and out at the end of its last run.
+    swapped: Option<u64>,
+    /// What it says of itself.
+    pub(super) facts: BTreeMap<String, String>,
+    /// Removed after the rest, as fields are dropped in their order.
+    directory: TempDir,
+}
+
+impl Instance {
+    /// Starts a target on these processors and gives it the files of the workload.
+    ///
+    /// # Errors
+    /// If it cannot be started, or lacks what the workload needs.
+    pub(super) fn start(
+        kind: &Kind,
+        cpus: &[usize],
+        workload: &Workload,
+        patience: Patience<'_>,
+    ) -> Result<Self, RunError> {
+        let mut instance = Self::boot(kind, cpus)?;
+        let prepared = instance.prepare(workload, patience);
+        instance.is_lost = prepared.is_err();
+        prepared.map(|()| instance)
+    }
+
+    fn boot(kind: &Kind, cpus: &[usize]) -> Result<Self, SessionError> {
+        let directory = tempfile::Builder::new()
+            .prefix("brisk-overhead-")
+            .tempdir()?;
+        let id = directory.path().file_name().unwrap_or_default();
+        let id = id.to_string_lossy().into_owned();
+        let brisk = std::env::current_exe()?;
+        let group = Group::below_own(&id);
+        let place = Place {
+            directory: directory.path(),
+            id: &id,
+            cpus,
+            brisk: &brisk,
+            group: group.as_ref().map(Group::path),
+        };
+        let mut launch = launch(kind, &place);
+        for path in &launch.directories {
+            fs::create_dir(path)?;
+        }
+        for (path, text, mode) in &launch.files {
+            fs::write(path, text)?;
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
+        }
+        // A user who may not make groups has the processes counted one by one.
+        let group = group.filter(|group| launch.makes_group || group.make().is_ok());
+        if let Some(group) = group.as_ref().filter(|_| !launch.makes_group) {
+            enter(&mut launch, &group.entrance());
+        }
+        let session = on_processors(cpus, || Session::start(&launch, &id));
+        let session = session.inspect_err(|_| {
+            let _ = group.as_ref().map(Group::remove);
+        })?;
+        let tree = Meter::Tree(session.pid());
+        Ok(Self {
+            meter: group.clone().map_or(tree, Meter::Group),
+            session,
+            group,
+            cleanup: launch.cleanup,
+            on_terminal: launch.on_terminal,
+            cpus: cpus.to_vec(),
+            id,
+            is_lost: false,
+            swapped: None,
+            facts: BTreeMap::new(),
+            directory,
+        })
+    }
+
+    fn prepare(&mut self, workload: &Workload, patience: Patience<'_>) -> Result<(), RunError> {
+        self.session.greet(self.on_terminal, patience)?;
+        let [first, second] = WORK;
+        let id = &self.id;
+        let setup = format!(
+            "T={id}; say() {{ echo \"$T $*\"; }}; export LC_ALL=C; d=; for p in {first} {second}; do mkdir -m 700 \"$p/$T\" \
+             2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; rm -rf \"$d\"' EXIT; trap \
+             'exit 129' HUP INT TERM; if [ -n \"$EPOCHREALTIME\" ]; then now() {{ \
+             now=$EPOCHREALTIME; }}; else now() {{ read -r now _ </proc/uptime; }}; fi; \
+             mkdir \"$d/out\" && cd \"$d\""
+        );
+        self.asked(
+            "no work directory can be made in /dev/shm or /tmp",
+            &setup,
+            patience,
+        )?;
+        if !workload.files().is_empty() {
+            let archive = archive(workload.files()).map_err(SessionError::Io)?;
+            let status = if self.on_terminal {
+                let path = self.directory.path().join("files.tar");
+                fs::write(&path, archive).map_err(SessionError::Io)?;
+                let script = format!("tar -xf {} -C \"$d\"", quote(path.as_os_str()));
+                self.session.request(&script, patience, &mut |_, _| {})?
+            } else {
+                self.session.unpack(&archive, patience)?
+            };
+            if status != 0 {
+                let what = "its tar cannot unpack the files";
+                return Err(self.unprepared(what, status, patience));
+            }
+        }
+        self.asked("it cannot say what it is", FACTS, patience)?;
+        self.asked("it has no /proc/vmstat", SWAPPED, patience)?;
+        self.swapped = pages(&self.facts);
+        let tools = workload.tools();
+        if !tools.is_empty() {
+            let script = "command -v gcc >/dev/null && command -v sha256sum >/dev/null";
+            self.asked("it has no gcc or no sha256sum", script, patience)?;
+            self.asked("it cannot say which compiler it has", tools, patience)?;
+        }
+        // What the host knows counts, whatever the target says.
+        self.facts
+            .retain(|name, _| !vmm::NAMES.contains(&&**name) && name != "swapped");
+        self.facts.extend(vmm::facts(&self.meter.processes()));
+        Ok(())
+    }
+
+    /// Has it run a script that has to succeed, and keeps the facts that it prints.
+    fn asked(
+        &mut self,
+        what: &'static str,
+        script: &str,
+        patience: Patience<'_>,
+    ) -> Result<(), RunError> {
+        let mut facts = Vec::new();
+        let status = self.session.request(script, patience, &mut |line, _| {
+            facts.extend(fact(line));
+        })?;
+        self.facts.extend(facts);
+        match status {
+            0 => Ok(()),
+            status => Err(self.unprepared(what, status, patience)),
+        }
+    }
+
+    fn unprepared(&mut self, what: &'static str, status: i32, patience: Patience<'_>) -> RunError {
+        RunError::Prepare {
+            what,
+            status,
+            errors: self.errors(patience),
+        }
+    }
+
+    /// The last messages of what ran in the target.
+    fn errors(&mut self, patience: Patience<'_>) -> String {
+        let mut errors = Vec::new();
+        let script =
+            "tail -n 3 \"$d/out/errors\" 2>/dev/null | while read -r l; do say error $l; done";
+        // Without messages there is still the status.
+        let _ = self.session.request(script, patience, &mut |line, _| {
+            errors.extend(line.strip_prefix("error ").map(str::to_owned));
+        });
+        errors.join("; ")
+    }
+
+    /// Has it do the work once.
+    ///
+    /// # Errors
+    /// If the target ends, or the work or its check fails.
+    pub(super) fn run(
+        &mut self,
+        workload: &Workload,
+        patience: Patience<'_>,
+    ) -> Result<Run, RunError> {
+        let result = self.work(workload, patience);
+        self.is_lost = matches!(result, Err(RunError::Session(_)));
+        result
+    }
+
+    /// Whether it has ended or gives no answers, so that another one has to be started.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    fn work(&mut self, workload: &Workload, patience: Patience<'_>) -> Result<Run, RunError> {
+        let script = format!(
+            "cd \"$d\" && rm -rf out && mkdir out && now && say begin $now; {}; s=$?; now; say end \
+             $now $s",
+            workload.work()
+        );
+        let guest = self.meter.guest().map_err(RunError::Counters)?;
+        let mut marks: Vec<(String, Instant, io::Result<Reading>)> = Vec::new();
+        let (meter, cpus) = (&self.meter, &self.cpus);
+        self.session.request(&script, patience, &mut |line, at| {
+            marks.push((line.to_owned(), at, meter.read(cpus)));
+        })?;
+        let [(begin, began, before), (end, ended, after)] =
+            <[_; 2]>::try_from(marks).map_err(|_| RunError::NoTimes)?;
+        let begin = begin.strip_prefix("begin ").ok_or(RunError::NoTimes)?;
+        let (end, status) = end
+            .strip_prefix("end ")
+            .and_then(|text| text.split_once(' '))
+            .ok_or(RunError::NoTimes)?;
+        match status.trim().parse() {
+            Ok(0) => {}
+            Ok(status) => {
+                let errors = self.errors(patience);
+                return Err(RunError::Work { status, errors });
+            }
+            Err(_) => return Err(RunError::NoTimes),
+        }
+        let (before, after) = before
+            .and_then(|before| Ok((before, after?)))
+            .map_err(RunError::Counters)?;
+        let wall = ended.duration_since(began);
+        let now = self.meter.guest().map_err(RunError::Counters)?;
+        let guest = now.saturating_sub(guest);
+        let (proofs, swapped) = self.proofs(workload, patience)?;
+        Ok(Run {
+            wall,
+            own: own_time(begin, end),
+            account: Account::between(&before, &after, guest, self.cpus.len()),
+            proofs,
+            swapped,
+        })
+    }
+
+    fn proofs(
+        &mut self,
+        workload: &Workload,
+        patience: Patience<'_>,
+    ) -> Result<(BTreeMap<String, String>, Option<u64>), RunError> {
+        let mut proofs = BTreeMap::new();
+        let mut facts = BTreeMap::new();
+        let script = format!("{}; s=$?; {SWAPPED}; (exit $s)", workload.proof());
+        let status = self.session.request(&script, patience, &mut |line, _| {
+            let proof = line
+                .strip_prefix("proof ")
+                .and_then(|text| text.split_once(' '));
+            proofs.extend(proof.map(|(hash, name)| (name.to_owned(), hash.to_owned())));
+            facts.extend(fact(line));
+        })?;
+        match status {
+            0 => {}
+            status => return Err(RunError::Check(status)),
+        }
+        let now = pages(&facts);
+        let before = std::mem::replace(&mut self.swapped, now);
+        let swapped = now
+            .zip(before)
+            .map(|(now, before)| now.saturating_sub(before));
+        Ok((proofs, swapped))
+    }
+
+    fn end(&mut self) {
+        let pid = self.session.pid();
+        // What has left the process group is found while its parents live.
+        let below = Procfs::default().all_process_times();
+        let below = below.map_or_else(|_| Vec::new(), |all| tree(&all, pid));
+        self.session.end(self.is_lost);
+        if let Some(group) = &self.group {
+            let _ = group.kill();
+        } else {
+            for pid in below
+                .into_iter()
+                .filter_map(|pid| Pid::from_raw(pid as i32))
+            {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        if let Some((program, words)) = self.cleanup.as_ref().and_then(|words| words.split_first())
+        {
+            let mut command = Command::new(program);
+            let command = command.args(words).stdin(Stdio::null());
+            let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+        if let Some(group) = &self.group {
+            let _ = group
+                .wait_until_empty(EMPTYING)
+                .and_then(|()| group.remove());
+        }
+        // A target that shares the host's files and was killed has left its work there.
+        for parent in WORK {
+            let _ = fs::remove_dir_all(Path::new(parent).join(&self.id));
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Shell text for what a target says of itself.
+const FACTS: &str = "\
+say fact cpus $(nproc)
+say fact kernel $(uname -r)
+say fact directory $(stat -f -c %T \"$d\")
+while read -r n v _; do case $n in MemTotal:) say fact memory $v;; esac; done </proc/meminfo
+";
+
+/// Shell text for the pages that a target has swapped.
+const SWAPPED: &str = "w=0; while read -r n v; do case $n in pswpin|pswpout) w=$((w+v));; esac; done \
+                       </proc/vmstat; say fact swapped $w";
+
+fn pages(facts: &BTreeMap<String, String>) -> Option<u64> {
+    facts.get("swapped")?.parse().ok()
+}
+
+fn fact(line: &str) -> Option<(String, String)> {
+    let (name, value) = line.strip_prefix("fact ")?.split_once(' ')?;
+    Some((name.to_owned(), value.to_owned()))
+}
+
+/// Seconds between two readings of a target's clock.
+fn own_time(begin: &str, end: &str) -> Option<f64> {
+    let (begin, end): (f64, f64) = (begin.trim().parse().ok()?, end.trim().parse().ok()?);
+    Some(end - begin).filter(|time| time.is_finite() && *time >= 0.0)
+}
+
+/// Has a shell enter a group and then become the program.
+fn enter(launch: &mut Launch, entrance: &PathBuf) {
+    let script = "echo $$ >\"$0\" && exec \"$@\"";
+    let mut words = vec!["sh".into(), "-c".into(), script.into(), entrance.into()];
+    words.append(&mut launch.words);
+    launch.words = words;
+}
+
+/// Does something on some processors only; what it starts stays there.
+fn on_processors<T>(
+    cpus: &[usize],
+    start: impl FnOnce() -> Result<T, SessionError>,
+) -> Result<T, SessionError> {
+    let before = sched_getaffinity(None).map_err(io::Error::from)?;
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    sched_setaffinity(None, &set).map_err(io::Error::from)?;
+    let started = start();
+    sched_setaffinity(None, &before).map_err(io::Error::from)?;
+    started
+}
+
+/// A tar archive of some files.
+fn archive(files: &[(String, Vec<u8>)]) -> io::Result<Vec<u8>> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, name, content.as_slice())?;
+    }
+    builder.into_inner()
+}

@@ -1,0 +1,26 @@
+//! Names in reports.
+
+/// Name of the metric that is compared: wall-clock time by the host's clock.
+pub const TIME: &str = "time";
+/// Name of the metric of CPU time, on the host.
+pub const CPU: &str = "CPU of the host";
+/// Names of the parts of an account, in its order.
+pub const PARTS: [&str; 7] = [
+    "guest mode",
+    "user",
+    "system",
+    "waiting",
+    "idle",
+    "steal",
+    "rest",
+];
+/// Name of the metric of the time by the target's own clock.
+pub const OWN: &str = "own clock";
+/// Name of the metric of pages that were swapped in and out.
+pub const SWAPPED: &str = "pages swapped";
+/// Name of the part of an account in which a target waits.
+pub(super) const WAITING: &str = PARTS[3];
+/// Name of the part that the others leave over.
+pub(super) const REST: &str = PARTS[6];
+/// Name of the fact of a report that lists the processors.
+pub const PROCESSORS: &str = "processors used";

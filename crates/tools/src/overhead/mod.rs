@@ -1,0 +1,37 @@
+//! What virtualisation costs: a workload in several targets, in rounds, timed on the host.
+//!
+//! A [`Target`] is started once and stays: a shell in it takes requests, so that its boot is in no
+//! time. The host's clock stamps the lines of begin and end as they come through the pipe, and the
+//! host's counters say where the time of the processors went, as an [`Account`]; what the target
+//! says itself is evidence only. The host takes part twice: by what the two differ is noise.
+
+mod account;
+mod evidence;
+mod instance;
+mod judgement;
+mod kit;
+mod launch;
+mod meter;
+mod metrics;
+mod plan;
+mod program_output;
+mod report;
+pub mod rules;
+mod run;
+mod session;
+mod target;
+mod vmm;
+mod workload;
+
+pub use account::Account;
+pub use evidence::Evidence;
+pub use instance::RunError;
+pub use judgement::{Judged, judge};
+pub use kit::{Kit, KitError, UNITS, kit};
+pub use metrics::{CPU, OWN, PARTS, PROCESSORS, SWAPPED, TIME};
+pub use plan::{Options, PlanError, check, names, plan};
+pub use report::{Row, rows};
+pub use run::{OverheadError, Step, run};
+pub use session::SessionError;
+pub use target::{Engine, Kind, Target, TargetError};
+pub use workload::{FLAGS, Workload};

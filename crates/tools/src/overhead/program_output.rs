@@ -1,0 +1,112 @@
+//! Output of a program that ends when the user interrupts.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+use brisk_host::program::{Error, Program};
+use brisk_sys::wait_for;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::interrupt::Interrupt;
+
+/// Lines of a failing program's messages that an error shows.
+const TAIL: usize = 10;
+
+/// A program without output.
+#[derive(Debug)]
+pub(super) enum NoOutput {
+    /// It failed.
+    Failed(Error),
+    /// The user interrupts; the program was killed with all that it had started.
+    Interrupted(i32),
+}
+
+/// Runs a program to its end without input; what it wrote to standard output.
+pub(super) fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>, NoOutput> {
+    let cannot = |source| {
+        NoOutput::Failed(Error::Start {
+            command: program.shell_quoted(),
+            source,
+        })
+    };
+    let (mut output, mut messages) = (file().map_err(cannot)?, file().map_err(cannot)?);
+    let mut command = program.command();
+    command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().map_err(cannot)?)
+        .stderr(messages.try_clone().map_err(cannot)?)
+        // It can be ended with all that it starts.
+        .process_group(0);
+    let mut child = command.spawn().map_err(cannot)?;
+    let pid = Pid::from_child(&child);
+    let waited = pidfd_open(pid, PidfdFlags::empty())
+        .map_err(io::Error::from)
+        .and_then(|process| {
+            let mut fds = [
+                PollFd::new(&process, PollFlags::IN),
+                PollFd::new(interrupt, PollFlags::IN),
+            ];
+            wait_for(&mut fds, None)
+        });
+    let signal = interrupt.signal();
+    if waited.is_err() || signal.is_some() {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+    let status = child.wait().map_err(cannot)?;
+    waited.map_err(cannot)?;
+    if let Some(signal) = signal {
+        return Err(NoOutput::Interrupted(signal));
+    }
+    if status.success() {
+        return read(&mut output).map_err(cannot);
+    }
+    let messages = read(&mut messages).map_err(cannot)?;
+    let messages = String::from_utf8_lossy(&messages);
+    let lines: Vec<_> = messages.trim_end().lines().collect();
+    Err(NoOutput::Failed(Error::Failed {
+        command: program.shell_quoted(),
+        status,
+        stderr: lines[lines.len().saturating_sub(TAIL)..].join("\n"),
+    }))
+}
+
+fn file() -> io::Result<File> {
+    tempfile::tempfile()
+}
+
+fn read(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, interrupt: &Interrupt) -> Result<Vec<u8>, NoOutput> {
+        output(&Program::at("/bin/sh").args(["-c", script]), interrupt)
+    }
+
+    #[test]
+    fn it_ends_by_itself_or_with_all_its_children_by_an_interrupt() {
+        let interrupt = Interrupt::new().unwrap();
+        assert_eq!(shell("echo a; echo b >&2", &interrupt).unwrap(), b"a\n");
+        let failed = shell("echo a; echo why >&2; exit 3", &interrupt).unwrap_err();
+        let NoOutput::Failed(error) = failed else {
+            panic!("{failed:?}");
+        };
+        assert!(
+            error.to_string().ends_with("exit status: 3\n  why"),
+            "{error}"
+        );
+        interrupt.trigger().unwrap().pull();
+        let program = Program::at("/bin/sh").args(["-c", "sleep 4321 & sleep 4321"]);
+        let ended = output(&program, &interrupt).unwrap_err();
+        assert!(matches!(ended, NoOutput::Interrupted(15)), "{ended:?}");
+    }
+}

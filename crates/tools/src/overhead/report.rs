@@ -1,0 +1,185 @@
+//! A report as people know it: one line for each target. Pure.
+
+use std::collections::BTreeMap;
+
+use brisk_measure::{
+    Interval, Outcome, PairedRatio, Phase, Report, Sample, Series, Statistic, paired_ratio,
+};
+
+use super::metrics::{CPU, PARTS, REST, TIME, WAITING};
+
+/// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
+const LEAST: usize = 6;
+/// Runs that the best is taken of.
+const BEST_OF: usize = 3;
+
+/// A target in the table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// Median of the time, seconds; none if no run succeeded.
+    pub median: Option<f64>,
+    /// The shortest of the first three times, seconds.
+    pub best: Option<f64>,
+    /// Its time over the host's of the same round: the Hodges–Lehmann estimate.
+    pub ratio: Option<f64>,
+    /// The 95 % interval of the ratio; none with fewer than six rounds,
+    /// and for the host itself.
+    pub interval: Option<Interval>,
+    /// Median of the CPU time on the host, seconds.
+    pub cpu: Option<f64>,
+    /// Shares of wall-clock time times processors, of the whole: medians of the parts of
+    /// [`PARTS`]. None for a part that is not counted.
+    pub parts: [Option<f64>; PARTS.len()],
+    /// Runs that failed.
+    pub failed: usize,
+    /// Why the last of these failed.
+    pub reason: Option<String>,
+}
+
+impl Row {
+    /// Share of the time in which other programs had the processors and the target wanted them;
+    /// where that is not counted, the rest, which has it and may have more. None if no run
+    /// succeeded.
+    #[must_use]
+    pub fn neighbours(&self) -> Option<f64> {
+        let part = |wanted| {
+            let mut parts = PARTS.into_iter().zip(self.parts);
+            parts.find_map(|(name, share)| share.filter(|_| name == wanted))
+        };
+        part(WAITING).or_else(|| part(REST))
+    }
+}
+
+/// The lines of a report, in the order of `names`; the first is the host.
+#[must_use]
+pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
+    let find = |name: &str, metric: &str| {
+        let name = format!("{name}: {metric}");
+        report.series.iter().find(move |series| series.name == name)
+    };
+    let host = names.first().and_then(|name| find(name, TIME));
+    let row = |name: &String| {
+        let time = find(name, TIME);
+        let values = time.map(Series::values).unwrap_or_default();
+        let ratio = host.zip(time).and_then(|(host, time)| {
+            let pairs = host.pairs(time);
+            paired_ratio(&pairs).map(|ratio| (ratio, pairs.len()))
+        });
+        let parts = PARTS.map(|part| find(name, part));
+        let totals = totals(&parts);
+        let share = |part: Option<&Series>| {
+            let shares = part?.samples.iter().filter_map(|sample| {
+                let total = totals
+                    .get(&sample.iteration)
+                    .filter(|_| is_measured(sample))?;
+                Some(sample.value()? / total)
+            });
+            Statistic::Median.of(&shares.collect::<Vec<_>>())
+        };
+        let reasons = time.into_iter().flat_map(Series::measured);
+        let reasons: Vec<_> = reasons.filter_map(reason).collect();
+        Row {
+            name: name.clone(),
+            median: Statistic::Median.of(&values),
+            best: values.iter().take(BEST_OF).copied().reduce(f64::min),
+            ratio: ratio.map(|(PairedRatio { ratio, .. }, _)| ratio),
+            interval: ratio
+                .filter(|(_, pairs)| *pairs >= LEAST && names.first() != Some(name))
+                .map(|(PairedRatio { interval, .. }, _)| interval),
+            cpu: find(name, CPU).and_then(|series| Statistic::Median.of(&series.values())),
+            parts: parts.map(share),
+            failed: reasons.len(),
+            reason: reasons.into_iter().next_back(),
+        }
+    };
+    names.iter().map(row).collect()
+}
+
+fn is_measured(sample: &Sample) -> bool {
+    sample.phase == Phase::Measured
+}
+
+/// Wall-clock time times processors of each run, which is the sum of its parts.
+fn totals(parts: &[Option<&Series>]) -> BTreeMap<u32, f64> {
+    let mut totals = BTreeMap::new();
+    for sample in parts.iter().flatten().flat_map(|series| series.measured()) {
+        if let Some(value) = sample.value() {
+            *totals.entry(sample.iteration).or_insert(0.0) += value;
+        }
+    }
+    totals
+}
+
+fn reason(sample: &Sample) -> Option<String> {
+    match &sample.outcome {
+        Outcome::Ok { .. } => None,
+        Outcome::Failed { reason } => Some(reason.clone()),
+        Outcome::TimedOut => Some("the time limit passed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_measure::{Environment, Unit};
+
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::new("overhead", "2026-11-25T00:00:00Z", Environment::default());
+        let mut put = |name: &str, values: &[f64]| {
+            let series = Series::of_values(name, Unit::Seconds, values.iter().copied());
+            report.series.push(series);
+        };
+        put("host: time", &[1.0, 1.1, 1.2, 0.8, 1.0, 1.0]);
+        put("slow: time", &[2.0, 2.2, 2.4, 1.6, 2.0, 2.0]);
+        put("slow: CPU of the host", &[1.9; 6]);
+        put("slow: user", &[0.5, 0.6, 0.5, 0.5, 0.5, 0.5]);
+        put("slow: system", &[1.4; 6]);
+        put("slow: rest", &[0.1, 0.0, 0.1, 0.1, 0.1, 0.1]);
+        let failed = report.series_mut("dead: time", Unit::Seconds);
+        failed.push(Sample::failed(0, Phase::Warmup, "before"));
+        failed.push(Sample::failed(0, Phase::Measured, "why"));
+        report
+    }
+
+    #[test]
+    fn a_row_has_what_a_target_took_and_where_it_went() {
+        let names = ["host", "slow", "dead"].map(str::to_owned);
+        let [host, slow, dead] = &rows(&report(), &names)[..] else {
+            panic!("three rows");
+        };
+        assert_eq!((host.median, host.best), (Some(1.0), Some(1.0)));
+        assert_eq!((host.ratio, host.interval), (Some(1.0), None));
+        assert_eq!((slow.median, slow.best), (Some(2.0), Some(2.0)));
+        assert!((slow.ratio.unwrap() - 2.0).abs() < 1e-9);
+        let interval = slow.interval.unwrap();
+        assert!(interval.low <= 2.0 && interval.high >= 2.0 - 1e-9);
+        assert_eq!(slow.cpu, Some(1.9));
+        let shares = slow
+            .parts
+            .map(|share| share.map(|share| (share * 100.0).round()));
+        assert_eq!(
+            shares,
+            [None, Some(25.0), Some(70.0), None, None, None, Some(5.0)]
+        );
+        // Nobody counted how long it waited.
+        assert!((slow.neighbours().unwrap() - 0.05).abs() < 1e-9);
+        assert_eq!(dead.neighbours(), None);
+        assert_eq!(dead.median, None);
+        assert_eq!((dead.failed, dead.reason.as_deref()), (1, Some("why")));
+        assert_eq!((dead.ratio, dead.interval), (None, None));
+    }
+
+    #[test]
+    fn five_rounds_have_no_interval() {
+        let mut report = report();
+        for series in &mut report.series {
+            series.samples.truncate(5);
+        }
+        let names = ["host", "slow"].map(str::to_owned);
+        let slow = &rows(&report, &names)[1];
+        assert!(slow.ratio.is_some() && slow.interval.is_none());
+    }
+}

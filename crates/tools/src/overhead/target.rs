@@ -1,0 +1,247 @@
+//! Targets on the command line: `NAME=KIND:ARGUMENTS`. Pure.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Something that a workload runs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Name in the report: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// How it is started.
+    pub kind: Kind,
+}
+
+/// How a target is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// As a process of the host.
+    Host,
+    /// By words before the command, such as `ssh HOST` or `nice -n 5`.
+    Command(Vec<String>),
+    /// In a container of runc, whose root is the host's, read-only.
+    Runc,
+    /// In a container of an engine.
+    Container {
+        /// The engine.
+        engine: Engine,
+        /// The image.
+        image: String,
+    },
+    /// In user-mode Linux, whose root is the host's, read-only; with further words of its command
+    /// line.
+    Uml(Vec<String>),
+    /// In a guest of brisk, with options of `brisk run`.
+    Brisk(Vec<String>),
+}
+
+/// An engine of containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// podman(1).
+    Podman,
+    /// docker(1).
+    Docker,
+}
+
+impl Engine {
+    /// Name of its program.
+    #[must_use]
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Podman => "podman",
+            Self::Docker => "docker",
+        }
+    }
+}
+
+/// Text that names no target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// It lacks the name.
+    #[error("{0}: no name; write it before the kind, for example container=runc:")]
+    NoName(String),
+    /// The name has other characters.
+    #[error("{0}: a name of a target has letters, digits, -, _ and . only")]
+    Name(String),
+    /// There is no such kind.
+    #[error("{kind}: no such kind of target; there are {KINDS}")]
+    Kind {
+        /// The word.
+        kind: String,
+    },
+    /// The kind lacks what it needs.
+    #[error("{kind}: {lacks} is missing, for example {example}")]
+    Lacks {
+        /// The kind.
+        kind: &'static str,
+        /// What it lacks.
+        lacks: &'static str,
+        /// A target of this kind.
+        example: &'static str,
+    },
+    /// The kind takes no arguments.
+    #[error("{kind}: takes no arguments, and got {arguments}")]
+    Arguments {
+        /// The kind.
+        kind: &'static str,
+        /// What was given.
+        arguments: String,
+    },
+    /// The arguments are no words of a shell.
+    #[error("{0}: a quotation mark has no end")]
+    Quotes(String),
+}
+
+/// All kinds, for people.
+const KINDS: &str = "host, command:PREFIX, runc:, podman:IMAGE, docker:IMAGE, uml:[OPTIONS], \
+                     brisk:[OPTIONS]";
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let no_name = || TargetError::NoName(text.to_owned());
+        let (name, kind) = text.split_once('=').ok_or_else(no_name)?;
+        if name.is_empty() {
+            return Err(no_name());
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if !name.chars().all(is_plain) {
+            return Err(TargetError::Name(name.to_owned()));
+        }
+        let (kind, arguments) = kind.split_once(':').unwrap_or((kind, ""));
+        Ok(Self {
+            name: name.to_owned(),
+            kind: Kind::parse(kind, arguments)?,
+        })
+    }
+}
+
+impl Kind {
+    fn parse(kind: &str, arguments: &str) -> Result<Self, TargetError> {
+        let words =
+            || shlex::split(arguments).ok_or_else(|| TargetError::Quotes(arguments.to_owned()));
+        let none = |kind, parsed| match arguments.trim() {
+            "" => Ok(parsed),
+            arguments => Err(TargetError::Arguments {
+                kind,
+                arguments: arguments.to_owned(),
+            }),
+        };
+        let container = |engine: Engine| match arguments.trim() {
+            "" => Err(TargetError::Lacks {
+                kind: engine.program(),
+                lacks: "the image",
+                example: match engine {
+                    Engine::Podman => "box=podman:docker.io/library/gcc",
+                    Engine::Docker => "box=docker:gcc",
+                },
+            }),
+            image => Ok(Self::Container {
+                engine,
+                image: image.to_owned(),
+            }),
+        };
+        match kind {
+            "host" => none("host", Self::Host),
+            "command" => match words()? {
+                words if words.is_empty() => Err(TargetError::Lacks {
+                    kind: "command",
+                    lacks: "the prefix",
+                    example: "cloud='command:ssh HOST'",
+                }),
+                words => Ok(Self::Command(words)),
+            },
+            "runc" => none("runc", Self::Runc),
+            "podman" => container(Engine::Podman),
+            "docker" => container(Engine::Docker),
+            "uml" => words().map(Self::Uml),
+            "brisk" => words().map(Self::Brisk),
+            kind => Err(TargetError::Kind {
+                kind: kind.to_owned(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined = |words: &[String]| {
+            let words = words
+                .iter()
+                .map(|word| brisk_host::program::quote(word.as_ref()));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        match self {
+            Self::Host => formatter.write_str("host"),
+            Self::Command(words) => write!(formatter, "command:{}", joined(words)),
+            Self::Runc => formatter.write_str("runc:"),
+            Self::Container { engine, image } => write!(formatter, "{}:{image}", engine.program()),
+            Self::Uml(words) => write!(formatter, "uml:{}", joined(words)),
+            Self::Brisk(words) => write!(formatter, "brisk:{}", joined(words)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> Kind {
+        let target: Target = text.parse().unwrap();
+        assert_eq!(target.name, "x-1.a_");
+        // What is shown is read back as it was.
+        let again: Target = format!("x-1.a_={}", target.kind).parse().unwrap();
+        assert_eq!(again, target);
+        target.kind
+    }
+
+    #[test]
+    fn each_kind_is_read() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(kind("x-1.a_=host"), Kind::Host);
+        let prefix = words(&["ssh", "a host", "--"]);
+        assert_eq!(
+            kind("x-1.a_=command:ssh 'a host' --"),
+            Kind::Command(prefix)
+        );
+        assert_eq!(kind("x-1.a_=runc:"), Kind::Runc);
+        let image = "registry:5000/gcc:12".to_owned();
+        let engine = Engine::Podman;
+        let expected = Kind::Container { engine, image };
+        assert_eq!(kind("x-1.a_=podman:registry:5000/gcc:12"), expected);
+        assert_eq!(kind("x-1.a_=uml:"), Kind::Uml(Vec::new()));
+        assert_eq!(kind("x-1.a_=uml"), Kind::Uml(Vec::new()));
+        assert_eq!(kind("x-1.a_=uml:mem=1G"), Kind::Uml(words(&["mem=1G"])));
+        let options = words(&["--memory", "1G"]);
+        assert_eq!(kind("x-1.a_=brisk:--memory 1G"), Kind::Brisk(options));
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        let messages: Vec<_> = [
+            "host",
+            "=host",
+            "a b=host",
+            "x=xen:",
+            "x=host:y",
+            "x=command:",
+            "x=docker:",
+            "x=brisk:'",
+        ]
+        .map(|text| text.parse::<Target>().unwrap_err().to_string())
+        .into();
+        insta::assert_snapshot!(messages.join("\n"), @r"
+        host: no name; write it before the kind, for example container=runc:
+        =host: no name; write it before the kind, for example container=runc:
+        a b: a name of a target has letters, digits, -, _ and . only
+        xen: no such kind of target; there are host, command:PREFIX, runc:, podman:IMAGE, docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS]
+        host: takes no arguments, and got y
+        command: the prefix is missing, for example cloud='command:ssh HOST'
+        docker: the image is missing, for example box=docker:gcc
+        ': a quotation mark has no end
+        ");
+    }
+}
