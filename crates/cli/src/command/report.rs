@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use brisk_measure::{Report, render};
+use brisk_measure::Report;
+use brisk_measure::render::{self, BarPanel};
 
 use crate::output::Format;
 use crate::ui::Ui;
@@ -69,22 +70,26 @@ impl OutputArgs {
 
     /// Writes the pictures and pages that were asked for.
     pub(crate) fn files(&self, report: &Report, saved: &Path, ui: &Ui) -> anyhow::Result<()> {
-        self.files_with(report, report, saved, ui)
+        self.files_with_bars(report, &[], saved, ui)
     }
 
-    /// Writes pages of the report that were asked for, and the picture of a part of it.
-    pub(crate) fn files_with(
+    /// Likewise, of a report that is drawn as bars.
+    pub(crate) fn files_with_bars(
         &self,
         report: &Report,
-        pictured: &Report,
+        panels: &[BarPanel],
         saved: &Path,
         ui: &Ui,
     ) -> anyhow::Result<()> {
         if let Some(path) = &self.svg {
-            write(path, &render::svg(pictured))?;
+            let picture = match panels {
+                [] => render::svg(report),
+                panels => render::svg_of_bars(report, panels),
+            };
+            write(path, &picture)?;
         }
         if let Some(path) = &self.html {
-            write(path, &render::html(report))?;
+            write(path, &render::html_with_bars(report, panels))?;
         }
         ui.note(&format!("report in {}", saved.display()));
         Ok(())

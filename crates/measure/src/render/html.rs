@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::svg::BarPanel;
 use super::text::html as escape;
 use super::{history, svg, table};
 use crate::{Outcome, Phase, Report, Series, Summary, Warning};
@@ -18,13 +19,18 @@ const SCRIPT_DIGEST: &str = include_str!("html/page.js.sha256");
 /// The page loads nothing. Its Content-Security-Policy allows its own styles and the one script
 /// whose digest it names, so that even text that escaped its quotes could not run or call home.
 pub fn html(report: &Report) -> String {
+    html_with_bars(report, &[])
+}
+
+/// The report as [`html`] has it, with bars before the other pictures.
+pub fn html_with_bars(report: &Report, panels: &[BarPanel]) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
-    let _ = write(report, &mut page);
+    let _ = write(report, panels, &mut page);
     page
 }
 
-fn write(report: &Report, page: &mut String) -> std::fmt::Result {
+fn write(report: &Report, panels: &[BarPanel], page: &mut String) -> std::fmt::Result {
     let kind = escape(&report.kind);
     write!(
         page,
@@ -43,6 +49,9 @@ fn write(report: &Report, page: &mut String) -> std::fmt::Result {
     }
     for note in &report.notes {
         writeln!(page, "<p>{}</p>", escape(note))?;
+    }
+    if let Some(picture) = svg::bars_only(panels) {
+        writeln!(page, "<div class=\"picture\">{picture}</div>")?;
     }
     history(report, page)?;
     if let Some(picture) = svg::timeline_only(report) {

@@ -21,7 +21,7 @@ mod tests;
 pub use bars::timeline_text;
 pub use csv::csv;
 pub use history::{history_end, history_row};
-pub use html::html;
+pub use html::{html, html_with_bars};
 pub use json::json;
 pub use perfetto::perfetto;
 pub use svg::{Bar, BarPanel, svg, svg_of_bars, svg_over_time};

@@ -7,6 +7,7 @@
 
 mod account;
 mod evidence;
+mod import;
 mod instance;
 mod judgement;
 mod kit;
@@ -25,6 +26,7 @@ mod workload;
 
 pub use account::Account;
 pub use evidence::Evidence;
+pub use import::{Entry, ImportError, Imported, import};
 pub use instance::RunError;
 pub use judgement::{Judged, judge};
 pub use kit::{Kit, KitError, UNITS, kit};

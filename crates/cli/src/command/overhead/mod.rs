@@ -1,5 +1,7 @@
 //! `brisk overhead`.
 
+mod import;
+mod picture;
 mod run;
 mod table;
 
@@ -12,6 +14,8 @@ use crate::ui::Ui;
 pub enum Command {
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Run(run::Args),
+    /// Draw results that others measured.
+    Import(import::Args),
 }
 
 /// Runs a subcommand; the result is the exit status.
@@ -21,5 +25,6 @@ pub enum Command {
 pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
     match command {
         Command::Run(args) => run::run(args, ui),
+        Command::Import(args) => import::run(args, ui),
     }
 }

@@ -6,14 +6,14 @@ use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::overhead::{
-    self, CPU, FLAGS, KitError, Options, OverheadError, PROCESSORS, Step, TIME, Target, UNITS,
-    Workload, check, judge, rows,
+    self, FLAGS, KitError, Options, OverheadError, PROCESSORS, Step, Target, UNITS, Workload,
+    check, judge, rows,
 };
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 use rustix::thread::sched_getaffinity;
 
-use super::table;
+use super::{picture, table};
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::{Format, now};
@@ -134,16 +134,14 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         }
         Err(error) => return Err(error.into()),
     }
-    if args.output.format == Format::Table {
-        let names = overhead::names(&args.targets);
-        let rows = rows(&report, &names);
-        let judged = judge(&report, &names);
-        ui.data(&table::text(&report, &rows, &judged))?;
-    } else {
-        args.output.print(&report, ui)?;
+    let names = overhead::names(&args.targets);
+    let rows = rows(&report, &names);
+    match args.output.format {
+        Format::Table => ui.data(&table::text(&report, &rows, &judge(&report, &names)))?,
+        _ => args.output.print(&report, ui)?,
     }
-    args.output
-        .files_with(&report, &pictured(&report), &file, ui)?;
+    let panels = picture::of_run(&rows);
+    args.output.files_with_bars(&report, &panels, &file, ui)?;
     Ok(exit::OK)
 }
 
@@ -156,16 +154,6 @@ fn interrupted(error: anyhow::Error, ui: &Ui) -> anyhow::Result<u8> {
         }
         _ => Err(error),
     }
-}
-
-/// The part of the report that a picture shows: the times and the CPU time. The page has all.
-fn pictured(report: &Report) -> Report {
-    let mut part = report.clone();
-    part.series.retain(|series| {
-        let metric = series.name.split_once(": ").map(|(_, metric)| metric);
-        metric.is_some_and(|metric| [TIME, CPU].contains(&metric))
-    });
-    part
 }
 
 fn progress(bar: &Bar, step: &Step<'_>) {

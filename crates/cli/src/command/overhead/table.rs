@@ -107,7 +107,7 @@ fn accounts(rows: &[Row]) -> String {
 }
 
 /// A table whose columns, but for the first, are numbers.
-fn sheet(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(super) fn sheet(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)

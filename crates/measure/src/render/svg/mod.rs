@@ -45,6 +45,11 @@ pub fn svg_of_bars(report: &Report, panels: &[BarPanel]) -> String {
     document(drawings.into_iter().flatten().collect())
 }
 
+/// Only bars.
+pub(super) fn bars_only(panels: &[BarPanel]) -> Option<String> {
+    Some(document(vec![bars::draw(panels)?]))
+}
+
 /// Only the timeline.
 pub(super) fn timeline_only(report: &Report) -> Option<String> {
     let drawing = report.timeline.as_ref().and_then(timeline::draw)?;

@@ -1,0 +1,155 @@
+//! `brisk overhead import`.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail, ensure};
+use brisk_measure::{Environment, Report, Series, Unit};
+use brisk_tools::overhead::{ImportError, Imported, import};
+
+use super::{picture, table};
+use crate::command::report::OutputArgs;
+use crate::exit;
+use crate::output::{Format, now, printable};
+use crate::ui::Ui;
+
+/// Kind of the report.
+const KIND: &str = "overhead-import";
+/// Largest file that is read.
+const LARGEST: u64 = 16 << 20;
+
+/// Draw results that others measured as brisk draws its own.
+///
+/// A file is a composite.xml of the Phoronix Test Suite, a comparison of mmtests
+/// (compare-kernels.sh), or a table: a target in each line with its seconds, its share of the first
+/// target's speed (with %), or both, apart by |, tabs, semicolons, commas or blanks. What is shown is
+/// called what it is: not measured here, and by rules that are not known.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Result of another tool, or table; - is standard input.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Target that the others are compared with. Default: the first.
+    #[arg(long, value_name = "NAME")]
+    base: Option<String>,
+
+    /// Only results whose titles have this text.
+    #[arg(long, value_name = "TEXT")]
+    result: Option<String>,
+
+    /// Output of the report.
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Imports.
+///
+/// # Errors
+/// If the file has no results, or nothing can be written.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    let name = printable(&args.file.display().to_string());
+    let context = || format!("cannot read {name}");
+    let text = read(args).with_context(context)?;
+    let mut found = import(&text).with_context(context)?;
+    if let Some(wanted) = &args.result {
+        let titles = found.iter().map(|one| one.title.clone());
+        let titles = titles.collect::<Vec<_>>().join("; ");
+        found.retain(|one| one.title.contains(wanted));
+        if found.is_empty() {
+            bail!("{name} has no result with \"{wanted}\" in its title, but: {titles}");
+        }
+    }
+    let base = args.base.as_deref();
+    let panels = picture::of_others(&found, base).with_context(context)?;
+    let file = args.output.file(KIND)?;
+    let report = report(&found, &name);
+    report.save(&file)?;
+    match args.output.format {
+        Format::Table => ui.data(&lines(&found, base, &report)?)?,
+        _ => args.output.print(&report, ui)?,
+    }
+    args.output.files_with_bars(&report, &panels, &file, ui)?;
+    Ok(exit::OK)
+}
+
+fn read(args: &Args) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    if args.file.as_os_str() == "-" {
+        std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
+    } else {
+        // A pipe would be waited for, a device may have no end.
+        let is_file = std::fs::metadata(&args.file)?.is_file();
+        ensure!(is_file, "it is not a regular file");
+        File::open(&args.file)?
+            .take(LARGEST + 1)
+            .read_to_end(&mut bytes)?;
+    }
+    ensure!(
+        bytes.len() as u64 <= LARGEST,
+        "it is larger than any result, over 16 MiB"
+    );
+    String::from_utf8(bytes).context("it is not text in UTF-8")
+}
+
+/// The numbers as a report, which says that they are of others.
+fn report(found: &[Imported], source: &str) -> Report {
+    let mut report = Report::new(KIND, now(), Environment::default());
+    report
+        .notes
+        .push(format!("imported from {source}: not measured here"));
+    for one in found {
+        for entry in &one.entries {
+            let name = match &*one.title {
+                "" => entry.name.clone(),
+                title => format!("{title}: {}", entry.name),
+            };
+            let values = entry.values.iter().copied();
+            let series = Series::of_values(name, picture::unit(one), values);
+            report.series.push(series);
+        }
+    }
+    let entries = found.iter().flat_map(|one| &one.entries);
+    let derived = entries.filter(|entry| entry.is_derived);
+    let derived: Vec<_> = derived.map(|entry| &*entry.name).collect();
+    if !derived.is_empty() {
+        let names = derived.join(", ");
+        let note = format!("computed from shares of the first: {names}");
+        report.notes.push(note);
+    }
+    report
+}
+
+fn lines(found: &[Imported], base: Option<&str>, report: &Report) -> Result<String, ImportError> {
+    let mut text = String::new();
+    for one in found {
+        let base = one.base(base)?;
+        if !one.title.is_empty() {
+            let _ = writeln!(text, "{}", printable(&one.title));
+        }
+        let rows = one.entries.iter().map(|entry| {
+            let value = match picture::unit(one) {
+                Unit::Seconds => Unit::Seconds.format(entry.value()),
+                unit => format!("{} {}", unit.format(entry.value()), one.unit),
+            };
+            let share = one.share(entry, base);
+            vec![
+                printable(&entry.name),
+                printable(value.trim()),
+                format!("{:.2}", 100.0 / share),
+                format!("{share:.1} %"),
+                entry.values.len().to_string(),
+            ]
+        });
+        let of_base = format!("% of {}", printable(&base.name));
+        let times = format!("× {}", printable(&base.name));
+        let head = ["target", "median", &times, &of_base, "runs"];
+        let _ = writeln!(text, "{}", table::sheet(&head, rows));
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "Note: {}", printable(note));
+    }
+    Ok(text)
+}

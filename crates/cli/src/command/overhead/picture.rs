@@ -1,0 +1,117 @@
+//! Graphs of `brisk overhead`: seconds, speed, and where the time went. Pure.
+
+use brisk_measure::Unit;
+use brisk_measure::render::{Bar, BarPanel};
+use brisk_tools::overhead::{ImportError, Imported, PARTS, Row};
+
+/// The graphs of a measurement.
+pub(super) fn of_run(rows: &[Row]) -> Vec<BarPanel> {
+    let bar = |row: &Row, value: Option<f64>| Bar {
+        name: row.name.clone(),
+        values: value.into_iter().collect(),
+        interval: None,
+    };
+    let seconds = rows.iter().map(|row| bar(row, row.median));
+    let shares = rows.iter().map(|row| {
+        // A ratio of times: its ends change places.
+        let interval = row.interval.filter(|interval| interval.low > 0.0);
+        Bar {
+            interval: interval.map(|interval| brisk_measure::Interval {
+                low: 100.0 / interval.high,
+                high: 100.0 / interval.low,
+            }),
+            ..bar(row, row.ratio.map(|ratio| 100.0 / ratio))
+        }
+    });
+    let parts = rows.iter().map(|row| {
+        let known = row.parts.iter().flatten().count() > 0;
+        let total = row.median.filter(|_| known);
+        let part = |total: f64| row.parts.map(|share| share.unwrap_or(0.0).max(0.0) * total);
+        Bar {
+            name: row.name.clone(),
+            values: total.map(|total| part(total).to_vec()).unwrap_or_default(),
+            interval: None,
+        }
+    });
+    let parts = BarPanel {
+        title: "Where the time of the processors went".into(),
+        unit: Unit::Seconds,
+        parts: PARTS.map(str::to_owned).to_vec(),
+        bars: parts.collect(),
+        remark: "medians of the shares, of one processor".into(),
+    };
+    vec![
+        panel(
+            "Seconds",
+            Unit::Seconds,
+            seconds.collect(),
+            "medians; less is better",
+        ),
+        panel(
+            "Speed, in percent of the host's",
+            Unit::Percent,
+            shares.collect(),
+            "with the 95 % interval; more is better",
+        ),
+        parts,
+    ]
+}
+
+/// The graphs of results of others.
+///
+/// # Errors
+/// If a result does not have the base.
+pub(super) fn of_others(
+    found: &[Imported],
+    base: Option<&str>,
+) -> Result<Vec<BarPanel>, ImportError> {
+    let mut panels = Vec::new();
+    for one in found {
+        let base = one.base(base)?;
+        let bar = |name: &str, value: f64| Bar {
+            name: name.to_owned(),
+            values: vec![value],
+            interval: None,
+        };
+        let values = one.entries.iter();
+        let values = values.map(|entry| bar(&entry.name, entry.value()));
+        let shares = one.entries.iter();
+        let shares = shares.map(|entry| bar(&entry.name, one.share(entry, base)));
+        let title = match (&*one.title, &*one.unit) {
+            ("", "s") => "Seconds".to_owned(),
+            (title, "s") => format!("{title}: seconds"),
+            (title, "") => title.to_owned(),
+            (title, unit) => format!("{title}: {unit}"),
+        };
+        let better = match one.lower_is_better {
+            true => "not measured here; less is better",
+            false => "not measured here; more is better",
+        };
+        panels.push(panel(&title, unit(one), values.collect(), better));
+        panels.push(panel(
+            &format!("Speed, in percent of {}'s", base.name),
+            Unit::Percent,
+            shares.collect(),
+            "not measured here; more is better",
+        ));
+    }
+    Ok(panels)
+}
+
+/// Unit of a result of others.
+pub(super) fn unit(one: &Imported) -> Unit {
+    match &*one.unit {
+        "s" => Unit::Seconds,
+        _ => Unit::Count,
+    }
+}
+
+fn panel(title: &str, unit: Unit, bars: Vec<Bar>, remark: &str) -> BarPanel {
+    BarPanel {
+        title: title.to_owned(),
+        unit,
+        parts: Vec::new(),
+        bars,
+        remark: remark.to_owned(),
+    }
+}

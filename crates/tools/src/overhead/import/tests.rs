@@ -1,0 +1,119 @@
+use super::*;
+
+fn entries(text: &str) -> Vec<(String, f64)> {
+    let mut found = import(text).unwrap();
+    assert_eq!(found.len(), 1);
+    let entries = found.remove(0).entries.into_iter();
+    entries
+        .map(|entry| (entry.name.clone(), (entry.value() * 10.0).round() / 10.0))
+        .collect()
+}
+
+fn named(list: &[(&str, f64)]) -> Vec<(String, f64)> {
+    let owned = list
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), *value));
+    owned.collect()
+}
+
+#[test]
+fn tables_are_read_as_people_write_them() {
+    let expected = named(&[
+        ("bare metal", 1042.5),
+        ("KVM", 1691.8),
+        ("Player 5", 1478.7),
+    ]);
+    for text in [
+        "bare metal 1042.5 s 100 %\nKVM 61.62 %\nPlayer 5 70.5 %\n",
+        "| System | Time | % |\n|---|---|---|\n| bare metal | 1042.5 | 100 % |\n| KVM | 1691.8 | \
+         61.62% |\n| Player 5 | | 70.5 % |\n",
+        "name;seconds\nbare metal;1,042.5\nKVM;1691.8\nPlayer 5;1478.7\n",
+        "bare metal\t1042.5\nKVM\t1691.8 s\nPlayer 5\t1478.7 sec\n",
+        "bare metal      1042.5 s\nKVM             1691.8 s\nPlayer 5        1478.7 s\n",
+        "name,seconds\nbare metal,1042.5\nKVM,1691.8\n\"Player 5\",1478.7\n",
+        "bare metal 1042.5\nKVM 1691.8\nPlayer 5 1478.7\n",
+    ] {
+        assert_eq!(entries(text), expected, "{text}");
+    }
+    let runs = import("host|1|2|9\nbox|4|5|6\n").unwrap();
+    assert_eq!(runs[0].entries[0].values, [1.0, 2.0, 9.0]);
+    let base = runs[0].base(Some("box")).unwrap();
+    assert_eq!(runs[0].share(&runs[0].entries[0], base), 250.0);
+    let derived = import("a 2 s 100 %\nb 50 %\n").unwrap();
+    assert!(derived[0].entries[1].is_derived && !derived[0].entries[0].is_derived);
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let of = |text: &str| import(text).unwrap_err().to_string();
+    assert!(of("").contains("for example host;12.5"));
+    assert!(of("host 12.5\n").contains("one target only"));
+    assert!(of("a 50 %\nb 2 s\n").starts_with("line 1: a is the first, and has no seconds"));
+    let share = of("a 2 s 100 %\nb 4 s 60 %\n");
+    assert_eq!(
+        share,
+        "line 2: b has 60 %, and its seconds are 50.0 % of the first's speed"
+    );
+    assert!(of("<html/>").contains("its root is <html>"));
+    assert!(of("<a>").contains("well-formed"));
+    assert!(of("<PhoronixTestSuite/>").contains("no results"));
+    let base = import("a 2 s\nb 4 s\n").unwrap()[0]
+        .base(Some("c"))
+        .unwrap_err();
+    assert!(base.to_string().contains("which has a, b"));
+}
+
+#[test]
+fn results_of_the_phoronix_test_suite_have_their_runs() {
+    let xml = "<?xml version=\"1.0\"?>\n<!--Phoronix Test Suite-->\n<PhoronixTestSuite><Result>\
+               <Title>Timed Linux Kernel Compilation</Title><Description>Build: defconfig</Description>\
+               <Scale>Seconds</Scale><Proportion>LIB</Proportion><Data><Entry><Identifier>host\
+               </Identifier><Value>100</Value><RawString>99:101:100</RawString></Entry><Entry>\
+               <Identifier>kvm</Identifier><Value>125</Value><RawString/></Entry></Data></Result>\
+               <Result><Title>Frames</Title><Scale>FPS</Scale><Proportion>HIB</Proportion><Data>\
+               <Entry><Identifier>host</Identifier><Value>60</Value></Entry><Entry><Identifier>kvm\
+               </Identifier><Value>30</Value></Entry></Data></Result><Result><Title>One</Title><Data>\
+               <Entry><Identifier>host</Identifier><Value>1</Value></Entry></Data></Result>\
+               </PhoronixTestSuite>";
+    let found = import(xml).unwrap();
+    let [time, frames] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        time.title,
+        "Timed Linux Kernel Compilation: Build: defconfig"
+    );
+    assert_eq!((&*time.unit, time.lower_is_better), ("s", true));
+    assert_eq!(time.entries[0].values, [99.0, 101.0, 100.0]);
+    let share = |one: &Imported| one.share(&one.entries[1], one.base(None).unwrap());
+    assert_eq!((share(time), share(frames)), (80.0, 50.0));
+    assert!(!frames.lower_is_better);
+}
+
+#[test]
+fn comparisons_of_mmtests_have_their_kernels() {
+    // The form is that of mmtests; the numbers are made up.
+    let text = "kernbench\n                                5.4.0-rc3              5.4.0-rc3\n\
+                \x20                                 vanilla         patched-v1r1\n\
+                Amean     user-256    13249.50 (   0.00%)    15928.40 * -20.22%*\n\
+                Amean     elsp-256      160.00 (   0.00%)      200.00 * -25.00%*\n\
+                Stddev    elsp-256        2.46 (   0.00%)        0.81 (  67.01%)\n\n\
+                Duration Elapsed      519.11      387.65\n";
+    let found = import(text).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((&*found[0].title, &*found[0].unit), ("elsp-256", "s"));
+    let names: Vec<_> = found[0].entries.iter().map(|entry| &*entry.name).collect();
+    assert_eq!(names, ["5.4.0-rc3 vanilla", "5.4.0-rc3 patched-v1r1"]);
+    assert_eq!(
+        found[0].share(&found[0].entries[1], &found[0].entries[0]),
+        80.0
+    );
+    // Quoted in a mail, and with a heading of another form.
+    let mail: String = text
+        .lines()
+        .filter(|line| !line.contains("rc3"))
+        .map(|line| format!("> {line}\n"))
+        .collect();
+    let names = &import(&mail).unwrap()[0].entries[0].name;
+    assert_eq!(names, "vanilla");
+}
