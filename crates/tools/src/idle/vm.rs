@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use brisk_vm::cache::Cache;
 use brisk_vm::hardware::edit::{self, EditError};
+use brisk_vm::hardware::parameters;
 use brisk_vm::qemu::argv;
 use serde::Deserialize;
 use toml::Spanned;
@@ -100,41 +101,71 @@ pub(super) fn edited(text: &str, edit: &Edit) -> Result<String, EditError> {
 /// The definition without a word in its kernel parameters; None if it is not there. One parameter
 /// may have several words.
 fn without(text: &str, word: &str) -> Option<String> {
-    let parameters: Parameters = toml::from_str(text).ok()?;
-    let has = |one: &&Spanned<String>| one.get_ref().split_whitespace().any(|one| one == word);
+    let places: Parameters = toml::from_str(text).ok()?;
     let mut text = text.to_owned();
     let mut found = false;
     // From the end, so that the places before stay.
-    for parameter in parameters.append.iter().rev().filter(has) {
-        found = true;
-        let rest = parameter.get_ref().split_whitespace();
-        let rest: Vec<_> = rest.filter(|one| *one != word).collect();
-        let new = match rest.is_empty() {
-            true => String::new(),
-            false => toml::Value::from(rest.join(" ")).to_string(),
+    for (number, parameter) in places.append.iter().enumerate().rev() {
+        let Some(rest) = parameters::without(parameter.get_ref(), word) else {
+            continue;
         };
-        let mut span = parameter.span();
-        if new.is_empty() {
-            span = with_comma(&text, span);
+        found = true;
+        let span = parameter.span();
+        if rest.trim().is_empty() {
+            let before = number
+                .checked_sub(1)
+                .map(|before| places.append[before].span());
+            let (place, comma) = with_comma(&text, span, before);
+            if let Some(comma) = comma {
+                text.remove(comma);
+            }
+            text.replace_range(place, "");
+        } else {
+            text.replace_range(span, &toml::Value::from(rest.trim()).to_string());
         }
-        text.replace_range(span, &new);
     }
     found.then_some(text)
 }
 
 /// The place of an element of an array, with the comma that goes when the element does: the one
-/// behind it, else the one before it.
-fn with_comma(text: &str, span: Range<usize>) -> Range<usize> {
-    let (before, behind) = (&text[..span.start], &text[span.end..]);
-    let blank = |character: char| character.is_whitespace();
-    if let Some(rest) = behind.trim_start_matches(blank).strip_prefix(',') {
-        let rest = rest.trim_start_matches([' ', '\t']);
-        return span.start..text.len() - rest.len();
+/// behind it, else the one between it and the element `before`. Comments stay; the place of a comma
+/// that is behind one is given by itself.
+fn with_comma(
+    text: &str,
+    span: Range<usize>,
+    before: Option<Range<usize>>,
+) -> (Range<usize>, Option<usize>) {
+    let is_blank = |text: &str| text.trim().is_empty();
+    if let Some(at) = comma(&text[span.end..]).map(|at| span.end + at) {
+        if !is_blank(&text[span.end..at]) {
+            return (span, Some(at));
+        }
+        let rest = text[at + 1..].trim_start_matches([' ', '\t']);
+        return (span.start..text.len() - rest.len(), None);
     }
-    match before.trim_end_matches(blank).strip_suffix(',') {
-        Some(rest) => rest.len()..span.end,
-        None => span,
+    let gap = before.map_or(span.start, |before| before.end)..span.start;
+    match comma(&text[gap.clone()]).map(|at| gap.start + at) {
+        Some(at) if is_blank(&text[at + 1..span.start]) => (at..span.end, None),
+        // A comment would end behind it, and a comma may stay at the end.
+        _ => (span, None),
     }
+}
+
+/// Place of the first comma of a text that begins between two elements of an array, if the second
+/// does not come before it.
+fn comma(text: &str) -> Option<usize> {
+    let mut is_comment = false;
+    for (at, character) in text.char_indices() {
+        match character {
+            '\n' => is_comment = false,
+            _ if is_comment => {}
+            ',' => return Some(at),
+            '#' => is_comment = true,
+            character if character.is_whitespace() => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// Key of a VM's backups.
@@ -256,15 +287,26 @@ mod tests {
             ("['a',\n 'w' # why\n]", "['a' # why\n]"),
             ("['a', # why\n 'w']", "['a', # why\n ]"),
             ("[\"\"\"w\n\"\"\", 'a w']", "[\"a\"]"),
+            ("['w' # one, two\n, 'a']", "[ # one, two\n 'a']"),
+            ("['a', # one,\n 'w']", "['a', # one,\n ]"),
+            ("[ # one,\n 'w' ]", "[ # one,\n  ]"),
+            ("['a' # one,\n , 'w']", "['a' # one,\n ]"),
+            ("['b=\"a  w b\" w']", "['b=\"a  w b\"']"),
         ] {
             let text = format!("append = {before}\n");
             let changed = without(&text, "w").unwrap();
             assert_eq!(changed, format!("append = {after}\n"));
             let parsed: Parameters = toml::from_str(&changed).unwrap();
             let words = parsed.append.into_iter().map(Spanned::into_inner);
-            assert!(words.into_iter().all(|word| word == "a" || word == "b"));
+            assert!(
+                words
+                    .into_iter()
+                    .all(|word| !word.contains('w') || word == "b=\"a  w b\"")
+            );
         }
-        assert_eq!(without("append = ['ww']", "w"), None);
+        for text in ["append = ['ww']", "append = ['b=\"a w b\"', '-- w']"] {
+            assert_eq!(without(text, "w"), None);
+        }
         assert_eq!(without("cpus = 1", "w"), None);
     }
 }

@@ -11,6 +11,7 @@ mod device;
 pub mod edit;
 mod memory;
 mod model;
+pub mod parameters;
 mod place;
 pub mod process;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::cpu::Cpu;
 use super::device::{Backend, Class, Device};
 use super::memory::Memory;
+use super::parameters;
 use super::place::{Form, Part, Place};
 use super::timers::Timers;
 use crate::qemu::cmdline::{Global, boolean};
@@ -126,8 +127,9 @@ impl GuestHardware {
     /// Whether the kernel's command line has a parameter that begins so.
     #[must_use]
     pub fn has_parameter(&self, start: &str) -> bool {
-        let mut words = self.boot.append.split_whitespace();
-        words.any(|word| word.starts_with(start))
+        let append = &self.boot.append;
+        let mut places = parameters::places(append).into_iter();
+        places.any(|place| append[place].starts_with(start))
     }
 
     /// Whether there is a port for the guest agent.

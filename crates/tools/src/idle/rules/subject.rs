@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use brisk_vm::hardware::{Form, GuestHardware};
+use brisk_vm::hardware::{Form, GuestHardware, parameters};
 
 use crate::idle::measure::Signature;
 
@@ -155,7 +155,8 @@ impl Subject {
 
     /// Whether the kernel's command line has a parameter.
     pub(super) fn has_parameter(&self, word: &str) -> bool {
-        let mut words = self.hardware.boot.append.split_whitespace();
-        words.any(|one| one == word)
+        let append = &self.hardware.boot.append;
+        let mut places = parameters::places(append).into_iter();
+        places.any(|place| &append[place] == word)
     }
 }

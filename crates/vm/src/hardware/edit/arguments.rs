@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::{EditError, json};
+use crate::hardware::parameters;
 use crate::qemu::cmdline::{self, CommandLine, Fields, escape};
 
 /// CPU of QEMU's x86 machine types without `-cpu` (`TARGET_DEFAULT_CPU_TYPE` in
@@ -159,7 +160,12 @@ impl ArgumentChange {
                 let machine = parsed.machine();
                 let word = machine.field("append").map(|field| field.word);
                 let word = word.ok_or_else(|| EditError::Missing("-append".into()))?;
-                rewrite(line, word, |text| without_word(text, parameter))
+                let is_whole = option_of(&parsed, word)? == "append";
+                rewrite(line, word, |text| match is_whole {
+                    true => parameters::without(text, parameter)
+                        .ok_or_else(|| EditError::Missing(parameter.clone())),
+                    false => without_word(text, parameter),
+                })
             }
             Self::Remove(range) => replace(line, range, &[]),
             Self::Replace { words, with } => replace(line, words, with),

@@ -235,6 +235,11 @@ fn options_are_changed_where_they_count() {
             "q -append ro~quiet",
         ),
         (
+            "q -append x=\"a~nohz=off~b\"~nohz=off~y~nohz=off",
+            ArgumentChange::CutAppend("nohz=off".into()),
+            "q -append x=\"a~nohz=off~b\"~y",
+        ),
+        (
             "q -machine pc,append=nohz=off,kernel=k",
             ArgumentChange::CutAppend("nohz=off".into()),
             "q -machine pc,append=,kernel=k",

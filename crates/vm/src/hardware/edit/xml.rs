@@ -9,6 +9,7 @@ use roxmltree::Node;
 use super::EditError;
 use super::path::{Path, Step};
 use crate::hardware::element::{elements, parse};
+use crate::hardware::parameters;
 
 /// A change of a domain's XML.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,24 +338,15 @@ fn word_in(text: &str, node: Node<'_, '_>, word: &str) -> Option<Range<usize>> {
     let first = range.start + tag.find('>')? + 1;
     let last = range.start + tag.rfind("</")?;
     let content = text.get(first..last)?;
-    let mut from = 0;
-    while let Some(found) = content[from..].find(word) {
-        let start = from + found;
-        let end = start + word.len();
-        let is_alone = |text: Option<char>| text.is_none_or(char::is_whitespace);
-        if is_alone(content[..start].chars().next_back()) && is_alone(content[end..].chars().next())
-        {
-            let before = content[..start].trim_end().len();
-            let behind = content.len() - content[end..].trim_start().len();
-            let (start, end) = match before {
-                0 => (start, behind),
-                before => (before, end),
-            };
-            return Some(first + start..first + end);
-        }
-        from = end;
-    }
-    None
+    let mut places = parameters::places(content).into_iter();
+    let place = places.find(|place| &content[place.clone()] == word)?;
+    let before = content[..place.start].trim_end().len();
+    let behind = content.len() - content[place.end..].trim_start().len();
+    let (start, end) = match before {
+        0 => (place.start, behind),
+        before => (before, place.end),
+    };
+    Some(first + start..first + end)
 }
 
 impl fmt::Display for XmlChange {
