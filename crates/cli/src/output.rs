@@ -50,6 +50,11 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// Text from elsewhere as a part of one line, as [`printable`].
+pub(crate) fn printable_line(text: &str) -> String {
+    printable(text).replace('\n', "\\n")
+}
+
 /// Replaces a file, through links and with its owner and mode; a new one is its owner's alone.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -346,7 +346,7 @@ fn a_file_keeps_its_mode_and_the_links_to_it() {
 fn one_file_that_is_none_leaves_the_others() {
     let dir = tempdir().unwrap();
     let file = web(&dir);
-    let named = dir.path().join("a\x1b[31m.xml");
+    let named = dir.path().join("a\x1b[31m\nb.xml");
     fs::write(&named, WEB).unwrap();
     let words = [
         "lint",
@@ -359,7 +359,7 @@ fn one_file_that_is_none_leaves_the_others() {
     assert!(ended.stderr.contains("/nonexistent.xml") && ended.stderr.contains("regular"));
     assert!(ended.text().contains(&format!("{file}:8:5: high")));
     // Nothing of a name is for the terminal.
-    assert!(ended.text().contains("a\\u{1b}[31m.xml") && !ended.text().contains('\x1b'));
+    assert!(ended.text().contains("a\\u{1b}[31m\\nb.xml:") && !ended.text().contains('\x1b'));
 }
 
 /// A definition as guides to idle Windows guests have it: a synthetic timer without what it needs.

@@ -1,5 +1,7 @@
 //! `brisk idle fix` and `brisk idle undo`.
 
+use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -19,7 +21,7 @@ use super::description::{Described, Guests, explain};
 use super::lint::known;
 use crate::command::vm::named;
 use crate::exit;
-use crate::output::{now, printable, replace_file};
+use crate::output::{now, printable, printable_line, replace_file};
 use crate::ui::Ui;
 
 /// Change what keeps an idle guest awake, and nothing else.
@@ -121,7 +123,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let (old, new) = (shown(&before), shown(&fixed.text));
     let diff = diff(&guest.name, &old, &new);
     match (&args.output, args.format) {
-        (Some(path), _) if path == Path::new("-") => ui.data(&whole(&fixed.text))?,
+        (Some(path), _) if path == Path::new("-") => print(&whole(&fixed.text), ui)?,
         (Some(path), _) => replace_file(path, whole(&fixed.text).as_bytes())?,
         (None, Format::Json) => {
             let value = json!({
@@ -137,9 +139,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             return Ok(exit::OK);
         }
         (None, Format::Diff) => {
-            ui.data(&diff)?;
+            print(&diff, ui)?;
             if matches!(fixed.text, Text::Arguments(_)) && !fixed.applied.is_empty() {
-                ui.data(&format!("\n{}", whole(&fixed.text)))?;
+                print(&format!("\n{}", whole(&fixed.text)), ui)?;
             }
         }
     }
@@ -193,7 +195,7 @@ fn apply_to_vm(
         return Ok(exit::OK);
     }
     let backup = vm::apply(paths, &before, &fixed, &Backups::open()?, now()).map_err(explain)?;
-    ui.data(&diff(&guest.name, &before, &shown(&fixed.text)))?;
+    print(&diff(&guest.name, &before, &shown(&fixed.text)), ui)?;
     tell(&fixed, ui);
     ui.note(&format!(
         "defined; it counts at the next start (brisk idle undo --vm={} restores {backup})",
@@ -221,7 +223,7 @@ fn apply_to_domain(
     }
     let backup = change.apply(&backups, now())?;
     drop(spinner);
-    ui.data(&diff(&guest.name, &old, &new))?;
+    print(&diff(&guest.name, &old, &new), ui)?;
     tell(&change.fixed, ui);
     let when = match is_off {
         true => "at the next start",
@@ -267,29 +269,39 @@ pub(super) fn undo(args: &UndoArgs, ui: &Ui) -> anyhow::Result<u8> {
 fn shown(text: &Text) -> String {
     match text {
         Text::Xml(text) | Text::Vm { text, .. } => text.clone(),
-        Text::Arguments(words) => {
-            let mut lines = String::new();
-            for (place, word) in words.iter().enumerate() {
-                let word = quote(word);
-                let begins = place == 0 || word.starts_with('-');
-                let space = match (place, begins) {
-                    (0, _) => "",
-                    (_, true) => "\n",
-                    (_, false) => " ",
-                };
-                lines.push_str(space);
-                lines.push_str(&word);
+        Text::Arguments(words) => options(words).join("\n") + "\n",
+    }
+}
+
+/// Options of a command line with their arguments, as a shell takes them.
+fn options(words: &[OsString]) -> Vec<String> {
+    let mut options: Vec<String> = Vec::new();
+    for (place, word) in words.iter().enumerate() {
+        let word = quote(word);
+        match options.last_mut() {
+            Some(option) if place > 0 && !word.starts_with('-') => {
+                option.push(' ');
+                option.push_str(&word);
             }
-            lines + "\n"
+            _ => options.push(word),
         }
     }
+    options
 }
 
 /// The result as a file: XML or a definition as it is, a command line as a shell takes it.
 fn whole(text: &Text) -> String {
     match text {
         Text::Xml(text) | Text::Vm { text, .. } => text.clone(),
-        Text::Arguments(_) => shown(text).trim_end().replace('\n', " \\\n  ") + "\n",
+        Text::Arguments(words) => options(words).join(" \\\n  ") + "\n",
+    }
+}
+
+/// Prints what a guest's description says: to a terminal only what cannot change it, else each byte.
+fn print(text: &str, ui: &Ui) -> anyhow::Result<()> {
+    match std::io::stdout().is_terminal() {
+        true => ui.data(&printable(&text.replace("\r\n", "\n"))),
+        false => ui.data(text),
     }
 }
 
@@ -297,9 +309,27 @@ fn diff(name: &str, old: &str, new: &str) -> String {
     if old == new {
         return String::new();
     }
-    let name = printable(name);
+    let name = printable_line(name);
     let diff = TextDiff::from_lines(old, new);
     diff.unified_diff()
         .header(&format!("a/{name}"), &format!("b/{name}"))
         .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_one_of_a_shell_with_each_option_in_a_line() {
+        let words = ["kvm", "-name", "a\nb \\", "-m", "1G", "disk"];
+        let words: Vec<_> = words.map(OsString::from).into();
+        let text = whole(&Text::Arguments(words.clone()));
+        assert_eq!(text, "kvm \\\n  -name 'a\nb \\' \\\n  -m 1G disk\n");
+        let read = shlex::split(&text.replace(" \\\n  ", " ")).unwrap_or_default();
+        assert_eq!(
+            read.into_iter().map(OsString::from).collect::<Vec<_>>(),
+            words
+        );
+    }
 }

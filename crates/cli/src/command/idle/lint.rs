@@ -20,7 +20,7 @@ use super::sarif;
 use super::target::{of_domain, of_process, with_roles};
 use super::watch::watch;
 use crate::exit;
-use crate::output::printable;
+use crate::output::printable_line;
 use crate::parse;
 use crate::ui::Ui;
 
@@ -190,7 +190,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let linted = linted.collect::<anyhow::Result<Vec<_>>>()?;
     match args.format {
         Format::Table if failed && linted.is_empty() => {}
-        Format::Table => ui.data(&printable(&table(&linted)))?,
+        Format::Table => ui.data(&table(&linted))?,
         Format::Json => {
             let value = serde_json::json!({ "schema": "brisk.idle.lint/1", "guests": linted });
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
@@ -348,16 +348,18 @@ fn table(linted: &[Linted]) -> String {
         for finding in &guest.findings {
             let place = place(finding, &guest.words);
             let (severity, what) = (finding.severity.name(), &finding.what);
-            let _ = writeln!(
-                text,
-                "{}{place}: {severity}: {what} [{}]",
-                guest.guest, finding.rule
-            );
-            let _ = writeln!(text, "    so:     {}", finding.effect);
-            if let Some(evidence) = &finding.evidence {
-                let _ = writeln!(text, "    likely: {evidence}");
+            let rule = finding.rule;
+            let mut lines = vec![
+                format!("{}{place}: {severity}: {what} [{rule}]", guest.guest),
+                format!("    so:     {}", finding.effect),
+            ];
+            let evidence = finding.evidence.iter();
+            lines.extend(evidence.map(|evidence| format!("    likely: {evidence}")));
+            lines.push(format!("    fix:    {}", finding.fix));
+            for line in lines {
+                text.push_str(&printable_line(&line));
+                text.push('\n');
             }
-            let _ = writeln!(text, "    fix:    {}", finding.fix);
         }
     }
     let findings = || linted.iter().flat_map(|guest| &guest.findings);
