@@ -125,3 +125,37 @@ fn an_interrupted_proof_leaves_no_vm_running() {
     assert_eq!(all.doing("a"), "off");
     assert_eq!(definition(&all), DEFINITION);
 }
+
+#[test]
+fn a_vm_that_somebody_starts_meanwhile_is_not_ended_by_a_proof() {
+    let all = machines();
+    let proof = idle(
+        &all,
+        &[
+            "prove",
+            "--vm",
+            "a",
+            "--rule=nohz",
+            "--boot=30s",
+            "--settle=0",
+            "--time=1s",
+            "--rounds=1",
+        ],
+    );
+    let running = proof.spawn();
+    until("its VM runs, and can be ended", || {
+        running.signal(Signal::STOP);
+        let killed = all.vm(&["kill", "a"]).output();
+        let is_killed = killed.status.success();
+        if !is_killed {
+            running.signal(Signal::CONT);
+        }
+        is_killed.then_some(())
+    });
+    let _ = all.does(&["start", "a"]);
+    running.signal(Signal::CONT);
+    let _ = running.wait().exited(125);
+    assert_eq!(all.count(), 1);
+    assert_eq!(all.doing("a"), "running");
+    let _ = all.does(&["kill", "a"]);
+}

@@ -227,8 +227,13 @@ impl Running {
                 None => Ok(()),
             },
             Self::Vm {
-                paths, patience, ..
+                paths,
+                pid,
+                patience,
             } => {
+                if process_of(paths) != Some(*pid) {
+                    return Ok(());
+                }
                 if !patience.is_zero() {
                     let stopped = vm::stop(paths, *patience);
                     if stopped.is_ok() || process_of(paths).is_none() {
@@ -249,8 +254,9 @@ impl Drop for Running {
             Self::Command { child, .. } => child,
             // libvirt's guard ends it.
             Self::Domain { .. } => return,
-            Self::Vm { paths, .. } => {
-                if process_of(paths).is_some() {
+            Self::Vm { paths, pid, .. } => {
+                // Somebody may have ended it, and started the VM for themselves.
+                if process_of(paths) == Some(*pid) {
                     // There is nobody to tell; the log of the VM says what became of it.
                     let _ = vm::kill(paths);
                 }
