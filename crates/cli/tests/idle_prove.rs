@@ -184,7 +184,8 @@ fn guests_that_end_are_no_numbers() {
             "-device",
             "no-such-device",
         ])
-        .exits(0);
+        .exits(125)
+        .explains(&["no guest could be measured", "no-such-device"]);
     let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
     let failures = report["series"].to_string();
     assert!(failures.contains("no-such-device"), "{failures}");

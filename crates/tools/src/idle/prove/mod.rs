@@ -10,7 +10,9 @@ mod tests;
 use std::path::Path;
 use std::time::Duration;
 
-use brisk_measure::{CompareOptions, Comparison, Report, ReportError, Series, Test, Unit, Verdict};
+use brisk_measure::{
+    CompareOptions, Comparison, Outcome, Report, ReportError, Series, Test, Unit, Verdict,
+};
 
 pub use guest::{Error, Start};
 
@@ -74,6 +76,9 @@ pub enum ProveError {
     /// There is nothing to prove.
     #[error("{0}")]
     Nothing(String),
+    /// Every run failed.
+    #[error("no guest could be measured: {0}")]
+    Failed(String),
     /// The report cannot be saved.
     #[error(transparent)]
     Save(#[from] ReportError),
@@ -171,7 +176,22 @@ pub fn prove(
     compare(report, &plan);
     report.warn();
     ended?;
-    Ok(())
+    match failure(report) {
+        Some(reason) => Err(ProveError::Failed(reason)),
+        None => Ok(()),
+    }
+}
+
+/// Why the first run failed, if all did.
+fn failure(report: &Report) -> Option<String> {
+    let mut samples = report.series.iter().flat_map(|series| &series.samples);
+    if samples.clone().any(|sample| sample.value().is_some()) {
+        return None;
+    }
+    samples.find_map(|sample| match &sample.outcome {
+        Outcome::Failed { reason } => Some(reason.clone()),
+        _ => None,
+    })
 }
 
 /// Starts and measures a guest once; whether it had settled. A guest that ends is a run that failed.
