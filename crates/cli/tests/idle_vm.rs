@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use brisk_testkit::{Brisk, Machines, Signal, brisk_of, until};
 use serde_json::Value;
@@ -58,6 +59,25 @@ fn a_definition_is_changed_byte_by_byte_and_restored() {
     assert_eq!(definition(&all), DEFINITION);
     let none = idle(&all, &["undo", "--vm", "a"]).exits(125);
     let _ = none.explains(&["no backup of VM a"]);
+}
+
+#[test]
+fn a_definition_keeps_its_mode_and_the_links_to_it() {
+    let all = machines();
+    let file = all.dir().join("kept.toml");
+    fs::rename(all.definition("a"), &file).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink(&file, all.definition("a")).unwrap();
+    for (words, text) in [
+        (&["fix", "--vm", "a", "--apply"][..], FIXED),
+        (&["undo", "--vm", "a"], DEFINITION),
+    ] {
+        let _ = idle(&all, words).exits(0);
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o640);
+        assert_eq!(fs::read_link(all.definition("a")).unwrap(), file);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -279,7 +279,8 @@ impl VmPaths {
         self.define_text(&text, only_new)
     }
 
-    /// Writes the text of a definition atomically.
+    /// Writes the text of a definition atomically. A file that is there keeps its owner and mode,
+    /// and the links that lead to it.
     ///
     /// # Errors
     /// If it is wrong, or cannot be written.
@@ -291,10 +292,18 @@ impl VmPaths {
         // What is written must be what is read.
         self.parse(text)?;
         make_dir(&self.dirs.config, 0o755)?;
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        let dir = path.parent().unwrap_or(&self.dirs.config);
         let failed = |error| file("write", &path)(error);
-        let mut new = tempfile::NamedTempFile::new_in(&self.dirs.config).map_err(failed)?;
+        let mut new = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
         new.write_all(text.as_bytes())
             .map_err(file("write", &path))?;
+        if let Ok(old) = fs::metadata(&path) {
+            // Only root can give files to others; for others the file is their own.
+            let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
+            let mode = new.as_file().set_permissions(old.permissions());
+            mode.map_err(file("write", &path))?;
+        }
         new.as_file().sync_all().map_err(file("write", &path))?;
         let named = if only_new {
             new.persist_noclobber(&path)
@@ -302,10 +311,7 @@ impl VmPaths {
             new.persist(&path)
         };
         match named {
-            Ok(_) => {
-                let dir = &self.dirs.config;
-                sync_directory(dir).map_err(file("write", dir))
-            }
+            Ok(_) => sync_directory(dir).map_err(file("write", dir)),
             Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
                 Err(self.exists())
             }
