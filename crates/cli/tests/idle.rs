@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let here: [(_, fn()); 10] = [
+    let here: [(_, fn()); 11] = [
         (
             "a_script_is_not_replaced_by_its_command",
             a_script_is_not_replaced_by_its_command,
@@ -24,6 +24,10 @@ fn main() {
         (
             "one_file_that_is_none_leaves_the_others",
             one_file_that_is_none_leaves_the_others,
+        ),
+        (
+            "a_terminal_gets_no_control_sequences_of_a_command_line",
+            a_terminal_gets_no_control_sequences_of_a_command_line,
         ),
         (
             "files_are_looked_at_in_each_form",
@@ -360,6 +364,18 @@ fn one_file_that_is_none_leaves_the_others() {
     assert!(ended.text().contains(&format!("{file}:8:5: high")));
     // Nothing of a name is for the terminal.
     assert!(ended.text().contains("a\\u{1b}[31m\\nb.xml:") && !ended.text().contains('\x1b'));
+}
+
+fn a_terminal_gets_no_control_sequences_of_a_command_line() {
+    let words = ["fix", "--", "kvm", "-name", "a\x1b[31m"];
+    let piped = brisk().args(words).exits(0);
+    assert!(piped.text().contains("-name 'a\x1b[31m"));
+    let (run, _window) = brisk().args(words).on_terminal(24, 80);
+    let shown = run.wait().exited(0).text();
+    assert!(
+        shown.contains("a\\u{1b}[31m") && !shown.contains("\x1b[31m"),
+        "{shown}"
+    );
 }
 
 /// A definition as guides to idle Windows guests have it: a synthetic timer without what it needs.
