@@ -8,6 +8,7 @@ pub mod command;
 mod ending;
 pub mod exit;
 mod hint;
+mod input;
 pub mod output;
 mod parse;
 mod passphrase;

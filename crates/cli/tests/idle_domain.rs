@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use brisk_testkit::{Brisk, Libvirt, brisk_of, trials};
+use brisk_testkit::{Brisk, Libvirt, brisk_of, tool, trials, until};
 use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
 fn main() {
-    let of_domains: [(_, fn()); 3] = [
+    let of_domains: [(_, fn()); 4] = [
         (
             "a_domain_is_changed_and_restored_with_its_password",
             a_domain_is_changed_and_restored_with_its_password,
@@ -17,6 +18,10 @@ fn main() {
         (
             "a_domain_that_somebody_changed_is_not_restored",
             a_domain_that_somebody_changed_is_not_restored,
+        ),
+        (
+            "a_process_cannot_hide_behind_a_domain",
+            a_process_cannot_hide_behind_a_domain,
         ),
         (
             "a_domain_with_a_saved_state_is_left_alone",
@@ -138,6 +143,50 @@ fn a_domain_that_somebody_changed_is_not_restored() {
     assert_eq!(secret(&libvirt), changed);
     on(&libvirt, &["undo", "--force"], state.path()).exits(0);
     assert_eq!(secret(&libvirt), before);
+}
+
+fn a_process_cannot_hide_behind_a_domain() {
+    // QEMU takes no command line of a kernel without a kernel.
+    let line = "    <cmdline>root=/dev/vda   nohz=off quiet</cmdline>\n";
+    let libvirt = with(&WEB.replace(line, ""));
+    let state = tempdir().unwrap();
+    libvirt.virsh(&["start", "web", "--paused"]);
+    let real = libvirt.process("web").pid;
+    let uuid = libvirt.virsh(&["domuuid", "web"]);
+    let mut other = Command::new(tool("qemu-system-x86_64"))
+        .args(["-M", "none", "-S", "-nodefaults", "-display", "none"])
+        .args(["-uuid", uuid.trim(), "-monitor", "stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = other.id();
+    let words = format!("/proc/{pid}/cmdline");
+    until("it has its words", || {
+        let line = fs::read_to_string(&words).unwrap();
+        line.contains("-uuid").then_some(())
+    });
+    let measured = on(&libvirt, &["measure", "--time=1s"], state.path()).exits(125);
+    assert!(
+        measured.stderr.contains(&pid.to_string()),
+        "{}",
+        measured.stderr
+    );
+    let uri = libvirt.uri();
+    let all = brisk_of!("idle").args(["lint", "--all", "--fail-on=never", "--format=json"]);
+    let all = all.args(["--connect", &uri]).exits(0).text();
+    for name in [
+        "web".to_owned(),
+        format!("process {pid}"),
+        format!("process {real}"),
+    ] {
+        assert!(all.contains(&format!("\"guest\": \"{name}\"")), "{name}");
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let alone = brisk_of!("idle").args(["lint", "--all", "--fail-on=never", "--format=json"]);
+    let alone = alone.args(["--connect", &uri]).exits(0).text();
+    assert!(!alone.contains(&format!("process {real}")));
 }
 
 fn a_domain_with_a_saved_state_is_left_alone() {

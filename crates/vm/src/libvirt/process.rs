@@ -36,16 +36,32 @@ impl Process {
 
 /// Number of the process with a domain's UUID on its command line.
 pub(super) fn number_of_domain(uuid: &str) -> io::Result<u32> {
-    for number in Procfs::default().processes()? {
-        let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
-        if has_uuid(&line, uuid) {
-            return Ok(number);
+    let line = |number: &u32| fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+    let all = Procfs::default().processes()?;
+    the_only(
+        all.into_iter()
+            .filter(|number| has_uuid(&line(number), uuid)),
+    )
+}
+
+/// The process, if it is the only one: any user may put a UUID on a command line.
+fn the_only(found: impl Iterator<Item = u32>) -> io::Result<u32> {
+    let found: Vec<u32> = found.collect();
+    match &*found {
+        [] => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "no process in /proc has the domain's UUID on its command line",
+        )),
+        [number] => Ok(*number),
+        several => {
+            let several: Vec<_> = several.iter().map(u32::to_string).collect();
+            Err(io::Error::other(format!(
+                "the processes {} all have the domain's UUID on their command lines, and only one \
+                 of them is libvirt's",
+                several.join(", ")
+            )))
         }
     }
-    Err(io::Error::new(
-        io::ErrorKind::NotFound,
-        "no process in /proc has the domain's UUID on its command line",
-    ))
 }
 
 /// Time since the host's boot, the clock of [`Process::started`].
@@ -74,6 +90,15 @@ mod tests {
         assert!(has_uuid(b"qemu\0-uuid\0a-b\0-x\0", "a-b"));
         assert!(!has_uuid(b"grep\0a-b\0", "a-b"));
         assert!(!has_uuid(b"qemu\0-uuid\0a-bc\0", "a-b"));
+    }
+
+    #[test]
+    fn a_process_that_pretends_to_be_a_domain_is_not_taken_for_it() {
+        assert_eq!(the_only([7].into_iter()).unwrap(), 7);
+        let none = the_only([].into_iter()).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+        let several = the_only([7, 9].into_iter()).unwrap_err().to_string();
+        assert!(several.contains("the processes 7, 9"), "{several}");
     }
 
     #[test]

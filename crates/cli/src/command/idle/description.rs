@@ -1,7 +1,6 @@
 //! Descriptions of guests: files, domains, processes and command lines.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +17,7 @@ use brisk_vm::libvirt::Defined;
 
 use crate::command::vm::named;
 use crate::hint::of_process;
+use crate::input::read_file;
 
 /// Guests to look at.
 #[derive(Debug, clap::Args)]
@@ -79,7 +79,7 @@ impl From<Os> for GuestOs {
 }
 
 /// A guest that was described.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Described {
     /// File, domain or process, for messages.
     pub(super) name: String,
@@ -144,17 +144,8 @@ impl Guests {
 
     pub(super) fn of_file(&self, path: &Path) -> anyhow::Result<Described> {
         let name = path.display().to_string();
-        let read = || -> anyhow::Result<Text> {
-            // A pipe would be waited for, a device may have no end.
-            let length = fs::metadata(path)?.len();
-            anyhow::ensure!(fs::metadata(path)?.is_file(), "it is not a regular file");
-            anyhow::ensure!(
-                length <= LARGEST,
-                "it is larger than any description of a guest"
-            );
-            Ok(Text::of_file(&fs::read(path)?)?)
-        };
-        let text = read().with_context(|| format!("cannot read {name}"))?;
+        let read = read_file(path, LARGEST).and_then(|bytes| Ok(Text::of_file(&bytes)?));
+        let text = read.with_context(|| format!("cannot read {name}"))?;
         let mut described = self.described(name, text, None);
         described.file = Some(path.to_owned());
         Ok(described)

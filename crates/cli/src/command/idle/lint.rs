@@ -12,6 +12,7 @@ use brisk_tools::idle::text::Text;
 use brisk_tools::lint::{Edit, Finding, Fix, Severity};
 use brisk_vm::hardware::Place;
 use brisk_vm::libvirt::Defined;
+use brisk_vm::qemu::cmdline::CommandLine;
 use serde::Serialize;
 
 use super::causes::Causes;
@@ -293,14 +294,14 @@ fn measured(
 /// All domains, and the QEMUs that are not domains.
 fn all(guests: &Guests, ui: &Ui) -> anyhow::Result<Vec<Described>> {
     let mut list = Vec::new();
-    let mut uuids = Vec::new();
+    let mut uuids: Vec<OsString> = Vec::new();
     match Defined::names(guests.connect.as_deref()) {
         Ok(names) => {
             for name in names {
                 match guests.of_domain(&name) {
                     Ok(guest) => {
-                        let uuid = guest.domain.as_ref().map(Defined::uuid);
-                        uuids.extend(uuid.map(OsString::from));
+                        let domain = guest.domain.as_ref().filter(|domain| !domain.is_off());
+                        uuids.extend(domain.map(|domain| domain.uuid().into()));
                         list.push(guest);
                     }
                     // It may be gone by now, or of a kind that cannot be read.
@@ -313,20 +314,33 @@ fn all(guests: &Guests, ui: &Ui) -> anyhow::Result<Vec<Described>> {
     }
     let mut processes = Procfs::default().processes().context("cannot read /proc")?;
     processes.sort_unstable();
-    for pid in processes {
-        // Most processes are no QEMU.
-        let Ok(guest) = guests.of_process(pid, format!("process {pid}")) else {
-            continue;
-        };
-        let is_domain = match &guest.text {
-            Text::Arguments(words) => words.iter().any(|word| uuids.contains(word)),
-            Text::Xml(_) | Text::Vm { .. } => false,
-        };
-        if !is_domain {
-            list.push(guest);
+    // Most processes are no QEMU.
+    let guests = processes
+        .into_iter()
+        .filter_map(|pid| guests.of_process(pid, format!("process {pid}")).ok());
+    let mut of_domains = Vec::new();
+    for guest in guests {
+        match uuid(&guest.text).filter(|uuid| uuids.contains(uuid)) {
+            Some(uuid) => of_domains.push((uuid, guest)),
+            None => list.push(guest),
+        }
+    }
+    // Any user may put the UUID of a domain on a command line: one process of it is the domain's.
+    for (uuid, guest) in &of_domains {
+        if of_domains.iter().filter(|(one, _)| one == uuid).count() > 1 {
+            list.push(guest.clone());
         }
     }
     Ok(list)
+}
+
+/// UUID on a command line.
+fn uuid(text: &Text) -> Option<OsString> {
+    let Text::Arguments(words) = text else {
+        return None;
+    };
+    let line = CommandLine::with_program(words);
+    line.value("uuid").map(OsString::from)
 }
 
 /// Where a finding is, behind the guest's name.

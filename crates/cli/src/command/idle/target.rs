@@ -21,7 +21,12 @@ pub struct TargetArgs {
     pub pid: Option<u32>,
 
     /// A domain of libvirt's.
-    #[arg(long, value_name = "NAME", group = "target")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        group = "target",
+        allow_hyphen_values = true
+    )]
     pub domain: Option<String>,
 
     /// The libvirt that has the domains, such as qemu:///system. Default: as virsh chooses.

@@ -1,7 +1,6 @@
 //! `brisk overhead import`.
 
 use std::fmt::Write;
-use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -12,6 +11,7 @@ use brisk_tools::overhead::{ImportError, Imported, import};
 use super::{picture, table};
 use crate::command::report::OutputArgs;
 use crate::exit;
+use crate::input::read_file;
 use crate::output::{Format, now, printable};
 use crate::ui::Ui;
 
@@ -76,21 +76,17 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
 }
 
 fn read(args: &Args) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    if args.file.as_os_str() == "-" {
+    let bytes = if args.file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
         std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
+        ensure!(
+            bytes.len() as u64 <= LARGEST,
+            "it is larger than any result"
+        );
+        bytes
     } else {
-        // A pipe would be waited for, a device may have no end.
-        let is_file = std::fs::metadata(&args.file)?.is_file();
-        ensure!(is_file, "it is not a regular file");
-        File::open(&args.file)?
-            .take(LARGEST + 1)
-            .read_to_end(&mut bytes)?;
-    }
-    ensure!(
-        bytes.len() as u64 <= LARGEST,
-        "it is larger than any result, over 16 MiB"
-    );
+        read_file(&args.file, LARGEST)?
+    };
     String::from_utf8(bytes).context("it is not text in UTF-8")
 }
 

@@ -153,6 +153,9 @@ fn words_of_a_kernel_command_line_go() {
     assert_eq!(cut("nohz=off ro", "nohz=off").unwrap(), "ro");
     assert_eq!(cut("  ro nohz=off  ", "nohz=off").unwrap(), "  ro  ");
     assert_eq!(cut("nohz=off", "nohz=off").unwrap(), "");
+    let quoted = "x=&quot;a nohz=off b&quot; nohz=off y";
+    let kept = "x=&quot;a nohz=off b&quot; y";
+    assert_eq!(cut(quoted, "nohz=off").unwrap(), kept);
     // Only the whole word.
     let error: EditError = cut("xnohz=off nohz=offx", "nohz=off").unwrap_err();
     assert_eq!(error, EditError::Missing("<cmdline>".into()));

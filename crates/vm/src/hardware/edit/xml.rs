@@ -338,7 +338,9 @@ fn word_in(text: &str, node: Node<'_, '_>, word: &str) -> Option<Range<usize>> {
     let first = range.start + tag.find('>')? + 1;
     let last = range.start + tag.rfind("</")?;
     let content = text.get(first..last)?;
-    let mut places = parameters::places(content).into_iter();
+    // libvirt writes quotation marks so; of the same length, each place stays.
+    let quoted = content.replace("&quot;", "\"\0\0\0\0\0");
+    let mut places = parameters::places(&quoted).into_iter();
     let place = places.find(|place| &content[place.clone()] == word)?;
     let before = content[..place.start].trim_end().len();
     let behind = content.len() - content[place.end..].trim_start().len();
