@@ -23,7 +23,13 @@ where
 /// A process that cannot be looked at, with what to try.
 pub(crate) fn of_process(error: process::Error) -> anyhow::Error {
     let hint = match &error {
-        process::Error::Read { .. } => "ask as its user, or as root",
+        process::Error::Read { .. } => {
+            "/proc is mounted with hidepid, or this is a container; ask as its user, or as root"
+        }
+        process::Error::None(_) => {
+            "QEMUs that run: pgrep -a qemu; a container, or a /proc that is mounted with hidepid, \
+             hides those of others"
+        }
         _ => "QEMUs that run: pgrep -a qemu",
     };
     with_hint(error, Some(hint))

@@ -429,6 +429,22 @@ fn what_cannot_be_measured_says_why_and_what_to_try() {
         .exits(125)
         .explains(&["--time 0: not a duration"]);
     let [one, other] = ["one", "other"].map(|name| Guest::start("idle", &["-name", name]));
+    // A container sees its own processes only.
+    for (words, says) in [
+        (&["--pid", &one.pid()][..], "a container"),
+        (&["--all"], "a container"),
+    ] {
+        let mut command = Command::new(tool("unshare"));
+        if !rustix::process::geteuid().is_root() {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--mount", "--pid", "--fork", "--mount-proc"]);
+        command.args([env!("CARGO_BIN_EXE_brisk"), "idle", "measure"]);
+        let output = command.args(words).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(says), "{stderr}");
+    }
     let lines = [&one, &other].map(|guest| format!("--pid {}  ", guest.pid()));
     let _ = measure("1").exits(125).explains(&[
         "guests run; choose one with --pid, --domain or --vm, or --all",

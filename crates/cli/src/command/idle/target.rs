@@ -6,11 +6,10 @@ use anyhow::{Context, bail};
 use brisk_host::proc::Procfs;
 use brisk_tools::idle::measure::{Guest, Kind, running_vms};
 use brisk_tools::vm::condition;
-use brisk_vm::hardware::process;
 use brisk_vm::libvirt::RunningDomain;
 
 use crate::command::vm::named;
-use crate::hint::with_hint;
+use crate::hint::of_process as explained;
 use crate::ui::Ui;
 
 /// Guests that run.
@@ -98,15 +97,7 @@ pub(super) fn of_domain(name: &str, connect: Option<&str>) -> anyhow::Result<Gue
 
 /// The guest of a process.
 pub(super) fn of_process(pid: u32) -> anyhow::Result<Guest> {
-    Guest::of_process(Path::new("/"), pid, &running_vms()).map_err(|error| {
-        let hint = match &error {
-            process::Error::Read { .. } => {
-                "/proc is mounted with hidepid, or this is a container; ask as its user, or as root"
-            }
-            _ => "QEMUs that run: pgrep -a qemu",
-        };
-        with_hint(error, Some(hint))
-    })
+    Guest::of_process(Path::new("/"), pid, &running_vms()).map_err(explained)
 }
 
 /// Number of the process of a persistent VM. `done` is what only one that runs can be.
