@@ -249,8 +249,8 @@ fn a_target_that_dies_has_failed_and_the_others_go_on() {
     ] {
         assert!(picture.contains(text), "{text}");
     }
-    // The target that died, in each of the three.
-    assert_eq!(picture.matches("no run succeeded").count(), 3);
+    // The target that died, in each of the three; work that takes no time has no account either.
+    assert!(picture.matches("not known").count() >= 3);
     let report = read(&path);
     let reasons = reasons(&report, "dies");
     // The warm-up, and two rounds.

@@ -139,7 +139,7 @@ fn drawn(bar: &Bar, panel: &BarPanel, axis: &Axis, top: f64) -> Group {
         end = end.max(high);
     }
     let number = match &*bar.values {
-        [] => "no run succeeded".to_owned(),
+        [] => "not known".to_owned(),
         _ => panel.unit.format(bar.whole()),
     };
     group.add(text(end + 8.0, middle + 4.0, "faint", &number))
@@ -172,7 +172,7 @@ mod tests {
         // 2 of 4 s reach half of the axis of 810 pixels: two parts of 202.5 each.
         assert_eq!(svg.matches("width=\"202.5\"").count(), 2, "{svg}");
         assert_eq!(svg.matches("width=\"810\"").count(), 1);
-        assert!(svg.contains("no run succeeded") && svg.contains("gone&lt;"));
+        assert!(svg.contains("not known") && svg.contains("gone&lt;"));
         assert!(draw(&[]).is_none());
         let of_nothing = BarPanel {
             bars: vec![bar("none", &[0.0])],
