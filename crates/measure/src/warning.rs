@@ -244,17 +244,19 @@ impl Warning {
             let worst = &statistics.outliers[0];
             worst.value == first && worst.score > 0.0 && series.better == crate::Better::Lower
         };
-        if cold && statistics.median > 0.0 {
+        // A ratio that is no number says nothing, and JSON has none for it.
+        let ratio = first / statistics.median;
+        if cold && statistics.median > 0.0 && ratio.is_finite() {
             warnings.push(Self::FirstRunSlow {
                 series: name(),
-                ratio: first / statistics.median,
+                ratio,
             });
         }
         let reach = statistics.median_interval.map(|interval| {
             let farther = (interval.high - statistics.median).max(statistics.median - interval.low);
             farther / statistics.median
         });
-        let noisy = reach.filter(|reach| *reach > NOISE && enough);
+        let noisy = reach.filter(|reach| *reach > NOISE && reach.is_finite() && enough);
         warnings.extend(noisy.map(|noise_floor| Self::NoiseFloorHigh {
             series: name(),
             noise_floor,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{CompareOptions, Phase, Sample, Unit};
+use crate::{CompareOptions, Phase, Report, Sample, Unit};
 
 fn of(series: &Series) -> Vec<String> {
     Warning::of_series(series, &Summary::of(series))
@@ -103,10 +103,10 @@ fn a_restless_host_is_shown() {
         load: Some(1.5),
         logical_cpus: Some(2),
         governor: Some("schedutil".to_owned()),
-        ..Environment::default()
+        ..crate::Environment::default()
     };
     assert_eq!(Warning::of_environment(&environment).len(), 2);
-    assert!(Warning::of_environment(&Environment::default()).is_empty());
+    assert!(Warning::of_environment(&crate::Environment::default()).is_empty());
 }
 
 #[test]
@@ -153,4 +153,20 @@ fn outliers_of_all_series_are_told_once() {
     let many = of_all(&["a", "b", "c", "d", "e", "f", "g", "h"]);
     let named = "(a: 2 of 12; b: 2 of 12; c: 2 of 12; d: 2 of 12; e: 2 of 12; f: 2 of 12; and 2 more series)";
     assert!(many.lines().count() == 2 && many.contains(named), "{many}");
+}
+
+#[test]
+fn warnings_have_numbers_that_json_has() {
+    for values in [
+        // A run that took no time that could be told, and one of the smallest numbers.
+        vec![330_981.8, f64::MIN_POSITIVE / 4.0, 0.0],
+        [vec![0.0; 7], vec![1.0; 6]].concat(),
+    ] {
+        let series = Series::of_values("a", Unit::Seconds, values);
+        let mut report = Report::new("kind", "", crate::Environment::default());
+        report.series.push(series);
+        report.warn();
+        let read: Report = serde_json::from_str(&crate::render::json(&report)).unwrap();
+        assert_eq!(read, report);
+    }
 }
