@@ -58,6 +58,7 @@ pub use page_server::fill;
 pub use page_service::stand_by;
 pub use paths::{Lock, StateDirs, VmPaths, new_uuid};
 pub use postcopy::{Postcopied, resume_postcopy};
+pub use process::pid;
 pub use resume::{How, Resumed, resume};
 pub use suspend::{Suspending, suspend};
 pub use threads::vcpu_threads;

@@ -129,8 +129,9 @@ pub(super) fn control<'a>(stream: &'a UnixStream) -> Result<Control<'a>, Error> 
     Ok(control)
 }
 
-/// QEMU's process, if it lives.
-pub(super) fn pid(paths: &VmPaths) -> Option<u32> {
+/// Number of a VM's QEMU process, if it lives.
+#[must_use]
+pub fn pid(paths: &VmPaths) -> Option<u32> {
     // The directory of its sockets may be gone, as /run/user/UID is when that user has logged out.
     let proc = Procfs::default();
     proc.recorded(&paths.pid())

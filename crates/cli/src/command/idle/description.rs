@@ -10,7 +10,7 @@ use brisk_tools::idle::fix::Context;
 use brisk_tools::idle::rules::GuestOs;
 use brisk_tools::idle::text::Text;
 use brisk_tools::idle::{host, vm};
-use brisk_tools::vm::VmPaths;
+use brisk_tools::vm::{VmPaths, pid};
 use brisk_vm::cache::Cache;
 use brisk_vm::hardware::GuestHardware;
 use brisk_vm::libvirt::Defined;
@@ -127,7 +127,7 @@ impl Guests {
         }
         if let Some(name) = &self.vm {
             let paths = named::paths(name)?;
-            return Ok(vec![match Procfs::default().recorded(&paths.pid()) {
+            return Ok(vec![match pid(&paths) {
                 Some(pid) => self.of_process(pid, format!("VM {name}"))?,
                 None => self.of_vm(name)?,
             }]);

@@ -1,6 +1,5 @@
 //! `brisk idle prove`.
 
-use brisk_host::proc::Procfs;
 use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
@@ -134,7 +133,7 @@ fn start(guest: &Described, args: &Args) -> anyhow::Result<Start> {
         });
     }
     if let Some(paths) = &guest.vm {
-        if let Some(pid) = Procfs::default().recorded(&paths.pid()) {
+        if let Some(pid) = brisk_tools::vm::pid(paths) {
             anyhow::bail!(
                 "VM {0} runs (process {pid}), and a proof starts and ends it several times; brisk \
                  vm stop {0} ends it first",

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use brisk_host::proc::Procfs;
 use brisk_tools::idle::measure::{Guest, Kind, running_vms};
-use brisk_tools::vm::condition;
+use brisk_tools::vm::{condition, pid};
 use brisk_vm::libvirt::RunningDomain;
 
 use crate::command::vm::named;
@@ -54,7 +53,7 @@ impl TargetArgs {
                 drop(spinner);
                 vec![guest]
             }
-            (_, _, Some(name)) => vec![of_process(process_of_vm(name, "measured")?)?],
+            (_, _, Some(name)) => vec![of_process(process_of_vm(name)?)?],
             _ => self.running(root)?,
         };
         Ok(guests.into_iter().map(with_roles).collect())
@@ -100,16 +99,16 @@ pub(super) fn of_process(pid: u32) -> anyhow::Result<Guest> {
     Guest::of_process(Path::new("/"), pid, &running_vms()).map_err(explained)
 }
 
-/// Number of the process of a persistent VM. `done` is what only one that runs can be.
-pub(super) fn process_of_vm(name: &str, done: &str) -> anyhow::Result<u32> {
+/// Number of the process of a persistent VM.
+fn process_of_vm(name: &str) -> anyhow::Result<u32> {
     let paths = named::paths(name)?;
     // An unknown name, or a wrong definition.
     paths.definition().map_err(named::explain)?;
-    if let Some(pid) = Procfs::default().recorded(&paths.pid()) {
+    if let Some(pid) = pid(&paths) {
         return Ok(pid);
     }
     let state = condition(&paths).map_err(named::explain)?.name();
-    bail!("VM {name} is {state}; only one that runs can be {done} (brisk vm start {name})");
+    bail!("VM {name} is {state}; only one that runs can be measured (brisk vm start {name})");
 }
 
 fn list(guests: &[Guest]) -> String {

@@ -10,7 +10,7 @@ use brisk_vm::hardware::{GuestHardware, process};
 use serde::{Deserialize, Serialize};
 
 use super::role::Role;
-use crate::vm::{StateDirs, vcpu_threads};
+use crate::vm::{self, StateDirs, vcpu_threads};
 
 /// What manages a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,11 +148,10 @@ pub fn running_vms() -> BTreeMap<u32, String> {
     let Ok(dirs) = StateDirs::here() else {
         return BTreeMap::new();
     };
-    let proc = Procfs::default();
     let names = dirs.names().into_iter();
     let found = names.filter_map(|name| {
         let paths = dirs.vm(&name).ok()?;
-        Some((proc.recorded(&paths.pid())?, name))
+        Some((vm::pid(&paths)?, name))
     });
     found.collect()
 }

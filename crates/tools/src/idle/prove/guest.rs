@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use brisk_host::proc::Procfs;
 use brisk_sys::{die_with_parent, wait_for};
 use brisk_vm::cache::Cache;
 use brisk_vm::libvirt::{self, Defined, Trial};
@@ -122,7 +121,7 @@ impl Start {
                 let cancelled = || interrupt.came();
                 vm::start_as(paths, &definition, cache, &cancelled, &mut |_| {})?;
                 Ok(Running::Vm {
-                    pid: process_of(paths).unwrap_or_default(),
+                    pid: vm::pid(paths).unwrap_or_default(),
                     paths: paths.clone(),
                     patience: *patience,
                 })
@@ -131,11 +130,6 @@ impl Start {
             _ => Err(Error::Unlike),
         }
     }
-}
-
-/// Number of a VM's process, if it runs.
-fn process_of(paths: &VmPaths) -> Option<u32> {
-    Procfs::default().recorded(&paths.pid())
 }
 
 fn command(words: &[OsString]) -> Result<Running, Error> {
@@ -231,12 +225,12 @@ impl Running {
                 pid,
                 patience,
             } => {
-                if process_of(paths) != Some(*pid) {
+                if vm::pid(paths) != Some(*pid) {
                     return Ok(());
                 }
                 if !patience.is_zero() {
                     let stopped = vm::stop(paths, *patience);
-                    if stopped.is_ok() || process_of(paths).is_none() {
+                    if stopped.is_ok() || vm::pid(paths).is_none() {
                         return Ok(stopped?);
                     }
                 }
@@ -256,7 +250,7 @@ impl Drop for Running {
             Self::Domain { .. } => return,
             Self::Vm { paths, pid, .. } => {
                 // Somebody may have ended it, and started the VM for themselves.
-                if process_of(paths) == Some(*pid) {
+                if vm::pid(paths) == Some(*pid) {
                     // There is nobody to tell; the log of the VM says what became of it.
                     let _ = vm::kill(paths);
                 }
