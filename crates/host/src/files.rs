@@ -1,9 +1,9 @@
-//! Replacement of files such that a reader finds the old content or the new, also after a power
-//! cut.
+//! Ends of files, and replacement of files such that a reader finds the old content or the new, also
+//! after a power cut.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Seek, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -19,6 +19,19 @@ pub enum Durability {
     Synced,
     /// The new content survives a power cut from now on: the directory is synced as well.
     Durable,
+}
+
+/// The last bytes of a file, `most` of them, as text. Its position stays: a program that writes to
+/// it may share that.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn tail(file: &File, most: u64) -> io::Result<String> {
+    let length = file.metadata()?.len();
+    let start = length.saturating_sub(most);
+    let mut bytes = vec![0; (length - start) as usize];
+    file.read_exact_at(&mut bytes, start)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Replaces a file by one with these bytes, which only its owner may read and write.
@@ -86,6 +99,19 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn the_end_of_a_file_is_read_where_a_writer_goes_on() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"one, two").unwrap();
+        assert_eq!(tail(&file, 3).unwrap(), "two");
+        assert_eq!(tail(&file, 100).unwrap(), "one, two");
+        file.rewind().unwrap();
+        file.write_all(b"ONE").unwrap();
+        assert_eq!(tail(&file, 100).unwrap(), "ONE, two");
+        file.write_all(b";").unwrap();
+        assert_eq!(tail(&file, 5).unwrap(), "; two");
+    }
 
     #[test]
     fn a_file_is_replaced_whole_or_not_at_all() {

@@ -172,13 +172,19 @@ fn wait_for_end(pid: u32) {
     }
 }
 
+/// Fields of the text of `/proc/PID/stat` from the third on, the state. The name before it, in
+/// brackets, may have any characters.
+pub(crate) fn stat_fields(text: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    let after = text.iter().rposition(|byte| *byte == b')')?;
+    let text = std::str::from_utf8(&text[after + 1..]).ok()?;
+    Some(text.split_ascii_whitespace())
+}
+
 impl Stat {
-    /// Parses the text of the file. The name, in brackets, may have any characters.
+    /// Parses the text of the file.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let after = text.iter().rposition(|byte| *byte == b')')?;
-        let text = std::str::from_utf8(&text[after + 1..]).ok()?;
-        let mut fields = text.split_ascii_whitespace();
+        let mut fields = stat_fields(text)?;
         // Fields 3, 9 and 22.
         let state = fields.next()?.chars().next()?;
         let flags: u64 = fields.nth(5)?.parse().ok()?;

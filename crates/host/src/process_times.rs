@@ -2,11 +2,10 @@
 //! `/proc/PID/stat` (proc_pid_stat(5)).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::time::Duration;
 
-use crate::proc::Procfs;
+use crate::proc::{self, Procfs, stat_fields};
 
 /// CPU time of a process, in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,12 +36,10 @@ pub struct TreeTimes {
 }
 
 impl ProcessTimes {
-    /// Parses the text of the file. The name, in brackets, may have any characters.
+    /// Parses the text of the file.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let after = text.iter().rposition(|byte| *byte == b')')?;
-        let text = std::str::from_utf8(&text[after + 1..]).ok()?;
-        let fields: Vec<_> = text.split_ascii_whitespace().collect();
+        let fields: Vec<_> = stat_fields(text)?.collect();
         // The first is field 3, the state.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self {
@@ -91,7 +88,7 @@ impl Procfs {
     /// If it has ended, or the file has another format.
     pub fn process_times(&self, pid: u32) -> io::Result<ProcessTimes> {
         let path = self.directory().join(pid.to_string()).join("stat");
-        ProcessTimes::parse(&fs::read(path)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        ProcessTimes::parse(&proc::read(&path)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// CPU time of all processes; those that end meanwhile are left out.

@@ -218,7 +218,9 @@ pub fn quote(arg: &OsStr) -> String {
     }
 }
 
-fn tail(text: &str) -> String {
+/// The last lines of a failing program's messages, as an error shows them.
+#[must_use]
+pub fn tail(text: &str) -> String {
     let lines: Vec<_> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }

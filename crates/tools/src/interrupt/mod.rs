@@ -3,6 +3,7 @@
 //! An [`Interrupt`] is for work that stops at the first request: a measurement, a build. A session
 //! that hands signals on to its guest has [`Signals`].
 
+mod child;
 mod signals;
 
 use std::io::{self, Write};
@@ -17,6 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::{pipe, unregister};
 
+pub(crate) use child::{Ended, wait_for_child};
 pub(crate) use signals::{Signals, is_termination};
 
 /// Whether somebody wants an end, as a descriptor that poll(2) can wait for. It stays readable once

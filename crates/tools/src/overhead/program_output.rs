@@ -5,15 +5,10 @@ use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use brisk_host::program::{Error, Program};
-use brisk_sys::wait_for;
-use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use brisk_host::program::{Error, Program, tail};
+use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::interrupt::Interrupt;
-
-/// Lines of a failing program's messages that an error shows.
-const TAIL: usize = 10;
+use crate::interrupt::{Ended, Interrupt, wait_for_child};
 
 /// A program without output.
 #[derive(Debug)]
@@ -41,19 +36,10 @@ pub(super) fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>
         // It can be ended with all that it starts.
         .process_group(0);
     let mut child = command.spawn().map_err(cannot)?;
-    let pid = Pid::from_child(&child);
-    let waited = pidfd_open(pid, PidfdFlags::empty())
-        .map_err(io::Error::from)
-        .and_then(|process| {
-            let mut fds = [
-                PollFd::new(&process, PollFlags::IN),
-                PollFd::new(interrupt, PollFlags::IN),
-            ];
-            wait_for(&mut fds, None)
-        });
+    let waited = wait_for_child(&child, None, interrupt);
     let signal = interrupt.signal();
-    if waited.is_err() || signal.is_some() {
-        let _ = kill_process_group(pid, Signal::KILL);
+    if signal.is_some() || !matches!(waited, Ok(Ended::Itself)) {
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     }
     let status = child.wait().map_err(cannot)?;
     waited.map_err(cannot)?;
@@ -65,11 +51,10 @@ pub(super) fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>
     }
     let messages = read(&mut messages).map_err(cannot)?;
     let messages = String::from_utf8_lossy(&messages);
-    let lines: Vec<_> = messages.trim_end().lines().collect();
     Err(NoOutput::Failed(Error::Failed {
         command: program.shell_quoted(),
         status,
-        stderr: lines[lines.len().saturating_sub(TAIL)..].join("\n"),
+        stderr: tail(&messages),
     }))
 }
 

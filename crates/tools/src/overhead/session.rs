@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use brisk_host::files;
 use brisk_sys::wait_for;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -299,14 +300,9 @@ impl Session {
     }
 
     /// The last of what it wrote to standard error, in one line.
-    fn messages(&mut self) -> String {
-        let mut text = Vec::new();
-        let length = self.messages.metadata().map_or(0, |meta| meta.len());
-        let start = io::SeekFrom::Start(length.saturating_sub(TAIL));
-        // What cannot be read is not shown.
-        let _ = self.messages.seek(start);
-        let _ = self.messages.read_to_end(&mut text);
-        let text = String::from_utf8_lossy(&text);
+    fn messages(&self) -> String {
+        // Without them there is still the status.
+        let text = files::tail(&self.messages, TAIL).unwrap_or_default();
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         lines.collect::<Vec<_>>().join("; ")
     }

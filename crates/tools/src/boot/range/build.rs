@@ -1,22 +1,21 @@
 //! Builds: the command runs in the worktree, and the artifacts are copied into a cache.
 
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use brisk_sys::wait_for;
-use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use brisk_host::files;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::culprit;
 use super::git::misleading;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Ended, Interrupt, wait_for_child};
 
 /// Time for a build to end after the request.
 const GRACE: Duration = Duration::from_secs(2);
@@ -309,7 +308,7 @@ pub(super) fn run(
     shell.process_group(0);
     shell.stdin(Stdio::null()).stdout(output).stderr(errors);
     let mut child = shell.spawn().map_err(system(Path::new("/bin/sh")))?;
-    let ended = wait(&child, limit, interrupt).map_err(system(log));
+    let ended = wait_for_child(&child, limit, interrupt).map_err(system(log));
     if !matches!(ended, Ok(Ended::Itself)) {
         end(&mut child);
     }
@@ -325,35 +324,12 @@ pub(super) fn run(
     }
 }
 
-enum Ended {
-    Itself,
-    TooLate,
-    Interrupted,
-}
-
-fn wait(child: &Child, limit: Option<Duration>, interrupt: &Interrupt) -> io::Result<Ended> {
-    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
-    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let mut watched = [
-        PollFd::new(&process, PollFlags::IN),
-        PollFd::new(interrupt, PollFlags::IN),
-    ];
-    wait_for(&mut watched, until)?;
-    let [process, interrupt] = watched.map(|fd| !fd.revents().is_empty());
-    // Whoever wants an end may have ended the build too.
-    Ok(match (process, interrupt) {
-        (_, true) => Ended::Interrupted,
-        (true, false) => Ended::Itself,
-        (false, false) => Ended::TooLate,
-    })
-}
-
 /// Ends a build with all processes that it started.
 fn end(child: &mut Child) {
     let group = Pid::from_child(child);
     let _ = kill_process_group(group, Signal::TERM);
     if let Ok(never) = Interrupt::new() {
-        let _ = wait(child, Some(GRACE), &never);
+        let _ = wait_for_child(child, Some(GRACE), &never);
     }
     let _ = kill_process_group(group, Signal::KILL);
 }
@@ -370,18 +346,15 @@ fn broken(what: &str, log: &Path) -> Failure {
 
 /// The last lines of a log.
 fn tail(log: &Path) -> io::Result<String> {
-    let mut file = File::open(log)?;
-    let size = file.metadata()?.len();
-    file.seek(SeekFrom::Start(size.saturating_sub(TAIL.0)))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL.0).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = files::tail(&File::open(log)?, TAIL.0)?;
     let lines: Vec<&str> = text.trim_end().lines().collect();
     Ok(lines[lines.len().saturating_sub(TAIL.1)..].join("\n"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]

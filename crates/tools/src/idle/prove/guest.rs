@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use brisk_host::files;
 use brisk_sys::{die_with_parent, wait_for};
 use brisk_vm::cache::Cache;
 use brisk_vm::libvirt::{self, Defined, Trial};
@@ -199,13 +200,8 @@ impl Running {
             Ok(None) => return Error::Other(format!("process {}", child.id())),
             Err(error) => error.to_string(),
         };
-        let mut text = String::new();
-        let length = messages.metadata().map_or(0, |meta| meta.len());
-        let start = io::SeekFrom::Start(length.saturating_sub(TAIL));
         // Without its messages the status has to do.
-        let _ = messages
-            .seek(start)
-            .and_then(|_| messages.read_to_string(&mut text));
+        let text = files::tail(messages, TAIL).unwrap_or_default();
         let text = text.trim().replace('\n', "; ");
         Error::Ended(match &*text {
             "" => status,
