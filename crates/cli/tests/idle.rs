@@ -142,7 +142,7 @@ fn sarif_names_files_of_any_name_and_no_others() {
     let dir = tempdir().unwrap();
     let name = OsStr::from_bytes(b"\xff 50%.xml");
     fs::write(dir.path().join(name), WEB).unwrap();
-    // What is no file may have the name of one.
+    // A guest that is no file may have the name of one.
     fs::write(dir.path().join("command line"), WEB).unwrap();
     let location = |words: &[&OsStr]| {
         let lint = brisk()

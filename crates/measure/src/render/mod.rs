@@ -25,5 +25,5 @@ pub use html::{html, html_with_bars};
 pub use json::json;
 pub use perfetto::perfetto;
 pub use svg::{Bar, BarPanel, svg, svg_of_bars, svg_over_time};
-pub use table::table;
+pub use table::{sheet, table};
 pub use text::{clean, shorten};

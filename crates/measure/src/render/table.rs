@@ -101,13 +101,13 @@ pub(super) fn remarks(report: &Report) -> String {
 }
 
 /// A table whose columns, but for the first, are numbers.
-fn sheet<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> String {
+pub fn sheet(head: &[&str], rows: impl IntoIterator<Item = impl AsRef<[String]>>) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(head);
-    table.add_rows(rows);
+    table.add_rows(rows.into_iter().map(|row| row.as_ref().to_vec()));
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         if place > 0 {
@@ -142,11 +142,8 @@ fn series(all: &[Series]) -> String {
             show(found.max),
         ]
     });
-    let rows = rows
-        .map(|row| row.try_into().expect("eight columns"))
-        .collect();
-    sheet::<8>(
-        [
+    sheet(
+        &[
             "series",
             "runs",
             "median",
@@ -228,8 +225,8 @@ fn comparisons(all: &[Comparison]) -> String {
         ]
     });
     sheet(
-        ["comparison", "change", "95 % ratio", "p", "verdict"],
-        rows.collect(),
+        &["comparison", "change", "95 % ratio", "p", "verdict"],
+        rows,
     )
 }
 
@@ -259,9 +256,8 @@ fn timeline(timeline: &Timeline) -> Option<String> {
     rows.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
     let rows = rows
         .into_iter()
-        .map(|(took, name)| [name, timeline.clock.format(took), share(took)])
-        .collect();
-    let mut text = sheet(["longest activities", "took", "share"], rows);
+        .map(|(took, name)| [name, timeline.clock.format(took), share(took)]);
+    let mut text = sheet(&["longest activities", "took", "share"], rows);
     if let Some(explained) = timeline.explained_fraction() {
         let total = timeline.clock.format(span.duration());
         let _ = writeln!(text, "{:.1} % of {total} explained", explained * 100.0);

@@ -6,7 +6,7 @@ use brisk_host::cpu;
 use brisk_measure::{Outcome, Report, Series, Statistic};
 
 use super::instance::OBJECT_DIFFERS;
-use super::metrics::{OWN, PROCESSORS, SWAPPED, TIME};
+use super::metrics::{OWN, PROCESSORS, SWAPPED, TIME, series};
 use super::report::{Row, rows};
 
 /// Facts about the host and a target, and figures of their runs.
@@ -43,10 +43,7 @@ impl Evidence {
             });
             own.collect()
         };
-        let series = |side: &str, metric: &str| {
-            let name = format!("{side}: {metric}");
-            report.series.iter().find(|series| series.name == name)
-        };
+        let series = |side: &str, metric: &str| series(report, side, metric);
         let median = |side, metric| Statistic::Median.of(&series(side, metric)?.values());
         let swapped = [host, target].map(|side| {
             let pages = series(side, SWAPPED)

@@ -1,5 +1,7 @@
 //! Names in reports.
 
+use brisk_measure::{Report, Series};
+
 /// Name of the metric that is compared: wall-clock time by the host's clock.
 pub const TIME: &str = "time";
 /// Name of the metric of CPU time, on the host.
@@ -24,3 +26,9 @@ pub(super) const WAITING: &str = PARTS[3];
 pub(super) const REST: &str = PARTS[6];
 /// Name of the fact of a report that lists the processors.
 pub const PROCESSORS: &str = "processors used";
+
+/// The series of a side and a metric.
+pub(super) fn series<'a>(report: &'a Report, side: &str, metric: &str) -> Option<&'a Series> {
+    let name = format!("{side}: {metric}");
+    report.series.iter().find(|series| series.name == name)
+}

@@ -6,7 +6,7 @@ use brisk_measure::{
     Interval, Outcome, PairedRatio, Phase, Report, Sample, Series, Statistic, paired_ratio,
 };
 
-use super::metrics::{CPU, PARTS, REST, TIME, WAITING};
+use super::metrics::{CPU, PARTS, REST, TIME, WAITING, series};
 
 /// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
 const LEAST: usize = 6;
@@ -55,10 +55,7 @@ impl Row {
 /// The lines of a report, in the order of `names`; the first is the host.
 #[must_use]
 pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
-    let find = |name: &str, metric: &str| {
-        let name = format!("{name}: {metric}");
-        report.series.iter().find(move |series| series.name == name)
-    };
+    let find = |name: &str, metric: &str| series(report, name, metric);
     let host = names.first().and_then(|name| find(name, TIME));
     let row = |name: &String| {
         let time = find(name, TIME);

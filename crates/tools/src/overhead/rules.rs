@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn equal_sides_are_comparable() {
         assert_eq!(found(|_| {}), (Comparable::Yes, String::new()));
-        // What is not known is not held against a target.
+        // Unknown facts are not held against a target.
         let unknown = found(|evidence| {
             evidence.target.clear();
             evidence.clocks = None;

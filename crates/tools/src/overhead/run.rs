@@ -138,8 +138,8 @@ impl Slot {
     }
 }
 
-impl Bench<'_> {
-    fn patience(&self) -> Patience<'_> {
+impl<'a> Bench<'a> {
+    fn patience(&self) -> Patience<'a> {
         Patience {
             interrupt: self.interrupt,
             time: self.options.timeout,
@@ -159,10 +159,7 @@ impl Bench<'_> {
                 continue;
             }
             started.map_err(OverheadError::Host)?;
-            let patience = Patience {
-                interrupt: self.interrupt,
-                time: self.options.timeout,
-            };
+            let patience = self.patience();
             let host = self.slots[HOST].instance.as_mut();
             let first = host.map(|host| host.run(self.workload, patience));
             match first {
@@ -206,10 +203,7 @@ impl Bench<'_> {
                 let _ = self.start(turn.side);
             }
         }
-        let patience = Patience {
-            interrupt: self.interrupt,
-            time: self.options.timeout,
-        };
+        let patience = self.patience();
         let slot = &mut self.slots[turn.side];
         let result = match &mut slot.instance {
             Some(instance) => instance.run(self.workload, patience),

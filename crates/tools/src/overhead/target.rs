@@ -192,7 +192,7 @@ mod tests {
     fn kind(text: &str) -> Kind {
         let target: Target = text.parse().unwrap();
         assert_eq!(target.name, "x-1.a_");
-        // What is shown is read back as it was.
+        // A target reads back as it is shown.
         let again: Target = format!("x-1.a_={}", target.kind).parse().unwrap();
         assert_eq!(again, target);
         target.kind

@@ -5,10 +5,10 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use brisk_measure::{Environment, Report, Series, Unit};
+use brisk_measure::{Environment, Report, Series, Unit, render};
 use brisk_tools::overhead::{ImportError, Imported, import};
 
-use super::{picture, table};
+use super::picture;
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::input::read_file;
@@ -142,7 +142,7 @@ fn lines(found: &[Imported], base: Option<&str>, report: &Report) -> Result<Stri
         let of_base = format!("% of {}", printable(&base.name));
         let times = format!("× {}", printable(&base.name));
         let head = ["target", "median", &times, &of_base, "runs"];
-        let _ = writeln!(text, "{}", table::sheet(&head, rows));
+        let _ = writeln!(text, "{}", render::sheet(&head, rows));
     }
     for note in &report.notes {
         let _ = writeln!(text, "Note: {}", printable(note));

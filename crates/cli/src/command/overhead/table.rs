@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use brisk_measure::render::sheet;
 use brisk_measure::{Report, Unit, Warning};
 use brisk_tools::overhead::{Judged, Row};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::output::printable;
 
@@ -99,30 +99,11 @@ fn accounts(rows: &[Row]) -> String {
             Some(share) => format!("{:.1} %", share * 100.0),
             None => UNKNOWN.to_owned(),
         });
-        std::iter::once(row.name.clone()).chain(parts).collect()
+        std::iter::once(row.name.clone())
+            .chain(parts)
+            .collect::<Vec<_>>()
     });
     let mut head = vec!["where time went"];
     head.extend(brisk_tools::overhead::PARTS);
     sheet(&head, cells)
-}
-
-/// A table whose columns, but for the first, are numbers.
-pub(super) fn sheet(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(head);
-    table.add_rows(rows);
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if place > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let lines: Vec<_> = table
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    lines.join("\n") + "\n"
 }

@@ -12,7 +12,7 @@ fn metric(line: &str) -> Option<(&str, Vec<f64>)> {
     let line = line.trim_start_matches(['>', ' ', '\t']);
     let (mean, rest) = line.split_once(char::is_whitespace)?;
     let (name, rest) = rest.trim_start().split_once(char::is_whitespace)?;
-    // What is in brackets or stars is the difference from the first.
+    // Brackets and stars enclose the difference from the first.
     let mut depth = false;
     let plain: String = rest
         .chars()
