@@ -13,7 +13,16 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 fn main() {
-    let plain: [(_, fn()); 5] = [
+    let plain: [(_, fn()); 8] = [
+        (
+            "a_measurement_goes_on_where_it_was_interrupted",
+            a_measurement_goes_on_where_it_was_interrupted,
+        ),
+        (
+            "a_known_difference_is_found_with_its_size",
+            a_known_difference_is_found_with_its_size,
+        ),
+        ("changes_reach_their_target", changes_reach_their_target),
         (
             "a_target_that_dies_has_failed_and_the_others_go_on",
             a_target_that_dies_has_failed_and_the_others_go_on,
@@ -37,6 +46,11 @@ fn main() {
         "neighbours_are_found",
         without_groups(),
         neighbours_are_found,
+    ));
+    all.push(trial(
+        "rounds_with_neighbours_are_dropped",
+        without_groups(),
+        rounds_with_neighbours_are_dropped,
     ));
     all.extend(trials(
         None,
@@ -113,9 +127,10 @@ fn without_groups() -> Option<String> {
     (!made).then(|| "without control groups of version 2 that count pressure".to_owned())
 }
 
-/// `brisk overhead run` with a report.
+/// `brisk overhead run` with a report, also of runs that other programs disturb: tests are not
+/// alone on a machine.
 fn overhead(report: &Path, rounds: u32, words: &[&str]) -> Brisk {
-    brisk_of!["overhead", "run", "--output"]
+    brisk_of!["overhead", "run", "--keep-disturbed", "--output"]
         .arg(report)
         .arg(format!("--rounds={rounds}"))
         .args(words)
@@ -381,33 +396,44 @@ impl Drop for Busy {
     }
 }
 
-fn neighbours_are_found() {
+/// Counts for a while, on a processor that something else wants, too.
+fn beside_a_neighbour(words: &[&str]) -> (String, Value) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("report.json");
     let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
-    let words = [
-        "--workload=command",
-        "--command",
-        count,
-        "--target=x=host",
-        "--cpus=0",
-    ];
     let busy = Busy::on("0");
-    let ended = overhead(&path, 2, &words).exits(0);
+    let ended = brisk_of!["overhead", "run", "--workload=command", "--target=x=host"]
+        .args(["--rounds=2", "--cpus=0", "--command", count, "--output"])
+        .arg(&path)
+        .args(words)
+        .exits(0);
     drop(busy);
     let text = ended.text();
     let line = text.lines().find(|line| line.starts_with("x "));
     assert!(line.unwrap().ends_with("not comparable"), "{text}");
-    assert!(
-        text.contains("Note: x: not comparable: other programs had the processors in"),
-        "{text}"
-    );
     assert!(text.contains("[neighbours]"), "{text}");
-    let notes = read(&path)["notes"].to_string();
-    assert!(
-        notes.contains("x: not comparable: other programs had the processors in"),
-        "{notes}"
-    );
+    (text, read(&path))
+}
+
+fn neighbours_are_found() {
+    let (text, report) = beside_a_neighbour(&["--keep-disturbed"]);
+    let expected = "x: not comparable: other programs had the processors in";
+    assert!(text.contains(&format!("Note: {expected}")), "{text}");
+    assert!(report["notes"].to_string().contains(expected));
+    assert_eq!(values(&report, "x", "time").len(), 2);
+}
+
+fn rounds_with_neighbours_are_dropped() {
+    let (text, report) = beside_a_neighbour(&[]);
+    let expected = "x: not comparable: 2 of 2 rounds were dropped";
+    assert!(text.contains(&format!("Note: {expected}")), "{text}");
+    assert!(text.contains("x: 2 runs dropped"), "{text}");
+    assert!(values(&report, "x", "time").is_empty());
+    // Nothing that was measured is lost.
+    assert_eq!(values(&report, "x", "time of dropped runs").len(), 2);
+    for reason in reasons(&report, "x") {
+        assert!(reason.starts_with("dropped: other programs"), "{reason}");
+    }
 }
 
 fn unequal_cpus_are_found() {
@@ -420,6 +446,116 @@ fn unequal_cpus_are_found() {
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("[unequal-cpus]"), "{text}");
     assert!(text.contains("QEMU emulates the processor (TCG)"), "{text}");
+}
+
+fn a_measurement_goes_on_where_it_was_interrupted() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let words = ["--workload=command", "--command=true", "--target=x=host"];
+    overhead(&path, 2, &words).exits(0);
+    let again = |rounds: u32, words: &[&str]| {
+        brisk_of!["overhead", "run", "--keep-disturbed", "--continue"]
+            .arg(&path)
+            .arg(format!("--rounds={rounds}"))
+            .args(words)
+    };
+    let before = read(&path);
+    again(2, &words)
+        .exits(125)
+        .explains(&["has 2 rounds already", "--rounds"]);
+    let other = ["--workload=command", "--command=false", "--target=x=host"];
+    again(3, &other)
+        .exits(125)
+        .explains(&["its workload is true, and now false"]);
+    assert_eq!(read(&path), before);
+    again(3, &words).exits(0);
+    let report = read(&path);
+    for side in ["host", "host again", "x"] {
+        let numbers: Vec<_> = samples(&report, side, "time")
+            .iter()
+            .filter(|sample| sample["phase"] == "measured")
+            .map(|sample| sample["iteration"].as_u64().unwrap())
+            .collect();
+        assert_eq!(numbers, [0, 1, 2], "{side}");
+        let first = &samples(&report, side, "time")[..3];
+        assert_eq!(first, &samples(&before, side, "time")[..], "{side}");
+    }
+}
+
+/// A loop of so many steps as the target's variable says: 20 % more on one side.
+fn a_known_difference_is_found_with_its_size() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let count = "i=0; while [ $i -lt ${N:-200}000 ]; do i=$((i+1)); done";
+    let words = ["--workload=command", "--command", count];
+    let words = [&words[..], &["--target", "more=command:env N=240"]].concat();
+    let text = overhead(&path, 10, &words).exits(0).text();
+    let line = text.lines().find(|line| line.starts_with("more "));
+    let interval = line
+        .unwrap()
+        .split_whitespace()
+        .find(|word| word.contains('–'));
+    let (low, high) = interval.unwrap().split_once('–').unwrap();
+    let (low, high): (f64, f64) = (low.parse().unwrap(), high.parse().unwrap());
+    assert!(low <= 1.2 && 1.2 <= high, "{text}");
+    // What others do on the machine is not in the CPU time.
+    let report = read(&path);
+    let times = |side: &str| values(&report, side, "CPU of the host").iter().sum::<f64>();
+    let ratio = times("more") / times("host");
+    assert!((1.1..1.3).contains(&ratio), "{ratio}: {text}");
+}
+
+fn changes_reach_their_target() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    // Where it is, what it may run on, and whether it gets huge pages.
+    let log = dir.path().join("log");
+    let command = format!(
+        "echo $(stat -f -c %T .) $(nproc) $(grep THP_enabled /proc/self/status) >>{}",
+        log.display()
+    );
+    let words = [
+        "--workload=command",
+        "--command",
+        &command,
+        "--target=x=host",
+    ];
+    let words = [&words[..], &["--ablate=thp,tmpfs,pinning", "--cpus=0"]].concat();
+    let text = overhead(&path, 1, &words).exits(0).text();
+    let lines = fs::read_to_string(&log).unwrap();
+    let count = |line: &str| lines.lines().filter(|found| *found == line).count();
+    let processors = std::thread::available_parallelism().unwrap();
+    // The host and x run four times in a round with its warm-up and once before.
+    let disk = String::from_utf8(
+        Command::new("stat")
+            .args(["-f", "-c", "%T", "/var/tmp"])
+            .output()
+            .unwrap()
+            .stdout,
+    )
+    .unwrap();
+    assert_eq!(count("tmpfs 1 THP_enabled: 0"), 2, "{lines}");
+    assert_eq!(
+        count(&format!("{} 1 THP_enabled: 1", disk.trim())),
+        2,
+        "{lines}"
+    );
+    assert_eq!(
+        count(&format!("tmpfs {processors} THP_enabled: 1")),
+        2,
+        "{lines}"
+    );
+    for name in [
+        "x without huge pages",
+        "x without tmpfs",
+        "x without pinning",
+    ] {
+        assert!(text.contains(name), "{text}");
+        assert_eq!(values(&read(&path), name, "time").len(), 1, "{name}");
+    }
+    let words = ["--workload=command", "--command=true", "--target=x=host"];
+    let refused = overhead(&path, 1, &[&words[..], &["--ablate=kernel"]].concat()).exits(125);
+    refused.explains(&["x: not measured with the host's kernel: only a guest of brisk's"]);
 }
 
 fn what_a_prefix_loses_is_an_error() {

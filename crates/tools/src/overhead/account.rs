@@ -76,6 +76,12 @@ impl Account {
         self.guest + self.user + self.system
     }
 
+    /// Time in which others had the processors and the target wanted them, seconds; where that is
+    /// not counted, the rest, which has it and may have more.
+    pub(super) fn lost(&self) -> f64 {
+        self.waiting.unwrap_or_else(|| self.rest()) + self.steal.unwrap_or(0.0)
+    }
+
     /// What the parts leave over of the total, seconds: other programs on the processors while the
     /// target did not want to run, interrupts, and what the counters miss. Below zero if the
     /// parts are more than the total.

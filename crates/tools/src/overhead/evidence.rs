@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use brisk_host::cpu;
 use brisk_measure::{Outcome, Report, Series, Statistic};
 
+use super::disturbance::is_dropped;
 use super::instance::OBJECT_DIFFERS;
-use super::metrics::{OWN, PROCESSORS, SWAPPED, TIME, series};
+use super::metrics::{OWN, PROCESSORS, SPEED, SWAPPED, TIME, series};
 use super::report::{Row, rows};
 
 /// Facts about the host and a target, and figures of their runs.
@@ -22,6 +23,14 @@ pub struct Evidence {
     pub objects: BTreeSet<String>,
     /// Pages that either swapped in or out in the runs that count.
     pub swapped: f64,
+    /// Rounds that were dropped, since other programs had the processors while the host or the
+    /// target ran, and all rounds that count.
+    pub dropped: (usize, usize),
+    /// Medians of how long a fixed number of instructions took on the host before runs of the
+    /// target and of the host, seconds.
+    pub speeds: Option<(f64, f64)>,
+    /// By how much the host differs from itself: 0.01 is 1 %. None if that is not known.
+    pub floor: Option<f64>,
     /// Share of its time in which other programs had what the target wanted, as in
     /// [`Row::neighbours`].
     pub neighbours: Option<f64>,
@@ -51,6 +60,15 @@ impl Evidence {
                 .unwrap_or_default();
             pages.iter().sum::<f64>()
         });
+        let runs = |side: &str| series(side, TIME).into_iter().flat_map(Series::measured);
+        let both = || runs(host).chain(runs(target));
+        let rounds = |dropped: bool| {
+            let chosen = both().filter(|sample| !dropped || is_dropped(sample));
+            chosen
+                .map(|sample| sample.iteration)
+                .collect::<BTreeSet<_>>()
+                .len()
+        };
         let rows = rows(report, &[host.to_owned(), target.to_owned()]);
         let neighbours = |place: usize| rows.get(place).and_then(Row::neighbours);
         let cpus = report.environment.extra.get(PROCESSORS);
@@ -65,6 +83,9 @@ impl Evidence {
                 .filter_map(|sample| object(&sample.outcome))
                 .collect(),
             swapped: swapped.iter().sum(),
+            dropped: (rounds(true), rounds(false)),
+            speeds: median(target, SPEED).zip(median(host, SPEED)),
+            floor: report.comparisons.iter().find_map(|one| one.noise_floor),
             neighbours: neighbours(1),
             host_neighbours: neighbours(0),
             clocks: median(target, OWN).zip(median(target, TIME)),

@@ -13,19 +13,23 @@ use brisk_host::proc::Procfs;
 use brisk_host::process_times::tree;
 use brisk_host::program::quote;
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
+use super::ablation::Ablation;
 use super::account::{Account, Reading};
+use super::affinity::{allowed, on_processors};
 use super::launch::{Launch, Place, launch};
 use super::meter::Meter;
 use super::session::{Patience, Session, SessionError};
+use super::sides::Side;
 use super::target::Kind;
 use super::vmm;
 use super::workload::Workload;
 
 /// Directories that a work directory may be in, on a tmpfs if there is one.
 const WORK: [&str; 2] = ["/dev/shm", "/tmp"];
+/// Directory that a work directory is in that is to be on a disk.
+const DISK: &str = "/var/tmp";
 
 /// How long processes that were killed may take to end.
 const EMPTYING: Duration = Duration::from_secs(5);
@@ -115,23 +119,33 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Starts a target on these processors and gives it the files of the workload.
+    /// Starts a side on these processors and gives it the files of the workload.
     ///
     /// # Errors
     /// If it cannot be started, or lacks what the workload needs.
     pub(super) fn start(
-        kind: &Kind,
+        side: &Side,
         cpus: &[usize],
         workload: &Workload,
         patience: Patience<'_>,
     ) -> Result<Self, RunError> {
-        let mut instance = Self::boot(kind, cpus)?;
-        let prepared = instance.prepare(workload, patience);
+        let change = side.change.as_ref().map(|(change, _)| change);
+        let mut instance = match change {
+            Some(Ablation::Pinning) => {
+                Self::boot(&side.kind, &allowed().map_err(SessionError::Io)?, change)?
+            }
+            _ => Self::boot(&side.kind, cpus, change)?,
+        };
+        let parents: &[&str] = match change {
+            Some(Ablation::Tmpfs) => &[DISK],
+            _ => &WORK,
+        };
+        let prepared = instance.prepare(workload, parents, patience);
         instance.is_lost = prepared.is_err();
         prepared.map(|()| instance)
     }
 
-    fn boot(kind: &Kind, cpus: &[usize]) -> Result<Self, SessionError> {
+    fn boot(kind: &Kind, cpus: &[usize], change: Option<&Ablation>) -> Result<Self, SessionError> {
         let directory = tempfile::Builder::new()
             .prefix("brisk-overhead-")
             .tempdir()?;
@@ -139,14 +153,17 @@ impl Instance {
         let id = id.to_string_lossy().into_owned();
         let brisk = std::env::current_exe()?;
         let group = Group::below_own(&id);
+        let disk = directory.path().join("disk");
         let place = Place {
             directory: directory.path(),
             id: &id,
             cpus,
             brisk: &brisk,
             group: group.as_ref().map(Group::path),
+            disk: (change == Some(&Ablation::Tmpfs)).then_some(&*disk),
         };
         let mut launch = launch(kind, &place);
+        launch.has_small_pages = change == Some(&Ablation::HugePages);
         for path in &launch.directories {
             fs::create_dir(path)?;
         }
@@ -179,19 +196,26 @@ impl Instance {
         })
     }
 
-    fn prepare(&mut self, workload: &Workload, patience: Patience<'_>) -> Result<(), RunError> {
+    fn prepare(
+        &mut self,
+        workload: &Workload,
+        parents: &[&str],
+        patience: Patience<'_>,
+    ) -> Result<(), RunError> {
         self.session.greet(self.on_terminal, patience)?;
-        let [first, second] = WORK;
-        let id = &self.id;
+        let (id, parents) = (&self.id, parents.join(" "));
         let setup = format!(
-            "T={id}; say() {{ echo \"$T $*\"; }}; export LC_ALL=C; d=; for p in {first} {second}; do mkdir -m 700 \"$p/$T\" \
+            "T={id}; say() {{ echo \"$T $*\"; }}; export LC_ALL=C; d=; for p in {parents}; do mkdir -m 700 \"$p/$T\" \
              2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; rm -rf \"$d\"' EXIT; trap \
              'exit 129' HUP INT TERM; if [ -n \"$EPOCHREALTIME\" ]; then now() {{ \
              now=$EPOCHREALTIME; }}; else now() {{ read -r now _ </proc/uptime; }}; fi; \
              mkdir \"$d/out\" && cd \"$d\""
         );
         self.asked(
-            "no work directory can be made in /dev/shm or /tmp",
+            match &*parents {
+                DISK => "no work directory can be made in /var/tmp",
+                _ => "no work directory can be made in /dev/shm or /tmp",
+            },
             &setup,
             patience,
         )?;
@@ -381,7 +405,7 @@ impl Instance {
                 .and_then(|()| group.remove());
         }
         // A target that shares the host's files and was killed has left its work there.
-        for parent in WORK {
+        for parent in WORK.into_iter().chain([DISK]) {
             let _ = fs::remove_dir_all(Path::new(parent).join(&self.id));
         }
     }
@@ -399,6 +423,11 @@ say fact cpus $(nproc)
 say fact kernel $(uname -r)
 say fact directory $(stat -f -c %T \"$d\")
 while read -r n v _; do case $n in MemTotal:) say fact memory $v;; esac; done </proc/meminfo
+h=/sys/kernel/mm/transparent_hugepage/enabled
+if [ -r $h ]; then read -r h <$h; h=${h#*[}; say fact hugepages ${h%]*}; fi
+m=; for f in /sys/devices/system/cpu/vulnerabilities/*; do if [ -r \"$f\" ]; then \
+read -r l <\"$f\"; m=\"$m${m:+; }${f##*/}=$l\"; fi; done
+if [ -n \"$m\" ]; then say \"fact mitigations $m\"; fi
 ";
 
 /// Shell text for the pages that a target has swapped.
@@ -426,20 +455,6 @@ fn enter(launch: &mut Launch, entrance: &PathBuf) {
     let mut words = vec!["sh".into(), "-c".into(), script.into(), entrance.into()];
     words.append(&mut launch.words);
     launch.words = words;
-}
-
-/// Does something on some processors only; what it starts stays there.
-fn on_processors<T>(
-    cpus: &[usize],
-    start: impl FnOnce() -> Result<T, SessionError>,
-) -> Result<T, SessionError> {
-    let before = sched_getaffinity(None).map_err(io::Error::from)?;
-    let mut set = CpuSet::new();
-    cpus.iter().for_each(|cpu| set.set(*cpu));
-    sched_setaffinity(None, &set).map_err(io::Error::from)?;
-    let started = start();
-    sched_setaffinity(None, &before).map_err(io::Error::from)?;
-    started
 }
 
 /// A tar archive of some files.

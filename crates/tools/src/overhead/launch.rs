@@ -26,6 +26,9 @@ pub(super) struct Place<'a> {
     pub(super) brisk: &'a Path,
     /// Path of the group that a runtime of containers makes.
     pub(super) group: Option<&'a str>,
+    /// A directory on a disk of the host that the target is to have as `/var/tmp`; it is made if
+    /// the target does not see the host's. None if it is not needed.
+    pub(super) disk: Option<&'a Path>,
 }
 
 /// What starts a target.
@@ -45,6 +48,8 @@ pub(super) struct Launch {
     /// itself when it can take more: what is written before is lost; and the terminal of user-mode
     /// Linux stops when much is written to it at once.
     pub(super) on_terminal: bool,
+    /// Whether the kernel is to give its processes no huge pages.
+    pub(super) has_small_pages: bool,
 }
 
 /// Programs that a kind of target needs, each with the Debian package that has it.
@@ -69,6 +74,7 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
         cleanup: None,
         makes_group: false,
         on_terminal: false,
+        has_small_pages: false,
     };
     match kind {
         Kind::Host => plain(vec!["sh".into()]),
@@ -99,7 +105,10 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
         }
         Kind::Runc => runc(place),
         Kind::Uml(options) => uml(options, place),
-        Kind::Brisk(options) => plain(brisk(options, place)),
+        Kind::Brisk(options) => Launch {
+            directories: place.disk.map(Path::to_owned).into_iter().collect(),
+            ..plain(brisk(options, place))
+        },
     }
 }
 
@@ -114,6 +123,11 @@ fn brisk(options: &[String], place: &Place<'_>) -> Vec<OsString> {
     };
     if !has("--cpus") {
         words.extend(["--cpus".into(), place.cpus.len().to_string().into()]);
+    }
+    if let Some(disk) = place.disk {
+        let mut share = disk.as_os_str().to_owned();
+        share.push(":/var/tmp");
+        words.extend(["--share".into(), share]);
     }
     words.extend(options.iter().map(OsString::from));
     words.extend(["--", "sh"].map(OsString::from));
@@ -138,7 +152,9 @@ fn runc(place: &Place<'_>) -> Launch {
     let bundle = bundle(place);
     Launch {
         words: run,
-        directories: vec![place.directory.join(ROOT)],
+        directories: std::iter::once(place.directory.join(ROOT))
+            .chain(place.disk.map(Path::to_owned))
+            .collect(),
         files: vec![(
             place.directory.join("config.json"),
             bundle.to_string(),
@@ -147,6 +163,7 @@ fn runc(place: &Place<'_>) -> Launch {
         cleanup: Some(words(&["delete", "--force", place.id])),
         makes_group: place.group.is_some(),
         on_terminal: false,
+        has_small_pages: false,
     }
 }
 
@@ -159,6 +176,24 @@ fn bundle(place: &Place<'_>) -> Value {
     };
     let namespaces = ["pid", "ipc", "uts", "mount", "network"];
     let namespaces = namespaces.map(|kind| json!({ "type": kind }));
+    let mut mounts = vec![
+        mount("/proc", "proc", &[]),
+        mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755"]),
+        mount(
+            "/dev/pts",
+            "devpts",
+            &["nosuid", "noexec", "newinstance", "ptmxmode=0666"],
+        ),
+        mount("/dev/shm", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
+        mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
+        mount("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
+    ];
+    mounts.extend(place.disk.map(|disk| {
+        json!({
+            "destination": "/var/tmp", "type": "bind", "source": disk.to_string_lossy(),
+            "options": ["bind", "nosuid", "nodev", "rw"],
+        })
+    }));
     let mut linux = json!({ "namespaces": namespaces });
     if let Some(group) = place.group {
         linux["cgroupsPath"] = group.into();
@@ -175,14 +210,7 @@ fn bundle(place: &Place<'_>) -> Value {
         },
         "root": { "path": ROOT, "readonly": true },
         "hostname": "brisk",
-        "mounts": [
-            mount("/proc", "proc", &[]),
-            mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755"]),
-            mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666"]),
-            mount("/dev/shm", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
-            mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
-            mount("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
-        ],
+        "mounts": mounts,
         "linux": linux,
     })
 }
@@ -197,6 +225,7 @@ mount -t sysfs sysfs /sys
 mkdir -p /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/ TMPDIR=/dev/shm
+[ -z \"$disk\" ] || mount -t hostfs -o \"$disk\" none /var/tmp
 exec </dev/ttyS0 >/dev/ttyS0 2>/dev/null
 stty raw -echo
 echo \"$token-0 0\"
@@ -225,13 +254,16 @@ fn uml(options: &[String], place: &Place<'_>) -> Launch {
     words.push(assigned("uml_dir=", place.directory));
     words.push(assigned("init=", &init));
     words.extend(options.iter().map(OsString::from));
+    let disk = place.disk.map(Path::to_string_lossy).unwrap_or_default();
+    let text = UML_INIT.replace("$token", place.id).replace("$disk", &disk);
     Launch {
         words,
-        directories: Vec::new(),
-        files: vec![(init, UML_INIT.replace("$token", place.id), 0o700)],
+        directories: place.disk.map(Path::to_owned).into_iter().collect(),
+        files: vec![(init, text, 0o700)],
         cleanup: None,
         makes_group: false,
         on_terminal: true,
+        has_small_pages: false,
     }
 }
 
@@ -248,6 +280,7 @@ mod tests {
             cpus: &[1, 3],
             brisk: Path::new("/bin/brisk"),
             group: Some("/own/brisk-7"),
+            disk: None,
         };
         launch(&target.kind, &place)
     }

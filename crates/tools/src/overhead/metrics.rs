@@ -20,6 +20,10 @@ pub const PARTS: [&str; 7] = [
 pub const OWN: &str = "own clock";
 /// Name of the metric of pages that were swapped in and out.
 pub const SWAPPED: &str = "pages swapped";
+/// Name of the metric of times that say little, since other programs had the processors.
+pub const DISTURBED: &str = "time of dropped runs";
+/// Name of the metric of how long the host takes for a fixed number of instructions, before a run.
+pub const SPEED: &str = "speed of the processor";
 /// Name of the part of an account in which a target waits.
 pub(super) const WAITING: &str = PARTS[3];
 /// Name of the part that the others leave over.

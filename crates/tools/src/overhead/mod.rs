@@ -5,7 +5,11 @@
 //! host's counters say where the time of the processors went, as an [`Account`]; what the target
 //! says itself is evidence only. The host takes part twice: by what the two differ is noise.
 
+mod ablation;
 mod account;
+mod affinity;
+mod continued;
+mod disturbance;
 mod evidence;
 mod import;
 mod instance;
@@ -20,20 +24,25 @@ mod report;
 pub mod rules;
 mod run;
 mod session;
+mod sides;
 mod target;
 mod vmm;
 mod workload;
 
+pub use ablation::{Ablation, AblationError};
 pub use account::Account;
+pub use affinity::allowed;
+pub use continued::{ContinueError, go_on};
 pub use evidence::Evidence;
 pub use import::{Entry, ImportError, Imported, import};
 pub use instance::RunError;
 pub use judgement::{Judged, judge};
 pub use kit::{Kit, KitError, UNITS, kit};
-pub use metrics::{CPU, OWN, PARTS, PROCESSORS, SWAPPED, TIME};
-pub use plan::{Options, PlanError, check, names, plan};
+pub use metrics::{CPU, DISTURBED, OWN, PARTS, PROCESSORS, SPEED, SWAPPED, TIME};
+pub use plan::{Options, PlanError, check, plan};
 pub use report::{Row, rows};
 pub use run::{OverheadError, Step, run};
 pub use session::SessionError;
+pub use sides::{Side, names, sides};
 pub use target::{Engine, Kind, Target, TargetError};
 pub use workload::{FLAGS, Workload};

@@ -1,34 +1,35 @@
-//! Sides of the comparison, and programs that are missing for them.
+//! Rounds, when they are enough, and programs that are missing for targets.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use brisk_host::program::Program;
 
 use super::launch::needs;
-use super::target::{Kind, Target};
-use crate::experiment::Plan;
-
-/// The side that all others are compared with.
-pub(super) const HOST: usize = 0;
-/// The host once more.
-pub(super) const AGAIN: usize = 1;
-/// Name of the host.
-const HOST_NAME: &str = "host";
-/// Name of its repetition.
-const AGAIN_NAME: &str = "host again";
+use super::metrics::TIME;
+use super::sides::{AGAIN, HOST, Side, names};
+use super::target::Kind;
+use crate::experiment::{Narrow, Plan, Record};
 
 /// How often and on what.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Rounds that count; each runs every target once.
+    /// Rounds that count, at most; each runs every target once.
     pub rounds: u32,
+    /// Half the width of the interval of a ratio that is narrow enough to end before that, relative
+    /// to the ratio: 0.01 for 1 %. None to make all rounds.
+    pub precision: Option<f64>,
+    /// No round begins after so long.
+    pub budget: Option<Duration>,
+    /// Whether runs count in which other programs had the processors.
+    pub keeps_disturbed: bool,
     /// Processors of the host that every target runs on.
     pub cpus: Vec<usize>,
     /// How long a target may take for one run, or to start.
     pub timeout: Duration,
     /// Seed of the orders.
     pub seed: u64,
+    /// Number of the first round that counts: of a measurement that goes on, how many there are.
+    pub first: u32,
 }
 
 /// Targets that cannot be measured.
@@ -38,6 +39,9 @@ pub enum PlanError {
     /// Two have the same name.
     #[error("two targets are named {0}; the host takes part by itself, as host")]
     Twice(String),
+    /// No target can have an ablation.
+    #[error("{0}")]
+    Ablation(String),
     /// A program is missing.
     #[error("target {target}: there is no `{program}`: apt-get install {package}")]
     Missing {
@@ -53,53 +57,60 @@ pub enum PlanError {
     Root(String),
 }
 
-/// All sides: the host twice, and the targets.
-pub(super) fn sides(targets: &[Target]) -> Vec<Target> {
-    let host = |name: &str| Target {
-        name: name.to_owned(),
-        kind: Kind::Host,
-    };
-    let mut sides = vec![host(HOST_NAME), host(AGAIN_NAME)];
-    sides.extend_from_slice(targets);
-    sides
-}
-
-/// Names of all sides, in order: the host, the host again, and the targets.
+/// The plan: each side in each round; one round more, which does not count.
 #[must_use]
-pub fn names(targets: &[Target]) -> Vec<String> {
-    let sides = sides(targets).into_iter();
-    sides.map(|target| target.name).collect()
-}
-
-/// The plan: the host, the host again, and each target; one round more, which does not count.
-#[must_use]
-pub fn plan(targets: &[Target], options: &Options) -> Plan {
-    Plan::new(names(targets), options.rounds)
+pub fn plan(sides: &[Side], options: &Options) -> Plan {
+    let rounds = options.rounds.saturating_sub(options.first);
+    let plan = Plan::new(names(sides), rounds)
         .warmups(1)
         .repeats(AGAIN, HOST)
         .seed(options.seed)
+        .beginning_at(options.first);
+    match options.budget {
+        Some(budget) => plan.within(budget),
+        None => plan,
+    }
 }
 
-/// Whether all targets can be started here, before any is.
+/// Whether the ratio of each side to the host is known well enough, whatever it is. A side that
+/// never succeeded is not waited for.
+pub(super) fn is_settled(sides: &[Side], precision: f64, record: &Record<'_>) -> bool {
+    let subjects = (0..sides.len()).filter(|side| ![HOST, AGAIN].contains(side));
+    let mut subjects = subjects.filter(|side| {
+        let times = record.series(*side, TIME);
+        times.is_some_and(|times| !times.values().is_empty())
+    });
+    let narrow = |subject| Narrow {
+        metric: TIME.to_owned(),
+        base: HOST,
+        subject,
+        repeat: Some(AGAIN),
+        half_width: precision,
+    };
+    let is_one_left = subjects.next();
+    is_one_left.is_some_and(|first| {
+        std::iter::once(first)
+            .chain(subjects)
+            .all(|subject| narrow(subject).is_reached(record))
+    })
+}
+
+/// Whether all sides can be started here, before any is.
 ///
 /// # Errors
-/// If two have the same name, a program is missing, or the user may not.
-pub fn check(targets: &[Target]) -> Result<(), PlanError> {
-    let mut taken = BTreeSet::from([HOST_NAME]);
+/// If a program is missing, or the user may not.
+pub fn check(sides: &[Side]) -> Result<(), PlanError> {
     let is_root = rustix::process::geteuid().is_root();
-    for target in targets {
-        if !taken.insert(&target.name) {
-            return Err(PlanError::Twice(target.name.clone()));
-        }
-        for (program, package) in needs(&target.kind) {
+    for side in sides {
+        for (program, package) in needs(&side.kind) {
             Program::find(program).map_err(|_| PlanError::Missing {
-                target: target.name.clone(),
+                target: side.name.clone(),
                 program,
                 package,
             })?;
         }
-        if target.kind == Kind::Runc && !is_root {
-            return Err(PlanError::Root(target.name.clone()));
+        if side.kind == Kind::Runc && !is_root {
+            return Err(PlanError::Root(side.name.clone()));
         }
     }
     Ok(())
@@ -107,25 +118,67 @@ pub fn check(targets: &[Target]) -> Result<(), PlanError> {
 
 #[cfg(test)]
 mod tests {
+    use brisk_measure::{Sample, Series, Unit};
+
+    use super::super::sides::sides;
     use super::*;
 
-    #[test]
-    fn the_host_takes_part_twice_and_names_are_unique() {
-        let target = |text: &str| text.parse::<Target>().unwrap();
-        let options = Options {
-            rounds: 6,
+    fn options() -> Options {
+        Options {
+            rounds: 9,
+            precision: None,
+            budget: None,
+            keeps_disturbed: false,
             cpus: vec![0],
             timeout: Duration::from_secs(1),
             seed: 1,
+            first: 0,
+        }
+    }
+
+    fn of(targets: &[&str]) -> Vec<Side> {
+        let targets: Vec<_> = targets.iter().map(|text| text.parse().unwrap()).collect();
+        sides(&targets, &[], "").unwrap().0
+    }
+
+    #[test]
+    fn a_plan_goes_on_where_another_ended() {
+        let sides = of(&["x=host"]);
+        assert_eq!(plan(&sides, &options()).most_rounds(), 10);
+        let later = Options {
+            first: 5,
+            ..options()
         };
-        let plan = plan(&[target("x=host")], &options);
-        assert_eq!(plan.most_rounds(), 7);
-        let names = [0, 1, 2].map(|side| plan.series_name(side, "time"));
+        let later = plan(&sides, &later);
+        assert_eq!(later.most_rounds(), 5);
+        assert_eq!(later.turns(1)[0].iteration, 5);
+        let names = [0, 1, 2].map(|side| later.series_name(side, TIME));
         assert_eq!(names, ["host: time", "host again: time", "x: time"]);
-        let twice = [target("x=host"), target("x=command:nice")];
-        assert_eq!(check(&twice), Err(PlanError::Twice("x".into())));
-        let host = check(&[target("host=command:nice")]);
-        assert_eq!(host, Err(PlanError::Twice("host".into())));
-        assert_eq!(check(&twice[..1]), Ok(()));
+        assert_eq!(check(&sides), Ok(()));
+    }
+
+    #[test]
+    fn it_ends_when_all_that_succeed_are_known_well_enough() {
+        let sides = of(&["x=host", "y=host", "dead=host"]);
+        let plan = plan(&sides, &options());
+        let series = |name: &str, values: [f64; 6]| Series::of_values(name, Unit::Seconds, values);
+        let steady = [2.0, 2.001, 2.002, 2.0, 2.001, 2.0];
+        let mut dead = Series::new("dead: time", Unit::Seconds);
+        dead.push(Sample::failed(0, brisk_measure::Phase::Measured, "why"));
+        let mut all = vec![
+            series("host: time", [1.0; 6]),
+            series("host again: time", [1.0; 6]),
+            series("x: time", steady),
+            series("y: time", [2.0, 2.2, 1.8, 2.3, 2.0, 1.7]),
+            dead,
+        ];
+        assert!(!is_settled(&sides, 0.01, &Record::new(&plan, &all, 7)));
+        all[3] = series("y: time", steady);
+        assert!(is_settled(&sides, 0.01, &Record::new(&plan, &all, 7)));
+        // Five pairs have no interval.
+        all[3].samples.pop();
+        assert!(!is_settled(&sides, 0.01, &Record::new(&plan, &all, 6)));
+        let failed = [all[0].clone(), all[1].clone(), all[4].clone()];
+        assert!(!is_settled(&sides, 0.01, &Record::new(&plan, &failed, 7)));
     }
 }

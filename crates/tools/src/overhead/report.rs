@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use brisk_measure::{
-    Interval, Outcome, PairedRatio, Phase, Report, Sample, Series, Statistic, paired_ratio,
+    Interval, Outcome, PairedRatio, Report, Sample, Series, Statistic, paired_ratio,
 };
 
+use super::disturbance::is_dropped;
 use super::metrics::{CPU, PARTS, REST, TIME, WAITING, series};
 
 /// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
@@ -32,6 +33,8 @@ pub struct Row {
     /// Shares of wall-clock time times processors, of the whole: medians of the parts of
     /// [`PARTS`]. None for a part that is not counted.
     pub parts: [Option<f64>; PARTS.len()],
+    /// Runs that were dropped, since other programs had the processors.
+    pub dropped: usize,
     /// Runs that failed.
     pub failed: usize,
     /// Why the last of these failed.
@@ -66,16 +69,16 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
         });
         let parts = PARTS.map(|part| find(name, part));
         let totals = totals(&parts);
+        let counts = |sample: &&Sample| values.is_empty() || !is_dropped_run(time, sample);
         let share = |part: Option<&Series>| {
-            let shares = part?.samples.iter().filter_map(|sample| {
-                let total = totals
-                    .get(&sample.iteration)
-                    .filter(|_| is_measured(sample))?;
-                Some(sample.value()? / total)
-            });
+            let shares = part?
+                .measured()
+                .filter(counts)
+                .filter_map(|sample| Some(sample.value()? / totals.get(&sample.iteration)?));
             Statistic::Median.of(&shares.collect::<Vec<_>>())
         };
-        let reasons = time.into_iter().flat_map(Series::measured);
+        let runs = || time.into_iter().flat_map(Series::measured);
+        let reasons = runs().filter(|sample| !is_dropped(sample));
         let reasons: Vec<_> = reasons.filter_map(reason).collect();
         Row {
             name: name.clone(),
@@ -87,6 +90,7 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
                 .map(|(PairedRatio { interval, .. }, _)| interval),
             cpu: find(name, CPU).and_then(|series| Statistic::Median.of(&series.values())),
             parts: parts.map(share),
+            dropped: runs().filter(|sample| is_dropped(sample)).count(),
             failed: reasons.len(),
             reason: reasons.into_iter().next_back(),
         }
@@ -94,8 +98,10 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
     names.iter().map(row).collect()
 }
 
-fn is_measured(sample: &Sample) -> bool {
-    sample.phase == Phase::Measured
+/// Whether the run of a sample that counts was dropped.
+fn is_dropped_run(time: Option<&Series>, sample: &Sample) -> bool {
+    let mut runs = time.into_iter().flat_map(Series::measured);
+    runs.any(|run| run.iteration == sample.iteration && is_dropped(run))
 }
 
 /// Wall-clock time times processors of each run, which is the sum of its parts.
@@ -119,7 +125,7 @@ fn reason(sample: &Sample) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use brisk_measure::{Environment, Unit};
+    use brisk_measure::{Environment, Phase, Unit};
 
     use super::*;
 
@@ -167,6 +173,23 @@ mod tests {
         assert_eq!(dead.median, None);
         assert_eq!((dead.failed, dead.reason.as_deref()), (1, Some("why")));
         assert_eq!((dead.ratio, dead.interval), (None, None));
+    }
+
+    #[test]
+    fn a_run_that_is_dropped_is_in_no_number() {
+        let mut report = report();
+        let reason = "dropped: other programs had the processors in 50 % of its time";
+        let slow = report.series_mut("slow: time", Unit::Seconds);
+        slow.samples[0] = Sample::failed(0, Phase::Measured, reason);
+        let user = report.series_mut("slow: user", Unit::Seconds);
+        user.samples[0] = Sample::measured(0, 1000.0);
+        let names = ["host", "slow"].map(str::to_owned);
+        let slow = &rows(&report, &names)[1];
+        assert_eq!((slow.dropped, slow.failed), (1, 0));
+        assert_eq!(slow.best, Some(1.6));
+        assert!(slow.parts[1].unwrap() < 0.3);
+        // Five pairs are left.
+        assert_eq!(slow.interval, None);
     }
 
     #[test]

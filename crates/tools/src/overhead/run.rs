@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use brisk_measure::{CompareOptions, ReportError, Unit};
+use brisk_measure::{CompareOptions, Report, ReportError, Unit};
 
+use super::affinity::time_of_a_loop;
+use super::continued::changed;
+use super::disturbance::disturbance;
 use super::instance::{Instance, Run, RunError};
 use super::judgement::judge;
-use super::metrics::{CPU, OWN, PARTS, SWAPPED, TIME};
-use super::plan::{HOST, Options, names, plan, sides};
+use super::metrics::{CPU, DISTURBED, OWN, PARTS, SPEED, SWAPPED, TIME};
+use super::plan::{Options, is_settled, plan};
 use super::session::{Patience, SessionError};
-use super::target::Target;
+use super::sides::{HOST, Side, names};
 use super::workload::Workload;
-use crate::experiment::{Experiment, Progress, Readings, Saved, Stopped, Turn};
+use crate::experiment::{Experiment, Progress, Readings, Record, Saved, Stopped, Turn};
 use crate::interrupt::Interrupt;
 
 /// Starts of a target that fail before it is given up.
@@ -25,6 +28,21 @@ pub enum OverheadError {
     /// The workload does not run on the host itself, with which the others are compared.
     #[error("the workload fails on the host")]
     Host(#[source] RunError),
+    /// A target is another one than in the rounds before.
+    #[error(
+        "target {target} has another {fact} than in the rounds before: {now}, and {before} then; \
+         begin a new report"
+    )]
+    Changed {
+        /// The target.
+        target: String,
+        /// Name of the fact.
+        fact: String,
+        /// In the rounds before.
+        before: String,
+        /// What it has now.
+        now: String,
+    },
     /// The system does not let brisk wait for signals.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
@@ -60,7 +78,7 @@ type Facts = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A target, and what is known of it.
 struct Slot {
-    target: Target,
+    side: Side,
     instance: Option<Instance>,
     failed_starts: u32,
     /// Why it does not run.
@@ -85,16 +103,16 @@ struct Bench<'a> {
 /// If the workload fails on the host, the report cannot be saved, or the user interrupts. What was
 /// measured before is in the report. A target that fails is a reading that failed.
 pub fn run(
-    targets: &[Target],
+    sides: &[Side],
     workload: &Workload,
     options: &Options,
     saved: &mut Saved<'_>,
     step: &mut dyn FnMut(Step<'_>),
 ) -> Result<(), OverheadError> {
     let interrupt = Interrupt::by_signals().map_err(OverheadError::Signals)?;
-    let plan = plan(targets, options);
+    let plan = plan(sides, options);
     let mut bench = Bench {
-        slots: sides(targets).into_iter().map(Slot::new).collect(),
+        slots: sides.iter().cloned().map(Slot::new).collect(),
         workload,
         options,
         interrupt: &interrupt,
@@ -102,9 +120,23 @@ pub fn run(
         facts: Facts::new(),
     };
     let prepared = bench.prepare(step);
+    let prepared = prepared.and_then(|()| {
+        let before = &saved.report.environment.extra;
+        bench
+            .facts
+            .iter()
+            .try_for_each(|(target, facts)| changed(before, target, facts))
+    });
     let ended = prepared.and_then(|()| {
         let experiment = Experiment::new(&plan, &interrupt);
-        let experiment = experiment.on_round(|progress| step(Step::Round(progress)));
+        let is_enough = |record: &Record<'_>| {
+            options
+                .precision
+                .is_some_and(|precision| is_settled(sides, precision, record))
+        };
+        let experiment = experiment
+            .until(is_enough)
+            .on_round(|progress| step(Step::Round(progress)));
         let ended = experiment.run(saved, |turn, readings| {
             bench.turn(turn, readings);
             Ok::<_, OverheadError>(())
@@ -120,17 +152,27 @@ pub fn run(
     let compare = CompareOptions::default();
     let compared = plan.comparisons(&report.series, TIME, HOST, &compare);
     report.comparisons.extend(compared);
-    for judged in judge(report, &names(targets)) {
+    for judged in judge(report, &names(sides)) {
         report.notes.extend(judged.lines());
     }
-    report.warn();
+    warn(report);
     ended
 }
 
+/// Adds warnings about times. Parts of accounts are medians of little, and vary.
+fn warn(report: &mut Report) {
+    let suffix = format!(": {TIME}");
+    let all = std::mem::take(&mut report.series);
+    let times = all.iter().filter(|series| series.name.ends_with(&suffix));
+    report.series = times.cloned().collect();
+    report.warn();
+    report.series = all;
+}
+
 impl Slot {
-    fn new(target: Target) -> Self {
+    fn new(side: Side) -> Self {
         Self {
-            target,
+            side,
             instance: None,
             failed_starts: 0,
             reason: String::new(),
@@ -149,7 +191,7 @@ impl<'a> Bench<'a> {
     /// Starts all targets, and runs the host once for the hashes that all others must have.
     fn prepare(&mut self, step: &mut dyn FnMut(Step<'_>)) -> Result<(), OverheadError> {
         for side in 0..self.slots.len() {
-            step(Step::Starts(&self.slots[side].target.name));
+            step(Step::Starts(&self.slots[side].side.name));
             let started = self.start(side);
             if let Some(signal) = self.interrupt.signal() {
                 return Err(OverheadError::Interrupted(signal));
@@ -175,13 +217,13 @@ impl<'a> Bench<'a> {
     }
 
     fn start(&mut self, side: usize) -> Result<(), RunError> {
-        let kind = &self.slots[side].target.kind;
-        let started = Instance::start(kind, &self.options.cpus, self.workload, self.patience());
+        let entrant = &self.slots[side].side;
+        let started = Instance::start(entrant, &self.options.cpus, self.workload, self.patience());
         let slot = &mut self.slots[side];
         match started {
             Ok(instance) => {
                 self.facts
-                    .insert(slot.target.name.clone(), instance.facts.clone());
+                    .insert(slot.side.name.clone(), instance.facts.clone());
                 slot.instance = Some(instance);
                 Ok(())
             }
@@ -204,13 +246,16 @@ impl<'a> Bench<'a> {
             }
         }
         let patience = self.patience();
+        if let Some(Ok(time)) = self.options.cpus.first().map(|cpu| time_of_a_loop(*cpu)) {
+            readings.put(SPEED, Unit::Seconds, time.as_secs_f64());
+        }
         let slot = &mut self.slots[turn.side];
         let result = match &mut slot.instance {
             Some(instance) => instance.run(self.workload, patience),
             None => return failed(&slot.reason, readings),
         };
         match result.and_then(|run| self.compared(run)) {
-            Ok(run) => put(&run, readings),
+            Ok(run) => put(&run, self.options.keeps_disturbed, readings),
             // The engine sees the signal.
             Err(RunError::Session(SessionError::Interrupted)) => {}
             Err(error) => failed(&crate::chain(&error), readings),
@@ -227,9 +272,16 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn put(run: &Run, readings: &mut Readings) {
+fn put(run: &Run, keeps_disturbed: bool, readings: &mut Readings) {
     let account = &run.account;
-    readings.put(TIME, Unit::Seconds, run.wall.as_secs_f64());
+    let time = run.wall.as_secs_f64();
+    match disturbance(account).filter(|_| !keeps_disturbed) {
+        None => readings.put(TIME, Unit::Seconds, time),
+        Some(reason) => {
+            readings.put(TIME, Unit::Seconds, Err::<f64, _>(reason));
+            readings.put(DISTURBED, Unit::Seconds, time);
+        }
+    }
     readings.put(CPU, Unit::Seconds, account.cpu());
     let parts = [
         Some(account.guest),

@@ -114,6 +114,9 @@ impl Session {
             .stderr(messages.try_clone().map_err(failed)?)
             // A terminal's Ctrl-C is for brisk, which then ends it.
             .process_group(0);
+        if launch.has_small_pages {
+            brisk_sys::small_pages(&mut command);
+        }
         let mut child = command.spawn().map_err(failed)?;
         let input = child.stdin.take().expect("it is piped");
         let output = child.stdout.take().expect("it is piped");

@@ -1,17 +1,20 @@
 //! `brisk overhead run`.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use anyhow::{Context, bail};
 use brisk_host::cpu;
 use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::overhead::{
-    self, FLAGS, KitError, Options, OverheadError, PROCESSORS, Step, Target, UNITS, Workload,
-    check, judge, rows,
+    self, Ablation, FLAGS, KitError, Options, OverheadError, PROCESSORS, Step, Target, UNITS,
+    Workload, check, go_on, judge, rows, sides,
 };
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
-use rustix::thread::sched_getaffinity;
+use rustix::system::uname;
 
 use super::{picture, table};
 use crate::command::report::OutputArgs;
@@ -63,9 +66,34 @@ pub struct Args {
     #[arg(long, value_name = "COMMAND", requires = "command")]
     check: Option<String>,
 
-    /// Rounds that count. An interval of 95 % needs six.
-    #[arg(long, short = 'n', default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    /// Measure each target once more with one thing changed: thp (no huge pages of the host's),
+    /// tmpfs (the work directory on a disk), pinning (all processors), kernel (the host's kernel
+    /// in a guest of brisk's, or kernel=FILE).
+    #[arg(long, value_name = "CHANGE", value_delimiter = ',')]
+    ablate: Vec<Ablation>,
+
+    /// Make so many rounds that count. Default: 6 to 15, until each ratio is known to --precision.
+    /// An interval of 95 % needs six.
+    #[arg(long, short = 'n', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
+    /// End when half of the interval of each ratio is at most so wide, in percent of the ratio, or
+    /// half as wide as what the host differs from itself by. Default, without --rounds: 1.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    precision: Option<f64>,
+
+    /// Begin no round after so long.
+    #[arg(long, value_name = "DURATION")]
+    budget: Option<String>,
+
+    /// Count runs, too, in which other programs had the processors for more than 5 % of the time.
+    #[arg(long)]
+    keep_disturbed: bool,
+
+    /// Go on with the rounds of this report, which was interrupted or is to have more rounds; needs
+    /// the options with which it was begun. The report is replaced.
+    #[arg(long = "continue", value_name = "FILE", conflicts_with = "output")]
+    report: Option<PathBuf>,
 
     /// Processors of the host that every target runs on, such as 1 or 2-3. Default: the last one
     /// that brisk may use.
@@ -85,6 +113,18 @@ pub struct Args {
     output: OutputArgs,
 }
 
+/// Rounds at most, if their number is not given.
+const MOST_ROUNDS: u32 = 15;
+/// Half the width of an interval that is narrow enough then, in percent.
+const PRECISION: f64 = 1.0;
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(number) if (0.01..=100.0).contains(&number) => Ok(number),
+        _ => Err("a number of percent from 0.01 to 100 is wanted".to_owned()),
+    }
+}
+
 /// Values of [`Args::workload`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Kind {
@@ -99,42 +139,56 @@ enum Kind {
 /// # Errors
 /// If a target lacks what it needs, the workload fails on the host, or a report cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    check(&args.targets)?;
-    let options = Options {
-        rounds: args.rounds,
-        cpus: processors(args.cpus.as_deref())?,
-        timeout: duration("--timeout", &args.timeout)?,
-        seed: args.seed,
-    };
+    let kernel = format!("/boot/vmlinuz-{}", uname().release().to_string_lossy());
+    let (sides, left_out) = sides(&args.targets, &args.ablate, &kernel)?;
+    check(&sides)?;
+    let cpus = processors(args.cpus.as_deref())?;
+    let mut options = options(args, cpus)?;
     let workload = match workload(args, ui) {
         Ok(workload) => workload,
         Err(error) => return interrupted(error, ui),
     };
-    let file = args.output.file(KIND)?;
-    let mut report = Report::new(KIND, now(), environment::here());
-    describe(&mut report, args, &workload, &options);
-    let steps = u64::from(args.rounds) + 1;
+    let here = environment::here();
+    let facts = facts(args, &workload, &options);
+    let (mut report, file) = match &args.report {
+        None => (Report::new(KIND, now(), here), args.output.file(KIND)?),
+        Some(file) => {
+            let mut report = Report::load(file)?;
+            options.first = go_on(&mut report, KIND, &here, &facts)
+                .with_context(|| format!("cannot go on with {}", file.display()))?;
+            if options.first >= options.rounds {
+                let rounds = options.first;
+                bail!(
+                    "{} has {rounds} rounds already: name more with --rounds",
+                    file.display()
+                );
+            }
+            (report, file.clone())
+        }
+    };
+    report.environment.extra.extend(facts);
+    let steps = u64::from(options.rounds - options.first) + 1;
     let bar = ui.bar(steps, "starting the targets");
     let mut saved = Saved::new(&mut report, &file);
-    let measured = overhead::run(
-        &args.targets,
-        &workload,
-        &options,
-        &mut saved,
-        &mut |step| progress(&bar, &step),
-    );
+    let measured = overhead::run(&sides, &workload, &options, &mut saved, &mut |step| {
+        progress(&bar, &step);
+    });
     drop(bar);
+    report.notes.extend(left_out);
     report.save(&file)?;
     match measured {
         Ok(()) => {}
         Err(OverheadError::Interrupted(signal)) => {
-            let left = format!("interrupted; what was measured is in {}", file.display());
-            ui.note(&left);
+            let file = brisk_host::program::quote(file.as_os_str());
+            ui.note(&format!("interrupted; what was measured is in {file}"));
+            ui.note(&format!(
+                "to go on: the same command with --continue {file}"
+            ));
             return Ok(exit::by_signal(signal));
         }
         Err(error) => return Err(error.into()),
     }
-    let names = overhead::names(&args.targets);
+    let names = overhead::names(&sides);
     let rows = rows(&report, &names);
     match args.output.format {
         Format::Table => ui.data(&table::text(&report, &rows, &judge(&report, &names)))?,
@@ -169,13 +223,30 @@ fn progress(bar: &Bar, step: &Step<'_>) {
     }
 }
 
+fn options(args: &Args, cpus: Vec<usize>) -> anyhow::Result<Options> {
+    let precision = args
+        .precision
+        .or(args.rounds.is_none().then_some(PRECISION));
+    let budget = args
+        .budget
+        .as_deref()
+        .map(|text| duration("--budget", text));
+    Ok(Options {
+        rounds: args.rounds.unwrap_or(MOST_ROUNDS),
+        precision: precision.map(|percent| percent / 100.0),
+        budget: budget.transpose()?,
+        keeps_disturbed: args.keep_disturbed,
+        cpus,
+        timeout: duration("--timeout", &args.timeout)?,
+        seed: args.seed,
+        first: 0,
+    })
+}
+
 /// The processors that were named; else the last one that this process may use: the first one
 /// has most of the interrupts.
 fn processors(named: Option<&str>) -> anyhow::Result<Vec<usize>> {
-    let allowed = sched_getaffinity(None).context("cannot ask which processors brisk may use")?;
-    let allowed: Vec<_> = (0..rustix::thread::CpuSet::MAX_CPU)
-        .filter(|cpu| allowed.is_set(*cpu))
-        .collect();
+    let allowed = overhead::allowed().context("cannot ask which processors brisk may use")?;
     let Some(text) = named else {
         return Ok(allowed.last().copied().into_iter().collect());
     };
@@ -209,28 +280,31 @@ fn workload(args: &Args, ui: &Ui) -> anyhow::Result<Workload> {
     }
 }
 
-/// Facts of the report about what is measured.
-fn describe(report: &mut Report, args: &Args, workload: &Workload, options: &Options) {
-    let facts = &mut report.environment.extra;
-    facts.insert(PROCESSORS.into(), cpu::list(&options.cpus));
+/// Facts that describe a measurement, by name.
+fn facts(args: &Args, workload: &Workload, options: &Options) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    facts.insert(PROCESSORS.to_owned(), cpu::list(&options.cpus));
     for target in &args.targets {
-        let name = format!("target {}", target.name);
-        facts.insert(name, target.kind.to_string());
+        facts.insert(format!("target {}", target.name), target.kind.to_string());
+    }
+    if !args.ablate.is_empty() {
+        let changes: Vec<_> = args.ablate.iter().map(ToString::to_string).collect();
+        facts.insert("also measured".into(), changes.join(", "));
+    }
+    if options.keeps_disturbed {
+        facts.insert("disturbed runs".into(), "count".into());
     }
     match workload {
         Workload::Compile(kit) => {
-            facts.insert(
-                "workload".into(),
-                format!("compile {} units", kit.units.len()),
-            );
+            let units = format!("compile {} units", kit.units.len());
+            facts.insert("workload".into(), units);
             facts.insert("units of".into(), kit.source.clone());
             facts.insert("compiler options".into(), FLAGS.into());
         }
         Workload::Command { command, check } => {
             facts.insert("workload".into(), command.clone());
-            if let Some(check) = check {
-                facts.insert("check".into(), check.clone());
-            }
+            facts.extend(check.clone().map(|check| ("check".to_owned(), check)));
         }
     }
+    facts
 }

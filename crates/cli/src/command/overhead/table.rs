@@ -32,6 +32,13 @@ pub(super) fn text(report: &Report, rows: &[Row], judged: &[Judged]) -> String {
             floor * 100.0
         );
     }
+    for row in rows.iter().filter(|row| row.dropped > 0) {
+        let _ = writeln!(
+            text,
+            "{}: {} runs dropped: other programs had the processors",
+            row.name, row.dropped
+        );
+    }
     for row in rows.iter().filter(|row| row.failed > 0) {
         let reason = row.reason.as_deref().unwrap_or_default();
         let _ = writeln!(

@@ -1,0 +1,166 @@
+//! Each rule, and near misses.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::lint::check;
+
+fn facts(facts: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let owned = facts
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    owned.collect()
+}
+
+fn equal() -> Evidence {
+    let facts = facts(&[
+        ("cc1", "1"),
+        ("as", "2"),
+        ("compiler", "gcc 12.2.0"),
+        ("cpus", "1"),
+        ("directory", "tmpfs"),
+        ("kernel", "6.1"),
+        ("memory", "8388608"),
+        ("mitigations", "l1tf=Not affected; mds=Vulnerable"),
+        ("hugepages", "madvise"),
+    ]);
+    Evidence {
+        host: facts.clone(),
+        target: facts,
+        cpus: 1,
+        objects: BTreeSet::new(),
+        swapped: 0.0,
+        dropped: (1, 8),
+        speeds: Some((1.0, 1.0)),
+        floor: Some(0.01),
+        neighbours: Some(0.01),
+        host_neighbours: Some(0.01),
+        clocks: Some((10.0, 10.01)),
+    }
+}
+
+fn found(change: impl FnOnce(&mut Evidence)) -> (Comparable, String) {
+    let mut evidence = equal();
+    change(&mut evidence);
+    let findings = check(RULES, &evidence);
+    let lines: Vec<_> = findings
+        .iter()
+        .map(|finding| format!("{}: {}", finding.rule, finding.what))
+        .collect();
+    (Comparable::of(&findings), lines.join("; "))
+}
+
+#[test]
+fn equal_sides_are_comparable() {
+    assert_eq!(found(|_| {}), (Comparable::Yes, String::new()));
+    // Unknown facts are not held against a target.
+    let unknown = found(|evidence| {
+        evidence.target.clear();
+        evidence.clocks = None;
+        evidence.neighbours = None;
+    });
+    assert_eq!(unknown, (Comparable::Yes, String::new()));
+}
+
+#[test]
+fn each_rule_finds_what_it_is_about_and_no_near_miss() {
+    use Comparable::{Caveat, No, Yes};
+    let set = |name: &'static str, value: &'static str| {
+        found(move |evidence| {
+            evidence.target.insert(name.into(), value.into());
+        })
+    };
+    let cases = [
+        (
+            No,
+            found(|evidence| {
+                evidence.objects.insert("a.o".into());
+            }),
+        ),
+        (No, set("as", "3")),
+        (
+            No,
+            found(|evidence| {
+                evidence.target.insert("cc1".into(), "9".into());
+                evidence
+                    .target
+                    .insert("compiler".into(), "gcc 14.2.0".into());
+            }),
+        ),
+        (No, set("cpus", "2")),
+        (No, found(|evidence| evidence.swapped = 3.0)),
+        (Caveat, found(|evidence| evidence.neighbours = Some(0.06))),
+        (No, found(|evidence| evidence.host_neighbours = Some(0.3))),
+        (Yes, found(|evidence| evidence.neighbours = Some(0.04))),
+        (No, found(|evidence| evidence.dropped = (2, 8))),
+        (No, found(|evidence| evidence.speeds = Some((1.04, 1.0)))),
+        (Yes, found(|evidence| evidence.speeds = Some((0.98, 1.0)))),
+        // The host itself is no steadier.
+        (
+            Yes,
+            found(|evidence| {
+                evidence.speeds = Some((1.04, 1.0));
+                evidence.floor = Some(0.05);
+            }),
+        ),
+        (Caveat, set("memory", "1048576")),
+        (Caveat, set("kernel", "6.12")),
+        (
+            Caveat,
+            set(
+                "mitigations",
+                "l1tf=Not affected; mds=Mitigation: Clear CPU buffers",
+            ),
+        ),
+        (Caveat, set("hugepages", "always")),
+        (
+            Caveat,
+            found(|evidence| evidence.clocks = Some((10.2, 10.0))),
+        ),
+        (
+            Caveat,
+            found(|evidence| evidence.clocks = Some((9.8, 10.0))),
+        ),
+        // Within the resolution of the clocks.
+        (Yes, found(|evidence| evidence.clocks = Some((0.55, 0.54)))),
+        (Caveat, set("accelerators", "tcg")),
+        (Caveat, set("accelerators", "")),
+        (Yes, set("accelerators", "kvm,tcg")),
+        (Caveat, set("unsafe cache", "yes")),
+        (Caveat, set("directory", "ext2/ext3")),
+    ];
+    for (expected, (verdict, text)) in &cases {
+        assert_eq!(verdict, expected, "{text}");
+    }
+    let lines: Vec<_> = cases.iter().map(|(_, (_, text))| text.as_str()).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    other-objects: object a.o differs from the host's
+    other-compiler: as of the target is another program than the host's
+    other-compiler: cc1 of the target is another program than the host's: gcc 14.2.0, and gcc 12.2.0 on the host
+    unequal-cpus: the target sees 2 CPUs, and runs on 1
+    swap: 3 pages were swapped while it was measured
+    neighbours: other programs had the processors in 6 % of the target's time
+    neighbours: other programs had the processors in 30 % of the host's time
+
+    neighbours: 2 of 8 rounds were dropped, since other programs had the processors
+    processor-speed: the same instructions took +4.0 % of time on the host before its runs
+
+
+    unequal-memory: it has 1.0 GiB of memory, and the host 8.0
+    other-kernel: its kernel is 6.12, and the host's 6.1
+    other-mitigations: mitigations differ from the host's: mds
+    other-huge-pages: its transparent huge pages are always, and the host's madvise
+    clock-skew: its clock differs from the host's by +2.0 %
+    clock-skew: its clock differs from the host's by -2.0 %
+
+    emulation: QEMU emulates the processor (TCG)
+    emulation: QEMU emulates the processor (TCG)
+
+    unsafe-cache: QEMU has a disk with cache=unsafe
+    other-file-system: its work directory is on ext2/ext3, and the host's on tmpfs
+    ");
+    let all = lines.join(" ");
+    for rule in RULES {
+        assert!(all.contains(rule.id), "{} has a case", rule.id);
+    }
+}
