@@ -18,8 +18,10 @@ use tempfile::TempDir;
 use super::ablation::Ablation;
 use super::account::{Account, Reading};
 use super::affinity::{allowed, on_processors};
+use super::counts::{Counts, DEFINITIONS};
 use super::launch::{Launch, Place, launch};
 use super::meter::Meter;
+use super::metrics::COUNTS;
 use super::session::{Patience, Session, SessionError};
 use super::sides::Side;
 use super::target::Kind;
@@ -96,6 +98,8 @@ pub(super) struct Run {
     pub(super) proofs: BTreeMap<String, String>,
     /// Pages that the target has swapped in and out since the run before.
     pub(super) swapped: Option<u64>,
+    /// What its kernel counted, in the order of [`COUNTS`].
+    pub(super) counts: [Option<u64>; COUNTS.len()],
 }
 
 /// A target that runs. It ends when this is dropped.
@@ -209,7 +213,7 @@ impl Instance {
              2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; rm -rf \"$d\"' EXIT; trap \
              'exit 129' HUP INT TERM; if [ -n \"$EPOCHREALTIME\" ]; then now() {{ \
              now=$EPOCHREALTIME; }}; else now() {{ read -r now _ </proc/uptime; }}; fi; \
-             mkdir \"$d/out\" && cd \"$d\""
+             {DEFINITIONS} mkdir \"$d/out\" && cd \"$d\""
         );
         self.asked(
             match &*parents {
@@ -309,14 +313,22 @@ impl Instance {
 
     fn work(&mut self, workload: &Workload, patience: Patience<'_>) -> Result<Run, RunError> {
         let script = format!(
-            "cd \"$d\" && rm -rf out && mkdir out && now && say begin $now; {}; s=$?; now; say end \
-             $now $s",
+            "cd \"$d\" && rm -rf out && mkdir out && count_rest; count_calls; now && say begin $now; \
+             {}; s=$?; now; say end $now $s; count_calls; count_rest",
             workload.work()
         );
         let guest = self.meter.guest().map_err(RunError::Counters)?;
         let mut marks: Vec<(String, Instant, io::Result<Reading>)> = Vec::new();
+        let (mut counted, mut counts) = (Counts::default(), Counts::default());
         let (meter, cpus) = (&self.meter, &self.cpus);
         self.session.request(&script, patience, &mut |line, at| {
+            let taken = match marks.is_empty() {
+                true => counted.take(line),
+                false => counts.take(line),
+            };
+            if taken {
+                return;
+            }
             marks.push((line.to_owned(), at, meter.read(cpus)));
         })?;
         let [(begin, began, before), (end, ended, after)] =
@@ -347,6 +359,7 @@ impl Instance {
             account: Account::between(&before, &after, guest, self.cpus.len()),
             proofs,
             swapped,
+            counts: counts.since(&counted),
         })
     }
 

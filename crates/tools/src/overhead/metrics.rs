@@ -24,6 +24,15 @@ pub const SWAPPED: &str = "pages swapped";
 pub const DISTURBED: &str = "time of dropped runs";
 /// Name of the metric of how long the host takes for a fixed number of instructions, before a run.
 pub const SPEED: &str = "speed of the processor";
+/// Names of the metrics of what the target's own kernel counts. Page faults and calls are those of
+/// the work; processes and context switches are those of all that its kernel runs.
+pub const COUNTS: [&str; 5] = [
+    "page faults",
+    "major page faults",
+    "calls of read and write",
+    "processes started",
+    "context switches",
+];
 /// Name of the part of an account in which a target waits.
 pub(super) const WAITING: &str = PARTS[3];
 /// Name of the part that the others leave over.

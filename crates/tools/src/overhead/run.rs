@@ -10,7 +10,7 @@ use super::continued::changed;
 use super::disturbance::disturbance;
 use super::instance::{Instance, Run, RunError};
 use super::judgement::judge;
-use super::metrics::{CPU, DISTURBED, OWN, PARTS, SPEED, SWAPPED, TIME};
+use super::metrics::{COUNTS, CPU, DISTURBED, OWN, PARTS, SPEED, SWAPPED, TIME};
 use super::plan::{Options, is_settled, plan};
 use super::session::{Patience, SessionError};
 use super::sides::{HOST, Side, names};
@@ -299,6 +299,11 @@ fn put(run: &Run, keeps_disturbed: bool, readings: &mut Readings) {
     }
     if let Some(pages) = run.swapped {
         readings.put(SWAPPED, Unit::Count, pages as f64);
+    }
+    for (name, count) in COUNTS.into_iter().zip(run.counts) {
+        if let Some(count) = count {
+            readings.put(name, Unit::Count, count as f64);
+        }
     }
     if let Some(own) = run.own {
         readings.put(OWN, Unit::Seconds, own);
