@@ -39,6 +39,12 @@ pub(crate) fn chapter() -> String {
             descriptions(),
         ),
         (
+            "Guests that are slower than they have to be",
+            "These look at a guest of QEMU's in the same forms. `brisk overhead fix` makes the \
+             changes.",
+            brisk_tools::overhead::guest::descriptions(),
+        ),
+        (
             "Comparisons",
             "These look at a target of [brisk overhead run](brisk-overhead.md) and at the host, \
              and decide whether their times are comparable, comparable with a caveat, or not.",

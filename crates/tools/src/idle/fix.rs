@@ -13,9 +13,14 @@ use crate::lint::{Edit, Finding, Fix};
 /// More edits than any guest needs.
 const MOST: usize = 256;
 
-/// Facts about a guest that its description lacks.
-#[derive(Debug, Clone, Default)]
+/// What finds something about a guest.
+pub type Look = fn(&Subject) -> Vec<Finding>;
+
+/// Facts about a guest that its description lacks, and what looks at it.
+#[derive(Debug, Clone)]
 pub struct Context {
+    /// The rules. Default: those about idle guests.
+    pub look: Look,
     /// Its operating system, where somebody said so.
     pub os: Option<GuestOs>,
     /// Its host.
@@ -46,6 +51,17 @@ pub enum Error {
     Read(#[from] XmlError),
 }
 
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            look: rules::findings,
+            os: None,
+            host: Host::default(),
+            live: None,
+        }
+    }
+}
+
 impl Context {
     /// The guest as rules see it.
     #[must_use]
@@ -72,7 +88,7 @@ impl Context {
     /// first.
     #[must_use]
     pub fn likely(&self, hardware: GuestHardware) -> Vec<Finding> {
-        let mut found = rules::findings(&self.subject(hardware));
+        let mut found = (self.look)(&self.subject(hardware));
         found.retain(|finding| finding.evidence.is_some());
         found
     }
@@ -82,7 +98,11 @@ impl Context {
     /// # Errors
     /// If the text is not the XML of a domain.
     pub fn findings(&self, text: &Text) -> Result<Vec<Finding>, XmlError> {
-        Ok(rules::findings(&self.subject(text.hardware()?)))
+        let subject = Subject {
+            has_small_pages: text.has_small_pages(),
+            ..self.subject(text.hardware()?)
+        };
+        Ok((self.look)(&subject))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use brisk_host::cpu::Cpu;
+use brisk_host::cpu::{Cpu, parse_list};
 use brisk_host::sysfs;
 use roxmltree::Document;
 
@@ -29,9 +29,26 @@ pub fn gather(root: &Path, capabilities: Option<&str>) -> Host {
         hyperv: capabilities.and_then(hyperv),
         qemu: None,
         halt_poll_ns: parameter("kvm/parameters/halt_poll_ns").and_then(|text| text.parse().ok()),
+        cpus: sysfs::line(root, "devices/system/cpu/online").and_then(|list| parse_list(&list)),
+        free_huge_pages: meminfo(root).as_deref().and_then(free_huge_pages),
         ksmd: None,
         khugepaged: None,
     }
+}
+
+fn meminfo(root: &Path) -> Option<String> {
+    std::fs::read_to_string(root.join("proc/meminfo")).ok()
+}
+
+/// Bytes of free huge pages in the text of `/proc/meminfo` (proc_meminfo(5)).
+fn free_huge_pages(meminfo: &str) -> Option<u64> {
+    let field = |name: &str| {
+        let rest = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    field("HugePages_Free:")?
+        .checked_mul(field("Hugepagesize:")?)?
+        .checked_mul(1024)
 }
 
 /// Enlightenments in the text of `virsh domcapabilities`, in QEMU's spelling. None if it says
@@ -68,12 +85,19 @@ mod tests {
             "processor\t: 0\nflags\t\t: fpu svm hypervisor\n",
         );
         write("sys/module/kvm_amd/parameters/avic", "N\n");
+        write(
+            "proc/meminfo",
+            "HugePages_Total:       8\nHugePages_Free:        3\nHugepagesize:       2048 kB\n",
+        );
+        write("sys/devices/system/cpu/online", "0-2\n");
         write("sys/module/kvm/parameters/halt_poll_ns", "400000\n");
         let host = gather(root.path(), None);
         assert_eq!(host.is_amd, Some(true));
         assert_eq!(host.has_apicv, Some(false));
         assert_eq!(host.halt_poll_ns, Some(400_000));
         assert_eq!(host.hyperv, None);
+        assert_eq!(host.cpus, Some(vec![0, 1, 2]));
+        assert_eq!(host.free_huge_pages, Some(6 << 20));
     }
 
     /// As libvirt 11.3's documentation of domain capabilities has it.

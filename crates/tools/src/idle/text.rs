@@ -78,6 +78,12 @@ impl Text {
         }
     }
 
+    /// Whether it is a definition of brisk's that allows no huge pages.
+    #[must_use]
+    pub fn has_small_pages(&self) -> bool {
+        matches!(self, Self::Vm { text, .. } if vm::has_small_pages(text))
+    }
+
     /// The description after an edit.
     pub(super) fn with(&self, edit: &Edit) -> Result<Self, EditError> {
         Ok(match self {

@@ -81,10 +81,27 @@ struct Parameters {
     append: Vec<Spanned<String>>,
 }
 
-/// The definition with an edit: parameters of the kernel are what it says itself, all else is
-/// brisk's to decide. Every byte but those of the parameters that change stays.
+/// Whether huge pages are memory's in a definition, with its place.
+#[derive(Deserialize)]
+struct HugePages {
+    #[serde(rename = "huge-pages")]
+    huge_pages: Spanned<bool>,
+}
+
+/// Whether a definition allows no huge pages.
+pub(super) fn has_small_pages(text: &str) -> bool {
+    toml::from_str::<HugePages>(text).is_ok_and(|found| !found.huge_pages.get_ref())
+}
+
+/// The definition with an edit: parameters of the kernel and huge pages are what it says itself,
+/// all else is brisk's to decide. Every byte but those that change stays.
 pub(super) fn edited(text: &str, edit: &Edit) -> Result<String, EditError> {
     let mut text = text.to_owned();
+    if edit.allows_huge_pages() {
+        let missing = |_| EditError::Missing("huge-pages".into());
+        let found: HugePages = toml::from_str(&text).map_err(missing)?;
+        text.replace_range(found.huge_pages.span(), "true");
+    }
     for change in edit.arguments() {
         let ArgumentChange::Exact(edit::ArgumentChange::CutAppend(word)) = change else {
             return Err(EditError::Missing(format!(

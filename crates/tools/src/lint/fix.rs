@@ -26,6 +26,8 @@ pub struct Edit {
     machine: String,
     /// Whether it is made only if it is asked for.
     is_on_request: bool,
+    /// Whether the definition of a VM of brisk's allows huge pages after it.
+    allows_huge_pages: bool,
     /// What has to be done first; empty if nothing.
     before: String,
     xml: Vec<XmlChange>,
@@ -89,6 +91,7 @@ impl Edit {
             name: guest.name.clone().unwrap_or_default(),
             machine: guest.machine.kind.clone(),
             is_on_request: false,
+            allows_huge_pages: false,
             before: String::new(),
             xml: Vec::new(),
             arguments: Vec::new(),
@@ -155,6 +158,19 @@ impl Edit {
         self.argument(ArgumentChange::Exact(change))
     }
 
+    /// Has the definition of a VM of brisk's allow huge pages.
+    #[must_use]
+    pub const fn allowing_huge_pages(mut self) -> Self {
+        self.allows_huge_pages = true;
+        self
+    }
+
+    /// As in [`Edit::allowing_huge_pages`].
+    #[must_use]
+    pub const fn allows_huge_pages(&self) -> bool {
+        self.allows_huge_pages
+    }
+
     /// It is made only if it is asked for by the name of its rule: it overrides what somebody wrote
     /// on purpose, such as `state='off'`, or takes a device away.
     #[must_use]
@@ -179,7 +195,8 @@ impl Edit {
             }
             Form::Arguments | Form::Process => {
                 let is_exact = |change: &ArgumentChange| matches!(change, ArgumentChange::Exact(_));
-                !self.arguments.is_empty() && self.arguments.iter().all(is_exact)
+                let is_any = self.allows_huge_pages || !self.arguments.is_empty();
+                is_any && self.arguments.iter().all(is_exact)
             }
         }
     }
@@ -254,6 +271,9 @@ impl Edit {
     /// As a change of a command line.
     #[must_use]
     pub fn as_arguments(&self) -> String {
+        if self.allows_huge_pages {
+            return "huge-pages = true in its definition".to_owned();
+        }
         let changes: Vec<_> = self
             .arguments
             .iter()

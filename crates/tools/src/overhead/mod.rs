@@ -12,6 +12,7 @@ mod continued;
 mod counts;
 mod disturbance;
 mod evidence;
+pub mod guest;
 mod import;
 mod instance;
 mod judgement;

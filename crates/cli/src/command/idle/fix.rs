@@ -8,9 +8,11 @@ use anyhow::{Context as _, bail};
 use brisk_host::program::quote;
 use brisk_tools::idle::backup::Backups;
 use brisk_tools::idle::domain::{self, Change};
-use brisk_tools::idle::fix::{self, Fixed, Wanted};
+use brisk_tools::idle::fix::{self, Fixed, Look, Wanted};
+use brisk_tools::idle::rules;
 use brisk_tools::idle::text::Text;
 use brisk_tools::idle::vm;
+use brisk_tools::lint::{Description, Finding};
 use brisk_tools::vm::VmPaths;
 use brisk_vm::libvirt::Defined;
 use serde_json::json;
@@ -18,7 +20,6 @@ use similar::TextDiff;
 
 use super::causes::{named_domain, rules_of};
 use super::description::{Described, Guests, explain};
-use super::lint::known;
 use crate::command::vm::named;
 use crate::exit;
 use crate::output::{now, printable, printable_line, replace_file};
@@ -85,13 +86,52 @@ pub struct UndoArgs {
     force: bool,
 }
 
+/// What changes are about: the rules, and the words of a command for them.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::command) struct Topic {
+    /// The command that these changes are of, such as `brisk idle`.
+    pub(in crate::command) command: &'static str,
+    /// Version of the form of `--format json`.
+    pub(in crate::command) schema: &'static str,
+    /// What looks at a guest.
+    pub(in crate::command) look: Look,
+    /// Descriptions of the rules.
+    pub(in crate::command) rules: fn() -> Vec<Description>,
+    /// The command that says more of what is left; none if that is said at once.
+    pub(in crate::command) more: Option<&'static str>,
+}
+
+/// Changes about idle guests.
+const IDLE: Topic = Topic {
+    command: "brisk idle",
+    schema: "brisk.idle.fix/1",
+    look: rules::findings,
+    rules: rules::descriptions,
+    more: Some("brisk idle lint"),
+};
+
 /// Shows or makes changes.
 ///
 /// # Errors
 /// If the guest cannot be read or changed.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    change(args, &IDLE, ui)
+}
+
+/// Shows or makes changes about something.
+///
+/// # Errors
+/// If the guest cannot be read or changed.
+pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow::Result<u8> {
     for rule in &args.rules {
-        known(rule)?;
+        let known = (topic.rules)();
+        if !known.iter().any(|one| one.id == rule) {
+            let names: Vec<_> = known.iter().map(|one| one.id).collect();
+            match topic.more {
+                Some(more) => bail!("there is no rule {rule}; {more} --rules lists them"),
+                None => bail!("there is no rule {rule}; there are {}", names.join(", ")),
+            }
+        }
     }
     if args.apply && args.guests.domain.is_none() && args.guests.vm.is_none() {
         bail!(
@@ -101,7 +141,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     let wanted = Wanted { rules: &args.rules };
     let spinner = ui.spinner("looking");
-    let guest = args.guests.one()?;
+    let mut guest = args.guests.one()?;
+    guest.context.look = topic.look;
     drop(spinner);
     if let (Text::Arguments(_), Some(path)) = (&guest.text, &args.output) {
         let is_it =
@@ -115,7 +156,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         }
     }
     if args.apply {
-        return apply(&guest, wanted, args.guests.connect.as_deref(), ui);
+        return apply(&guest, wanted, topic, args.guests.connect.as_deref(), ui);
     }
     let before = guest.text.clone();
     let fixed = fix::fix(guest.text, &guest.context, wanted)
@@ -127,7 +168,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         (Some(path), _) => replace_file(path, whole(&fixed.text).as_bytes())?,
         (None, Format::Json) => {
             let value = json!({
-                "schema": "brisk.idle.fix/1",
+                "schema": topic.schema,
                 "guest": guest.name,
                 "applied": fixed.applied,
                 "left": fixed.left,
@@ -145,12 +186,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             }
         }
     }
-    tell(&fixed, ui);
+    tell(&fixed, topic, ui);
     Ok(exit::OK)
 }
 
 /// Says which rules' changes were made, and what is left to decide.
-fn tell(fixed: &Fixed, ui: &Ui) {
+fn tell(fixed: &Fixed, topic: &Topic, ui: &Ui) {
     let (applied, left) = (&*fixed.applied, &*fixed.left);
     match applied {
         [] => ui.note("there is nothing to change"),
@@ -161,23 +202,35 @@ fn tell(fixed: &Fixed, ui: &Ui) {
             "the fix of {rule} cannot be made here: {reason}"
         )));
     }
-    if !left.is_empty() {
-        ui.note(&format!(
-            "left to decide: {} (brisk idle lint says why)",
+    match topic.more {
+        _ if left.is_empty() => {}
+        Some(more) => ui.note(&format!(
+            "left to decide: {} ({more} says why)",
             rules_of(left)
-        ));
+        )),
+        None => {
+            for finding in left {
+                let Finding {
+                    rule, what, fix, ..
+                } = finding;
+                ui.note(&printable(&format!(
+                    "left to decide: {what}: {fix} [{rule}]"
+                )));
+            }
+        }
     }
 }
 
 fn apply(
     guest: &Described,
     wanted: Wanted<'_>,
+    topic: &Topic,
     connect: Option<&str>,
     ui: &Ui,
 ) -> anyhow::Result<u8> {
     match (&guest.domain, &guest.vm) {
-        (Some(domain), _) => apply_to_domain(domain.clone(), guest, wanted, connect, ui),
-        (None, Some(paths)) => apply_to_vm(paths, guest, wanted, ui),
+        (Some(domain), _) => apply_to_domain(domain.clone(), guest, wanted, topic, connect, ui),
+        (None, Some(paths)) => apply_to_vm(paths, guest, wanted, topic, ui),
         (None, None) => bail!("--apply changes domains and VMs; name one with --domain or --vm"),
     }
 }
@@ -186,20 +239,21 @@ fn apply_to_vm(
     paths: &VmPaths,
     guest: &Described,
     wanted: Wanted<'_>,
+    topic: &Topic,
     ui: &Ui,
 ) -> anyhow::Result<u8> {
     let before = shown(&guest.text);
     let fixed = fix::fix(guest.text.clone(), &guest.context, wanted)?;
     if fixed.applied.is_empty() {
-        tell(&fixed, ui);
+        tell(&fixed, topic, ui);
         return Ok(exit::OK);
     }
     let backup = vm::apply(paths, &before, &fixed, &Backups::open()?, now()).map_err(explain)?;
     print(&diff(&guest.name, &before, &shown(&fixed.text)), ui)?;
-    tell(&fixed, ui);
+    tell(&fixed, topic, ui);
     ui.note(&format!(
-        "defined; it counts at the next start (brisk idle undo --vm={} restores {backup})",
-        paths.name
+        "defined; it counts at the next start ({} undo --vm={} restores {backup})",
+        topic.command, paths.name
     ));
     Ok(exit::OK)
 }
@@ -208,6 +262,7 @@ fn apply_to_domain(
     domain: Defined,
     guest: &Described,
     wanted: Wanted<'_>,
+    topic: &Topic,
     connect: Option<&str>,
     ui: &Ui,
 ) -> anyhow::Result<u8> {
@@ -218,19 +273,20 @@ fn apply_to_domain(
     let (old, new) = change.shown(&guest.context, wanted)?;
     if change.fixed.applied.is_empty() {
         drop(spinner);
-        tell(&change.fixed, ui);
+        tell(&change.fixed, topic, ui);
         return Ok(exit::OK);
     }
     let backup = change.apply(&backups, now())?;
     drop(spinner);
     print(&diff(&guest.name, &old, &new), ui)?;
-    tell(&change.fixed, ui);
+    tell(&change.fixed, topic, ui);
     let when = match is_off {
         true => "at the next start",
         false => "when it is shut down and started again; a reboot in the guest is not enough",
     };
     ui.note(&format!(
-        "defined; it counts {when} (brisk idle undo {} restores {backup})",
+        "defined; it counts {when} ({} undo {} restores {backup})",
+        topic.command,
         named_domain(&guest.name, connect)
     ));
     Ok(exit::OK)
@@ -240,7 +296,7 @@ fn apply_to_domain(
 ///
 /// # Errors
 /// If there is none, or it cannot be restored.
-pub(super) fn undo(args: &UndoArgs, ui: &Ui) -> anyhow::Result<u8> {
+pub(in crate::command) fn undo(args: &UndoArgs, ui: &Ui) -> anyhow::Result<u8> {
     let spinner = ui.spinner("restoring the definition");
     let backups = Backups::open()?;
     let (kind, backup) = match (&args.domain, &args.vm) {

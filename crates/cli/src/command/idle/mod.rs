@@ -2,7 +2,7 @@
 
 mod causes;
 mod description;
-mod fix;
+pub(super) mod fix;
 mod lint;
 mod measure;
 mod prove;

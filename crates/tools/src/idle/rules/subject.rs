@@ -34,6 +34,10 @@ pub struct Host {
     pub qemu: Option<(u32, u32)>,
     /// Longest time, in nanoseconds, for which KVM polls after a vCPU halts.
     pub halt_poll_ns: Option<u64>,
+    /// Numbers of its processors.
+    pub cpus: Option<Vec<usize>>,
+    /// Bytes of memory in huge pages of the default size that are set aside and free.
+    pub free_huge_pages: Option<u64>,
     /// CPU time of the thread that merges equal pages (ksmd), in percent of a CPU.
     pub ksmd: Option<f64>,
     /// CPU time of the thread that makes huge pages (khugepaged), in percent of a CPU.
@@ -51,6 +55,8 @@ pub struct Subject {
     pub host: Host,
     /// What was measured of it, if it runs.
     pub live: Option<Signature>,
+    /// Whether it is a VM of brisk's whose definition lets it have no huge pages.
+    pub has_small_pages: bool,
 }
 
 impl GuestOs {
@@ -114,6 +120,7 @@ impl Subject {
             hardware,
             host: Host::default(),
             live: None,
+            has_small_pages: false,
         }
     }
 
@@ -125,7 +132,7 @@ impl Subject {
     }
 
     /// Whether KVM is the first accelerator that is tried.
-    pub(super) fn has_kvm(&self) -> bool {
+    pub(crate) fn has_kvm(&self) -> bool {
         let first = self.hardware.accelerators.first();
         first.is_some_and(|name| name == "kvm")
     }

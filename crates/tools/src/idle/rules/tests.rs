@@ -18,7 +18,10 @@ use crate::lint::{Fix, Severity};
 fn context() -> Context {
     Context {
         os: None,
+        look: findings,
         host: Host {
+            cpus: None,
+            free_huge_pages: None,
             is_amd: None,
             has_apicv: Some(false),
             qemu: None,

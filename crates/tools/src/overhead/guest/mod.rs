@@ -1,0 +1,32 @@
+//! Rules about what a guest of QEMU's loses, and what may make its times too good. Pure.
+
+mod disks;
+mod memory;
+mod processor;
+#[cfg(test)]
+mod tests;
+
+use crate::idle::rules::Subject;
+use crate::lint::{self, Description, Finding, Rule};
+
+/// The rules, in the order in which their findings are shown.
+pub const RULES: &[&[Rule<Subject>]] = &[processor::RULES, memory::RULES, disks::RULES];
+
+/// What the rules find, the worst first.
+#[must_use]
+pub fn findings(subject: &Subject) -> Vec<Finding> {
+    if !subject.is_qemu() {
+        return Vec::new();
+    }
+    let found = RULES.iter().flat_map(|rules| lint::check(rules, subject));
+    let mut list: Vec<_> = found.collect();
+    list.sort_by_key(|finding| finding.severity);
+    list
+}
+
+/// Descriptions of the rules.
+#[must_use]
+pub fn descriptions() -> Vec<Description> {
+    let rules = RULES.iter().copied().flatten();
+    rules.map(Rule::description).collect()
+}
