@@ -75,6 +75,9 @@ fn main() {
         compiled("runc_makes_the_same_objects", "runc", || {
             same_objects("runc:");
         }),
+        compiled("gvisor_makes_the_same_objects", "runsc", || {
+            same_objects("gvisor:");
+        }),
         compiled(
             "user_mode_linux_makes_the_same_objects",
             "linux.uml",

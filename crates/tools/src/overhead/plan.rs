@@ -53,8 +53,13 @@ pub enum PlanError {
         package: &'static str,
     },
     /// Only root may do it.
-    #[error("target {0}: runc needs root; run brisk as root, or measure podman:IMAGE")]
-    Root(String),
+    #[error("target {target}: {program} needs root; run brisk as root, or measure podman:IMAGE")]
+    Root {
+        /// The target.
+        target: String,
+        /// What needs root.
+        program: &'static str,
+    },
 }
 
 /// The plan: each side in each round; one round more, which does not count.
@@ -109,8 +114,16 @@ pub fn check(sides: &[Side]) -> Result<(), PlanError> {
                 package,
             })?;
         }
-        if side.kind == Kind::Runc && !is_root {
-            return Err(PlanError::Root(side.name.clone()));
+        let mounts_root = match side.kind {
+            Kind::Runc => Some("runc"),
+            Kind::Gvisor(_) => Some("runsc"),
+            _ => None,
+        };
+        if let Some(program) = mounts_root.filter(|_| !is_root) {
+            return Err(PlanError::Root {
+                target: side.name.clone(),
+                program,
+            });
         }
     }
     Ok(())

@@ -21,6 +21,8 @@ pub enum Kind {
     Command(Vec<String>),
     /// In a container of runc, whose root is the host's, read-only.
     Runc,
+    /// In a container of gVisor, whose root is the host's, read-only; with further options of runsc.
+    Gvisor(Vec<String>),
     /// In a container of an engine.
     Container {
         /// The engine.
@@ -95,8 +97,8 @@ pub enum TargetError {
 }
 
 /// All kinds, for people.
-const KINDS: &str = "host, command:PREFIX, runc:, podman:IMAGE, docker:IMAGE, uml:[OPTIONS], \
-                     brisk:[OPTIONS]";
+const KINDS: &str = "host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE, \
+                     docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS]";
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -155,6 +157,7 @@ impl Kind {
                 words => Ok(Self::Command(words)),
             },
             "runc" => none("runc", Self::Runc),
+            "gvisor" => words().map(|words| Self::Gvisor(platform(words))),
             "podman" => container(Engine::Podman),
             "docker" => container(Engine::Docker),
             "uml" => words().map(Self::Uml),
@@ -164,6 +167,14 @@ impl Kind {
             }),
         }
     }
+}
+
+/// Options of runsc; a first word that is none is a platform.
+fn platform(mut words: Vec<String>) -> Vec<String> {
+    if let Some(first) = words.first_mut().filter(|word| !word.starts_with('-')) {
+        *first = format!("--platform={first}");
+    }
+    words
 }
 
 impl fmt::Display for Kind {
@@ -178,6 +189,7 @@ impl fmt::Display for Kind {
             Self::Host => formatter.write_str("host"),
             Self::Command(words) => write!(formatter, "command:{}", joined(words)),
             Self::Runc => formatter.write_str("runc:"),
+            Self::Gvisor(words) => write!(formatter, "gvisor:{}", joined(words)),
             Self::Container { engine, image } => write!(formatter, "{}:{image}", engine.program()),
             Self::Uml(words) => write!(formatter, "uml:{}", joined(words)),
             Self::Brisk(words) => write!(formatter, "brisk:{}", joined(words)),
@@ -208,6 +220,16 @@ mod tests {
             Kind::Command(prefix)
         );
         assert_eq!(kind("x-1.a_=runc:"), Kind::Runc);
+        assert_eq!(kind("x-1.a_=gvisor:"), Kind::Gvisor(Vec::new()));
+        let options = words(&["--platform=ptrace", "--debug"]);
+        assert_eq!(
+            kind("x-1.a_=gvisor:ptrace --debug"),
+            Kind::Gvisor(options.clone())
+        );
+        assert_eq!(
+            kind("x-1.a_=gvisor:--platform=ptrace --debug"),
+            Kind::Gvisor(options)
+        );
         let image = "registry:5000/gcc:12".to_owned();
         let engine = Engine::Podman;
         let expected = Kind::Container { engine, image };
@@ -237,7 +259,7 @@ mod tests {
         host: no name; write it before the kind, for example container=runc:
         =host: no name; write it before the kind, for example container=runc:
         a b: a name of a target has letters, digits, -, _ and . only
-        xen: no such kind of target; there are host, command:PREFIX, runc:, podman:IMAGE, docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS]
+        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE, docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS]
         host: takes no arguments, and got y
         command: the prefix is missing, for example cloud='command:ssh HOST'
         docker: the image is missing, for example box=docker:gcc

@@ -37,8 +37,8 @@ const KIND: &str = "overhead";
 /// Debian's package linux-source; the objects have to be the same everywhere, byte for byte.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Measure a target: host, command:PREFIX, runc:, podman:IMAGE, docker:IMAGE, uml:[OPTIONS] or
-    /// brisk:[OPTIONS of brisk run]. The host takes part by itself.
+    /// Measure a target: host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE,
+    /// docker:IMAGE, uml:[OPTIONS] or brisk:[OPTIONS of brisk run]. The host takes part by itself.
     ///
     /// A shell is started in it by the prefix and `sh`, and gets commands and files on its standard
     /// input. It needs tar, and for the workload compile gcc and sha256sum.

@@ -4,14 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use brisk_host::cpu;
-use serde_json::{Value, json};
 
 use super::target::{Engine, Kind};
 
-/// Where the bundle of a container has its root.
-const ROOT: &str = "root";
-/// Memory of user-mode Linux, unless its command line says otherwise.
-const UML_MEMORY: &str = "mem=1G";
+mod oci;
+mod uml;
 
 /// Where and on what a target runs.
 #[derive(Debug, Clone, Copy)]
@@ -52,11 +49,27 @@ pub(super) struct Launch {
     pub(super) has_small_pages: bool,
 }
 
+impl Launch {
+    /// A program that needs nothing.
+    fn of(words: Vec<OsString>) -> Self {
+        Self {
+            words,
+            directories: Vec::new(),
+            files: Vec::new(),
+            cleanup: None,
+            makes_group: false,
+            on_terminal: false,
+            has_small_pages: false,
+        }
+    }
+}
+
 /// Programs that a kind of target needs, each with the Debian package that has it.
 pub(super) fn needs(kind: &Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
         Kind::Host | Kind::Command(_) | Kind::Brisk(_) => &[],
         Kind::Runc => &[("runc", "runc"), ("unshare", "util-linux")],
+        Kind::Gvisor(_) => &[("runsc", "runsc"), ("unshare", "util-linux")],
         Kind::Uml(_) => &[("linux.uml", "user-mode-linux")],
         Kind::Container { engine, .. } => match engine {
             Engine::Podman => &[("podman", "podman")],
@@ -67,20 +80,11 @@ pub(super) fn needs(kind: &Kind) -> &'static [(&'static str, &'static str)] {
 
 /// Plans the start of a target.
 pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
-    let plain = |words: Vec<OsString>| Launch {
-        words,
-        directories: Vec::new(),
-        files: Vec::new(),
-        cleanup: None,
-        makes_group: false,
-        on_terminal: false,
-        has_small_pages: false,
-    };
     match kind {
-        Kind::Host => plain(vec!["sh".into()]),
+        Kind::Host => Launch::of(vec!["sh".into()]),
         Kind::Command(prefix) => {
             let prefix = prefix.iter().map(OsString::from);
-            plain(prefix.chain(["sh".into()]).collect())
+            Launch::of(prefix.chain(["sh".into()]).collect())
         }
         Kind::Container { engine, image } => {
             let set = format!("--cpuset-cpus={}", cpu::list(place.cpus));
@@ -100,14 +104,15 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
             let remove = [engine.program(), "rm", "--force", place.id];
             Launch {
                 cleanup: Some(remove.map(OsString::from).into()),
-                ..plain(words.collect())
+                ..Launch::of(words.collect())
             }
         }
-        Kind::Runc => runc(place),
-        Kind::Uml(options) => uml(options, place),
+        Kind::Runc => oci::runc(place),
+        Kind::Gvisor(options) => oci::gvisor(options, place),
+        Kind::Uml(options) => uml::launch(options, place),
         Kind::Brisk(options) => Launch {
             directories: place.disk.map(Path::to_owned).into_iter().collect(),
-            ..plain(brisk(options, place))
+            ..Launch::of(brisk(options, place))
         },
     }
 }
@@ -134,139 +139,6 @@ fn brisk(options: &[String], place: &Place<'_>) -> Vec<OsString> {
     words
 }
 
-fn runc(place: &Place<'_>) -> Launch {
-    let state = place.directory.join("state");
-    let words = |command: &[&str]| {
-        let mut words: Vec<OsString> = vec!["runc".into(), "--root".into(), state.clone().into()];
-        words.extend(command.iter().map(OsString::from));
-        words
-    };
-    // The kernel cannot make `/` itself the root of a container (pivot_root(2)): it is mounted once
-    // more, where nobody else sees it.
-    let mut run: Vec<OsString> = Vec::new();
-    let script = "mount --bind / \"$1\" && shift && exec \"$@\"";
-    run.extend(["unshare", "--mount", "sh", "-c", script, "sh"].map(OsString::from));
-    run.push(place.directory.join(ROOT).into());
-    run.extend(words(&["run", "--bundle"]));
-    run.extend([place.directory.into(), OsString::from(place.id)]);
-    let bundle = bundle(place);
-    Launch {
-        words: run,
-        directories: std::iter::once(place.directory.join(ROOT))
-            .chain(place.disk.map(Path::to_owned))
-            .collect(),
-        files: vec![(
-            place.directory.join("config.json"),
-            bundle.to_string(),
-            0o600,
-        )],
-        cleanup: Some(words(&["delete", "--force", place.id])),
-        makes_group: place.group.is_some(),
-        on_terminal: false,
-        has_small_pages: false,
-    }
-}
-
-/// The bundle's configuration (`config.md` of the OCI runtime specification).
-fn bundle(place: &Place<'_>) -> Value {
-    let mount = |destination: &str, kind: &str, options: &[&str]| {
-        json!({
-            "destination": destination, "type": kind, "source": kind, "options": options,
-        })
-    };
-    let namespaces = ["pid", "ipc", "uts", "mount", "network"];
-    let namespaces = namespaces.map(|kind| json!({ "type": kind }));
-    let mut mounts = vec![
-        mount("/proc", "proc", &[]),
-        mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755"]),
-        mount(
-            "/dev/pts",
-            "devpts",
-            &["nosuid", "noexec", "newinstance", "ptmxmode=0666"],
-        ),
-        mount("/dev/shm", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
-        mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
-        mount("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
-    ];
-    mounts.extend(place.disk.map(|disk| {
-        json!({
-            "destination": "/var/tmp", "type": "bind", "source": disk.to_string_lossy(),
-            "options": ["bind", "nosuid", "nodev", "rw"],
-        })
-    }));
-    let mut linux = json!({ "namespaces": namespaces });
-    if let Some(group) = place.group {
-        linux["cgroupsPath"] = group.into();
-    }
-    json!({
-        "ociVersion": "1.0.2",
-        "process": {
-            "terminal": false,
-            "user": { "uid": 0, "gid": 0 },
-            "args": ["sh"],
-            "cwd": "/",
-            "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-            "noNewPrivileges": true,
-        },
-        "root": { "path": ROOT, "readonly": true },
-        "hostname": "brisk",
-        "mounts": mounts,
-        "linux": linux,
-    })
-}
-
-/// PID 1 of user-mode Linux: mounts, and a shell on the serial line that brisk reads and writes.
-/// Debian's user-mode Linux has no initramfs and mounts devtmpfs by itself. A shell whose standard
-/// error is no terminal is not interactive. At its end the kernel panics, and user-mode Linux ends.
-const UML_INIT: &str = "\
-#!/bin/sh
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mkdir -p /dev/shm
-mount -t tmpfs -o mode=1777 tmpfs /dev/shm
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/ TMPDIR=/dev/shm
-[ -z \"$disk\" ] || mount -t hostfs -o \"$disk\" none /var/tmp
-exec </dev/ttyS0 >/dev/ttyS0 2>/dev/null
-stty raw -echo
-echo \"$token-0 0\"
-exec sh
-";
-
-fn uml(options: &[String], place: &Place<'_>) -> Launch {
-    let init = place.directory.join("init");
-    let mut words: Vec<OsString> = vec!["linux.uml".into(), UML_MEMORY.into()];
-    let fixed = [
-        "root=/dev/root",
-        "rootfstype=hostfs",
-        "rootflags=/",
-        "ro",
-        "quiet",
-        "con=null",
-        "ssl0=fd:0,fd:1",
-        "umid=guest",
-    ];
-    words.extend(fixed.map(OsString::from));
-    let assigned = |name: &str, path: &Path| {
-        let mut word = OsString::from(name);
-        word.push(path);
-        word
-    };
-    words.push(assigned("uml_dir=", place.directory));
-    words.push(assigned("init=", &init));
-    words.extend(options.iter().map(OsString::from));
-    let disk = place.disk.map(Path::to_string_lossy).unwrap_or_default();
-    let text = UML_INIT.replace("$token", place.id).replace("$disk", &disk);
-    Launch {
-        words,
-        directories: place.disk.map(Path::to_owned).into_iter().collect(),
-        files: vec![(init, text, 0o700)],
-        cleanup: None,
-        makes_group: false,
-        on_terminal: true,
-        has_small_pages: false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::target::Target;
@@ -290,12 +162,15 @@ mod tests {
         let line = |target: &str| {
             let words = planned(target).words;
             let words = words.iter().map(|word| brisk_host::program::quote(word));
-            words.collect::<Vec<_>>().join(" ")
+            let words: Vec<_> = words.collect();
+            let script = brisk_host::program::quote(oci::WITH_ROOT.as_ref());
+            words.join(" ").replace(&script, "SCRIPT")
         };
         let lines: Vec<_> = [
             "host",
             "command:ssh 'a b' --",
             "runc:",
+            "gvisor:ptrace",
             "podman:gcc:12",
             "docker:gcc",
             "uml:mem=2G",
@@ -307,7 +182,8 @@ mod tests {
         insta::assert_snapshot!(lines.join("\n"), @r#"
         sh
         ssh 'a b' -- sh
-        unshare --mount sh -c 'mount --bind / "$1" && shift && exec "$@"' sh /run/place/root runc --root /run/place/state run --bundle /run/place brisk-7
+        unshare --mount sh -c SCRIPT sh /run/place/root runc --root /run/place/state run --bundle /run/place brisk-7
+        unshare --mount sh -c SCRIPT sh /run/place/root runsc --root /run/place/state --network=none --ignore-cgroups --platform=ptrace run --bundle /run/place brisk-7
         podman run -i --rm --name brisk-7 --cpuset-cpus=1,3 gcc:12 sh
         docker run -i --rm --name brisk-7 --cpuset-cpus=1,3 gcc sh
         linux.uml mem=1G root=/dev/root rootfstype=hostfs rootflags=/ ro quiet con=null ssl0=fd:0,fd:1 umid=guest uml_dir=/run/place init=/run/place/init mem=2G
@@ -321,7 +197,7 @@ mod tests {
         let launch = planned("runc:");
         let (path, text, _) = &launch.files[0];
         assert_eq!(path, Path::new("/run/place/config.json"));
-        let bundle: Value = serde_json::from_str(text).unwrap();
+        let bundle: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(bundle["root"]["readonly"], true);
         assert_eq!(bundle["linux"]["cgroupsPath"], "/own/brisk-7");
         assert!(launch.makes_group);

@@ -1,0 +1,147 @@
+//! Kinds of targets, each with a real one.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::path::Path;
+
+use brisk_testkit::{Brisk, Mount, brisk_of, trial, trials};
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+fn main() {
+    let plain: [(_, fn()); 1] = [("a_target_says_what_it_lacks", a_target_says_what_it_lacks)];
+    let mut all = trials(None, plain);
+    let of =
+        |name: &str, program: &str, test: fn()| -> Trial { trial(name, missing(program), test) };
+    all.extend([
+        of("runc_sees_all_mounts_read_only", "runc", || {
+            all_mounts_are_seen_read_only("runc:");
+        }),
+        of("gvisor_sees_all_mounts_read_only", "runsc", || {
+            all_mounts_are_seen_read_only("gvisor:");
+        }),
+        of(
+            "gvisor_is_counted_on_the_host",
+            "runsc",
+            gvisor_is_counted_on_the_host,
+        ),
+    ]);
+    // One after another: each measures on one processor.
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, all).exit();
+}
+
+/// The reason not to run what needs a program.
+fn missing(program: &str) -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap();
+    let found = std::env::split_paths(&path).any(|directory| directory.join(program).exists());
+    (!found).then(|| format!("without {program}"))
+}
+
+/// A report of one round of a command in targets.
+struct Measured {
+    report: Value,
+    _directory: TempDir,
+}
+
+/// `brisk overhead run` of a command in one round.
+fn overhead(directory: &Path, command: &str) -> Brisk {
+    brisk_of!["overhead", "run", "--rounds=1", "--workload=command"]
+        .arg("--output")
+        .arg(directory.join("report.json"))
+        .arg(format!("--command={command}"))
+}
+
+fn measure(command: &str, words: &[&str]) -> Measured {
+    let directory = tempdir().unwrap();
+    overhead(directory.path(), command).args(words).exits(0);
+    let report = fs::read(directory.path().join("report.json")).unwrap();
+    Measured {
+        report: serde_json::from_slice(&report).unwrap(),
+        _directory: directory,
+    }
+}
+
+impl Measured {
+    /// Samples of a target in a metric: the warm-up and the one that counts.
+    fn samples(&self, target: &str, metric: &str) -> Vec<Value> {
+        let name = format!("{target}: {metric}");
+        let series = self.report["series"].as_array().unwrap().iter();
+        let found = series.filter(|series| series["name"] == *name);
+        let samples = found.flat_map(|series| series["samples"].as_array().unwrap());
+        samples.cloned().collect()
+    }
+
+    /// Value of the run that counts. A run that failed shows its reason.
+    #[track_caller]
+    fn value(&self, target: &str, metric: &str) -> f64 {
+        let samples = self.samples(target, metric);
+        let last = samples.last().unwrap_or(&Value::Null);
+        last["value"]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{target}: {metric}: {last}"))
+    }
+
+    fn fact(&self, name: &str) -> &str {
+        let facts = &self.report["environment"]["extra"];
+        facts[name].as_str().unwrap_or_default()
+    }
+}
+
+/// A loop of a shell that takes a while everywhere.
+const LOOP: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+
+/// The CPU time of a target is nearly all of its time, as that of a loop is.
+#[track_caller]
+fn is_counted(measured: &Measured, target: &str) {
+    let (cpu, time) = (
+        measured.value(target, "CPU of the host"),
+        measured.value(target, "time"),
+    );
+    let waiting = measured.samples(target, "waiting");
+    let waiting = waiting.last().and_then(|sample| sample["value"].as_f64());
+    let rest = measured.value(target, "rest");
+    // What other programs had is in `waiting`, or in `rest` where that is not counted.
+    let other = waiting.unwrap_or_default() + rest.max(0.0);
+    assert!(
+        cpu > 0.0 && cpu <= time * 1.05 + 0.02 && cpu + other >= time * 0.5,
+        "{target}: {cpu} of {time}, {waiting:?}, {rest}"
+    );
+}
+
+fn all_mounts_are_seen_read_only(kind: &str) {
+    let dir = TempDir::with_prefix_in("brisk-mounts-", "/var/tmp").unwrap();
+    let mount = Mount::tmpfs(dir.path().join("one two"), "size=1m");
+    fs::write(mount.path().join("file"), "seen").unwrap();
+    let file = mount.path().join("file").display().to_string();
+    // In the container only, a file on that mount cannot be made, nor one elsewhere.
+    let command = format!(
+        "grep -q seen '{file}' || exit 3; [ $(uname -n) = brisk ] || exit 0; \
+         if echo >'{file}.new'; then exit 4; fi; if echo >/var/tmp/brisk-new; then exit 5; fi"
+    );
+    let measured = measure(&command, &["--target", &format!("x={kind}")]);
+    assert!(measured.value("x", "time") > 0.0);
+    assert_eq!(mount.names(), ["file"]);
+}
+
+fn gvisor_is_counted_on_the_host() {
+    let measured = measure(LOOP, &["--target=x=gvisor:ptrace"]);
+    is_counted(&measured, "x");
+    // Its own kernel answers.
+    assert_ne!(measured.fact("x: kernel"), measured.fact("host: kernel"));
+    assert_eq!(measured.fact("x: cpus"), "1");
+}
+
+fn a_target_says_what_it_lacks() {
+    let dir = tempdir().unwrap();
+    let nowhere = dir.path().join("nowhere");
+    let (target, package) = ("x=gvisor:", "runsc");
+    let lacks = overhead(dir.path(), "true").args(["--target", target]);
+    let lacks = lacks.env("PATH", &nowhere).env("HOME", &nowhere);
+    lacks.exits(125).explains(&[
+        "target x: there is no",
+        &format!("apt-get install {package}"),
+    ]);
+}
