@@ -4,13 +4,19 @@
 use std::fs;
 use std::path::Path;
 
-use brisk_testkit::{Brisk, Mount, brisk_of, trial, trials};
+use brisk_testkit::{Brisk, Machines, Mount, brisk_of, trial, trials};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let plain: [(_, fn()); 1] = [("a_target_says_what_it_lacks", a_target_says_what_it_lacks)];
+    let plain: [(_, fn()); 2] = [
+        ("a_target_says_what_it_lacks", a_target_says_what_it_lacks),
+        (
+            "a_vm_that_runs_is_counted_and_left_as_it_was",
+            a_vm_that_runs_is_counted_and_left_as_it_was,
+        ),
+    ];
     let mut all = trials(None, plain);
     let of =
         |name: &str, program: &str, test: fn()| -> Trial { trial(name, missing(program), test) };
@@ -48,15 +54,26 @@ struct Measured {
 
 /// `brisk overhead run` of a command in one round.
 fn overhead(directory: &Path, command: &str) -> Brisk {
-    brisk_of!["overhead", "run", "--rounds=1", "--workload=command"]
-        .arg("--output")
-        .arg(directory.join("report.json"))
-        .arg(format!("--command={command}"))
+    brisk_of![
+        "overhead",
+        "run",
+        "--keep-disturbed",
+        "--rounds=1",
+        "--workload=command"
+    ]
+    .arg("--output")
+    .arg(directory.join("report.json"))
+    .arg(format!("--command={command}"))
 }
 
 fn measure(command: &str, words: &[&str]) -> Measured {
+    measure_with(|brisk| brisk, command, words)
+}
+
+/// `with` says where the command finds what it measures.
+fn measure_with(with: impl Fn(Brisk) -> Brisk, command: &str, words: &[&str]) -> Measured {
     let directory = tempdir().unwrap();
-    overhead(directory.path(), command).args(words).exits(0);
+    with(overhead(directory.path(), command).args(words)).exits(0);
     let report = fs::read(directory.path().join("report.json")).unwrap();
     Measured {
         report: serde_json::from_slice(&report).unwrap(),
@@ -132,6 +149,53 @@ fn gvisor_is_counted_on_the_host() {
     // Its own kernel answers.
     assert_ne!(measured.fact("x: kernel"), measured.fact("host: kernel"));
     assert_eq!(measured.fact("x: cpus"), "1");
+}
+
+/// Processors that each thread of a process may run on.
+fn allowed(pid: i32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut all: Vec<_> = tasks
+        .map(|task| {
+            let text = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let line = text.lines().find(|line| line.starts_with("Cpus_allowed:"));
+            line.unwrap().to_owned()
+        })
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn a_vm_that_runs_is_counted_and_left_as_it_was() {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    all.does(&["create", "a", "--memory=128M"]);
+    let dir = tempdir().unwrap();
+    let run = |target: &str| all.with(overhead(dir.path(), "true").args(["--target", target]));
+    run("x=vm:b")
+        .exits(125)
+        .explains(&["target x: there is no VM b"]);
+    run("x=vm:a").exits(125).explains(&["brisk vm start a"]);
+    all.does(&["start", "a"]);
+    let qemu = all.processes("qemu")[0].pid;
+    let before = allowed(qemu);
+    // Threads of QEMU are on one processor in the meantime.
+    let command = format!(
+        "{LOOP}; ! [ -e /proc/{qemu}/task/{qemu}/status ] || \
+         grep -h Cpus_allowed: /proc/{qemu}/task/*/status >{}/allowed",
+        dir.path().display()
+    );
+    let measured = measure_with(|brisk| all.with(brisk), &command, &["--target=x=vm:a"]);
+    is_counted(&measured, "x");
+    assert_ne!(measured.fact("x: accelerators"), "");
+    let meanwhile = fs::read_to_string(dir.path().join("allowed")).unwrap();
+    let ones = meanwhile.lines().map(|line| {
+        let mask = line.split_whitespace().last().unwrap().replace(',', "");
+        u128::from_str_radix(&mask, 16).unwrap().count_ones()
+    });
+    assert!(ones.clone().count() > 1 && ones.clone().all(|ones| ones == 1));
+    assert_eq!(allowed(qemu), before);
+    assert_eq!(all.output("a", "ls -A /tmp"), "");
+    all.does(&["kill", "a"]);
 }
 
 fn a_target_says_what_it_lacks() {

@@ -3,38 +3,20 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use brisk_host::cgroup::Group;
-use brisk_host::proc::Procfs;
-use brisk_host::process_times::tree;
 use brisk_host::program::quote;
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
 use super::ablation::Ablation;
 use super::account::{Account, Reading};
-use super::affinity::{allowed, on_processors};
+use super::affinity::allowed;
 use super::counts::{Counts, DEFINITIONS};
-use super::launch::{Launch, Place, launch};
-use super::meter::Meter;
 use super::metrics::COUNTS;
-use super::session::{Patience, Session, SessionError};
+use super::session::{Patience, SessionError};
 use super::sides::Side;
-use super::target::Kind;
+use super::started::{DISK, StartError, Started, WORK};
 use super::vmm;
 use super::workload::Workload;
-
-/// Directories that a work directory may be in, on a tmpfs if there is one.
-const WORK: [&str; 2] = ["/dev/shm", "/tmp"];
-/// Directory that a work directory is in that is to be on a disk.
-const DISK: &str = "/var/tmp";
-
-/// How long processes that were killed may take to end.
-const EMPTYING: Duration = Duration::from_secs(5);
 
 /// What stands before the name of an object that is another one than on the host.
 pub(super) const OBJECT_DIFFERS: &str = "not comparable: it differs from the host's object ";
@@ -73,6 +55,9 @@ pub enum RunError {
     /// The target did not say when it began or ended.
     #[error("the target did not say when it began and ended")]
     NoTimes,
+    /// It cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// The target cannot be counted.
     #[error("cannot read the CPU time of the target")]
     Counters(#[source] io::Error),
@@ -105,21 +90,12 @@ pub(super) struct Run {
 /// A target that runs. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Instance {
-    session: Session,
-    meter: Meter,
-    group: Option<Group>,
-    cleanup: Option<Vec<std::ffi::OsString>>,
-    on_terminal: bool,
+    started: Started,
     cpus: Vec<usize>,
-    id: String,
-    /// Whether it did not answer: it is not waited for then.
-    is_lost: bool,
     /// Pages that it had swapped in and out at the end of its last run.
     swapped: Option<u64>,
     /// What it says of itself.
     pub(super) facts: BTreeMap<String, String>,
-    /// Removed after the rest, as fields are dropped in their order.
-    directory: TempDir,
 }
 
 impl Instance {
@@ -134,70 +110,23 @@ impl Instance {
         patience: Patience<'_>,
     ) -> Result<Self, RunError> {
         let change = side.change.as_ref().map(|(change, _)| change);
-        let mut instance = match change {
-            Some(Ablation::Pinning) => {
-                Self::boot(&side.kind, &allowed().map_err(SessionError::Io)?, change)?
-            }
-            _ => Self::boot(&side.kind, cpus, change)?,
+        let cpus = match change {
+            Some(Ablation::Pinning) => allowed().map_err(SessionError::Io)?,
+            _ => cpus.to_vec(),
+        };
+        let mut instance = Self {
+            started: Started::start(&side.kind, &cpus, change)?,
+            cpus,
+            swapped: None,
+            facts: BTreeMap::new(),
         };
         let parents: &[&str] = match change {
             Some(Ablation::Tmpfs) => &[DISK],
             _ => &WORK,
         };
         let prepared = instance.prepare(workload, parents, patience);
-        instance.is_lost = prepared.is_err();
+        instance.started.is_lost = prepared.is_err();
         prepared.map(|()| instance)
-    }
-
-    fn boot(kind: &Kind, cpus: &[usize], change: Option<&Ablation>) -> Result<Self, SessionError> {
-        let directory = tempfile::Builder::new()
-            .prefix("brisk-overhead-")
-            .tempdir()?;
-        let id = directory.path().file_name().unwrap_or_default();
-        let id = id.to_string_lossy().into_owned();
-        let brisk = std::env::current_exe()?;
-        let group = Group::below_own(&id);
-        let disk = directory.path().join("disk");
-        let place = Place {
-            directory: directory.path(),
-            id: &id,
-            cpus,
-            brisk: &brisk,
-            group: group.as_ref().map(Group::path),
-            disk: (change == Some(&Ablation::Tmpfs)).then_some(&*disk),
-        };
-        let mut launch = launch(kind, &place);
-        launch.has_small_pages = change == Some(&Ablation::HugePages);
-        for path in &launch.directories {
-            fs::create_dir(path)?;
-        }
-        for (path, text, mode) in &launch.files {
-            fs::write(path, text)?;
-            fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
-        }
-        // A user who may not make groups has the processes counted one by one.
-        let group = group.filter(|group| launch.makes_group || group.make().is_ok());
-        if let Some(group) = group.as_ref().filter(|_| !launch.makes_group) {
-            enter(&mut launch, &group.entrance());
-        }
-        let session = on_processors(cpus, || Session::start(&launch, &id));
-        let session = session.inspect_err(|_| {
-            let _ = group.as_ref().map(Group::remove);
-        })?;
-        let tree = Meter::Tree(session.pid());
-        Ok(Self {
-            meter: group.clone().map_or(tree, Meter::Group),
-            session,
-            group,
-            cleanup: launch.cleanup,
-            on_terminal: launch.on_terminal,
-            cpus: cpus.to_vec(),
-            id,
-            is_lost: false,
-            swapped: None,
-            facts: BTreeMap::new(),
-            directory,
-        })
     }
 
     fn prepare(
@@ -206,8 +135,10 @@ impl Instance {
         parents: &[&str],
         patience: Patience<'_>,
     ) -> Result<(), RunError> {
-        self.session.greet(self.on_terminal, patience)?;
-        let (id, parents) = (&self.id, parents.join(" "));
+        self.started
+            .session
+            .greet(self.started.on_terminal, patience)?;
+        let (id, parents) = (&self.started.id, parents.join(" "));
         let setup = format!(
             "T={id}; say() {{ echo \"$T $*\"; }}; export LC_ALL=C; d=; for p in {parents}; do mkdir -m 700 \"$p/$T\" \
              2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; rm -rf \"$d\"' EXIT; trap \
@@ -225,13 +156,15 @@ impl Instance {
         )?;
         if !workload.files().is_empty() {
             let archive = archive(workload.files()).map_err(SessionError::Io)?;
-            let status = if self.on_terminal {
-                let path = self.directory.path().join("files.tar");
+            let status = if self.started.on_terminal {
+                let path = self.started.directory.path().join("files.tar");
                 fs::write(&path, archive).map_err(SessionError::Io)?;
                 let script = format!("tar -xf {} -C \"$d\"", quote(path.as_os_str()));
-                self.session.request(&script, patience, &mut |_, _| {})?
+                self.started
+                    .session
+                    .request(&script, patience, &mut |_, _| {})?
             } else {
-                self.session.unpack(&archive, patience)?
+                self.started.session.unpack(&archive, patience)?
             };
             if status != 0 {
                 let what = "its tar cannot unpack the files";
@@ -250,7 +183,9 @@ impl Instance {
         // What the host knows counts, whatever the target says.
         self.facts
             .retain(|name, _| !vmm::NAMES.contains(&&**name) && name != "swapped");
-        self.facts.extend(vmm::facts(&self.meter.processes()));
+        self.facts.append(&mut self.started.facts);
+        self.facts
+            .extend(vmm::facts(&self.started.meter.processes()));
         Ok(())
     }
 
@@ -262,9 +197,12 @@ impl Instance {
         patience: Patience<'_>,
     ) -> Result<(), RunError> {
         let mut facts = Vec::new();
-        let status = self.session.request(script, patience, &mut |line, _| {
-            facts.extend(fact(line));
-        })?;
+        let status = self
+            .started
+            .session
+            .request(script, patience, &mut |line, _| {
+                facts.extend(fact(line));
+            })?;
         self.facts.extend(facts);
         match status {
             0 => Ok(()),
@@ -286,9 +224,12 @@ impl Instance {
         let script =
             "tail -n 3 \"$d/out/errors\" 2>/dev/null | while read -r l; do say error $l; done";
         // Without messages there is still the status.
-        let _ = self.session.request(script, patience, &mut |line, _| {
-            errors.extend(line.strip_prefix("error ").map(str::to_owned));
-        });
+        let _ = self
+            .started
+            .session
+            .request(script, patience, &mut |line, _| {
+                errors.extend(line.strip_prefix("error ").map(str::to_owned));
+            });
         errors.join("; ")
     }
 
@@ -302,13 +243,13 @@ impl Instance {
         patience: Patience<'_>,
     ) -> Result<Run, RunError> {
         let result = self.work(workload, patience);
-        self.is_lost = matches!(result, Err(RunError::Session(_)));
+        self.started.is_lost = matches!(result, Err(RunError::Session(_)));
         result
     }
 
     /// Whether it has ended or gives no answers, so that another one has to be started.
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+        self.started.is_lost
     }
 
     fn work(&mut self, workload: &Workload, patience: Patience<'_>) -> Result<Run, RunError> {
@@ -317,20 +258,21 @@ impl Instance {
              {}; s=$?; now; say end $now $s; count_calls; count_rest",
             workload.work()
         );
-        let guest = self.meter.guest().map_err(RunError::Counters)?;
+        let guest = self.started.meter.guest().map_err(RunError::Counters)?;
         let mut marks: Vec<(String, Instant, io::Result<Reading>)> = Vec::new();
         let (mut counted, mut counts) = (Counts::default(), Counts::default());
-        let (meter, cpus) = (&self.meter, &self.cpus);
-        self.session.request(&script, patience, &mut |line, at| {
-            let taken = match marks.is_empty() {
-                true => counted.take(line),
-                false => counts.take(line),
-            };
-            if taken {
-                return;
-            }
-            marks.push((line.to_owned(), at, meter.read(cpus)));
-        })?;
+        let (meter, cpus) = (&self.started.meter, &self.cpus);
+        self.started
+            .session
+            .request(&script, patience, &mut |line, at| {
+                let taken = match marks.is_empty() {
+                    true => counted.take(line),
+                    false => counts.take(line),
+                };
+                if !taken {
+                    marks.push((line.to_owned(), at, meter.read(cpus)));
+                }
+            })?;
         let [(begin, began, before), (end, ended, after)] =
             <[_; 2]>::try_from(marks).map_err(|_| RunError::NoTimes)?;
         let begin = begin.strip_prefix("begin ").ok_or(RunError::NoTimes)?;
@@ -350,7 +292,7 @@ impl Instance {
             .and_then(|before| Ok((before, after?)))
             .map_err(RunError::Counters)?;
         let wall = ended.duration_since(began);
-        let now = self.meter.guest().map_err(RunError::Counters)?;
+        let now = self.started.meter.guest().map_err(RunError::Counters)?;
         let guest = now.saturating_sub(guest);
         let (proofs, swapped) = self.proofs(workload, patience)?;
         Ok(Run {
@@ -371,13 +313,16 @@ impl Instance {
         let mut proofs = BTreeMap::new();
         let mut facts = BTreeMap::new();
         let script = format!("{}; s=$?; {SWAPPED}; (exit $s)", workload.proof());
-        let status = self.session.request(&script, patience, &mut |line, _| {
-            let proof = line
-                .strip_prefix("proof ")
-                .and_then(|text| text.split_once(' '));
-            proofs.extend(proof.map(|(hash, name)| (name.to_owned(), hash.to_owned())));
-            facts.extend(fact(line));
-        })?;
+        let status = self
+            .started
+            .session
+            .request(&script, patience, &mut |line, _| {
+                let proof = line
+                    .strip_prefix("proof ")
+                    .and_then(|text| text.split_once(' '));
+                proofs.extend(proof.map(|(hash, name)| (name.to_owned(), hash.to_owned())));
+                facts.extend(fact(line));
+            })?;
         match status {
             0 => {}
             status => return Err(RunError::Check(status)),
@@ -388,45 +333,6 @@ impl Instance {
             .zip(before)
             .map(|(now, before)| now.saturating_sub(before));
         Ok((proofs, swapped))
-    }
-
-    fn end(&mut self) {
-        let pid = self.session.pid();
-        // What has left the process group is found while its parents live.
-        let below = Procfs::default().all_process_times();
-        let below = below.map_or_else(|_| Vec::new(), |all| tree(&all, pid));
-        self.session.end(self.is_lost);
-        if let Some(group) = &self.group {
-            let _ = group.kill();
-        } else {
-            for pid in below
-                .into_iter()
-                .filter_map(|pid| Pid::from_raw(pid as i32))
-            {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
-        if let Some((program, words)) = self.cleanup.as_ref().and_then(|words| words.split_first())
-        {
-            let mut command = Command::new(program);
-            let command = command.args(words).stdin(Stdio::null());
-            let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        }
-        if let Some(group) = &self.group {
-            let _ = group
-                .wait_until_empty(EMPTYING)
-                .and_then(|()| group.remove());
-        }
-        // A target that shares the host's files and was killed has left its work there.
-        for parent in WORK.into_iter().chain([DISK]) {
-            let _ = fs::remove_dir_all(Path::new(parent).join(&self.id));
-        }
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -460,14 +366,6 @@ fn fact(line: &str) -> Option<(String, String)> {
 fn own_time(begin: &str, end: &str) -> Option<f64> {
     let (begin, end): (f64, f64) = (begin.trim().parse().ok()?, end.trim().parse().ok()?);
     Some(end - begin).filter(|time| time.is_finite() && *time >= 0.0)
-}
-
-/// Has a shell enter a group and then become the program.
-fn enter(launch: &mut Launch, entrance: &PathBuf) {
-    let script = "echo $$ >\"$0\" && exec \"$@\"";
-    let mut words = vec!["sh".into(), "-c".into(), script.into(), entrance.into()];
-    words.append(&mut launch.words);
-    launch.words = words;
 }
 
 /// A tar archive of some files.

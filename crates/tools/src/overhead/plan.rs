@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use brisk_host::program::Program;
 
+use super::existing;
 use super::launch::needs;
 use super::metrics::TIME;
 use super::sides::{AGAIN, HOST, Side, names};
@@ -51,6 +52,14 @@ pub enum PlanError {
         program: &'static str,
         /// The Debian package.
         package: &'static str,
+    },
+    /// The guest that is to be measured does not run.
+    #[error("target {target}: {reason}")]
+    Guest {
+        /// The target.
+        target: String,
+        /// Why, and what to try.
+        reason: String,
     },
     /// Only root may do it.
     #[error("target {target}: {program} needs root; run brisk as root, or measure podman:IMAGE")]
@@ -103,7 +112,7 @@ pub(super) fn is_settled(sides: &[Side], precision: f64, record: &Record<'_>) ->
 /// Whether all sides can be started here, before any is.
 ///
 /// # Errors
-/// If a program is missing, or the user may not.
+/// If a program is missing, a guest does not run, or the user may not.
 pub fn check(sides: &[Side]) -> Result<(), PlanError> {
     let is_root = rustix::process::geteuid().is_root();
     for side in sides {
@@ -114,6 +123,10 @@ pub fn check(sides: &[Side]) -> Result<(), PlanError> {
                 package,
             })?;
         }
+        existing::find(&side.kind).map_err(|error| PlanError::Guest {
+            target: side.name.clone(),
+            reason: crate::chain(&error),
+        })?;
         let mounts_root = match side.kind {
             Kind::Runc => Some("runc"),
             Kind::Gvisor(_) => Some("runsc"),

@@ -35,6 +35,8 @@ pub enum Kind {
     Uml(Vec<String>),
     /// In a guest of brisk, with options of `brisk run`.
     Brisk(Vec<String>),
+    /// In a persistent VM of brisk's that runs already, by its name.
+    Vm(String),
 }
 
 /// An engine of containers.
@@ -98,7 +100,7 @@ pub enum TargetError {
 
 /// All kinds, for people.
 const KINDS: &str = "host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE, \
-                     docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS]";
+                     docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME";
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -162,6 +164,14 @@ impl Kind {
             "docker" => container(Engine::Docker),
             "uml" => words().map(Self::Uml),
             "brisk" => words().map(Self::Brisk),
+            "vm" => match arguments.trim() {
+                "" => Err(TargetError::Lacks {
+                    kind: "vm",
+                    lacks: "the name of the VM",
+                    example: "shop=vm:shop",
+                }),
+                name => Ok(Self::Vm(name.to_owned())),
+            },
             kind => Err(TargetError::Kind {
                 kind: kind.to_owned(),
             }),
@@ -193,6 +203,7 @@ impl fmt::Display for Kind {
             Self::Container { engine, image } => write!(formatter, "{}:{image}", engine.program()),
             Self::Uml(words) => write!(formatter, "uml:{}", joined(words)),
             Self::Brisk(words) => write!(formatter, "brisk:{}", joined(words)),
+            Self::Vm(name) => write!(formatter, "vm:{name}"),
         }
     }
 }
@@ -239,6 +250,7 @@ mod tests {
         assert_eq!(kind("x-1.a_=uml:mem=1G"), Kind::Uml(words(&["mem=1G"])));
         let options = words(&["--memory", "1G"]);
         assert_eq!(kind("x-1.a_=brisk:--memory 1G"), Kind::Brisk(options));
+        assert_eq!(kind("x-1.a_=vm:shop"), Kind::Vm("shop".into()));
     }
 
     #[test]
@@ -251,6 +263,7 @@ mod tests {
             "x=host:y",
             "x=command:",
             "x=docker:",
+            "x=vm:",
             "x=brisk:'",
         ]
         .map(|text| text.parse::<Target>().unwrap_err().to_string())
@@ -259,10 +272,11 @@ mod tests {
         host: no name; write it before the kind, for example container=runc:
         =host: no name; write it before the kind, for example container=runc:
         a b: a name of a target has letters, digits, -, _ and . only
-        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE, docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS]
+        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE, docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME
         host: takes no arguments, and got y
         command: the prefix is missing, for example cloud='command:ssh HOST'
         docker: the image is missing, for example box=docker:gcc
+        vm: the name of the VM is missing, for example shop=vm:shop
         ': a quotation mark has no end
         ");
     }

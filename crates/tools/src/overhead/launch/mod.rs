@@ -67,7 +67,7 @@ impl Launch {
 /// Programs that a kind of target needs, each with the Debian package that has it.
 pub(super) fn needs(kind: &Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
-        Kind::Host | Kind::Command(_) | Kind::Brisk(_) => &[],
+        Kind::Host | Kind::Command(_) | Kind::Brisk(_) | Kind::Vm(_) => &[],
         Kind::Runc => &[("runc", "runc"), ("unshare", "util-linux")],
         Kind::Gvisor(_) => &[("runsc", "runsc"), ("unshare", "util-linux")],
         Kind::Uml(_) => &[("linux.uml", "user-mode-linux")],
@@ -114,6 +114,11 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
             directories: place.disk.map(Path::to_owned).into_iter().collect(),
             ..Launch::of(brisk(options, place))
         },
+        Kind::Vm(name) => {
+            let words = ["vm", "exec", "--no-tty", name, "--", "sh"].map(OsString::from);
+            let brisk = place.brisk.into();
+            Launch::of(std::iter::once(brisk).chain(words).collect())
+        }
     }
 }
 
@@ -176,6 +181,7 @@ mod tests {
             "uml:mem=2G",
             "brisk:--memory 1G",
             "brisk:--cpus=4",
+            "vm:shop",
         ]
         .map(line)
         .into();
@@ -189,6 +195,7 @@ mod tests {
         linux.uml mem=1G root=/dev/root rootfstype=hostfs rootflags=/ ro quiet con=null ssl0=fd:0,fd:1 umid=guest uml_dir=/run/place init=/run/place/init mem=2G
         /bin/brisk run --cpus 2 --memory 1G -- sh
         /bin/brisk run --cpus=4 -- sh
+        /bin/brisk vm exec --no-tty shop -- sh
         "#);
     }
 

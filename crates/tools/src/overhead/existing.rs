@@ -1,0 +1,138 @@
+//! Guests that run already: which process of the host does their work, and where.
+
+use std::fs;
+use std::io;
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::target::Kind;
+use crate::vm::{self, StateDirs};
+
+/// A guest that cannot be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExistingError {
+    /// The VM cannot be seen.
+    #[error(transparent)]
+    Vm(#[from] vm::Error),
+    /// The VM does not run.
+    #[error("VM {name} is {state}; start it: brisk vm start {name}")]
+    Off {
+        /// Its name.
+        name: String,
+        /// What it is instead.
+        state: &'static str,
+    },
+}
+
+/// A guest that runs already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Existing {
+    /// Number of its VMM's process.
+    pub(super) pid: u32,
+}
+
+/// Finds the guest of a kind of target; none if this kind is started for the measurement.
+///
+/// # Errors
+/// If it does not run.
+pub(super) fn find(kind: &Kind) -> Result<Option<Existing>, ExistingError> {
+    match kind {
+        Kind::Vm(name) => of_vm(name).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn of_vm(name: &str) -> Result<Existing, ExistingError> {
+    let paths = StateDirs::here()?.vm(name)?;
+    // An unknown name, or a wrong definition.
+    paths.definition()?;
+    if let Some(pid) = vm::pid(&paths) {
+        return Ok(Existing { pid });
+    }
+    Err(ExistingError::Off {
+        name: name.to_owned(),
+        state: vm::condition(&paths)?.name(),
+    })
+}
+
+/// Threads of another program that are kept on some processors until this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Pinned {
+    /// Each thread, and where it was allowed to run before.
+    before: Vec<(Pid, CpuSet)>,
+}
+
+impl Pinned {
+    /// Keeps all threads of some processes on these processors. Threads that they start later stay
+    /// there, too, also afterwards.
+    ///
+    /// # Errors
+    /// If this user may not, or the processors are not among those of the processes' group. Nothing
+    /// is changed then.
+    pub(super) fn new(processes: &[u32], cpus: &[usize]) -> io::Result<Self> {
+        let mut set = CpuSet::new();
+        cpus.iter().for_each(|cpu| set.set(*cpu));
+        let mut pinned = Self::default();
+        for thread in processes.iter().flat_map(|pid| threads(*pid)) {
+            let before = match sched_getaffinity(Some(thread)) {
+                // It has ended.
+                Err(rustix::io::Errno::SRCH) => continue,
+                before => before?,
+            };
+            match sched_setaffinity(Some(thread), &set) {
+                Err(rustix::io::Errno::SRCH) => continue,
+                changed => changed?,
+            }
+            pinned.before.push((thread, before));
+        }
+        Ok(pinned)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        for (thread, before) in &self.before {
+            // It may have ended.
+            let _ = sched_setaffinity(Some(*thread), before);
+        }
+    }
+}
+
+fn threads(pid: u32) -> Vec<Pid> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    let names = entries.into_iter().flatten().flatten();
+    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn threads_are_where_they_were_when_it_is_dropped() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let thread = threads(child.id())[0];
+        let allowed = || sched_getaffinity(Some(thread)).unwrap();
+        let before = allowed();
+        let last = (0..CpuSet::MAX_CPU).rfind(|cpu| before.is_set(*cpu));
+        let pinned = Pinned::new(&[child.id()], &[last.unwrap()]).unwrap();
+        assert_eq!(allowed().count(), 1);
+        drop(pinned);
+        assert_eq!(allowed(), before);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn processors_that_are_not_there_are_an_error() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        Pinned::new(&[child.id()], &[CpuSet::MAX_CPU - 1]).unwrap_err();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,204 @@
+//! The processes of a target, from their start to their end.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use brisk_host::cgroup::Group;
+use brisk_host::proc::Procfs;
+use brisk_host::process_times::tree;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::ablation::Ablation;
+use super::affinity::on_processors;
+use super::existing::{self, ExistingError, Pinned};
+use super::launch::{Launch, Place, launch};
+use super::meter::Meter;
+use super::session::{Session, SessionError};
+use super::target::Kind;
+
+/// Directories that a work directory may be in, on a tmpfs if there is one.
+pub(super) const WORK: [&str; 2] = ["/dev/shm", "/tmp"];
+
+/// Directory that a work directory is in that is to be on a disk.
+pub(super) const DISK: &str = "/var/tmp";
+
+/// How long processes that were killed may take to end.
+const EMPTYING: Duration = Duration::from_secs(5);
+
+/// Fact about where a guest that runs already may run.
+const PROCESSORS_OF_VMM: &str = "processors of its VMM";
+
+/// A target that cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It is a guest that does not run.
+    #[error(transparent)]
+    Existing(#[from] ExistingError),
+    /// Its shell cannot be started.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// A target whose shell was started. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) session: Session,
+    /// What its processes are counted by.
+    pub(super) meter: Meter,
+    group: Option<Group>,
+    /// Threads that somebody else started, put back when this is dropped.
+    _pinned: Pinned,
+    cleanup: Option<Vec<OsString>>,
+    /// As in [`Launch`].
+    pub(super) on_terminal: bool,
+    /// Unique on the host: the name of its containers, groups and work directory.
+    pub(super) id: String,
+    /// Whether it did not answer: it is not waited for then.
+    pub(super) is_lost: bool,
+    /// Facts that are known before it says anything.
+    pub(super) facts: BTreeMap<String, String>,
+    /// Of the target alone. Removed after the rest, as fields are dropped in their order.
+    pub(super) directory: TempDir,
+}
+
+impl Started {
+    /// Starts it on these processors.
+    ///
+    /// # Errors
+    /// If it cannot be started, or is a guest that does not run.
+    pub(super) fn start(
+        kind: &Kind,
+        cpus: &[usize],
+        change: Option<&Ablation>,
+    ) -> Result<Self, StartError> {
+        let existing = existing::find(kind)?;
+        let directory = tempfile::Builder::new().prefix("brisk-overhead-").tempdir();
+        let directory = directory.map_err(SessionError::Io)?;
+        let id = directory.path().file_name().unwrap_or_default();
+        let id = id.to_string_lossy().into_owned();
+        let brisk = std::env::current_exe().map_err(SessionError::Io)?;
+        let group = Group::below_own(&id);
+        let disk = directory.path().join("disk");
+        let place = Place {
+            directory: directory.path(),
+            id: &id,
+            cpus,
+            brisk: &brisk,
+            group: group.as_ref().map(Group::path),
+            disk: (change == Some(&Ablation::Tmpfs)).then_some(&*disk),
+        };
+        let mut launch = launch(kind, &place);
+        launch.has_small_pages = change == Some(&Ablation::HugePages);
+        write(&launch).map_err(SessionError::Io)?;
+        // A user who may not make groups has the processes counted one by one.
+        let group = group.filter(|group| launch.makes_group || group.make().is_ok());
+        if let Some(group) = group.as_ref().filter(|_| !launch.makes_group) {
+            enter(&mut launch, &group.entrance());
+        }
+        let session = on_processors(cpus, || Session::start(&launch, &id));
+        let session = session.inspect_err(|_| {
+            let _ = group.as_ref().map(Group::remove);
+        })?;
+        // What a guest that runs already does is not done by what was started here.
+        let meter = match (&existing, &group) {
+            (Some(guest), _) => Meter::Tree(guest.pid),
+            (None, Some(group)) => Meter::Group(group.clone()),
+            (None, None) => Meter::Tree(session.pid()),
+        };
+        let (pinned, facts) = match existing {
+            Some(_) => pinned(&meter, cpus),
+            None => Default::default(),
+        };
+        Ok(Self {
+            meter,
+            _pinned: pinned,
+            session,
+            group,
+            cleanup: launch.cleanup,
+            on_terminal: launch.on_terminal,
+            id,
+            is_lost: false,
+            facts,
+            directory,
+        })
+    }
+
+    fn end(&mut self) {
+        let pid = self.session.pid();
+        // What has left the process group is found while its parents live.
+        let below = Procfs::default().all_process_times();
+        let below = below.map_or_else(|_| Vec::new(), |all| tree(&all, pid));
+        self.session.end(self.is_lost);
+        if let Some(group) = &self.group {
+            let _ = group.kill();
+        } else {
+            for pid in below
+                .into_iter()
+                .filter_map(|pid| Pid::from_raw(pid as i32))
+            {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        if let Some((program, words)) = self.cleanup.as_ref().and_then(|words| words.split_first())
+        {
+            let mut command = Command::new(program);
+            let command = command.args(words).stdin(Stdio::null());
+            let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+        if let Some(group) = &self.group {
+            let _ = group
+                .wait_until_empty(EMPTYING)
+                .and_then(|()| group.remove());
+        }
+        // A target that shares the host's files and was killed has left its work there.
+        for parent in WORK.into_iter().chain([DISK]) {
+            let _ = fs::remove_dir_all(Path::new(parent).join(&self.id));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Keeps a guest that runs already on some processors; where that cannot be done, a fact says so.
+fn pinned(guest: &Meter, cpus: &[usize]) -> (Pinned, BTreeMap<String, String>) {
+    match Pinned::new(&guest.processes(), cpus) {
+        Ok(pinned) => (pinned, BTreeMap::new()),
+        Err(error) => {
+            let text = format!("not kept on these processors: {error}");
+            let facts = BTreeMap::from([(PROCESSORS_OF_VMM.to_owned(), text)]);
+            (Pinned::default(), facts)
+        }
+    }
+}
+
+/// Makes the directories and files that a target needs.
+fn write(launch: &Launch) -> io::Result<()> {
+    for path in &launch.directories {
+        fs::create_dir(path)?;
+    }
+    for (path, text, mode) in &launch.files {
+        fs::write(path, text)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
+    }
+    Ok(())
+}
+
+/// Has a shell enter a group and then become the program.
+fn enter(launch: &mut Launch, entrance: &PathBuf) {
+    let script = "echo $$ >\"$0\" && exec \"$@\"";
+    let mut words = vec!["sh".into(), "-c".into(), script.into(), entrance.into()];
+    words.append(&mut launch.words);
+    launch.words = words;
+}
