@@ -17,13 +17,12 @@ pub struct Judged {
     pub findings: Vec<Finding>,
 }
 
-impl Judged {
-    /// The findings, a line each.
-    #[must_use]
-    pub fn lines(&self) -> Vec<String> {
-        let line = |finding: &Finding| {
+/// The findings, a line each, with the names of all targets that it is about.
+pub(super) fn lines(judged: &[Judged]) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for Judged { name, findings, .. } in judged {
+        for finding in findings {
             let severity = Comparable::of(std::slice::from_ref(finding)).name();
-            let Self { name, .. } = self;
             let Finding {
                 what,
                 effect,
@@ -31,10 +30,17 @@ impl Judged {
                 rule,
                 ..
             } = finding;
-            format!("{name}: {severity}: {what}: {effect}; {fix} [{rule}]")
-        };
-        self.findings.iter().map(line).collect()
+            let line = format!("{severity}: {what}: {effect}; {fix} [{rule}]");
+            match lines.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, names)) => names.push(name),
+                None => lines.push((line, vec![name])),
+            }
+        }
     }
+    let named = lines.into_iter();
+    named
+        .map(|(line, names)| format!("{}: {line}", names.join(", ")))
+        .collect()
 }
 
 /// Judges all sides but the first of `names`, the host, with which they are compared.
@@ -52,4 +58,29 @@ pub fn judge(report: &Report, names: &[String]) -> Vec<Judged> {
         }
     });
     judged.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_measure::Environment;
+
+    use super::*;
+
+    #[test]
+    fn a_finding_about_several_targets_is_one_line() {
+        let mut report = Report::new("overhead", "2026-11-25T00:00:00Z", Environment::default());
+        let extra = &mut report.environment.extra;
+        for (name, kernel) in [("host", "6.12"), ("a", "6.1"), ("b", "6.1"), ("c", "6.12")] {
+            extra.insert(format!("{name}: kernel"), kernel.into());
+        }
+        let names = ["host", "a", "b", "c"].map(str::to_owned);
+        let judged = judge(&report, &names);
+        let verdicts: Vec<_> = judged.iter().map(|one| one.comparable.name()).collect();
+        assert_eq!(verdicts, ["with caveat", "with caveat", "comparable"]);
+        let [line] = &lines(&judged)[..] else {
+            panic!("one line");
+        };
+        assert!(line.starts_with("a, b: with caveat: its kernel is 6.1, and the host's 6.12:"));
+        assert!(line.ends_with(" [other-kernel]"), "{line}");
+    }
 }

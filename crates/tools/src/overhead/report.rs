@@ -8,6 +8,7 @@ use brisk_measure::{
 
 use super::disturbance::is_dropped;
 use super::metrics::{CPU, PARTS, REST, TIME, WAITING, series};
+use super::sides::Side;
 
 /// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
 const LEAST: usize = 6;
@@ -115,6 +116,40 @@ fn totals(parts: &[Option<&Series>]) -> BTreeMap<u32, f64> {
     totals
 }
 
+/// What a change of a target is worth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Name of the side that has it.
+    pub name: String,
+    /// Its time over that of the target without it, of the same round: the Hodges–Lehmann estimate;
+    /// none if no round has both.
+    pub ratio: Option<f64>,
+    /// The 95 % interval of the ratio; none with fewer than six rounds.
+    pub interval: Option<Interval>,
+}
+
+/// What was changed about targets, and what it is worth.
+#[must_use]
+pub fn changes(report: &Report, sides: &[Side]) -> Vec<Change> {
+    let changed = sides.iter().filter_map(|side| {
+        let (_, of) = side.change.as_ref()?;
+        let find = |side: &Side| series(report, &side.name, TIME);
+        let pairs = find(sides.get(*of)?).zip(find(side));
+        let pairs = pairs
+            .map(|(before, after)| before.pairs(after))
+            .unwrap_or_default();
+        let ratio = paired_ratio(&pairs);
+        Some(Change {
+            name: side.name.clone(),
+            ratio: ratio.map(|ratio| ratio.ratio),
+            interval: ratio
+                .filter(|_| pairs.len() >= LEAST)
+                .map(|ratio| ratio.interval),
+        })
+    });
+    changed.collect()
+}
+
 fn reason(sample: &Sample) -> Option<String> {
     match &sample.outcome {
         Outcome::Ok { .. } => None,
@@ -190,6 +225,26 @@ mod tests {
         assert!(slow.parts[1].unwrap() < 0.3);
         // Five pairs are left.
         assert_eq!(slow.interval, None);
+    }
+
+    #[test]
+    fn a_change_is_compared_with_its_target() {
+        let targets = ["slow=host".parse().unwrap()];
+        let thp = crate::overhead::Ablation::HugePages;
+        let (sides, _) = crate::overhead::sides(&targets, &[thp], "").unwrap();
+        let mut report = report();
+        let values = [2.5, 2.75, 3.0, 2.0, 2.5, 2.5];
+        let changed = "slow without huge pages";
+        let series = Series::of_values(format!("{changed}: time"), Unit::Seconds, values);
+        report.series.push(series);
+        let [change] = &changes(&report, &sides)[..] else {
+            panic!("one change");
+        };
+        assert_eq!(change.name, changed);
+        assert!((change.ratio.unwrap() - 1.25).abs() < 1e-9);
+        assert!(change.interval.is_some());
+        report.series.pop();
+        assert_eq!(changes(&report, &sides)[0].ratio, None);
     }
 
     #[test]

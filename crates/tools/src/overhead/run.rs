@@ -9,7 +9,7 @@ use super::affinity::time_of_a_loop;
 use super::continued::changed;
 use super::disturbance::disturbance;
 use super::instance::{Instance, Run, RunError};
-use super::judgement::judge;
+use super::judgement::{judge, lines};
 use super::metrics::{COUNTS, CPU, DISTURBED, OWN, PARTS, SPEED, SWAPPED, TIME};
 use super::plan::{Options, is_settled, plan};
 use super::session::{Patience, SessionError};
@@ -152,9 +152,8 @@ pub fn run(
     let compare = CompareOptions::default();
     let compared = plan.comparisons(&report.series, TIME, HOST, &compare);
     report.comparisons.extend(compared);
-    for judged in judge(report, &names(sides)) {
-        report.notes.extend(judged.lines());
-    }
+    let judged = judge(report, &names(sides));
+    report.notes.extend(lines(&judged));
     warn(report);
     ended
 }

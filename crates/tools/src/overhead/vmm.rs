@@ -5,7 +5,7 @@ use std::path::Path;
 use brisk_vm::hardware::{Backend, GuestHardware};
 
 /// Accelerators that QEMU tries, with commas.
-const ACCELERATORS: &str = "accelerators";
+pub(super) const ACCELERATORS: &str = "accelerators";
 /// Whether a disk ignores flushes.
 const UNSAFE_CACHE: &str = "unsafe cache";
 /// Names of all facts.

@@ -2,10 +2,13 @@
 
 use brisk_measure::Unit;
 use brisk_measure::render::{Bar, BarPanel};
-use brisk_tools::overhead::{ImportError, Imported, PARTS, Row};
+use brisk_tools::overhead::{Explanation, ImportError, Imported, LOSSES, PARTS, Row};
+
+use super::table::Findings;
 
 /// The graphs of a measurement.
-pub(super) fn of_run(rows: &[Row]) -> Vec<BarPanel> {
+pub(super) fn of_run(findings: &Findings) -> Vec<BarPanel> {
+    let rows = &findings.rows;
     let bar = |row: &Row, value: Option<f64>| Bar {
         name: row.name.clone(),
         values: value.into_iter().collect(),
@@ -40,7 +43,7 @@ pub(super) fn of_run(rows: &[Row]) -> Vec<BarPanel> {
         bars: parts.collect(),
         remark: "medians of the shares, of one processor".into(),
     };
-    vec![
+    let mut panels = vec![
         panel(
             "Seconds",
             Unit::Seconds,
@@ -54,7 +57,31 @@ pub(super) fn of_run(rows: &[Row]) -> Vec<BarPanel> {
             "with the 95 % interval; more is better",
         ),
         parts,
-    ]
+    ];
+    panels.extend(losses(&findings.explained));
+    panels
+}
+
+/// Where losses come from, if that is known.
+fn losses(explained: &[Explanation]) -> Option<BarPanel> {
+    let bars = explained.iter().map(|one| {
+        // A bar has no parts below zero: what is more than the loss is left out of its end.
+        let parts = one.parts.map(|part| part.unwrap_or(0.0).max(0.0));
+        let rest = one.rest().max(0.0);
+        Bar {
+            name: one.name.clone(),
+            values: parts.into_iter().chain([rest]).collect(),
+            interval: None,
+        }
+    });
+    let parts = LOSSES.into_iter().chain(["rest"]);
+    (!explained.is_empty()).then(|| BarPanel {
+        title: "Where the loss against the host comes from".into(),
+        unit: Unit::Seconds,
+        parts: parts.map(str::to_owned).collect(),
+        bars: bars.collect(),
+        remark: "counts of the work times costs of operations; rest is not explained".into(),
+    })
 }
 
 /// The graphs of results of others.

@@ -10,13 +10,14 @@ use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::overhead::{
     self, Ablation, FLAGS, KitError, Options, OverheadError, PROCESSORS, Step, Target, UNITS,
-    Workload, check, go_on, judge, rows, sides,
+    Workload, changes, check, explain, go_on, judge, rows, sides,
 };
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 use rustix::system::uname;
 
-use super::{picture, table};
+use super::picture;
+use super::table::{self, Findings};
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::{Format, now};
@@ -190,12 +191,17 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Err(error) => return Err(error.into()),
     }
     let names = overhead::names(&sides);
-    let rows = rows(&report, &names);
+    let findings = Findings {
+        rows: rows(&report, &names),
+        judged: judge(&report, &names),
+        changes: changes(&report, &sides),
+        explained: explain(&report, &names),
+    };
     match args.output.format {
-        Format::Table => ui.data(&table::text(&report, &rows, &judge(&report, &names)))?,
+        Format::Table => ui.data(&table::text(&report, &findings))?,
         _ => args.output.print(&report, ui)?,
     }
-    let panels = picture::of_run(&rows);
+    let panels = picture::of_run(&findings);
     args.output.files_with_bars(&report, &panels, &file, ui)?;
     Ok(exit::OK)
 }

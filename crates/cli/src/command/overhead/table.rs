@@ -4,15 +4,35 @@ use std::fmt::Write;
 
 use brisk_measure::render::sheet;
 use brisk_measure::{Report, Unit, Warning};
-use brisk_tools::overhead::{Judged, Row};
+use brisk_tools::overhead::{Change, Explanation, Judged, LOSSES, Row};
 
 use crate::output::printable;
 
 /// What the table says of a fact that is not known.
 const UNKNOWN: &str = "-";
 
-/// The report for a terminal: what the targets took, and where the time of the processors went.
-pub(super) fn text(report: &Report, rows: &[Row], judged: &[Judged]) -> String {
+/// What follows from a report.
+#[derive(Debug, Clone)]
+pub(super) struct Findings {
+    /// The targets.
+    pub(super) rows: Vec<Row>,
+    /// Whether they are comparable.
+    pub(super) judged: Vec<Judged>,
+    /// What was changed about them.
+    pub(super) changes: Vec<Change>,
+    /// Where their losses come from.
+    pub(super) explained: Vec<Explanation>,
+}
+
+/// The report for a terminal: what the targets took, where the time of the processors went, what
+/// changes are worth, and where losses come from.
+pub(super) fn text(report: &Report, findings: &Findings) -> String {
+    let Findings {
+        rows,
+        judged,
+        changes: changed,
+        explained,
+    } = findings;
     let mut text = String::new();
     let is_of_a_target = |name: &str| {
         rows.iter().any(|row| {
@@ -25,6 +45,12 @@ pub(super) fn text(report: &Report, rows: &[Row], judged: &[Judged]) -> String {
         let _ = writeln!(text, "{}: {}", printable(name), printable(value));
     }
     let _ = write!(text, "\n{}\n{}", times(rows, judged), accounts(rows));
+    if !changed.is_empty() {
+        let _ = write!(text, "\n{}", changes(changed));
+    }
+    if !explained.is_empty() {
+        let _ = write!(text, "\n{}", losses(explained));
+    }
     if let Some(floor) = report.comparisons.iter().find_map(|one| one.noise_floor) {
         let _ = writeln!(
             text,
@@ -89,6 +115,45 @@ fn times(rows: &[Row], judged: &[Judged]) -> String {
         "CPU time",
         "verdict",
     ];
+    sheet(&head, cells)
+}
+
+fn changes(changed: &[Change]) -> String {
+    let known = |cell: Option<String>| cell.unwrap_or(UNKNOWN.to_owned());
+    let cells = changed.iter().map(|change| {
+        let interval = change.interval;
+        vec![
+            change.name.clone(),
+            known(change.ratio.map(|ratio| format!("{ratio:.3}"))),
+            known(interval.map(|interval| format!("{:.3}–{:.3}", interval.low, interval.high))),
+        ]
+    });
+    sheet(&["one thing changed", "× unchanged", "95 %"], cells)
+}
+
+fn losses(explained: &[Explanation]) -> String {
+    let seconds = |value: f64| Unit::Seconds.format(value);
+    let cells = explained.iter().map(|one| {
+        let parts = one
+            .parts
+            .map(|part| part.map_or(UNKNOWN.to_owned(), seconds));
+        let verdict = match one.is_explained() {
+            true => "explained",
+            false => "not explained",
+        };
+        [one.name.clone(), seconds(one.loss)]
+            .into_iter()
+            .chain(parts)
+            .chain([
+                seconds(one.rest()),
+                format!("{:.0} %", one.share() * 100.0),
+                verdict.to_owned(),
+            ])
+            .collect::<Vec<_>>()
+    });
+    let mut head = vec!["where the loss comes from", "loss"];
+    head.extend(LOSSES);
+    head.extend(["rest", "explained", ""]);
     sheet(&head, cells)
 }
 

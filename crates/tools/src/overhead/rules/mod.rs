@@ -278,8 +278,9 @@ fn unequal_memory(evidence: &Evidence, findings: &mut Findings) {
 fn other_kernel(evidence: &Evidence, findings: &mut Findings) {
     if let Some((host, target)) = evidence.differs("kernel") {
         let what = format!("its kernel is {target}, and the host's {host}");
-        let fix =
-            advice("run the host's kernel in it, or measure what that changes: --ablate kernel");
+        let fix = advice(
+            "run the host's kernel in it, where it can have that; --ablate kernel for guests of brisk's",
+        );
         findings.add(Severity::Low, what, fix);
     }
 }

@@ -1,0 +1,200 @@
+//! Where a target's loss comes from: what single operations cost there and on the host, times how
+//! often the work did them. Pure.
+
+use brisk_measure::{Report, Statistic};
+
+use super::metrics::{COUNTS, PARTS, TIME, series};
+
+/// Names of the parts of an explanation, in order.
+pub const LOSSES: [&str; 4] = ["user code", "page faults", "read and write", "processes"];
+
+/// Shares of a loss between which it is called explained.
+const EXPLAINED: std::ops::RangeInclusive<f64> = 0.8..=1.2;
+
+/// Operations of the probe that compute and use no kernel.
+const USER: [&str; 3] = ["user-integer", "user-float", "user-sort"];
+/// A page that is first written to, and given back at the end.
+const FAULT: [&str; 2] = ["fault-anonymous", "fault-unmap"];
+/// Calls that read and write, of which half are each.
+const CALLS: [&str; 2] = ["syscall-read", "syscall-write"];
+/// A program that is started and ends.
+const PROCESS: &str = "process-exec";
+
+/// Where the loss of a target comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation {
+    /// Name of the target.
+    pub name: String,
+    /// Median of its time less that of the host, seconds.
+    pub loss: f64,
+    /// Parts of it in the order of [`LOSSES`], seconds; none for what was not counted, or what the
+    /// probe could not measure.
+    pub parts: [Option<f64>; LOSSES.len()],
+}
+
+impl Explanation {
+    /// What the parts are of the loss: 1 is all of it.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.parts.iter().flatten().sum::<f64>() / self.loss
+    }
+
+    /// What the parts leave over, seconds; below zero if they are more than the loss.
+    #[must_use]
+    pub fn rest(&self) -> f64 {
+        self.loss - self.parts.iter().flatten().sum::<f64>()
+    }
+
+    /// Whether the parts are 80 to 120 % of the loss.
+    #[must_use]
+    pub fn is_explained(&self) -> bool {
+        EXPLAINED.contains(&self.share())
+    }
+}
+
+/// Explains the targets among `names`, of which the first is the host, and that are slower than it
+/// by more than it differs from itself. None of a report without costs of operations.
+#[must_use]
+pub fn explain(report: &Report, names: &[String]) -> Vec<Explanation> {
+    let Some((host, targets)) = names.split_first() else {
+        return Vec::new();
+    };
+    let floor = report.comparisons.iter().find_map(|one| one.noise_floor);
+    let median = |side: &str, metric: &str| {
+        let series = series(report, side, metric)?;
+        Statistic::Median.of(&series.values())
+    };
+    let explained = targets.iter().filter_map(|name| {
+        let own = median(host, TIME)?;
+        let loss = median(name, TIME)? - own;
+        let known = FAULT.iter().any(|cost| median(name, cost).is_some());
+        (known && loss > floor.unwrap_or(0.0) * own).then(|| Explanation {
+            name: name.clone(),
+            loss,
+            parts: [
+                user_code(&median, host, name, is_emulated(report, name)),
+                work(&median, [host, name], COUNTS[0], &|side| {
+                    sum(FAULT.map(|cost| median(side, cost)))
+                }),
+                work(&median, [host, name], COUNTS[2], &|side| {
+                    sum(CALLS.map(|cost| median(side, cost))).map(|both| both / 2.0)
+                }),
+                work(&median, [host, name], COUNTS[3], &|side| {
+                    median(side, PROCESS)
+                }),
+            ],
+        })
+    });
+    explained.collect()
+}
+
+type Median<'a> = dyn Fn(&str, &str) -> Option<f64> + 'a;
+
+/// What the target's counts and costs make, less what the host's make.
+fn work(
+    median: &Median<'_>,
+    sides: [&str; 2],
+    count: &str,
+    cost: &dyn Fn(&str) -> Option<f64>,
+) -> Option<f64> {
+    let [host, target] = sides.map(|side| Some(median(side, count)? * cost(side)?));
+    Some(target? - host?)
+}
+
+/// How much longer the host's time in programs would take in the target, by the geometric mean of
+/// operations. Of emulated instructions that says nothing: each kind takes another time.
+fn user_code(median: &Median<'_>, host: &str, target: &str, is_emulated: bool) -> Option<f64> {
+    if is_emulated {
+        return None;
+    }
+    let time = median(host, PARTS[1])?;
+    let logarithms = USER.map(|cost| Some((median(target, cost)? / median(host, cost)?).ln()));
+    Some(time * ((sum(logarithms)? / USER.len() as f64).exp() - 1.0))
+}
+
+fn sum<const COUNT: usize>(parts: [Option<f64>; COUNT]) -> Option<f64> {
+    parts.into_iter().sum()
+}
+
+/// Whether QEMU emulates the target's processor.
+fn is_emulated(report: &Report, name: &str) -> bool {
+    let fact = format!("{name}: {}", super::vmm::ACCELERATORS);
+    let accelerators = report.environment.extra.get(&fact);
+    accelerators.is_some_and(|names| !names.split(',').any(|name| name == "kvm"))
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_measure::{Environment, Unit};
+
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::new("overhead", "2026-11-25T00:00:00Z", Environment::default());
+        let mut put = |side: &str, values: &[(&str, f64)]| {
+            for (metric, value) in values {
+                let series = report.series_mut(&format!("{side}: {metric}"), Unit::Seconds);
+                *series = brisk_measure::Series::of_values(&*series.name, Unit::Seconds, [*value]);
+            }
+        };
+        let of = |time, faults, [user, fault, unmap, call, exec]: [f64; 5]| {
+            vec![
+                ("time", time),
+                ("user", 1.0),
+                ("page faults", faults),
+                ("calls of read and write", 100.0),
+                ("processes started", 10.0),
+                ("user-integer", user),
+                ("user-float", user),
+                ("user-sort", user),
+                ("fault-anonymous", fault),
+                ("fault-unmap", unmap),
+                ("syscall-read", call),
+                ("syscall-write", call),
+                ("process-exec", exec),
+            ]
+        };
+        let cheap = [1e-9, 1e-6, 1e-7, 1e-7, 1e-4];
+        put("host", &of(1.0, 10_000.0, cheap));
+        put("same", &of(1.0, 10_000.0, cheap));
+        // 5 % slower programs, 20,000 faults of 50 µs, calls of 10 µs, programs of 1 ms.
+        put("uml", &of(2.1, 20_000.0, [1.05e-9, 4e-5, 1e-5, 1e-5, 1e-3]));
+        report
+    }
+
+    fn names() -> Vec<String> {
+        ["host", "same", "uml"].map(str::to_owned).into()
+    }
+
+    #[test]
+    fn a_loss_is_counts_times_costs() {
+        let explained = explain(&report(), &names());
+        // What loses nothing has nothing to explain.
+        let [uml] = &explained[..] else {
+            panic!("{explained:?}");
+        };
+        assert_eq!(uml.name, "uml");
+        let milliseconds = uml.parts.map(|part| (part.unwrap() * 1e3).round());
+        assert_eq!(milliseconds, [50.0, 989.0, 1.0, 9.0]);
+        assert!((uml.loss - 1.1).abs() < 1e-9);
+        assert!((uml.share() - 1.049 / 1.1).abs() < 1e-3 && uml.is_explained());
+        assert!((uml.rest() - 0.051).abs() < 1e-3);
+    }
+
+    #[test]
+    fn emulated_instructions_and_what_was_not_counted_explain_nothing() {
+        let mut report = report();
+        let extra = &mut report.environment.extra;
+        extra.insert("uml: accelerators".into(), "tcg".into());
+        report
+            .series
+            .retain(|series| series.name != "uml: page faults");
+        let uml = &explain(&report, &names())[0];
+        assert_eq!((uml.parts[0], uml.parts[1]), (None, None));
+        assert!(!uml.is_explained());
+        report
+            .series
+            .retain(|series| !series.name.contains("fault-"));
+        assert!(explain(&report, &names()).is_empty());
+    }
+}
