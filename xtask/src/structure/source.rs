@@ -21,7 +21,11 @@ pub(super) struct Source {
 
 /// Sources of all crates of a work tree.
 pub(super) fn sources(repository: &Path) -> anyhow::Result<Vec<Source>> {
-    let mut folders = vec![PathBuf::from("guest/init"), PathBuf::from("xtask")];
+    let mut folders = vec![
+        PathBuf::from("guest/init"),
+        PathBuf::from("guest/probe"),
+        PathBuf::from("xtask"),
+    ];
     let crates = repository.join("crates");
     let entries =
         fs::read_dir(&crates).with_context(|| format!("cannot read {}", crates.display()))?;

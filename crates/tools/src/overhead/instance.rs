@@ -1,17 +1,18 @@
 //! A target that runs: started, given its files, and asked to work once after another.
 
+mod files;
+mod probing;
+
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
-
-use brisk_host::program::quote;
 
 use super::ablation::Ablation;
 use super::account::{Account, Reading};
 use super::affinity::allowed;
 use super::counts::{Counts, DEFINITIONS};
 use super::metrics::COUNTS;
+use super::probe::Figures;
 use super::session::{Patience, SessionError};
 use super::sides::Side;
 use super::started::{DISK, StartError, Started, WORK};
@@ -85,6 +86,15 @@ pub(super) struct Run {
     pub(super) swapped: Option<u64>,
     /// What its kernel counted, in the order of [`COUNTS`].
     pub(super) counts: [Option<u64>; COUNTS.len()],
+    /// What the probe measured, if that is the workload.
+    pub(super) figures: Figures,
+}
+
+/// What a target says after a run.
+struct After {
+    proofs: BTreeMap<String, String>,
+    swapped: Option<u64>,
+    figures: Figures,
 }
 
 /// A target that runs. It ends when this is dropped.
@@ -94,6 +104,8 @@ pub(super) struct Instance {
     cpus: Vec<usize>,
     /// Pages that it had swapped in and out at the end of its last run.
     swapped: Option<u64>,
+    /// Whether it has the probe, in a place where it can be executed.
+    has_probe: bool,
     /// What it says of itself.
     pub(super) facts: BTreeMap<String, String>,
 }
@@ -118,6 +130,7 @@ impl Instance {
             started: Started::start(&side.kind, &cpus, change)?,
             cpus,
             swapped: None,
+            has_probe: false,
             facts: BTreeMap::new(),
         };
         let parents: &[&str] = match change {
@@ -141,7 +154,7 @@ impl Instance {
         let (id, parents) = (&self.started.id, parents.join(" "));
         let setup = format!(
             "T={id}; say() {{ echo \"$T $*\"; }}; export LC_ALL=C; d=; for p in {parents}; do mkdir -m 700 \"$p/$T\" \
-             2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; rm -rf \"$d\"' EXIT; trap \
+             2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; for p in {parents} /tmp; do rm -rf \"$p/$T\"; done' EXIT; trap \
              'exit 129' HUP INT TERM; if [ -n \"$EPOCHREALTIME\" ]; then now() {{ \
              now=$EPOCHREALTIME; }}; else now() {{ read -r now _ </proc/uptime; }}; fi; \
              {DEFINITIONS} mkdir \"$d/out\" && cd \"$d\""
@@ -154,31 +167,18 @@ impl Instance {
             &setup,
             patience,
         )?;
-        if !workload.files().is_empty() {
-            let archive = archive(workload.files()).map_err(SessionError::Io)?;
-            let status = if self.started.on_terminal {
-                let path = self.started.directory.path().join("files.tar");
-                fs::write(&path, archive).map_err(SessionError::Io)?;
-                let script = format!("tar -xf {} -C \"$d\"", quote(path.as_os_str()));
-                self.started
-                    .session
-                    .request(&script, patience, &mut |_, _| {})?
-            } else {
-                self.started.session.unpack(&archive, patience)?
-            };
-            if status != 0 {
-                let what = "its tar cannot unpack the files";
-                return Err(self.unprepared(what, status, patience));
-            }
-        }
+        self.give(&workload.files(), patience)?;
         self.asked("it cannot say what it is", FACTS, patience)?;
         self.asked("it has no /proc/vmstat", SWAPPED, patience)?;
         self.swapped = pages(&self.facts);
-        let tools = workload.tools();
-        if !tools.is_empty() {
-            let script = "command -v gcc >/dev/null && command -v sha256sum >/dev/null";
-            self.asked("it has no gcc or no sha256sum", script, patience)?;
-            self.asked("it cannot say which compiler it has", tools, patience)?;
+        for (what, script) in workload.needs() {
+            self.asked(what, &script, patience)?;
+        }
+        if matches!(workload, Workload::Probe { .. }) {
+            // A short look, for what cannot be measured here.
+            let skipped = self.probe(0, patience)?.skipped.into_iter();
+            let skipped = skipped.map(|(name, reason)| (name, format!("skipped: {reason}")));
+            self.facts.extend(skipped);
         }
         // What the host knows counts, whatever the target says.
         self.facts
@@ -294,7 +294,11 @@ impl Instance {
         let wall = ended.duration_since(began);
         let now = self.started.meter.guest().map_err(RunError::Counters)?;
         let guest = now.saturating_sub(guest);
-        let (proofs, swapped) = self.proofs(workload, patience)?;
+        let After {
+            proofs,
+            swapped,
+            figures,
+        } = self.after(workload, patience)?;
         Ok(Run {
             wall,
             own: own_time(begin, end),
@@ -302,15 +306,14 @@ impl Instance {
             proofs,
             swapped,
             counts: counts.since(&counted),
+            figures,
         })
     }
 
-    fn proofs(
-        &mut self,
-        workload: &Workload,
-        patience: Patience<'_>,
-    ) -> Result<(BTreeMap<String, String>, Option<u64>), RunError> {
+    /// Has it say, after the time, what the work gave.
+    fn after(&mut self, workload: &Workload, patience: Patience<'_>) -> Result<After, RunError> {
         let mut proofs = BTreeMap::new();
+        let mut figures = Figures::default();
         let mut facts = BTreeMap::new();
         let script = format!("{}; s=$?; {SWAPPED}; (exit $s)", workload.proof());
         let status = self
@@ -322,6 +325,7 @@ impl Instance {
                     .and_then(|text| text.split_once(' '));
                 proofs.extend(proof.map(|(hash, name)| (name.to_owned(), hash.to_owned())));
                 facts.extend(fact(line));
+                figures.take(line);
             })?;
         match status {
             0 => {}
@@ -332,7 +336,11 @@ impl Instance {
         let swapped = now
             .zip(before)
             .map(|(now, before)| now.saturating_sub(before));
-        Ok((proofs, swapped))
+        Ok(After {
+            proofs,
+            swapped,
+            figures,
+        })
     }
 }
 
@@ -366,16 +374,4 @@ fn fact(line: &str) -> Option<(String, String)> {
 fn own_time(begin: &str, end: &str) -> Option<f64> {
     let (begin, end): (f64, f64) = (begin.trim().parse().ok()?, end.trim().parse().ok()?);
     Some(end - begin).filter(|time| time.is_finite() && *time >= 0.0)
-}
-
-/// A tar archive of some files.
-fn archive(files: &[(String, Vec<u8>)]) -> io::Result<Vec<u8>> {
-    let mut builder = tar::Builder::new(Vec::new());
-    for (name, content) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        builder.append_data(&mut header, name, content.as_slice())?;
-    }
-    builder.into_inner()
 }

@@ -23,6 +23,7 @@ mod launch;
 mod meter;
 mod metrics;
 mod plan;
+pub mod probe;
 mod program_output;
 mod report;
 pub mod rules;

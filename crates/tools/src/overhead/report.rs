@@ -11,7 +11,7 @@ use super::metrics::{CPU, PARTS, REST, TIME, WAITING, series};
 use super::sides::Side;
 
 /// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
-const LEAST: usize = 6;
+pub(super) const LEAST: usize = 6;
 /// Runs that the best is taken of.
 const BEST_OF: usize = 3;
 

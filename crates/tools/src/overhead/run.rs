@@ -150,8 +150,10 @@ pub fn run(
         report.environment.extra.extend(known);
     }
     let compare = CompareOptions::default();
-    let compared = plan.comparisons(&report.series, TIME, HOST, &compare);
-    report.comparisons.extend(compared);
+    for metric in workload.compared() {
+        let compared = plan.comparisons(&report.series, metric, HOST, &compare);
+        report.comparisons.extend(compared);
+    }
     let judged = judge(report, &names(sides));
     report.notes.extend(lines(&judged));
     warn(report);
@@ -306,6 +308,9 @@ fn put(run: &Run, keeps_disturbed: bool, readings: &mut Readings) {
     }
     if let Some(own) = run.own {
         readings.put(OWN, Unit::Seconds, own);
+    }
+    for (operation, nanoseconds) in &run.figures.medians {
+        readings.put(operation, Unit::Seconds, nanoseconds * 1e-9);
     }
 }
 

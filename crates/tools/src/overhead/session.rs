@@ -187,7 +187,7 @@ impl Session {
         let size = archive.len();
         // The shell must not read ahead into the archive: it is sent when the command has begun.
         let text = format!(
-            "{{ echo \"{begin} 0\"; head -c {size} | tar -xf - -C \"$d\"; echo \"{end} $?\"; }}\n"
+            "{{ echo \"{begin} 0\"; head -c {size} | tar -xf - -C \"$d\" 2>out/errors; echo \"{end} $?\"; }}\n"
         );
         self.exchange(text.as_bytes(), &begin, patience, &mut |_, _| {})?;
         self.exchange(archive, &end, patience, &mut |_, _| {})

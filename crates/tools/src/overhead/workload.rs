@@ -1,6 +1,8 @@
 //! Workloads: shell text and files that are the same for every target. Pure.
 
 use super::kit::Kit;
+use super::metrics::TIME;
+use super::probe;
 
 /// Options of the compiler. The units of the kit are parts of a kernel.
 pub const FLAGS: &str = "-O2 -w -c -std=gnu11 -m64 -mcmodel=kernel -mno-red-zone -mno-sse -mno-mmx \
@@ -19,22 +21,69 @@ pub enum Workload {
         /// Text for a shell that succeeds if the command did what it should.
         check: Option<String>,
     },
+    /// The probe: what single operations cost.
+    Probe {
+        /// Milliseconds for one operation, set-up aside.
+        time: u32,
+    },
 }
 
+/// A file of a work directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct File<'a> {
+    /// Name.
+    pub(super) name: &'a str,
+    /// Content.
+    pub(super) content: &'a [u8],
+    /// Permissions.
+    pub(super) mode: u32,
+}
+
+/// The probe as a file.
+pub(super) const PROBE: File<'_> = File {
+    name: probe::FILE,
+    content: probe::PROGRAM,
+    mode: 0o755,
+};
+
 impl Workload {
-    /// Files that every target gets into its work directory: name and content.
-    pub(super) fn files(&self) -> &[(String, Vec<u8>)] {
+    /// Files that every target gets into its work directory.
+    pub(super) fn files(&self) -> Vec<File<'_>> {
         match self {
-            Self::Compile(kit) => &kit.units,
-            Self::Command { .. } => &[],
+            Self::Compile(kit) => {
+                let units = kit.units.iter().map(|(name, content)| File {
+                    name,
+                    content,
+                    mode: 0o644,
+                });
+                units.collect()
+            }
+            // The probe goes there when it is needed.
+            Self::Command { .. } | Self::Probe { .. } => Vec::new(),
         }
     }
 
-    /// Shell text that says, in lines of `fact NAME VALUE`, which tools a target uses for it.
-    pub(super) const fn tools(&self) -> &'static str {
+    /// Names of the metrics that are compared with the host's.
+    pub(super) fn compared(&self) -> Vec<&'static str> {
         match self {
-            Self::Compile(_) => COMPILER,
-            Self::Command { .. } => "",
+            Self::Compile(_) | Self::Command { .. } => vec![TIME],
+            // How long it takes as a whole is chosen.
+            Self::Probe { .. } => probe::OPERATIONS.iter().map(|one| one.name).collect(),
+        }
+    }
+
+    /// Shell texts that a target has to run before the first time, each with what is wrong if it
+    /// fails. They say, in lines of `fact NAME VALUE`, which tools it uses.
+    pub(super) fn needs(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Compile(_) => vec![
+                (
+                    "it has no gcc or no sha256sum: install gcc and coreutils in it",
+                    "command -v gcc >/dev/null && command -v sha256sum >/dev/null".to_owned(),
+                ),
+                ("it cannot say which compiler it has", COMPILER.to_owned()),
+            ],
+            Self::Command { .. } | Self::Probe { .. } => Vec::new(),
         }
     }
 
@@ -58,6 +107,7 @@ impl Workload {
                     quoted(command)
                 )
             }
+            Self::Probe { time } => probing(*time),
         }
     }
 
@@ -72,9 +122,24 @@ impl Workload {
             Self::Command { check, .. } => check.as_ref().map_or(":".to_owned(), |check| {
                 format!("sh -c {} </dev/null >/dev/null 2>out/errors", quoted(check))
             }),
+            Self::Probe { .. } => FIGURES.to_owned(),
         }
     }
 }
+
+/// Shell text that finds a place from which the probe can be executed, for `$b`: a work directory
+/// on a file system that is mounted with noexec, as docker's /dev/shm, is none.
+pub(super) const PLACE_PROBE: &str = "\
+b=$d/probe; \"$b\" --exit 2>/dev/null || { b=/tmp/$T/probe; mkdir -p -m 700 \"/tmp/$T\" && cp \
+\"$d/probe\" \"$b\" && \"$b\" --exit; } 2>out/errors";
+
+/// Shell text that has the probe measure, when its place was found.
+pub(super) fn probing(time: u32) -> String {
+    format!("(cd out && \"$b\" --time {time} </dev/null >figures 2>errors)")
+}
+
+/// Shell text that says what the probe measured.
+pub(super) const FIGURES: &str = "while read -r l; do say \"$l\"; done <out/figures";
 
 /// Hashes of the compiler and of the assembler that gcc calls.
 const COMPILER: &str = "\

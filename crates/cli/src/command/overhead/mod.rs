@@ -2,9 +2,11 @@
 
 mod fix;
 mod import;
+mod operations;
 mod picture;
 mod run;
 mod table;
+mod workload;
 
 use clap::Subcommand;
 

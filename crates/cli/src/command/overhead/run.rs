@@ -9,15 +9,14 @@ use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::overhead::{
-    self, Ablation, FLAGS, KitError, Options, OverheadError, PROCESSORS, Step, Target, UNITS,
-    Workload, changes, check, explain, go_on, judge, rows, sides,
+    self, Ablation, KitError, Options, OverheadError, PROCESSORS, Step, Target, Workload, changes,
+    check, explain, go_on, judge, probe, rows, sides,
 };
-use brisk_vm::cache::Cache;
-use clap::ValueEnum;
 use rustix::system::uname;
 
-use super::picture;
 use super::table::{self, Findings};
+use super::workload::{self, WorkloadArgs};
+use super::{operations, picture};
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::{Format, now};
@@ -36,6 +35,9 @@ const KIND: &str = "overhead";
 ///
 /// The workload `compile` compiles units of a kernel that gcc preprocessed once on this host, from
 /// Debian's package linux-source; the objects have to be the same everywhere, byte for byte.
+///
+/// The workload `probe` measures what single operations cost, such as a system call, a page fault
+/// or a process, with a static program that runs in every target. It goes by the target's clock.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Measure a target: host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE,
@@ -52,21 +54,9 @@ pub struct Args {
     )]
     targets: Vec<Target>,
 
-    /// Workload.
-    #[arg(long, value_enum, default_value_t = Kind::Compile)]
-    workload: Kind,
-
-    /// Number of units that the workload compile compiles.
-    #[arg(long, default_value_t = 5, value_name = "NUMBER")]
-    units: usize,
-
-    /// Command of the workload command, for a shell.
-    #[arg(long, value_name = "COMMAND", required_if_eq("workload", "command"))]
-    command: Option<String>,
-
-    /// Command that succeeds if the workload command did what it should; it is not timed.
-    #[arg(long, value_name = "COMMAND", requires = "command")]
-    check: Option<String>,
+    /// Workload and its options.
+    #[command(flatten)]
+    workload: WorkloadArgs,
 
     /// Measure each target once more with one thing changed: thp (no huge pages of the host's),
     /// tmpfs (the work directory on a disk), pinning (all processors), kernel (the host's kernel
@@ -127,15 +117,6 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Values of [`Args::workload`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum Kind {
-    /// Units of a kernel, compiled one after another.
-    Compile,
-    /// A command of yours.
-    Command,
-}
-
 /// Measures.
 ///
 /// # Errors
@@ -146,7 +127,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     check(&sides)?;
     let cpus = processors(args.cpus.as_deref())?;
     let mut options = options(args, cpus)?;
-    let workload = match workload(args, ui) {
+    let workload = match args.workload.workload(ui) {
         Ok(workload) => workload,
         Err(error) => return interrupted(error, ui),
     };
@@ -191,8 +172,19 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Err(error) => return Err(error.into()),
     }
     let names = overhead::names(&sides);
+    let rows = rows(&report, &names);
+    if let Workload::Probe { .. } = workload {
+        let operations = probe::rows(&report, &names);
+        match args.output.format {
+            Format::Table => ui.data(&operations::text(&report, &rows, &operations))?,
+            _ => args.output.print(&report, ui)?,
+        }
+        let panels = operations::panels(&names, &operations);
+        args.output.files_with_bars(&report, &panels, &file, ui)?;
+        return Ok(exit::OK);
+    }
     let findings = Findings {
-        rows: rows(&report, &names),
+        rows,
         judged: judge(&report, &names),
         changes: changes(&report, &sides),
         explained: explain(&report, &names),
@@ -266,27 +258,6 @@ fn processors(named: Option<&str>) -> anyhow::Result<Vec<usize>> {
     Ok(list)
 }
 
-fn workload(args: &Args, ui: &Ui) -> anyhow::Result<Workload> {
-    match (args.workload, &args.command) {
-        (Kind::Command, Some(command)) => Ok(Workload::Command {
-            command: command.clone(),
-            check: args.check.clone(),
-        }),
-        (Kind::Command, None) => bail!("--workload command needs --command"),
-        (Kind::Compile, Some(_)) => bail!("--command is for --workload command"),
-        (Kind::Compile, None) => {
-            if !(1..=UNITS.len()).contains(&args.units) {
-                bail!("--units {}: there are 1 to {}", args.units, UNITS.len());
-            }
-            let spinner = ui.spinner("looking for the units to compile");
-            let mut progress = |text: &str| ui.note(text);
-            let kit = overhead::kit(&Cache::open()?, args.units, &mut progress)?;
-            drop(spinner);
-            Ok(Workload::Compile(kit))
-        }
-    }
-}
-
 /// Facts that describe a measurement, by name.
 fn facts(args: &Args, workload: &Workload, options: &Options) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
@@ -301,17 +272,6 @@ fn facts(args: &Args, workload: &Workload, options: &Options) -> BTreeMap<String
     if options.keeps_disturbed {
         facts.insert("disturbed runs".into(), "count".into());
     }
-    match workload {
-        Workload::Compile(kit) => {
-            let units = format!("compile {} units", kit.units.len());
-            facts.insert("workload".into(), units);
-            facts.insert("units of".into(), kit.source.clone());
-            facts.insert("compiler options".into(), FLAGS.into());
-        }
-        Workload::Command { command, check } => {
-            facts.insert("workload".into(), command.clone());
-            facts.extend(check.clone().map(|check| ("check".to_owned(), check)));
-        }
-    }
+    facts.extend(workload::facts(workload));
     facts
 }

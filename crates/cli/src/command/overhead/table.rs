@@ -9,7 +9,7 @@ use brisk_tools::overhead::{Change, Explanation, Judged, LOSSES, Row};
 use crate::output::printable;
 
 /// What the table says of a fact that is not known.
-const UNKNOWN: &str = "-";
+pub(super) const UNKNOWN: &str = "-";
 
 /// What follows from a report.
 #[derive(Debug, Clone)]
@@ -33,17 +33,7 @@ pub(super) fn text(report: &Report, findings: &Findings) -> String {
         changes: changed,
         explained,
     } = findings;
-    let mut text = String::new();
-    let is_of_a_target = |name: &str| {
-        rows.iter().any(|row| {
-            name.strip_prefix(&*row.name)
-                .is_some_and(|rest| rest.starts_with(": "))
-        })
-    };
-    let facts = report.environment.extra.iter();
-    for (name, value) in facts.filter(|(name, _)| !is_of_a_target(name)) {
-        let _ = writeln!(text, "{}: {}", printable(name), printable(value));
-    }
+    let mut text = facts(report, rows);
     let _ = write!(text, "\n{}\n{}", times(rows, judged), accounts(rows));
     if !changed.is_empty() {
         let _ = write!(text, "\n{}", changes(changed));
@@ -58,6 +48,29 @@ pub(super) fn text(report: &Report, findings: &Findings) -> String {
             floor * 100.0
         );
     }
+    text.push_str(&remarks(report, rows));
+    text
+}
+
+/// Facts about the measurement as a whole, a line each.
+pub(super) fn facts(report: &Report, rows: &[Row]) -> String {
+    let mut text = String::new();
+    let is_of_a_target = |name: &str| {
+        rows.iter().any(|row| {
+            name.strip_prefix(&*row.name)
+                .is_some_and(|rest| rest.starts_with(": "))
+        })
+    };
+    let facts = report.environment.extra.iter();
+    for (name, value) in facts.filter(|(name, _)| !is_of_a_target(name)) {
+        let _ = writeln!(text, "{}: {}", printable(name), printable(value));
+    }
+    text
+}
+
+/// Runs that failed, notes and warnings, a line each.
+pub(super) fn remarks(report: &Report, rows: &[Row]) -> String {
+    let mut text = String::new();
     for row in rows.iter().filter(|row| row.dropped > 0) {
         let _ = writeln!(
             text,

@@ -1,0 +1,51 @@
+//! Puts files into the work directory of a target.
+
+use std::fs;
+use std::io;
+
+use brisk_host::program::quote;
+
+use super::{Instance, RunError};
+use crate::overhead::session::{Patience, SessionError};
+use crate::overhead::workload::File;
+
+impl Instance {
+    /// Puts files into its work directory.
+    pub(super) fn give(
+        &mut self,
+        files: &[File<'_>],
+        patience: Patience<'_>,
+    ) -> Result<(), RunError> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let archive = archive(files).map_err(SessionError::Io)?;
+        let status = if self.started.on_terminal {
+            let path = self.started.directory.path().join("files.tar");
+            fs::write(&path, archive).map_err(SessionError::Io)?;
+            let path = quote(path.as_os_str());
+            let script = format!("tar -xf {path} -C \"$d\" 2>out/errors");
+            self.started
+                .session
+                .request(&script, patience, &mut |_, _| {})?
+        } else {
+            self.started.session.unpack(&archive, patience)?
+        };
+        match status {
+            0 => Ok(()),
+            status => Err(self.unprepared("its tar cannot unpack the files", status, patience)),
+        }
+    }
+}
+
+/// A tar archive of some files.
+fn archive(files: &[File<'_>]) -> io::Result<Vec<u8>> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for file in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(file.content.len() as u64);
+        header.set_mode(file.mode);
+        builder.append_data(&mut header, file.name, file.content)?;
+    }
+    builder.into_inner()
+}
