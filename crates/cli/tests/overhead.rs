@@ -73,20 +73,25 @@ fn main() {
             another_compiler_is_found,
         ),
         compiled("runc_makes_the_same_objects", "runc", || {
-            same_objects("runc:");
+            same_objects("runc:", 0.7..1.4);
         }),
         compiled("gvisor_makes_the_same_objects", "runsc", || {
-            same_objects("gvisor:");
+            same_objects("gvisor:", 0.7..5.0);
         }),
         compiled(
             "user_mode_linux_makes_the_same_objects",
             "linux.uml",
             || {
-                same_objects("uml:");
+                same_objects("uml:", 2.0..8.0);
             },
         ),
+        compiled(
+            "faults_are_most_of_the_loss_of_user_mode_linux",
+            "linux.uml",
+            faults_are_most_of_the_loss_of_user_mode_linux,
+        ),
         compiled("a_guest_of_brisk_makes_the_same_objects", "gcc", || {
-            same_objects("brisk:--accel tcg");
+            same_objects("brisk:--accel tcg", 7.0..40.0);
         }),
     ]);
     // One after another: each measures on one processor, and a kernel that moves processes of one
@@ -172,8 +177,53 @@ fn reasons(report: &Value, target: &str) -> Vec<String> {
     reasons.map(str::to_owned).collect()
 }
 
-/// Two units are compiled in a target, and its time is accounted for.
-fn same_objects(kind: &str) {
+/// CPU time of a target over that of the host: other programs are in neither.
+fn cpu_ratio(report: &Value, target: &str) -> f64 {
+    let time = |side: &str| values(report, side, "CPU of the host").iter().sum::<f64>();
+    time(target) / time("host")
+}
+
+fn faults_are_most_of_the_loss_of_user_mode_linux() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let words = ["--units=2", "--explain", "--target=x=uml:"];
+    let text = overhead(&path, 2, &words).exits(0).text();
+    let report = read(&path);
+    let cost = |side: &str| values(&report, side, "fault-anonymous").iter().sum::<f64>();
+    assert!(cost("x") > 5.0 * cost("host") && cost("host") > 0.0);
+    let table = text.split("where the loss comes from").nth(1).unwrap();
+    let line = table.lines().find(|line| line.starts_with("x ")).unwrap();
+    // The loss, then each part with its unit, what is left over, and its share.
+    let words: Vec<_> = line.split_whitespace().collect();
+    let seconds = |place: usize| {
+        let number: f64 = words[place].parse().unwrap();
+        number
+            * match words[place + 1] {
+                "s" => 1.0,
+                "ms" => 1e-3,
+                "µs" => 1e-6,
+                "ns" => 1e-9,
+                unit => panic!("{unit}: {line}"),
+            }
+    };
+    let [loss, user, faults, calls, processes, rest] = [1, 3, 5, 7, 9, 11].map(seconds);
+    assert!(faults > user.max(calls).max(processes), "{line}");
+    let sum = user + faults + calls + processes + rest;
+    assert!((sum - loss).abs() < 0.01 * loss, "{line}");
+    let share: f64 = words[13].parse().unwrap();
+    let verdict = match (80.0..=120.0).contains(&share) {
+        true => "explained",
+        false => "not explained",
+    };
+    assert!(
+        line.ends_with(&format!("{share:.0} %  {verdict:>13}")),
+        "{line}"
+    );
+}
+
+/// Two units are compiled in a target, and its time is accounted for. Its CPU time is within these
+/// times the host's, which are twice as far apart as what was measured.
+fn same_objects(kind: &str, ratios: std::ops::Range<f64>) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("report.json");
     let target = format!("x={kind}");
@@ -212,6 +262,8 @@ fn same_objects(kind: &str) {
             );
         }
     }
+    let ratio = cpu_ratio(&report, "x");
+    assert!(ratios.contains(&ratio), "{ratio}");
     let facts = &report["environment"]["extra"];
     assert!(facts["units of"].as_str().unwrap().contains("linux-source"));
     assert_eq!(facts["x: cc1"], facts["host: cc1"], "{facts}");

@@ -23,6 +23,8 @@ pub struct Options {
     pub budget: Option<Duration>,
     /// Whether runs count in which other programs had the processors.
     pub keeps_disturbed: bool,
+    /// Whether the costs of single operations are measured, too, to explain losses.
+    pub explains: bool,
     /// Processors of the host that every target runs on.
     pub cpus: Vec<usize>,
     /// How long a target may take for one run, or to start.
@@ -155,6 +157,7 @@ mod tests {
             precision: None,
             budget: None,
             keeps_disturbed: false,
+            explains: false,
             cpus: vec![0],
             timeout: Duration::from_secs(1),
             seed: 1,

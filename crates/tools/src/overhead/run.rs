@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use brisk_measure::{CompareOptions, Report, ReportError, Unit};
+use brisk_measure::{CompareOptions, Report, ReportError, Sample, Unit};
 
 use super::affinity::time_of_a_loop;
 use super::continued::changed;
@@ -17,6 +17,9 @@ use super::sides::{HOST, Side, names};
 use super::workload::Workload;
 use crate::experiment::{Experiment, Progress, Readings, Record, Saved, Stopped, Turn};
 use crate::interrupt::Interrupt;
+
+/// How long each operation is measured for an explanation, milliseconds.
+const TIME_OF_AN_OPERATION: u32 = 50;
 
 /// Starts of a target that fail before it is given up.
 const STARTS: u32 = 2;
@@ -69,6 +72,8 @@ impl From<Stopped<Self>> for OverheadError {
 pub enum Step<'a> {
     /// A target is being started.
     Starts(&'a str),
+    /// The costs of single operations are measured in a target.
+    Probes(&'a str),
     /// A round was made.
     Round(&'a Progress),
 }
@@ -127,6 +132,14 @@ pub fn run(
             .iter()
             .try_for_each(|(target, facts)| changed(before, target, facts))
     });
+    let explained =
+        |bench: &mut Bench<'_>, report: &mut Report, step: &mut dyn FnMut(Step<'_>)| match options
+            .explains
+        {
+            true => bench.explain(report, step),
+            false => Ok(()),
+        };
+    let prepared = prepared.and_then(|()| explained(&mut bench, saved.report, step));
     let ended = prepared.and_then(|()| {
         let experiment = Experiment::new(&plan, &interrupt);
         let is_enough = |record: &Record<'_>| {
@@ -143,6 +156,8 @@ pub fn run(
         });
         Ok(ended.map(drop)?)
     });
+    // Before the rounds and after them, for what changed meanwhile.
+    let ended = ended.and_then(|()| explained(&mut bench, saved.report, step));
     let report = &mut *saved.report;
     for (target, facts) in &bench.facts {
         let known = facts.iter();
@@ -234,6 +249,40 @@ impl<'a> Bench<'a> {
                 Err(error)
             }
         }
+    }
+
+    /// Measures in each target what single operations cost.
+    fn explain(
+        &mut self,
+        report: &mut Report,
+        step: &mut dyn FnMut(Step<'_>),
+    ) -> Result<(), OverheadError> {
+        let patience = self.patience();
+        for slot in &mut self.slots {
+            let name = &slot.side.name;
+            let Some(instance) = slot.instance.as_mut().filter(|one| !one.is_lost()) else {
+                continue;
+            };
+            step(Step::Probes(name));
+            match instance.probe(TIME_OF_AN_OPERATION, patience) {
+                Ok(figures) => {
+                    for (operation, nanoseconds) in figures.medians {
+                        let series = format!("{name}: {operation}");
+                        let series = report.series_mut(&series, Unit::Seconds);
+                        let number = series.samples.len().try_into().unwrap_or(u32::MAX);
+                        series.push(Sample::measured(number, nanoseconds * 1e-9));
+                    }
+                }
+                Err(error) => {
+                    if let Some(signal) = self.interrupt.signal() {
+                        return Err(OverheadError::Interrupted(signal));
+                    }
+                    let facts = self.facts.entry(name.clone()).or_default();
+                    facts.insert("costs of operations".into(), crate::chain(&error));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Runs one side once.

@@ -82,6 +82,11 @@ pub struct Args {
     #[arg(long)]
     keep_disturbed: bool,
 
+    /// Explain losses: measure what single operations cost in each target, before the rounds and
+    /// after them, and multiply that with how often the work did them.
+    #[arg(long)]
+    explain: bool,
+
     /// Go on with the rounds of this report, which was interrupted or is to have more rounds; needs
     /// the options with which it was begun. The report is replaced.
     #[arg(long = "continue", value_name = "FILE", conflicts_with = "output")]
@@ -131,6 +136,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Ok(workload) => workload,
         Err(error) => return interrupted(error, ui),
     };
+    if args.explain && matches!(workload, Workload::Probe { .. }) {
+        bail!("--explain explains another workload by what the workload probe measures; omit it");
+    }
     let here = environment::here();
     let facts = facts(args, &workload, &options);
     let (mut report, file) = match &args.report {
@@ -212,6 +220,7 @@ fn interrupted(error: anyhow::Error, ui: &Ui) -> anyhow::Result<u8> {
 fn progress(bar: &Bar, step: &Step<'_>) {
     match step {
         Step::Starts(name) => bar.say(&format!("starting {name}")),
+        Step::Probes(name) => bar.say(&format!("costs of operations in {name}")),
         Step::Round(progress) => {
             bar.at(u64::from(progress.done));
             bar.say(&format!(
@@ -235,6 +244,7 @@ fn options(args: &Args, cpus: Vec<usize>) -> anyhow::Result<Options> {
         precision: precision.map(|percent| percent / 100.0),
         budget: budget.transpose()?,
         keeps_disturbed: args.keep_disturbed,
+        explains: args.explain,
         cpus,
         timeout: duration("--timeout", &args.timeout)?,
         seed: args.seed,
