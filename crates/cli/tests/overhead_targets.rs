@@ -2,9 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
-use brisk_testkit::{Brisk, Machines, Mount, brisk_of, trial, trials};
+use brisk_testkit::{
+    Brisk, Machines, Mount, Signal, brisk_of, capture, tool, trial, trials, until,
+};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -31,6 +35,11 @@ fn main() {
             "gvisor_is_counted_on_the_host",
             "runsc",
             gvisor_is_counted_on_the_host,
+        ),
+        of(
+            "a_container_of_podman_is_counted_and_removed",
+            "podman",
+            a_container_of_podman_is_counted_and_removed,
         ),
     ]);
     // One after another: each measures on one processor.
@@ -149,6 +158,58 @@ fn gvisor_is_counted_on_the_host() {
     // Its own kernel answers.
     assert_ne!(measured.fact("x: kernel"), measured.fact("host: kernel"));
     assert_eq!(measured.fact("x: cpus"), "1");
+}
+
+/// Names of the files below a directory of podman, in which each container has one.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| name.len() == 64).collect()
+}
+
+fn a_container_of_podman_is_counted_and_removed() {
+    let dir = tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir_all(root.join("bin")).unwrap();
+    fs::copy(tool("busybox"), root.join("bin/busybox")).unwrap();
+    let tools = "sh nproc uname stat cat head tar mkdir rm tail true";
+    for name in tools.split(' ') {
+        symlink("busybox", root.join("bin").join(name)).unwrap();
+    }
+    let image = dir.path().join("image.tar");
+    let (root, image) = (root.to_str().unwrap(), image.to_str().unwrap());
+    capture(&tool("tar"), &["-C", root, "-cf", image, "."]);
+    // Images and containers of the test's own.
+    let storage = dir.path().join("storage.conf");
+    let (graph, run) = (dir.path().join("graph"), dir.path().join("run"));
+    let text = format!(
+        "[storage]\ndriver = \"vfs\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
+        graph.display(),
+        run.display()
+    );
+    fs::write(&storage, text).unwrap();
+    let mut import = Command::new("podman");
+    import.env("CONTAINERS_STORAGE_CONF", &storage);
+    let import = import.args(["import", image, "local:1"]).output().unwrap();
+    assert!(import.status.success(), "{import:?}");
+    let with = |brisk: Brisk| brisk.env("CONTAINERS_STORAGE_CONF", &storage);
+    // Where root may not raise limits, podman's default ones are refused.
+    let limits = "--ulimit nofile=1000:1000 --ulimit nproc=1000:1000 --network none";
+    let target = format!("x=podman:{limits} localhost/local:1");
+    let measured = measure_with(with, LOOP, &["--target", &target]);
+    is_counted(&measured, "x");
+    assert_eq!(measured.fact("x: cpus"), "1");
+    // After an interrupt nothing is left of it.
+    let words = ["--target", &*target];
+    let command = "[ -e /bin/bash ] || exec sleep 4321";
+    let running = with(overhead(dir.path(), command).args(words)).spawn();
+    let containers = graph.join("vfs-containers");
+    until("there is a container", || {
+        (!names(&containers).is_empty()).then_some(())
+    });
+    running.signal(Signal::INT);
+    running.wait().exited(130);
+    assert_eq!(names(&containers), [""; 0]);
 }
 
 /// Processors that each thread of a process may run on.

@@ -74,9 +74,23 @@ impl Group {
     /// not; none where version 2 is not mounted.
     #[must_use]
     pub fn below_own(name: &str) -> Option<Self> {
-        let mount = mount_point(&fs::read_to_string("/proc/self/mounts").ok()?)?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let path = format!("{}/{name}", group_path(&own)?.trim_end_matches('/'));
+        Self::at(format!(
+            "{}/{name}",
+            group_path(&own)?.trim_end_matches('/')
+        ))
+    }
+
+    /// The group of a process, which other processes may be in, too; none where version 2 is not
+    /// mounted, or if the process has ended.
+    #[must_use]
+    pub fn of_process(pid: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        Self::at(group_path(&text)?.to_owned())
+    }
+
+    fn at(path: String) -> Option<Self> {
+        let mount = mount_point(&fs::read_to_string("/proc/self/mounts").ok()?)?;
         Some(Self {
             directory: mount.join(path.trim_start_matches('/')),
             path,

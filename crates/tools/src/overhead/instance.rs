@@ -151,6 +151,7 @@ impl Instance {
         self.started
             .session
             .greet(self.started.on_terminal, patience)?;
+        self.started.find_process()?;
         let (id, parents) = (&self.started.id, parents.join(" "));
         let setup = format!(
             "T={id}; say() {{ echo \"$T $*\"; }}; export LC_ALL=C; d=; for p in {parents}; do mkdir -m 700 \"$p/$T\" \

@@ -25,6 +25,21 @@ pub(super) enum Meter {
 }
 
 impl Meter {
+    /// What a process that somebody else started, and those below it, are counted by: their group,
+    /// if nothing else is in it.
+    pub(super) fn of_process(pid: u32) -> Self {
+        let tree = Self::Tree(pid);
+        let own = tree.processes();
+        let is_theirs = |group: &Group| {
+            let members = group.processes();
+            !members.is_empty() && members.iter().all(|member| own.contains(member))
+        };
+        match Group::of_process(pid).filter(is_theirs) {
+            Some(group) => Self::Group(group),
+            None => tree,
+        }
+    }
+
     /// The counters now, with those of the processors. If something else had the processor while
     /// they were read, they are not of one moment: they are read again then.
     ///

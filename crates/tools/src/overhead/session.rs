@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use brisk_host::files;
+use brisk_host::{files, program};
 use brisk_sys::wait_for;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -49,6 +49,15 @@ pub enum SessionError {
     /// It wrote something else than an answer.
     #[error("its output is no answer: {0:?}; something in the target writes to the shell's output")]
     Answer(String),
+    /// It is not known which processes work for it.
+    #[error("cannot find the processes of the target, whose CPU time is counted")]
+    Process(#[source] program::Error),
+    /// They are not processes of this host.
+    #[error(
+        "no control group of this host is that of the container ({0}): its CPU time cannot be \
+         counted; does its engine run on another host, or without control groups?"
+    )]
+    Elsewhere(String),
     /// The user interrupts.
     #[error("interrupted")]
     Interrupted,

@@ -12,6 +12,7 @@ use std::time::Duration;
 use brisk_host::cgroup::Group;
 use brisk_host::proc::Procfs;
 use brisk_host::process_times::tree;
+use brisk_host::program::Program;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -57,6 +58,8 @@ pub(super) struct Started {
     /// Threads that somebody else started, put back when this is dropped.
     _pinned: Pinned,
     cleanup: Option<Vec<OsString>>,
+    /// As in [`Launch`].
+    process: Option<Vec<OsString>>,
     /// As in [`Launch`].
     pub(super) on_terminal: bool,
     /// Unique on the host: the name of its containers, groups and work directory.
@@ -109,7 +112,7 @@ impl Started {
         })?;
         // What a guest that runs already does is not done by what was started here.
         let meter = match (&existing, &group) {
-            (Some(guest), _) => Meter::Tree(guest.pid),
+            (Some(guest), _) => Meter::of_process(guest.pid),
             (None, Some(group)) => Meter::Group(group.clone()),
             (None, None) => Meter::Tree(session.pid()),
         };
@@ -123,12 +126,35 @@ impl Started {
             session,
             group,
             cleanup: launch.cleanup,
+            process: launch.process,
             on_terminal: launch.on_terminal,
             id,
             is_lost: false,
             facts,
             directory,
         })
+    }
+
+    /// Finds the processes that work for it, when its shell runs.
+    ///
+    /// # Errors
+    /// If its engine does not say.
+    pub(super) fn find_process(&mut self) -> Result<(), SessionError> {
+        let Some((program, words)) = self.process.as_ref().and_then(|words| words.split_first())
+        else {
+            return Ok(());
+        };
+        let output = Program::at(program).args(words).run();
+        let output = output.map_err(SessionError::Process)?;
+        let text = String::from_utf8_lossy(&output);
+        let elsewhere = || SessionError::Elsewhere(text.trim().to_owned());
+        let (pid, id) = text.trim().split_once(' ').ok_or_else(elsewhere)?;
+        let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        // An engine on another host has processes of that.
+        let pid = pid.parse().ok().filter(|_| group.contains(id));
+        let pid = pid.ok_or_else(elsewhere)?;
+        self.meter = Meter::of_process(pid);
+        Ok(())
     }
 
     fn end(&mut self) {

@@ -27,6 +27,8 @@ pub enum Kind {
     Container {
         /// The engine.
         engine: Engine,
+        /// Options of its `run`.
+        options: Vec<String>,
         /// The image.
         image: String,
     },
@@ -99,8 +101,8 @@ pub enum TargetError {
 }
 
 /// All kinds, for people.
-const KINDS: &str = "host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE, \
-                     docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME";
+const KINDS: &str = "host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], \
+                     podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME";
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -134,20 +136,6 @@ impl Kind {
                 arguments: arguments.to_owned(),
             }),
         };
-        let container = |engine: Engine| match arguments.trim() {
-            "" => Err(TargetError::Lacks {
-                kind: engine.program(),
-                lacks: "the image",
-                example: match engine {
-                    Engine::Podman => "box=podman:docker.io/library/gcc",
-                    Engine::Docker => "box=docker:gcc",
-                },
-            }),
-            image => Ok(Self::Container {
-                engine,
-                image: image.to_owned(),
-            }),
-        };
         match kind {
             "host" => none("host", Self::Host),
             "command" => match words()? {
@@ -160,8 +148,8 @@ impl Kind {
             },
             "runc" => none("runc", Self::Runc),
             "gvisor" => words().map(|words| Self::Gvisor(platform(words))),
-            "podman" => container(Engine::Podman),
-            "docker" => container(Engine::Docker),
+            "podman" => container(Engine::Podman, words()?),
+            "docker" => container(Engine::Docker, words()?),
             "uml" => words().map(Self::Uml),
             "brisk" => words().map(Self::Brisk),
             "vm" => match arguments.trim() {
@@ -176,6 +164,25 @@ impl Kind {
                 kind: kind.to_owned(),
             }),
         }
+    }
+}
+
+/// A container of an engine: options of its `run`, and then the image.
+fn container(engine: Engine, mut words: Vec<String>) -> Result<Kind, TargetError> {
+    match words.pop() {
+        Some(image) if !image.starts_with('-') => Ok(Kind::Container {
+            engine,
+            options: words,
+            image,
+        }),
+        _ => Err(TargetError::Lacks {
+            kind: engine.program(),
+            lacks: "the image",
+            example: match engine {
+                Engine::Podman => "box=podman:docker.io/library/gcc",
+                Engine::Docker => "box=docker:gcc",
+            },
+        }),
     }
 }
 
@@ -200,7 +207,14 @@ impl fmt::Display for Kind {
             Self::Command(words) => write!(formatter, "command:{}", joined(words)),
             Self::Runc => formatter.write_str("runc:"),
             Self::Gvisor(words) => write!(formatter, "gvisor:{}", joined(words)),
-            Self::Container { engine, image } => write!(formatter, "{}:{image}", engine.program()),
+            Self::Container {
+                engine,
+                options,
+                image,
+            } => {
+                let words = [options, std::slice::from_ref(image)].concat();
+                write!(formatter, "{}:{}", engine.program(), joined(&words))
+            }
             Self::Uml(words) => write!(formatter, "uml:{}", joined(words)),
             Self::Brisk(words) => write!(formatter, "brisk:{}", joined(words)),
             Self::Vm(name) => write!(formatter, "vm:{name}"),
@@ -223,7 +237,8 @@ mod tests {
 
     #[test]
     fn each_kind_is_read() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let words =
+            |words: &[&str]| -> Vec<_> { words.iter().map(|word| (*word).to_owned()).collect() };
         assert_eq!(kind("x-1.a_=host"), Kind::Host);
         let prefix = words(&["ssh", "a host", "--"]);
         assert_eq!(
@@ -243,8 +258,16 @@ mod tests {
         );
         let image = "registry:5000/gcc:12".to_owned();
         let engine = Engine::Podman;
-        let expected = Kind::Container { engine, image };
-        assert_eq!(kind("x-1.a_=podman:registry:5000/gcc:12"), expected);
+        let container = |options: &[&str]| Kind::Container {
+            engine,
+            options: words(options),
+            image: image.clone(),
+        };
+        assert_eq!(kind("x-1.a_=podman:registry:5000/gcc:12"), container(&[]));
+        assert_eq!(
+            kind("x-1.a_=podman:--memory 1g registry:5000/gcc:12"),
+            container(&["--memory", "1g"])
+        );
         assert_eq!(kind("x-1.a_=uml:"), Kind::Uml(Vec::new()));
         assert_eq!(kind("x-1.a_=uml"), Kind::Uml(Vec::new()));
         assert_eq!(kind("x-1.a_=uml:mem=1G"), Kind::Uml(words(&["mem=1G"])));
@@ -272,7 +295,7 @@ mod tests {
         host: no name; write it before the kind, for example container=runc:
         =host: no name; write it before the kind, for example container=runc:
         a b: a name of a target has letters, digits, -, _ and . only
-        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:IMAGE, docker:IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME
+        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME
         host: takes no arguments, and got y
         command: the prefix is missing, for example cloud='command:ssh HOST'
         docker: the image is missing, for example box=docker:gcc

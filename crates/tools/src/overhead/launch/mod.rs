@@ -39,6 +39,10 @@ pub(super) struct Launch {
     pub(super) files: Vec<(PathBuf, String, u32)>,
     /// What removes whatever is left when the target was killed.
     pub(super) cleanup: Option<Vec<OsString>>,
+    /// Command that prints, as soon as the target's shell runs, the number of the process that
+    /// works for it, with those below it, and the identifier that its control group has in its
+    /// name; none: the processes that were started here work for it.
+    pub(super) process: Option<Vec<OsString>>,
     /// Whether its program makes the group of [`Place::group`] itself.
     pub(super) makes_group: bool,
     /// Whether its shell reads a terminal, and sees the host's files. It answers the request 0 by
@@ -57,6 +61,7 @@ impl Launch {
             directories: Vec::new(),
             files: Vec::new(),
             cleanup: None,
+            process: None,
             makes_group: false,
             on_terminal: false,
             has_small_pages: false,
@@ -86,27 +91,11 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
             let prefix = prefix.iter().map(OsString::from);
             Launch::of(prefix.chain(["sh".into()]).collect())
         }
-        Kind::Container { engine, image } => {
-            let set = format!("--cpuset-cpus={}", cpu::list(place.cpus));
-            let words = [
-                engine.program(),
-                "run",
-                "-i",
-                "--rm",
-                "--name",
-                place.id,
-                &set,
-            ];
-            let words = words
-                .into_iter()
-                .chain([&**image, "sh"])
-                .map(OsString::from);
-            let remove = [engine.program(), "rm", "--force", place.id];
-            Launch {
-                cleanup: Some(remove.map(OsString::from).into()),
-                ..Launch::of(words.collect())
-            }
-        }
+        Kind::Container {
+            engine,
+            options,
+            image,
+        } => container(*engine, options, image, place),
         Kind::Runc => oci::runc(place),
         Kind::Gvisor(options) => oci::gvisor(options, place),
         Kind::Uml(options) => uml::launch(options, place),
@@ -119,6 +108,30 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
             let brisk = place.brisk.into();
             Launch::of(std::iter::once(brisk).chain(words).collect())
         }
+    }
+}
+
+fn container(engine: Engine, options: &[String], image: &str, place: &Place<'_>) -> Launch {
+    let words = |words: &[&str]| -> Vec<OsString> {
+        let program = std::iter::once(engine.program());
+        let words = program.chain(words.iter().copied());
+        words.map(OsString::from).collect()
+    };
+    // The daemon of an engine, or its monitor, starts the container: neither the processors nor the
+    // group of the client are the container's.
+    let set = format!("--cpuset-cpus={}", cpu::list(place.cpus));
+    let mut run = words(&["run", "-i", "--rm", "--name", place.id, &set]);
+    run.extend(options.iter().map(OsString::from));
+    run.extend([image, "sh"].map(OsString::from));
+    Launch {
+        cleanup: Some(words(&["rm", "--force", place.id])),
+        process: Some(words(&[
+            "inspect",
+            "--format",
+            "{{.State.Pid}} {{.Id}}",
+            place.id,
+        ])),
+        ..Launch::of(run)
     }
 }
 
@@ -177,7 +190,7 @@ mod tests {
             "runc:",
             "gvisor:ptrace",
             "podman:gcc:12",
-            "docker:gcc",
+            "docker:--memory 1g gcc",
             "uml:mem=2G",
             "brisk:--memory 1G",
             "brisk:--cpus=4",
@@ -191,7 +204,7 @@ mod tests {
         unshare --mount sh -c SCRIPT sh /run/place/root runc --root /run/place/state run --bundle /run/place brisk-7
         unshare --mount sh -c SCRIPT sh /run/place/root runsc --root /run/place/state --network=none --ignore-cgroups --platform=ptrace run --bundle /run/place brisk-7
         podman run -i --rm --name brisk-7 --cpuset-cpus=1,3 gcc:12 sh
-        docker run -i --rm --name brisk-7 --cpuset-cpus=1,3 gcc sh
+        docker run -i --rm --name brisk-7 --cpuset-cpus=1,3 --memory 1g gcc sh
         linux.uml mem=1G root=/dev/root rootfstype=hostfs rootflags=/ ro quiet con=null ssl0=fd:0,fd:1 umid=guest uml_dir=/run/place init=/run/place/init mem=2G
         /bin/brisk run --cpus 2 --memory 1G -- sh
         /bin/brisk run --cpus=4 -- sh
