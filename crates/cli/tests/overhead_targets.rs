@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use brisk_testkit::{
@@ -14,7 +14,11 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let plain: [(_, fn()); 2] = [
+    let plain: [(_, fn()); 3] = [
+        (
+            "any_qemu_is_logged_in_to_and_counted",
+            any_qemu_is_logged_in_to_and_counted,
+        ),
         ("a_target_says_what_it_lacks", a_target_says_what_it_lacks),
         (
             "a_vm_that_runs_is_counted_and_left_as_it_was",
@@ -257,6 +261,64 @@ fn a_vm_that_runs_is_counted_and_left_as_it_was() {
     assert_eq!(allowed(qemu), before);
     assert_eq!(all.output("a", "ls -A /tmp"), "");
     all.does(&["kill", "a"]);
+}
+
+fn kernel() -> PathBuf {
+    let kernels = fs::read_dir("/boot").unwrap();
+    let paths = kernels.map(|entry| entry.unwrap().path());
+    let kernels = paths.filter(|path| path.display().to_string().contains("/vmlinuz-"));
+    kernels.max().unwrap()
+}
+
+/// An initramfs with a login prompt on the serial port, for root without a password.
+fn login_initramfs(directory: &Path) -> PathBuf {
+    let script = r#"
+set -e
+mkdir -p "$1/bin" "$1/etc" "$1/dev" "$1/proc" "$1/root" "$1/tmp"
+cp "$BUSYBOX" "$1/bin/busybox"
+cd "$1"
+for name in $(bin/busybox --list); do [ -e "bin/$name" ] || ln -s busybox "bin/$name"; done
+echo 'root::0:0:root:/root:/bin/sh' >etc/passwd
+cat >init <<'END'
+#!/bin/sh
+export PATH=/bin
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+while :; do setsid getty 0 ttyS0 vt100; done
+END
+chmod 755 init
+find . | bin/busybox cpio -o -H newc >../initramfs
+"#;
+    let output = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(directory.join("tree"))
+        .env("BUSYBOX", tool("busybox"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    directory.join("initramfs")
+}
+
+fn any_qemu_is_logged_in_to_and_counted() {
+    let dir = tempdir().unwrap();
+    let guest = format!(
+        "-accel tcg -m 256M -nographic -append console=ttyS0 -kernel {} -initrd {}",
+        kernel().display(),
+        login_initramfs(dir.path()).display()
+    );
+    let target = format!("x=qemu:qemu-system-x86_64 {guest}");
+    // What comes to no prompt says so before the test is given up.
+    let measured = measure(LOOP, &["--timeout=100s", "--target", &target]);
+    is_counted(&measured, "x");
+    assert_eq!(measured.fact("x: cpus"), "1");
+    assert_eq!(measured.fact("x: accelerators"), "tcg");
+    let refused = |line: &str, text: &str| {
+        let target = format!("x=qemu:{line}");
+        let run = overhead(dir.path(), "true").args(["--target", &target]);
+        run.exits(125).explains(&["target x: ", text]);
+    };
+    refused("qemu-system-x86_64 -daemonize", "take it out");
+    refused("qemu-system-none -m 1G", "qemu-system-none");
 }
 
 fn a_target_says_what_it_lacks() {

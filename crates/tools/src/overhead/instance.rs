@@ -148,9 +148,7 @@ impl Instance {
         parents: &[&str],
         patience: Patience<'_>,
     ) -> Result<(), RunError> {
-        self.started
-            .session
-            .greet(self.started.on_terminal, patience)?;
+        self.started.session.greet(self.started.channel, patience)?;
         self.started.find_process()?;
         let (id, parents) = (&self.started.id, parents.join(" "));
         let setup = format!(

@@ -8,6 +8,7 @@
 mod ablation;
 mod account;
 mod affinity;
+mod console;
 mod continued;
 mod counts;
 mod disturbance;

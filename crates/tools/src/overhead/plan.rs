@@ -5,7 +5,7 @@ use std::time::Duration;
 use brisk_host::program::Program;
 
 use super::existing;
-use super::launch::needs;
+use super::launch::{needs, qemu};
 use super::metrics::TIME;
 use super::sides::{AGAIN, HOST, Side, names};
 use super::target::Kind;
@@ -125,9 +125,9 @@ pub fn check(sides: &[Side]) -> Result<(), PlanError> {
                 package,
             })?;
         }
-        existing::find(&side.kind).map_err(|error| PlanError::Guest {
+        can_be_reached(&side.kind).map_err(|reason| PlanError::Guest {
             target: side.name.clone(),
-            reason: crate::chain(&error),
+            reason,
         })?;
         let mounts_root = match side.kind {
             Kind::Runc => Some("runc"),
@@ -142,6 +142,18 @@ pub fn check(sides: &[Side]) -> Result<(), PlanError> {
         }
     }
     Ok(())
+}
+
+/// The reason if a guest does not run, or its QEMU is not there or not to be started.
+fn can_be_reached(kind: &Kind) -> Result<(), String> {
+    existing::find(kind).map_err(|error| crate::chain(&error))?;
+    let Kind::Qemu(words) = kind else {
+        return Ok(());
+    };
+    if let Some(program) = words.first() {
+        Program::find(program).map_err(|error| crate::chain(&error))?;
+    }
+    qemu::check(words).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -7,13 +7,16 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use brisk_host::{files, program};
 use brisk_sys::wait_for;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use super::launch::Launch;
+use super::console::{self, Prompt};
+use super::launch::{Channel, Launch};
 use crate::interrupt::Interrupt;
 
 /// Bytes that a target may write for one request.
@@ -22,6 +25,13 @@ const MOST: usize = 1 << 20;
 const TAIL: u64 = 600;
 /// How long a target may take to end when its input has ended, and again when it is asked to.
 const ENDING: Duration = Duration::from_secs(5);
+
+/// How long nothing comes before what is there is taken for a prompt.
+const SETTLING: Duration = Duration::from_millis(300);
+/// How long a console without a prompt is left alone.
+const SILENCE: Duration = Duration::from_secs(6);
+/// Bytes of an archive in a line on a console.
+const PIECE: usize = 2000;
 
 /// A target that does not do what is asked for.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +68,18 @@ pub enum SessionError {
          counted; does its engine run on another host, or without control groups?"
     )]
     Elsewhere(String),
+    /// A console shows no prompt.
+    #[error(
+        "no prompt on its serial port within {0} s, after the line {1:?}; the guest needs a shell or \
+         a login there, as by console=ttyS0 on its kernel's command line"
+    )]
+    NoPrompt(u64, String),
+    /// A console wants more than brisk has.
+    #[error(
+        "its console asks for a password: brisk logs in as root without one; have a shell on the \
+         serial port, as by agetty --autologin root"
+    )]
+    LogIn,
     /// The user interrupts.
     #[error("interrupted")]
     Interrupted,
@@ -103,6 +125,8 @@ pub(super) struct Session {
     requests: u32,
     received: Vec<u8>,
     lines: VecDeque<Line>,
+    /// Whether its shell was started on a console.
+    is_on_console: bool,
 }
 
 impl Session {
@@ -138,6 +162,7 @@ impl Session {
             requests: 0,
             received: Vec::new(),
             lines: VecDeque::new(),
+            is_on_console: false,
         };
         if let Some(input) = &session.input {
             fcntl_setfl(input, OFlags::NONBLOCK).map_err(io::Error::from)?;
@@ -167,15 +192,18 @@ impl Session {
 
     /// Has a shell that may be any take its first line: a bash takes its place if there is one,
     /// since that knows the time without starting a program.
-    /// `on_terminal`: it says first that it can take any.
     pub(super) fn greet(
         &mut self,
-        on_terminal: bool,
+        channel: Channel,
         patience: Patience<'_>,
     ) -> Result<(), SessionError> {
-        if on_terminal {
-            let begin = format!("{}-0", self.token);
-            self.exchange(&[], &begin, patience, &mut |_, _| {})?;
+        match channel {
+            Channel::Pipes => {}
+            Channel::SilentTerminal => {
+                let begin = self.begin();
+                self.exchange(&[], &begin, patience, &mut |_, _| {})?;
+            }
+            Channel::Console => self.log_in(patience)?,
         }
         let end = self.next_end();
         let text = format!(
@@ -184,6 +212,95 @@ impl Session {
         );
         self.exchange(text.as_bytes(), &end, patience, &mut |_, _| {})?;
         Ok(())
+    }
+
+    /// What a shell on a terminal answers by itself when it begins and when it ends.
+    fn begin(&self) -> String {
+        format!("{}-0", self.token)
+    }
+
+    /// Waits until a console shows a prompt, logs in as root where it asks for a name, and starts
+    /// a shell. A prompt is the end of what is shown when nothing more comes for a while; after a
+    /// longer silence an empty line asks for another one.
+    fn log_in(&mut self, patience: Patience<'_>) -> Result<(), SessionError> {
+        let deadline = Instant::now().checked_add(patience.time);
+        let (begin, mut asked, mut silence) = (self.begin(), false, Duration::ZERO);
+        let begun = format!("{begin} 0");
+        let mut last = String::new();
+        loop {
+            for line in self.lines.drain(..) {
+                if line.text == begun {
+                    self.is_on_console = true;
+                    return Ok(());
+                }
+                last = line.text;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(SessionError::NoPrompt(patience.time.as_secs(), last));
+            }
+            let step = Patience {
+                time: SETTLING,
+                ..patience
+            };
+            match self.wait(false, Some(Instant::now() + SETTLING), step) {
+                Ok(()) => {
+                    silence = Duration::ZERO;
+                    self.read()?;
+                    continue;
+                }
+                Err(SessionError::Silent { .. }) => silence += SETTLING,
+                Err(error) => return Err(error),
+            }
+            let answer = match Prompt::at_end(&self.received) {
+                Some(Prompt::Login) if asked => return Err(SessionError::LogIn),
+                Some(Prompt::Password) => return Err(SessionError::LogIn),
+                Some(Prompt::Login) => {
+                    asked = true;
+                    "root\n".to_owned()
+                }
+                Some(Prompt::Shell) => console::shell(&self.token, asked),
+                None if silence >= SILENCE => "\n".to_owned(),
+                None => continue,
+            };
+            silence = Duration::ZERO;
+            self.received.clear();
+            self.write_all(answer.as_bytes(), deadline, patience)?;
+        }
+    }
+
+    fn write_all(
+        &mut self,
+        mut bytes: &[u8],
+        deadline: Option<Instant>,
+        patience: Patience<'_>,
+    ) -> Result<(), SessionError> {
+        while !bytes.is_empty() {
+            self.wait(true, deadline, patience)?;
+            bytes = &bytes[self.write(bytes)?..];
+            self.read()?;
+        }
+        Ok(())
+    }
+
+    /// Has a target whose shell is on a console unpack a compressed tar archive in the directory
+    /// `$d`. A terminal holds a few thousand bytes (`N_TTY_BUF_SIZE` of the kernel), so that each
+    /// piece is confirmed.
+    pub(super) fn unpack_in_pieces(
+        &mut self,
+        archive: &[u8],
+        patience: Patience<'_>,
+    ) -> Result<i32, SessionError> {
+        for piece in archive.chunks(PIECE) {
+            let text = STANDARD.encode(piece);
+            let script = format!("echo {text} | base64 -d >>\"$d/files.tar.gz\"");
+            let status = self.request(&script, patience, &mut |_, _| {})?;
+            if status != 0 {
+                return Ok(status);
+            }
+        }
+        let script = "gzip -dc \"$d/files.tar.gz\" | tar -xf - -C \"$d\" && \
+                      rm \"$d/files.tar.gz\"";
+        self.request(script, patience, &mut |_, _| {})
     }
 
     /// Has the target unpack a tar archive in the directory `$d`.
@@ -261,11 +378,15 @@ impl Session {
         drop(fds);
         match ready {
             _ if interrupted => Err(SessionError::Interrupted),
-            0 => Err(SessionError::Silent {
-                after: patience.time,
-                messages: self.messages(),
-            }),
+            0 => Err(self.silent(patience)),
             _ => Ok(()),
+        }
+    }
+
+    fn silent(&self, patience: Patience<'_>) -> SessionError {
+        SessionError::Silent {
+            after: patience.time,
+            messages: self.messages(),
         }
     }
 

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::ablation::Ablation;
 use super::affinity::on_processors;
 use super::existing::{self, ExistingError, Pinned};
-use super::launch::{Launch, Place, launch};
+use super::launch::{Channel, Launch, Place, launch};
 use super::meter::Meter;
 use super::session::{Session, SessionError};
 use super::target::Kind;
@@ -61,7 +61,9 @@ pub(super) struct Started {
     /// As in [`Launch`].
     process: Option<Vec<OsString>>,
     /// As in [`Launch`].
-    pub(super) on_terminal: bool,
+    pub(super) channel: Channel,
+    /// As in [`Launch`].
+    ends_by_signal: bool,
     /// Unique on the host: the name of its containers, groups and work directory.
     pub(super) id: String,
     /// Whether it did not answer: it is not waited for then.
@@ -127,7 +129,8 @@ impl Started {
             group,
             cleanup: launch.cleanup,
             process: launch.process,
-            on_terminal: launch.on_terminal,
+            channel: launch.channel,
+            ends_by_signal: launch.ends_by_signal,
             id,
             is_lost: false,
             facts,
@@ -162,7 +165,7 @@ impl Started {
         // What has left the process group is found while its parents live.
         let below = Procfs::default().all_process_times();
         let below = below.map_or_else(|_| Vec::new(), |all| tree(&all, pid));
-        self.session.end(self.is_lost);
+        self.session.end(self.is_lost || self.ends_by_signal);
         if let Some(group) = &self.group {
             let _ = group.kill();
         } else {

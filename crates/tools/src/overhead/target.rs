@@ -37,6 +37,9 @@ pub enum Kind {
     Uml(Vec<String>),
     /// In a guest of brisk, with options of `brisk run`.
     Brisk(Vec<String>),
+    /// In the guest of a QEMU that these words start, whose serial port has a shell or a login
+    /// prompt that takes `root` without a password.
+    Qemu(Vec<String>),
     /// In a persistent VM of brisk's that runs already, by its name.
     Vm(String),
 }
@@ -102,7 +105,8 @@ pub enum TargetError {
 
 /// All kinds, for people.
 const KINDS: &str = "host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], \
-                     podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME";
+                     podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], \
+                     vm:NAME, qemu:COMMAND LINE";
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -152,6 +156,14 @@ impl Kind {
             "docker" => container(Engine::Docker, words()?),
             "uml" => words().map(Self::Uml),
             "brisk" => words().map(Self::Brisk),
+            "qemu" => match words()? {
+                words if words.is_empty() => Err(TargetError::Lacks {
+                    kind: "qemu",
+                    lacks: "the command line",
+                    example: "q35='qemu:qemu-system-x86_64 -M q35 -m 2G disk.qcow2'",
+                }),
+                words => Ok(Self::Qemu(words)),
+            },
             "vm" => match arguments.trim() {
                 "" => Err(TargetError::Lacks {
                     kind: "vm",
@@ -217,6 +229,7 @@ impl fmt::Display for Kind {
             }
             Self::Uml(words) => write!(formatter, "uml:{}", joined(words)),
             Self::Brisk(words) => write!(formatter, "brisk:{}", joined(words)),
+            Self::Qemu(words) => write!(formatter, "qemu:{}", joined(words)),
             Self::Vm(name) => write!(formatter, "vm:{name}"),
         }
     }
@@ -273,6 +286,11 @@ mod tests {
         assert_eq!(kind("x-1.a_=uml:mem=1G"), Kind::Uml(words(&["mem=1G"])));
         let options = words(&["--memory", "1G"]);
         assert_eq!(kind("x-1.a_=brisk:--memory 1G"), Kind::Brisk(options));
+        let line = words(&["qemu-system-x86_64", "-m", "1G"]);
+        assert_eq!(
+            kind("x-1.a_=qemu:qemu-system-x86_64 -m 1G"),
+            Kind::Qemu(line)
+        );
         assert_eq!(kind("x-1.a_=vm:shop"), Kind::Vm("shop".into()));
     }
 
@@ -286,6 +304,7 @@ mod tests {
             "x=host:y",
             "x=command:",
             "x=docker:",
+            "x=qemu:",
             "x=vm:",
             "x=brisk:'",
         ]
@@ -295,10 +314,11 @@ mod tests {
         host: no name; write it before the kind, for example container=runc:
         =host: no name; write it before the kind, for example container=runc:
         a b: a name of a target has letters, digits, -, _ and . only
-        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME
+        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME, qemu:COMMAND LINE
         host: takes no arguments, and got y
         command: the prefix is missing, for example cloud='command:ssh HOST'
         docker: the image is missing, for example box=docker:gcc
+        qemu: the command line is missing, for example q35='qemu:qemu-system-x86_64 -M q35 -m 2G disk.qcow2'
         vm: the name of the VM is missing, for example shop=vm:shop
         ': a quotation mark has no end
         ");

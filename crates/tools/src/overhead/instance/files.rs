@@ -1,11 +1,14 @@
 //! Puts files into the work directory of a target.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 
 use brisk_host::program::quote;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use super::{Instance, RunError};
+use crate::overhead::launch::Channel;
 use crate::overhead::session::{Patience, SessionError};
 use crate::overhead::workload::File;
 
@@ -20,20 +23,31 @@ impl Instance {
             return Ok(());
         }
         let archive = archive(files).map_err(SessionError::Io)?;
-        let status = if self.started.on_terminal {
-            let path = self.started.directory.path().join("files.tar");
-            fs::write(&path, archive).map_err(SessionError::Io)?;
-            let path = quote(path.as_os_str());
-            let script = format!("tar -xf {path} -C \"$d\" 2>out/errors");
-            self.started
-                .session
-                .request(&script, patience, &mut |_, _| {})?
-        } else {
-            self.started.session.unpack(&archive, patience)?
-        };
+        let status = self.unpacked(&archive, patience)?;
         match status {
             0 => Ok(()),
             status => Err(self.unprepared("its tar cannot unpack the files", status, patience)),
+        }
+    }
+
+    /// Status of its tar.
+    fn unpacked(&mut self, archive: &[u8], patience: Patience<'_>) -> Result<i32, SessionError> {
+        match self.started.channel {
+            Channel::Pipes => self.started.session.unpack(archive, patience),
+            Channel::SilentTerminal => {
+                let path = self.started.directory.path().join("files.tar");
+                fs::write(&path, archive)?;
+                let path = quote(path.as_os_str());
+                let script = format!("tar -xf {path} -C \"$d\" 2>out/errors");
+                let session = &mut self.started.session;
+                session.request(&script, patience, &mut |_, _| {})
+            }
+            Channel::Console => {
+                let mut compressed = GzEncoder::new(Vec::new(), Compression::best());
+                compressed.write_all(archive)?;
+                let compressed = compressed.finish()?;
+                self.started.session.unpack_in_pieces(&compressed, patience)
+            }
         }
     }
 }

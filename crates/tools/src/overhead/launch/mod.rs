@@ -1,78 +1,23 @@
 //! The command line that starts a shell in a target, and the files that it needs. Pure.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use brisk_host::cpu;
 
 use super::target::{Engine, Kind};
 
 mod oci;
+pub(super) mod qemu;
+mod start;
 mod uml;
 
-/// Where and on what a target runs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
-    /// A directory of the target alone, on the host.
-    pub(super) directory: &'a Path,
-    /// Name of the target's containers and groups, unique on the host.
-    pub(super) id: &'a str,
-    /// Processors of the host.
-    pub(super) cpus: &'a [usize],
-    /// The program brisk.
-    pub(super) brisk: &'a Path,
-    /// Path of the group that a runtime of containers makes.
-    pub(super) group: Option<&'a str>,
-    /// A directory on a disk of the host that the target is to have as `/var/tmp`; it is made if
-    /// the target does not see the host's. None if it is not needed.
-    pub(super) disk: Option<&'a Path>,
-}
-
-/// What starts a target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Launch {
-    /// The program and its arguments. The shell reads commands on standard input.
-    pub(super) words: Vec<OsString>,
-    /// Directories that have to be made before.
-    pub(super) directories: Vec<PathBuf>,
-    /// Files that have to be written before: path, content and mode.
-    pub(super) files: Vec<(PathBuf, String, u32)>,
-    /// What removes whatever is left when the target was killed.
-    pub(super) cleanup: Option<Vec<OsString>>,
-    /// Command that prints, as soon as the target's shell runs, the number of the process that
-    /// works for it, with those below it, and the identifier that its control group has in its
-    /// name; none: the processes that were started here work for it.
-    pub(super) process: Option<Vec<OsString>>,
-    /// Whether its program makes the group of [`Place::group`] itself.
-    pub(super) makes_group: bool,
-    /// Whether its shell reads a terminal, and sees the host's files. It answers the request 0 by
-    /// itself when it can take more: what is written before is lost; and the terminal of user-mode
-    /// Linux stops when much is written to it at once.
-    pub(super) on_terminal: bool,
-    /// Whether the kernel is to give its processes no huge pages.
-    pub(super) has_small_pages: bool,
-}
-
-impl Launch {
-    /// A program that needs nothing.
-    fn of(words: Vec<OsString>) -> Self {
-        Self {
-            words,
-            directories: Vec::new(),
-            files: Vec::new(),
-            cleanup: None,
-            process: None,
-            makes_group: false,
-            on_terminal: false,
-            has_small_pages: false,
-        }
-    }
-}
+pub(super) use start::{Channel, Launch, Place};
 
 /// Programs that a kind of target needs, each with the Debian package that has it.
 pub(super) fn needs(kind: &Kind) -> &'static [(&'static str, &'static str)] {
     match kind {
-        Kind::Host | Kind::Command(_) | Kind::Brisk(_) | Kind::Vm(_) => &[],
+        Kind::Host | Kind::Command(_) | Kind::Brisk(_) | Kind::Vm(_) | Kind::Qemu(_) => &[],
         Kind::Runc => &[("runc", "runc"), ("unshare", "util-linux")],
         Kind::Gvisor(_) => &[("runsc", "runsc"), ("unshare", "util-linux")],
         Kind::Uml(_) => &[("linux.uml", "user-mode-linux")],
@@ -103,6 +48,7 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
             directories: place.disk.map(Path::to_owned).into_iter().collect(),
             ..Launch::of(brisk(options, place))
         },
+        Kind::Qemu(words) => qemu::launch(words),
         Kind::Vm(name) => {
             let words = ["vm", "exec", "--no-tty", name, "--", "sh"].map(OsString::from);
             let brisk = place.brisk.into();
@@ -159,6 +105,8 @@ fn brisk(options: &[String], place: &Place<'_>) -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::target::Target;
     use super::*;
 

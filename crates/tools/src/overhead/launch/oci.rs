@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Launch, Place};
+use super::start::{Launch, Place};
 
 /// Where the bundle of a container has its root.
 const ROOT: &str = "root";

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::{Launch, Place};
+use super::start::{Channel, Launch, Place};
 
 /// Memory, unless the command line says otherwise.
 const MEMORY: &str = "mem=1G";
@@ -52,7 +52,7 @@ pub(super) fn launch(options: &[String], place: &Place<'_>) -> Launch {
     Launch {
         directories: place.disk.map(Path::to_owned).into_iter().collect(),
         files: vec![(init, text, 0o700)],
-        on_terminal: true,
+        channel: Channel::SilentTerminal,
         ..Launch::of(words)
     }
 }
