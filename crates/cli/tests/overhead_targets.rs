@@ -14,7 +14,11 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let plain: [(_, fn()); 3] = [
+    let plain: [(_, fn()); 4] = [
+        (
+            "targets_of_a_file_are_measured",
+            targets_of_a_file_are_measured,
+        ),
         (
             "any_qemu_is_logged_in_to_and_counted",
             any_qemu_is_logged_in_to_and_counted,
@@ -319,6 +323,31 @@ fn any_qemu_is_logged_in_to_and_counted() {
     };
     refused("qemu-system-x86_64 -daemonize", "take it out");
     refused("qemu-system-none -m 1G", "qemu-system-none");
+}
+
+fn targets_of_a_file_are_measured() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("targets.toml");
+    let path = file.to_str().unwrap();
+    let entry = "[[target]]\nname = 'kind'\nkind = 'command'\narguments = ['env', 'X=1 2']\n";
+    fs::write(&file, entry).unwrap();
+    // It gets the words as they are in the file.
+    let command = "[ -z \"$X\" ] || [ \"$X\" = '1 2' ]";
+    let words = ["--targets", path, "--target=second=host"];
+    let measured = measure(command, &words);
+    assert!(measured.value("kind", "time") > 0.0);
+    assert!(measured.value("second", "time") > 0.0);
+    assert_eq!(measured.fact("target kind"), "command:env 'X=1 2'");
+    let refused = |text: &str, expected: &str| {
+        fs::write(&file, text).unwrap();
+        let run = overhead(dir.path(), "true").args(["--targets", path]);
+        run.exits(125).explains(&[path, expected]);
+    };
+    refused(&format!("{entry}prefix = 'env'\n"), "line 5");
+    refused(
+        &entry.replace("command'", "xen'"),
+        "line 1: xen: no such kind",
+    );
 }
 
 fn a_target_says_what_it_lacks() {

@@ -33,6 +33,7 @@ mod session;
 mod sides;
 mod started;
 mod target;
+mod targets_file;
 mod vmm;
 mod workload;
 
@@ -55,4 +56,5 @@ pub use session::SessionError;
 pub use sides::{Side, names, sides};
 pub use started::StartError;
 pub use target::{Engine, Kind, Target, TargetError};
+pub use targets_file::{TargetsFileError, targets};
 pub use workload::{FLAGS, Workload};

@@ -50,9 +50,14 @@ pub struct Args {
         long = "target",
         short,
         value_name = "NAME=KIND:ARGUMENTS",
-        required = true
+        required_unless_present = "file"
     )]
     targets: Vec<Target>,
+
+    /// Also measure the targets of a TOML file. Each is a table [[target]] with name, kind and
+    /// arguments, which are a text as for --target, or a list of words.
+    #[arg(long = "targets", value_name = "FILE")]
+    file: Option<PathBuf>,
 
     /// Workload and its options.
     #[command(flatten)]
@@ -128,7 +133,8 @@ fn percent(text: &str) -> Result<f64, String> {
 /// If a target lacks what it needs, the workload fails on the host, or a report cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let kernel = format!("/boot/vmlinuz-{}", uname().release().to_string_lossy());
-    let (sides, left_out) = sides(&args.targets, &args.ablate, &kernel)?;
+    let targets = targets(args)?;
+    let (sides, left_out) = sides(&targets, &args.ablate, &kernel)?;
     check(&sides)?;
     let cpus = processors(args.cpus.as_deref())?;
     let mut options = options(args, cpus)?;
@@ -140,7 +146,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         bail!("--explain explains another workload by what the workload probe measures; omit it");
     }
     let here = environment::here();
-    let facts = facts(args, &workload, &options);
+    let facts = facts(args, &targets, &workload, &options);
     let (mut report, file) = match &args.report {
         None => (Report::new(KIND, now(), here), args.output.file(KIND)?),
         Some(file) => {
@@ -206,6 +212,18 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
+/// Targets of the command line, and then those of the file.
+fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
+    let mut targets = args.targets.clone();
+    if let Some(path) = &args.file {
+        let read = std::fs::read_to_string(path);
+        let text = read.with_context(|| format!("cannot read {}", path.display()))?;
+        let more = overhead::targets(&text);
+        targets.extend(more.with_context(|| format!("{}", path.display()))?);
+    }
+    Ok(targets)
+}
+
 /// Exit status of a workload that was not made.
 fn interrupted(error: anyhow::Error, ui: &Ui) -> anyhow::Result<u8> {
     match error.downcast_ref() {
@@ -269,10 +287,15 @@ fn processors(named: Option<&str>) -> anyhow::Result<Vec<usize>> {
 }
 
 /// Facts that describe a measurement, by name.
-fn facts(args: &Args, workload: &Workload, options: &Options) -> BTreeMap<String, String> {
+fn facts(
+    args: &Args,
+    targets: &[Target],
+    workload: &Workload,
+    options: &Options,
+) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     facts.insert(PROCESSORS.to_owned(), cpu::list(&options.cpus));
-    for target in &args.targets {
+    for target in targets {
         facts.insert(format!("target {}", target.name), target.kind.to_string());
     }
     if !args.ablate.is_empty() {
