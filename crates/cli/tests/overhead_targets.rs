@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let plain: [(_, fn()); 4] = [
+    let plain: [(_, fn()); 5] = [
         (
             "targets_of_a_file_are_measured",
             targets_of_a_file_are_measured,
@@ -22,6 +22,10 @@ fn main() {
         (
             "any_qemu_is_logged_in_to_and_counted",
             any_qemu_is_logged_in_to_and_counted,
+        ),
+        (
+            "what_fixes_of_a_command_line_are_worth_is_measured",
+            what_fixes_of_a_command_line_are_worth_is_measured,
         ),
         ("a_target_says_what_it_lacks", a_target_says_what_it_lacks),
         (
@@ -303,14 +307,41 @@ find . | bin/busybox cpio -o -H newc >../initramfs
     directory.join("initramfs")
 }
 
-fn any_qemu_is_logged_in_to_and_counted() {
-    let dir = tempdir().unwrap();
-    let guest = format!(
+/// A guest with a login prompt on its serial port, as options of QEMU.
+fn with_login(directory: &Path) -> String {
+    format!(
         "-accel tcg -m 256M -nographic -append console=ttyS0 -kernel {} -initrd {}",
         kernel().display(),
-        login_initramfs(dir.path()).display()
+        login_initramfs(directory).display()
+    )
+}
+
+fn what_fixes_of_a_command_line_are_worth_is_measured() {
+    let dir = tempdir().unwrap();
+    let disk = dir.path().join("disk.raw");
+    fs::write(&disk, vec![0; 1 << 20]).unwrap();
+    let target = format!(
+        "x=qemu:qemu-system-x86_64 {} -drive file={},if=virtio,format=raw,cache=unsafe",
+        with_login(dir.path()),
+        disk.display()
     );
-    let target = format!("x=qemu:qemu-system-x86_64 {guest}");
+    let run = overhead(dir.path(), LOOP).args(["--timeout=100s", "--ablate=fix", "--target"]);
+    let text = run.arg(&target).exits(0).text();
+    let note = text.lines().find(|line| line.ends_with("[unsafe-cache]"));
+    assert!(note.unwrap().starts_with("Note: x: with caveat"), "{text}");
+    let changed = text.split("one thing changed").nth(1).unwrap();
+    let line = changed
+        .lines()
+        .find(|line| line.starts_with("x with its fixes"));
+    let ratio = line.unwrap().split_whitespace().nth(4).unwrap();
+    let ratio: f64 = ratio.parse().unwrap();
+    // What the disk's cache is worth to a loop without a disk.
+    assert!((0.2..5.0).contains(&ratio), "{text}");
+}
+
+fn any_qemu_is_logged_in_to_and_counted() {
+    let dir = tempdir().unwrap();
+    let target = format!("x=qemu:qemu-system-x86_64 {}", with_login(dir.path()));
     // What comes to no prompt says so before the test is given up.
     let measured = measure(LOOP, &["--timeout=100s", "--target", &target]);
     is_counted(&measured, "x");

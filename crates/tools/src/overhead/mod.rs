@@ -37,7 +37,7 @@ mod targets_file;
 mod vmm;
 mod workload;
 
-pub use ablation::{Ablation, AblationError};
+pub use ablation::{Ablation, AblationError, Here};
 pub use account::Account;
 pub use affinity::allowed;
 pub use continued::{ContinueError, go_on};

@@ -179,7 +179,7 @@ mod tests {
 
     fn of(targets: &[&str]) -> Vec<Side> {
         let targets: Vec<_> = targets.iter().map(|text| text.parse().unwrap()).collect();
-        sides(&targets, &[], "").unwrap().0
+        sides(&targets, &[], &Default::default()).unwrap().0
     }
 
     #[test]

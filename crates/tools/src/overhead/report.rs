@@ -231,7 +231,7 @@ mod tests {
     fn a_change_is_compared_with_its_target() {
         let targets = ["slow=host".parse().unwrap()];
         let thp = crate::overhead::Ablation::HugePages;
-        let (sides, _) = crate::overhead::sides(&targets, &[thp], "").unwrap();
+        let (sides, _) = crate::overhead::sides(&targets, &[thp], &Default::default()).unwrap();
         let mut report = report();
         let values = [2.5, 2.75, 3.0, 2.0, 2.5, 2.5];
         let changed = "slow without huge pages";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ablation::Ablation;
+use super::ablation::{Ablation, Here};
 use super::plan::PlanError;
 use super::target::{Kind, Target};
 
@@ -27,14 +27,14 @@ pub struct Side {
 }
 
 /// The host twice, then each target, followed by its ablations. An ablation that a target cannot
-/// have is left out, with a line that says why. `host_kernel` is the file of the host's kernel.
+/// have is left out, with a line that says why.
 ///
 /// # Errors
 /// If two targets have the same name, or no target can have one of the ablations.
 pub fn sides(
     targets: &[Target],
     ablations: &[Ablation],
-    host_kernel: &str,
+    here: &Here,
 ) -> Result<(Vec<Side>, Vec<String>), PlanError> {
     let plain = |name: &str, kind: &Kind| Side {
         name: name.to_owned(),
@@ -55,7 +55,7 @@ pub fn sides(
         let original = sides.len();
         sides.push(plain(&target.name, &target.kind));
         for (number, ablation) in ablations.iter().enumerate() {
-            match ablation.of(&target.kind, host_kernel) {
+            match ablation.of(&target.kind, here) {
                 Ok(kind) => {
                     used.insert(number);
                     sides.push(Side {
@@ -98,7 +98,7 @@ mod tests {
     fn ablations_follow_their_target() {
         let targets = [target("a=brisk:"), target("b=runc:")];
         let ablations = [Ablation::HugePages, Ablation::Kernel(Some("/k".into()))];
-        let (sides, left_out) = sides(&targets, &ablations, "/h").unwrap();
+        let (sides, left_out) = sides(&targets, &ablations, &Here::default()).unwrap();
         let names = names(&sides);
         let expected = [
             "host",
@@ -123,10 +123,17 @@ mod tests {
     #[test]
     fn names_are_unique_and_each_ablation_has_a_target() {
         let twice = [target("x=host"), target("x=command:nice")];
-        assert_eq!(sides(&twice, &[], ""), Err(PlanError::Twice("x".into())));
-        let host = sides(&[target("host=command:nice")], &[], "");
+        assert_eq!(
+            sides(&twice, &[], &Here::default()),
+            Err(PlanError::Twice("x".into()))
+        );
+        let host = sides(&[target("host=command:nice")], &[], &Here::default());
         assert_eq!(host, Err(PlanError::Twice("host".into())));
-        let nobody = sides(&[target("x=runc:")], &[Ablation::Kernel(None)], "");
+        let nobody = sides(
+            &[target("x=runc:")],
+            &[Ablation::Kernel(None)],
+            &Here::default(),
+        );
         assert!(matches!(nobody, Err(PlanError::Ablation(_))), "{nobody:?}");
     }
 }

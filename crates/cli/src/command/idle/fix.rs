@@ -53,6 +53,23 @@ pub struct Args {
     format: Format,
 }
 
+impl Args {
+    /// The rules that were named.
+    pub(in crate::command) fn rules(&self) -> &[String] {
+        &self.rules
+    }
+
+    /// The command line of QEMU of the one guest that was named.
+    pub(in crate::command) fn command_line(&self) -> anyhow::Result<Vec<OsString>> {
+        match self.guests.one()?.text {
+            Text::Arguments(words) => Ok(words),
+            Text::Xml(_) | Text::Vm { .. } => {
+                bail!("only a command line of QEMU can be tried: give it after --, or a script")
+            }
+        }
+    }
+}
+
 /// Forms of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {

@@ -1,6 +1,8 @@
 //! `brisk overhead fix`.
 
+use brisk_host::program::quote;
 use brisk_tools::overhead::guest;
+use clap::Parser;
 
 use crate::command::idle::fix::{self, Topic};
 use crate::ui::Ui;
@@ -17,6 +19,19 @@ use crate::ui::Ui;
 pub struct Args {
     #[command(flatten)]
     change: fix::Args,
+
+    /// Measure what the changes are worth: compile in the guest of a command line as it is and as
+    /// it would be, in rounds. The guest has to offer a shell on its first serial port, and a
+    /// compiler; its images are not written. brisk overhead run --ablate fix has more options.
+    #[arg(long = "try", conflicts_with_all = ["apply", "output", "domain", "vm", "pid"])]
+    tries: bool,
+}
+
+/// Arguments of a measurement.
+#[derive(Debug, Parser)]
+struct Parsed {
+    #[command(flatten)]
+    args: super::run::Args,
 }
 
 const OVERHEAD: Topic = Topic {
@@ -32,5 +47,17 @@ const OVERHEAD: Topic = Topic {
 /// # Errors
 /// If the guest cannot be read or changed.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    fix::change(&args.change, &OVERHEAD, ui)
+    let ended = fix::change(&args.change, &OVERHEAD, ui)?;
+    if !args.tries {
+        return Ok(ended);
+    }
+    let words = args.change.command_line()?;
+    let words: Vec<_> = words.iter().map(|word| quote(word)).collect();
+    let target = format!("guest=qemu:{}", words.join(" "));
+    let ablation = match args.change.rules() {
+        [] => "fix".to_owned(),
+        rules => format!("fix={}", rules.join("+")),
+    };
+    let words = ["run", "--target", &target, "--ablate", &ablation];
+    super::run::run(&Parsed::try_parse_from(words)?.args, ui)
 }

@@ -1,16 +1,17 @@
 //! `brisk overhead run`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use brisk_host::cpu;
 use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
+use brisk_tools::idle::host::gather;
 use brisk_tools::overhead::{
-    self, Ablation, KitError, Options, OverheadError, PROCESSORS, Step, Target, Workload, changes,
-    check, explain, go_on, judge, probe, rows, sides,
+    self, Ablation, Here, KitError, Options, OverheadError, PROCESSORS, Step, Target, Workload,
+    changes, check, explain, go_on, judge, probe, rows, sides,
 };
 use rustix::system::uname;
 
@@ -65,7 +66,8 @@ pub struct Args {
 
     /// Measure each target once more with one thing changed: thp (no huge pages of the host's),
     /// tmpfs (the work directory on a disk), pinning (all processors), kernel (the host's kernel
-    /// in a guest of brisk's, or kernel=FILE).
+    /// in a guest of brisk's, or kernel=FILE), fix (what brisk overhead fix changes of a command
+    /// line of QEMU, or fix=RULE+RULE).
     #[arg(long, value_name = "CHANGE", value_delimiter = ',')]
     ablate: Vec<Ablation>,
 
@@ -132,9 +134,12 @@ fn percent(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If a target lacks what it needs, the workload fails on the host, or a report cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    let kernel = format!("/boot/vmlinuz-{}", uname().release().to_string_lossy());
+    let here = Here {
+        kernel: format!("/boot/vmlinuz-{}", uname().release().to_string_lossy()),
+        host: gather(Path::new("/"), None),
+    };
     let targets = targets(args)?;
-    let (sides, left_out) = sides(&targets, &args.ablate, &kernel)?;
+    let (sides, left_out) = sides(&targets, &args.ablate, &here)?;
     check(&sides)?;
     let cpus = processors(args.cpus.as_deref())?;
     let mut options = options(args, cpus)?;
