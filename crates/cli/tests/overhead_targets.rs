@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use brisk_testkit::{
-    Brisk, Machines, Mount, Signal, brisk_of, capture, tool, trial, trials, until,
+    Brisk, Libvirt, Machines, Mount, Signal, brisk_of, capture, tool, trial, trials, until,
 };
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
@@ -54,6 +54,11 @@ fn main() {
             a_container_of_podman_is_counted_and_removed,
         ),
     ]);
+    all.push(trial(
+        "a_domain_is_measured_by_its_console_and_left_as_it_was",
+        missing("libvirtd").or_else(Libvirt::forbidden),
+        a_domain_is_measured_by_its_console_and_left_as_it_was,
+    ));
     // One after another: each measures on one processor.
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
@@ -129,7 +134,7 @@ impl Measured {
 }
 
 /// A loop of a shell that takes a while everywhere.
-const LOOP: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+const LOOP: &str = "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done";
 
 /// The CPU time of a target is nearly all of its time, as that of a loop is.
 #[track_caller]
@@ -354,6 +359,48 @@ fn any_qemu_is_logged_in_to_and_counted() {
     };
     refused("qemu-system-x86_64 -daemonize", "take it out");
     refused("qemu-system-none -m 1G", "qemu-system-none");
+}
+
+fn a_domain_is_measured_by_its_console_and_left_as_it_was() {
+    let libvirt = Libvirt::start();
+    let dir = libvirt.directory();
+    let define = |name: &str, devices: &str| {
+        libvirt.define(&format!(
+            "<domain type='qemu'><name>{name}</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\
+             <os><type arch='x86_64' machine='q35'>hvm</type><kernel>{}</kernel>\
+             <initrd>{}</initrd><cmdline>console=ttyS0 quiet</cmdline></os>\
+             <features><acpi/><apic/></features><devices><emulator>{}</emulator>\
+             <memballoon model='none'/>{devices}</devices></domain>",
+            kernel().display(),
+            dir.join("initramfs").display(),
+            tool("qemu-system-x86_64").display(),
+        ));
+    };
+    login_initramfs(&dir);
+    define("web", "<console type='pty'/>");
+    define("mute", "");
+    let with = |brisk: Brisk| brisk.env("LIBVIRT_DEFAULT_URI", libvirt.uri());
+    let refused = |target: &str, text: &str| {
+        let run = with(overhead(&dir, "true").args(["--target", target]));
+        run.exits(125).explains(&["target x: ", text]);
+    };
+    refused("x=libvirt:web", "virsh start web");
+    refused("x=libvirt:none", "has no domain none");
+    libvirt.virsh(&["start", "mute"]);
+    refused("x=libvirt:mute", "has no console");
+    libvirt.virsh(&["destroy", "mute"]);
+    libvirt.virsh(&["start", "web"]);
+    let qemu = libvirt.process("web").pid;
+    let before = allowed(qemu);
+    let words = ["--timeout=100s", "--target=x=libvirt:web"];
+    let measured = measure_with(with, LOOP, &words);
+    is_counted(&measured, "x");
+    assert_eq!(measured.fact("x: accelerators"), "tcg");
+    assert_eq!(allowed(qemu), before);
+    // Its shell has logged out, and another one can log in.
+    let measured = measure_with(with, "true", &words);
+    assert!(measured.value("x", "time") > 0.0);
+    assert_eq!(libvirt.virsh(&["domstate", "web"]), "running");
 }
 
 fn targets_of_a_file_are_measured() {

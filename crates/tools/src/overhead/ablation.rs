@@ -93,7 +93,9 @@ impl Ablation {
             (Self::HugePages, Kind::Container { engine, .. }) if is_docker(engine) => {
                 Err("its processes are started by a daemon")
             }
-            (Self::HugePages | Self::Pinning, Kind::Vm(_)) => Err("it runs already"),
+            (Self::HugePages | Self::Pinning, Kind::Vm(_) | Kind::Libvirt { .. }) => {
+                Err("it runs already")
+            }
             (Self::HugePages | Self::Tmpfs | Self::Pinning, kind) => Ok(kind.clone()),
             (Self::Kernel(file), Kind::Brisk(options)) => {
                 let file = file.as_deref().unwrap_or(&here.kernel);

@@ -42,13 +42,13 @@ fn without_escapes(text: &str) -> String {
 /// Command that starts a shell for requests and afterwards leaves the terminal as it was. The shell
 /// answers the request 0 with status 0 when it begins and with 1 when it has ended. Neither
 /// its standard error nor its output are a terminal, so that no shell takes itself for interactive
-/// and edits lines; the kernel's messages, which would be between its lines, are held back.
+/// and edits lines. An interrupt ends that shell and not what follows it; the kernel's messages, which would be between its lines, are held back.
 pub(super) fn shell(token: &str, logs_out: bool) -> String {
     let p = "/proc/sys/kernel/printk";
     let end = if logs_out { "; exit" } else { "" };
     format!(
         "stty raw -echo isig; p=$(cat {p}); echo 1 >{p}; sh -c 'echo \"$0-0 0\"; exec sh' {token} \
-         2>/dev/null | cat; echo \"$p\" >{p}; stty sane; echo {token}-0 1{end}\n"
+         2>/dev/null | (trap '' INT; cat); echo \"$p\" >{p}; stty sane; echo {token}-0 1{end}\n"
     )
 }
 

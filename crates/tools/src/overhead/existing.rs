@@ -3,10 +3,11 @@
 use std::fs;
 use std::io;
 
+use brisk_vm::libvirt::{self, Console, RunningDomain};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::target::Kind;
+use super::target::{Kind, Via};
 use crate::vm::{self, StateDirs};
 
 /// A guest that cannot be measured.
@@ -16,6 +17,15 @@ pub enum ExistingError {
     /// The VM cannot be seen.
     #[error(transparent)]
     Vm(#[from] vm::Error),
+    /// The domain cannot be seen.
+    #[error(transparent)]
+    Libvirt(#[from] libvirt::Error),
+    /// The domain has no serial console.
+    #[error(
+        "domain {0} has no console with a pseudo-terminal: add <console type='pty'/>, or use \
+         via=ssh:HOST"
+    )]
+    NoConsole(String),
     /// The VM does not run.
     #[error("VM {name} is {state}; start it: brisk vm start {name}")]
     Off {
@@ -27,10 +37,12 @@ pub enum ExistingError {
 }
 
 /// A guest that runs already.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Existing {
     /// Number of its VMM's process.
     pub(super) pid: u32,
+    /// The console by which its shell is reached, if it is.
+    pub(super) console: Option<Console>,
 }
 
 /// Finds the guest of a kind of target; none if this kind is started for the measurement.
@@ -40,6 +52,7 @@ pub(super) struct Existing {
 pub(super) fn find(kind: &Kind) -> Result<Option<Existing>, ExistingError> {
     match kind {
         Kind::Vm(name) => of_vm(name).map(Some),
+        Kind::Libvirt { domain, via } => of_domain(domain, via).map(Some),
         _ => Ok(None),
     }
 }
@@ -49,11 +62,24 @@ fn of_vm(name: &str) -> Result<Existing, ExistingError> {
     // An unknown name, or a wrong definition.
     paths.definition()?;
     if let Some(pid) = vm::pid(&paths) {
-        return Ok(Existing { pid });
+        return Ok(Existing { pid, console: None });
     }
     Err(ExistingError::Off {
         name: name.to_owned(),
         state: vm::condition(&paths)?.name(),
+    })
+}
+
+fn of_domain(name: &str, via: &Via) -> Result<Existing, ExistingError> {
+    let domain = RunningDomain::find(name, None)?;
+    let no_console = || ExistingError::NoConsole(name.to_owned());
+    let console = match via {
+        Via::Console => Some(domain.console()?.ok_or_else(no_console)?),
+        Via::Ssh(_) => None,
+    };
+    Ok(Existing {
+        pid: domain.pid,
+        console,
     })
 }
 

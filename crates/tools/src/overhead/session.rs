@@ -3,20 +3,23 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use brisk_host::{files, program};
+use brisk_host::files;
 use brisk_sys::wait_for;
+use brisk_vm::libvirt::Console;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::console::{self, Prompt};
 use super::launch::{Channel, Launch};
+use super::session_error::{SessionError, shown};
 use crate::interrupt::Interrupt;
 
 /// Bytes that a target may write for one request.
@@ -32,68 +35,6 @@ const SETTLING: Duration = Duration::from_millis(300);
 const SILENCE: Duration = Duration::from_secs(6);
 /// Bytes of an archive in a line on a console.
 const PIECE: usize = 2000;
-
-/// A target that does not do what is asked for.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SessionError {
-    /// Its program cannot be started.
-    #[error("cannot start {program}")]
-    Start {
-        /// The program.
-        program: String,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// It ended.
-    #[error("the target ended: {0}")]
-    Ended(String),
-    /// It did not answer in time.
-    #[error("no answer within {} s{}", after.as_secs(), shown(messages))]
-    Silent {
-        /// How long it had.
-        after: Duration,
-        /// Its messages.
-        messages: String,
-    },
-    /// It wrote something else than an answer.
-    #[error("its output is no answer: {0:?}; something in the target writes to the shell's output")]
-    Answer(String),
-    /// It is not known which processes work for it.
-    #[error("cannot find the processes of the target, whose CPU time is counted")]
-    Process(#[source] program::Error),
-    /// They are not processes of this host.
-    #[error(
-        "no control group of this host is that of the container ({0}): its CPU time cannot be \
-         counted; does its engine run on another host, or without control groups?"
-    )]
-    Elsewhere(String),
-    /// A console shows no prompt.
-    #[error(
-        "no prompt on its serial port within {0} s, after the line {1:?}; the guest needs a shell or \
-         a login there, as by console=ttyS0 on its kernel's command line"
-    )]
-    NoPrompt(u64, String),
-    /// A console wants more than brisk has.
-    #[error(
-        "its console asks for a password: brisk logs in as root without one; have a shell on the \
-         serial port, as by agetty --autologin root"
-    )]
-    LogIn,
-    /// The user interrupts.
-    #[error("interrupted")]
-    Interrupted,
-    /// The system cannot do it.
-    #[error("cannot talk to the target")]
-    Io(#[from] io::Error),
-}
-
-fn shown(messages: &str) -> String {
-    match messages {
-        "" => String::new(),
-        messages => format!(": {messages}"),
-    }
-}
 
 /// How long an answer may take, and what ends the wait.
 #[derive(Debug, Clone, Copy)]
@@ -116,9 +57,12 @@ pub(super) struct Line {
 /// The shell. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Session {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: ChildStdout,
+    /// What was started; none if a console was there already.
+    child: Option<Child>,
+    /// Kept open.
+    console: Option<Console>,
+    input: Option<File>,
+    output: File,
     messages: File,
     /// Marks what the shell answers to requests.
     token: String,
@@ -151,10 +95,30 @@ impl Session {
             brisk_sys::small_pages(&mut command);
         }
         let mut child = command.spawn().map_err(failed)?;
-        let input = child.stdin.take().expect("it is piped");
-        let output = child.stdout.take().expect("it is piped");
-        let session = Self {
-            child,
+        let input = OwnedFd::from(child.stdin.take().expect("it is piped"));
+        let output = OwnedFd::from(child.stdout.take().expect("it is piped"));
+        let mut session = Self::of(input.into(), output.into(), messages, token);
+        session.child = Some(child);
+        if let Some(input) = &session.input {
+            fcntl_setfl(input, OFlags::NONBLOCK).map_err(io::Error::from)?;
+        }
+        fcntl_setfl(&session.output, OFlags::NONBLOCK).map_err(io::Error::from)?;
+        Ok(session)
+    }
+
+    /// On a console that is open already, and not blocking.
+    pub(super) fn on_console(console: Console, token: &str) -> Result<Self, SessionError> {
+        let fd = || console.fd().try_clone_to_owned().map(File::from);
+        let (input, output) = (fd()?, fd()?);
+        let mut session = Self::of(input, output, tempfile::tempfile()?, token);
+        session.console = Some(console);
+        Ok(session)
+    }
+
+    fn of(input: File, output: File, messages: File, token: &str) -> Self {
+        Self {
+            child: None,
+            console: None,
             input: Some(input),
             output,
             messages,
@@ -163,17 +127,16 @@ impl Session {
             received: Vec::new(),
             lines: VecDeque::new(),
             is_on_console: false,
-        };
-        if let Some(input) = &session.input {
-            fcntl_setfl(input, OFlags::NONBLOCK).map_err(io::Error::from)?;
         }
-        fcntl_setfl(&session.output, OFlags::NONBLOCK).map_err(io::Error::from)?;
-        Ok(session)
     }
 
-    /// Number of the process that was started.
-    pub(super) fn pid(&self) -> u32 {
-        self.child.id()
+    /// Number of the process that was started, if one was.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    fn status(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().ok().flatten()
     }
 
     /// Has the shell take a line of commands, and returns their status. `on_line` gets each line
@@ -224,8 +187,12 @@ impl Session {
     /// longer silence an empty line asks for another one.
     fn log_in(&mut self, patience: Patience<'_>) -> Result<(), SessionError> {
         let deadline = Instant::now().checked_add(patience.time);
-        let (begin, mut asked, mut silence) = (self.begin(), false, Duration::ZERO);
-        let begun = format!("{begin} 0");
+        // A guest that runs already has shown its prompt before.
+        let mut silence = match self.child {
+            Some(_) => Duration::ZERO,
+            None => SILENCE,
+        };
+        let (begun, mut asked) = (format!("{} 0", self.begin()), false);
         let mut last = String::new();
         loop {
             for line in self.lines.drain(..) {
@@ -425,9 +392,9 @@ impl Session {
     /// Why it ended, as far as that is known.
     fn ended(&mut self) -> SessionError {
         self.wait_for_end(ENDING);
-        let status = match self.child.try_wait() {
-            Ok(Some(status)) => status.to_string(),
-            _ => "its output has ended".to_owned(),
+        let status = match self.status() {
+            Some(status) => status.to_string(),
+            None => "its output has ended".to_owned(),
         };
         SessionError::Ended(format!("{status}{}", shown(&self.messages())))
     }
@@ -442,19 +409,23 @@ impl Session {
 
     /// Whether it has ended by then.
     fn wait_for_end(&mut self, time: Duration) -> bool {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = self.child.as_ref().map(Pid::from_child);
         if let Some(Ok(process)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             let mut fds = [PollFd::new(&process, PollFlags::IN)];
             let _ = wait_for(&mut fds, Some(Instant::now() + time));
         }
-        matches!(self.child.try_wait(), Ok(Some(_)))
+        self.status().is_some()
     }
 
     /// Ends the target: by the end of its input, then by SIGTERM, then by SIGKILL. Whether it was
     /// killed.
     pub(super) fn end(&mut self, at_once: bool) -> bool {
+        if self.console.is_some() {
+            self.leave_console(at_once);
+            return false;
+        }
         drop(self.input.take());
-        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let group = self.child.as_ref().map(Pid::from_child);
         let signal = |signal| group.map(|group| kill_process_group(group, signal));
         if !at_once && self.wait_for_end(ENDING) {
             return false;
@@ -467,14 +438,44 @@ impl Session {
             }
         }
         signal(Signal::KILL);
-        let _ = self.child.wait();
+        let _ = self.child.as_mut().map(Child::wait);
         true
+    }
+
+    /// Ends the shell on a console that stays, and waits until the terminal is as it was. Without
+    /// an answer, an interrupt ends what runs in it first.
+    fn leave_console(&mut self, is_lost: bool) {
+        // Its program, if it has one, is needed until then.
+        let console = self.console.take();
+        if self.is_on_console {
+            let _ = (is_lost && self.ends_by(b"\x03")) || self.ends_by(b"exit\n");
+        }
+        drop(console);
+    }
+
+    /// Whether the shell on a console ends by these bytes.
+    fn ends_by(&mut self, bytes: &[u8]) -> bool {
+        let ended = format!("{} 1", self.begin());
+        let deadline = Instant::now() + ENDING;
+        if self.write(bytes).is_err() {
+            return false;
+        }
+        while Instant::now() < deadline {
+            if self.lines.drain(..).any(|line| line.text == ended) {
+                return true;
+            }
+            let mut fds = [PollFd::new(&self.output, PollFlags::IN)];
+            if wait_for(&mut fds, Some(deadline)).is_err() || self.read().is_err() {
+                return false;
+            }
+        }
+        false
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+        if self.console.is_some() || (self.child.is_some() && self.status().is_none()) {
             self.end(true);
         }
     }

@@ -21,7 +21,8 @@ use super::affinity::on_processors;
 use super::existing::{self, ExistingError, Pinned};
 use super::launch::{Channel, Launch, Place, launch};
 use super::meter::Meter;
-use super::session::{Session, SessionError};
+use super::session::Session;
+use super::session_error::SessionError;
 use super::target::Kind;
 
 /// Directories that a work directory may be in, on a tmpfs if there is one.
@@ -84,7 +85,7 @@ impl Started {
         cpus: &[usize],
         change: Option<&Ablation>,
     ) -> Result<Self, StartError> {
-        let existing = existing::find(kind)?;
+        let mut existing = existing::find(kind)?;
         let directory = tempfile::Builder::new().prefix("brisk-overhead-").tempdir();
         let directory = directory.map_err(SessionError::Io)?;
         let id = directory.path().file_name().unwrap_or_default();
@@ -108,7 +109,11 @@ impl Started {
         if let Some(group) = group.as_ref().filter(|_| !launch.makes_group) {
             enter(&mut launch, &group.entrance());
         }
-        let session = on_processors(cpus, || Session::start(&launch, &id));
+        let console = existing.as_mut().and_then(|guest| guest.console.take());
+        let session = match console {
+            Some(console) => Session::on_console(console, &id),
+            None => on_processors(cpus, || Session::start(&launch, &id)),
+        };
         let session = session.inspect_err(|_| {
             let _ = group.as_ref().map(Group::remove);
         })?;
@@ -116,7 +121,7 @@ impl Started {
         let meter = match (&existing, &group) {
             (Some(guest), _) => Meter::of_process(guest.pid),
             (None, Some(group)) => Meter::Group(group.clone()),
-            (None, None) => Meter::Tree(session.pid()),
+            (None, None) => Meter::Tree(session.pid().unwrap_or_default()),
         };
         let (pinned, facts) = match existing {
             Some(_) => pinned(&meter, cpus),
@@ -164,7 +169,10 @@ impl Started {
         let pid = self.session.pid();
         // What has left the process group is found while its parents live.
         let below = Procfs::default().all_process_times();
-        let below = below.map_or_else(|_| Vec::new(), |all| tree(&all, pid));
+        let below = match (below, pid) {
+            (Ok(all), Some(pid)) => tree(&all, pid),
+            _ => Vec::new(),
+        };
         self.session.end(self.is_lost || self.ends_by_signal);
         if let Some(group) = &self.group {
             let _ = group.kill();

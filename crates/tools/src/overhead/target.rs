@@ -40,8 +40,24 @@ pub enum Kind {
     /// In the guest of a QEMU that these words start, whose serial port has a shell or a login
     /// prompt that takes `root` without a password.
     Qemu(Vec<String>),
+    /// In a domain of libvirt that runs already.
+    Libvirt {
+        /// Its name.
+        domain: String,
+        /// How its guest is reached.
+        via: Via,
+    },
     /// In a persistent VM of brisk's that runs already, by its name.
     Vm(String),
+}
+
+/// How the guest of a domain is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Via {
+    /// By its serial console.
+    Console,
+    /// By ssh to this host.
+    Ssh(String),
 }
 
 /// An engine of containers.
@@ -98,6 +114,15 @@ pub enum TargetError {
         /// What was given.
         arguments: String,
     },
+    /// A domain is to be reached in a way that there is not.
+    #[error("libvirt: {0}: no way to a guest; there are via=console and via=ssh:HOST")]
+    Via(String),
+    /// The guest agent cannot time anything.
+    #[error(
+        "libvirt: the guest agent sends nothing by itself: what it does would end when it is asked, \
+         and not when it ends; use via=console or via=ssh:HOST"
+    )]
+    Agent,
     /// The arguments are no words of a shell.
     #[error("{0}: a quotation mark has no end")]
     Quotes(String),
@@ -106,7 +131,7 @@ pub enum TargetError {
 /// All kinds, for people.
 const KINDS: &str = "host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], \
                      podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], \
-                     vm:NAME, qemu:COMMAND LINE";
+                     vm:NAME, libvirt:DOMAIN[,via=console|ssh:HOST], qemu:COMMAND LINE";
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -164,6 +189,7 @@ impl Kind {
                 }),
                 words => Ok(Self::Qemu(words)),
             },
+            "libvirt" => libvirt(arguments.trim()),
             "vm" => match arguments.trim() {
                 "" => Err(TargetError::Lacks {
                     kind: "vm",
@@ -198,6 +224,31 @@ fn container(engine: Engine, mut words: Vec<String>) -> Result<Kind, TargetError
     }
 }
 
+/// A domain, and how its guest is reached.
+fn libvirt(arguments: &str) -> Result<Kind, TargetError> {
+    let (domain, via) = arguments.split_once(',').unwrap_or((arguments, ""));
+    if domain.is_empty() {
+        return Err(TargetError::Lacks {
+            kind: "libvirt",
+            lacks: "the domain",
+            example: "web=libvirt:web,via=ssh:root@web",
+        });
+    }
+    let via = match via.strip_prefix("via=") {
+        None if via.is_empty() => Via::Console,
+        Some("console") => Via::Console,
+        Some("agent") => return Err(TargetError::Agent),
+        other => match other.and_then(|via| via.strip_prefix("ssh:")) {
+            Some(host) if !host.is_empty() => Via::Ssh(host.to_owned()),
+            _ => return Err(TargetError::Via(via.to_owned())),
+        },
+    };
+    Ok(Kind::Libvirt {
+        domain: domain.to_owned(),
+        via,
+    })
+}
+
 /// Options of runsc; a first word that is none is a platform.
 fn platform(mut words: Vec<String>) -> Vec<String> {
     if let Some(first) = words.first_mut().filter(|word| !word.starts_with('-')) {
@@ -230,6 +281,10 @@ impl fmt::Display for Kind {
             Self::Uml(words) => write!(formatter, "uml:{}", joined(words)),
             Self::Brisk(words) => write!(formatter, "brisk:{}", joined(words)),
             Self::Qemu(words) => write!(formatter, "qemu:{}", joined(words)),
+            Self::Libvirt { domain, via } => match via {
+                Via::Console => write!(formatter, "libvirt:{domain},via=console"),
+                Via::Ssh(host) => write!(formatter, "libvirt:{domain},via=ssh:{host}"),
+            },
             Self::Vm(name) => write!(formatter, "vm:{name}"),
         }
     }
@@ -291,6 +346,15 @@ mod tests {
             kind("x-1.a_=qemu:qemu-system-x86_64 -m 1G"),
             Kind::Qemu(line)
         );
+        let domain = |via| Kind::Libvirt {
+            domain: "web".into(),
+            via,
+        };
+        assert_eq!(kind("x-1.a_=libvirt:web"), domain(Via::Console));
+        assert_eq!(
+            kind("x-1.a_=libvirt:web,via=ssh:root@web"),
+            domain(Via::Ssh("root@web".into()))
+        );
         assert_eq!(kind("x-1.a_=vm:shop"), Kind::Vm("shop".into()));
     }
 
@@ -306,6 +370,9 @@ mod tests {
             "x=docker:",
             "x=qemu:",
             "x=vm:",
+            "x=libvirt:",
+            "x=libvirt:web,via=agent",
+            "x=libvirt:web,via=ssh:",
             "x=brisk:'",
         ]
         .map(|text| text.parse::<Target>().unwrap_err().to_string())
@@ -314,12 +381,15 @@ mod tests {
         host: no name; write it before the kind, for example container=runc:
         =host: no name; write it before the kind, for example container=runc:
         a b: a name of a target has letters, digits, -, _ and . only
-        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME, qemu:COMMAND LINE
+        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME, libvirt:DOMAIN[,via=console|ssh:HOST], qemu:COMMAND LINE
         host: takes no arguments, and got y
         command: the prefix is missing, for example cloud='command:ssh HOST'
         docker: the image is missing, for example box=docker:gcc
         qemu: the command line is missing, for example q35='qemu:qemu-system-x86_64 -M q35 -m 2G disk.qcow2'
         vm: the name of the VM is missing, for example shop=vm:shop
+        libvirt: the domain is missing, for example web=libvirt:web,via=ssh:root@web
+        libvirt: the guest agent sends nothing by itself: what it does would end when it is asked, and not when it ends; use via=console or via=ssh:HOST
+        libvirt: via=ssh:: no way to a guest; there are via=console and via=ssh:HOST
         ': a quotation mark has no end
         ");
     }

@@ -13,8 +13,9 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use super::virsh::Virsh;
 
+/// The console of a running domain, open and not blocking.
 #[derive(Debug)]
-pub(super) struct Console {
+pub struct Console {
     fd: OwnedFd,
     /// `virsh console`, where brisk may not open the terminal.
     virsh: Option<Child>,
@@ -74,7 +75,9 @@ impl Console {
         Ok(())
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    /// Its descriptor.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }

@@ -17,6 +17,7 @@ mod statistics;
 mod trial;
 mod virsh;
 
+pub use console::Console;
 pub use defined::Defined;
 pub use definition::{Definition, console_path};
 pub use domain::Domain;

@@ -1,5 +1,7 @@
 //! A domain that runs.
 
+use super::console::Console;
+use super::definition::console_path;
 use super::domain::of_domain;
 use super::info::Info;
 use super::process::number_of_domain;
@@ -46,6 +48,23 @@ impl RunningDomain {
             uuid: info.uuid,
             virsh,
             pid,
+        })
+    }
+
+    /// Opens its first console that is a pseudo-terminal; none if it has none.
+    ///
+    /// # Errors
+    /// If `virsh` fails, or the console cannot be opened.
+    pub fn console(&self) -> Result<Option<Console>, Error> {
+        let xml = self.virsh.call(&["dumpxml", "--domain", &self.uuid])?;
+        let path = console_path(&xml).map_err(|source| Error::Definition {
+            name: self.name.clone(),
+            source,
+        })?;
+        let opened = path.map(|path| Console::open(&path, &self.virsh, &self.uuid));
+        opened.transpose().map_err(|source| Error::Watch {
+            what: "open its console",
+            source,
         })
     }
 

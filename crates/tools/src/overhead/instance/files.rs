@@ -9,7 +9,8 @@ use flate2::write::GzEncoder;
 
 use super::{Instance, RunError};
 use crate::overhead::launch::Channel;
-use crate::overhead::session::{Patience, SessionError};
+use crate::overhead::session::Patience;
+use crate::overhead::session_error::SessionError;
 use crate::overhead::workload::File;
 
 impl Instance {

@@ -2,7 +2,8 @@
 
 use super::{Instance, RunError};
 use crate::overhead::probe::Figures;
-use crate::overhead::session::{Patience, SessionError};
+use crate::overhead::session::Patience;
+use crate::overhead::session_error::SessionError;
 use crate::overhead::workload::{FIGURES, PLACE_PROBE, PROBE, probing};
 
 impl Instance {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use brisk_host::cpu;
 
-use super::target::{Engine, Kind};
+use super::target::{Engine, Kind, Via};
 
 mod oci;
 pub(super) mod qemu;
@@ -21,6 +21,10 @@ pub(super) fn needs(kind: &Kind) -> &'static [(&'static str, &'static str)] {
         Kind::Runc => &[("runc", "runc"), ("unshare", "util-linux")],
         Kind::Gvisor(_) => &[("runsc", "runsc"), ("unshare", "util-linux")],
         Kind::Uml(_) => &[("linux.uml", "user-mode-linux")],
+        Kind::Libvirt { via, .. } => match via {
+            Via::Console => &[("virsh", "libvirt-clients")],
+            Via::Ssh(_) => &[("virsh", "libvirt-clients"), ("ssh", "openssh-client")],
+        },
         Kind::Container { engine, .. } => match engine {
             Engine::Podman => &[("podman", "podman")],
             Engine::Docker => &[("docker", "docker.io")],
@@ -49,6 +53,14 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
             ..Launch::of(brisk(options, place))
         },
         Kind::Qemu(words) => qemu::launch(words),
+        Kind::Libvirt { via, .. } => match via {
+            // Its console is open already: there is no program.
+            Via::Console => Launch {
+                channel: Channel::Console,
+                ..Launch::of(Vec::new())
+            },
+            Via::Ssh(host) => Launch::of(["ssh", "--", host, "sh"].map(OsString::from).into()),
+        },
         Kind::Vm(name) => {
             let words = ["vm", "exec", "--no-tty", name, "--", "sh"].map(OsString::from);
             let brisk = place.brisk.into();
@@ -143,6 +155,7 @@ mod tests {
             "brisk:--memory 1G",
             "brisk:--cpus=4",
             "vm:shop",
+            "libvirt:web,via=ssh:root@web",
         ]
         .map(line)
         .into();
@@ -157,6 +170,7 @@ mod tests {
         /bin/brisk run --cpus 2 --memory 1G -- sh
         /bin/brisk run --cpus=4 -- sh
         /bin/brisk vm exec --no-tty shop -- sh
+        ssh -- root@web sh
         "#);
     }
 
