@@ -167,13 +167,18 @@ impl Instance {
             &setup,
             patience,
         )?;
-        self.give(&workload.files(), patience)?;
         self.asked("it cannot say what it is", FACTS, patience)?;
         self.asked("it has no /proc/vmstat", SWAPPED, patience)?;
         self.swapped = pages(&self.facts);
         for (what, script) in workload.needs() {
             self.asked(what, &script, patience)?;
         }
+        self.give(&workload.files(), patience)?;
+        if let Some(archive) = workload.archive() {
+            self.give_archive(archive, patience)?;
+        }
+        let tried = workload.tried();
+        self.asked("its source cannot be configured", &tried, patience)?;
         if matches!(workload, Workload::Probe { .. }) {
             // A short look, for what cannot be measured here.
             let skipped = self.probe(0, patience)?.skipped.into_iter();
@@ -221,8 +226,10 @@ impl Instance {
     /// The last messages of what ran in the target.
     fn errors(&mut self, patience: Patience<'_>) -> String {
         let mut errors = Vec::new();
-        let script =
-            "tail -n 3 \"$d/out/errors\" 2>/dev/null | while read -r l; do say error $l; done";
+        let script = "tail -n 3 \"$d/out/errors\" 2>/dev/null | while read -r l; do say error \
+                      \"$l\"; done; set -- $(stat -f -c '%a %S %b' \"$d\"); [ $(($1*$2)) -ge 65536 ] \
+                      || say error \"no space is left in $d, of $(($3*$2/1048576)) MiB: give the \
+                      target more memory, or a larger ${d%/*}\"; set --";
         // Without messages there is still the status.
         let _ = self
             .started
@@ -253,9 +260,14 @@ impl Instance {
     }
 
     fn work(&mut self, workload: &Workload, patience: Patience<'_>) -> Result<Run, RunError> {
+        let before = format!(
+            "cd \"$d\" && rm -rf out && mkdir out && {}",
+            workload.before()
+        );
+        self.asked("what comes before the work fails", &before, patience)?;
         let script = format!(
-            "cd \"$d\" && rm -rf out && mkdir out && count_rest; count_calls; now && say begin $now; \
-             {}; s=$?; now; say end $now $s; count_calls; count_rest",
+            "count_rest; count_calls; now && say begin $now; {}; s=$?; now; say end $now $s; \
+             count_calls; count_rest",
             workload.work()
         );
         let guest = self.started.meter.guest().map_err(RunError::Counters)?;

@@ -32,7 +32,7 @@ pub const UNITS: [&str; 12] = [
     "mm/memory",
 ];
 /// Where the package puts its archive.
-const SOURCES: &str = "/usr/src";
+pub(super) const SOURCES: &str = "/usr/src";
 /// What the units do not need of the source, as patterns of tar(1).
 const LEFT_OUT: [&str; 4] = [
     "*/drivers/*.[ch]",
@@ -98,8 +98,8 @@ struct Description {
 pub enum KitError {
     /// There is no source.
     #[error(
-        "no kernel source in {SOURCES} to make the units of: apt-get install linux-source, or \
-         measure a command of your own with --workload command"
+        "no kernel source in {SOURCES} to compile: apt-get install linux-source, or measure a \
+         command of your own with --workload command"
     )]
     NoSource,
     /// A program is missing.
@@ -111,7 +111,7 @@ pub enum KitError {
         package: &'static str,
     },
     /// A program failed.
-    #[error("cannot make the units of {}", path.display())]
+    #[error("cannot prepare the kernel source {}", path.display())]
     Program {
         /// The source.
         path: PathBuf,
@@ -119,13 +119,27 @@ pub enum KitError {
         source: program::Error,
     },
     /// A file cannot be read or written.
-    #[error("cannot make the units of {}", path.display())]
+    #[error("cannot prepare the kernel source {}", path.display())]
     Io {
         /// The source.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
     },
+    /// A directory or archive is no kernel.
+    #[error(
+        "{} is no kernel source: it has no Kconfig and no Makefile; name the top directory of one, \
+         or an archive with one directory",
+        .0.display()
+    )]
+    NoKernel(PathBuf),
+    /// Objects of another build are in the way.
+    #[error(
+        "{} was built in or configured: run `make mrproper` there, which also removes its \
+         .config, or name a clean copy",
+        .0.display()
+    )]
+    Built(PathBuf),
     /// The system does not let brisk wait for signals.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
@@ -156,7 +170,7 @@ pub fn kit(cache: &Cache, count: usize, progress: &mut dyn FnMut(&str)) -> Resul
     let entry = cache.get_or_build("compile-kit", &key(identity.as_bytes()), |file| {
         progress("preprocessing units of the kernel, once");
         make(&source, &gcc, file).map(|units| Description {
-            source: described(&source, &hash, &version),
+            source: format!("{}, gcc {version}", described(&source, &hash)),
             units,
         })
     })?;
@@ -177,7 +191,7 @@ pub fn kit(cache: &Cache, count: usize, progress: &mut dyn FnMut(&str)) -> Resul
     })
 }
 
-fn described(source: &Path, hash: &str, compiler: &str) -> String {
+pub(super) fn described(source: &Path, hash: &str) -> String {
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let package = name.strip_suffix(".tar.xz").unwrap_or(&name);
     let query = Program::at("dpkg-query")
@@ -185,10 +199,10 @@ fn described(source: &Path, hash: &str, compiler: &str) -> String {
         .run();
     let version = query.ok().and_then(|text| String::from_utf8(text).ok());
     let version = version.map_or_else(String::new, |version| format!(" {version}"));
-    format!("{package}{version} ({}), gcc {compiler}", &hash[..16])
+    format!("{package}{version} ({})", &hash[..16])
 }
 
-fn program(name: &'static str, package: &'static str) -> Result<Program, KitError> {
+pub(super) fn program(name: &'static str, package: &'static str) -> Result<Program, KitError> {
     Program::find(name).map_err(|_| KitError::Missing {
         program: name,
         package,
@@ -196,7 +210,7 @@ fn program(name: &'static str, package: &'static str) -> Result<Program, KitErro
 }
 
 /// The newest archive of a source in a directory, by its version.
-fn find(directory: &Path) -> Option<PathBuf> {
+pub(super) fn find(directory: &Path) -> Option<PathBuf> {
     let version = |path: &PathBuf| {
         let name = path.file_name()?.to_str()?;
         let version = name

@@ -1,5 +1,8 @@
 //! Workloads: shell text and files that are the same for every target. Pure.
 
+use std::path::Path;
+
+use super::kernel::{Config, Kernel};
 use super::kit::Kit;
 use super::metrics::TIME;
 use super::probe;
@@ -10,10 +13,12 @@ pub const FLAGS: &str = "-O2 -w -c -std=gnu11 -m64 -mcmodel=kernel -mno-red-zone
                          -fno-stack-protector -fno-asynchronous-unwind-tables -fshort-wchar";
 
 /// Something that is run in every target.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Workload {
     /// Compiles units of the kit one after another.
     Compile(Kit),
+    /// Compiles a kernel.
+    Kernel(Kernel),
     /// A command of the user's.
     Command {
         /// Text for a shell.
@@ -58,15 +63,31 @@ impl Workload {
                 });
                 units.collect()
             }
+            Self::Kernel(Kernel {
+                config: Config::Text(content),
+                ..
+            }) => vec![File {
+                name: "config",
+                content,
+                mode: 0o644,
+            }],
             // The probe goes there when it is needed.
-            Self::Command { .. } | Self::Probe { .. } => Vec::new(),
+            Self::Kernel(_) | Self::Command { .. } | Self::Probe { .. } => Vec::new(),
+        }
+    }
+
+    /// An archive that every target unpacks into its work directory.
+    pub(super) fn archive(&self) -> Option<&Path> {
+        match self {
+            Self::Kernel(kernel) => Some(&kernel.source.archive),
+            Self::Compile(_) | Self::Command { .. } | Self::Probe { .. } => None,
         }
     }
 
     /// Names of the metrics that are compared with the host's.
     pub(super) fn compared(&self) -> Vec<&'static str> {
         match self {
-            Self::Compile(_) | Self::Command { .. } => vec![TIME],
+            Self::Compile(_) | Self::Kernel(_) | Self::Command { .. } => vec![TIME],
             // How long it takes as a whole is chosen.
             Self::Probe { .. } => probe::OPERATIONS.iter().map(|one| one.name).collect(),
         }
@@ -83,7 +104,30 @@ impl Workload {
                 ),
                 ("it cannot say which compiler it has", COMPILER.to_owned()),
             ],
+            Self::Kernel(_) => vec![
+                ("it lacks what compiling a kernel needs", Kernel::lacks()),
+                (
+                    "it cannot say which compiler it has",
+                    format!("{COMPILER}say \"fact make $(make --version | head -n 1)\"\n"),
+                ),
+            ],
             Self::Command { .. } | Self::Probe { .. } => Vec::new(),
+        }
+    }
+
+    /// Shell text that is run once, when all files are there, and prints facts.
+    pub(super) fn tried(&self) -> String {
+        match self {
+            Self::Kernel(kernel) => kernel.tried(),
+            Self::Compile(_) | Self::Command { .. } | Self::Probe { .. } => ":".to_owned(),
+        }
+    }
+
+    /// Shell text that is run before each run, and is not timed.
+    pub(super) fn before(&self) -> String {
+        match self {
+            Self::Kernel(kernel) => kernel.before(),
+            Self::Compile(_) | Self::Command { .. } | Self::Probe { .. } => ":".to_owned(),
         }
     }
 
@@ -107,6 +151,7 @@ impl Workload {
                     quoted(command)
                 )
             }
+            Self::Kernel(kernel) => kernel.work(),
             Self::Probe { time } => probing(*time),
         }
     }
@@ -122,6 +167,7 @@ impl Workload {
             Self::Command { check, .. } => check.as_ref().map_or(":".to_owned(), |check| {
                 format!("sh -c {} </dev/null >/dev/null 2>out/errors", quoted(check))
             }),
+            Self::Kernel(_) => Kernel::proof(),
             Self::Probe { .. } => FIGURES.to_owned(),
         }
     }

@@ -17,7 +17,7 @@ use crate::ui::Ui;
 #[derive(Debug, Subcommand)]
 pub enum Command {
     #[allow(missing_docs, reason = "its help is at its arguments")]
-    Run(run::Args),
+    Run(Box<run::Args>),
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Fix(Box<fix::Args>),
     /// Restore the definition that a domain or VM had before brisk overhead fix --apply.

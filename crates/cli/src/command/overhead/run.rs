@@ -37,6 +37,9 @@ const KIND: &str = "overhead";
 /// The workload `compile` compiles units of a kernel that gcc preprocessed once on this host, from
 /// Debian's package linux-source; the objects have to be the same everywhere, byte for byte.
 ///
+/// The workload `kernel` compiles a whole kernel by make: each run configures it in a fresh
+/// directory and reads all files once before the time begins.
+///
 /// The workload `probe` measures what single operations cost, such as a system call, a page fault
 /// or a process, with a static program that runs in every target. It goes by the target's clock.
 #[derive(Debug, clap::Args)]
@@ -144,7 +147,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     check(&sides)?;
     let cpus = processors(args.cpus.as_deref())?;
     let mut options = options(args, cpus)?;
-    let workload = match args.workload.workload(ui) {
+    let workload = match args.workload.workload(options.cpus.len(), ui) {
         Ok(workload) => workload,
         Err(error) => return interrupted(error, ui),
     };

@@ -1,9 +1,10 @@
 //! Options of `brisk overhead run` that choose the workload.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use anyhow::bail;
-use brisk_tools::overhead::{self, FLAGS, UNITS, Workload};
+use anyhow::{Context, bail};
+use brisk_tools::overhead::{self, Config, FLAGS, Kernel, Source, TINY, UNITS, Workload};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
@@ -19,6 +20,24 @@ pub(super) struct WorkloadArgs {
     /// Number of units that the workload compile compiles.
     #[arg(long, default_value_t = 5, value_name = "NUMBER")]
     units: usize,
+
+    /// Source of the workload kernel: the top directory of a clean one, or an archive. Default:
+    /// Debian's package linux-source.
+    #[arg(long, value_name = "PATH")]
+    tree: Option<PathBuf>,
+
+    /// Configuration of the workload kernel: a target of make, such as defconfig or allmodconfig,
+    /// or a file.
+    #[arg(long, value_name = "TARGET|FILE", default_value = TINY)]
+    config: String,
+
+    /// Jobs of make in the workload kernel. Default: as many as processors of --cpus.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+
+    /// Target of make in the workload kernel, such as vmlinux or lib/.
+    #[arg(long, value_name = "TARGET", default_value = "all")]
+    make_target: String,
 
     /// Command of the workload command, for a shell.
     #[arg(long, value_name = "COMMAND", required_if_eq("workload", "command"))]
@@ -38,6 +57,8 @@ pub(super) struct WorkloadArgs {
 enum Kind {
     /// Units of a kernel, compiled one after another.
     Compile,
+    /// A kernel, by make.
+    Kernel,
     /// A command of yours.
     Command,
     /// Single operations, from a system call to a process: what each costs.
@@ -45,11 +66,11 @@ enum Kind {
 }
 
 impl WorkloadArgs {
-    /// Makes the workload; the units to compile if the cache has none.
+    /// Makes the workload for so many processors; what is to be compiled if the cache has none.
     ///
     /// # Errors
     /// If options do not fit the workload, or units cannot be made.
-    pub(super) fn workload(&self, ui: &Ui) -> anyhow::Result<Workload> {
+    pub(super) fn workload(&self, processors: usize, ui: &Ui) -> anyhow::Result<Workload> {
         match (self.workload, &self.command) {
             (Kind::Command, Some(command)) => Ok(Workload::Command {
                 command: command.clone(),
@@ -57,6 +78,7 @@ impl WorkloadArgs {
             }),
             (Kind::Command, None) => bail!("--workload command needs --command"),
             (_, Some(_)) => bail!("--command is for --workload command"),
+            (Kind::Kernel, None) => self.kernel(processors, ui).map(Workload::Kernel),
             (Kind::Probe, None) => Ok(Workload::Probe {
                 time: self.probe_time,
             }),
@@ -72,6 +94,34 @@ impl WorkloadArgs {
             }
         }
     }
+
+    fn kernel(&self, processors: usize, ui: &Ui) -> anyhow::Result<Kernel> {
+        let named = &self.config;
+        let is_target = named.ends_with("config") && !named.contains(['/', '.']);
+        let config = if is_target {
+            Config::Target(named.clone())
+        } else {
+            let content = std::fs::read(named).with_context(|| {
+                format!("--config {named}: neither a file nor a target such as {TINY}")
+            })?;
+            Config::Text(content)
+        };
+        let spinner = ui.spinner("looking for the kernel to compile");
+        let source = match &self.tree {
+            Some(path) => Source::at(path)?,
+            None => {
+                let mut progress = |text: &str| ui.note(text);
+                Source::of_debian(&Cache::open()?, named == TINY, &mut progress)?
+            }
+        };
+        drop(spinner);
+        Ok(Kernel {
+            source,
+            config,
+            jobs: self.jobs.map_or(processors, usize::from),
+            goal: self.make_target.clone(),
+        })
+    }
 }
 
 /// Facts that describe the workload, by name.
@@ -83,6 +133,16 @@ pub(super) fn facts(workload: &Workload) -> BTreeMap<String, String> {
             fact("workload", format!("compile {} units", kit.units.len()));
             fact("units of", kit.source.clone());
             fact("compiler options", FLAGS.into());
+        }
+        Workload::Kernel(kernel) => {
+            let goal = &kernel.goal;
+            fact("workload", format!("kernel: make -j{} {goal}", kernel.jobs));
+            fact("kernel", kernel.source.name.clone());
+            let config = match &kernel.config {
+                Config::Target(target) => target.clone(),
+                Config::Text(_) => "of a file".to_owned(),
+            };
+            fact("configuration", config);
         }
         Workload::Command { command, check } => {
             fact("workload", command.clone());

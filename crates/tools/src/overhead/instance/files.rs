@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use brisk_host::program::quote;
 use flate2::Compression;
@@ -25,10 +26,38 @@ impl Instance {
         }
         let archive = archive(files).map_err(SessionError::Io)?;
         let status = self.unpacked(&archive, patience)?;
+        self.is_unpacked(status, patience)
+    }
+
+    /// Unpacks an archive in its work directory.
+    pub(super) fn give_archive(
+        &mut self,
+        path: &Path,
+        patience: Patience<'_>,
+    ) -> Result<(), RunError> {
+        let status = match self.started.channel {
+            Channel::SilentTerminal => self.unpacked_from(path, patience)?,
+            Channel::Pipes | Channel::Console => {
+                let archive = fs::read(path).map_err(SessionError::Io)?;
+                self.unpacked(&archive, patience)?
+            }
+        };
+        self.is_unpacked(status, patience)
+    }
+
+    fn is_unpacked(&mut self, status: i32, patience: Patience<'_>) -> Result<(), RunError> {
         match status {
             0 => Ok(()),
             status => Err(self.unprepared("its tar cannot unpack the files", status, patience)),
         }
+    }
+
+    /// Status of its tar, which sees the host's files.
+    fn unpacked_from(&mut self, path: &Path, patience: Patience<'_>) -> Result<i32, SessionError> {
+        let path = quote(path.as_os_str());
+        let script = format!("tar -xf {path} -C \"$d\" 2>out/errors");
+        let session = &mut self.started.session;
+        session.request(&script, patience, &mut |_, _| {})
     }
 
     /// Status of its tar.
@@ -38,10 +67,7 @@ impl Instance {
             Channel::SilentTerminal => {
                 let path = self.started.directory.path().join("files.tar");
                 fs::write(&path, archive)?;
-                let path = quote(path.as_os_str());
-                let script = format!("tar -xf {path} -C \"$d\" 2>out/errors");
-                let session = &mut self.started.session;
-                session.request(&script, patience, &mut |_, _| {})
+                self.unpacked_from(&path, patience)
             }
             Channel::Console => {
                 let mut compressed = GzEncoder::new(Vec::new(), Compression::best());
