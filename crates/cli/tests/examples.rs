@@ -333,7 +333,7 @@ impl Place {
         let vm = |name: &str| {
             let _ = self.output(&format!("brisk vm create {name} && brisk vm start {name}"));
         };
-        if first.starts_with("brisk idle") {
+        if first.starts_with("brisk idle") || first.starts_with("brisk overhead fix") {
             vm("db1");
         } else if first.starts_with("brisk vm suspend web") {
             vm("web");

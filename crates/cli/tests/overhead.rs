@@ -52,6 +52,17 @@ fn main() {
         without_groups(),
         rounds_with_neighbours_are_dropped,
     ));
+    all.push(trial(
+        "half_of_the_processor_takes_twice_as_long",
+        QuotaGroup::forbidden(),
+        half_of_the_processor_takes_twice_as_long,
+    ));
+    let needs_root = (!rustix::process::geteuid().is_root()).then(|| "needs root".to_owned());
+    all.push(trial(
+        "a_target_that_swaps_is_found",
+        needs_root,
+        a_target_that_swaps_is_found,
+    ));
     all.extend(trials(
         None,
         [("unequal_cpus_are_found", unequal_cpus_are_found as fn())],
@@ -488,6 +499,120 @@ fn rounds_with_neighbours_are_dropped() {
     assert_eq!(values(&report, "x", "time of dropped runs").len(), 2);
     for reason in reasons(&report, "x") {
         assert!(reason.starts_with("dropped: other programs"), "{reason}");
+    }
+}
+
+/// A target in whose kernel pages are swapped while it works, as far as its counters say: the work
+/// itself raises them.
+fn a_target_that_swaps_is_found() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let counters = dir.path().join("vmstat");
+    fs::write(&counters, "pswpin 1\npswpout 1\n").unwrap();
+    let prefix = dir.path().join("swaps");
+    let mount = format!("mount --bind {} /proc/vmstat", counters.display());
+    let enter = format!("#!/bin/sh\nexec unshare -m sh -c '{mount}; exec \"$@\"' sh \"$@\"\n");
+    script(&prefix, &enter);
+    let work = format!(
+        "read -r name count </proc/vmstat; [ \"$name\" != pswpin ] || \
+         echo \"pswpin $((count + 7))\" >{}",
+        counters.display()
+    );
+    let target = format!("x=command:{}", prefix.display());
+    let words = [
+        "--workload=command",
+        "--command",
+        &work,
+        "--target",
+        &target,
+    ];
+    let text = overhead(&path, 2, &words).exits(0).text();
+    let expected = "Note: x: not comparable: 14 pages were swapped while it was measured";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("[swap]"), "{text}");
+    assert_eq!(values(&read(&path), "host", "pages swapped"), [0.0, 0.0]);
+}
+
+/// Half of a processor's time, by the quota of a control group of either version.
+fn half_of_the_processor_takes_twice_as_long() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let group = QuotaGroup::new();
+    let prefix = dir.path().join("half");
+    let enter = format!(
+        "#!/bin/sh\necho $$ >{}/cgroup.procs\nexec \"$@\"\n",
+        group.0.display()
+    );
+    script(&prefix, &enter);
+    let count = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+    let target = format!("half=command:{}", prefix.display());
+    let words = [
+        "--workload=command",
+        "--command",
+        count,
+        "--target",
+        &target,
+    ];
+    overhead(&path, 4, &words).exits(0);
+    let report = read(&path);
+    let times = |side: &str| values(&report, side, "time").iter().sum::<f64>();
+    let ratio = times("half") / times("host again");
+    // Others on the processor make the host's time longer, and a quota that is not reached.
+    assert!((1.3..2.6).contains(&ratio), "{ratio}");
+    let cpu = cpu_ratio(&report, "half");
+    assert!((0.8..1.25).contains(&cpu), "the same work: {cpu}");
+}
+
+/// A control group that has a processor for 10 of each 20 ms.
+struct QuotaGroup(PathBuf);
+
+impl QuotaGroup {
+    /// The directory of the controller, if this process may make groups there.
+    fn place() -> Option<(PathBuf, &'static str, &'static str)> {
+        let unified = Path::new("/sys/fs/cgroup/cgroup.subtree_control");
+        let has_cpu = fs::read_to_string(unified).is_ok_and(|text| text.contains("cpu"));
+        match has_cpu {
+            true => Some(("/sys/fs/cgroup".into(), "cpu.max", "10000 20000")),
+            false => ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
+                .into_iter()
+                .find(|place| {
+                    Path::new(place).join("cpu.cfs_quota_us").exists()
+                        || Path::new(place).join("cpu.shares").exists()
+                })
+                .map(|place| (place.into(), "cpu.cfs_quota_us", "10000")),
+        }
+    }
+
+    fn new() -> Self {
+        let (place, file, quota) = Self::place().unwrap();
+        let directory = place.join(format!("brisk-quota-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let group = Self(directory);
+        if file != "cpu.max" {
+            fs::write(group.0.join("cpu.cfs_period_us"), "20000").unwrap();
+        }
+        fs::write(group.0.join(file), quota).unwrap();
+        group
+    }
+
+    /// The reason why there is no such group.
+    fn forbidden() -> Option<String> {
+        let place = Self::place().map(|(place, ..)| place);
+        let probe = |place: PathBuf| {
+            let directory = place.join(format!("brisk-quota-probe-{}", std::process::id()));
+            let made = fs::create_dir(&directory).is_ok();
+            let has =
+                directory.join("cpu.max").exists() || directory.join("cpu.cfs_quota_us").exists();
+            let _ = fs::remove_dir(&directory);
+            made && has
+        };
+        (!place.is_some_and(probe)).then(|| "without the controller of CPU time".to_owned())
+    }
+}
+
+impl Drop for QuotaGroup {
+    fn drop(&mut self) {
+        fs::remove_dir(&self.0).unwrap();
     }
 }
 
