@@ -9,6 +9,7 @@ use super::disturbance::is_dropped;
 use super::instance::OBJECT_DIFFERS;
 use super::metrics::{OWN, PROCESSORS, SPEED, SWAPPED, TIME, series};
 use super::report::{Row, rows};
+use super::sides::AGAIN_NAME;
 
 /// Facts about the host and a target, and figures of their runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +30,9 @@ pub struct Evidence {
     /// Medians of how long a fixed number of instructions took on the host before runs of the
     /// target and of the host, seconds.
     pub speeds: Option<(f64, f64)>,
-    /// By how much the host differs from itself: 0.01 is 1 %. None if that is not known.
-    pub floor: Option<f64>,
+    /// By how much these times differ between the host and its repetition: 0.01 is 1 %. None if that
+    /// is not known.
+    pub floor_of_speed: Option<f64>,
     /// Share of its time in which other programs had what the target wanted, as in
     /// [`Row::neighbours`].
     pub neighbours: Option<f64>,
@@ -85,7 +87,10 @@ impl Evidence {
             swapped: swapped.iter().sum(),
             dropped: (rounds(true), rounds(false)),
             speeds: median(target, SPEED).zip(median(host, SPEED)),
-            floor: report.comparisons.iter().find_map(|one| one.noise_floor),
+            floor_of_speed: median(AGAIN_NAME, SPEED)
+                .zip(median(host, SPEED))
+                .filter(|_| target != AGAIN_NAME)
+                .map(|(again, first)| (again / first - 1.0).abs()),
             neighbours: neighbours(1),
             host_neighbours: neighbours(0),
             clocks: median(target, OWN).zip(median(target, TIME)),

@@ -4,6 +4,7 @@
 use brisk_measure::{Report, Statistic};
 
 use super::metrics::{COUNTS, PARTS, TIME, series};
+use super::sides::AGAIN_NAME;
 
 /// Names of the parts of an explanation, in order.
 pub const LOSSES: [&str; 4] = ["user code", "page faults", "read and write", "processes"];
@@ -53,7 +54,7 @@ impl Explanation {
 }
 
 /// Explains the targets among `names`, of which the first is the host, and that are slower than it
-/// by more than it differs from itself. None of a report without costs of operations.
+/// by more than it differs from itself; its repetition has nothing to explain. None of a report without costs of operations.
 #[must_use]
 pub fn explain(report: &Report, names: &[String]) -> Vec<Explanation> {
     let Some((host, targets)) = names.split_first() else {
@@ -64,7 +65,8 @@ pub fn explain(report: &Report, names: &[String]) -> Vec<Explanation> {
         let series = series(report, side, metric)?;
         Statistic::Median.of(&series.values())
     };
-    let explained = targets.iter().filter_map(|name| {
+    let targets = targets.iter().filter(|name| *name != AGAIN_NAME);
+    let explained = targets.filter_map(|name| {
         let own = median(host, TIME)?;
         let loss = median(name, TIME)? - own;
         let known = FAULT.iter().any(|cost| median(name, cost).is_some());

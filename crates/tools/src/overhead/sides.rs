@@ -13,7 +13,7 @@ pub(super) const AGAIN: usize = 1;
 /// Name of the host.
 const HOST_NAME: &str = "host";
 /// Name of its repetition.
-const AGAIN_NAME: &str = "host again";
+pub(super) const AGAIN_NAME: &str = "host again";
 
 /// One of what is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]

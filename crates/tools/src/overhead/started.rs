@@ -35,7 +35,7 @@ pub(super) const DISK: &str = "/var/tmp";
 const EMPTYING: Duration = Duration::from_secs(5);
 
 /// Fact about where a guest that runs already may run.
-const PROCESSORS_OF_VMM: &str = "processors of its VMM";
+pub(super) const PROCESSORS_OF_VMM: &str = "processors of its VMM";
 
 /// A target that cannot be started.
 #[derive(Debug, thiserror::Error)]

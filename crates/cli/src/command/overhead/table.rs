@@ -74,17 +74,18 @@ pub(super) fn remarks(report: &Report, rows: &[Row]) -> String {
     for row in rows.iter().filter(|row| row.dropped > 0) {
         let _ = writeln!(
             text,
-            "{}: {} runs dropped: other programs had the processors",
-            row.name, row.dropped
+            "{}: {} dropped: other programs had the processors",
+            row.name,
+            runs(row.dropped)
         );
     }
     for row in rows.iter().filter(|row| row.failed > 0) {
         let reason = row.reason.as_deref().unwrap_or_default();
         let _ = writeln!(
             text,
-            "{}: {} runs failed: {}",
+            "{}: {} failed: {}",
             row.name,
-            row.failed,
+            runs(row.failed),
             printable(reason)
         );
     }
@@ -95,6 +96,13 @@ pub(super) fn remarks(report: &Report, rows: &[Row]) -> String {
         let _ = writeln!(text, "Warning: {}", printable(&warning));
     }
     text
+}
+
+fn runs(count: usize) -> String {
+    match count {
+        1 => "1 run".to_owned(),
+        count => format!("{count} runs"),
+    }
 }
 
 fn times(rows: &[Row], judged: &[Judged]) -> String {

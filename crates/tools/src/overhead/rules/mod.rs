@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::evidence::Evidence;
+use super::started::PROCESSORS_OF_VMM;
 use crate::lint::{Applies, Description, Finding, Findings, Fix, Rule, Severity};
 
 /// Difference of two clocks that is no caveat.
@@ -13,7 +14,7 @@ const RESOLUTION: f64 = 0.02;
 const DROPPED: f64 = 0.2;
 /// Difference of the speeds of the processor that is no caveat, unless the host differs more from
 /// itself.
-const DRIFT: f64 = 0.03;
+const DRIFT: f64 = 0.05;
 /// Share of its time in which other programs may have the processors.
 const NEIGHBOURS: f64 = 0.05;
 /// Share beyond which times say nothing.
@@ -74,6 +75,13 @@ pub const RULES: &[Rule<Evidence>] = &[
         why: "the target can do more at once than the host may, or less",
         source: "`nproc` in the target, and the processors that it runs on",
         check: unequal_cpus,
+    },
+    Rule {
+        id: "not-pinned",
+        applies: Applies::Target,
+        why: "it ran on other processors than the host, or on more of them",
+        source: "sched_setaffinity(2) of the threads of its VMM",
+        check: not_pinned,
     },
     Rule {
         id: "swap",
@@ -206,6 +214,13 @@ fn unequal_cpus(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
+fn not_pinned(evidence: &Evidence, findings: &mut Findings) {
+    if let Some(why) = evidence.target.get(PROCESSORS_OF_VMM) {
+        let fix = advice("run brisk as its user or as root, or pin it by itself");
+        findings.add(Severity::Low, format!("its VMM is {why}"), fix);
+    }
+}
+
 fn swap(evidence: &Evidence, findings: &mut Findings) {
     if evidence.swapped > 0.0 {
         let what = format!(
@@ -251,10 +266,15 @@ fn processor_speed(evidence: &Evidence, findings: &mut Findings) {
         return;
     };
     let difference = target / host - 1.0;
-    if difference.abs() > DRIFT.max(evidence.floor.unwrap_or(0.0)) {
+    let floor = evidence.floor_of_speed.unwrap_or(0.0);
+    if difference.abs() > DRIFT.max(floor) {
+        let more = match difference > 0.0 {
+            true => "more",
+            false => "less",
+        };
         let what = format!(
-            "the same instructions took {:+.1} % of time on the host before its runs",
-            difference * 100.0
+            "before its runs, the same instructions took {:.1} % {more} time on the host",
+            difference.abs() * 100.0
         );
         let fix = advice(
             "have the processors keep their clock rate: cpupower frequency-set -g performance",

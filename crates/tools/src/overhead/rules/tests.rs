@@ -32,7 +32,7 @@ fn equal() -> Evidence {
         swapped: 0.0,
         dropped: (1, 8),
         speeds: Some((1.0, 1.0)),
-        floor: Some(0.01),
+        floor_of_speed: Some(0.01),
         neighbours: Some(0.01),
         host_neighbours: Some(0.01),
         clocks: Some((10.0, 10.01)),
@@ -88,19 +88,26 @@ fn each_rule_finds_what_it_is_about_and_no_near_miss() {
             }),
         ),
         (No, set("cpus", "2")),
+        (
+            Caveat,
+            set(
+                "processors of its VMM",
+                "not kept on these processors: EPERM",
+            ),
+        ),
         (No, found(|evidence| evidence.swapped = 3.0)),
         (Caveat, found(|evidence| evidence.neighbours = Some(0.06))),
         (No, found(|evidence| evidence.host_neighbours = Some(0.3))),
         (Yes, found(|evidence| evidence.neighbours = Some(0.04))),
         (No, found(|evidence| evidence.dropped = (2, 8))),
-        (No, found(|evidence| evidence.speeds = Some((1.04, 1.0)))),
+        (No, found(|evidence| evidence.speeds = Some((1.06, 1.0)))),
         (Yes, found(|evidence| evidence.speeds = Some((0.98, 1.0)))),
         // The host itself is no steadier.
         (
             Yes,
             found(|evidence| {
-                evidence.speeds = Some((1.04, 1.0));
-                evidence.floor = Some(0.05);
+                evidence.speeds = Some((1.06, 1.0));
+                evidence.floor_of_speed = Some(0.07);
             }),
         ),
         (Caveat, set("memory", "1048576")),
@@ -138,12 +145,13 @@ fn each_rule_finds_what_it_is_about_and_no_near_miss() {
     other-compiler: as of the target is another program than the host's
     other-compiler: cc1 of the target is another program than the host's: gcc 14.2.0, and gcc 12.2.0 on the host
     unequal-cpus: the target sees 2 CPUs, and runs on 1
+    not-pinned: its VMM is not kept on these processors: EPERM
     swap: 3 pages were swapped while it was measured
     neighbours: other programs had the processors in 6 % of the target's time
     neighbours: other programs had the processors in 30 % of the host's time
 
     neighbours: 2 of 8 rounds were dropped, since other programs had the processors
-    processor-speed: the same instructions took +4.0 % of time on the host before its runs
+    processor-speed: before its runs, the same instructions took 6.0 % more time on the host
 
 
     unequal-memory: it has 1.0 GiB of memory, and the host 8.0
