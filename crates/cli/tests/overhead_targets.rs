@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use brisk_testkit::{
-    Brisk, Libvirt, Machines, Mount, Signal, brisk_of, capture, tool, trial, trials, until,
+    Brisk, Libvirt, Machines, Mount, Signal, agent_initramfs, brisk_of, capture, tool, trial,
+    trials, until,
 };
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
@@ -58,6 +59,11 @@ fn main() {
         "a_domain_is_measured_by_its_console_and_left_as_it_was",
         missing("libvirtd").or_else(Libvirt::forbidden),
         a_domain_is_measured_by_its_console_and_left_as_it_was,
+    ));
+    all.push(trial(
+        "a_domain_is_measured_by_its_agent_where_nobody_can_log_in",
+        missing("libvirtd").or_else(Libvirt::forbidden),
+        a_domain_is_measured_by_its_agent_where_nobody_can_log_in,
     ));
     // One after another: each measures on one processor.
     let mut arguments = Arguments::from_args();
@@ -359,6 +365,72 @@ fn any_qemu_is_logged_in_to_and_counted() {
     };
     refused("qemu-system-x86_64 -daemonize", "take it out");
     refused("qemu-system-none -m 1G", "qemu-system-none");
+}
+
+/// An initramfs with the guest agent and the programs of busybox, where nobody can log in.
+fn initramfs_of_agent(directory: &Path) -> PathBuf {
+    let base = directory.join("base");
+    let _ = brisk_of!["initramfs", "build", "--root", "none", "--machine", "q35"]
+        .arg("--kernel")
+        .arg(kernel())
+        .arg("--output")
+        .arg(&base)
+        .exits(0);
+    let path = agent_initramfs(&base, directory);
+    let script = r#"
+set -e
+mkdir -p "$1/links/bin" "$1/links/tmp"
+cd "$1/links"
+cp "$BUSYBOX" bin/busybox
+for name in $(bin/busybox --list); do [ -e "bin/$name" ] || ln -s busybox "bin/$name"; done
+find . | bin/busybox cpio -o -H newc >>"$2"
+"#;
+    let output = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .args([directory, &path])
+        .env("BUSYBOX", tool("busybox"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    path
+}
+
+fn a_domain_is_measured_by_its_agent_where_nobody_can_log_in() {
+    let libvirt = Libvirt::start();
+    let initramfs = initramfs_of_agent(&libvirt.directory());
+    let define = |name: &str, channel: &str| {
+        libvirt.define(&format!(
+            "<domain type='qemu'><name>{name}</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\
+             <os><type arch='x86_64' machine='q35'>hvm</type><kernel>{}</kernel>\
+             <initrd>{}</initrd><cmdline>console=ttyS0 quiet</cmdline></os>\
+             <features><acpi/><apic/></features><devices><emulator>{}</emulator>\
+             <memballoon model='none'/><console type='pty'/>{channel}</devices></domain>",
+            kernel().display(),
+            initramfs.display(),
+            tool("qemu-system-x86_64").display(),
+        ));
+        libvirt.virsh(&["start", name]);
+    };
+    define(
+        "web",
+        "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>",
+    );
+    define("mute", "");
+    let with = |brisk: Brisk| brisk.env("LIBVIRT_DEFAULT_URI", libvirt.uri());
+    let words = ["--timeout=100s", "--target=x=libvirt:web,via=agent"];
+    let mute = with(overhead(&libvirt.directory(), "true"));
+    let mute = mute.arg("--target=x=libvirt:mute,via=agent").exits(125);
+    mute.explains(&["target x: ", "agent", "qemu-guest-agent"]);
+    libvirt.virsh(&["destroy", "mute"]);
+    let ping = ["qemu-agent-command", "web", "{\"execute\":\"guest-ping\"}"];
+    until("the agent answers", || {
+        libvirt.try_virsh(&ping).status.success().then_some(())
+    });
+    for _ in 0..2 {
+        let measured = measure_with(with, LOOP, &words);
+        is_counted(&measured, "x");
+    }
+    assert_eq!(libvirt.virsh(&["domstate", "web"]), "running");
 }
 
 fn a_domain_is_measured_by_its_console_and_left_as_it_was() {

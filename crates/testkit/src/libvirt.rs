@@ -161,7 +161,12 @@ impl Libvirt {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    fn try_virsh(&self, words: &[&str]) -> Output {
+    /// Runs `virsh`, which may fail.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn try_virsh(&self, words: &[&str]) -> Output {
         Command::new(tool("virsh"))
             .env("LC_ALL", "C")
             .args(["-q", "-c", &self.uri()])

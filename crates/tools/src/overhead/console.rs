@@ -52,6 +52,19 @@ pub(super) fn shell(token: &str, logs_out: bool) -> String {
     )
 }
 
+/// Script by which the guest agent starts that shell on the guest's console. A getty there would
+/// read what is for the shell: under systemd it is stopped, and started again at the end.
+pub(super) fn shell_of_agent(token: &str) -> String {
+    let shell = shell(token, false);
+    format!(
+        "t=$(cat /sys/class/tty/console/active); t=${{t##* }}; g=serial-getty@$t.service; systemctl \
+         stop $g 2>/dev/null; cd /; [ -n \"$PATH\" ] || \
+         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; exec \
+         </dev/$t >/dev/$t 2>/dev/null; {}; systemctl start $g",
+        shell.trim_end()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,17 @@ pub enum ExistingError {
          via=ssh:HOST"
     )]
     NoConsole(String),
+    /// The guest agent of the domain does not answer.
+    #[error(
+        "the guest agent of domain {domain} does not answer: give the domain the channel \
+         org.qemu.guest_agent.0, and install and start qemu-guest-agent in its guest"
+    )]
+    NoAgent {
+        /// The domain.
+        domain: String,
+        /// What virsh says.
+        source: libvirt::Error,
+    },
     /// The VM does not run.
     #[error("VM {name} is {state}; start it: brisk vm start {name}")]
     Off {
@@ -43,6 +54,8 @@ pub(super) struct Existing {
     pub(super) pid: u32,
     /// The console by which its shell is reached, if it is.
     pub(super) console: Option<Console>,
+    /// The domain whose guest agent starts that shell, if it does.
+    pub(super) agent: Option<RunningDomain>,
 }
 
 /// Finds the guest of a kind of target; none if this kind is started for the measurement.
@@ -62,7 +75,11 @@ fn of_vm(name: &str) -> Result<Existing, ExistingError> {
     // An unknown name, or a wrong definition.
     paths.definition()?;
     if let Some(pid) = vm::pid(&paths) {
-        return Ok(Existing { pid, console: None });
+        return Ok(Existing {
+            pid,
+            console: None,
+            agent: None,
+        });
     }
     Err(ExistingError::Off {
         name: name.to_owned(),
@@ -74,12 +91,21 @@ fn of_domain(name: &str, via: &Via) -> Result<Existing, ExistingError> {
     let domain = RunningDomain::find(name, None)?;
     let no_console = || ExistingError::NoConsole(name.to_owned());
     let console = match via {
-        Via::Console => Some(domain.console()?.ok_or_else(no_console)?),
+        Via::Console | Via::Agent => Some(domain.console()?.ok_or_else(no_console)?),
         Via::Ssh(_) => None,
     };
+    if *via == Via::Agent {
+        domain
+            .ping_agent()
+            .map_err(|source| ExistingError::NoAgent {
+                domain: name.to_owned(),
+                source,
+            })?;
+    }
     Ok(Existing {
         pid: domain.pid,
         console,
+        agent: (*via == Via::Agent).then_some(domain),
     })
 }
 

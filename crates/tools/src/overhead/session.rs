@@ -167,6 +167,11 @@ impl Session {
                 self.exchange(&[], &begin, patience, &mut |_, _| {})?;
             }
             Channel::Console => self.log_in(patience)?,
+            Channel::ConsoleOfAgent => {
+                let begin = self.begin();
+                self.exchange(&[], &begin, patience, &mut |_, _| {})?;
+                self.is_on_console = true;
+            }
         }
         let end = self.next_end();
         let text = format!(

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use super::ablation::Ablation;
 use super::affinity::on_processors;
+use super::console::shell_of_agent;
 use super::existing::{self, ExistingError, Pinned};
 use super::launch::{Channel, Launch, Place, launch};
 use super::meter::Meter;
@@ -117,6 +118,10 @@ impl Started {
         let session = session.inspect_err(|_| {
             let _ = group.as_ref().map(Group::remove);
         })?;
+        if let Some(domain) = existing.as_ref().and_then(|guest| guest.agent.as_ref()) {
+            let started = domain.start_by_agent(&shell_of_agent(&id));
+            started.map_err(ExistingError::Libvirt)?;
+        }
         // What a guest that runs already does is not done by what was started here.
         let meter = match (&existing, &group) {
             (Some(guest), _) => Meter::of_process(guest.pid),

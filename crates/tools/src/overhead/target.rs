@@ -56,6 +56,8 @@ pub enum Kind {
 pub enum Via {
     /// By its serial console.
     Console,
+    /// By its serial console, where the guest agent has started a shell: nobody logs in.
+    Agent,
     /// By ssh to this host.
     Ssh(String),
 }
@@ -115,14 +117,8 @@ pub enum TargetError {
         arguments: String,
     },
     /// A domain is to be reached in a way that there is not.
-    #[error("libvirt: {0}: no way to a guest; there are via=console and via=ssh:HOST")]
+    #[error("libvirt: {0}: no way to a guest; there are via=console, via=agent and via=ssh:HOST")]
     Via(String),
-    /// The guest agent cannot time anything.
-    #[error(
-        "libvirt: the guest agent sends nothing by itself: what it does would end when it is asked, \
-         and not when it ends; use via=console or via=ssh:HOST"
-    )]
-    Agent,
     /// The arguments are no words of a shell.
     #[error("{0}: a quotation mark has no end")]
     Quotes(String),
@@ -131,7 +127,7 @@ pub enum TargetError {
 /// All kinds, for people.
 const KINDS: &str = "host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], \
                      podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], \
-                     vm:NAME, libvirt:DOMAIN[,via=console|ssh:HOST], qemu:COMMAND LINE";
+                     vm:NAME, libvirt:DOMAIN[,via=console|agent|ssh:HOST], qemu:COMMAND LINE";
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -237,7 +233,7 @@ fn libvirt(arguments: &str) -> Result<Kind, TargetError> {
     let via = match via.strip_prefix("via=") {
         None if via.is_empty() => Via::Console,
         Some("console") => Via::Console,
-        Some("agent") => return Err(TargetError::Agent),
+        Some("agent") => Via::Agent,
         other => match other.and_then(|via| via.strip_prefix("ssh:")) {
             Some(host) if !host.is_empty() => Via::Ssh(host.to_owned()),
             _ => return Err(TargetError::Via(via.to_owned())),
@@ -283,6 +279,7 @@ impl fmt::Display for Kind {
             Self::Qemu(words) => write!(formatter, "qemu:{}", joined(words)),
             Self::Libvirt { domain, via } => match via {
                 Via::Console => write!(formatter, "libvirt:{domain},via=console"),
+                Via::Agent => write!(formatter, "libvirt:{domain},via=agent"),
                 Via::Ssh(host) => write!(formatter, "libvirt:{domain},via=ssh:{host}"),
             },
             Self::Vm(name) => write!(formatter, "vm:{name}"),
@@ -351,6 +348,7 @@ mod tests {
             via,
         };
         assert_eq!(kind("x-1.a_=libvirt:web"), domain(Via::Console));
+        assert_eq!(kind("x-1.a_=libvirt:web,via=agent"), domain(Via::Agent));
         assert_eq!(
             kind("x-1.a_=libvirt:web,via=ssh:root@web"),
             domain(Via::Ssh("root@web".into()))
@@ -371,7 +369,6 @@ mod tests {
             "x=qemu:",
             "x=vm:",
             "x=libvirt:",
-            "x=libvirt:web,via=agent",
             "x=libvirt:web,via=ssh:",
             "x=brisk:'",
         ]
@@ -381,15 +378,14 @@ mod tests {
         host: no name; write it before the kind, for example container=runc:
         =host: no name; write it before the kind, for example container=runc:
         a b: a name of a target has letters, digits, -, _ and . only
-        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME, libvirt:DOMAIN[,via=console|ssh:HOST], qemu:COMMAND LINE
+        xen: no such kind of target; there are host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:[OPTIONS] IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS], vm:NAME, libvirt:DOMAIN[,via=console|agent|ssh:HOST], qemu:COMMAND LINE
         host: takes no arguments, and got y
         command: the prefix is missing, for example cloud='command:ssh HOST'
         docker: the image is missing, for example box=docker:gcc
         qemu: the command line is missing, for example q35='qemu:qemu-system-x86_64 -M q35 -m 2G disk.qcow2'
         vm: the name of the VM is missing, for example shop=vm:shop
         libvirt: the domain is missing, for example web=libvirt:web,via=ssh:root@web
-        libvirt: the guest agent sends nothing by itself: what it does would end when it is asked, and not when it ends; use via=console or via=ssh:HOST
-        libvirt: via=ssh:: no way to a guest; there are via=console and via=ssh:HOST
+        libvirt: via=ssh:: no way to a guest; there are via=console, via=agent and via=ssh:HOST
         ': a quotation mark has no end
         ");
     }

@@ -68,6 +68,38 @@ impl RunningDomain {
         })
     }
 
+    /// Whether its guest agent answers.
+    ///
+    /// # Errors
+    /// If it does not, or `virsh` fails.
+    pub fn ping_agent(&self) -> Result<(), Error> {
+        self.agent(&serde_json::json!({ "execute": "guest-ping" }))
+    }
+
+    /// Has its guest agent start a script of `sh`, which goes on by itself.
+    ///
+    /// # Errors
+    /// If it does not answer or may not do that, or `virsh` fails.
+    pub fn start_by_agent(&self, script: &str) -> Result<(), Error> {
+        self.agent(&serde_json::json!({
+            "execute": "guest-exec",
+            "arguments": { "path": "/bin/sh", "arg": ["-c", script] },
+        }))
+    }
+
+    fn agent(&self, command: &serde_json::Value) -> Result<(), Error> {
+        let command = command.to_string();
+        let words = [
+            "qemu-agent-command",
+            "--timeout",
+            "5",
+            "--domain",
+            &*self.uuid,
+        ];
+        self.virsh.call(&[&words[..], &[&*command]].concat())?;
+        Ok(())
+    }
+
     /// Counters of KVM, as libvirt has them from QEMU. The domain is not marked as tainted.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ const KIND: &str = "overhead";
 pub struct Args {
     /// Measure a target: host, command:PREFIX, runc:, gvisor:[PLATFORM or OPTIONS], podman:[OPTIONS]
     /// IMAGE, docker:[OPTIONS] IMAGE, uml:[OPTIONS], brisk:[OPTIONS of brisk run], vm:NAME of a VM
-    /// that runs, libvirt:DOMAIN[,via=console|ssh:HOST] of one that runs, or qemu:COMMAND LINE. The
+    /// that runs, libvirt:DOMAIN[,via=console|agent|ssh:HOST] of one that runs, or qemu:COMMAND LINE. The
     /// host takes part by itself.
     ///
     /// A shell is started in it by the prefix and `sh`, and gets commands and files on its standard

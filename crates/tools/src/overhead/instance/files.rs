@@ -37,7 +37,7 @@ impl Instance {
     ) -> Result<(), RunError> {
         let status = match self.started.channel {
             Channel::SilentTerminal => self.unpacked_from(path, patience)?,
-            Channel::Pipes | Channel::Console => {
+            Channel::Pipes | Channel::Console | Channel::ConsoleOfAgent => {
                 let archive = fs::read(path).map_err(SessionError::Io)?;
                 self.unpacked(&archive, patience)?
             }
@@ -69,7 +69,7 @@ impl Instance {
                 fs::write(&path, archive)?;
                 self.unpacked_from(&path, patience)
             }
-            Channel::Console => {
+            Channel::Console | Channel::ConsoleOfAgent => {
                 let mut compressed = GzEncoder::new(Vec::new(), Compression::best());
                 compressed.write_all(archive)?;
                 let compressed = compressed.finish()?;

@@ -22,7 +22,7 @@ pub(super) fn needs(kind: &Kind) -> &'static [(&'static str, &'static str)] {
         Kind::Gvisor(_) => &[("runsc", "runsc"), ("unshare", "util-linux")],
         Kind::Uml(_) => &[("linux.uml", "user-mode-linux")],
         Kind::Libvirt { via, .. } => match via {
-            Via::Console => &[("virsh", "libvirt-clients")],
+            Via::Console | Via::Agent => &[("virsh", "libvirt-clients")],
             Via::Ssh(_) => &[("virsh", "libvirt-clients"), ("ssh", "openssh-client")],
         },
         Kind::Container { engine, .. } => match engine {
@@ -57,6 +57,10 @@ pub(super) fn launch(kind: &Kind, place: &Place<'_>) -> Launch {
             // Its console is open already: there is no program.
             Via::Console => Launch {
                 channel: Channel::Console,
+                ..Launch::of(Vec::new())
+            },
+            Via::Agent => Launch {
+                channel: Channel::ConsoleOfAgent,
                 ..Launch::of(Vec::new())
             },
             Via::Ssh(host) => Launch::of(["ssh", "--", host, "sh"].map(OsString::from).into()),

@@ -32,6 +32,8 @@ pub(in super::super) enum Channel {
     SilentTerminal,
     /// By a console, with messages of a boot and a prompt for a login or of a shell.
     Console,
+    /// By a console on which the guest agent starts a shell.
+    ConsoleOfAgent,
 }
 
 /// What starts a target.
