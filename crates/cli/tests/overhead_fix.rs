@@ -9,7 +9,11 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 fn main() {
-    let plain: [(_, fn()); 2] = [
+    let plain: [(_, fn()); 3] = [
+        (
+            "what_a_change_of_a_definition_is_worth_is_measured",
+            what_a_change_of_a_definition_is_worth_is_measured,
+        ),
         (
             "a_command_line_is_shown_with_its_changes",
             a_command_line_is_shown_with_its_changes,
@@ -82,6 +86,46 @@ fn a_definition_is_given_huge_pages_and_restored() {
     assert_eq!(text(), before.replace("false", "true"));
     let _ = on(&["undo", "--vm", "a"]);
     assert_eq!(text(), before);
+}
+
+/// A VM whose definition forbids huge pages is started in turn as it is and with them.
+fn what_a_change_of_a_definition_is_worth_is_measured() {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    let before = "memory = \"128M\"\nhuge-pages = false\n";
+    fs::create_dir_all(all.definition("a").parent().unwrap()).unwrap();
+    fs::write(all.definition("a"), before).unwrap();
+    let words = [
+        "fix",
+        "--vm",
+        "a",
+        "--try",
+        "--keep-disturbed",
+        "--rounds=1",
+        "--command",
+    ];
+    let count = "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done";
+    let tried = all
+        .with(brisk_of!["overhead"])
+        .args(words)
+        .arg(count)
+        .exits(0);
+    let text = tried.text();
+    let changed = text.split("one thing changed").nth(1).unwrap();
+    let line = changed
+        .lines()
+        .find(|line| line.starts_with("guest with its fixes"));
+    let ratio: f64 = line
+        .unwrap()
+        .split_whitespace()
+        .nth(4)
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((0.05..20.0).contains(&ratio), "{text}");
+    assert!(!text.contains("failed"), "{text}");
+    // Its definition is what it was, and it is off.
+    assert_eq!(fs::read_to_string(all.definition("a")).unwrap(), before);
+    assert!(all.processes("qemu").is_empty());
 }
 
 const DOMAIN: &str = "<domain type='qemu'>\

@@ -61,6 +61,11 @@ fn main() {
         a_domain_is_measured_by_its_console_and_left_as_it_was,
     ));
     all.push(trial(
+        "what_a_change_of_a_domain_is_worth_is_measured",
+        missing("libvirtd").or_else(Libvirt::forbidden),
+        what_a_change_of_a_domain_is_worth_is_measured,
+    ));
+    all.push(trial(
         "a_domain_is_measured_by_its_agent_where_nobody_can_log_in",
         missing("libvirtd").or_else(Libvirt::forbidden),
         a_domain_is_measured_by_its_agent_where_nobody_can_log_in,
@@ -365,6 +370,53 @@ fn any_qemu_is_logged_in_to_and_counted() {
     };
     refused("qemu-system-x86_64 -daemonize", "take it out");
     refused("qemu-system-none -m 1G", "qemu-system-none");
+}
+
+/// The domain is started in turn as it is and with another cache of its disk.
+fn what_a_change_of_a_domain_is_worth_is_measured() {
+    let libvirt = Libvirt::start();
+    let dir = libvirt.directory();
+    let disk = dir.join("disk.raw");
+    fs::write(&disk, vec![0; 1 << 20]).unwrap();
+    libvirt.define(&format!(
+        "<domain type='qemu'><name>web</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\
+         <os><type arch='x86_64' machine='q35'>hvm</type><kernel>{}</kernel>\
+         <initrd>{}</initrd><cmdline>console=ttyS0 quiet</cmdline></os>\
+         <features><acpi/><apic/></features><devices><emulator>{}</emulator>\
+         <memballoon model='none'/><console type='pty'/><disk type='file' device='disk'>\
+         <driver name='qemu' type='raw' cache='unsafe'/><source file='{}'/>\
+         <target dev='vda' bus='virtio'/></disk></devices></domain>",
+        kernel().display(),
+        login_initramfs(&dir).display(),
+        tool("qemu-system-x86_64").display(),
+        disk.display(),
+    ));
+    let before = libvirt.virsh(&["dumpxml", "--inactive", "web"]);
+    let tried = brisk_of!["overhead", "fix", "--domain=web", "--try", "--rounds=1"]
+        .args(["--keep-disturbed", "--command", LOOP])
+        .env("LIBVIRT_DEFAULT_URI", libvirt.uri())
+        .exits(0);
+    let text = tried.text();
+    assert!(text.contains("cache='writeback'"), "{text}");
+    let note = text.lines().find(|line| line.ends_with("[unsafe-cache]"));
+    assert!(
+        note.unwrap().starts_with("Note: guest: with caveat"),
+        "{text}"
+    );
+    let changed = text.split("one thing changed").nth(1).unwrap();
+    let line = changed
+        .lines()
+        .find(|line| line.starts_with("guest with its fixes"));
+    let ratio: f64 = line
+        .unwrap()
+        .split_whitespace()
+        .nth(4)
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((0.2..5.0).contains(&ratio), "{text}");
+    assert_eq!(libvirt.virsh(&["dumpxml", "--inactive", "web"]), before);
+    assert_eq!(libvirt.virsh(&["domstate", "web"]), "shut off");
 }
 
 /// An initramfs with the guest agent and the programs of busybox, where nobody can log in.

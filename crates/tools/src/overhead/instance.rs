@@ -128,7 +128,7 @@ impl Instance {
             _ => cpus.to_vec(),
         };
         let mut instance = Self {
-            started: Started::start(&side.kind, &cpus, change)?,
+            started: Started::start(side, &cpus, patience)?,
             cpus,
             swapped: None,
             has_probe: false,

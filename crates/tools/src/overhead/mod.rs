@@ -56,7 +56,7 @@ pub use plan::{Options, PlanError, check, plan};
 pub use report::{Change, Row, changes, rows};
 pub use run::{OverheadError, Step, run};
 pub use session_error::SessionError;
-pub use sides::{Side, names, sides};
+pub use sides::{Side, Trial, names, sides, sides_of_trial};
 pub use started::StartError;
 pub use target::{Engine, Kind, Target, TargetError, Via};
 pub use targets_file::{TargetsFileError, targets};

@@ -208,6 +208,10 @@ impl<'a> Bench<'a> {
     /// Starts all targets, and runs the host once for the hashes that all others must have.
     fn prepare(&mut self, step: &mut dyn FnMut(Step<'_>)) -> Result<(), OverheadError> {
         for side in 0..self.slots.len() {
+            // It is started for each run: two of them may be the same guest.
+            if self.slots[side].side.trial.is_some() {
+                continue;
+            }
             step(Step::Starts(&self.slots[side].side.name));
             let started = self.start(side);
             if let Some(signal) = self.interrupt.signal() {
@@ -288,6 +292,14 @@ impl<'a> Bench<'a> {
 
     /// Runs one side once.
     fn turn(&mut self, turn: Turn, readings: &mut Readings) {
+        self.run_once(turn, readings);
+        let slot = &mut self.slots[turn.side];
+        if slot.side.trial.is_some() {
+            slot.instance = None;
+        }
+    }
+
+    fn run_once(&mut self, turn: Turn, readings: &mut Readings) {
         let lost = |instance: &Instance| instance.is_lost();
         if self.slots[turn.side].instance.as_ref().is_none_or(lost) {
             self.slots[turn.side].instance = None;

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use super::ablation::{Ablation, Here};
 use super::plan::PlanError;
 use super::target::{Kind, Target};
+use crate::idle::prove::Start;
+use crate::idle::text::Text;
 
 /// The side that all others are compared with.
 pub(super) const HOST: usize = 0;
@@ -12,6 +14,8 @@ pub(super) const HOST: usize = 0;
 pub(super) const AGAIN: usize = 1;
 /// Name of the host.
 const HOST_NAME: &str = "host";
+/// Name of a guest whose changes are tried.
+const GUEST_NAME: &str = "guest";
 /// Name of its repetition.
 pub(super) const AGAIN_NAME: &str = "host again";
 
@@ -24,6 +28,56 @@ pub struct Side {
     pub kind: Kind,
     /// How it differs from the side of the number: an ablation of a target.
     pub change: Option<(Ablation, usize)>,
+    /// A guest that is started for each run; none for a side that stays.
+    pub trial: Option<Trial>,
+}
+
+/// A guest that is started as somebody describes it, and ended after the run. Its definition stays
+/// as it is.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// What starts it.
+    pub start: Start,
+    /// Its description.
+    pub text: Text,
+}
+
+impl PartialEq for Trial {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Trial {}
+
+/// The host twice, and a guest as it is described and with the changes of rules, each started for
+/// its runs. `kind` is how the guest is reached when it runs.
+#[must_use]
+pub fn sides_of_trial(kind: &Kind, start: &Start, texts: [Text; 2], rules: &[String]) -> Vec<Side> {
+    let plain = |name: &str, kind: &Kind| Side {
+        name: name.to_owned(),
+        kind: kind.clone(),
+        change: None,
+        trial: None,
+    };
+    let [before, after] = texts.map(|text| {
+        let start = start.clone();
+        Some(Trial { start, text })
+    });
+    let fix = Ablation::Fix(rules.to_vec());
+    vec![
+        plain(HOST_NAME, &Kind::Host),
+        plain(AGAIN_NAME, &Kind::Host),
+        Side {
+            trial: before,
+            ..plain(GUEST_NAME, kind)
+        },
+        Side {
+            trial: after,
+            change: Some((fix.clone(), 2)),
+            ..plain(&format!("{GUEST_NAME} {fix}"), kind)
+        },
+    ]
 }
 
 /// The host twice, then each target, followed by its ablations. An ablation that a target cannot
@@ -40,6 +94,7 @@ pub fn sides(
         name: name.to_owned(),
         kind: kind.clone(),
         change: None,
+        trial: None,
     };
     let mut sides = vec![
         plain(HOST_NAME, &Kind::Host),
@@ -62,6 +117,7 @@ pub fn sides(
                         name: format!("{} {ablation}", target.name),
                         kind,
                         change: Some((ablation.clone(), original)),
+                        trial: None,
                     });
                 }
                 Err(why) => {

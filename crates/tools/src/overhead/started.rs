@@ -22,9 +22,10 @@ use super::console::shell_of_agent;
 use super::existing::{self, ExistingError, Pinned};
 use super::launch::{Channel, Launch, Place, launch};
 use super::meter::Meter;
-use super::session::Session;
+use super::session::{Patience, Session};
 use super::session_error::SessionError;
-use super::target::Kind;
+use super::sides::Side;
+use crate::idle::prove::{Error as TrialError, Running};
 
 /// Directories that a work directory may be in, on a tmpfs if there is one.
 pub(super) const WORK: [&str; 2] = ["/dev/shm", "/tmp"];
@@ -45,6 +46,9 @@ pub enum StartError {
     /// It is a guest that does not run.
     #[error(transparent)]
     Existing(#[from] ExistingError),
+    /// It is a guest that is started for its runs, and cannot be.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
     /// Its shell cannot be started.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -59,6 +63,8 @@ pub(super) struct Started {
     group: Option<Group>,
     /// Threads that somebody else started, put back when this is dropped.
     _pinned: Pinned,
+    /// A guest that was started for this; it ends when this is dropped.
+    _trial: Option<Running>,
     cleanup: Option<Vec<OsString>>,
     /// As in [`Launch`].
     process: Option<Vec<OsString>>,
@@ -82,10 +88,16 @@ impl Started {
     /// # Errors
     /// If it cannot be started, or is a guest that does not run.
     pub(super) fn start(
-        kind: &Kind,
+        side: &Side,
         cpus: &[usize],
-        change: Option<&Ablation>,
+        patience: Patience<'_>,
     ) -> Result<Self, StartError> {
+        let kind = &side.kind;
+        let change = side.change.as_ref().map(|(change, _)| change);
+        let trial = match &side.trial {
+            Some(trial) => Some(trial.start.start(&trial.text, patience.interrupt)?),
+            None => None,
+        };
         let mut existing = existing::find(kind)?;
         let directory = tempfile::Builder::new().prefix("brisk-overhead-").tempdir();
         let directory = directory.map_err(SessionError::Io)?;
@@ -135,6 +147,7 @@ impl Started {
         Ok(Self {
             meter,
             _pinned: pinned,
+            _trial: trial,
             session,
             group,
             cleanup: launch.cleanup,

@@ -3,12 +3,14 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use brisk_host::program::quote;
 use brisk_tools::idle::backup::Backups;
 use brisk_tools::idle::domain::{self, Change};
 use brisk_tools::idle::fix::{self, Fixed, Look, Wanted};
+use brisk_tools::idle::prove::Start;
 use brisk_tools::idle::rules;
 use brisk_tools::idle::text::Text;
 use brisk_tools::idle::vm;
@@ -20,6 +22,7 @@ use similar::TextDiff;
 
 use super::causes::{named_domain, rules_of};
 use super::description::{Described, Guests, explain};
+use super::prove;
 use crate::command::vm::named;
 use crate::exit;
 use crate::output::{now, printable, printable_line, replace_file};
@@ -59,15 +62,40 @@ impl Args {
         &self.rules
     }
 
-    /// The command line of QEMU of the one guest that was named.
-    pub(in crate::command) fn command_line(&self) -> anyhow::Result<Vec<OsString>> {
-        match self.guests.one()?.text {
-            Text::Arguments(words) => Ok(words),
-            Text::Xml(_) | Text::Vm { .. } => {
-                bail!("only a command line of QEMU can be tried: give it after --, or a script")
-            }
+    /// The one guest that was named, with what starts it for a measurement, if it is a domain or a
+    /// VM, and its description with the changes. A domain has its passwords.
+    ///
+    /// # Errors
+    /// If it cannot be read or started.
+    pub(in crate::command) fn trial(&self, topic: &Topic) -> anyhow::Result<Tried> {
+        let mut guest = self.guests.one()?;
+        guest.context.look = topic.look;
+        let start = prove::start(&guest, Duration::ZERO)?;
+        if let Some(domain) = &guest.domain {
+            guest.text = Text::Xml(domain.xml_with_passwords()?);
         }
+        let wanted = Wanted { rules: &self.rules };
+        let fixed = fix::fix(guest.text.clone(), &guest.context, wanted)?;
+        Ok(Tried {
+            name: guest.name,
+            start,
+            changed: !fixed.applied.is_empty(),
+            texts: [guest.text, fixed.text],
+        })
     }
+}
+
+/// A guest whose changes are tried.
+#[derive(Debug)]
+pub(in crate::command) struct Tried {
+    /// Its name.
+    pub(in crate::command) name: String,
+    /// What starts it.
+    pub(in crate::command) start: Start,
+    /// Whether there is anything to try.
+    pub(in crate::command) changed: bool,
+    /// Its description, as it is and with the changes.
+    pub(in crate::command) texts: [Text; 2],
 }
 
 /// Forms of changes.

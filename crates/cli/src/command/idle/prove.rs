@@ -1,5 +1,7 @@
 //! `brisk idle prove`.
 
+use std::time::Duration;
+
 use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
@@ -78,7 +80,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let spinner = ui.spinner("looking");
     let guest = args.guests.one()?;
     drop(spinner);
-    let start = start(&guest, args)?;
+    let start = start_with(&guest, args)?;
     let text = text(&guest)?;
     let settings = Settings {
         rounds: args.rounds,
@@ -124,12 +126,17 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-fn start(guest: &Described, args: &Args) -> anyhow::Result<Start> {
-    let patience = || duration_unless_zero("--shutdown", &args.shutdown);
+fn start_with(guest: &Described, args: &Args) -> anyhow::Result<Start> {
+    let patience = duration_unless_zero("--shutdown", &args.shutdown)?;
+    start(guest, patience.unwrap_or_default())
+}
+
+/// What starts a guest that is off, for a measurement; it may take `patience` to shut down.
+pub(super) fn start(guest: &Described, patience: Duration) -> anyhow::Result<Start> {
     if let Some(domain) = &guest.domain {
         return Ok(Start::Domain {
             domain: Box::new(domain.clone()),
-            patience: patience()?.unwrap_or_default(),
+            patience,
         });
     }
     if let Some(paths) = &guest.vm {
@@ -143,7 +150,7 @@ fn start(guest: &Described, args: &Args) -> anyhow::Result<Start> {
         return Ok(Start::Vm {
             paths: Box::new(paths.clone()),
             cache: Cache::open()?,
-            patience: patience()?.unwrap_or_default(),
+            patience,
         });
     }
     match &guest.text {

@@ -1,7 +1,9 @@
 //! `brisk overhead fix`.
 
 use brisk_host::program::quote;
-use brisk_tools::overhead::guest;
+use brisk_tools::idle::prove::Start;
+use brisk_tools::idle::text::Text;
+use brisk_tools::overhead::{Target, guest, sides_of_trial};
 use clap::Parser;
 
 use crate::command::idle::fix::{self, Topic};
@@ -20,11 +22,25 @@ pub struct Args {
     #[command(flatten)]
     change: fix::Args,
 
-    /// Measure what the changes are worth: compile in the guest of a command line as it is and as
-    /// it would be, in rounds. The guest has to offer a shell on its first serial port, and a
-    /// compiler; its images are not written. brisk overhead run --ablate fix has more options.
-    #[arg(long = "try", conflicts_with_all = ["apply", "output", "domain", "vm", "pid"])]
+    /// Measure what the changes are worth: compile in the guest as it is and as it would be, in
+    /// turn. The guest has to be off, and offers a compiler and, unless it is a VM of brisk's, a
+    /// shell on its serial console. The images of a command line are not written; a domain and a VM
+    /// are started as they are, also their disks, and killed after each run. brisk overhead run
+    /// --ablate fix has more options for command lines. LIBVIRT_DEFAULT_URI chooses the libvirt.
+    #[arg(long = "try", conflicts_with_all = ["apply", "output", "pid", "connect"])]
     tries: bool,
+
+    /// Measure this instead of compiling: a command for a shell in the guest.
+    #[arg(long, value_name = "COMMAND", requires = "tries")]
+    command: Option<String>,
+
+    /// Make so many rounds. Default: as brisk overhead run.
+    #[arg(long, value_name = "NUMBER", requires = "tries", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
+    /// Count runs, too, in which other programs had the processors for more than 5 % of the time.
+    #[arg(long, requires = "tries")]
+    keep_disturbed: bool,
 }
 
 /// Arguments of a measurement.
@@ -51,13 +67,42 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     if !args.tries {
         return Ok(ended);
     }
-    let words = args.change.command_line()?;
-    let words: Vec<_> = words.iter().map(|word| quote(word)).collect();
-    let target = format!("guest=qemu:{}", words.join(" "));
-    let ablation = match args.change.rules() {
-        [] => "fix".to_owned(),
-        rules => format!("fix={}", rules.join("+")),
-    };
-    let words = ["run", "--target", &target, "--ablate", &ablation];
-    super::run::run(&Parsed::try_parse_from(words)?.args, ui)
+    let guest = args.change.trial(&OVERHEAD)?;
+    if !guest.changed {
+        return Ok(ended);
+    }
+    let rules = args.change.rules();
+    let target: Target = format!("guest={}", reached(&guest.texts[0], &guest.name)).parse()?;
+    let mut words = vec!["run".to_owned(), format!("--target=guest={}", target.kind)];
+    words.extend(args.rounds.map(|rounds| format!("--rounds={rounds}")));
+    if args.keep_disturbed {
+        words.push("--keep-disturbed".into());
+    }
+    if let Some(command) = &args.command {
+        words.push("--workload=command".into());
+        words.push(format!("--command={command}"));
+    }
+    if let Start::Command = guest.start {
+        let rules = match rules {
+            [] => String::new(),
+            rules => format!("={}", rules.join("+")),
+        };
+        words.push(format!("--ablate=fix{rules}"));
+        return super::run::run(&Parsed::try_parse_from(words)?.args, ui);
+    }
+    let sides = sides_of_trial(&target.kind, &guest.start, guest.texts, rules);
+    let args = Parsed::try_parse_from(words)?.args;
+    super::run::measure(&args, &[target], &sides, Vec::new(), ui)
+}
+
+/// How a guest that runs is reached, as a target.
+fn reached(text: &Text, name: &str) -> String {
+    match text {
+        Text::Arguments(words) => {
+            let words: Vec<_> = words.iter().map(|word| quote(word)).collect();
+            format!("qemu:{}", words.join(" "))
+        }
+        Text::Xml(_) => format!("libvirt:{name}"),
+        Text::Vm { .. } => format!("vm:{}", name.trim_start_matches("VM ")),
+    }
 }

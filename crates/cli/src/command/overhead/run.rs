@@ -10,8 +10,8 @@ use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::idle::host::gather;
 use brisk_tools::overhead::{
-    self, Ablation, Here, KitError, Options, OverheadError, PROCESSORS, Step, Target, Workload,
-    changes, check, explain, go_on, judge, probe, rows, sides,
+    self, Ablation, Here, KitError, Options, OverheadError, PROCESSORS, Side, Step, Target,
+    Workload, changes, check, explain, go_on, judge, probe, rows, sides,
 };
 use rustix::system::uname;
 
@@ -144,7 +144,18 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     };
     let targets = targets(args)?;
     let (sides, left_out) = sides(&targets, &args.ablate, &here)?;
-    check(&sides)?;
+    measure(args, &targets, &sides, left_out, ui)
+}
+
+/// Measures sides, of which targets are described in the report.
+pub(super) fn measure(
+    args: &Args,
+    targets: &[Target],
+    sides: &[Side],
+    left_out: Vec<String>,
+    ui: &Ui,
+) -> anyhow::Result<u8> {
+    check(sides)?;
     let cpus = processors(args.cpus.as_deref())?;
     let mut options = options(args, cpus)?;
     let workload = match args.workload.workload(options.cpus.len(), ui) {
@@ -155,7 +166,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         bail!("--explain explains another workload by what the workload probe measures; omit it");
     }
     let here = environment::here();
-    let facts = facts(args, &targets, &workload, &options);
+    let facts = facts(args, targets, &workload, &options);
     let (mut report, file) = match &args.report {
         None => (Report::new(KIND, now(), here), args.output.file(KIND)?),
         Some(file) => {
@@ -176,7 +187,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let steps = u64::from(options.rounds - options.first) + 1;
     let bar = ui.bar(steps, "starting the targets");
     let mut saved = Saved::new(&mut report, &file);
-    let measured = overhead::run(&sides, &workload, &options, &mut saved, &mut |step| {
+    let measured = overhead::run(sides, &workload, &options, &mut saved, &mut |step| {
         progress(&bar, &step);
     });
     drop(bar);
@@ -194,7 +205,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         }
         Err(error) => return Err(error.into()),
     }
-    let names = overhead::names(&sides);
+    let names = overhead::names(sides);
     let rows = rows(&report, &names);
     if let Workload::Probe { .. } = workload {
         let operations = probe::rows(&report, &names);
@@ -209,7 +220,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let findings = Findings {
         rows,
         judged: judge(&report, &names),
-        changes: changes(&report, &sides),
+        changes: changes(&report, sides),
         explained: explain(&report, &names),
     };
     match args.output.format {

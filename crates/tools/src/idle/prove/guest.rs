@@ -86,7 +86,7 @@ pub enum Error {
 
 /// A guest that runs. QEMU ends when this is dropped.
 #[derive(Debug)]
-pub(super) enum Running {
+pub(crate) enum Running {
     Command {
         child: Child,
         messages: File,
@@ -104,7 +104,7 @@ pub(super) enum Running {
 
 impl Start {
     /// Starts the guest.
-    pub(super) fn start(&self, text: &Text, interrupt: &Interrupt) -> Result<Running, Error> {
+    pub(crate) fn start(&self, text: &Text, interrupt: &Interrupt) -> Result<Running, Error> {
         match (self, text) {
             (Self::Domain { domain, patience }, Text::Xml(xml)) => Ok(Running::Domain {
                 trial: Some(domain.try_out(xml, &mut || interrupt.signal().is_some())?),

@@ -14,6 +14,7 @@ use brisk_measure::{
     CompareOptions, Comparison, Outcome, Report, ReportError, Series, Test, Unit, Verdict,
 };
 
+pub(crate) use guest::Running;
 pub use guest::{Error, Start};
 
 use super::fix::{self, Context, Wanted};
