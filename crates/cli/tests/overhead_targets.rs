@@ -70,6 +70,11 @@ fn main() {
         missing("libvirtd").or_else(Libvirt::forbidden),
         a_domain_is_measured_by_its_agent_where_nobody_can_log_in,
     ));
+    all.push(trial(
+        "nothing_is_removed_where_no_work_directory_can_be_made",
+        not_root(),
+        nothing_is_removed_where_no_work_directory_can_be_made,
+    ));
     // One after another: each measures on one processor.
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
@@ -81,6 +86,12 @@ fn missing(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).exists());
     (!found).then(|| format!("without {program}"))
+}
+
+/// The reason not to mount anything.
+fn not_root() -> Option<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    (!is_root).then(|| "it mounts file systems, which needs root".to_owned())
 }
 
 /// A report of one round of a command in targets.
@@ -562,4 +573,42 @@ fn a_target_says_what_it_lacks() {
         "target x: there is no",
         &format!("apt-get install {package}"),
     ]);
+}
+
+fn nothing_is_removed_where_no_work_directory_can_be_made() {
+    let dir = tempdir().unwrap();
+    // A work directory has a directory of this name.
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("file"), "mine").unwrap();
+    let log = dir.path().join("log");
+    let command = format!("pwd >>{}", log.display());
+    let target = |name: &str, places: &str| {
+        format!(
+            "{name}=command:env NAME={name} unshare --mount sh -c 'for p in {places}; do mount -t \
+             tmpfs -o ro tmpfs $p || exit; done; exec \"$@\"' sh"
+        )
+    };
+    let words = [
+        "--target",
+        &target("second", "/dev/shm"),
+        "--target",
+        &target("none", "/dev/shm /tmp"),
+    ];
+    let in_it = |brisk: Brisk| brisk.current_dir(dir.path()).env("TMPDIR", "/tmp");
+    let command = format!("[ -z \"$NAME\" ] || {command}");
+    let measured = measure_with(in_it, &command, &words);
+    assert_eq!(fs::read_to_string(out.join("file")).unwrap(), "mine");
+    assert!(!Path::new("/out").exists());
+    assert!(measured.value("second", "time") > 0.0);
+    let samples = measured.samples("none", "time");
+    let reason = samples[0]["reason"].as_str().unwrap_or_default();
+    let expected = "no work directory can be made in /dev/shm or /tmp";
+    assert!(reason.contains(expected), "{reason}");
+    let places = fs::read_to_string(log).unwrap();
+    for place in places.lines() {
+        assert!(place.starts_with("/tmp/brisk-overhead-"), "{place}");
+        assert!(!Path::new(place).exists(), "{place} was left");
+    }
+    assert_eq!(places.lines().count(), 2);
 }

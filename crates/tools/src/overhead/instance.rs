@@ -157,7 +157,7 @@ impl Instance {
              2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; for p in {parents} /tmp; do rm -rf \"$p/$T\"; done' EXIT; trap \
              'exit 129' HUP INT TERM; if [ -n \"$EPOCHREALTIME\" ]; then now() {{ \
              now=$EPOCHREALTIME; }}; else now() {{ read -r now _ </proc/uptime; }}; fi; \
-             {DEFINITIONS} mkdir \"$d/out\" && cd \"$d\""
+             {DEFINITIONS} [ -n \"$d\" ] && mkdir \"$d/out\" && cd \"$d\""
         );
         self.asked(
             match &*parents {

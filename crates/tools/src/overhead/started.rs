@@ -33,6 +33,9 @@ pub(super) const WORK: [&str; 2] = ["/dev/shm", "/tmp"];
 /// Directory that a work directory is in that is to be on a disk.
 pub(super) const DISK: &str = "/var/tmp";
 
+/// End of the name of a target's directory, which may be in `/tmp` as its work directory.
+const FILES: &str = "-files";
+
 /// How long processes that were killed may take to end.
 const EMPTYING: Duration = Duration::from_secs(5);
 
@@ -99,10 +102,13 @@ impl Started {
             None => None,
         };
         let mut existing = existing::find(kind)?;
-        let directory = tempfile::Builder::new().prefix("brisk-overhead-").tempdir();
+        let directory = tempfile::Builder::new()
+            .prefix("brisk-overhead-")
+            .suffix(FILES)
+            .tempdir();
         let directory = directory.map_err(SessionError::Io)?;
         let id = directory.path().file_name().unwrap_or_default();
-        let id = id.to_string_lossy().into_owned();
+        let id = id.to_string_lossy().trim_end_matches(FILES).to_owned();
         let brisk = std::env::current_exe().map_err(SessionError::Io)?;
         let group = Group::below_own(&id);
         let disk = directory.path().join("disk");
