@@ -75,6 +75,11 @@ fn main() {
         not_root(),
         nothing_is_removed_where_no_work_directory_can_be_made,
     ));
+    all.push(trial(
+        "what_the_work_has_mounted_is_not_removed",
+        not_root(),
+        what_the_work_has_mounted_is_not_removed,
+    ));
     // One after another: each measures on one processor.
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
@@ -611,4 +616,37 @@ fn nothing_is_removed_where_no_work_directory_can_be_made() {
         assert!(!Path::new(place).exists(), "{place} was left");
     }
     assert_eq!(places.lines().count(), 2);
+}
+
+fn what_the_work_has_mounted_is_not_removed() {
+    let dir = tempdir().unwrap();
+    let mine = dir.path().join("mine");
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("file"), "mine").unwrap();
+    let log = dir.path().join("log");
+    // The first run mounts a directory of the user's, and the second finds it there. The target
+    // that is killed does not remove anything by itself.
+    let command = format!(
+        "[ -n \"$NAME\" ] || exit 0; pwd >>{}; mkdir -p out/x && mount --bind {} out/x || exit; [ \
+         $NAME = ends ] || kill -KILL $PPID",
+        log.display(),
+        mine.display()
+    );
+    let words = [
+        "--target=ends=command:env NAME=ends",
+        "--target=killed=command:env NAME=killed",
+    ];
+    let measured = measure(&command, &words);
+    assert_eq!(fs::read_to_string(mine.join("file")).unwrap(), "mine");
+    let samples = measured.samples("ends", "time");
+    let reason = samples[1]["reason"].as_str().unwrap();
+    let expected = "out/x is mounted; have the command unmount it";
+    assert!(reason.contains(expected), "{reason}");
+    let places = fs::read_to_string(log).unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    for place in places.lines() {
+        assert!(!Path::new(place).exists(), "{place} was left");
+        assert!(!mounts.contains(place), "{place} is still mounted");
+    }
+    assert!(places.lines().count() >= 2, "{places}");
 }

@@ -18,6 +18,7 @@ use super::session_error::SessionError;
 use super::sides::Side;
 use super::started::{DISK, StartError, Started, WORK};
 use super::vmm;
+use super::work_directory::REMOVE;
 use super::workload::Workload;
 
 /// What stands before the name of an object that is another one than on the host.
@@ -154,10 +155,10 @@ impl Instance {
         let (id, parents) = (&self.started.id, parents.join(" "));
         let setup = format!(
             "T={id}; say() {{ echo \"$T $*\"; }}; export LC_ALL=C; d=; for p in {parents}; do mkdir -m 700 \"$p/$T\" \
-             2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; for p in {parents} /tmp; do rm -rf \"$p/$T\"; done' EXIT; trap \
+             2>/dev/null && {{ d=$p/$T; break; }}; done; trap 'cd /; for p in {parents} /tmp; do remove \"$p/$T\"; done' EXIT; trap \
              'exit 129' HUP INT TERM; if [ -n \"$EPOCHREALTIME\" ]; then now() {{ \
              now=$EPOCHREALTIME; }}; else now() {{ read -r now _ </proc/uptime; }}; fi; \
-             {DEFINITIONS} [ -n \"$d\" ] && mkdir \"$d/out\" && cd \"$d\""
+             {REMOVE}{DEFINITIONS} [ -n \"$d\" ] && mkdir \"$d/out\" && cd \"$d\""
         );
         self.asked(
             match &*parents {
@@ -261,7 +262,7 @@ impl Instance {
 
     fn work(&mut self, workload: &Workload, patience: Patience<'_>) -> Result<Run, RunError> {
         let before = format!(
-            "cd \"$d\" && rm -rf out && mkdir out && {}",
+            "cd \"$d\" && remove \"$d/out\" && mkdir out && {}",
             workload.before()
         );
         self.asked("what comes before the work fails", &before, patience)?;

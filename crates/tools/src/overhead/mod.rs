@@ -37,6 +37,7 @@ mod started;
 mod target;
 mod targets_file;
 mod vmm;
+mod work_directory;
 mod workload;
 
 pub use ablation::{Ablation, AblationError, Here};

@@ -25,6 +25,7 @@ use super::meter::Meter;
 use super::session::{Patience, Session};
 use super::session_error::SessionError;
 use super::sides::Side;
+use super::work_directory;
 use crate::idle::prove::{Error as TrialError, Running};
 
 /// Directories that a work directory may be in, on a tmpfs if there is one.
@@ -221,7 +222,7 @@ impl Started {
         }
         // A target that shares the host's files and was killed has left its work there.
         for parent in WORK.into_iter().chain([DISK]) {
-            let _ = fs::remove_dir_all(Path::new(parent).join(&self.id));
+            let _ = work_directory::remove(&Path::new(parent).join(&self.id));
         }
     }
 }

@@ -23,7 +23,7 @@ impl Instance {
     }
 
     fn probed(&mut self, time: u32, patience: Patience<'_>) -> Result<Figures, RunError> {
-        let clear = "cd \"$d\" && rm -rf out && mkdir out";
+        let clear = "cd \"$d\" && remove \"$d/out\" && mkdir out";
         self.asked("its work directory is gone", clear, patience)?;
         if !self.has_probe {
             self.give(&[PROBE], patience)?;
