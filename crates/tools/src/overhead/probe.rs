@@ -26,12 +26,16 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Takes a line of the probe; others are left out.
+    /// Takes a line of the probe about an operation of [`OPERATIONS`]; others are left out.
     pub(super) fn take(&mut self, line: &str) {
         let mut words = line.splitn(3, ' ');
-        match (words.next(), words.next(), words.next()) {
+        let (kind, name) = (words.next(), words.next());
+        // Other names are those of what the host measures.
+        let name = name.filter(|name| OPERATIONS.iter().any(|one| one.name == *name));
+        match (kind, name, words.next()) {
             (Some("figure"), Some(name), Some(numbers)) => {
                 let median = numbers.split(' ').next().and_then(|text| text.parse().ok());
+                let median = median.filter(|median: &f64| median.is_finite() && *median >= 0.0);
                 self.medians
                     .extend(median.map(|median| (name.to_owned(), median)));
             }
@@ -133,6 +137,11 @@ mod tests {
             "figure switch-pipe 9457.962 5202.419 7",
             "skip ipi-mprotect there is one CPU",
             "figure switch-futex - - 0",
+            "figure user-sort NaN 1 7",
+            "figure user-float -1 1 7",
+            "figure user-integer 1e999 1 7",
+            "figure time 5 1 7",
+            "skip time none",
             "figure",
             "something else",
         ] {
