@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,7 +15,11 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let plain: [(_, fn()); 5] = [
+    let plain: [(_, fn()); 6] = [
+        (
+            "an_engine_that_hangs_is_not_waited_for",
+            an_engine_that_hangs_is_not_waited_for,
+        ),
         (
             "targets_of_a_file_are_measured",
             targets_of_a_file_are_measured,
@@ -649,4 +653,27 @@ fn what_the_work_has_mounted_is_not_removed() {
         assert!(!mounts.contains(place), "{place} is still mounted");
     }
     assert!(places.lines().count() >= 2, "{places}");
+}
+
+fn an_engine_that_hangs_is_not_waited_for() {
+    let dir = tempdir().unwrap();
+    let log = dir.path().join("log");
+    let podman = dir.path().join("podman");
+    let text = format!(
+        "#!/bin/sh\ncase $1 in run) exec sh;; inspect) exec sleep 4321;; rm) echo $3 >>{};; esac\n",
+        log.display()
+    );
+    fs::write(&podman, text).unwrap();
+    fs::set_permissions(&podman, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", dir.path().display());
+    let with = |brisk: Brisk| brisk.env("PATH", &path);
+    let words = ["--timeout=2s", "--target=x=podman:image"];
+    let measured = measure_with(with, "true", &words);
+    let samples = measured.samples("x", "time");
+    let reason = samples[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("killed: no end within 2 s"), "{reason}");
+    // What it had started was removed each time.
+    let removed = fs::read_to_string(log).unwrap();
+    assert_eq!(removed.matches("brisk-overhead-").count(), 2, "{removed}");
 }

@@ -151,7 +151,7 @@ impl Instance {
         patience: Patience<'_>,
     ) -> Result<(), RunError> {
         self.started.session.greet(self.started.channel, patience)?;
-        self.started.find_process()?;
+        self.started.find_process(patience)?;
         let (id, parents) = (&self.started.id, parents.join(" "));
         let setup = format!(
             "T={id}; say() {{ echo \"$T $*\"; }}; export LC_ALL=C; d=; for p in {parents}; do mkdir -m 700 \"$p/$T\" \

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
+use std::time::Duration;
 
 use brisk_host::program::{Error, Program, tail};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -21,6 +22,16 @@ pub(super) enum NoOutput {
 
 /// Runs a program to its end without input; what it wrote to standard output.
 pub(super) fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>, NoOutput> {
+    output_within(program, None, interrupt)
+}
+
+/// Runs a program as [`output`] does. One that takes longer than `limit` is killed with all that it
+/// has started, and has failed.
+pub(super) fn output_within(
+    program: &Program,
+    limit: Option<Duration>,
+    interrupt: &Interrupt,
+) -> Result<Vec<u8>, NoOutput> {
     let cannot = |source| {
         NoOutput::Failed(Error::Start {
             command: program.shell_quoted(),
@@ -36,15 +47,22 @@ pub(super) fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>
         // It can be ended with all that it starts.
         .process_group(0);
     let mut child = command.spawn().map_err(cannot)?;
-    let waited = wait_for_child(&child, None, interrupt);
+    let waited = wait_for_child(&child, limit, interrupt);
     let signal = interrupt.signal();
     if signal.is_some() || !matches!(waited, Ok(Ended::Itself)) {
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     }
     let status = child.wait().map_err(cannot)?;
-    waited.map_err(cannot)?;
+    let ended = waited.map_err(cannot)?;
     if let Some(signal) = signal {
         return Err(NoOutput::Interrupted(signal));
+    }
+    if let (Ended::TooLate, Some(limit)) = (ended, limit) {
+        return Err(NoOutput::Failed(Error::Failed {
+            command: program.shell_quoted(),
+            status,
+            stderr: format!("killed: no end within {} s", limit.as_secs()),
+        }));
     }
     if status.success() {
         return read(&mut output).map_err(cannot);
@@ -89,8 +107,16 @@ mod tests {
             error.to_string().ends_with("exit status: 3\n  why"),
             "{error}"
         );
-        interrupt.trigger().unwrap().pull();
         let program = Program::at("/bin/sh").args(["-c", "sleep 4321 & sleep 4321"]);
+        let late = output_within(&program, Some(Duration::from_secs(1)), &interrupt).unwrap_err();
+        let NoOutput::Failed(error) = late else {
+            panic!("{late:?}");
+        };
+        assert!(
+            error.to_string().ends_with("killed: no end within 1 s"),
+            "{error}"
+        );
+        interrupt.trigger().unwrap().pull();
         let ended = output(&program, &interrupt).unwrap_err();
         assert!(matches!(ended, NoOutput::Interrupted(15)), "{ended:?}");
     }

@@ -6,7 +6,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use brisk_host::cgroup::Group;
@@ -22,11 +21,13 @@ use super::console::shell_of_agent;
 use super::existing::{self, ExistingError, Pinned};
 use super::launch::{Channel, Launch, Place, launch};
 use super::meter::Meter;
+use super::program_output::{NoOutput, output_within};
 use super::session::{Patience, Session};
 use super::session_error::SessionError;
 use super::sides::Side;
 use super::work_directory;
 use crate::idle::prove::{Error as TrialError, Running};
+use crate::interrupt::Interrupt;
 
 /// Directories that a work directory may be in, on a tmpfs if there is one.
 pub(super) const WORK: [&str; 2] = ["/dev/shm", "/tmp"];
@@ -39,6 +40,9 @@ const FILES: &str = "-files";
 
 /// How long processes that were killed may take to end.
 const EMPTYING: Duration = Duration::from_secs(5);
+
+/// How long what removes a container may take.
+const CLEANING: Duration = Duration::from_secs(30);
 
 /// Fact about where a guest that runs already may run.
 pub(super) const PROCESSORS_OF_VMM: &str = "processors of its VMM";
@@ -172,13 +176,17 @@ impl Started {
     ///
     /// # Errors
     /// If its engine does not say.
-    pub(super) fn find_process(&mut self) -> Result<(), SessionError> {
+    pub(super) fn find_process(&mut self, patience: Patience<'_>) -> Result<(), SessionError> {
         let Some((program, words)) = self.process.as_ref().and_then(|words| words.split_first())
         else {
             return Ok(());
         };
-        let output = Program::at(program).args(words).run();
-        let output = output.map_err(SessionError::Process)?;
+        let program = Program::at(program).args(words);
+        let output = output_within(&program, Some(patience.time), patience.interrupt);
+        let output = output.map_err(|error| match error {
+            NoOutput::Failed(error) => SessionError::Process(error),
+            NoOutput::Interrupted(_) => SessionError::Interrupted,
+        })?;
         let text = String::from_utf8_lossy(&output);
         let elsewhere = || SessionError::Elsewhere(text.trim().to_owned());
         let (pid, id) = text.trim().split_once(' ').ok_or_else(elsewhere)?;
@@ -211,9 +219,9 @@ impl Started {
         }
         if let Some((program, words)) = self.cleanup.as_ref().and_then(|words| words.split_first())
         {
-            let mut command = Command::new(program);
-            let command = command.args(words).stdin(Stdio::null());
-            let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            let program = Program::at(program).args(words);
+            // A second Ctrl-C does not end it, and one that hangs does not keep brisk.
+            let _ = Interrupt::new().map(|never| output_within(&program, Some(CLEANING), &never));
         }
         if let Some(group) = &self.group {
             let _ = group
