@@ -15,7 +15,11 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let plain: [(_, fn()); 6] = [
+    let plain: [(_, fn()); 7] = [
+        (
+            "files_without_an_end_are_refused",
+            files_without_an_end_are_refused,
+        ),
         (
             "an_engine_that_hangs_is_not_waited_for",
             an_engine_that_hangs_is_not_waited_for,
@@ -676,4 +680,36 @@ fn an_engine_that_hangs_is_not_waited_for() {
     // What it had started was removed each time.
     let removed = fs::read_to_string(log).unwrap();
     assert_eq!(removed.matches("brisk-overhead-").count(), 2, "{removed}");
+}
+
+fn files_without_an_end_are_refused() {
+    let dir = tempdir().unwrap();
+    let refused = |words: &[&str]| {
+        let run = overhead_of("kernel").args(["--rounds=1", "--target=x=host"]);
+        run.args(words)
+            .exits(125)
+            .explains(&["it is not a regular file"]);
+    };
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    let tree = dir.path().join("tree");
+    kernel_source(&tree);
+    let tree = ["--tree", tree.to_str().unwrap()];
+    for path in [pipe.to_str().unwrap(), "/dev/zero"] {
+        refused(&["--targets", path]);
+        refused(&["--config", path]);
+        refused(&[&["--continue", path], &tree[..]].concat());
+    }
+}
+
+fn overhead_of(workload: &str) -> Brisk {
+    brisk_of!["overhead", "run", "--workload"].arg(workload)
+}
+
+/// A directory that is taken for the source of a kernel.
+fn kernel_source(tree: &Path) {
+    fs::create_dir(tree).unwrap();
+    for name in ["Kconfig", "Makefile"] {
+        fs::write(tree.join(name), "").unwrap();
+    }
 }

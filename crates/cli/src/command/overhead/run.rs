@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use brisk_host::cpu;
 use brisk_measure::Report;
 use brisk_tools::environment;
@@ -20,6 +20,7 @@ use super::workload::{self, WorkloadArgs};
 use super::{operations, picture};
 use crate::command::report::OutputArgs;
 use crate::exit;
+use crate::input::read_file;
 use crate::output::{Format, now};
 use crate::parse::duration;
 use crate::ui::{Bar, Ui};
@@ -121,6 +122,8 @@ pub struct Args {
     output: OutputArgs,
 }
 
+/// Most bytes of a file of targets.
+const LARGEST: u64 = 1 << 20;
 /// Rounds at most, if their number is not given.
 const MOST_ROUNDS: u32 = 15;
 /// Half the width of an interval that is narrow enough then, in percent.
@@ -170,6 +173,9 @@ pub(super) fn measure(
     let (mut report, file) = match &args.report {
         None => (Report::new(KIND, now(), here), args.output.file(KIND)?),
         Some(file) => {
+            // It is replaced; a pipe would be waited for, and a device has no end.
+            let is_other = std::fs::metadata(file).is_ok_and(|it| !it.is_file());
+            ensure!(!is_other, "{}: it is not a regular file", file.display());
             let mut report = Report::load(file)?;
             options.first = go_on(&mut report, KIND, &here, &facts)
                 .with_context(|| format!("cannot go on with {}", file.display()))?;
@@ -236,7 +242,8 @@ pub(super) fn measure(
 fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
     let mut targets = args.targets.clone();
     if let Some(path) = &args.file {
-        let read = std::fs::read_to_string(path);
+        let read = read_file(path, LARGEST);
+        let read = read.and_then(|bytes| Ok(String::from_utf8(bytes)?));
         let text = read.with_context(|| format!("cannot read {}", path.display()))?;
         let more = overhead::targets(&text);
         targets.extend(more.with_context(|| format!("{}", path.display()))?);

@@ -1,14 +1,18 @@
 //! Options of `brisk overhead run` that choose the workload.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use brisk_tools::overhead::{self, Config, FLAGS, Kernel, Source, TINY, UNITS, Workload};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
+use crate::input::read_file;
 use crate::ui::Ui;
+
+/// Most bytes of a configuration of a kernel; that of a distribution has less than 1 MiB.
+const LARGEST: u64 = 16 << 20;
 
 /// Choice of the workload that is run in every target.
 #[derive(Debug, clap::Args)]
@@ -101,7 +105,7 @@ impl WorkloadArgs {
         let config = if is_target {
             Config::Target(named.clone())
         } else {
-            let content = std::fs::read(named).with_context(|| {
+            let content = read_file(Path::new(named), LARGEST).with_context(|| {
                 format!("--config {named}: neither a file nor a target such as {TINY}")
             })?;
             Config::Text(content)
