@@ -15,10 +15,14 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let plain: [(_, fn()); 7] = [
+    let plain: [(_, fn()); 8] = [
         (
             "files_without_an_end_are_refused",
             files_without_an_end_are_refused,
+        ),
+        (
+            "an_interrupt_of_packing_leaves_nothing",
+            an_interrupt_of_packing_leaves_nothing,
         ),
         (
             "an_engine_that_hangs_is_not_waited_for",
@@ -712,4 +716,23 @@ fn kernel_source(tree: &Path) {
     for name in ["Kconfig", "Makefile"] {
         fs::write(tree.join(name), "").unwrap();
     }
+}
+
+fn an_interrupt_of_packing_leaves_nothing() {
+    let dir = tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    kernel_source(&tree);
+    // Without holes, which an archive does not have.
+    fs::write(tree.join("big"), vec![1; 256 << 20]).unwrap();
+    let place = dir.path().join("place");
+    fs::create_dir(&place).unwrap();
+    let run = overhead_of("kernel").args(["--target=x=host", "--tree", tree.to_str().unwrap()]);
+    let running = run.env("TMPDIR", &place).spawn();
+    until("the source is being packed", || {
+        fs::read_dir(&place).unwrap().next().map(drop)
+    });
+    running.signal(Signal::INT);
+    let ended = running.wait().exited(130);
+    assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
+    assert_eq!(names(&place), [""; 0]);
 }

@@ -3,6 +3,7 @@
 //! The source is one tar archive, which every target unpacks into its work directory.
 
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use brisk_vm::cache::{Cache, key};
@@ -115,7 +116,8 @@ impl Source {
         let identity = format!("{VERSION} {hash} {left_out:?}");
         let entry = cache.get_or_build("kernel-source", &key(identity.as_bytes()), |file| {
             progress("unpacking the kernel's source, once");
-            repack(&source, &left_out, file).map(|()| Description {
+            let interrupt = Interrupt::by_signals().map_err(KitError::Signals)?;
+            repack(&source, &left_out, file, &interrupt).map(|()| Description {
                 source: described(&source, &hash),
             })
         })?;
@@ -136,11 +138,12 @@ impl Source {
             source: error,
         };
         let mut file = NamedTempFile::with_prefix("brisk-kernel-").map_err(failed)?;
+        let interrupt = Interrupt::by_signals().map_err(KitError::Signals)?;
         if fs::metadata(path).map_err(failed)?.is_dir() {
             check(path, path)?;
-            pack(path, path, file.as_file_mut())?;
+            pack(path, path, file.as_file_mut(), &interrupt)?;
         } else {
-            repack(path, &[], file.as_file_mut())?;
+            repack(path, &[], file.as_file_mut(), &interrupt)?;
         }
         let temporary = file.into_temp_path();
         Ok(Self {
@@ -172,7 +175,12 @@ fn check(tree: &Path, path: &Path) -> Result<(), KitError> {
 }
 
 /// Packs an archive once more, without some of its files.
-fn repack(source: &Path, left_out: &[String], file: &mut File) -> Result<(), KitError> {
+fn repack(
+    source: &Path,
+    left_out: &[String],
+    file: &mut File,
+    interrupt: &Interrupt,
+) -> Result<(), KitError> {
     let failed = |error| KitError::Io {
         path: source.to_owned(),
         source: error,
@@ -192,9 +200,7 @@ fn repack(source: &Path, left_out: &[String], file: &mut File) -> Result<(), Kit
                 .iter()
                 .map(|pattern| format!("--exclude={pattern}")),
         );
-    // The tree is removed, whatever ends this.
-    let interrupt = Interrupt::by_signals().map_err(KitError::Signals)?;
-    output(&unpack, &interrupt).map_err(|error| match error {
+    output(&unpack, interrupt).map_err(|error| match error {
         NoOutput::Failed(error) => KitError::Program {
             path: source.to_owned(),
             source: error,
@@ -202,15 +208,24 @@ fn repack(source: &Path, left_out: &[String], file: &mut File) -> Result<(), Kit
         NoOutput::Interrupted(signal) => KitError::Interrupted(signal),
     })?;
     check(place.path(), source)?;
-    pack(place.path(), source, file)
+    pack(place.path(), source, file, interrupt)
 }
 
-fn pack(tree: &Path, source: &Path, file: &mut File) -> Result<(), KitError> {
-    let failed = |error| KitError::Io {
-        path: source.to_owned(),
-        source: error,
+fn pack(
+    tree: &Path,
+    source: &Path,
+    file: &mut File,
+    interrupt: &Interrupt,
+) -> Result<(), KitError> {
+    let failed = |error| match interrupt.signal() {
+        Some(signal) => KitError::Interrupted(signal),
+        None => KitError::Io {
+            path: source.to_owned(),
+            source: error,
+        },
     };
-    let mut builder = tar::Builder::new(std::io::BufWriter::new(file));
+    let file = Interruptible { file, interrupt };
+    let mut builder = tar::Builder::new(io::BufWriter::new(file));
     builder.follow_symlinks(false);
     builder.append_dir_all(TREE, tree).map_err(failed)?;
     let writer = builder.into_inner().map_err(failed)?;
@@ -218,6 +233,26 @@ fn pack(tree: &Path, source: &Path, file: &mut File) -> Result<(), KitError> {
         .into_inner()
         .map(drop)
         .map_err(|error| failed(error.into_error()))
+}
+
+/// A file that cannot be written to after an interrupt.
+struct Interruptible<'a> {
+    file: &'a mut File,
+    interrupt: &'a Interrupt,
+}
+
+impl Write for Interruptible<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.interrupt.came() {
+            // The kind of this name has callers try again.
+            true => Err(io::Error::other("interrupted")),
+            false => self.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// Shell text for what makes a build the same everywhere, whenever and wherever it is.
