@@ -298,7 +298,7 @@ impl Kernel {
     /// Shell text that makes a fresh directory, configured.
     fn configured(&self) -> String {
         let configured = match &self.config {
-            Config::Target(target) => self.make(target),
+            Config::Target(target) => self.make(&quoted(target)),
             Config::Text(_) => format!(
                 "cp config {TREE}/build/.config && {}",
                 self.make("olddefconfig")
@@ -352,6 +352,26 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_of_make_is_one_word() {
+        let config = |text: &str| {
+            let kernel = Kernel {
+                source: Source {
+                    name: String::new(),
+                    archive: PathBuf::new(),
+                    _temporary: None,
+                },
+                config: Config::Target(text.to_owned()),
+                jobs: 1,
+                goal: "a;b".to_owned(),
+            };
+            (kernel.configured(), kernel.work())
+        };
+        let (configured, work) = config("x; reboot config");
+        assert!(configured.contains(" 'x; reboot config' "), "{configured}");
+        assert!(work.contains(" 'a;b' "), "{work}");
+    }
 
     #[test]
     fn a_directory_is_a_kernel_that_is_clean_or_refused() {
