@@ -1,9 +1,10 @@
 //! Guests that run already: which process of the host does their work, and where.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 
 use brisk_vm::libvirt::{self, Console, RunningDomain};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -114,6 +115,9 @@ fn of_domain(name: &str, via: &Via) -> Result<Existing, ExistingError> {
 pub(super) struct Pinned {
     /// Each thread, and where it was allowed to run before.
     before: Vec<(Pid, CpuSet)>,
+    /// Locks of the processes' directories in `/proc` (flock(2)), released after that: another
+    /// measurement would put back what this one has changed, and leave it so.
+    locks: Vec<File>,
 }
 
 impl Pinned {
@@ -121,12 +125,15 @@ impl Pinned {
     /// there, too, also afterwards.
     ///
     /// # Errors
-    /// If this user may not, or the processors are not among those of the processes' group. Nothing
-    /// is changed then.
+    /// If this user may not, another measurement keeps them somewhere, or the processors are not
+    /// among those of the processes' group. Nothing is changed then.
     pub(super) fn new(processes: &[u32], cpus: &[usize]) -> io::Result<Self> {
         let mut set = CpuSet::new();
         cpus.iter().for_each(|cpu| set.set(*cpu));
         let mut pinned = Self::default();
+        for pid in processes {
+            pinned.locks.extend(lock(*pid)?);
+        }
         for thread in processes.iter().flat_map(|pid| threads(*pid)) {
             let before = match sched_getaffinity(Some(thread)) {
                 // It has ended.
@@ -152,6 +159,21 @@ impl Drop for Pinned {
     }
 }
 
+/// Lock of a process; none if it has ended.
+fn lock(pid: u32) -> io::Result<Option<File>> {
+    let directory = match File::open(format!("/proc/{pid}")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(directory)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::other(
+            "another target, or another brisk, measures this guest; measure it once at a time",
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn threads(pid: u32) -> Vec<Pid> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));
     let names = entries.into_iter().flatten().flatten();
@@ -174,6 +196,9 @@ mod tests {
         let last = (0..CpuSet::MAX_CPU).rfind(|cpu| before.is_set(*cpu));
         let pinned = Pinned::new(&[child.id()], &[last.unwrap()]).unwrap();
         assert_eq!(allowed().count(), 1);
+        // A second one would put back what the first has changed.
+        let second = Pinned::new(&[child.id()], &[last.unwrap()]).unwrap_err();
+        assert!(second.to_string().contains("at a time"), "{second}");
         drop(pinned);
         assert_eq!(allowed(), before);
         drop(child.stdin.take());
