@@ -92,6 +92,11 @@ fn main() {
         not_root(),
         what_the_work_has_mounted_is_not_removed,
     ));
+    all.push(trial(
+        "what_works_in_the_background_ends_without_groups",
+        not_root(),
+        what_works_in_the_background_ends_without_groups,
+    ));
     // One after another: each measures on one processor.
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
@@ -735,4 +740,51 @@ fn an_interrupt_of_packing_leaves_nothing() {
     let ended = running.wait().exited(130);
     assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
     assert_eq!(names(&place), [""; 0]);
+}
+
+fn what_works_in_the_background_ends_without_groups() {
+    let dir = tempdir().unwrap();
+    let log = dir.path().join("log");
+    // A user who may make no groups, and a program that takes no SIGTERM.
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // Where that user finds it.
+    let brisk = dir.path().join("brisk");
+    fs::copy(env!("CARGO_BIN_EXE_brisk"), &brisk).unwrap();
+    let words = [
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "env",
+        "TMPDIR=/tmp",
+        brisk.to_str().unwrap(),
+        "overhead",
+        "run",
+        "--keep-disturbed",
+        "--rounds=1",
+        "--workload=command",
+        "--target=x=host",
+    ];
+    let command = format!(
+        "(trap '' TERM; exec sleep 4321) & echo $! >>{}",
+        log.display()
+    );
+    let ended = Command::new("setpriv")
+        .args(words)
+        .arg(format!("--command={command}"))
+        .arg("--output")
+        .arg(dir.path().join("report.json"))
+        .env("BRISK_STATE_DIR", dir.path())
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.lines().count() > 3, "{log}");
+    for pid in log.lines() {
+        // It was killed, and may not have ended yet.
+        until("it has ended", || {
+            let text = fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            text.map_or(true, |text| !text.starts_with("sleep"))
+                .then_some(())
+        });
+    }
 }

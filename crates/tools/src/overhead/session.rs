@@ -15,7 +15,9 @@ use brisk_sys::wait_for;
 use brisk_vm::libvirt::Console;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 
 use super::console::{self, Prompt};
 use super::launch::{Channel, Launch};
@@ -135,8 +137,16 @@ impl Session {
         self.child.as_ref().map(Child::id)
     }
 
+    /// How its program ended, if it has. What that has left in its process group ends then: until
+    /// the child is waited for, no other group has its number.
     fn status(&mut self) -> Option<ExitStatus> {
-        self.child.as_mut()?.try_wait().ok().flatten()
+        let child = self.child.as_mut()?;
+        let group = Pid::from_child(child);
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if let Ok(Some(_)) = waitid(WaitId::Pid(group), look) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        child.try_wait().ok().flatten()
     }
 
     /// Has the shell take a line of commands, and returns their status. `on_line` gets each line
@@ -432,7 +442,7 @@ impl Session {
         drop(self.input.take());
         let group = self.child.as_ref().map(Pid::from_child);
         let signal = |signal| group.map(|group| kill_process_group(group, signal));
-        if !at_once && self.wait_for_end(ENDING) {
+        if self.status().is_some() || (!at_once && self.wait_for_end(ENDING)) {
             return false;
         }
         // A program that hands the first one on to its command ends by the second.

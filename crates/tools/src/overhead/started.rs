@@ -12,7 +12,7 @@ use brisk_host::cgroup::Group;
 use brisk_host::proc::Procfs;
 use brisk_host::process_times::tree;
 use brisk_host::program::Program;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
 use super::ablation::Ablation;
@@ -206,15 +206,21 @@ impl Started {
             (Ok(all), Some(pid)) => tree(&all, pid),
             _ => Vec::new(),
         };
+        // A number may be that of another process when the target has ended.
+        let below = below.into_iter().filter_map(|pid| {
+            pidfd_open(
+                Pid::from_raw(i32::try_from(pid).ok()?)?,
+                PidfdFlags::empty(),
+            )
+            .ok()
+        });
+        let below: Vec<_> = below.collect();
         self.session.end(self.is_lost || self.ends_by_signal);
         if let Some(group) = &self.group {
             let _ = group.kill();
         } else {
-            for pid in below
-                .into_iter()
-                .filter_map(|pid| Pid::from_raw(pid as i32))
-            {
-                let _ = kill_process(pid, Signal::KILL);
+            for process in below {
+                let _ = pidfd_send_signal(process, Signal::KILL);
             }
         }
         if let Some((program, words)) = self.cleanup.as_ref().and_then(|words| words.split_first())
