@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use brisk_host::cgroup::Group;
 use brisk_testkit::{
     Brisk, Libvirt, Machines, Mount, Signal, agent_initramfs, brisk_of, capture, tool, trial,
     trials, until,
@@ -15,7 +16,11 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let plain: [(_, fn()); 8] = [
+    let plain: [(_, fn()); 9] = [
+        (
+            "a_qemu_ends_with_a_brisk_that_is_killed",
+            a_qemu_ends_with_a_brisk_that_is_killed,
+        ),
         (
             "files_without_an_end_are_refused",
             files_without_an_end_are_refused,
@@ -739,7 +744,7 @@ fn an_interrupt_of_packing_leaves_nothing() {
     running.signal(Signal::INT);
     let ended = running.wait().exited(130);
     assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
-    assert_eq!(names(&place), [""; 0]);
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }
 
 fn what_works_in_the_background_ends_without_groups() {
@@ -786,5 +791,43 @@ fn what_works_in_the_background_ends_without_groups() {
             text.map_or(true, |text| !text.starts_with("sleep"))
                 .then_some(())
         });
+    }
+}
+
+fn a_qemu_ends_with_a_brisk_that_is_killed() {
+    let dir = tempdir().unwrap();
+    let log = dir.path().join("log");
+    let qemu = dir.path().join("qemu");
+    // As QEMU, it does not end by the end of its input.
+    let text = format!(
+        "#!/bin/sh\necho $$ >{log}.new; mv {log}.new {log}; exec sleep 4321\n",
+        log = log.display()
+    );
+    fs::write(&qemu, text).unwrap();
+    fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
+    let place = dir.path().join("place");
+    fs::create_dir(&place).unwrap();
+    let mut brisk = Command::new(env!("CARGO_BIN_EXE_brisk"))
+        .args(["overhead", "run", "--workload=command", "--command=true"])
+        .arg(format!("--target=x=qemu:{}", qemu.display()))
+        .arg("--output")
+        .arg(dir.path().join("report.json"))
+        .env("TMPDIR", &place)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = until("it has started", || fs::read_to_string(&log).ok());
+    brisk.kill().unwrap();
+    brisk.wait().unwrap();
+    until("it has ended", || {
+        let text = fs::read_to_string(format!("/proc/{}/cmdline", pid.trim()));
+        text.map_or(true, |text| text.is_empty()).then_some(())
+    });
+    // The shells of the host end by the end of their input; their groups are left.
+    for entry in fs::read_dir(&place).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let group = Group::below_own(name.trim_end_matches("-files"));
+        let group = group.into_iter();
+        group.for_each(|group| until("its group is removed", || group.remove().ok()));
     }
 }

@@ -30,7 +30,6 @@ const MOST: usize = 1 << 20;
 const TAIL: u64 = 600;
 /// How long a target may take to end when its input has ended, and again when it is asked to.
 const ENDING: Duration = Duration::from_secs(5);
-
 /// How long nothing comes before what is there is taken for a prompt.
 const SETTLING: Duration = Duration::from_millis(300);
 /// How long a console without a prompt is left alone.
@@ -96,6 +95,9 @@ impl Session {
         if launch.has_small_pages {
             brisk_sys::small_pages(&mut command);
         }
+        if launch.ends_by_signal {
+            brisk_sys::die_with_parent(&mut command); // Nobody else would end it.
+        }
         let mut child = command.spawn().map_err(failed)?;
         let input = OwnedFd::from(child.stdin.take().expect("it is piped"));
         let output = OwnedFd::from(child.stdout.take().expect("it is piped"));
@@ -137,8 +139,7 @@ impl Session {
         self.child.as_ref().map(Child::id)
     }
 
-    /// How its program ended, if it has. What that has left in its process group ends then: until
-    /// the child is waited for, no other group has its number.
+    /// How its program ended. What it has left in its group is killed before the number is free.
     fn status(&mut self) -> Option<ExitStatus> {
         let child = self.child.as_mut()?;
         let group = Pid::from_child(child);
@@ -404,7 +405,7 @@ impl Session {
         }
     }
 
-    /// Why it ended, as far as that is known.
+    /// Why it ended.
     fn ended(&mut self) -> SessionError {
         self.wait_for_end(ENDING);
         let status = match self.status() {
