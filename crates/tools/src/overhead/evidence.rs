@@ -93,7 +93,9 @@ impl Evidence {
                 .map(|(again, first)| (again / first - 1.0).abs()),
             neighbours: neighbours(1),
             host_neighbours: neighbours(0),
-            clocks: median(target, OWN).zip(median(target, TIME)),
+            clocks: series(target, OWN)
+                .zip(series(target, TIME))
+                .and_then(|(own, time)| clocks(own, time)),
         }
     }
 
@@ -104,10 +106,40 @@ impl Evidence {
     }
 }
 
+/// Medians of two times of the same runs. A run that was dropped has a time by the target's clock
+/// only.
+fn clocks(own: &Series, time: &Series) -> Option<(f64, f64)> {
+    let (own, times): (Vec<_>, Vec<_>) = own.pairs(time).into_iter().unzip();
+    Statistic::Median.of(&own).zip(Statistic::Median.of(&times))
+}
+
 /// The object by which a run failed.
 fn object(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Failed { reason } => reason.strip_prefix(OBJECT_DIFFERS).map(str::to_owned),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_measure::{Environment, Phase, Sample, Unit};
+
+    use super::*;
+
+    #[test]
+    fn clocks_are_compared_in_runs_that_count() {
+        let mut report = Report::new("overhead", "2026-11-25T00:00:00Z", Environment::default());
+        for (round, own) in [(0, 2.0), (1, 3.0), (2, 3.1)] {
+            let series = report.series_mut("box: own clock", Unit::Seconds);
+            series.push(Sample::measured(round, own));
+            let time = match round {
+                0 => Sample::measured(round, own),
+                _ => Sample::failed(round, Phase::Measured, "dropped: other programs"),
+            };
+            report.series_mut("box: time", Unit::Seconds).push(time);
+        }
+        let evidence = Evidence::of(&report, "host", "box");
+        assert_eq!(evidence.clocks, Some((2.0, 2.0)));
     }
 }
