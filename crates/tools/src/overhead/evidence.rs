@@ -22,6 +22,8 @@ pub struct Evidence {
     pub cpus: usize,
     /// Objects that differ from the host's.
     pub objects: BTreeSet<String>,
+    /// Whether none of its runs succeeded, and not only for other programs.
+    pub has_failed: bool,
     /// Pages that either swapped in or out in the runs that count.
     pub swapped: f64,
     /// Rounds that were dropped, since other programs had the processors while the host or the
@@ -72,6 +74,9 @@ impl Evidence {
                 .len()
         };
         let rows = rows(report, &[host.to_owned(), target.to_owned()]);
+        let has_failed = rows
+            .get(1)
+            .is_some_and(|row| row.median.is_none() && row.failed > 0);
         let neighbours = |place: usize| rows.get(place).and_then(Row::neighbours);
         let cpus = report.environment.extra.get(PROCESSORS);
         let failures = series(target, TIME).into_iter().flat_map(Series::measured);
@@ -84,6 +89,7 @@ impl Evidence {
             objects: failures
                 .filter_map(|sample| object(&sample.outcome))
                 .collect(),
+            has_failed,
             swapped: swapped.iter().sum(),
             dropped: (rounds(true), rounds(false)),
             speeds: median(target, SPEED).zip(median(host, SPEED)),

@@ -1,5 +1,6 @@
 //! Runs the targets in turn.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -75,6 +76,8 @@ pub enum Step<'a> {
     Starts(&'a str),
     /// The costs of single operations are measured in a target.
     Probes(&'a str),
+    /// A target fails for the first time: its name, and why.
+    Fails(&'a str, &'a str),
     /// A round was made.
     Round(&'a Progress),
 }
@@ -87,6 +90,8 @@ struct Slot {
     side: Side,
     instance: Option<Instance>,
     failed_starts: u32,
+    /// Whether a run of it has failed before.
+    has_failed: bool,
     /// Why it does not run.
     reason: String,
 }
@@ -148,11 +153,15 @@ pub fn run(
                 .precision
                 .is_some_and(|precision| is_settled(sides, precision, record))
         };
+        let step = RefCell::new(&mut *step);
         let experiment = experiment
             .until(is_enough)
-            .on_round(|progress| step(Step::Round(progress)));
+            .on_round(|progress| (step.borrow_mut())(Step::Round(progress)));
         let ended = experiment.run(saved, |turn, readings| {
-            bench.turn(turn, readings);
+            if let Some(reason) = bench.turn(turn, readings) {
+                let name = &bench.slots[turn.side].side.name;
+                (step.borrow_mut())(Step::Fails(name, &reason));
+            }
             Ok::<_, OverheadError>(())
         });
         Ok(ended.map(drop)?)
@@ -192,6 +201,7 @@ impl Slot {
             side,
             instance: None,
             failed_starts: 0,
+            has_failed: false,
             reason: String::new(),
         }
     }
@@ -219,6 +229,11 @@ impl<'a> Bench<'a> {
             }
             if side != HOST {
                 // A target that cannot be started is one that failed.
+                if started.is_err() {
+                    let slot = &mut self.slots[side];
+                    slot.has_failed = true;
+                    step(Step::Fails(&slot.side.name, &slot.reason));
+                }
                 continue;
             }
             started.map_err(OverheadError::Host)?;
@@ -290,16 +305,20 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Runs one side once.
-    fn turn(&mut self, turn: Turn, readings: &mut Readings) {
-        self.run_once(turn, readings);
+    /// Runs one side once. The reason if it failed for the first time.
+    fn turn(&mut self, turn: Turn, readings: &mut Readings) -> Option<String> {
+        let reason = self.tried(turn, readings);
         let slot = &mut self.slots[turn.side];
         if slot.side.trial.is_some() {
             slot.instance = None;
         }
+        let reason = reason?;
+        failed(&reason, readings);
+        (!std::mem::replace(&mut slot.has_failed, true)).then_some(reason)
     }
 
-    fn run_once(&mut self, turn: Turn, readings: &mut Readings) {
+    /// Runs one side once. The reason if it failed.
+    fn tried(&mut self, turn: Turn, readings: &mut Readings) -> Option<String> {
         let lost = |instance: &Instance| instance.is_lost();
         if self.slots[turn.side].instance.as_ref().is_none_or(lost) {
             self.slots[turn.side].instance = None;
@@ -315,13 +334,16 @@ impl<'a> Bench<'a> {
         let slot = &mut self.slots[turn.side];
         let result = match &mut slot.instance {
             Some(instance) => instance.run(self.workload, patience),
-            None => return failed(&slot.reason, readings),
+            None => return Some(slot.reason.clone()),
         };
         match result.and_then(|run| self.compared(run)) {
-            Ok(run) => put(&run, self.options.keeps_disturbed, readings),
+            Ok(run) => {
+                put(&run, self.options.keeps_disturbed, readings);
+                None
+            }
             // The engine sees the signal.
-            Err(RunError::Session(SessionError::Interrupted)) => {}
-            Err(error) => failed(&crate::chain(&error), readings),
+            Err(RunError::Session(SessionError::Interrupted)) => None,
+            Err(error) => Some(crate::chain(&error)),
         }
     }
 

@@ -21,7 +21,7 @@ use super::{operations, picture};
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::input::read_file;
-use crate::output::{Format, now};
+use crate::output::{Format, now, printable};
 use crate::parse::duration;
 use crate::ui::{Bar, Ui};
 
@@ -266,6 +266,11 @@ fn progress(bar: &Bar, step: &Step<'_>) {
     match step {
         Step::Starts(name) => bar.say(&format!("starting {name}")),
         Step::Probes(name) => bar.say(&format!("costs of operations in {name}")),
+        // A long measurement goes on, and whoever sees this may end it.
+        Step::Fails(name, reason) => {
+            let line = printable(&format!("{name} fails: {reason}"));
+            bar.above(&format!("brisk: {line}"));
+        }
         Step::Round(progress) => {
             bar.at(u64::from(progress.done));
             bar.say(&format!(

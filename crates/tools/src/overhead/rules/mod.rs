@@ -56,6 +56,13 @@ impl Comparable {
 /// All rules, in the order in which findings are shown.
 pub const RULES: &[Rule<Evidence>] = &[
     Rule {
+        id: "no-run",
+        applies: Applies::Target,
+        why: "there is no time to compare",
+        source: "the runs of the target",
+        check: no_run,
+    },
+    Rule {
         id: "other-objects",
         applies: Applies::Target,
         why: "the target did other work than the host, so the times say nothing",
@@ -174,6 +181,13 @@ pub fn descriptions() -> Vec<Description> {
 
 fn advice(text: &str) -> Fix {
     Fix::Advice(text.to_owned())
+}
+
+fn no_run(evidence: &Evidence, findings: &mut Findings) {
+    if evidence.has_failed && evidence.objects.is_empty() {
+        let fix = advice("mend what its failed runs report, and measure it again");
+        findings.add(Severity::Impossible, "none of its runs succeeded", fix);
+    }
 }
 
 fn other_objects(evidence: &Evidence, findings: &mut Findings) {

@@ -29,6 +29,7 @@ fn equal() -> Evidence {
         target: facts,
         cpus: 1,
         objects: BTreeSet::new(),
+        has_failed: false,
         swapped: 0.0,
         dropped: (1, 8),
         speeds: Some((1.0, 1.0)),
@@ -48,6 +49,15 @@ fn found(change: impl FnOnce(&mut Evidence)) -> (Comparable, String) {
         .map(|finding| format!("{}: {}", finding.rule, finding.what))
         .collect();
     (Comparable::of(&findings), lines.join("; "))
+}
+
+#[test]
+fn one_reason_for_no_run_is_enough() {
+    let differs = found(|evidence| {
+        evidence.has_failed = true;
+        evidence.objects.insert("a.o".into());
+    });
+    assert!(!differs.1.contains("no-run"), "{}", differs.1);
 }
 
 #[test]
@@ -71,6 +81,7 @@ fn each_rule_finds_what_it_is_about_and_no_near_miss() {
         })
     };
     let cases = [
+        (No, found(|evidence| evidence.has_failed = true)),
         (
             No,
             found(|evidence| {
@@ -141,6 +152,7 @@ fn each_rule_finds_what_it_is_about_and_no_near_miss() {
     }
     let lines: Vec<_> = cases.iter().map(|(_, (_, text))| text.as_str()).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
+    no-run: none of its runs succeeded
     other-objects: object a.o differs from the host's
     other-compiler: as of the target is another program than the host's
     other-compiler: cc1 of the target is another program than the host's: gcc 14.2.0, and gcc 12.2.0 on the host
