@@ -29,6 +29,12 @@ impl Prompt {
     }
 }
 
+/// Whether a line is this text. An interactive bash ends bracketed paste (`ESC [ ? 2004 l`, CR) on
+/// the line of the first output.
+pub(super) fn is_line(line: &str, text: &str) -> bool {
+    without_escapes(line).trim_matches('\r') == text
+}
+
 /// Text without control sequences of terminals (`ESC [ … letter`, ECMA-48).
 fn without_escapes(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
@@ -68,6 +74,14 @@ pub(super) fn shell_of_agent(token: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_line_of_bash_is_found() {
+        assert!(is_line("T-0 0", "T-0 0"));
+        assert!(is_line("\u{1b}[?2004l\rT-0 0", "T-0 0"));
+        // The echo of what was typed.
+        assert!(!is_line("# sh -c 'echo \"$0-0 0\"' T-0 0", "T-0 0"));
+    }
 
     #[test]
     fn prompts_are_told_from_messages() {

@@ -212,7 +212,7 @@ impl Session {
         let mut last = String::new();
         loop {
             for line in self.lines.drain(..) {
-                if line.text == begun {
+                if console::is_line(&line.text, &begun) {
                     self.is_on_console = true;
                     return Ok(());
                 }
