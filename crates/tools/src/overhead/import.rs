@@ -1,8 +1,10 @@
-//! Results that others measured: of the Phoronix Test Suite, of mmtests, and tables. Pure.
+//! Results that others measured: of the Phoronix Test Suite, of mmtests, of hyperfine, and tables.
+//! Pure.
 //!
 //! They are drawn as brisk's own are, and are always called what they are: measured by somebody
 //! else, who may not have compared like with like.
 
+mod hyperfine;
 mod mmtests;
 mod phoronix;
 mod table;
@@ -43,6 +45,15 @@ pub enum ImportError {
     /// It is XML of something else.
     #[error("its root is <{0}>, and not <PhoronixTestSuite>; composite.xml of a result is read")]
     Root(String),
+    /// It is JSON of something else.
+    #[error("it is no JSON of hyperfine --export-json: {0}")]
+    Json(String),
+    /// It is a table of hyperfine's, which has no runs.
+    #[error(
+        "a table of hyperfine has means and no runs; \
+         import the JSON that hyperfine --export-json FILE writes"
+    )]
+    Means,
     /// It has no result.
     #[error("it has no results with a number: {0}")]
     Nothing(&'static str),
@@ -74,6 +85,10 @@ pub fn import(text: &str) -> Result<Vec<Imported>, ImportError> {
     let start = text.trim_start_matches(['\u{feff}', ' ', '\n', '\r', '\t']);
     let found = if start.starts_with('<') {
         phoronix::parse(start)?
+    } else if start.starts_with('{') {
+        vec![hyperfine::parse(start)?]
+    } else if hyperfine::is_table(start) {
+        return Err(ImportError::Means);
     } else if mmtests::is_it(text) {
         mmtests::parse(text)?
     } else {

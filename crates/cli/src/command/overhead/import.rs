@@ -23,9 +23,9 @@ const LARGEST: u64 = 16 << 20;
 /// Draw results that others measured as brisk draws its own.
 ///
 /// A file is a composite.xml of the Phoronix Test Suite, a comparison of mmtests
-/// (compare-kernels.sh), or a table: a target in each line with its seconds, its share of the first
-/// target's speed (with %), or both, apart by |, tabs, semicolons, commas or blanks. What is shown is
-/// called what it is: not measured here, and by rules that are not known.
+/// (compare-kernels.sh), the JSON of hyperfine, or a table: a target in each line with its seconds,
+/// its share of the first target's speed (with %), or both, apart by |, tabs, semicolons, commas or
+/// blanks. What is shown is called what it is: not measured here, and by rules that are not known.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Result of another tool, or table; - is standard input.

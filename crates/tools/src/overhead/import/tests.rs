@@ -117,3 +117,21 @@ fn comparisons_of_mmtests_have_their_kernels() {
     let names = &import(&mail).unwrap()[0].entries[0].name;
     assert_eq!(names, "vanilla");
 }
+
+#[test]
+fn hyperfine_is_read_with_its_runs_and_its_means_are_refused() {
+    // The form is that of hyperfine; the numbers are made up.
+    let text = r#"{"results": [
+        {"command": "make", "mean": 2.0, "median": 2.0, "min": 1.9, "times": [1.9, 2.0, 2.1]},
+        {"command": "podman run box make", "mean": 2.5, "median": 2.4, "min": 2.4}]}"#;
+    let found = import(text).unwrap();
+    assert_eq!(found[0].entries[0].values, [1.9, 2.0, 2.1]);
+    assert_eq!(found[0].entries[1].values, [2.4]);
+    assert!(matches!(import("{}"), Err(ImportError::Json(_))));
+    let csv = "command,mean,stddev,median,user,system,min,max\na,2,1,2,1,1,1,3\nb,3,1,2,1,1,1,3\n";
+    let markdown = "| Command | Mean [ms] | Min [ms] |\n|:---|---:|---:|\n| `a` | 2.0 ± 1 | 1 |\n\
+                    | `b` | 3.0 ± 1 | 1 |\n";
+    for table in [csv, markdown] {
+        assert_eq!(import(table), Err(ImportError::Means), "{table}");
+    }
+}
