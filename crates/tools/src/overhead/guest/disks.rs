@@ -34,6 +34,17 @@ fn disks(subject: &Subject) -> impl Iterator<Item = (&Device, &str)> {
     disks.filter_map(|disk| Some((disk, &**disk.properties.get("driver.cache")?)))
 }
 
+/// What a drive is called: its identifier, or else its file.
+fn named(drive: &Backend) -> &str {
+    match &*drive.id {
+        "" => drive
+            .properties
+            .get("file")
+            .map_or("without a file", |file| file),
+        id => id,
+    }
+}
+
 fn drives(subject: &Subject) -> impl Iterator<Item = (&Backend, &str)> {
     let drives = subject.hardware.backends.iter();
     let drives = drives.filter(|backend| backend.option == "drive");
@@ -69,7 +80,12 @@ fn unsafe_cache(subject: &Subject, findings: &mut Findings) {
     }
     for (drive, _) in drives(subject).filter(|(_, cache)| *cache == "unsafe") {
         let edit = edit(subject, None, Some(drive));
-        findings.at(drive.place.clone(), Severity::High, what(&drive.id), edit);
+        findings.at(
+            drive.place.clone(),
+            Severity::High,
+            what(named(drive)),
+            edit,
+        );
     }
     for node in subject
         .hardware
@@ -106,8 +122,29 @@ fn sync_cache(subject: &Subject, findings: &mut Findings) {
         findings.at(
             drive.place.clone(),
             Severity::Medium,
-            what(&drive.id, cache),
+            what(named(drive), cache),
             edit,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use brisk_vm::hardware::Place;
+
+    use super::*;
+
+    #[test]
+    fn a_drive_without_an_identifier_is_called_by_its_file() {
+        let drive = |id: &str| Backend {
+            option: "drive".into(),
+            id: id.into(),
+            properties: BTreeMap::from([("file".into(), "disk.img".into())]),
+            place: Place::default(),
+        };
+        assert_eq!(named(&drive("")), "disk.img");
+        assert_eq!(named(&drive("hd")), "hd");
     }
 }
