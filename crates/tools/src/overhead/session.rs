@@ -1,5 +1,7 @@
 //! A shell in a target: requests on its standard input, lines with their times on its output.
 
+mod on_console;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,8 +10,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use brisk_host::files;
 use brisk_sys::wait_for;
 use brisk_vm::libvirt::Console;
@@ -19,7 +19,6 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
-use super::console::{self, Prompt};
 use super::launch::{Channel, Launch};
 use super::session_error::{SessionError, shown};
 use crate::interrupt::Interrupt;
@@ -30,13 +29,6 @@ const MOST: usize = 1 << 20;
 const TAIL: u64 = 600;
 /// How long a target may take to end when its input has ended, and again when it is asked to.
 const ENDING: Duration = Duration::from_secs(5);
-/// How long nothing comes before what is there is taken for a prompt.
-const SETTLING: Duration = Duration::from_millis(300);
-/// How long a console without a prompt is left alone.
-const SILENCE: Duration = Duration::from_secs(6);
-/// Bytes of an archive in a line on a console.
-const PIECE: usize = 2000;
-
 /// How long an answer may take, and what ends the wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience<'a> {
@@ -196,94 +188,6 @@ impl Session {
     /// What a shell on a terminal answers by itself when it begins and when it ends.
     fn begin(&self) -> String {
         format!("{}-0", self.token)
-    }
-
-    /// Waits until a console shows a prompt, logs in as root where it asks for a name, and starts
-    /// a shell. A prompt is the end of what is shown when nothing more comes for a while; after a
-    /// longer silence an empty line asks for another one.
-    fn log_in(&mut self, patience: Patience<'_>) -> Result<(), SessionError> {
-        let deadline = Instant::now().checked_add(patience.time);
-        // A guest that runs already has shown its prompt before.
-        let mut silence = match self.child {
-            Some(_) => Duration::ZERO,
-            None => SILENCE,
-        };
-        let (begun, mut asked) = (format!("{} 0", self.begin()), false);
-        let mut last = String::new();
-        loop {
-            for line in self.lines.drain(..) {
-                if console::is_line(&line.text, &begun) {
-                    self.is_on_console = true;
-                    return Ok(());
-                }
-                last = line.text;
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(SessionError::NoPrompt(patience.time.as_secs(), last));
-            }
-            let step = Patience {
-                time: SETTLING,
-                ..patience
-            };
-            match self.wait(false, Some(Instant::now() + SETTLING), step) {
-                Ok(()) => {
-                    silence = Duration::ZERO;
-                    self.read()?;
-                    continue;
-                }
-                Err(SessionError::Silent { .. }) => silence += SETTLING,
-                Err(error) => return Err(error),
-            }
-            let answer = match Prompt::at_end(&self.received) {
-                Some(Prompt::Login) if asked => return Err(SessionError::LogIn),
-                Some(Prompt::Password) => return Err(SessionError::LogIn),
-                Some(Prompt::Login) => {
-                    asked = true;
-                    "root\n".to_owned()
-                }
-                Some(Prompt::Shell) => console::shell(&self.token, asked),
-                None if silence >= SILENCE => "\n".to_owned(),
-                None => continue,
-            };
-            silence = Duration::ZERO;
-            self.received.clear();
-            self.write_all(answer.as_bytes(), deadline, patience)?;
-        }
-    }
-
-    fn write_all(
-        &mut self,
-        mut bytes: &[u8],
-        deadline: Option<Instant>,
-        patience: Patience<'_>,
-    ) -> Result<(), SessionError> {
-        while !bytes.is_empty() {
-            self.wait(true, deadline, patience)?;
-            bytes = &bytes[self.write(bytes)?..];
-            self.read()?;
-        }
-        Ok(())
-    }
-
-    /// Has a target whose shell is on a console unpack a compressed tar archive in the directory
-    /// `$d`. A terminal holds a few thousand bytes (`N_TTY_BUF_SIZE` of the kernel), so that each
-    /// piece is confirmed.
-    pub(super) fn unpack_in_pieces(
-        &mut self,
-        archive: &[u8],
-        patience: Patience<'_>,
-    ) -> Result<i32, SessionError> {
-        for piece in archive.chunks(PIECE) {
-            let text = STANDARD.encode(piece);
-            let script = format!("echo {text} | base64 -d >>\"$d/files.tar.gz\"");
-            let status = self.request(&script, patience, &mut |_, _| {})?;
-            if status != 0 {
-                return Ok(status);
-            }
-        }
-        let script = "gzip -dc \"$d/files.tar.gz\" | tar -xf - -C \"$d\" && \
-                      rm \"$d/files.tar.gz\"";
-        self.request(script, patience, &mut |_, _| {})
     }
 
     /// Has the target unpack a tar archive in the directory `$d`.
@@ -456,36 +360,6 @@ impl Session {
         signal(Signal::KILL);
         let _ = self.child.as_mut().map(Child::wait);
         true
-    }
-
-    /// Ends the shell on a console that stays, and waits until the terminal is as it was. Without
-    /// an answer, an interrupt ends what runs in it first.
-    fn leave_console(&mut self, is_lost: bool) {
-        // Its program, if it has one, is needed until then.
-        let console = self.console.take();
-        if self.is_on_console {
-            let _ = (is_lost && self.ends_by(b"\x03")) || self.ends_by(b"exit\n");
-        }
-        drop(console);
-    }
-
-    /// Whether the shell on a console ends by these bytes.
-    fn ends_by(&mut self, bytes: &[u8]) -> bool {
-        let ended = format!("{} 1", self.begin());
-        let deadline = Instant::now() + ENDING;
-        if self.write(bytes).is_err() {
-            return false;
-        }
-        while Instant::now() < deadline {
-            if self.lines.drain(..).any(|line| line.text == ended) {
-                return true;
-            }
-            let mut fds = [PollFd::new(&self.output, PollFlags::IN)];
-            if wait_for(&mut fds, Some(deadline)).is_err() || self.read().is_err() {
-                return false;
-            }
-        }
-        false
     }
 }
 
