@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use brisk_testkit::{Brisk, brisk_of, trial, trials};
+use brisk_testkit::{
+    Brisk, brisk_of, missing, not_root, read_report, reasons, trial, trials, values,
+};
 use brisk_tools::overhead::probe::OPERATIONS;
 use libtest_mimic::Arguments;
 use serde_json::Value;
@@ -60,25 +62,12 @@ fn main() {
     libtest_mimic::run(&arguments, all).exit();
 }
 
-/// The reason not to run what needs a program.
-fn missing(program: &str) -> Option<String> {
-    let path = std::env::var_os("PATH").unwrap();
-    let found = std::env::split_paths(&path).any(|directory| directory.join(program).exists());
-    (!found).then(|| format!("without {program}"))
-}
-
 /// The reason not to compile a kernel.
 fn without_build() -> Option<String> {
     let programs = ["gcc", "ld", "make", "flex", "bison", "bc", "perl"];
     let header = !Path::new("/usr/include/gelf.h").exists();
     let header = header.then(|| "without libelf-dev".to_owned());
     programs.into_iter().find_map(missing).or(header)
-}
-
-/// The reason not to mount anything.
-fn not_root() -> Option<String> {
-    let is_root = rustix::process::geteuid().is_root();
-    (!is_root).then(|| "it mounts file systems, which needs root".to_owned())
 }
 
 /// The reason not to have two threads run at once.
@@ -105,30 +94,9 @@ fn probe(report: &Path, words: &[&str]) -> Brisk {
     overhead(report, &["--workload=probe", "--probe-time=1"]).args(words)
 }
 
-fn read(report: &Path) -> Value {
-    serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
-}
-
-/// Values of the runs that count, in a metric of a target.
-fn values(report: &Value, target: &str, metric: &str) -> Vec<f64> {
-    let name = format!("{target}: {metric}");
-    let series = report["series"].as_array().unwrap().iter();
-    let found = series.filter(|series| series["name"] == *name);
-    let samples = found.flat_map(|series| series["samples"].as_array().unwrap());
-    let measured = samples.filter(|sample| sample["phase"] == "measured");
-    measured
-        .filter_map(|sample| sample["value"].as_f64())
-        .collect()
-}
-
 /// The reason of the last run that failed.
 fn reason(report: &Value, target: &str) -> String {
-    let name = format!("{target}: time");
-    let series = report["series"].as_array().unwrap().iter();
-    let found = series.filter(|series| series["name"] == *name);
-    let samples = found.flat_map(|series| series["samples"].as_array().unwrap());
-    let mut reasons = samples.filter_map(|sample| sample["reason"].as_str());
-    reasons.next_back().unwrap_or_default().to_owned()
+    reasons(report, target).pop().unwrap_or_default()
 }
 
 /// Each operation is measured in a target, or it is said why not.
@@ -144,7 +112,7 @@ fn probed(kinds: &[&str]) {
         .arg(&picture)
         .args(targets)
         .exits(0);
-    let report = read(&path);
+    let report = read_report(&path);
     let facts = &report["environment"]["extra"];
     let sides = ["host", "host again", "x0", "x1"];
     for side in sides.into_iter().take(2 + kinds.len()) {
@@ -185,7 +153,7 @@ fn two_processors_interrupt_one_another() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("report.json");
     probe(&path, &["--cpus=0-1", "--target=x=host"]).exits(0);
-    assert_eq!(values(&read(&path), "x", "ipi-mprotect").len(), 1);
+    assert_eq!(values(&read_report(&path), "x", "ipi-mprotect").len(), 1);
 }
 
 fn the_probe_runs_where_programs_are_allowed() {
@@ -204,7 +172,7 @@ fn the_probe_runs_where_programs_are_allowed() {
         &target("both", "/dev/shm /tmp"),
     ];
     probe(&path, &words).exits(0);
-    let report = read(&path);
+    let report = read_report(&path);
     assert_eq!(values(&report, "one", "process-exec").len(), 1);
     let reason = reason(&report, "both");
     for part in ["cannot run the probe", "noexec", "Permission denied"] {
@@ -250,7 +218,7 @@ fn a_kernel_is_built_afresh_in_each_run() {
     let words = targets.map(|target| format!("--target={target}"));
     let words = words.each_ref().map(String::as_str);
     build(&path, &tree, &words).exits(0);
-    let report = read(&path);
+    let report = read_report(&path);
     for name in ["host", "host again", "box", "uml", "tcg", "x"] {
         assert_eq!(reason(&report, name), "", "{name}");
         assert_eq!(values(&report, name, "time").len(), 1, "{name}");
@@ -283,7 +251,7 @@ fn a_kernel_is_built_afresh_in_each_run() {
     assert!(packed.unwrap().success());
     let own = ["--target=x=host", "--config", config.to_str().unwrap()];
     build(&path, &archive, &own).exits(0);
-    let other = read(&path)["environment"]["extra"]["x: configuration"].clone();
+    let other = read_report(&path)["environment"]["extra"]["x: configuration"].clone();
     assert_ne!(other, facts["host: configuration"]);
 }
 
@@ -293,7 +261,7 @@ fn another_object_of_a_kernel_is_found() {
     kernel(&tree);
     build(&path, &tree, &["--target=x=command:env EXTRA=1"]).exits(0);
     let expected = "not comparable: it differs from the host's object lib";
-    assert_eq!(reason(&read(&path), "x"), expected);
+    assert_eq!(reason(&read_report(&path), "x"), expected);
 }
 
 fn what_is_no_clean_kernel_is_refused() {
@@ -333,7 +301,7 @@ fn a_target_without_a_compiler_or_space_says_so() {
                  exec \"$@\"' sh";
     let words = ["--make-target=large", "--target", &bare, "--target", small];
     build(&path, &tree, &words).exits(0);
-    let report = read(&path);
+    let report = read_report(&path);
     let lacks = reason(&report, "bare");
     for part in [
         "it lacks what compiling a kernel needs",
@@ -354,7 +322,7 @@ fn a_target_without_a_compiler_or_space_says_so() {
     // There is no room even for the source.
     fs::write(tree.join("large"), vec![1; 32 << 20]).unwrap();
     build(&path, &tree, &["--target", small]).exits(0);
-    let full = reason(&read(&path), "small");
+    let full = reason(&read_report(&path), "small");
     for part in [
         "its tar cannot unpack the files",
         "no space is left in /dev/shm/",

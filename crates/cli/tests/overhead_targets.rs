@@ -8,8 +8,8 @@ use std::process::Command;
 
 use brisk_host::cgroup::Group;
 use brisk_testkit::{
-    Brisk, Libvirt, Machines, Mount, Signal, agent_initramfs, brisk_of, capture, tool, trial,
-    trials, until,
+    Brisk, Libvirt, Machines, Mount, Signal, agent_initramfs, brisk_of, capture, missing, not_root,
+    samples, tool, trial, trials, until,
 };
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
@@ -108,19 +108,6 @@ fn main() {
     libtest_mimic::run(&arguments, all).exit();
 }
 
-/// The reason not to run what needs a program.
-fn missing(program: &str) -> Option<String> {
-    let path = std::env::var_os("PATH").unwrap();
-    let found = std::env::split_paths(&path).any(|directory| directory.join(program).exists());
-    (!found).then(|| format!("without {program}"))
-}
-
-/// The reason not to mount anything.
-fn not_root() -> Option<String> {
-    let is_root = rustix::process::geteuid().is_root();
-    (!is_root).then(|| "it mounts file systems, which needs root".to_owned())
-}
-
 /// A report of one round of a command in targets.
 struct Measured {
     report: Value,
@@ -159,11 +146,7 @@ fn measure_with(with: impl Fn(Brisk) -> Brisk, command: &str, words: &[&str]) ->
 impl Measured {
     /// Samples of a target in a metric: the warm-up and the one that counts.
     fn samples(&self, target: &str, metric: &str) -> Vec<Value> {
-        let name = format!("{target}: {metric}");
-        let series = self.report["series"].as_array().unwrap().iter();
-        let found = series.filter(|series| series["name"] == *name);
-        let samples = found.flat_map(|series| series["samples"].as_array().unwrap());
-        samples.cloned().collect()
+        samples(&self.report, target, metric)
     }
 
     /// Value of the run that counts. A run that failed shows its reason.
