@@ -5,6 +5,7 @@ use brisk_measure::{Report, Statistic};
 
 use super::metrics::{COUNTS, PARTS, TIME, series};
 use super::sides::AGAIN_NAME;
+use super::vmm;
 
 /// Names of the parts of an explanation, in order.
 pub const LOSSES: [&str; 4] = ["user code", "page faults", "read and write", "processes"];
@@ -123,9 +124,9 @@ fn sum<const COUNT: usize>(parts: [Option<f64>; COUNT]) -> Option<f64> {
 
 /// Whether QEMU emulates the target's processor.
 fn is_emulated(report: &Report, name: &str) -> bool {
-    let fact = format!("{name}: {}", super::vmm::ACCELERATORS);
+    let fact = format!("{name}: {}", vmm::ACCELERATORS);
     let accelerators = report.environment.extra.get(&fact);
-    accelerators.is_some_and(|names| !names.split(',').any(|name| name == "kvm"))
+    accelerators.is_some_and(|names| vmm::is_emulated(names))
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use brisk_measure::{Interval, Report, Series, Statistic, paired_ratio};
+use brisk_measure::{Interval, Report, Series, Statistic};
 
 use super::metrics::series;
-use super::report::LEAST;
+use super::report::ratio;
 
 pub use brisk_probe::{OPERATIONS, Operation};
 
@@ -75,13 +75,11 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
         let host = names.first().and_then(of_side);
         let cost = |name: &String| {
             let own = of_side(name)?;
-            let pairs = host.map(|host| host.pairs(own)).unwrap_or_default();
-            let ratio = paired_ratio(&pairs);
-            let has_interval = pairs.len() >= LEAST && names.first() != Some(name);
+            let (ratio, interval) = host.map_or((None, None), |host| ratio(host, own));
             Some(Cost {
                 median: Statistic::Median.of(&Series::values(own))?,
-                ratio: ratio.map(|ratio| ratio.ratio),
-                interval: ratio.filter(|_| has_interval).map(|ratio| ratio.interval),
+                ratio,
+                interval: interval.filter(|_| names.first() != Some(name)),
             })
         };
         Row {

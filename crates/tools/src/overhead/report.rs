@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use brisk_measure::{
-    Interval, Outcome, PairedRatio, Report, Sample, Series, Statistic, paired_ratio,
-};
+use brisk_measure::{Interval, Outcome, Report, Sample, Series, Statistic, paired_ratio};
 
 use super::disturbance::is_dropped;
 use super::metrics::{CPU, PARTS, REST, TIME, WAITING, series};
 use super::sides::Side;
 
 /// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
-pub(super) const LEAST: usize = 6;
+const LEAST: usize = 6;
 /// Runs that the best is taken of.
 const BEST_OF: usize = 3;
 
@@ -64,10 +62,9 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
     let row = |name: &String| {
         let time = find(name, TIME);
         let values = time.map(Series::values).unwrap_or_default();
-        let ratio = host.zip(time).and_then(|(host, time)| {
-            let pairs = host.pairs(time);
-            paired_ratio(&pairs).map(|ratio| (ratio, pairs.len()))
-        });
+        let (ratio, interval) = host
+            .zip(time)
+            .map_or((None, None), |(host, time)| ratio(host, time));
         let parts = PARTS.map(|part| find(name, part));
         let totals = totals(&parts);
         let counts = |sample: &&Sample| values.is_empty() || !is_dropped_run(time, sample);
@@ -85,10 +82,8 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
             name: name.clone(),
             median: Statistic::Median.of(&values),
             best: values.iter().take(BEST_OF).copied().reduce(f64::min),
-            ratio: ratio.map(|(PairedRatio { ratio, .. }, _)| ratio),
-            interval: ratio
-                .filter(|(_, pairs)| *pairs >= LEAST && names.first() != Some(name))
-                .map(|(PairedRatio { interval, .. }, _)| interval),
+            ratio,
+            interval: interval.filter(|_| names.first() != Some(name)),
             cpu: find(name, CPU).and_then(|series| Statistic::Median.of(&series.values())),
             parts: parts.map(share),
             dropped: runs().filter(|sample| is_dropped(sample)).count(),
@@ -97,6 +92,18 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
         }
     };
     names.iter().map(row).collect()
+}
+
+/// The values of a series over those of a base in the same rounds: the Hodges–Lehmann estimate,
+/// none without pairs; and its 95 % interval, none with fewer than six.
+pub(super) fn ratio(base: &Series, subject: &Series) -> (Option<f64>, Option<Interval>) {
+    let pairs = base.pairs(subject);
+    let ratio = paired_ratio(&pairs);
+    let interval = ratio.filter(|_| pairs.len() >= LEAST);
+    (
+        ratio.map(|ratio| ratio.ratio),
+        interval.map(|ratio| ratio.interval),
+    )
 }
 
 /// Whether the run of a sample that counts was dropped.
@@ -134,17 +141,12 @@ pub fn changes(report: &Report, sides: &[Side]) -> Vec<Change> {
     let changed = sides.iter().filter_map(|side| {
         let (_, of) = side.change.as_ref()?;
         let find = |side: &Side| series(report, &side.name, TIME);
-        let pairs = find(sides.get(*of)?).zip(find(side));
-        let pairs = pairs
-            .map(|(before, after)| before.pairs(after))
-            .unwrap_or_default();
-        let ratio = paired_ratio(&pairs);
+        let both = find(sides.get(*of)?).zip(find(side));
+        let (ratio, interval) = both.map_or((None, None), |(before, after)| ratio(before, after));
         Some(Change {
             name: side.name.clone(),
-            ratio: ratio.map(|ratio| ratio.ratio),
-            interval: ratio
-                .filter(|_| pairs.len() >= LEAST)
-                .map(|ratio| ratio.interval),
+            ratio,
+            interval,
         })
     });
     changed.collect()

@@ -138,14 +138,7 @@ pub fn run(
             .iter()
             .try_for_each(|(target, facts)| changed(before, target, facts))
     });
-    let explained =
-        |bench: &mut Bench<'_>, report: &mut Report, step: &mut dyn FnMut(Step<'_>)| match options
-            .explains
-        {
-            true => bench.explain(report, step),
-            false => Ok(()),
-        };
-    let prepared = prepared.and_then(|()| explained(&mut bench, saved.report, step));
+    let prepared = prepared.and_then(|()| bench.explain(saved.report, step));
     let ended = prepared.and_then(|()| {
         let experiment = Experiment::new(&plan, &interrupt);
         let is_enough = |record: &Record<'_>| {
@@ -167,7 +160,7 @@ pub fn run(
         Ok(ended.map(drop)?)
     });
     // Before the rounds and after them, for what changed meanwhile.
-    let ended = ended.and_then(|()| explained(&mut bench, saved.report, step));
+    let ended = ended.and_then(|()| bench.explain(saved.report, step));
     let report = &mut *saved.report;
     for (target, facts) in &bench.facts {
         let known = facts.iter();
@@ -271,12 +264,15 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Measures in each target what single operations cost.
+    /// Measures in each target what single operations cost, if that is wanted.
     fn explain(
         &mut self,
         report: &mut Report,
         step: &mut dyn FnMut(Step<'_>),
     ) -> Result<(), OverheadError> {
+        if !self.options.explains {
+            return Ok(());
+        }
         let patience = self.patience();
         for slot in &mut self.slots {
             let name = &slot.side.name;

@@ -14,10 +14,10 @@ pub(super) const HOST: usize = 0;
 pub(super) const AGAIN: usize = 1;
 /// Name of the host.
 const HOST_NAME: &str = "host";
-/// Name of a guest whose changes are tried.
-const GUEST_NAME: &str = "guest";
 /// Name of its repetition.
 pub(super) const AGAIN_NAME: &str = "host again";
+/// Name of a guest whose changes are tried.
+const GUEST_NAME: &str = "guest";
 
 /// One of what is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,23 @@ pub struct Side {
     pub change: Option<(Ablation, usize)>,
     /// A guest that is started for each run; none for a side that stays.
     pub trial: Option<Trial>,
+}
+
+impl Side {
+    /// Of a kind, and with nothing changed.
+    fn plain(name: &str, kind: &Kind) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: kind.clone(),
+            change: None,
+            trial: None,
+        }
+    }
+
+    /// The host, and the host once more.
+    fn hosts() -> [Self; 2] {
+        [HOST_NAME, AGAIN_NAME].map(|name| Self::plain(name, &Kind::Host))
+    }
 }
 
 /// A guest that is started as somebody describes it, and ended after the run. Its definition stays
@@ -54,30 +71,23 @@ impl Eq for Trial {}
 /// its runs. `kind` is how the guest is reached when it runs.
 #[must_use]
 pub fn sides_of_trial(kind: &Kind, start: &Start, texts: [Text; 2], rules: &[String]) -> Vec<Side> {
-    let plain = |name: &str, kind: &Kind| Side {
-        name: name.to_owned(),
-        kind: kind.clone(),
-        change: None,
-        trial: None,
-    };
     let [before, after] = texts.map(|text| {
         let start = start.clone();
         Some(Trial { start, text })
     });
     let fix = Ablation::Fix(rules.to_vec());
-    vec![
-        plain(HOST_NAME, &Kind::Host),
-        plain(AGAIN_NAME, &Kind::Host),
-        Side {
-            trial: before,
-            ..plain(GUEST_NAME, kind)
-        },
-        Side {
-            trial: after,
-            change: Some((fix.clone(), 2)),
-            ..plain(&format!("{GUEST_NAME} {fix}"), kind)
-        },
-    ]
+    let mut sides = Side::hosts().to_vec();
+    let original = sides.len();
+    sides.push(Side {
+        trial: before,
+        ..Side::plain(GUEST_NAME, kind)
+    });
+    sides.push(Side {
+        trial: after,
+        change: Some((fix.clone(), original)),
+        ..Side::plain(&format!("{GUEST_NAME} {fix}"), kind)
+    });
+    sides
 }
 
 /// The host twice, then each target, followed by its ablations. An ablation that a target cannot
@@ -90,16 +100,7 @@ pub fn sides(
     ablations: &[Ablation],
     here: &Here,
 ) -> Result<(Vec<Side>, Vec<String>), PlanError> {
-    let plain = |name: &str, kind: &Kind| Side {
-        name: name.to_owned(),
-        kind: kind.clone(),
-        change: None,
-        trial: None,
-    };
-    let mut sides = vec![
-        plain(HOST_NAME, &Kind::Host),
-        plain(AGAIN_NAME, &Kind::Host),
-    ];
+    let mut sides = Side::hosts().to_vec();
     let mut taken = BTreeSet::from([HOST_NAME]);
     let mut left_out = Vec::new();
     let mut used = BTreeSet::new();
@@ -108,16 +109,14 @@ pub fn sides(
             return Err(PlanError::Twice(target.name.clone()));
         }
         let original = sides.len();
-        sides.push(plain(&target.name, &target.kind));
+        sides.push(Side::plain(&target.name, &target.kind));
         for (number, ablation) in ablations.iter().enumerate() {
             match ablation.of(&target.kind, here) {
                 Ok(kind) => {
                     used.insert(number);
                     sides.push(Side {
-                        name: format!("{} {ablation}", target.name),
-                        kind,
                         change: Some((ablation.clone(), original)),
-                        trial: None,
+                        ..Side::plain(&format!("{} {ablation}", target.name), &kind)
                     });
                 }
                 Err(why) => {

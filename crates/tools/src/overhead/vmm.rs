@@ -11,6 +11,12 @@ const UNSAFE_CACHE: &str = "unsafe cache";
 /// Names of all facts.
 pub(super) const NAMES: [&str; 2] = [ACCELERATORS, UNSAFE_CACHE];
 
+/// Whether a QEMU with these accelerators, as in the fact, emulates the processor: its own choice,
+/// if nothing is said, is TCG.
+pub(super) fn is_emulated(accelerators: &str) -> bool {
+    !accelerators.split(',').any(|name| name == "kvm")
+}
+
 /// Facts about the QEMU among some processes; none if there is none.
 pub(super) fn facts(processes: &[u32]) -> Vec<(String, String)> {
     let guests = processes

@@ -1,6 +1,6 @@
 //! Caches of disks.
 
-use brisk_vm::hardware::edit::{ArgumentChange, Path};
+use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
 use brisk_vm::hardware::{Backend, Class, Device};
 
 use crate::idle::rules::Subject;
@@ -56,7 +56,7 @@ fn edit(subject: &Subject, disk: Option<&Device>, drive: Option<&Backend>) -> Ed
     let mut edit = Edit::of(&subject.hardware);
     if let Some(start) = disk.and_then(|disk| disk.place.start()) {
         let path = Path::at("disk", start).below("driver");
-        edit = edit.exact_xml(brisk_vm::hardware::edit::XmlChange::Set {
+        edit = edit.exact_xml(XmlChange::Set {
             path,
             attribute: "cache",
             value: WRITEBACK.into(),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::evidence::Evidence;
 use super::started::PROCESSORS_OF_VMM;
+use super::vmm::{ACCELERATORS, is_emulated};
 use crate::lint::{Applies, Description, Finding, Findings, Fix, Rule, Severity};
 
 /// Difference of two clocks that is no caveat.
@@ -358,9 +359,8 @@ fn clock_skew(evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn emulation(evidence: &Evidence, findings: &mut Findings) {
-    let accelerators = evidence.target.get("accelerators");
-    // QEMU's own choice, if nothing is said, is TCG.
-    if accelerators.is_some_and(|names| !names.split(',').any(|name| name == "kvm")) {
+    let accelerators = evidence.target.get(ACCELERATORS);
+    if accelerators.is_some_and(|names| is_emulated(names)) {
         let fix = advice("use KVM where the host has it");
         findings.add(Severity::Low, "QEMU emulates the processor (TCG)", fix);
     }
