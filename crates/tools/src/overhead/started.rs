@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::ablation::Ablation;
 use super::affinity::on_processors;
 use super::console::shell_of_agent;
-use super::existing::{self, ExistingError, Pinned};
+use super::existing::{self, Existing, ExistingError, Pinned};
 use super::launch::{Channel, Launch, Place, launch};
 use super::meter::Meter;
 use super::program_output::{NoOutput, output_within};
@@ -133,18 +133,9 @@ impl Started {
         if let Some(group) = group.as_ref().filter(|_| !launch.makes_group) {
             enter(&mut launch, &group.entrance());
         }
-        let console = existing.as_mut().and_then(|guest| guest.console.take());
-        let session = match console {
-            Some(console) => Session::on_console(console, &id),
-            None => on_processors(cpus, || Session::start(&launch, &id)),
-        };
-        let session = session.inspect_err(|_| {
+        let session = session(existing.as_mut(), &launch, cpus, &id).inspect_err(|_| {
             let _ = group.as_ref().map(Group::remove);
         })?;
-        if let Some(domain) = existing.as_ref().and_then(|guest| guest.agent.as_ref()) {
-            let started = domain.start_by_agent(&shell_of_agent(&id));
-            started.map_err(ExistingError::Libvirt)?;
-        }
         // What a guest that runs already does is not done by what was started here.
         let meter = match (&existing, &group) {
             (Some(guest), _) => Meter::of_process(guest.pid),
@@ -245,6 +236,27 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Starts the shell of a target, or takes the console of a guest that runs already.
+fn session(
+    existing: Option<&mut Existing>,
+    launch: &Launch,
+    cpus: &[usize],
+    id: &str,
+) -> Result<Session, StartError> {
+    let Some((guest, console)) = existing.and_then(|guest| {
+        let console = guest.console.take()?;
+        Some((guest, console))
+    }) else {
+        return Ok(on_processors(cpus, || Session::start(launch, id))?);
+    };
+    let session = Session::on_console(console, id)?;
+    if let Some(domain) = &guest.agent {
+        let started = domain.start_by_agent(&shell_of_agent(id));
+        started.map_err(ExistingError::Libvirt)?;
+    }
+    Ok(session)
 }
 
 /// Keeps a guest that runs already on some processors; where that cannot be done, a fact says so.
