@@ -331,15 +331,16 @@ impl Kernel {
 
     /// Shell text for hashes of what was built: of the configuration, of the names of all objects,
     /// and of the objects of each directory, but for those of programs of the build, and those for
-    /// real mode: they have debug information, with the path of the work directory. A
-    /// configuration that has such information or random numbers in all objects gives names only.
+    /// real mode: they are compiled with debug information and without [`FIXED`]'s flags, and so have
+    /// the path of the work directory. A configuration that has random numbers in its objects gives
+    /// names only.
     pub(super) fn proof() -> String {
         let sum = "LC_ALL=C sort -z | xargs -0r sha256sum | sha256sum";
         format!(
             "(cd {TREE}/build && h=$(sha256sum <.config) && say \"proof ${{h%% *}} .config\" && \
              h=$(find . -name '*.o' ! -path './scripts/*' ! -path './tools/*' | LC_ALL=C sort | \
              sha256sum) && say \"proof ${{h%% *}} names\" && {{ grep -q -e ^CONFIG_MODULE_SIG=y -e \
-             ^CONFIG_RANDSTRUCT=y -e ^CONFIG_DEBUG_INFO=y .config || for p in *; do case $p in scripts|tools|source) \
+             ^CONFIG_RANDSTRUCT=y .config || for p in *; do case $p in scripts|tools|source) \
              continue;; vmlinux) ;; *) [ -d $p ] || continue;; esac; h=$(find $p \\( -name '*.o' -o \
              -name vmlinux \\) -type f ! -path 'arch/*/boot/*' ! -path 'arch/*/realmode/*' -print0 | {sum}) && say \"proof ${{h%% *}} $p\"; done; }})"
         )
