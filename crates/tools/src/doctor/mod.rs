@@ -10,15 +10,12 @@ mod tests;
 
 pub use facts::{Facts, gather};
 
-use crate::lint::{self, Description, Finding, Guest, Rule};
+use crate::lint::{self, Description, Finding, Guest};
 
 /// What the rules find, the worst first.
 #[must_use]
 pub fn findings(facts: &Facts) -> Vec<Finding> {
-    let of_host = host::RULES
-        .iter()
-        .flat_map(|rules| lint::check(rules, facts));
-    let mut list: Vec<_> = of_host.collect();
+    let mut list = lint::check_all(host::RULES, facts);
     if let Some(hardware) = &facts.guest {
         let guest = Guest {
             hardware: hardware.clone(),
@@ -34,10 +31,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 /// Descriptions of all rules: those about the host, then those about guests.
 #[must_use]
 pub fn rules() -> Vec<Description> {
-    let of_host = host::RULES.iter().copied().flatten();
-    let of_guests = lint::guest::RULES.iter().copied().flatten();
-    of_host
-        .map(Rule::description)
-        .chain(of_guests.map(Rule::description))
-        .collect()
+    let mut all = lint::descriptions(host::RULES);
+    all.extend(lint::descriptions(lint::guest::RULES));
+    all
 }

@@ -188,6 +188,20 @@ impl Findings {
     }
 }
 
+/// Has groups of rules look at a subject, and returns what they find in the rules' order.
+#[must_use]
+pub fn check_all<S>(groups: &[&[Rule<S>]], subject: &S) -> Vec<Finding> {
+    let found = groups.iter().flat_map(|rules| check(rules, subject));
+    found.collect()
+}
+
+/// Descriptions of groups of rules.
+#[must_use]
+pub fn descriptions<S>(groups: &[&[Rule<S>]]) -> Vec<Description> {
+    let rules = groups.iter().copied().flatten();
+    rules.map(Rule::description).collect()
+}
+
 /// Has rules look at a subject, and returns what they find in the rules' order.
 #[must_use]
 pub fn check<S>(rules: &[Rule<S>], subject: &S) -> Vec<Finding> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::cpu::Cpu;
+use super::cpu::{Cpu, CpuMode};
 use super::device::{Backend, Class, Device};
 use super::memory::Memory;
 use super::parameters;
@@ -122,6 +122,17 @@ impl GuestHardware {
     #[must_use]
     pub fn asks_for_kvm(&self) -> bool {
         self.accelerators.iter().any(|name| name == "kvm")
+    }
+
+    /// Whether its CPU is the host's, or the model that is most like it.
+    #[must_use]
+    pub fn has_cpu_of_host(&self) -> bool {
+        match (self.cpu.mode, self.form) {
+            (CpuMode::Host | CpuMode::HostModel | CpuMode::Maximum, _) => true,
+            // libvirt writes host-model as the model that is most like the host's.
+            (CpuMode::Named, Form::Arguments | Form::Process) => !self.cpu.is_generic(),
+            (CpuMode::Named | CpuMode::Default, _) => false,
+        }
     }
 
     /// Whether the kernel's command line has a parameter that begins so.

@@ -17,6 +17,5 @@ pub const RULES: &[&[Rule<Guest>]] = &[processor::RULES, boot::RULES, devices::R
 /// What the rules find.
 #[must_use]
 pub fn findings(guest: &Guest) -> Vec<Finding> {
-    let found = RULES.iter().map(|rules| super::check(rules, guest));
-    found.flatten().collect()
+    super::check_all(RULES, guest)
 }

@@ -1,6 +1,6 @@
 //! Accelerator, CPU and memory.
 
-use brisk_vm::hardware::{CpuMode, Form, Part};
+use brisk_vm::hardware::{Form, Part};
 
 use super::subject::{Guest, Kvm};
 use crate::lint::{Applies, ArgumentChange, Edit, Findings, Rule, Severity};
@@ -107,17 +107,13 @@ fn kvm_useless(guest: &Guest, findings: &mut Findings) {
 }
 
 fn cpu(guest: &Guest, findings: &mut Findings) {
-    let cpu = &guest.hardware.cpu;
-    let is_of_host = match (cpu.mode, guest.hardware.form) {
-        (CpuMode::Host | CpuMode::HostModel | CpuMode::Maximum, _) => true,
-        (CpuMode::Named, Form::Arguments | Form::Process) => {
-            // libvirt writes host-model as the model that is most like the host's.
-            !cpu.is_generic()
-        }
-        (CpuMode::Named | CpuMode::Default, _) => false,
-    };
-    if guest.hardware.asks_for_kvm() && !is_of_host {
-        let model = cpu.model.as_deref().unwrap_or("QEMU's default");
+    if guest.hardware.asks_for_kvm() && !guest.hardware.has_cpu_of_host() {
+        let model = guest
+            .hardware
+            .cpu
+            .model
+            .as_deref()
+            .unwrap_or("QEMU's default");
         findings.at(
             guest.hardware.place(Part::Cpu),
             Severity::Slow,

@@ -18,8 +18,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     if !subject.is_qemu() {
         return Vec::new();
     }
-    let found = RULES.iter().flat_map(|rules| lint::check(rules, subject));
-    let mut list: Vec<_> = found.collect();
+    let mut list = lint::check_all(RULES, subject);
     list.sort_by_key(|finding| finding.severity);
     list
 }
@@ -27,6 +26,5 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 /// Descriptions of the rules.
 #[must_use]
 pub fn descriptions() -> Vec<Description> {
-    let rules = RULES.iter().copied().flatten();
-    rules.map(Rule::description).collect()
+    lint::descriptions(RULES)
 }

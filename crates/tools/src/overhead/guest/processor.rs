@@ -49,13 +49,7 @@ fn tcg(subject: &Subject, findings: &mut Findings) {
 fn model(subject: &Subject, findings: &mut Findings) {
     let hardware = &subject.hardware;
     let cpu = &hardware.cpu;
-    let is_of_host = match (cpu.mode, hardware.form) {
-        (CpuMode::Host | CpuMode::HostModel | CpuMode::Maximum, _) => true,
-        // libvirt writes host-model as the model that is most like the host's.
-        (CpuMode::Named, Form::Arguments | Form::Process) => !cpu.is_generic(),
-        (CpuMode::Named | CpuMode::Default, _) => false,
-    };
-    if !subject.has_kvm() || is_of_host {
+    if !subject.has_kvm() || hardware.has_cpu_of_host() {
         return;
     }
     let place = hardware.place(Part::Cpu);
