@@ -1,6 +1,7 @@
 //! The capabilities of brisk, one module each.
 
 pub mod boot;
+pub mod crypto;
 pub mod doctor;
 pub mod environment;
 pub mod experiment;
