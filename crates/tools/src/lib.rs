@@ -10,6 +10,7 @@ pub mod idle;
 pub mod interrupt;
 pub mod lint;
 pub mod overhead;
+mod program_output;
 mod reservation;
 pub mod run;
 pub mod vm;

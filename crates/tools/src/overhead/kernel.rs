@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::kit::{KitError, SOURCES, described, find, program};
-use super::program_output::{NoOutput, output};
 use crate::interrupt::Interrupt;
+use crate::program_output::{NoOutput, output};
 
 /// Raised when another archive is made of the same source.
 const VERSION: u32 = 1;

@@ -11,8 +11,8 @@ use brisk_host::program::{self, Program};
 use brisk_vm::cache::{self, Cache, key};
 use serde::{Deserialize, Serialize};
 
-use super::program_output::{NoOutput, output};
 use crate::interrupt::Interrupt;
+use crate::program_output::{NoOutput, output};
 
 /// Raised when another kit is made of the same source.
 const VERSION: u32 = 1;

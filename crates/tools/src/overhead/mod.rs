@@ -26,7 +26,6 @@ mod meter;
 mod metrics;
 mod plan;
 pub mod probe;
-mod program_output;
 mod report;
 pub mod rules;
 mod run;

@@ -21,13 +21,13 @@ use super::console::shell_of_agent;
 use super::existing::{self, Existing, ExistingError, Pinned};
 use super::launch::{Channel, Launch, Place, launch};
 use super::meter::Meter;
-use super::program_output::{NoOutput, output_within};
 use super::session::{Patience, Session};
 use super::session_error::SessionError;
 use super::sides::Side;
 use super::work_directory;
 use crate::idle::prove::{Error as TrialError, Running};
 use crate::interrupt::Interrupt;
+use crate::program_output::{NoOutput, output_within};
 
 /// Directories that a work directory may be in, on a tmpfs if there is one.
 pub(super) const WORK: [&str; 2] = ["/dev/shm", "/tmp"];

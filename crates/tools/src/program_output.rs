@@ -13,7 +13,7 @@ use crate::interrupt::{Ended, Interrupt, wait_for_child};
 
 /// A program without output.
 #[derive(Debug)]
-pub(super) enum NoOutput {
+pub(crate) enum NoOutput {
     /// It failed.
     Failed(Error),
     /// The user interrupts; the program was killed with all that it had started.
@@ -21,13 +21,13 @@ pub(super) enum NoOutput {
 }
 
 /// Runs a program to its end without input; what it wrote to standard output.
-pub(super) fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>, NoOutput> {
+pub(crate) fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>, NoOutput> {
     output_within(program, None, interrupt)
 }
 
 /// Runs a program as [`output`] does. One that takes longer than `limit` is killed with all that it
 /// has started, and has failed.
-pub(super) fn output_within(
+pub(crate) fn output_within(
     program: &Program,
     limit: Option<Duration>,
     interrupt: &Interrupt,
