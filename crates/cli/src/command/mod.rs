@@ -2,6 +2,7 @@
 
 pub mod boot;
 pub mod completions;
+pub mod crypto;
 pub mod doctor;
 pub mod guest;
 pub mod idle;

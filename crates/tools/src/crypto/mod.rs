@@ -1,8 +1,33 @@
 //! Crypto offload: implementations of an algorithm, what they cost, and from which size one of them
 //! is worth it.
 
+mod af_alg;
 mod algorithm;
+mod bench;
+mod combined;
+mod correct;
 mod curve;
+mod device;
+mod energy;
+mod implementation;
+mod machine;
+mod measure;
+pub mod metric;
+mod remote;
+mod vectors;
+mod window;
+mod worker;
 
+pub use af_alg::{AfAlgError, Direction};
 pub use algorithm::{ALGORITHMS, Algorithm, Kind};
+pub use bench::{BenchError, Options, Step, bench};
+pub use combined::{Combination, Pair, Split, best, combinations, combined};
 pub use curve::{Curve, Point};
+pub use implementation::{Implementation, NoImplementation};
+pub use machine::{About, Local, Machine};
+pub use measure::{Group, GroupRate, Mark, Measured, NotMeasured, Proof, Request};
+pub use metric::{Row, rows};
+pub use remote::Remote;
+pub use vectors::{Vector, VectorError, vector};
+pub use window::Window;
+pub use worker::serve;

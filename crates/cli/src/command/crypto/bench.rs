@@ -1,0 +1,149 @@
+//! `brisk crypto bench`.
+
+use std::path::PathBuf;
+
+use brisk_measure::Report;
+use brisk_tools::crypto::{self, BenchError, Step, rows};
+use brisk_tools::environment;
+use brisk_tools::experiment::Saved;
+use brisk_tools::interrupt::Interrupt;
+
+use super::options::MeasureArgs;
+use super::{picture, table};
+use crate::command::report::OutputArgs;
+use crate::exit;
+use crate::output::{Format, now, printable};
+use crate::ui::{Bar, Ui};
+
+/// Kind of the report.
+pub(super) const KIND: &str = "crypto";
+
+/// Measure implementations of an algorithm at several sizes: time and CPU time of an operation.
+///
+/// Each round measures every implementation at every size, in random order, and the idle system
+/// twice. CPU time of the whole system is that in which no processor was idle, less what an idle
+/// system takes; beside it stands who spent it: the threads that ask, threads of the kernel,
+/// interrupts, and the guest's QEMU where it can be seen.
+///
+/// Each implementation first has to give the results of published test vectors. For a driver of the
+/// kernel it is checked that it was in use, and that its device, if it has one, raised interrupts.
+///
+/// libcrypto is measured by openssl speed, the kernel through sockets of the family AF_ALG: a message
+/// and a read for each operation, with one key.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What is measured.
+    #[command(flatten)]
+    measure: MeasureArgs,
+
+    /// Threads, each pinned to a processor of its own.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = threads)]
+    threads: usize,
+
+    /// Output of the report.
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=1024) => Ok(number),
+        _ => Err("a number from 1 to 1024 is wanted".to_owned()),
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// If nothing can be measured, or a report cannot be written.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    let measured = measure(&args.measure, args.threads, &args.output, ui)?;
+    let (report, file) = match measured {
+        Ended::Whole(report, file) => (report, file),
+        Ended::BySignal(signal) => return Ok(exit::by_signal(signal)),
+    };
+    let rows = rows(&report);
+    match args.output.format {
+        Format::Table => ui.data(&table::text(&report, &rows))?,
+        _ => args.output.print(&report, ui)?,
+    }
+    args.output
+        .files_with_bars(&report, &picture::of_bench(&rows), &file, ui)?;
+    Ok(exit::OK)
+}
+
+/// How a measurement ended.
+pub(super) enum Ended {
+    /// All rounds were made, or the time is used up; the report, and the file that has it.
+    Whole(Box<Report>, PathBuf),
+    /// The user interrupted. What was measured is saved, which was said.
+    BySignal(i32),
+}
+
+/// Measures all that was asked for, with progress, and saves it.
+///
+/// # Errors
+/// If nothing can be measured, the machine is lost, or a report cannot be written.
+pub(super) fn measure(
+    args: &MeasureArgs,
+    threads: usize,
+    output: &OutputArgs,
+    ui: &Ui,
+) -> anyhow::Result<Ended> {
+    let options = args.options(threads)?;
+    let interrupt = Interrupt::by_signals()?;
+    let file = output.file(KIND)?;
+    let mut report = Report::new(KIND, now(), environment::here());
+    let mut machine = args.machine(&interrupt, ui)?;
+    let bar = ui.bar(u64::from(options.rounds) + 1, "asking the machine");
+    let mut saved = Saved::new(&mut report, &file);
+    let ended = crypto::bench(
+        &mut *machine,
+        &options,
+        &mut saved,
+        &interrupt,
+        &mut |step| {
+            progress(&bar, &step);
+        },
+    );
+    drop(bar);
+    drop(machine);
+    let kept = brisk_host::program::quote(file.as_os_str());
+    match ended {
+        Ok(_) => {}
+        Err(BenchError::Interrupted(signal)) => {
+            ui.note(&format!("interrupted; what was measured is in {kept}"));
+            return Ok(Ended::BySignal(signal));
+        }
+        Err(error @ BenchError::Machine(_)) if !report.series.is_empty() => {
+            ui.note(&format!("what was measured is in {kept}"));
+            return Err(error.into());
+        }
+        Err(error) => return Err(error.into()),
+    }
+    report.warn();
+    report.save(&file)?;
+    Ok(Ended::Whole(Box::new(report), file))
+}
+
+pub(super) fn progress(bar: &Bar, step: &Step<'_>) {
+    match step {
+        Step::About(about) => {
+            for note in &about.notes {
+                bar.above(&format!("brisk: {}", printable(note)));
+            }
+        }
+        Step::Check(implementation) => {
+            bar.say(&format!(
+                "checking {}",
+                printable(&implementation.to_string())
+            ));
+        }
+        Step::Run(side) => bar.say(&printable(side)),
+        Step::Round(progress) => {
+            bar.at(u64::from(progress.done));
+            let rest = progress.rest().as_secs();
+            bar.say(&format!("rounds, about {rest} s left"));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Whether libcrypto gives the published results, by the program `openssl`.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use brisk_host::program::Program;
+use tempfile::NamedTempFile;
+
+use super::algorithm::{Algorithm, Kind};
+use super::implementation::Implementation;
+use super::measure::{NotMeasured, WITHOUT_INSTRUCTIONS};
+use super::vectors::vector;
+use crate::interrupt::Interrupt;
+use crate::program_output::{NoOutput, output_within};
+
+/// How long `openssl` may take, also in an emulated guest.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// First line of `openssl version`.
+///
+/// # Errors
+/// If it cannot be run.
+pub(super) fn version() -> Result<String, String> {
+    let output = Command::new("openssl")
+        .arg("version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("libcrypto is not measured: cannot run openssl: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next().unwrap_or_default();
+    if output.status.success() && line.contains(' ') {
+        return Ok(line.to_owned());
+    }
+    Err("libcrypto is not measured: openssl version says nothing".to_owned())
+}
+
+/// Has `openssl enc` or `openssl dgst` do the vector in both directions. Whether that was done: no
+/// command of OpenSSL does AEADs and XTS.
+///
+/// # Errors
+/// If the result differs, the program fails, or a signal comes.
+pub(super) fn check(
+    implementation: &Implementation,
+    algorithm: &'static Algorithm,
+    interrupt: &Interrupt,
+) -> Result<bool, NotMeasured> {
+    if let Implementation::Engine(name) = implementation {
+        // Commands warn of an engine that they cannot load, and go on without it.
+        let program = Program::find("openssl")
+            .map_err(|error| NotMeasured::Failed(error.to_string()))?
+            .args(["engine", name]);
+        output_within(&program, Some(LIMIT), interrupt).map_err(not_measured)?;
+    }
+    if algorithm.kind == Kind::Aead || algorithm.kernel.starts_with("xts") {
+        return Ok(false);
+    }
+    let vector = vector(algorithm);
+    let once = |decrypt: bool, input: &[u8], expected: &[u8]| {
+        let mut file = NamedTempFile::new()?;
+        file.write_all(input)?;
+        let mut words = words(implementation, algorithm, decrypt);
+        if algorithm.kind != Kind::Hash {
+            words.push("-in".to_owned());
+        }
+        words.push(file.path().to_string_lossy().into_owned());
+        let program = Program::find("openssl")
+            .map_err(|error| NotMeasured::Failed(error.to_string()))?
+            .args(words);
+        let program = match implementation {
+            Implementation::OpenSslPlain => {
+                let pairs = WITHOUT_INSTRUCTIONS.into_iter();
+                pairs.fold(program, |program, (name, value)| program.set(name, value))
+            }
+            _ => program,
+        };
+        let found = output_within(&program, Some(LIMIT), interrupt).map_err(not_measured)?;
+        if found == expected {
+            return Ok(());
+        }
+        Err(NotMeasured::Failed(format!(
+            "{implementation} gives a wrong result for the published test vector of {}: do not \
+             use it",
+            algorithm.name
+        )))
+    };
+    once(false, &vector.plain, &vector.result)?;
+    if algorithm.kind == Kind::Cipher {
+        once(true, &vector.result, &vector.plain)?;
+    }
+    Ok(true)
+}
+
+fn not_measured(error: NoOutput) -> NotMeasured {
+    match error {
+        NoOutput::Failed(error) => NotMeasured::Failed(error.to_string()),
+        NoOutput::Interrupted(signal) => NotMeasured::Interrupted(signal),
+    }
+}
+
+/// Arguments of `openssl`, but for the input. The key is a published one, and no secret.
+fn words(implementation: &Implementation, algorithm: &Algorithm, decrypt: bool) -> Vec<String> {
+    let vector = vector(algorithm);
+    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let mut words: Vec<String> = Vec::new();
+    let mut add = |word: &str| words.push(word.to_owned());
+    match algorithm.kind {
+        Kind::Hash => {
+            add("dgst");
+            add(&format!("-{}", algorithm.name));
+            add("-binary");
+        }
+        Kind::Cipher | Kind::Aead => {
+            add("enc");
+            add(&format!("-{}", algorithm.name));
+            add("-nopad");
+            add("-K");
+            add(&hex(&vector.key));
+            if !vector.iv.is_empty() {
+                add("-iv");
+                add(&hex(&vector.iv));
+            }
+            if decrypt {
+                add("-d");
+            }
+        }
+    }
+    match implementation {
+        Implementation::Engine(name) => {
+            add("-engine");
+            add(name);
+        }
+        Implementation::Provider(name) => {
+            add("-provider");
+            add(name);
+            add("-provider");
+            add("default");
+            add("-propquery");
+            add(&format!("?provider={name}"));
+        }
+        _ => {}
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::algorithm::ALGORITHMS;
+    use super::*;
+
+    /// The vectors themselves, by an implementation that is not ours.
+    #[test]
+    fn libcrypto_gives_the_published_results() {
+        let interrupt = Interrupt::new().unwrap();
+        for algorithm in ALGORITHMS {
+            let checked = check(&Implementation::OpenSsl, algorithm, &interrupt).unwrap();
+            let is_done = !algorithm.name.ends_with("xts") && algorithm.kind != Kind::Aead;
+            assert_eq!(checked, is_done, "{}", algorithm.name);
+        }
+    }
+
+    #[test]
+    fn what_an_engine_lacks_is_said() {
+        let interrupt = Interrupt::new().unwrap();
+        let algorithm = Algorithm::find("aes-128-cbc").unwrap();
+        let engine = Implementation::Engine("nosuch".to_owned());
+        let error = check(&engine, algorithm, &interrupt).unwrap_err();
+        assert!(error.to_string().contains("nosuch"), "{error}");
+    }
+}

@@ -1,0 +1,199 @@
+//! Proof that a driver works: how often it is in use, and interrupts of its devices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Interrupts of some devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lines {
+    numbers: BTreeSet<String>,
+    /// Names of devices that the actions of interrupts begin with.
+    names: BTreeSet<String>,
+}
+
+/// Directories between a device and the root of all that are looked at for interrupts: those of a
+/// virtio device are its PCI device's.
+const ABOVE: usize = 2;
+
+impl Lines {
+    /// Those of the devices that a module drives on the system below `root`; none if it drives
+    /// none.
+    pub(super) fn of_module(root: &Path, module: &str) -> Option<Self> {
+        if module.is_empty() || module.contains('/') {
+            return None;
+        }
+        let mut lines = Self {
+            numbers: BTreeSet::new(),
+            names: BTreeSet::new(),
+        };
+        for device in devices(root, module) {
+            lines.add(&device);
+        }
+        (!lines.names.is_empty()).then_some(lines)
+    }
+
+    /// Those of both.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.numbers.extend(other.numbers);
+        self.names.extend(other.names);
+        self
+    }
+
+    fn add(&mut self, device: &Path) {
+        let Ok(device) = device.canonicalize() else {
+            return;
+        };
+        let name = device.file_name().map(|name| name.to_string_lossy());
+        self.names.extend(name.map(|name| name.into_owned()));
+        for directory in device.ancestors().take(ABOVE) {
+            let vectors = fs::read_dir(directory.join("msi_irqs"));
+            let vectors = vectors.into_iter().flatten().flatten();
+            let vectors: Vec<_> = vectors.map(|entry| entry.file_name()).collect();
+            let is_shared = vectors.is_empty();
+            let vectors = vectors
+                .into_iter()
+                .map(|name| name.to_string_lossy().into_owned());
+            self.numbers.extend(vectors);
+            // An interrupt line may be another device's, too; its action's name tells then.
+            if !is_shared {
+                break;
+            }
+        }
+    }
+
+    /// How often they came, on all processors together.
+    pub(super) fn count(&self, root: &Path) -> u64 {
+        let text = fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
+        self.sum(&text)
+    }
+
+    fn sum(&self, text: &str) -> u64 {
+        let rows = text.lines().skip(1).filter_map(|line| {
+            let (number, rest) = line.split_once(':')?;
+            let words = rest.split_whitespace();
+            let counts = words.clone().map_while(|word| word.parse::<u64>().ok());
+            let total = counts.fold(0, u64::saturating_add);
+            let is_one = |name: &String| {
+                words.clone().any(|word| {
+                    let rest = word.strip_prefix(&**name);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '@', ',']))
+                })
+            };
+            let is_own = self.numbers.contains(number.trim()) || self.names.iter().any(is_one);
+            is_own.then_some(total)
+        });
+        rows.fold(0, u64::saturating_add)
+    }
+}
+
+/// Directories of the devices that a module drives.
+fn devices(root: &Path, module: &str) -> Vec<PathBuf> {
+    let drivers = root.join("sys/module").join(module).join("drivers");
+    let drivers = fs::read_dir(drivers).into_iter().flatten().flatten();
+    let entries = drivers.filter_map(|driver| fs::read_dir(driver.path()).ok());
+    let entries = entries.flatten().flatten().map(|entry| entry.path());
+    // Besides devices a driver's directory has files, and a link to its module.
+    let is_device = |path: &PathBuf| path.is_symlink() && !path.ends_with("module");
+    entries.filter(is_device).collect()
+}
+
+/// How often each driver of `/proc/crypto` is in use, and the module that it is in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct References(BTreeMap<String, (u64, String)>);
+
+impl References {
+    /// Those of the system below `root`.
+    pub(super) fn read(root: &Path) -> Self {
+        let text = fs::read(root.join("proc/crypto")).unwrap_or_default();
+        Self::parse(&String::from_utf8_lossy(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut found = BTreeMap::new();
+        for block in text.split("\n\n") {
+            let field = |wanted: &str| {
+                let mut fields = block.lines().filter_map(|line| line.split_once(':'));
+                let value = fields.find(|(name, _)| name.trim() == wanted);
+                value.map(|(_, value)| value.trim())
+            };
+            let references = field("refcnt").and_then(|text| text.parse().ok());
+            if let (Some(driver), Some(references)) = (field("driver"), references) {
+                let module = field("module").unwrap_or_default();
+                found.insert(driver.to_owned(), (references, module.to_owned()));
+            }
+        }
+        Self(found)
+    }
+
+    /// Drivers that are in use more often than `before`.
+    pub(super) fn risen(&self, before: &Self) -> Vec<String> {
+        let old = |driver: &String| {
+            before
+                .0
+                .get(driver)
+                .map_or(0, |(references, _)| *references)
+        };
+        // A driver that is not in use has one reference.
+        let is_risen = |(driver, (now, _)): &(&String, &(u64, String))| *now > old(driver).max(1);
+        let risen = self.0.iter().filter(is_risen);
+        risen.map(|(driver, _)| driver.clone()).collect()
+    }
+
+    /// Module of a driver.
+    pub(super) fn module(&self, driver: &str) -> Option<&str> {
+        self.0.get(driver).map(|(_, module)| &**module)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const INTERRUPTS: &str = "           CPU0       CPU1\n\
+         \x20 1:          9          0   IO-APIC   1-edge      i8042\n\
+         \x2024:         10         20   PCI-MSIX-0000:00:04.0   0-edge      virtio2-config\n\
+         \x2025:        100          3   PCI-MSIX-0000:00:04.0   1-edge      virtio2-dataq.0\n\
+         \x2026:          7          7   PCI-MSIX-0000:00:05.0   0-edge      virtio20-input\n\
+         ERR:          1\n";
+
+    #[test]
+    fn interrupts_of_a_modules_devices_are_summed_up() {
+        let root = tempfile::tempdir().unwrap();
+        let pci = root.path().join("sys/devices/pci0000:00/0000:00:04.0");
+        let device = pci.join("virtio2");
+        fs::create_dir_all(&device).unwrap();
+        fs::create_dir_all(pci.join("msi_irqs")).unwrap();
+        fs::write(pci.join("msi_irqs/25"), "msix\n").unwrap();
+        let driver = root
+            .path()
+            .join("sys/module/virtio_crypto/drivers/virtio:virtio_crypto");
+        fs::create_dir_all(&driver).unwrap();
+        symlink(&device, driver.join("virtio2")).unwrap();
+        symlink(root.path(), driver.join("module")).unwrap();
+        fs::write(driver.join("uevent"), "").unwrap();
+        fs::create_dir_all(root.path().join("proc")).unwrap();
+        fs::write(root.path().join("proc/interrupts"), INTERRUPTS).unwrap();
+        let lines = Lines::of_module(root.path(), "virtio_crypto").unwrap();
+        assert_eq!(lines.count(root.path()), 133);
+        assert_eq!(Lines::of_module(root.path(), "aesni_intel"), None);
+        assert_eq!(Lines::of_module(root.path(), "../x"), None);
+    }
+
+    #[test]
+    fn a_driver_in_use_has_more_references() {
+        let text = |count| {
+            format!(
+                "name         : cbc(aes)\ndriver       : cbc-aes-aesni\nmodule       : aesni_intel\n\
+                 refcnt       : {count}\n\nname: x\ndriver: y\nrefcnt: huge\n"
+            )
+        };
+        let (before, after) = (References::parse(&text(1)), References::parse(&text(2)));
+        assert_eq!(after.risen(&before), ["cbc-aes-aesni"]);
+        assert_eq!(before.risen(&after), [""; 0]);
+        assert_eq!(before.risen(&References::default()), [""; 0]);
+        assert_eq!(after.module("cbc-aes-aesni"), Some("aesni_intel"));
+    }
+}

@@ -1,0 +1,211 @@
+//! A thread that runs `openssl speed`, which measures the libcrypto that is installed.
+//!
+//! `openssl speed -mr` writes `+DT:name:seconds:bytes` when its loop begins, and
+//! `+R:count:name:seconds` when it has ended: these are the moments between which its CPU time is
+//! taken, without that of its start.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use brisk_host::tasks::Schedule;
+
+use super::threads::{Rate, Seat};
+use super::{Implementation, Request};
+use crate::crypto::af_alg::Direction;
+use crate::crypto::{Algorithm, Kind};
+
+/// Variables that take instructions away from libcrypto. `OPENSSL_ia32cap(3)`: AES-NI (bit 57) and
+/// PCLMULQDQ (33); SHA (bit 29 of the second word), VAES (41), VPCLMULQDQ (42). On Arm there is only
+/// all or nothing, NEON too.
+pub(in crate::crypto) const WITHOUT_INSTRUCTIONS: [(&str, &str); 2] = [
+    ("OPENSSL_ia32cap", "~0x200000200000000:~0x60020000000"),
+    ("OPENSSL_armcap", "0"),
+];
+/// Bytes of a line that are kept.
+const LONGEST_LINE: u64 = 4096;
+
+/// Arguments of `openssl` for a request.
+pub(super) fn arguments(
+    implementation: &Implementation,
+    algorithm: &Algorithm,
+    request: &Request,
+) -> Vec<String> {
+    let seconds = request.seconds.ceil().max(1.0) as u64;
+    let mut words: Vec<String> = ["speed", "-elapsed", "-mr"].map(str::to_owned).to_vec();
+    let mut add = |option: &str, value: &str| {
+        words.push(option.to_owned());
+        words.push(value.to_owned());
+    };
+    match implementation {
+        Implementation::Engine(name) => add("-engine", name),
+        Implementation::Provider(name) => {
+            add("-provider", name);
+            add("-provider", "default");
+            // What both have comes from the one that was named.
+            add("-propquery", &format!("?provider={name}"));
+        }
+        _ => {}
+    }
+    add("-bytes", &request.bytes.to_string());
+    add("-seconds", &seconds.to_string());
+    add("-evp", algorithm.name);
+    if algorithm.kind == Kind::Aead {
+        words.push("-aead".to_owned());
+    }
+    if request.direction == Direction::Decrypt && algorithm.kind != Kind::Hash {
+        words.push("-decrypt".to_owned());
+    }
+    words
+}
+
+/// A child that does not outlive its value.
+struct Speed(Child);
+
+impl Drop for Speed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs `openssl speed` once.
+pub(super) fn run(
+    implementation: &Implementation,
+    algorithm: &Algorithm,
+    request: &Request,
+    seat: &Seat,
+) -> Result<Rate, String> {
+    let mut command = Command::new("openssl");
+    command
+        .args(arguments(implementation, algorithm, request))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    if *implementation == Implementation::OpenSslPlain {
+        command.envs(WITHOUT_INSTRUCTIONS);
+    }
+    let child = brisk_sys::die_with_parent(&mut command)
+        .spawn()
+        .map_err(|error| format!("cannot run openssl: {error}; install it"))?;
+    let mut speed = Speed(child);
+    seat.runs(&speed.0);
+    let pid = speed.0.id();
+    let output = speed.0.stderr.take().expect("it is piped");
+    let mut lines = BufReader::new(output);
+    let mut begun = None;
+    let mut said: Vec<String> = Vec::new();
+    while let Some(line) = next(&mut lines) {
+        if line.starts_with("+DT:") {
+            if let Implementation::Engine(name) = implementation {
+                // It warns of an engine that it cannot load, and measures software instead.
+                let is_set = said
+                    .iter()
+                    .any(|line| line.starts_with("Engine ") && line.ends_with("set."));
+                if !is_set {
+                    return Err(format!(
+                        "openssl did not take the engine {name}: {}",
+                        said.join("; ")
+                    ));
+                }
+            }
+            begun = Some((Instant::now(), cpu_time(pid)));
+            seat.begun();
+        } else if line.starts_with("+R:") {
+            let (at, used) = begun.ok_or("openssl speed ended before it began")?;
+            let cpu = (cpu_time(pid) - used) / at.elapsed().as_secs_f64();
+            let (operations, seconds) = count(&line)
+                .ok_or_else(|| format!("openssl speed wrote {line:?}, which is not a result"))?;
+            return Ok(Rate {
+                operations,
+                seconds,
+                cpu,
+            });
+        } else if said.len() < 8 {
+            said.push(line);
+        }
+    }
+    let status = speed.0.wait().map_err(|error| error.to_string())?;
+    Err(format!(
+        "openssl {} gave no result ({status}): {}",
+        arguments(implementation, algorithm, request).join(" "),
+        said.join("; ")
+    ))
+}
+
+/// The next line without its end, at most [`LONGEST_LINE`] bytes of it; none at the end.
+fn next(lines: &mut impl BufRead) -> Option<String> {
+    let mut line = Vec::new();
+    let read = lines
+        .by_ref()
+        .take(LONGEST_LINE)
+        .read_until(b'\n', &mut line);
+    match read {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(String::from_utf8_lossy(&line).trim_end().to_owned()),
+    }
+}
+
+/// Operations and seconds of a line `+R:count:name:seconds`.
+fn count(line: &str) -> Option<(f64, f64)> {
+    let mut fields = line.strip_prefix("+R:")?.split(':');
+    let operations = fields.next()?.parse::<u64>().ok()?;
+    let seconds = fields.next_back()?.parse::<f64>().ok()?;
+    (seconds > 0.0 && seconds.is_finite()).then_some((operations as f64, seconds))
+}
+
+/// CPU time of a process with one thread, seconds; 0 once it has ended.
+fn cpu_time(pid: u32) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok();
+    let schedule = text.as_deref().and_then(Schedule::parse);
+    schedule.map_or(0.0, |schedule| schedule.on_cpu as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(direction: Direction) -> Request {
+        Request {
+            algorithm: "aes-128-gcm".to_owned(),
+            direction,
+            bytes: 1024,
+            seconds: 0.5,
+            groups: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn arguments_are_those_of_the_implementation() {
+        let line = |implementation: &str, name: &str, direction| {
+            let algorithm = Algorithm::find(name).unwrap();
+            let implementation = implementation.parse().unwrap();
+            arguments(&implementation, algorithm, &request(direction)).join(" ")
+        };
+        assert_eq!(
+            line("openssl", "aes-128-cbc", Direction::Encrypt),
+            "speed -elapsed -mr -bytes 1024 -seconds 1 -evp aes-128-cbc"
+        );
+        assert_eq!(
+            line("engine:afalg", "aes-128-gcm", Direction::Decrypt),
+            "speed -elapsed -mr -engine afalg -bytes 1024 -seconds 1 -evp aes-128-gcm -aead -decrypt"
+        );
+        assert_eq!(
+            line("provider:legacy", "sha256", Direction::Decrypt),
+            "speed -elapsed -mr -provider legacy -provider default -propquery ?provider=legacy \
+             -bytes 1024 -seconds 1 -evp sha256"
+        );
+    }
+
+    #[test]
+    fn a_result_is_a_count_and_seconds() {
+        assert_eq!(
+            count("+R:947154:AES-128-GCM:1.000000"),
+            Some((947154.0, 1.0))
+        );
+        for bad in ["+R:", "+R:1:a:0", "+R:-1:a:1", "+R:1:a:nan", "+H:1024"] {
+            assert_eq!(count(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Threads that begin at once and end at once.
+
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::{GroupRate, NotMeasured, Request, dm_crypt, kernel, ktls, openssl};
+use crate::crypto::{Algorithm, Implementation};
+use crate::interrupt::Interrupt;
+
+/// How often a wait looks for signals.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long after its time an `openssl speed` may end.
+const LATE: Duration = Duration::from_secs(30);
+
+/// What a thread says.
+enum Event {
+    /// It is prepared, and has done the operation once.
+    Ready,
+    /// It ended by itself.
+    Ended,
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// What threads have in common.
+#[derive(Debug, Default)]
+struct Shared {
+    may_begin: Mutex<bool>,
+    changed: Condvar,
+    is_over: AtomicBool,
+    /// Programs that threads wait for.
+    programs: Mutex<Vec<OwnedFd>>,
+}
+
+/// A thread's side of it.
+#[derive(Debug)]
+pub(super) struct Seat {
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+}
+
+/// What a thread measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rate {
+    /// Operations.
+    pub(super) operations: f64,
+    /// Wall-clock time that they took, seconds.
+    pub(super) seconds: f64,
+    /// CPU seconds a second.
+    pub(super) cpu: f64,
+}
+
+impl Seat {
+    /// Says that the thread is prepared, and waits for the others.
+    pub(super) fn ready(&self) {
+        let _ = self.events.send(Event::Ready);
+        let lock = self.shared.may_begin.lock();
+        let mut may_begin = lock.unwrap_or_else(PoisonError::into_inner);
+        while !*may_begin && !self.is_over() {
+            let woken = self.shared.changed.wait(may_begin);
+            may_begin = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Says that the thread has begun by itself and does not wait.
+    pub(super) fn begun(&self) {
+        let _ = self.events.send(Event::Ready);
+    }
+
+    /// Has a program killed when something fails: the thread waits for it.
+    pub(super) fn runs(&self, child: &Child) {
+        if let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+            let lock = self.shared.programs.lock();
+            lock.unwrap_or_else(PoisonError::into_inner).push(process);
+        }
+    }
+
+    /// Whether the thread is to end.
+    pub(super) fn is_over(&self) -> bool {
+        self.shared.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// All threads of a request.
+pub(super) struct Threads {
+    shared: Arc<Shared>,
+    events: Receiver<Event>,
+    /// Groups of the threads.
+    running: Vec<(usize, JoinHandle<Result<Rate, String>>)>,
+    groups: usize,
+    /// Whether `openssl speed` says when the end is.
+    ends_itself: bool,
+}
+
+impl Threads {
+    /// Starts them; they prepare.
+    pub(super) fn start(
+        request: &Request,
+        algorithm: &'static Algorithm,
+    ) -> Result<Self, NotMeasured> {
+        let (sender, events) = channel();
+        let mut threads = Self {
+            shared: Arc::default(),
+            events,
+            running: Vec::new(),
+            groups: request.groups.len(),
+            ends_itself: false,
+        };
+        for (number, group) in request.groups.iter().enumerate() {
+            threads.ends_itself |= group.implementation.is_of_openssl();
+            for cpu in &group.cpus {
+                let seat = Seat {
+                    shared: Arc::clone(&threads.shared),
+                    events: sender.clone(),
+                };
+                let (request, cpu) = (request.clone(), *cpu);
+                let implementation = group.implementation.clone();
+                let body = move || {
+                    pin(cpu)?;
+                    let run = match &implementation {
+                        it if it.is_of_openssl() => openssl::run,
+                        Implementation::Ktls | Implementation::Tcp => ktls::run,
+                        Implementation::DmCrypt(_) => dm_crypt::run,
+                        _ => kernel::run,
+                    };
+                    run(&implementation, algorithm, &request, &seat)
+                };
+                let told = sender.clone();
+                let body = move || {
+                    let result = body();
+                    let event = match &result {
+                        Ok(_) => Event::Ended,
+                        Err(reason) => Event::Failed(reason.clone()),
+                    };
+                    let _ = told.send(event);
+                    result
+                };
+                let thread = std::thread::Builder::new().spawn(body)?;
+                threads.running.push((number, thread));
+            }
+        }
+        Ok(threads)
+    }
+
+    /// Waits until all are prepared.
+    pub(super) fn wait_until_ready(
+        &self,
+        limit: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<(), NotMeasured> {
+        let until = Instant::now() + limit;
+        let mut left = self.running.len();
+        while left > 0 {
+            match self.event(until, interrupt)? {
+                Some(Event::Ready) => left -= 1,
+                Some(Event::Failed(reason)) => return Err(NotMeasured::Failed(reason)),
+                Some(Event::Ended) => {
+                    let reason = "it ended before it was to begin".to_owned();
+                    return Err(NotMeasured::Failed(reason));
+                }
+                None => {
+                    let reason = format!("it was not ready within {} s", limit.as_secs());
+                    return Err(NotMeasured::Failed(reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets them begin.
+    pub(super) fn begin(&self) {
+        let lock = self.shared.may_begin.lock();
+        *lock.unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until the time is over, or the first `openssl speed` has ended, and has all end.
+    pub(super) fn wait_until_ended(
+        &self,
+        seconds: f64,
+        interrupt: &Interrupt,
+    ) -> Result<(), NotMeasured> {
+        let time = Duration::from_secs_f64(seconds);
+        let time = if self.ends_itself {
+            time.max(Duration::from_secs(1)) + LATE
+        } else {
+            time
+        };
+        let ended = match self.event(Instant::now() + time, interrupt) {
+            Ok(Some(Event::Failed(reason))) => Err(NotMeasured::Failed(reason)),
+            Ok(None) if self.ends_itself => {
+                let reason = "openssl speed did not end in its time".to_owned();
+                Err(NotMeasured::Failed(reason))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        ended
+    }
+
+    /// What each group measured, when all have ended.
+    pub(super) fn finish(mut self) -> Result<Vec<GroupRate>, NotMeasured> {
+        let mut rates = vec![GroupRate::default(); self.groups];
+        for (group, thread) in std::mem::take(&mut self.running) {
+            let result = thread.join().unwrap_or_else(|_| {
+                let reason = "a thread panicked: this is an error in brisk".to_owned();
+                Err(reason)
+            });
+            let rate = result.map_err(NotMeasured::Failed)?;
+            let total = &mut rates[group];
+            total.operations += rate.operations;
+            total.rate += rate.operations / rate.seconds;
+            total.cpu += rate.cpu;
+        }
+        Ok(rates)
+    }
+
+    /// The next event until then; none if there is none.
+    fn event(&self, until: Instant, interrupt: &Interrupt) -> Result<Option<Event>, NotMeasured> {
+        loop {
+            if let Some(signal) = interrupt.signal() {
+                return Err(NotMeasured::Interrupted(signal));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match self.events.recv_timeout(left.min(LOOK)) {
+                Ok(event) => return Ok(Some(event)),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The idle system: no thread has the other end.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left.min(LOOK)),
+            }
+        }
+    }
+}
+
+/// Nothing is left behind, also when something fails.
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        // A waiting thread may be between its look and its wait, which the lock excludes.
+        drop(self.shared.may_begin.lock());
+        self.shared.changed.notify_all();
+        let lock = self.shared.programs.lock();
+        for program in lock.unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // It may have ended.
+            let _ = pidfd_send_signal(&program, Signal::KILL);
+        }
+        for (_, thread) in self.running.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn pin(cpu: usize) -> Result<(), String> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(format!("there is no processor {cpu}"));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| format!("cannot use processor {cpu}: {error}"))
+}

@@ -1,0 +1,206 @@
+//! Names of what is measured, in reports.
+
+use std::collections::BTreeMap;
+
+use brisk_measure::{Report, Series, Summary};
+
+use super::curve::{Curve, Point};
+use super::implementation::Implementation;
+
+/// Wall-clock time of an operation.
+pub const TIME: &str = "time per operation";
+/// CPU time of the threads that ask for it, in user space and in the kernel.
+pub const PROCESS: &str = "process CPU per operation";
+/// CPU time of threads of the kernel.
+pub const KERNEL_THREADS: &str = "kernel threads per operation";
+/// CPU time in interrupts, as sampled by ticks. Threads are charged with those that come to them, so
+/// that it is in the other figures, too.
+pub const INTERRUPTS: &str = "interrupts per operation";
+/// Of the threads that ask and of the kernel's.
+pub const SYSTEM: &str = "system CPU per operation";
+/// What the whole system spent besides.
+pub const REST: &str = "other CPU per operation";
+/// CPU time of the whole system, less that of an idle one.
+pub const WHOLE: &str = "whole-system CPU per operation";
+/// CPU time of the guest's QEMU on the host.
+pub const HOST: &str = "QEMU's CPU on the host per operation";
+/// Operations of a run.
+pub const OPERATIONS: &str = "operations";
+/// Interrupts of the device.
+pub const DEVICE: &str = "device interrupts per operation";
+/// Joules of the processor packages for a gigabyte.
+pub const ENERGY: &str = "joules per GB";
+/// CPUs that an idle system uses.
+pub const IN_USE: &str = "CPUs in use";
+
+/// Side that measures nothing.
+pub(super) const IDLE: &str = "idle";
+/// Its repetition.
+pub(super) const IDLE_AGAIN: &str = "idle again";
+/// Fact about the algorithm.
+pub(super) const ALGORITHM: &str = "algorithm";
+/// Fact with the names of the implementations, in order.
+pub(super) const IMPLEMENTATIONS: &str = "implementations";
+/// Facts about proofs begin with it.
+pub(super) const PROOF: &str = "proof of ";
+
+/// Name of an implementation at a size, in reports.
+#[must_use]
+pub(super) fn side(implementation: &Implementation, bytes: usize) -> String {
+    format!("{implementation} {bytes} B")
+}
+
+/// Implementation and size of a side's name; none for another side.
+fn parts(side: &str) -> Option<(&str, u64)> {
+    let (implementation, bytes) = side.strip_suffix(" B")?.rsplit_once(' ')?;
+    Some((implementation, bytes.parse().ok()?))
+}
+
+/// What was measured of one implementation at one size: medians, by metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Implementation.
+    pub implementation: String,
+    /// Bytes of an operation.
+    pub bytes: u64,
+    /// Medians by the names of metrics in this module.
+    pub medians: BTreeMap<String, f64>,
+    /// Reason of the last run that failed.
+    pub failure: Option<String>,
+    /// What shows that a driver was at work.
+    pub proof: Option<String>,
+}
+
+impl Row {
+    /// A median.
+    #[must_use]
+    pub fn get(&self, metric: &str) -> Option<f64> {
+        self.medians.get(metric).copied()
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn throughput(&self) -> Option<f64> {
+        let time = self.get(TIME).filter(|time| *time > 0.0)?;
+        Some(self.bytes as f64 / time)
+    }
+}
+
+/// Rows of a report, by implementation in the order of the report, and size.
+#[must_use]
+pub fn rows(report: &Report) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let named = report.environment.extra.get(IMPLEMENTATIONS);
+    let named = named.map_or("", String::as_str).split(", ");
+    let mut order: Vec<&str> = named.collect();
+    for series in &report.series {
+        let Some((side, metric)) = series.name.rsplit_once(": ") else {
+            continue;
+        };
+        let Some((implementation, bytes)) = parts(side) else {
+            continue;
+        };
+        if !order.contains(&implementation) {
+            order.push(implementation);
+        }
+        let is_own = |row: &Row| row.implementation == implementation && row.bytes == bytes;
+        let place = rows.iter().position(is_own).unwrap_or_else(|| {
+            let proof = report.environment.extra.get(&format!("{PROOF}{side}"));
+            rows.push(Row {
+                implementation: implementation.to_owned(),
+                bytes,
+                medians: BTreeMap::new(),
+                failure: None,
+                proof: proof.cloned(),
+            });
+            rows.len() - 1
+        });
+        let row = &mut rows[place];
+        if let Some(median) = median(series) {
+            row.medians.insert(metric.to_owned(), median);
+        }
+        row.failure = failure(series).or(row.failure.take());
+    }
+    let place = |row: &Row| order.iter().position(|name| *name == row.implementation);
+    rows.sort_by_key(|row| (place(row), row.bytes));
+    rows
+}
+
+pub(super) fn median(series: &Series) -> Option<f64> {
+    Summary::of(series)
+        .statistics
+        .map(|statistics| statistics.median)
+}
+
+pub(super) fn failure(series: &Series) -> Option<String> {
+    let mut reasons = series
+        .samples
+        .iter()
+        .filter_map(|sample| match &sample.outcome {
+            brisk_measure::Outcome::Failed { reason } => Some(reason.clone()),
+            _ => None,
+        });
+    reasons.next_back()
+}
+
+/// Curves of one metric over the size, one for each implementation that has it.
+#[must_use]
+pub fn curves(report: &Report, metric: &str) -> Vec<Curve> {
+    let mut curves: Vec<Curve> = Vec::new();
+    for series in &report.series {
+        let Some((side, found)) = series.name.rsplit_once(": ") else {
+            continue;
+        };
+        let (Some((implementation, bytes)), true) = (parts(side), found == metric) else {
+            continue;
+        };
+        let seconds = series.values();
+        if seconds.is_empty() {
+            continue;
+        }
+        let place = curves.iter().position(|curve| curve.name == implementation);
+        let place = place.unwrap_or_else(|| {
+            curves.push(Curve {
+                name: implementation.to_owned(),
+                points: Vec::new(),
+            });
+            curves.len() - 1
+        });
+        curves[place].points.push(Point { bytes, seconds });
+    }
+    for curve in &mut curves {
+        curve.points.sort_by_key(|point| point.bytes);
+        curve.points.dedup_by_key(|point| point.bytes);
+    }
+    curves
+}
+
+#[cfg(test)]
+mod tests {
+    use brisk_measure::{Environment, Unit};
+
+    use super::*;
+
+    #[test]
+    fn curves_have_the_values_of_their_series() {
+        let mut report = Report::new("crypto", "2026-01-01T00:00:00Z", Environment::default());
+        let add = |name: &str, values: &[f64]| {
+            Series::of_values(name, Unit::Seconds, values.iter().copied())
+        };
+        report.series = vec![
+            add("openssl 64 B: time per operation", &[2.0, 3.0]),
+            add("openssl 16 B: time per operation", &[1.0]),
+            add("openssl 16 B: system CPU per operation", &[9.0]),
+            add("af-alg:cbc(aes-generic) 16 B: time per operation", &[5.0]),
+            add("idle: CPUs in use", &[0.1]),
+            add("openssl 256 B: time per operation", &[]),
+        ];
+        let found = curves(&report, TIME);
+        let names: Vec<_> = found.iter().map(|curve| &*curve.name).collect();
+        assert_eq!(names, ["openssl", "af-alg:cbc(aes-generic)"]);
+        let sizes: Vec<_> = found[0].points.iter().map(|point| point.bytes).collect();
+        assert_eq!(sizes, [16, 64]);
+        assert_eq!(found[0].points[1].seconds, [2.0, 3.0]);
+        assert_eq!(curves(&report, HOST), []);
+    }
+}
