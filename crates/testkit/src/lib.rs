@@ -11,6 +11,7 @@
 mod brisk;
 mod checked;
 mod container;
+mod crypto;
 mod idle;
 mod image;
 mod leftovers;
@@ -32,6 +33,7 @@ mod wait;
 pub use brisk::{Brisk, Guest};
 pub use checked::Checked;
 pub use container::{Image, docker_archive, oci_layout};
+pub use crypto::{CryptoKernel, virtio_crypto};
 pub use idle::IdleKernel;
 pub use image::{busybox, disk, ext4, partitioned, qcow2, tree};
 pub use leftovers::{BackgroundProcesses, Process};

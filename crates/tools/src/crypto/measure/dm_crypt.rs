@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use brisk_host::program::Program;
+use brisk_host::program::{Error, Program};
 use nix::libc::O_DIRECT;
 
 use super::threads::{Rate, Seat};
@@ -30,22 +30,48 @@ const ALIGNMENT: usize = 4096;
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A device of the device mapper, which is removed when dropped.
-struct Device(String);
+struct Device {
+    name: String,
+    /// Number of the device, as `254:0`.
+    number: String,
+}
 
 impl Device {
     /// Makes a device. The table goes by standard input, since it may have a key.
     fn new(kind: &str, table: &str) -> Result<Self, String> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("brisk-{kind}-{}-{number}", std::process::id());
+        let text = |error: Error| {
+            let lines = error.to_string().replace('\n', ";");
+            format!("cannot make a device: {lines}")
+        };
         let program = dmsetup()?.args(["create", "--noudevsync", "--noudevrules", &name]);
-        program
-            .run_with(table.as_bytes())
-            .map_err(|error| format!("cannot make a device: {error}"))?;
-        Ok(Self(name))
+        program.run_with(table.as_bytes()).map_err(text)?;
+        let mut device = Self {
+            name,
+            number: String::new(),
+        };
+        let words = [
+            "info",
+            "-c",
+            "--noheadings",
+            "-o",
+            "major,minor",
+            "--separator=:",
+        ];
+        let number = dmsetup()?
+            .args(words)
+            .arg(&device.name)
+            .run()
+            .map_err(text)?;
+        device.number = String::from_utf8_lossy(&number).trim().to_owned();
+        Ok(device)
     }
 
+    /// Its node, which devtmpfs makes. There is a link in `/dev/mapper` only where udev runs.
     fn path(&self) -> PathBuf {
-        PathBuf::from("/dev/mapper").join(&self.0)
+        let minor = self.number.rsplit(':').next().unwrap_or_default();
+        PathBuf::from(format!("/dev/dm-{minor}"))
     }
 }
 
@@ -58,7 +84,7 @@ impl Drop for Device {
                 "--noudevsync",
                 "--noudevrules",
                 "--retry",
-                &self.0,
+                &self.name,
             ];
             let _ = program.args(words).run();
         }
@@ -112,11 +138,7 @@ pub(super) fn run(
     })?;
     let driver = driver.as_deref().unwrap_or(algorithm.kernel);
     let zeros = Device::new("zero", &format!("0 {} zero", DEVICE / SECTOR))?;
-    let below = zeros.path();
-    let crypt = Device::new(
-        "crypt",
-        &table(driver, algorithm, sector, &below.to_string_lossy()),
-    )?;
+    let crypt = Device::new("crypt", &table(driver, algorithm, sector, &zeros.number))?;
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -189,16 +211,16 @@ mod tests {
     fn a_table_has_the_driver_and_its_sector() {
         let of = |name, driver, sector| {
             let algorithm = Algorithm::find(name).unwrap();
-            table(driver, algorithm, sector, "/dev/mapper/x")
+            table(driver, algorithm, sector, "254:0")
         };
         assert_eq!(
             of("aes-128-cbc", "cbc-aes-aesni", 4096),
             "0 131072 crypt capi:cbc-aes-aesni-plain64 2b7e151628aed2a6abf7158809cf4f3c 0 \
-             /dev/mapper/x 0 1 sector_size:4096"
+             254:0 0 1 sector_size:4096"
         );
         let plain = of("aes-128-ecb", "ecb(aes)", 512);
         assert!(plain.contains("capi:ecb(aes)-null "), "{plain}");
-        assert!(plain.ends_with("/dev/mapper/x 0"), "{plain}");
+        assert!(plain.ends_with("254:0 0"), "{plain}");
     }
 
     #[test]

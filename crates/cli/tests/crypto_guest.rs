@@ -1,0 +1,270 @@
+//! Implementations of the kernel's crypto API are measured in guests of Debian's kernels with QEMU's
+//! virtio-crypto, an offload that has one.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::path::Path;
+
+use brisk_testkit::{Brisk, CryptoKernel, brisk_of, read_report, trial, values, virtio_crypto};
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use tempfile::tempdir;
+
+const VIRTIO: &str = "af-alg:virtio_crypto_aes_cbc";
+const TIME: &str = "time per operation";
+const WHOLE: &str = "whole-system CPU per operation";
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let (kernels, missing) = match CryptoKernel::all() {
+        Ok(kernels) => (kernels, None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    let newest = &kernels[kernels.len().saturating_sub(1)..];
+    let tests: [(&str, fn(&CryptoKernel), &[CryptoKernel]); 4] = [
+        (
+            "an_offload_is_proven_and_accounted_for",
+            is_proven,
+            &kernels,
+        ),
+        ("a_device_of_known_times_is_recovered", is_recovered, newest),
+        ("aeads_and_hashes_are_right_and_measured", are_right, newest),
+        ("disks_and_tls_are_measured", other_consumers, newest),
+    ];
+    let of = |(name, test, kernels): (&str, fn(&CryptoKernel), &[CryptoKernel])| -> Vec<Trial> {
+        let named = kernels.iter().map(|kernel| {
+            let own = kernel.clone();
+            let name = format!("{name}_{}", kernel.release);
+            trial(name, None::<String>, move || test(&own))
+        });
+        let ignored = missing
+            .iter()
+            .map(|reason| trial(name, Some(reason.clone()), || ()));
+        named.chain(ignored).collect()
+    };
+    libtest_mimic::run(&arguments, tests.into_iter().flat_map(of).collect()).exit();
+}
+
+/// A command that runs brisk in a guest of a kernel.
+fn through(kernel: &CryptoKernel, options: &[String]) -> String {
+    let brisk = env!("CARGO_BIN_EXE_brisk");
+    let words = [brisk.to_owned(), "run".to_owned()];
+    let words = words
+        .into_iter()
+        .chain(kernel.options())
+        .chain(options.iter().cloned());
+    let words: Vec<_> = words.chain(["--".to_owned(), brisk.to_owned()]).collect();
+    shlex::try_join(words.iter().map(String::as_str)).unwrap()
+}
+
+/// Modules of the crypto API that a guest without a tree of modules cannot load by itself.
+const MODULES: [&str; 10] = [
+    "algif_skcipher",
+    "algif_aead",
+    "algif_hash",
+    "cbc",
+    "xts",
+    "gcm",
+    "chacha_generic",
+    "poly1305_generic",
+    "chacha20poly1305",
+    "ghash-generic",
+];
+
+fn with_modules(modules: &[&str]) -> Vec<String> {
+    let all = MODULES.iter().chain(modules);
+    all.map(|name| format!("--module={name}")).collect()
+}
+
+/// Options for a guest that has these modules, and QEMU's device.
+fn with_device(throttle: &str, modules: &[&str]) -> Vec<String> {
+    let modules = with_modules(modules);
+    modules.into_iter().chain(virtio_crypto(throttle)).collect()
+}
+
+fn bench(report: &Path, through: &str, words: &[&str]) -> Brisk {
+    brisk_of!["crypto", "bench"]
+        .args(words)
+        .arg("--output")
+        .arg(report)
+        .arg("--through")
+        .arg(through)
+}
+
+/// The middle one of what was measured.
+fn median(report: &Value, implementation: &str, bytes: u64, metric: &str) -> f64 {
+    let mut found = values(report, &format!("{implementation} {bytes} B"), metric);
+    found.sort_by(f64::total_cmp);
+    assert!(!found.is_empty(), "{implementation} {bytes} {metric}");
+    found[found.len() / 2]
+}
+
+fn proof<'a>(report: &'a Value, implementation: &str, bytes: u64) -> &'a str {
+    let facts = &report["environment"]["extra"];
+    let name = format!("proof of {implementation} {bytes} B");
+    facts[&name]
+        .as_str()
+        .unwrap_or_else(|| panic!("{name}: {facts}"))
+}
+
+fn is_proven(kernel: &CryptoKernel) {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let through = through(kernel, &with_device("", &["virtio_crypto", "aesni_intel"]));
+    let words = [
+        "aes-128-cbc",
+        "--sizes=256,64K",
+        "--seconds=0.5",
+        "--rounds=2",
+        "--impl=af-alg:virtio_crypto_aes_cbc",
+        "--impl=af-alg:cbc-aes-aesni",
+        "--impl=af-alg:cbc(aes-generic)",
+        "--impl=af-alg",
+        "--impl=af-alg:nosuch",
+        "--impl=openssl",
+    ];
+    let ended = bench(&path, &through, &words).exits(0);
+    let text = ended.text();
+    let report = read_report(&path);
+    for bytes in [256, 65536] {
+        let found = proof(&report, VIRTIO, bytes);
+        assert!(
+            found.starts_with("virtio_crypto_aes_cbc was in use, and its device"),
+            "{found}"
+        );
+        // A name of software, with what the template of it uses; and no device.
+        let software = proof(&report, "af-alg:cbc(aes-generic)", bytes);
+        assert!(software.contains("cbc(aes-generic)"), "{software}");
+        assert!(software.ends_with("has no device"), "{software}");
+        // Of the three, the kernel prefers AES-NI.
+        let preferred = proof(&report, "af-alg", bytes);
+        assert!(preferred.contains("cbc-aes-aesni"), "{preferred}");
+        let interrupts = median(&report, VIRTIO, bytes, "device interrupts per operation");
+        assert!((0.5..1.5).contains(&interrupts), "{interrupts}");
+        // What the parts do not explain is little, and what QEMU takes on the host is known.
+        let whole = median(&report, VIRTIO, bytes, WHOLE);
+        let parts = median(&report, VIRTIO, bytes, "system CPU per operation")
+            + median(&report, VIRTIO, bytes, "other CPU per operation");
+        assert!((parts / whole - 1.0).abs() < 0.03, "{parts} {whole}");
+        let threads = median(&report, VIRTIO, bytes, "kernel threads per operation");
+        assert!(threads > 0.1 * whole, "{threads} {whole}");
+        assert!(
+            median(
+                &report,
+                VIRTIO,
+                bytes,
+                "QEMU's CPU on the host per operation"
+            ) > 0.0
+        );
+        assert!(median(&report, "openssl", bytes, TIME) > 0.0);
+    }
+    // The device is worth it against plain code in large operations, and not in small ones.
+    let time = |implementation, bytes| median(&report, implementation, bytes, TIME);
+    let generic = "af-alg:cbc(aes-generic)";
+    assert!(time(VIRTIO, 256) > time(generic, 256) * 1.3);
+    assert!(time(VIRTIO, 65536) < time(generic, 65536) * 0.8);
+    assert!(time("af-alg:cbc-aes-aesni", 65536) < time(generic, 65536));
+    assert!(values(&report, "idle again", "CPUs in use").len() == 2);
+    for part in [
+        "af-alg:nosuch is left out: the kernel gives no nosuch",
+        "QEMU on the host",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+/// A device that QEMU limits to known rates: 1000 operations a second, or 4 MB/s.
+fn is_recovered(kernel: &CryptoKernel) {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let measured = |throttle: &str, sizes: &str| {
+        let through = through(kernel, &with_device(throttle, &["virtio_crypto"]));
+        let implementation = format!("--impl={VIRTIO}");
+        let words = [sizes, "--seconds=2", "--rounds=2", &implementation];
+        bench(&path, &through, &words).exits(0);
+        read_report(&path)
+    };
+    let report = measured(",throttle-ops=1000", "--sizes=16,4096");
+    for bytes in [16, 4096] {
+        let time = median(&report, VIRTIO, bytes, TIME);
+        assert!((0.9e-3..1.1e-3).contains(&time), "{bytes} {time}");
+    }
+    // The device's own part of 250 ns a byte, without what an operation takes by itself.
+    let report = measured(",throttle-bps=4000000", "--sizes=16K,64K");
+    let times = [16384, 65536].map(|bytes| median(&report, VIRTIO, bytes, TIME));
+    let slope = (times[1] - times[0]) / (65536.0 - 16384.0);
+    assert!((0.9 / 4e6..1.1 / 4e6).contains(&slope), "{times:?} {slope}");
+}
+
+/// Published vectors of AEADs and hashes, in the kernel, come before their times.
+fn are_right(kernel: &CryptoKernel) {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let through = through(kernel, &with_modules(&["aesni_intel"]));
+    for (algorithm, implementation) in [
+        ("aes-128-gcm", "af-alg"),
+        ("aes-256-xts", "af-alg:xts-aes-aesni"),
+        ("sha256", "af-alg"),
+        ("chacha20-poly1305", "af-alg"),
+    ] {
+        let implementation_word = format!("--impl={implementation}");
+        let words = [
+            algorithm,
+            "--sizes=1024",
+            "--seconds=0.1",
+            "--rounds=1",
+            "--decrypt",
+            &implementation_word,
+        ];
+        bench(&path, &through, &words).exits(0);
+        let report = read_report(&path);
+        assert!(
+            median(&report, implementation, 1024, TIME) > 0.0,
+            "{algorithm}"
+        );
+    }
+}
+
+fn other_consumers(kernel: &CryptoKernel) {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let modules = with_device(
+        "",
+        &["virtio_crypto", "aesni_intel", "dm-crypt", "dm-zero", "tls"],
+    );
+    let through = through(kernel, &modules);
+    let words = [
+        "aes-128-cbc",
+        "--sizes=4096",
+        "--seconds=0.3",
+        "--rounds=1",
+        "--impl=dm-crypt:cbc-aes-aesni",
+        "--impl=dm-crypt:virtio_crypto_aes_cbc",
+    ];
+    let ended = bench(&path, &through, &words).exits(0);
+    let report = read_report(&path);
+    let time = median(&report, "dm-crypt:cbc-aes-aesni", 4096, TIME);
+    assert!(time > 0.0);
+    let found = proof(&report, "dm-crypt:cbc-aes-aesni", 4096);
+    assert!(found.contains("cbc-aes-aesni"), "{found}");
+    // dm-crypt takes no driver that allocates memory while it encrypts.
+    let text = ended.text();
+    let refused = "dm-crypt:virtio_crypto_aes_cbc, 4.000 KiB: failed: cannot make a device";
+    assert!(text.contains(refused), "{text}");
+    let words = [
+        "aes-128-gcm",
+        "--sizes=1024,16K",
+        "--seconds=0.3",
+        "--rounds=1",
+        "--impl=ktls",
+        "--impl=tcp",
+    ];
+    bench(&path, &through, &words).exits(0);
+    let report = read_report(&path);
+    for bytes in [1024, 16384] {
+        let found = proof(&report, "ktls", bytes);
+        assert!(found.contains("gcm"), "{found}");
+    }
+    let process =
+        |implementation| median(&report, implementation, 16384, "process CPU per operation");
+    assert!(process("ktls") > process("tcp"));
+}
