@@ -8,7 +8,7 @@ use brisk_measure::{ReportError, Unit};
 use super::af_alg::Direction;
 use super::algorithm::{Algorithm, Kind};
 use super::implementation::Implementation;
-use super::machine::{About, Machine};
+use super::local::{About, Worker};
 use super::measure::{Group, Mark, Measured, NotMeasured, Proof, Request};
 use super::metric;
 use crate::experiment::{End, Experiment, Plan, Progress, Readings, Saved, Stopped, Store, Turn};
@@ -101,7 +101,7 @@ struct Side {
 /// # Errors
 /// If nothing can be measured, a signal comes, or the machine is lost.
 pub fn bench(
-    machine: &mut dyn Machine,
+    machine: &mut dyn Worker,
     options: &Options,
     saved: &mut Saved<'_>,
     interrupt: &Interrupt,
@@ -203,7 +203,7 @@ fn note_machine(saved: &mut Saved<'_>, about: &About, options: &Options) {
 
 /// Implementations that give the published results; why others do not is noted.
 fn checked(
-    machine: &mut dyn Machine,
+    machine: &mut dyn Worker,
     options: &Options,
     about: &About,
     saved: &mut Saved<'_>,
@@ -251,7 +251,7 @@ fn checked(
 }
 
 struct Bench<'a> {
-    machine: &'a mut dyn Machine,
+    machine: &'a mut dyn Worker,
     options: &'a Options,
     cpus: Vec<usize>,
     /// CPUs in use while nothing is measured.

@@ -5,7 +5,7 @@ use brisk_measure::{Comparison, Report, Unit};
 use super::algorithm::Algorithm;
 use super::bench::{BenchError, Step};
 use super::implementation::Implementation;
-use super::machine::Machine;
+use super::local::Worker;
 use super::measure::{Group, NotMeasured, Request};
 use super::{Direction, metric};
 use crate::experiment::{Experiment, Plan, Readings, Saved, Stopped, Store, Turn};
@@ -91,7 +91,7 @@ fn groups(pair: &Pair, split: Split, cpus: &[usize]) -> Vec<Group> {
 /// # Errors
 /// If one of the two cannot be measured, a signal comes, or the machine is lost.
 pub fn combined(
-    machine: &mut dyn Machine,
+    machine: &mut dyn Worker,
     pair: &Pair,
     saved: &mut Saved<'_>,
     interrupt: &Interrupt,

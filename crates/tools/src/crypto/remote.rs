@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::algorithm::Algorithm;
 use super::implementation::Implementation;
-use super::machine::{About, Machine};
+use super::local::{About, Worker};
 use super::measure::{Mark, Measured, NotMeasured, Request};
 use super::worker::{Answer, Question, next_line, say};
 use crate::interrupt::Interrupt;
@@ -136,7 +136,7 @@ impl Remote {
     }
 }
 
-impl Machine for Remote {
+impl Worker for Remote {
     fn about(&mut self, algorithm: &'static Algorithm) -> Result<About, NotMeasured> {
         self.ask(&Question::About(algorithm.name.to_owned()))?;
         match self.answer(PATIENCE)? {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::algorithm::Algorithm;
 use super::implementation::Implementation;
-use super::machine::{About, Machine};
+use super::local::{About, Worker};
 use super::measure::{Mark, Measured, NotMeasured, Request};
 
 /// Bytes of the longest line that is read.
@@ -54,7 +54,7 @@ pub(super) enum Answer {
 /// If input or output fails, a question is not understood, or a signal comes, whose number is in
 /// [`NotMeasured::Interrupted`].
 pub fn serve(
-    machine: &mut dyn Machine,
+    machine: &mut dyn Worker,
     input: &mut dyn BufRead,
     output: &mut dyn Write,
 ) -> Result<(), NotMeasured> {
@@ -70,7 +70,7 @@ pub fn serve(
 }
 
 fn answer(
-    machine: &mut dyn Machine,
+    machine: &mut dyn Worker,
     question: Question,
     output: &mut dyn Write,
 ) -> Result<Answer, NotMeasured> {
@@ -127,7 +127,7 @@ mod tests {
 
     struct Scripted;
 
-    impl Machine for Scripted {
+    impl Worker for Scripted {
         fn about(&mut self, algorithm: &'static Algorithm) -> Result<About, NotMeasured> {
             Ok(About {
                 kernel: algorithm.kernel.to_owned(),

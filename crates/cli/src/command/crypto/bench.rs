@@ -9,7 +9,7 @@ use brisk_tools::experiment::Saved;
 use brisk_tools::interrupt::Interrupt;
 
 use super::options::MeasureArgs;
-use super::{picture, table};
+use super::{bench_table, picture};
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::{Format, now, printable};
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     };
     let rows = rows(&report);
     match args.output.format {
-        Format::Table => ui.data(&table::text(&report, &rows))?,
+        Format::Table => ui.data(&bench_table::text(&report, &rows))?,
         _ => args.output.print(&report, ui)?,
     }
     args.output

@@ -1,10 +1,10 @@
 //! `brisk crypto`.
 
 mod bench;
+mod bench_table;
 mod combined;
 mod options;
 mod picture;
-mod table;
 mod worker;
 
 use clap::Subcommand;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use brisk_tools::crypto::{
-    ALGORITHMS, Algorithm, Direction, Implementation, Local, Machine, Options, Remote,
+    ALGORITHMS, Algorithm, Direction, Implementation, Local, Options, Remote, Worker,
 };
 use brisk_tools::interrupt::Interrupt;
 
@@ -144,7 +144,7 @@ impl MeasureArgs {
         &self,
         interrupt: &Interrupt,
         ui: &Ui,
-    ) -> anyhow::Result<Box<dyn Machine>> {
+    ) -> anyhow::Result<Box<dyn Worker>> {
         match &self.through {
             None => Ok(Box::new(Local::new(interrupt.clone()))),
             Some(command) => {

@@ -31,7 +31,7 @@ fn time(implementation: &Implementation, bytes: usize) -> f64 {
     }
 }
 
-impl Machine for Known {
+impl Worker for Known {
     fn about(&mut self, _: &'static Algorithm) -> Result<About, NotMeasured> {
         Ok(About {
             kernel: "6.1".to_owned(),

@@ -31,7 +31,7 @@ pub struct About {
 }
 
 /// A machine that is measured.
-pub trait Machine {
+pub trait Worker {
     /// What it is, and which implementations of an algorithm it has.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Local {
     }
 }
 
-impl Machine for Local {
+impl Worker for Local {
     fn about(&mut self, algorithm: &'static Algorithm) -> Result<About, NotMeasured> {
         let cpu = Cpu::below(&self.root);
         let mut about = About {
