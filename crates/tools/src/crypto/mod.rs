@@ -17,6 +17,12 @@ mod remote;
 mod vectors;
 mod window;
 mod worker;
+#[cfg(test)]
+mod captured;
+mod curve;
+pub mod kernel;
+pub mod libcrypto;
+pub mod list;
 
 pub use af_alg::{AfAlgError, Direction};
 pub use algorithm::{ALGORITHMS, Algorithm, Kind};

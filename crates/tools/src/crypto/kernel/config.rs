@@ -1,0 +1,83 @@
+//! Configuration of the kernel that runs, as far as it is about cryptography.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::text;
+
+/// Options that are kept begin so.
+const KEPT: [&str; 6] = [
+    "CONFIG_CRYPTO",
+    "CONFIG_TLS",
+    "CONFIG_DM_CRYPT",
+    "CONFIG_FS_ENCRYPTION",
+    "CONFIG_XFRM",
+    "CONFIG_INET",
+];
+
+/// How an option is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// Built in.
+    Yes,
+    /// A module.
+    Module,
+    /// Not built.
+    No,
+}
+
+/// A kernel's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Config(BTreeMap<String, Setting>);
+
+impl Config {
+    /// Reads `/proc/config.gz`, or the file of `/boot` or of the modules for the kernel `release`.
+    pub(super) fn below(root: &Path, release: &str) -> Option<Self> {
+        let text = text::of_gzip(root, "proc/config.gz")
+            .or_else(|| text::of(root, &format!("boot/config-{release}")))
+            .or_else(|| text::of(root, &format!("lib/modules/{release}/config")))?;
+        Some(Self::parse(&text))
+    }
+
+    /// Parses lines `CONFIG_X=y`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let set = text.lines().filter_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            let setting = match value.trim() {
+                "y" => Setting::Yes,
+                "m" => Setting::Module,
+                _ => return None,
+            };
+            let is_kept = KEPT.iter().any(|prefix| key.starts_with(prefix));
+            is_kept.then(|| (key.to_owned(), setting))
+        });
+        Self(set.collect())
+    }
+
+    /// How an option is set, by its name with `CONFIG_`.
+    #[must_use]
+    pub fn get(&self, option: &str) -> Setting {
+        self.0.get(option).copied().unwrap_or(Setting::No)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_yes_module_or_no() {
+        let config = Config::parse(
+            "CONFIG_CRYPTO_USER=m\nCONFIG_TLS=y\n# CONFIG_DM_CRYPT is not set\nCONFIG_HZ=250\n=\nx\n",
+        );
+        let settings = [
+            ("CONFIG_CRYPTO_USER", Setting::Module),
+            ("CONFIG_TLS", Setting::Yes),
+            ("CONFIG_DM_CRYPT", Setting::No),
+        ];
+        for (option, setting) in settings {
+            assert_eq!(config.get(option), setting, "{option}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Text of files below a root, of a bounded size.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use rustix::fs::OFlags;
+
+/// Bytes that are read of a file at most. The largest, `modules.alias`, has about 1.5 MB.
+pub(super) const LIMIT: u64 = 16 << 20;
+/// Entries of a directory that are looked at.
+const ENTRIES: usize = 4096;
+
+/// Text of a file, at most [`LIMIT`] bytes of it; what is no UTF-8 is replaced. None if it cannot be
+/// read.
+pub(super) fn of(root: &Path, path: &str) -> Option<String> {
+    bounded(open(root, path).ok()?)
+}
+
+/// Text of a file that gzip compressed, as [`of`].
+pub(super) fn of_gzip(root: &Path, path: &str) -> Option<String> {
+    bounded(GzDecoder::new(open(root, path).ok()?))
+}
+
+/// A pipe in another system's tree is not waited for.
+fn open(root: &Path, path: &str) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32)
+        .open(root.join(path))
+}
+
+fn bounded(reader: impl Read) -> Option<String> {
+    let mut bytes = Vec::new();
+    reader.take(LIMIT).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Number in a file that has one.
+pub(super) fn number(root: &Path, path: &str) -> Option<u32> {
+    of(root, path)?.trim().parse().ok()
+}
+
+/// Names of the files in a directory, sorted; empty if it cannot be read.
+pub(super) fn names(root: &Path, path: &str) -> Vec<String> {
+    let entries = fs::read_dir(root.join(path)).into_iter().flatten();
+    let mut names: Vec<_> = entries
+        .take(ENTRIES)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Last part of what a symbolic link refers to.
+pub(super) fn link_name(root: &Path, path: &str) -> Option<String> {
+    let target = fs::read_link(root.join(path)).ok()?;
+    target.file_name()?.to_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn files_are_read_in_part_and_pipes_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let long = File::create(root.path().join("long")).unwrap();
+        long.set_len(LIMIT + 9).unwrap();
+        assert_eq!(of(root.path(), "long").unwrap().len() as u64, LIMIT);
+        fs::write(root.path().join("binary"), b"a\xffb").unwrap();
+        assert_eq!(of(root.path(), "binary").unwrap(), "a\u{fffd}b");
+        let pipe = root.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert_eq!(of(root.path(), "pipe").unwrap(), "");
+        assert_eq!(of(root.path(), "none"), None);
+        assert_eq!(of_gzip(root.path(), "binary"), None);
+        assert_eq!(names(root.path(), "."), ["binary", "long", "pipe"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! `openssl.cnf` (config(5ssl)): providers and engines that it activates. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Lines that are read at most.
+const LINES: usize = 20_000;
+
+/// A configuration, as far as it is about implementations.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Configuration {
+    /// Providers that it names.
+    pub providers: Vec<Configured>,
+    /// Engines that it names.
+    pub engines: Vec<Configured>,
+    /// Properties that each implementation must have, such as `fips=yes`.
+    pub default_properties: Option<String>,
+    /// Whether it includes other files, which are not read.
+    pub has_includes: bool,
+}
+
+/// A provider or an engine in a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Configured {
+    /// Its name.
+    pub name: String,
+    /// Whether programs that read the configuration use it: a provider that is activated, or an
+    /// engine with `default_algorithms`.
+    pub is_active: bool,
+}
+
+type Sections = BTreeMap<String, Vec<(String, String)>>;
+
+impl Configuration {
+    /// Parses the text of a file. Variables (`$name`) are not expanded.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let (sections, has_includes) = sections(text);
+        let value = |section: &str, key: &str| {
+            let entries = sections.get(section).into_iter().flatten();
+            let found = entries.rev().find(|(name, _)| name == key);
+            found.map(|(_, value)| value.clone())
+        };
+        let Some(start) = value("", "openssl_conf") else {
+            return Self {
+                has_includes,
+                ..Self::default()
+            };
+        };
+        let named = |list: &str| {
+            let section = value(&start, list).unwrap_or_default();
+            let entries = sections.get(&section).cloned().unwrap_or_default();
+            entries.into_iter()
+        };
+        let providers = named("providers").map(|(name, section)| Configured {
+            is_active: value(&section, "activate").is_some_and(|value| is_true(&value)),
+            name,
+        });
+        let engines = named("engines").map(|(name, section)| Configured {
+            is_active: value(&section, "default_algorithms").is_some(),
+            name: value(&section, "engine_id").unwrap_or(name),
+        });
+        let properties =
+            value(&start, "alg_section").and_then(|section| value(&section, "default_properties"));
+        Self {
+            providers: providers.collect(),
+            engines: engines.collect(),
+            default_properties: properties,
+            has_includes,
+        }
+    }
+
+    /// Whether only implementations that are validated by FIPS 140 are used.
+    #[must_use]
+    pub fn is_fips(&self) -> bool {
+        let properties = self.default_properties.as_deref().unwrap_or_default();
+        let mut properties = properties.split(',').map(str::trim);
+        properties.any(|one| ["fips=yes", "fips", "fips=1"].contains(&one))
+    }
+}
+
+/// Values that `OSSL_PROVIDER` takes for yes (`provider_conf_params` and `provider_conf_activate`
+/// of `crypto/provider_conf.c`).
+fn is_true(value: &str) -> bool {
+    ["1", "yes", "true", "on"].contains(&&*value.to_lowercase())
+}
+
+fn sections(text: &str) -> (Sections, bool) {
+    let mut sections = Sections::new();
+    let mut has_includes = false;
+    let mut section = String::new();
+    for line in text.lines().take(LINES) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.starts_with(".include") {
+            has_includes = true;
+        } else if let Some(rest) = line.strip_prefix('[') {
+            let name = rest.split(']').next().unwrap_or_default();
+            section = match name.trim() {
+                "default" => String::new(),
+                name => name.to_owned(),
+            };
+        } else if let Some((key, value)) = line.split_once('=') {
+            let entry = (key.trim().to_owned(), value.trim().to_owned());
+            sections.entry(section.clone()).or_default().push(entry);
+        }
+    }
+    (sections, has_includes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Debian's, shortened, with the engine of its `README.Debian` and a provider.
+    const TEXT: &str = "
+# a comment
+openssl_conf = openssl_init
+.include /etc/ssl/fipsmodule.cnf
+[ new_oids ]
+tsa = 1.2
+[openssl_init]
+providers = provider_sect # those
+engines = engine_section
+alg_section = algorithm_sect
+[provider_sect]
+default = default_sect
+qatprovider = qat_sect
+[default_sect]
+# activate = 1
+[qat_sect]
+activate = 1
+[engine_section]
+afalg = afalg_section
+other = other_section
+[afalg_section]
+engine_id = afalg
+default_algorithms = ALL
+[other_section]
+init = 0
+[algorithm_sect]
+default_properties = fips=yes
+";
+
+    #[test]
+    fn what_is_activated_is_found() {
+        let configuration = Configuration::parse(TEXT);
+        let configured = |name: &str, is_active| Configured {
+            name: name.into(),
+            is_active,
+        };
+        assert_eq!(
+            configuration,
+            Configuration {
+                providers: vec![
+                    configured("default", false),
+                    configured("qatprovider", true)
+                ],
+                engines: vec![configured("afalg", true), configured("other", false)],
+                default_properties: Some("fips=yes".into()),
+                has_includes: true,
+            }
+        );
+        assert!(configuration.is_fips());
+    }
+
+    #[test]
+    fn sections_that_nothing_refers_to_do_nothing() {
+        let text = TEXT.replace("openssl_conf = openssl_init", "");
+        let configuration = Configuration::parse(&text);
+        assert!(configuration.engines.is_empty() && configuration.providers.is_empty());
+        for text in ["", "[", "[]\n=\n", "openssl_conf = x\n[x]\nengines = x\n"] {
+            assert!(!Configuration::parse(text).is_fips(), "{text}");
+        }
+    }
+}
