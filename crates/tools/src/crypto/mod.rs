@@ -20,9 +20,11 @@ mod worker;
 #[cfg(test)]
 mod captured;
 mod curve;
+pub mod explain;
 pub mod kernel;
 pub mod libcrypto;
 pub mod list;
+mod machine;
 
 pub use af_alg::{AfAlgError, Direction};
 pub use algorithm::{ALGORITHMS, Algorithm, Kind};
@@ -37,3 +39,4 @@ pub use remote::Remote;
 pub use vectors::{Vector, VectorError, vector};
 pub use window::Window;
 pub use worker::serve;
+pub use machine::Machine;

@@ -13,6 +13,10 @@ use super::kernel::Kernel;
 
 /// A Firecracker guest without modules and without a crypto device.
 pub(super) const NO_DEVICE: &str = include_str!("firecracker-6.18.txt");
+/// Debian's 6.1 for clouds, with virtio-crypto, for which it has no module.
+pub(super) const CLOUD: &str = include_str!("debian-6.1-cloud.txt");
+/// Debian's 6.1 with virtio-crypto, whose module is not loaded.
+pub(super) const NOT_LOADED: &str = include_str!("debian-6.1-not-loaded.txt");
 /// Debian's 6.12 with virtio-crypto, its module and `crypto_user`, on a CPU without AES-NI.
 pub(super) const VIRTIO: &str = include_str!("debian-6.12-virtio.txt");
 /// As [`VIRTIO`] on a CPU with AES-NI, with `aesni_intel` and without `crypto_user`.
@@ -47,6 +51,16 @@ pub(super) fn tree(capture: &str) -> TempDir {
         }
     }
     root
+}
+
+/// A capture with texts replaced; each has to be there.
+pub(super) fn edited(capture: &str, edits: &[(&str, &str)]) -> String {
+    let mut text = capture.to_owned();
+    for (old, new) in edits {
+        assert!(text.contains(old), "{old}");
+        text = text.replace(old, new);
+    }
+    text
 }
 
 /// The kernel of a capture.

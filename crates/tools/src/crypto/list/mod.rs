@@ -9,6 +9,7 @@ mod tests;
 use serde::{Serialize, Serializer};
 
 pub use consumer::{CONSUMERS, Consumer, May, Why};
+pub(crate) use consumer::{needs_admin, restriction};
 pub use library::{LibraryRow, library_rows};
 pub use place::{FAMILIES, Family, Place, Runs};
 

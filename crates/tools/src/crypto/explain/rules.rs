@@ -1,0 +1,252 @@
+//! Rules about offload on a machine, and about figures that mislead there. Pure.
+
+use super::{Answer, Route, Subject, explain, routes};
+use crate::crypto::list::{Consumer, Place, Runs, kernel_names, restriction};
+use crate::crypto::{Algorithm, Machine};
+use crate::lint::{self, Applies, Description, Finding, Findings, Fix, Rule, Severity};
+
+/// Rules about offload: what `brisk doctor` shows.
+pub const OFFLOAD: &[Rule<Machine>] = &[
+    Rule {
+        id: "crypto-offload-unused",
+        applies: Applies::Host,
+        why: "a device for cryptography does nothing",
+        source: "brisk: the steps of brisk crypto explain",
+        check: unused,
+    },
+    Rule {
+        id: "crypto-offload-refused",
+        applies: Applies::Host,
+        why: "a disk or directory is encrypted by the CPU, whatever cryptsetup benchmark shows",
+        source: "Linux: drivers/md/dm-crypt.c, fs/crypto/fscrypt_private.h",
+        check: refused,
+    },
+    Rule {
+        id: "crypto-af-alg-restricted",
+        applies: Applies::Host,
+        why: "programs do not reach the device by AF_ALG",
+        source: "Linux: Documentation/admin-guide/sysctl/crypto.rst, af_alg_restrict",
+        check: restricted,
+    },
+    Rule {
+        id: "crypto-engine-gone",
+        applies: Applies::Host,
+        why: "OpenSSL does not use what its configuration names",
+        source: "OpenSSL 4.0: engines are removed (ossl-guide-migration(7ossl))",
+        check: engine_gone,
+    },
+];
+
+/// Figures that do not mean what they seem.
+pub const FIGURES: &[Rule<Machine>] = &[
+    Rule {
+        id: "cryptsetup-benchmark",
+        applies: Applies::Host,
+        why: "cryptsetup benchmark uses AF_ALG, and dm-crypt another implementation",
+        source: "cryptsetup: lib/crypto_backend/crypto_cipher_kernel.c; Linux: drivers/md/dm-crypt.c",
+        check: cryptsetup_benchmark,
+    },
+    Rule {
+        id: "openssl-speed-elapsed",
+        applies: Applies::Host,
+        why: "without -elapsed the divisor is the process's CPU time, which an offload hardly uses: \
+              2194 MB/s were shown where 53 MB/s were real",
+        source: "OpenSSL: apps/speed.c; measured",
+        check: speed_elapsed,
+    },
+    Rule {
+        id: "openssl-speed-evp",
+        applies: Applies::Host,
+        why: "without -evp engines and providers are bypassed",
+        source: "OpenSSL: openssl-speed(1ssl)",
+        check: speed_evp,
+    },
+    Rule {
+        id: "openssl-speed-count",
+        applies: Applies::Host,
+        why: "\"ops in 3 s\" counts CPU seconds, and the time behind it may be 0.13 s",
+        source: "OpenSSL: issue 23017",
+        check: speed_count,
+    },
+];
+
+/// What the rules about offload find.
+#[must_use]
+pub fn findings(machine: &Machine) -> Vec<Finding> {
+    lint::check(OFFLOAD, machine)
+}
+
+/// What the rules about figures find.
+#[must_use]
+pub fn figures(machine: &Machine) -> Vec<Finding> {
+    lint::check(FIGURES, machine)
+}
+
+/// Descriptions of all rules.
+#[must_use]
+pub fn descriptions() -> Vec<Description> {
+    lint::descriptions(&[OFFLOAD, FIGURES])
+}
+
+/// Names of algorithms that a driver of a device has, as OpenSSL has them.
+fn offloaded(machine: &Machine) -> Vec<&'static Algorithm> {
+    let drivers = machine.kernel.drivers.iter().flatten();
+    let on_device: Vec<_> = drivers
+        .filter(|driver| Runs::of(driver, &machine.kernel.modules).place == Place::Device)
+        .map(|driver| &*driver.name)
+        .collect();
+    kernel_names()
+        .iter()
+        .filter(|name| on_device.contains(&&***name))
+        .filter_map(|name| Algorithm::find(name))
+        .collect()
+}
+
+fn ask(machine: &Machine, algorithm: &'static Algorithm, consumer: Consumer) -> super::Explanation {
+    explain(&Subject {
+        machine,
+        algorithm,
+        route: Route::Kernel(consumer),
+    })
+}
+
+/// Steps whose causes other rules report.
+const ELSEWHERE: [&str; 2] = ["flags", "af-alg-restrict"];
+
+fn unused(machine: &Machine, findings: &mut Findings) {
+    let algorithms = offloaded(machine);
+    if machine.kernel.devices.is_empty() && algorithms.is_empty() {
+        return;
+    }
+    let usual = Algorithm::find("aes-128-cbc");
+    let Some(algorithm) = algorithms.first().copied().or(usual) else {
+        return;
+    };
+    let all = routes().into_iter().map(|route| Subject {
+        machine,
+        algorithm,
+        route,
+    });
+    if all
+        .map(|subject| explain(&subject))
+        .any(|one| one.is_used == Answer::Yes)
+    {
+        return;
+    }
+    let explanation = ask(machine, algorithm, Consumer::AfAlg);
+    let cause = explanation.cause();
+    let Some(step) = cause.filter(|step| !ELSEWHERE.contains(&step.id)) else {
+        return;
+    };
+    if let (Some(cause), Some(fix)) = (&step.outcome.cause, &step.outcome.fix) {
+        findings.add(Severity::Note, cause.trim_end_matches('.'), fix.clone());
+    }
+}
+
+fn refused(machine: &Machine, findings: &mut Findings) {
+    for algorithm in offloaded(machine) {
+        for consumer in [Consumer::DmCrypt, Consumer::Fscrypt] {
+            let explanation = ask(machine, algorithm, consumer);
+            let Some(step) = explanation.cause().filter(|step| step.id == "flags") else {
+                continue;
+            };
+            if let (Some(cause), Some(fix)) = (&step.outcome.cause, &step.outcome.fix) {
+                findings.add(Severity::Note, cause.trim_end_matches('.'), fix.clone());
+            }
+        }
+    }
+}
+
+fn restricted(machine: &Machine, findings: &mut Findings) {
+    let level = restriction(&machine.kernel);
+    if level == 0 || machine.kernel.devices.is_empty() && offloaded(machine).is_empty() {
+        return;
+    }
+    let what = match level {
+        1 => "crypto.af_alg_restrict is 1: AF_ALG has a list of algorithms, and no driver by name",
+        _ => "crypto.af_alg_restrict is 2: there is no AF_ALG",
+    };
+    let advice = "use another consumer; crypto.af_alg_restrict=0 restores drivers of the CPU alone";
+    findings.add(Severity::Note, what, Fix::Advice(advice.into()));
+}
+
+fn engine_gone(machine: &Machine, findings: &mut Findings) {
+    let Ok(library) = &machine.library else {
+        return;
+    };
+    if library.version.major.is_none() || library.version.has_engines() {
+        return;
+    }
+    let configured = library.configuration.iter().flat_map(|it| &it.engines);
+    for engine in configured {
+        let what = format!(
+            "openssl.cnf names the engine {}, and {} has no engines",
+            engine.name, library.version.library
+        );
+        let fix = Fix::Advice("remove it from openssl.cnf; use a provider if there is one".into());
+        findings.add(Severity::Low, what, fix);
+    }
+}
+
+fn cryptsetup_benchmark(machine: &Machine, findings: &mut Findings) {
+    for algorithm in offloaded(machine) {
+        let subject = |consumer| Subject {
+            machine,
+            algorithm,
+            route: Route::Kernel(consumer),
+        };
+        let shown = subject(Consumer::AfAlg).choice();
+        let used = subject(Consumer::DmCrypt).choice();
+        let (Some(shown), Some(used)) = (shown, used) else {
+            continue;
+        };
+        if shown.driver != used.driver && Consumer::DmCrypt.uses(algorithm.kernel, algorithm.kind) {
+            let what = format!(
+                "cryptsetup benchmark measures {} for {}, and dm-crypt uses {}",
+                shown.driver, algorithm.kernel, used.driver
+            );
+            let fix = "measure dm-crypt itself: a disk in memory below it, read by fio or dd";
+            findings.add(Severity::Note, what, Fix::Advice(fix.into()));
+        }
+    }
+}
+
+/// Whether OpenSSL can hand work on here.
+fn has_engines(machine: &Machine) -> bool {
+    let library = machine.library.as_ref();
+    library.is_ok_and(|library| {
+        let engines = &library.installed_engines;
+        engines.iter().any(|it| it == "afalg" || it == "devcrypto")
+            || !library.installed_providers.is_empty()
+    })
+}
+
+fn speed_elapsed(machine: &Machine, findings: &mut Findings) {
+    if has_engines(machine) {
+        findings.add(
+            Severity::Note,
+            "openssl speed without -elapsed divides by CPU time",
+            Fix::Command("openssl speed -elapsed -evp aes-128-cbc".into()),
+        );
+    }
+}
+
+fn speed_evp(machine: &Machine, findings: &mut Findings) {
+    if has_engines(machine) {
+        findings.add(
+            Severity::Note,
+            "openssl speed aes-128-cbc, without -evp, measures libcrypto's own code",
+            Fix::Command("openssl speed -elapsed -evp aes-128-cbc".into()),
+        );
+    }
+}
+
+fn speed_count(machine: &Machine, findings: &mut Findings) {
+    if has_engines(machine) {
+        findings.add(
+            Severity::Note,
+            "\"Doing AES-128-CBC for 3s\" of openssl speed is followed by the time that counts",
+            Fix::Advice("read the number behind \"in\", or use -mr: +R:count:name:seconds".into()),
+        );
+    }
+}
