@@ -1,0 +1,214 @@
+//! brisk crypto list and explain, on this machine and on another system's tree.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use brisk_testkit::{brisk, brisk_of};
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+/// Names and priorities of implementations of an algorithm, read without brisk's parser: sorted.
+fn drivers(proc_crypto: &str, algorithm: &str) -> Vec<(String, i64)> {
+    let field = |entry: &str, key: &str| {
+        let line = entry.lines().find(|line| line.starts_with(key))?;
+        Some(line.split_once(": ")?.1.to_owned())
+    };
+    let mut found: Vec<_> = proc_crypto
+        .split("\n\n")
+        .filter(|entry| field(entry, "name ").as_deref() == Some(algorithm))
+        .map(|entry| {
+            let priority = field(entry, "priority ").unwrap();
+            (field(entry, "driver ").unwrap(), priority.parse().unwrap())
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// What brisk lists, in this form.
+fn listed(list: &Value, algorithm: &str) -> Vec<(String, i64)> {
+    let all = list["algorithms"].as_array().unwrap().iter();
+    let found = all.filter(|one| one["name"] == algorithm);
+    let rows = found.flat_map(|one| one["drivers"].as_array().unwrap());
+    let mut rows: Vec<_> = rows
+        .map(|row| {
+            let driver = row["driver"].as_str().unwrap().to_owned();
+            (driver, row["priority"].as_i64().unwrap())
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn all_implementations_of_this_kernel_are_listed() {
+    let text = fs::read_to_string("/proc/crypto").unwrap();
+    let run = brisk_of!["crypto", "list", "--kernel", "--format", "json"].exits(0);
+    let list: Value = serde_json::from_str(&run.text()).unwrap();
+    assert_eq!(list["schema"], "brisk.crypto.list/1");
+    assert_eq!(list["openssl"], Value::Null);
+    for algorithm in ["cbc(aes)", "sha1", "sha256", "gcm(aes)"] {
+        assert_eq!(listed(&list, algorithm), drivers(&text, algorithm));
+    }
+    let defaults = list["algorithms"].as_array().unwrap().iter().map(|one| {
+        let rows = one["drivers"].as_array().unwrap().iter();
+        (
+            rows.len(),
+            rows.filter(|row| row["is_default"] == true).count(),
+        )
+    });
+    for (rows, defaults) in defaults {
+        assert!(defaults <= 1 && (rows == 0) <= (defaults == 0));
+    }
+}
+
+#[test]
+fn a_guest_lists_what_its_kernel_has() {
+    let script =
+        "cat /proc/crypto; echo; echo =====; exec \"$0\" crypto list --kernel --format json";
+    let binary = env!("CARGO_BIN_EXE_brisk");
+    let run = brisk!["--", "sh", "-c", script, binary].exits(0);
+    let text = run.text();
+    let (crypto, list) = text.split_once("=====\n").unwrap();
+    let list: Value = serde_json::from_str(list).unwrap();
+    let release = list["kernel"]["release"].as_str().unwrap();
+    assert!(
+        release.starts_with(|c: char| c.is_ascii_digit()),
+        "{release}"
+    );
+    let all = ["cbc(aes)", "sha1", "sha256", "sha512"];
+    for algorithm in all {
+        assert_eq!(listed(&list, algorithm), drivers(crypto, algorithm));
+    }
+    let count = all.iter().map(|algorithm| drivers(crypto, algorithm).len());
+    assert!(count.sum::<usize>() > 0, "{crypto}");
+}
+
+#[test]
+fn openssl_is_listed_with_features_of_the_cpu_and_without() {
+    let run = brisk_of![
+        "crypto",
+        "list",
+        "sha256",
+        "aes-128-cbc",
+        "--format",
+        "json"
+    ]
+    .exits(0);
+    let list: Value = serde_json::from_str(&run.text()).unwrap();
+    let library = list["openssl"]["library"].as_str().unwrap();
+    assert!(library.starts_with("OpenSSL "), "{library}");
+    for algorithm in list["algorithms"].as_array().unwrap() {
+        let rows = algorithm["library"].as_array().unwrap();
+        let own: Vec<_> = rows.iter().filter(|row| row["name"] == library).collect();
+        let used = own.iter().filter(|row| row["is_used"] == true);
+        assert_eq!(used.count(), 1, "{rows:?}");
+    }
+    let missing = brisk_of!["crypto", "list", "sha256", "--openssl", "/does/not/exist"].exits(0);
+    let text = missing.text();
+    assert!(
+        text.contains("OpenSSL: cannot run /does/not/exist"),
+        "{text}"
+    );
+    assert!(text.contains("in the kernel"), "{text}");
+}
+
+#[test]
+fn an_algorithm_that_nobody_knows_is_an_error() {
+    let run = brisk_of!["crypto", "list", "aes-129-cbc"].exits(125);
+    let error = &run.stderr;
+    assert!(error.contains("aes-129-cbc is not known"), "{error}");
+    assert!(error.contains("aes-128-cbc"), "{error}");
+    brisk_of!["crypto", "explain", "aes-129-cbc"].exits(125);
+    brisk_of!["crypto", "explain", "--consumer", "nobody"].exits(2);
+}
+
+#[test]
+fn every_step_is_answered_on_this_machine() {
+    let run = brisk_of!["crypto", "explain", "--format", "json"].output();
+    let value: Value = serde_json::from_str(&run.text()).unwrap();
+    assert_eq!(value["schema"], "brisk.crypto.explain/1");
+    let all = value["explanations"].as_array().unwrap();
+    let consumers: Vec<_> = all
+        .iter()
+        .map(|one| one["consumer"].as_str().unwrap())
+        .collect();
+    let expected = ["openssl", "af-alg", "dm-crypt", "fscrypt", "ktls", "ipsec"];
+    assert_eq!(consumers, expected);
+    for one in all {
+        let steps = one["steps"].as_array().unwrap();
+        assert_eq!(steps.len(), 12);
+        for step in steps {
+            assert!(!step["looked_at"].as_str().unwrap().is_empty(), "{step}");
+            let is_no = step["answer"] == "no";
+            assert_eq!(is_no, step["cause"].is_string(), "{step}");
+        }
+    }
+    let is_used = all.iter().any(|one| one["is_used"] == "yes");
+    brisk_of!["crypto", "explain"].exits(i32::from(!is_used));
+}
+
+/// A system with virtio-crypto, whose module is not loaded.
+fn system() -> TempDir {
+    let root = tempdir().unwrap();
+    let device = "sys/bus/virtio/devices/virtio1";
+    let modules = "lib/modules/6.1.0-9-amd64";
+    let version = "Linux version 6.1.0-9-amd64 (x) (gcc) #1 SMP Debian 6.1.27-1 (2023-05-08)\n";
+    let hostile = "name         : cbc(aes)\ndriver       : a\u{1b}[31mb\nmodule       : m\n\
+                   priority     : 1\nselftest     : passed\ntype         : skcipher\n";
+    for (path, text) in [
+        ("proc/version", version),
+        ("proc/crypto", hostile),
+        (&format!("{device}/modalias"), "virtio:d00000014v00001AF4\n"),
+        (
+            &format!("{modules}/modules.dep"),
+            "kernel/drivers/crypto/virtio/virtio_crypto.ko:\n",
+        ),
+        (
+            &format!("{modules}/modules.alias"),
+            "alias virtio:d00000014v* virtio_crypto\n",
+        ),
+    ] {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    root
+}
+
+fn explained(root: &Path) -> String {
+    let run = brisk_of![
+        "crypto",
+        "explain",
+        "--consumer",
+        "af-alg",
+        "--sysroot",
+        root
+    ]
+    .exits(1);
+    run.text()
+}
+
+#[test]
+fn another_systems_tree_is_looked_at() {
+    let root = system();
+    let text = explained(root.path());
+    let cause = "No device is used: The module virtio_crypto for the virtio crypto device is not \
+                 loaded.\nTo do: modprobe virtio_crypto\n";
+    assert!(text.contains(cause), "{text}");
+    let device = root.path().join("sys/bus/virtio/devices/virtio1");
+    symlink("../drivers/virtio_crypto", device.join("driver")).unwrap();
+    let modules = root.path().join("proc/modules");
+    fs::write(modules, "virtio_crypto 1 0 - Live 0\n").unwrap();
+    let text = explained(root.path());
+    assert!(
+        text.contains("is loaded, but registered no algorithm"),
+        "{text}"
+    );
+    let list = brisk_of!["crypto", "list", "cbc(aes)", "--sysroot", root.path()].exits(0);
+    let text = list.text();
+    assert!(text.contains("virtio virtio1"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+}
