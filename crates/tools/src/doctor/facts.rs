@@ -18,6 +18,7 @@ use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
 use brisk_vm::virtiofs::Virtiofsd;
 
 use crate::chain;
+use crate::crypto::Machine;
 use crate::guest::{self, Accel, Options, RootOption};
 use crate::lint::Kvm;
 
@@ -61,6 +62,8 @@ pub struct Facts {
     pub clocksource: Option<String>,
     /// Load of the last minute, and processors.
     pub load: Option<(f64, usize)>,
+    /// Devices for cryptography and what uses them; None if that was not looked at.
+    pub crypto: Option<Machine>,
     /// A guest to look at.
     pub guest: Option<GuestHardware>,
 }
@@ -122,6 +125,7 @@ pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
             let processors = std::thread::available_parallelism().ok()?.get();
             Some((load.minute, processors))
         }),
+        crypto: Some(Machine::at(root, Some("openssl"))),
         guest: None,
     }
 }

@@ -1,7 +1,8 @@
 //! What makes boots slow or impossible on this machine, and what to do about each.
 //!
-//! [`facts`] looks at the host, and rules judge: those of `host`, and those of
-//! [`crate::lint::guest`] if there is a guest to look at.
+//! [`facts`] looks at the host, and rules judge: those of `host`, those of
+//! [`crate::crypto::explain::rules`], and those of [`crate::lint::guest`] if there is a guest to look
+//! at.
 
 mod facts;
 mod host;
@@ -10,6 +11,7 @@ mod tests;
 
 pub use facts::{Facts, gather};
 
+use crate::crypto;
 use crate::lint::{self, Description, Finding, Guest};
 
 /// What the rules find, the worst first.
@@ -24,14 +26,19 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         };
         list.extend(lint::guest::findings(&guest));
     }
+    if let Some(machine) = &facts.crypto {
+        list.extend(crypto::explain::rules::findings(machine));
+    }
     list.sort_by_key(|finding| finding.severity);
     list
 }
 
-/// Descriptions of all rules: those about the host, then those about guests.
+/// Descriptions of all rules: those about the host, then those about guests. Those about figures of
+/// other programs are shown by `brisk crypto explain`.
 #[must_use]
 pub fn rules() -> Vec<Description> {
     let mut all = lint::descriptions(host::RULES);
+    all.extend(crypto::explain::rules::descriptions());
     all.extend(lint::descriptions(lint::guest::RULES));
     all
 }

@@ -6,6 +6,7 @@ use brisk_vm::hardware::GuestHardware;
 use brisk_vm::qemu::cmdline::CommandLine;
 
 use super::*;
+use crate::crypto::Machine;
 use crate::lint::{Kvm, Severity};
 
 fn good() -> Facts {
@@ -28,6 +29,7 @@ fn good() -> Facts {
         governor: Some("performance".into()),
         clocksource: Some("tsc".into()),
         load: Some((0.1, 2)),
+        crypto: None,
         guest: None,
     }
 }
@@ -146,4 +148,44 @@ fn rules_have_names_of_their_own() {
             rule.id
         );
     }
+}
+
+#[test]
+fn a_device_for_cryptography_that_nothing_drives_is_noted() {
+    let root = tempfile::tempdir().unwrap();
+    let modules = "lib/modules/6.12.9-amd64";
+    for (path, text) in [
+        ("proc/version", "Linux version 6.12.9-amd64 (x) (gcc)\n"),
+        (
+            "sys/bus/virtio/devices/virtio1/modalias",
+            "virtio:d00000014v00001AF4\n",
+        ),
+        (
+            &format!("{modules}/modules.dep"),
+            "kernel/drivers/crypto/virtio/virtio_crypto.ko:\n",
+        ),
+        (
+            &format!("{modules}/modules.alias"),
+            "alias virtio:d00000014v* virtio_crypto\n",
+        ),
+    ] {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let facts = Facts {
+        crypto: Some(Machine::at(root.path(), None)),
+        ..good()
+    };
+    let found = findings(&facts);
+    let unused = found
+        .iter()
+        .find(|finding| finding.rule == "crypto-offload-unused")
+        .unwrap();
+    assert_eq!(unused.severity, Severity::Note);
+    assert_eq!(
+        unused.what,
+        "The module virtio_crypto for the virtio crypto device is not loaded"
+    );
+    assert_eq!(unused.fix.to_string(), "modprobe virtio_crypto");
 }
