@@ -277,7 +277,7 @@ impl Draw {
     fn ratio_interval(&self, statistic: Statistic, resamples: usize) -> Option<Interval> {
         let (mut left, mut right) = self.sides();
         let n = left.len().min(right.len());
-        bootstrap::interval_of(n, resamples, SEED, |random: &mut SplitMix64| {
+        bootstrap::resampled_interval(n, resamples, SEED, |random: &mut SplitMix64| {
             match self {
                 Self::Pairs(pairs) => {
                     for place in 0..pairs.len() {

@@ -25,13 +25,13 @@ mod timeline;
 mod unit;
 mod warning;
 
-pub use bootstrap::{Interval, Statistic};
+pub use bootstrap::{Interval, Statistic, resampled_interval};
 pub use comparison::{CompareOptions, Comparison, Pairing, Test, Verdict, noise_floor};
 pub use environment::{Difference, Environment};
 pub use history::{Change, History, Point, Reading};
 pub use outlier::{OUTLIER_SCORE, modified_z_scores};
 pub use permutation::{PValue, paired_test, two_sample_test};
-pub use random::turns;
+pub use random::{SplitMix64, turns};
 pub use report::{Report, ReportError, SCHEMA, json_schema};
 pub use sample::{Outcome, Phase, Sample, Value, ValueError};
 pub use series::Series;

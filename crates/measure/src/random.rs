@@ -6,10 +6,11 @@
 /// A fixed generator and seed make every statistic of a report reproducible from its raw
 /// samples, on every host and with every version of brisk.
 #[derive(Clone, Debug)]
-pub(crate) struct SplitMix64(u64);
+pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// A generator for a seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -22,7 +23,7 @@ impl SplitMix64 {
     ///
     /// Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019, without
     /// the rejection step: its bias is below `bound` / 2⁶⁴.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
