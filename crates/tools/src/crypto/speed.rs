@@ -1,0 +1,227 @@
+//! Outputs of `openssl speed`: of any version, from any machine, as users paste them. Pure.
+//!
+//! `openssl speed` runs an algorithm at each size until an alarm ends it, counts, and divides by
+//! time. Without `-elapsed` that is the user CPU time of its process, of which an offload takes
+//! nearly none: the throughput shown is then many times the real one. The count is right in either
+//! case, and so is the time after which the alarm came: the time of an operation is computed from
+//! these two wherever the output has them, and from the table only where it has nothing else.
+
+mod collected;
+mod command;
+mod lines;
+mod runs;
+
+use super::Curve;
+
+pub use command::{Invocation, Ran, Route, RunError, UNACCELERATED};
+
+/// Largest output that is read, in bytes.
+pub const LARGEST: usize = 16 << 20;
+
+/// What one or several outputs of `openssl speed` say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Speed {
+    /// What was measured, in the order of the text; the names of their curves are unique.
+    pub measured: Vec<Measured>,
+    /// Remarks about the figures.
+    pub remarks: Vec<Remark>,
+}
+
+/// An algorithm by one implementation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Name of the algorithm, as the output has it.
+    pub algorithm: String,
+    /// What the text says of the implementation, such as `engine afalg`; empty if nothing.
+    pub by: String,
+    /// What openssl divided by.
+    pub clock: Clock,
+    /// Whether the seconds of the curve are of the wall clock. If not, they say nothing about an
+    /// offload.
+    pub is_wall_clock: bool,
+    /// Processes that ran it at once; seconds are those of all together for an operation.
+    pub processes: usize,
+    /// Seconds of an operation, over its size.
+    pub curve: Curve,
+}
+
+/// What openssl divides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// The wall clock: with `-elapsed`, and in processes of `-multi`.
+    Elapsed,
+    /// User CPU time of the process.
+    User,
+    /// One of them: `-mr` and tables without the lines before them do not say.
+    Unknown,
+}
+
+/// Something to know about the figures. Its text says what to try.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Remark {
+    /// openssl divided by user CPU time that was much less than the time that passed.
+    Divided {
+        /// Name of the curve.
+        name: String,
+        /// Size at which it matters most, in bytes.
+        bytes: u64,
+        /// Throughput shown, divided by the real one.
+        times: f64,
+    },
+    /// Only throughputs by user CPU time, or by a clock that is not known.
+    OnlyRates {
+        /// Name of the curve.
+        name: String,
+        /// By which clock.
+        clock: Clock,
+    },
+    /// The table says something else than the counts.
+    Disagrees {
+        /// Name of the curve.
+        name: String,
+        /// Size, in bytes.
+        bytes: u64,
+        /// Bytes per second of the table.
+        table: f64,
+        /// Bytes per second by the count and the time beside it.
+        counts: f64,
+    },
+    /// An engine was wanted and not loaded: openssl measures without it.
+    EngineFailed {
+        /// Name of the engine.
+        engine: String,
+    },
+    /// An algorithm was run several times, with nothing in the text to tell the runs apart.
+    Repeated {
+        /// Name of the curve.
+        name: String,
+        /// Number of runs.
+        runs: usize,
+    },
+    /// Counts were left out: of lines of processes at once, of which some have no end.
+    Mixed,
+    /// A size was left out.
+    LeftOut {
+        /// Name of the curve.
+        name: String,
+        /// Size, in bytes.
+        bytes: u64,
+    },
+}
+
+/// A text without results.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpeedError {
+    /// There is nothing of `openssl speed`.
+    #[error(
+        "it has no result of openssl speed: lines such as \"Doing aes-128-cbc for 3s on 16 size \
+         blocks: …\", \"+R:…\", or the table below \"type 16 bytes\""
+    )]
+    Nothing,
+    /// There are results that are not over a size.
+    #[error(
+        "its results are not over sizes of data, as those of public keys are; what has a crossover \
+         is openssl speed -elapsed -evp aes-128-cbc"
+    )]
+    NoSizes,
+    /// openssl failed.
+    #[error("it has no result, but an error of openssl: {0}")]
+    Failed(String),
+    /// There are results, and none that can be used.
+    #[error("it has no result that can be used: {0}")]
+    LeftOut(String),
+    /// The text is too large.
+    #[error("it is larger than any output of openssl speed, {} MiB", LARGEST >> 20)]
+    TooLarge,
+}
+
+impl Speed {
+    /// Reads one or several outputs, with any text around them.
+    ///
+    /// # Errors
+    /// If there is no result in it.
+    pub fn parse(text: &str) -> Result<Self, SpeedError> {
+        if text.len() > LARGEST {
+            return Err(SpeedError::TooLarge);
+        }
+        let found = runs::read(text);
+        let mut speed = collected::collect(&found.runs);
+        if found.has_mixed {
+            speed.remarks.push(Remark::Mixed);
+        }
+        if !speed.measured.is_empty() {
+            return Ok(speed);
+        }
+        Err(match (found.error, speed.remarks.first()) {
+            (Some(error), _) => SpeedError::Failed(error),
+            (None, Some(remark)) => SpeedError::LeftOut(remark.to_string()),
+            (None, None) if found.has_others => SpeedError::NoSizes,
+            (None, None) => SpeedError::Nothing,
+        })
+    }
+}
+
+impl std::fmt::Display for Remark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mb = |rate: &f64| rate / 1e6;
+        match self {
+            Self::Divided { name, bytes, times } => write!(
+                f,
+                "{name}: openssl divided by its user CPU time, not by the time that passed: at \
+                 {bytes} bytes the throughput it shows is {times:.1} times the real one. The other \
+                 time went to an offload, to the kernel, or to other programs. Here times are those \
+                 that passed: the seconds of the alarm, divided by the count. Measure with -elapsed."
+            ),
+            Self::OnlyRates {
+                name,
+                clock: Clock::User,
+            } => write!(
+                f,
+                "{name}: there are only throughputs by user CPU time, which say nothing about an \
+                 offload. Measure with -elapsed, or give the lines that begin with Doing, too."
+            ),
+            Self::OnlyRates { name, .. } => write!(
+                f,
+                "{name}: there are only throughputs, by user CPU time unless -elapsed was given; \
+                 user CPU time says nothing about an offload. Measure with -elapsed, or give the \
+                 lines before the table, too."
+            ),
+            Self::Disagrees {
+                name,
+                bytes,
+                table,
+                counts,
+            } => write!(
+                f,
+                "{name}: at {bytes} bytes the table has {:.2} MB/s, and count and time beside it \
+                 are {:.2} MB/s. The count is used; are the two of the same run?",
+                mb(table),
+                mb(counts)
+            ),
+            Self::EngineFailed { engine } => write!(
+                f,
+                "the engine {engine} was not loaded, and openssl measured without it. OpenSSL 4 has \
+                 no engines; before, see openssl engine -t {engine}."
+            ),
+            Self::Repeated { name, runs } => write!(
+                f,
+                "{name}: taken as {runs} runs of the same implementation, since nothing in the text \
+                 tells them apart. If they differ, give each its file."
+            ),
+            Self::Mixed => f.write_str(
+                "lines of several processes are mixed, and some have no end: their counts are left \
+                 out, since it is not sure which size they are of. Give the whole output, or run one \
+                 process.",
+            ),
+            Self::LeftOut { name, bytes } => write!(
+                f,
+                "{name}: {bytes} bytes are left out, which have no count or no time."
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! From runs of `openssl speed` to seconds of an operation by implementation. Pure.
+
+use std::collections::BTreeMap;
+
+use super::runs::{Count, Run};
+use super::{Clock, Measured, Remark, Speed};
+use crate::crypto::{Curve, Point};
+
+/// How much shorter than the time until the alarm a time has to be for a remark.
+const MUCH: f64 = 1.05;
+/// Resolution of times(3), by which openssl measures, in seconds.
+const TICK: f64 = 0.01;
+/// How far a table may be from counts, besides what rounded times make.
+const ROUNDED: f64 = 0.005;
+
+/// All runs by algorithm and implementation.
+pub(super) fn collect(runs: &[Run]) -> Speed {
+    let mut all: Vec<Collected> = Vec::new();
+    let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut speed = Speed {
+        measured: Vec::new(),
+        remarks: Vec::new(),
+    };
+    for run in runs {
+        if let Some(engine) = &run.engine_failed {
+            speed.remarks.push(Remark::EngineFailed {
+                engine: engine.clone(),
+            });
+        }
+        let by = by(run);
+        let counts = by_name(run);
+        for name in &run.names {
+            let place = *places.entry((name.clone(), by.clone())).or_insert_with(|| {
+                all.push(Collected::new(name, &by));
+                all.len() - 1
+            });
+            let counts = counts.get(&**name).map_or(&[][..], |counts| counts);
+            all[place].add(run, counts);
+        }
+    }
+    for one in all {
+        one.finish(&mut speed);
+    }
+    speed
+}
+
+/// What the text says of the implementation.
+fn by(run: &Run) -> String {
+    let command = run.command.as_deref().unwrap_or_default();
+    let mut words = command.split_whitespace();
+    let mut parts = Vec::new();
+    let engine = run.engine.as_ref().map(|engine| format!("engine {engine}"));
+    parts.extend(engine);
+    let mut mask = run.processor.clone();
+    while let Some(word) = words.next() {
+        // Options of openssl begin with one or two dashes.
+        let option = word.trim_start_matches('-');
+        match option {
+            "provider" => parts.extend(words.next().map(|name| format!("provider {name}"))),
+            "propquery" => parts.extend(words.next().map(|query| format!("properties {query}"))),
+            "decrypt" => parts.push("decryption".to_owned()),
+            _ => {
+                let value = word.strip_prefix("OPENSSL_ia32cap=");
+                mask = value
+                    .map(|value| value.trim_matches(['"', '\'']).to_owned())
+                    .or(mask);
+            }
+        }
+    }
+    parts.extend(mask.map(|mask| format!("OPENSSL_ia32cap {mask}")));
+    if run.children > 1 {
+        parts.push(format!("{} processes", run.children));
+    }
+    parts.join(", ")
+}
+
+fn by_name(run: &Run) -> BTreeMap<&str, Vec<&Count>> {
+    let mut counts: BTreeMap<&str, Vec<&Count>> = BTreeMap::new();
+    for count in &run.counts {
+        counts.entry(&count.name).or_default().push(count);
+    }
+    counts
+}
+
+/// An algorithm by an implementation, of some runs.
+struct Collected {
+    algorithm: String,
+    by: String,
+    /// That of the first run which is not by the wall clock, else of the first.
+    clock: Option<Clock>,
+    is_wall_clock: bool,
+    processes: usize,
+    runs: usize,
+    seconds: BTreeMap<u64, Vec<f64>>,
+    /// The size at which the table is most wrong, and how many times.
+    worst: Option<(u64, f64)>,
+    remarks: Vec<Remark>,
+}
+
+impl Collected {
+    fn new(algorithm: &str, by: &str) -> Self {
+        Self {
+            algorithm: algorithm.to_owned(),
+            by: by.to_owned(),
+            clock: None,
+            is_wall_clock: true,
+            processes: 1,
+            runs: 0,
+            seconds: BTreeMap::new(),
+            worst: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    fn name(&self) -> String {
+        match &*self.by {
+            "" => self.algorithm.clone(),
+            by => format!("{}, {by}", self.algorithm),
+        }
+    }
+
+    fn add(&mut self, run: &Run, counts: &[&Count]) {
+        let clock = match (run.is_elapsed || run.children > 0, run.is_verbose) {
+            (true, _) => Clock::Elapsed,
+            (false, true) => Clock::User,
+            (false, false) => Clock::Unknown,
+        };
+        if self.clock.is_none() || clock != Clock::Elapsed {
+            self.clock = Some(clock);
+        }
+        self.runs += 1;
+        self.processes = self.processes.max(run.children);
+        let mut of_sizes: BTreeMap<u64, Vec<&Count>> = BTreeMap::new();
+        for count in counts {
+            of_sizes.entry(count.bytes).or_default().push(count);
+        }
+        let rates = run.rates.iter();
+        let rates: BTreeMap<u64, f64> = rates
+            .filter(|((name, _), _)| *name == self.algorithm)
+            .map(|((_, bytes), rate)| (*bytes, *rate))
+            .collect();
+        for bytes in rates.keys() {
+            of_sizes.entry(*bytes).or_default();
+        }
+        for (bytes, counts) in of_sizes {
+            let rate = rates.get(&bytes).copied();
+            let seconds = match run.children {
+                0 => self.of_one(bytes, &counts, rate, clock),
+                _ => self.of_many(bytes, &counts, rate),
+            };
+            match seconds.filter(|seconds| seconds.is_finite() && *seconds > 0.0) {
+                Some(seconds) => self.seconds.entry(bytes).or_default().push(seconds),
+                None => self.remarks.push(Remark::LeftOut {
+                    name: self.name(),
+                    bytes,
+                }),
+            }
+        }
+    }
+
+    /// Seconds of an operation in one process.
+    fn of_one(
+        &mut self,
+        bytes: u64,
+        counts: &[&Count],
+        rate: Option<f64>,
+        clock: Clock,
+    ) -> Option<f64> {
+        let by_rate = rate.map(|rate| bytes as f64 / rate);
+        let Some(count) = counts.first() else {
+            self.is_wall_clock &= clock == Clock::Elapsed;
+            return by_rate;
+        };
+        self.check(count, rate);
+        let number = count.count as f64;
+        if clock == Clock::Elapsed {
+            return Some(count.seconds / number);
+        }
+        let Some(wanted) = count.wanted else {
+            self.is_wall_clock = false;
+            return Some(count.seconds / number);
+        };
+        let times = wanted / count.seconds.max(TICK);
+        if times > MUCH && self.worst.is_none_or(|(_, worst)| times > worst) {
+            self.worst = Some((bytes, times));
+        }
+        // User time of one thread is not longer than the wall clock, and the alarm not too soon.
+        Some(wanted.max(count.seconds) / number)
+    }
+
+    /// Seconds of an operation of all processes together.
+    fn of_many(&self, bytes: u64, counts: &[&Count], rate: Option<f64>) -> Option<f64> {
+        if let Some(rate) = rate {
+            return Some(bytes as f64 / rate);
+        }
+        let each = counts.iter().map(|one| one.count as f64 / one.seconds);
+        Some(1.0 / each.sum::<f64>())
+    }
+
+    fn check(&mut self, count: &Count, rate: Option<f64>) {
+        let by_count = count.count as f64 * count.bytes as f64 / count.seconds;
+        let Some(rate) = rate.filter(|_| count.seconds > 0.0 && count.count > 0) else {
+            return;
+        };
+        let allowed = ROUNDED + TICK / count.seconds;
+        if (rate / by_count - 1.0).abs() > allowed {
+            self.remarks.push(Remark::Disagrees {
+                name: self.name(),
+                bytes: count.bytes,
+                table: rate,
+                counts: by_count,
+            });
+        }
+    }
+
+    fn finish(self, speed: &mut Speed) {
+        let name = self.name();
+        let clock = self.clock.unwrap_or(Clock::Unknown);
+        if self.seconds.is_empty() {
+            speed.remarks.extend(self.remarks);
+            return;
+        }
+        if !self.is_wall_clock {
+            speed.remarks.push(Remark::OnlyRates {
+                name: name.clone(),
+                clock,
+            });
+        }
+        if let Some((bytes, times)) = self.worst {
+            speed.remarks.push(Remark::Divided {
+                name: name.clone(),
+                bytes,
+                times,
+            });
+        }
+        if self.runs > 1 {
+            speed.remarks.push(Remark::Repeated {
+                name: name.clone(),
+                runs: self.runs,
+            });
+        }
+        speed.remarks.extend(self.remarks);
+        let points = self.seconds.into_iter();
+        let points = points.map(|(bytes, seconds)| Point { bytes, seconds });
+        speed.measured.push(Measured {
+            algorithm: self.algorithm,
+            by: self.by,
+            clock,
+            is_wall_clock: self.is_wall_clock,
+            processes: self.processes,
+            curve: Curve {
+                name,
+                points: points.collect(),
+            },
+        });
+    }
+}
