@@ -25,6 +25,7 @@ pub mod kernel;
 pub mod libcrypto;
 pub mod list;
 mod machine;
+pub mod fit;
 pub mod speed;
 
 pub use af_alg::{AfAlgError, Direction};

@@ -1,0 +1,120 @@
+//! A line through times over sizes.
+
+use super::sizes::Size;
+
+/// t(n) = a + b·n, fitted by least squares of relative errors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Seconds of an operation whatever its size; may be below 0 by errors of the data.
+    pub fixed: f64,
+    /// Seconds of a byte.
+    pub per_byte: f64,
+    /// How far the points are from the line, as shares of themselves, in the order of the points;
+    /// above 0 where a point took longer than the line says.
+    pub residuals: Vec<f64>,
+    /// How much each point draws the line to itself, from 0 to 1.
+    pub(super) leverages: Vec<f64>,
+}
+
+/// Lines of both implementations.
+#[derive(Debug, Clone)]
+pub(super) struct Lines {
+    pub(super) software: Line,
+    pub(super) offload: Line,
+}
+
+/// A point of a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At {
+    /// Bytes of an operation.
+    pub(super) bytes: f64,
+    /// Seconds of it, above 0.
+    pub(super) seconds: f64,
+}
+
+impl Line {
+    /// The line through points of two sizes at least. None if numbers are too far apart for it.
+    pub(super) fn through(points: &[At]) -> Option<Self> {
+        // In units of the largest, so that no square overflows.
+        let largest = |of: fn(&At) -> f64| points.iter().map(of).fold(0.0, f64::max);
+        let (unit, second) = (largest(|at| at.bytes), largest(|at| at.seconds));
+        let weight = |at: &At| (second / at.seconds).powi(2);
+        let total: f64 = points.iter().map(weight).sum();
+        let mean_of = |of: &dyn Fn(&At) -> f64| {
+            let sum: f64 = points.iter().map(|at| weight(at) * of(at)).sum();
+            sum / total
+        };
+        let bytes = |at: &At| at.bytes / unit;
+        let seconds = |at: &At| at.seconds / second;
+        let (mean_bytes, mean_seconds) = (mean_of(&bytes), mean_of(&seconds));
+        let spread = mean_of(&|at| (bytes(at) - mean_bytes).powi(2));
+        let together = mean_of(&|at| (bytes(at) - mean_bytes) * (seconds(at) - mean_seconds));
+        let slope = together / spread;
+        let per_byte = slope / unit * second;
+        let fixed = (mean_seconds - slope * mean_bytes) * second;
+        let at = |one: &At| fixed + per_byte * one.bytes;
+        let residuals = points.iter().map(|one| 1.0 - at(one) / one.seconds);
+        let leverages = points.iter().map(|one| {
+            let distance = (bytes(one) - mean_bytes).powi(2) / spread;
+            weight(one) / total * (1.0 + distance)
+        });
+        let line = Self {
+            fixed,
+            per_byte,
+            residuals: residuals.collect(),
+            leverages: leverages.collect(),
+        };
+        let numbers = line.residuals.iter().chain([&line.fixed, &line.per_byte]);
+        let are_finite = numbers.into_iter().all(|number| number.is_finite());
+        are_finite.then_some(line)
+    }
+
+    /// Seconds of an operation on so many bytes.
+    #[must_use]
+    pub fn at(&self, bytes: f64) -> f64 {
+        self.fixed + self.per_byte * bytes
+    }
+
+    /// The largest of the residuals, without its sign.
+    #[must_use]
+    pub fn residual(&self) -> f64 {
+        self.residuals
+            .iter()
+            .map(|one| one.abs())
+            .fold(0.0, f64::max)
+    }
+
+    /// Residuals as they would be if the points had not drawn the line to themselves, around 0.
+    pub(super) fn errors(&self) -> Vec<f64> {
+        let pairs = self.residuals.iter().zip(&self.leverages);
+        // A point whose leverage is 1 is on the line, and says nothing.
+        let raw = pairs.map(|(residual, leverage)| residual / (1.0 - leverage).max(0.05).sqrt());
+        let raw: Vec<f64> = raw.collect();
+        let mean = raw.iter().sum::<f64>() / raw.len().max(1) as f64;
+        raw.iter().map(|error| error - mean).collect()
+    }
+}
+
+impl Lines {
+    /// Lines through the medians of two sizes at least.
+    pub(super) fn through(sizes: &[Size]) -> Option<Self> {
+        let line = |time: fn(&Size) -> f64| {
+            let points = sizes.iter().map(|size| At {
+                bytes: size.bytes as f64,
+                seconds: time(size),
+            });
+            Line::through(&points.collect::<Vec<_>>())
+        };
+        Some(Self {
+            software: line(|size| size.software)?,
+            offload: line(|size| size.offload)?,
+        })
+    }
+
+    /// Where they cross, in bytes; None if they do not for a size from 0 up.
+    pub(super) fn cross(&self) -> Option<f64> {
+        let fixed = self.offload.fixed - self.software.fixed;
+        let bytes = fixed / (self.software.per_byte - self.offload.per_byte);
+        (bytes.is_finite() && bytes >= 0.0).then_some(bytes)
+    }
+}

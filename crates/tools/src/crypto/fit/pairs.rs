@@ -1,0 +1,372 @@
+//! Which curves of some files are compared. Pure.
+
+use crate::crypto::Curve;
+
+use super::report::{METRICS, Metric};
+
+/// A curve of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Name of the file, for people.
+    pub file: String,
+    /// Its place among the files, from 0.
+    pub place: usize,
+    /// Algorithm, where the file says it.
+    pub algorithm: Option<String>,
+    /// Quantity.
+    pub metric: Metric,
+    /// Curve.
+    pub curve: Curve,
+}
+
+/// Two curves that are compared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pair {
+    /// Quantity.
+    pub metric: Metric,
+    /// Curve of the software.
+    pub software: Curve,
+    /// Curve of the offload; its name differs.
+    pub offload: Curve,
+}
+
+/// Names that say which curves are the software's and which the offload's.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Chosen<'a> {
+    /// Of the software.
+    pub software: Option<&'a str>,
+    /// Of the offload.
+    pub offload: Option<&'a str>,
+}
+
+/// Curves that cannot be paired.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PairError {
+    /// A name is none.
+    #[error("there is no {name}, but: {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// It is not clear which are meant.
+    #[error(
+        "it is not clear which two are to be compared; name them with --software and --offload: \
+         {known}"
+    )]
+    Unclear {
+        /// Those there are.
+        known: String,
+    },
+    /// There is only one.
+    #[error(
+        "there is only {0}; give a file of the software, and one of the offload, or one file with \
+         both"
+    )]
+    One(String),
+    /// Those that were named have nothing in common.
+    #[error("{software} and {offload} have no algorithm in common")]
+    NothingInCommon {
+        /// What was chosen as the software.
+        software: String,
+        /// What was chosen as the offload.
+        offload: String,
+    },
+}
+
+impl Candidate {
+    fn is_named(&self, name: &str) -> bool {
+        let is = |known: &str| known.eq_ignore_ascii_case(name);
+        is(&self.curve.name) || is(&self.file)
+    }
+
+    fn has_in_name(&self, text: &str) -> bool {
+        let name = self.curve.name.to_ascii_lowercase();
+        name.contains(&text.to_ascii_lowercase())
+    }
+
+    fn is_of_algorithm(&self, other: &Self) -> bool {
+        match (&self.algorithm, &other.algorithm) {
+            (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
+            _ => true,
+        }
+    }
+
+    /// Whether its name says that it is no software of openssl's own.
+    fn is_elsewhere(&self) -> bool {
+        ["engine", "provider"]
+            .iter()
+            .any(|word| self.has_in_name(word))
+    }
+}
+
+/// The pairs of curves that are compared: of the same quantity, and of the same algorithm. Without
+/// names the first of two files is the software's; of one file with two curves of an algorithm the
+/// first is, unless only that one is of an engine or a provider.
+///
+/// A name is that of a curve or of a file, or a part of the name of a curve.
+///
+/// # Errors
+/// If it is not clear which curves belong together.
+pub fn pairs(candidates: &[Candidate], chosen: Chosen<'_>) -> Result<Vec<Pair>, PairError> {
+    let mut pairs = Vec::new();
+    for metric in METRICS {
+        let of_metric = candidates.iter().filter(|one| one.metric == metric);
+        let of_metric: Vec<&Candidate> = of_metric.collect();
+        if !of_metric.is_empty() {
+            pairs.extend(of_one_metric(&of_metric, chosen)?);
+        }
+    }
+    Ok(pairs)
+}
+
+fn of_one_metric(all: &[&Candidate], chosen: Chosen<'_>) -> Result<Vec<Pair>, PairError> {
+    if let [only] = all {
+        return Err(PairError::One(only.curve.name.clone()));
+    }
+    let (software, offload) = sides(all, chosen)?;
+    let mut pairs = Vec::new();
+    for one in &software {
+        let partners = offload.iter().filter(|other| {
+            let is_only = software.len() == 1 && offload.len() == 1;
+            is_only || one.is_of_algorithm(other)
+        });
+        let partners: Vec<_> = partners.collect();
+        match partners[..] {
+            [] => {}
+            [partner] => pairs.push(pair(one, partner)),
+            _ => return Err(PairError::Unclear { known: known(all) }),
+        }
+    }
+    if pairs.is_empty() {
+        return Err(PairError::NothingInCommon {
+            software: known(&software),
+            offload: known(&offload),
+        });
+    }
+    Ok(pairs)
+}
+
+type Sides<'a> = (Vec<&'a Candidate>, Vec<&'a Candidate>);
+
+fn sides<'a>(all: &[&'a Candidate], chosen: Chosen<'_>) -> Result<Sides<'a>, PairError> {
+    let others = |mine: &[&'a Candidate]| -> Vec<&'a Candidate> {
+        let is_other = |one: &&&Candidate| !mine.iter().any(|other| std::ptr::eq(*other, **one));
+        all.iter().filter(is_other).copied().collect()
+    };
+    let sides = match (chosen.software, chosen.offload) {
+        (Some(software), Some(offload)) => (named(all, software)?, named(all, offload)?),
+        (Some(software), None) => {
+            let software = named(all, software)?;
+            let offload = others(&software);
+            (software, offload)
+        }
+        (None, Some(offload)) => {
+            let offload = named(all, offload)?;
+            (others(&offload), offload)
+        }
+        (None, None) => unnamed(all)?,
+    };
+    let is_both = |one: &&Candidate| sides.1.iter().any(|other| std::ptr::eq(*one, *other));
+    if sides.0.iter().any(is_both) || sides.0.is_empty() || sides.1.is_empty() {
+        return Err(PairError::Unclear { known: known(all) });
+    }
+    Ok(sides)
+}
+
+fn unnamed<'a>(all: &[&'a Candidate]) -> Result<Sides<'a>, PairError> {
+    let unclear = || PairError::Unclear { known: known(all) };
+    let mut places: Vec<usize> = all.iter().map(|one| one.place).collect();
+    places.dedup();
+    match places[..] {
+        [first, second] => {
+            let of = |place| all.iter().filter(move |one| one.place == place).copied();
+            Ok((of(first).collect(), of(second).collect()))
+        }
+        [_] => {
+            let mut sides: Sides<'a> = (Vec::new(), Vec::new());
+            for one in all {
+                let alike = all
+                    .iter()
+                    .filter(|other| one.is_of_algorithm(other))
+                    .copied();
+                let alike: Vec<&Candidate> = alike.collect();
+                let [first, second] = alike[..] else {
+                    return Err(unclear());
+                };
+                if !std::ptr::eq(first, *one) {
+                    continue;
+                }
+                let is_turned = first.is_elsewhere() && !second.is_elsewhere();
+                let (software, offload) = if is_turned {
+                    (second, first)
+                } else {
+                    (first, second)
+                };
+                sides.0.push(software);
+                sides.1.push(offload);
+            }
+            Ok(sides)
+        }
+        _ => Err(unclear()),
+    }
+}
+
+/// Those of a name; without any, those with it in their names.
+fn named<'a>(all: &[&'a Candidate], name: &str) -> Result<Vec<&'a Candidate>, PairError> {
+    let exact = all.iter().filter(|one| one.is_named(name)).copied();
+    let exact: Vec<_> = exact.collect();
+    if !exact.is_empty() {
+        return Ok(exact);
+    }
+    let partly = all.iter().filter(|one| one.has_in_name(name)).copied();
+    let partly: Vec<_> = partly.collect();
+    if partly.is_empty() {
+        return Err(PairError::Unknown {
+            name: name.to_owned(),
+            known: known(all),
+        });
+    }
+    Ok(partly)
+}
+
+fn known(all: &[&Candidate]) -> String {
+    let names = all.iter().map(|one| {
+        let (name, file) = (&one.curve.name, &one.file);
+        format!("\"{name}\" in {file}")
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn pair(software: &Candidate, offload: &Candidate) -> Pair {
+    let mut pair = Pair {
+        metric: software.metric,
+        software: software.curve.clone(),
+        offload: offload.curve.clone(),
+    };
+    let [a, b] = [&mut pair.software.name, &mut pair.offload.name];
+    if a.eq_ignore_ascii_case(b) {
+        a.push_str(&format!(" ({})", software.file));
+        b.push_str(&format!(" ({})", offload.file));
+    }
+    pair
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(place: usize, algorithm: &str, name: &str) -> Candidate {
+        Candidate {
+            file: ["sw.txt", "hw.txt", "other.txt"][place].into(),
+            place,
+            algorithm: (!algorithm.is_empty()).then(|| algorithm.to_owned()),
+            metric: Metric::Time,
+            curve: Curve {
+                name: name.into(),
+                points: Vec::new(),
+            },
+        }
+    }
+
+    fn paired(all: &[Candidate], chosen: Chosen<'_>) -> String {
+        match pairs(all, chosen) {
+            Ok(pairs) => {
+                let names = pairs.iter().map(|pair| {
+                    let (software, offload) = (&pair.software.name, &pair.offload.name);
+                    format!("{software} | {offload}")
+                });
+                names.collect::<Vec<_>>().join(" + ")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn two_files_are_software_and_offload() {
+        let all = [
+            candidate(0, "aes-128-cbc", "aes-128-cbc"),
+            candidate(0, "sha1", "sha1"),
+            candidate(1, "AES-128-CBC", "AES-128-CBC"),
+            candidate(1, "SHA1", "SHA1, engine afalg"),
+        ];
+        assert_eq!(
+            paired(&all, Chosen::default()),
+            "aes-128-cbc (sw.txt) | AES-128-CBC (hw.txt) + sha1 | SHA1, engine afalg"
+        );
+        let turned = Chosen {
+            software: Some("hw.txt"),
+            offload: None,
+        };
+        assert_eq!(
+            paired(&all[1..], turned),
+            "SHA1, engine afalg | sha1",
+            "only what both have"
+        );
+        let other = [all[0].clone(), candidate(1, "sha256", "sha256")];
+        assert_eq!(paired(&other, Chosen::default()), "aes-128-cbc | sha256");
+        let three = [all[0].clone(), all[2].clone(), candidate(2, "x", "x")];
+        assert!(paired(&three, Chosen::default()).contains("name them with --software"));
+    }
+
+    #[test]
+    fn one_file_may_have_both() {
+        let engine = candidate(0, "aes-128-cbc", "aes-128-cbc, engine afalg");
+        let plain = candidate(0, "aes-128-cbc", "aes-128-cbc");
+        let expected = "aes-128-cbc | aes-128-cbc, engine afalg";
+        for all in [
+            [engine.clone(), plain.clone()],
+            [plain.clone(), engine.clone()],
+        ] {
+            assert_eq!(paired(&all, Chosen::default()), expected);
+        }
+        let alone = paired(std::slice::from_ref(&plain), Chosen::default());
+        assert!(alone.starts_with("there is only aes-128-cbc;"), "{alone}");
+        let with_third = [engine, plain, candidate(0, "sha1", "sha1")];
+        assert!(paired(&with_third, Chosen::default()).contains("\"sha1\" in sw.txt"));
+        let chosen = Chosen {
+            software: Some("aes-128-cbc"),
+            offload: Some("AFALG"),
+        };
+        assert_eq!(paired(&with_third, chosen), expected);
+    }
+
+    #[test]
+    fn reports_have_implementations_by_name() {
+        let all = [
+            candidate(0, "", "cbc-aes-aesni"),
+            candidate(0, "", "cbc(aes-generic)"),
+            candidate(0, "", "virtio_crypto_aes_cbc"),
+        ];
+        let chosen = Chosen {
+            software: Some("aesni"),
+            offload: Some("virtio"),
+        };
+        assert_eq!(
+            paired(&all, chosen),
+            "cbc-aes-aesni | virtio_crypto_aes_cbc"
+        );
+        let only_one = Chosen {
+            software: Some("aesni"),
+            offload: None,
+        };
+        assert!(paired(&all, only_one).contains("not clear"));
+        let same = Chosen {
+            software: Some("aes"),
+            offload: Some("virtio"),
+        };
+        assert!(paired(&all, same).contains("not clear"));
+        let unknown = Chosen {
+            software: Some("qat"),
+            offload: None,
+        };
+        let known = "\"cbc-aes-aesni\" in sw.txt, \"cbc(aes-generic)\" in sw.txt, \
+                     \"virtio_crypto_aes_cbc\" in sw.txt";
+        assert_eq!(
+            paired(&all, unknown),
+            format!("there is no qat, but: {known}")
+        );
+    }
+}

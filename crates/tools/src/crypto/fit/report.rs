@@ -1,0 +1,138 @@
+//! Curves in a report of brisk's.
+
+use std::collections::BTreeMap;
+
+use brisk_measure::{Report, Series, Unit};
+
+use crate::crypto::{Curve, Point};
+
+/// What an operation takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    /// Wall-clock time.
+    Time,
+    /// CPU time of the process that asks for it.
+    ProcessCpu,
+    /// CPU time that the kernel counts for this system.
+    SystemCpu,
+    /// CPU time of this system and of what works for it, such as QEMU.
+    WholeSystemCpu,
+}
+
+/// All of them.
+pub const METRICS: [Metric; 4] = [
+    Metric::Time,
+    Metric::ProcessCpu,
+    Metric::SystemCpu,
+    Metric::WholeSystemCpu,
+];
+
+impl Metric {
+    /// Name in a report, behind the implementation and the size.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time per operation",
+            Self::ProcessCpu => "process CPU per operation",
+            Self::SystemCpu => "system CPU per operation",
+            Self::WholeSystemCpu => "whole-system CPU per operation",
+        }
+    }
+
+    /// What it is to take less of it: a verb.
+    pub(super) fn less(self) -> &'static str {
+        match self {
+            Self::Time => "is faster",
+            Self::ProcessCpu => "takes less CPU time of its process",
+            Self::SystemCpu => "takes less CPU time of the system",
+            Self::WholeSystemCpu => "takes less CPU time of the whole system",
+        }
+    }
+}
+
+/// A report without curves.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CurvesError {
+    /// It has no series of that form.
+    #[error(
+        "the report, of kind {0}, has no series such as \"IMPLEMENTATION 4096 B: time per \
+         operation\"; brisk crypto bench writes them"
+    )]
+    Nothing(String),
+    /// A series is not of seconds.
+    #[error("the series {0} is not in seconds")]
+    Unit(String),
+}
+
+/// The curves of a quantity that a report has: its series `IMPLEMENTATION SIZE B: METRIC`, of
+/// seconds. Runs that failed and warm-ups are left out, sizes without any other run too. Empty if
+/// the report has curves of other quantities only.
+///
+/// # Errors
+/// If the report has no curves, or a series is not of seconds.
+pub fn curves_of_report(report: &Report, metric: Metric) -> Result<Vec<Curve>, CurvesError> {
+    let mut order: Vec<&str> = Vec::new();
+    let mut all: BTreeMap<&str, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
+    let mut has_curves = false;
+    for series in &report.series {
+        let Some(found) = Named::of(series) else {
+            continue;
+        };
+        has_curves = true;
+        if found.metric != metric {
+            continue;
+        }
+        if series.unit != Unit::Seconds {
+            return Err(CurvesError::Unit(series.name.clone()));
+        }
+        let values = series.values();
+        if values.is_empty() {
+            continue;
+        }
+        let sizes = all.entry(found.name).or_insert_with(|| {
+            order.push(found.name);
+            BTreeMap::new()
+        });
+        sizes.entry(found.bytes).or_default().extend(values);
+    }
+    if !has_curves {
+        return Err(CurvesError::Nothing(report.kind.clone()));
+    }
+    let curves = order.into_iter().filter_map(|name| {
+        let sizes = all.remove(name)?.into_iter();
+        let points = sizes.map(|(bytes, seconds)| Point { bytes, seconds });
+        Some(Curve {
+            name: name.to_owned(),
+            points: points.collect(),
+        })
+    });
+    Ok(curves.collect())
+}
+
+/// Parts of the name of a series.
+struct Named<'a> {
+    name: &'a str,
+    bytes: u64,
+    metric: Metric,
+}
+
+impl<'a> Named<'a> {
+    fn of(series: &'a Series) -> Option<Self> {
+        let (rest, metric) = series.name.rsplit_once(": ")?;
+        let metric = METRICS.into_iter().find(|one| one.name() == metric)?;
+        let (name, bytes) = rest.strip_suffix(" B")?.rsplit_once(' ')?;
+        let bytes = bytes.parse().ok().filter(|bytes| *bytes > 0)?;
+        Some(Self {
+            name,
+            bytes,
+            metric,
+        })
+    }
+}
+
+/// Name of the series of a size.
+#[must_use]
+pub fn series_name(implementation: &str, bytes: u64, metric: Metric) -> String {
+    format!("{implementation} {bytes} B: {}", metric.name())
+}

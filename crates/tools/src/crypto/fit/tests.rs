@@ -1,0 +1,451 @@
+use brisk_measure::SplitMix64;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::line::At;
+use super::*;
+use crate::crypto::{Curve, Point};
+
+/// What a source gives at each size.
+enum Given {
+    /// Operations in 3 s.
+    Operations,
+    /// Thousands of bytes per second.
+    Kilobytes,
+    /// A cost, in any unit.
+    Cost,
+}
+
+fn curve(name: &str, given: &Given, sizes: &[u64], figures: &[f64]) -> Curve {
+    let points = sizes.iter().zip(figures).map(|(bytes, figure)| {
+        let seconds = match given {
+            Given::Operations => 3.0 / figure,
+            Given::Kilobytes => *bytes as f64 / (figure * 1000.0),
+            Given::Cost => figure * 1e-9,
+        };
+        Point {
+            bytes: *bytes,
+            seconds: vec![seconds],
+        }
+    });
+    Curve {
+        name: name.into(),
+        points: points.collect(),
+    }
+}
+
+const SIX: &[u64] = &[16, 64, 256, 1024, 8192, 16384];
+
+/// Measurements that people published.
+struct Published {
+    /// Where.
+    source: &'static str,
+    given: Given,
+    sizes: &'static [u64],
+    software: &'static [f64],
+    offload: &'static [f64],
+    /// The crossover in bytes, or why there is none.
+    expected: &'static str,
+}
+
+const PUBLISHED: &[Published] = &[
+    Published {
+        source: "a board of 1.2 GHz with an engine",
+        given: Given::Operations,
+        sizes: &[16, 64, 256, 1024, 8192],
+        software: &[1_870_065.0, 516_074.0, 132_474.0, 33_342.0, 4171.0],
+        offload: &[85_277.0, 82_960.0, 59_806.0, 40_939.0, 8227.0],
+        expected: "730, between 256 and 1024",
+    },
+    Published {
+        source: "openwrt/packages#11182, WRT3200ACM, AES-256",
+        given: Given::Kilobytes,
+        sizes: SIX,
+        software: &[37255.54, 42867.84, 45405.70, 46087.17, 46295.72, 46301.18],
+        offload: &[1232.86, 4851.14, 17397.67, 48835.24, 91714.90, 97479.34],
+        expected: "1001, between 256 and 1024",
+    },
+    Published {
+        source: "the former, with small sizes left to software by the driver",
+        given: Given::Kilobytes,
+        sizes: SIX,
+        software: &[37255.54, 42867.84, 45405.70, 46087.17, 46295.72, 46301.18],
+        offload: &[28900.50, 39968.58, 44547.84, 47765.16, 90431.49, 96665.60],
+        expected: "rejected: offload at 1024, 37 %; between 256 and 1024",
+    },
+    Published {
+        source: "openwrt/openwrt#1547, mvebu, AES-128",
+        given: Given::Operations,
+        sizes: SIX,
+        software: &[
+            7_512_300.0,
+            2_439_800.0,
+            663_195.0,
+            169_934.0,
+            21_325.0,
+            10_637.0,
+        ],
+        offload: &[
+            188_354.0, 187_457.0, 170_825.0, 133_037.0, 35_897.0, 19_600.0,
+        ],
+        expected: "1708, between 1024 and 8192",
+    },
+    Published {
+        source: "openwrt/openwrt#10042, EIP93, CTR with 128 bits",
+        given: Given::Cost,
+        sizes: &[16, 64, 256, 1024, 1472, 8192],
+        software: &[1313.0, 2576.5, 10025.75, 36891.5, 52833.75, 292_113.5],
+        offload: &[14915.0, 12889.0, 17183.5, 19410.0, 24109.5, 68983.5],
+        expected: "465, between 256 and 1024",
+    },
+    Published {
+        source: "openwrt/openwrt#965, ramips",
+        given: Given::Operations,
+        sizes: SIX,
+        software: &[992_301.0, 316_861.0, 85_408.0, 21_787.0, 2726.0, 1366.0],
+        offload: &[58_029.0, 47_902.0, 30_504.0, 12_592.0, 1892.0, 944.0],
+        expected: "never up to 16384, Parallel",
+    },
+    Published {
+        source: "intel/QAT_Engine#72",
+        given: Given::Kilobytes,
+        sizes: SIX,
+        software: &[
+            57102.53, 100_105.0, 112_768.78, 135_473.49, 145_940.48, 134_955.01,
+        ],
+        offload: &[
+            44193.89, 79474.41, 116_756.31, 134_160.04, 37451.09, 97949.01,
+        ],
+        expected: "rejected: between 64 and 256, between 256 and 1024",
+    },
+];
+
+fn described(crossover: &Crossover) -> String {
+    let between = |bracket: &Bracket| format!("between {} and {}", bracket.low, bracket.high);
+    let bracket = crossover.bracket.as_ref().map(between).unwrap_or_default();
+    match &crossover.verdict {
+        Verdict::From(estimate) => format!("{:.0}, {bracket}", estimate.bytes),
+        Verdict::Never { largest, beyond } => format!("never up to {largest}, {beyond:?}"),
+        Verdict::Rejected(Rejection::Residual {
+            name,
+            bytes,
+            residual,
+        }) => {
+            let percent = residual * 100.0;
+            format!("rejected: {name} at {bytes}, {percent:.0} %; {bracket}")
+        }
+        Verdict::Rejected(Rejection::Changes(brackets)) => {
+            let places: Vec<_> = brackets.iter().map(between).collect();
+            format!("rejected: {}", places.join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn published_measurements_have_their_crossovers() {
+    for one in PUBLISHED {
+        let of = |name, figures| curve(name, &one.given, one.sizes, figures);
+        let (software, offload) = (of("software", one.software), of("offload", one.offload));
+        let crossover = Crossover::of(&software, &offload, 0);
+        assert_eq!(described(&crossover), one.expected, "{}", one.source);
+        let Some(estimate) = crossover.estimate() else {
+            continue;
+        };
+        let bounds = estimate.interval.unwrap();
+        let high = bounds.high.unwrap();
+        assert!(
+            bounds.low < estimate.bytes && estimate.bytes < high,
+            "{}: {bounds:?}",
+            one.source
+        );
+    }
+}
+
+#[test]
+fn quick_assist_is_rejected_by_its_line_too() {
+    let one = PUBLISHED.last().unwrap();
+    let offload = curve("offload", &one.given, one.sizes, one.offload);
+    let points = offload.points.iter().map(|point| At {
+        bytes: point.bytes as f64,
+        seconds: point.seconds[0],
+    });
+    let line = Line::through(&points.collect::<Vec<_>>()).unwrap();
+    assert!((line.residual() - 0.67).abs() < 0.005, "{line:?}");
+}
+
+/// Times in microseconds of an operation: a fixed part, and a part for each byte.
+fn linear(name: &str, fixed: f64, per_byte: f64) -> Curve {
+    let times = SIX.iter().map(|bytes| fixed + per_byte * *bytes as f64);
+    of_times(name, &times.collect::<Vec<_>>())
+}
+
+fn of_times(name: &str, microseconds: &[f64]) -> Curve {
+    let points = SIX.iter().zip(microseconds).map(|(bytes, time)| Point {
+        bytes: *bytes,
+        seconds: vec![time * 1e-6],
+    });
+    Curve {
+        name: name.into(),
+        points: points.collect(),
+    }
+}
+
+#[test]
+fn each_verdict_has_its_sentence() {
+    let software = |fixed, per_byte| linear("sw", fixed, per_byte);
+    let offload = |fixed, per_byte| linear("hw", fixed, per_byte);
+    let flat = of_times("sw", &[10.0; 6]);
+    let cases = [
+        (
+            software(1.0, 1.0),
+            offload(101.0, 0.5),
+            "hw is faster than sw from 200 bytes on (95 % interval 200 to 200; measured between 64 \
+             and 256 bytes).",
+        ),
+        (
+            software(101.0, 0.5),
+            offload(1.0, 1.0),
+            "hw is faster than sw up to 200 bytes only (95 % interval 200 to 200; measured between \
+             64 and 256 bytes).",
+        ),
+        (
+            software(1.0, 1.0),
+            offload(0.5, 0.5),
+            "hw is faster than sw at every size measured, from 16 bytes on.",
+        ),
+        (
+            software(1.0, 1.0),
+            offload(10.0, 0.1),
+            "hw is faster than sw at every size measured, from 16 bytes on. The lines cross at 10 \
+             bytes, 95 % interval 10 to 10; that is an extrapolation: measure sizes there.",
+        ),
+        (
+            software(0.1, 0.001),
+            offload(100.1, 0.0005),
+            "hw is faster than sw at none of the sizes measured, up to 16384 bytes. The lines cross \
+             at 200000 bytes, 95 % interval 200000 to 200000; that is an extrapolation: measure \
+             sizes there.",
+        ),
+        (
+            software(1.0, 1.0),
+            offload(2.0, 1.0),
+            "hw is faster than sw at none of the sizes measured, up to 16384 bytes. Larger ones \
+             will not change that: a byte costs the offload no less.",
+        ),
+        (
+            flat.clone(),
+            of_times("hw", &[20.0, 40.0, 20.0, 20.0, 20.0, 20.0]),
+            "hw is faster than sw at none of the sizes measured, up to 16384 bytes. Of larger ones \
+             nothing can be said: the times are not on lines.",
+        ),
+        (
+            flat.clone(),
+            of_times("hw", &[10.0; 6]),
+            "hw and sw do not differ at any of 6 common sizes.",
+        ),
+        (
+            flat.clone(),
+            of_times("hw", &[9.0, 10.0, 9.0, 9.0, 9.0, 9.0]),
+            "hw is faster than sw at every size measured at which they differ, from 16 bytes on.",
+        ),
+        (
+            flat.clone(),
+            of_times("hw", &[20.0, 12.0, 9.0, 9.0, 9.0, 9.0]),
+            "The times are not on lines, so that no crossover is computed: at 16 bytes hw differs \
+             by 48 % from its line, and takes more; up to 15 % are accepted. The order changes \
+             between 64 and 256 bytes.",
+        ),
+        (
+            flat.clone(),
+            of_times("hw", &[11.0, 9.0, 9.0, 11.0, 11.0, 11.0]),
+            "There is not one crossover: which one is faster changes 2 times, between 16 and 64 \
+             bytes, between 256 and 1024 bytes.",
+        ),
+        (
+            flat,
+            of_times("hw", &[9.9, 10.4, 10.3, 10.2, 10.1, 10.05]),
+            "The lines contradict the measured order, so that no crossover is computed: they do \
+             not cross that way, and the order changes between 16 and 64 bytes.",
+        ),
+    ];
+    for (software, offload, sentence) in cases {
+        let crossover = Crossover::of(&software, &offload, 0);
+        assert_eq!(crossover.sentence(Metric::Time), sentence);
+    }
+    let mut short = linear("hw", 1.0, 1.0);
+    short.points.truncate(2);
+    let crossover = Crossover::of(&linear("sw", 1.0, 1.0), &short, 0);
+    assert_eq!(crossover.left_out, [256, 1024, 8192, 16384]);
+    assert_eq!(
+        crossover.sentence(Metric::ProcessCpu),
+        "hw and sw have 2 sizes in common, which are too few for a crossover: measure 3 at least."
+    );
+}
+
+/// About normal, of deviation 1: a sum of twelve uniform numbers.
+fn noise(random: &mut SplitMix64) -> f64 {
+    let sum: usize = (0..12).map(|_| random.below(1_000_001)).sum();
+    sum as f64 / 1e6 - 6.0
+}
+
+fn noisy(curve: &Curve, runs: usize, deviation: f64, random: &mut SplitMix64) -> Curve {
+    let mut curve = curve.clone();
+    for point in &mut curve.points {
+        let usual = point.seconds[0];
+        let seconds = (0..runs).map(|_| usual * (1.0 + deviation * noise(random)));
+        point.seconds = seconds.collect();
+    }
+    curve
+}
+
+#[test]
+fn intervals_contain_the_truth() {
+    let mut random = SplitMix64::new(1);
+    for runs in [1, 5] {
+        let mut hits = 0;
+        for seed in 0..30 {
+            let software = noisy(&linear("sw", 1.0, 1.0), runs, 0.02, &mut random);
+            let offload = noisy(&linear("hw", 501.0, 0.5), runs, 0.02, &mut random);
+            let crossover = Crossover::of(&software, &offload, seed);
+            let estimate = crossover.estimate().unwrap();
+            assert!((estimate.bytes / 1000.0 - 1.0).abs() < 0.2, "{estimate:?}");
+            let bounds = estimate.interval.unwrap();
+            let high = bounds.high.unwrap();
+            assert!(high < 1500.0, "{bounds:?}");
+            hits += u32::from((bounds.low..=high).contains(&1000.0));
+        }
+        assert!(hits >= 27, "{hits} of 30 with {runs} runs");
+    }
+}
+
+#[test]
+fn sizes_at_which_intervals_overlap_decide_nothing() {
+    let point = |bytes, seconds: &[f64]| Point {
+        bytes,
+        seconds: seconds.to_vec(),
+    };
+    let around = |middle: f64| -> Vec<f64> {
+        (0..9)
+            .map(|step| middle + 0.1 * f64::from(step - 4))
+            .collect()
+    };
+    let software = Curve {
+        name: "sw".into(),
+        points: vec![
+            point(16, &around(2.0)),
+            point(64, &around(8.0)),
+            point(256, &around(32.0)),
+            point(1024, &around(128.0)),
+        ],
+    };
+    let offload = Curve {
+        name: "hw".into(),
+        points: vec![
+            point(16, &around(6.0)),
+            // Less by the median, and within what runs differ by.
+            point(64, &around(7.95)),
+            point(256, &around(18.0)),
+            point(1024, &around(66.0)),
+        ],
+    };
+    let crossover = Crossover::of(&software, &offload, 0);
+    let orders: Vec<_> = crossover.sizes.iter().map(|size| size.order).collect();
+    assert_eq!(
+        orders,
+        [
+            Order::Software,
+            Order::Alike,
+            Order::Offload,
+            Order::Offload
+        ]
+    );
+    assert_eq!(crossover.bracket, Some(Bracket { low: 16, high: 256 }));
+}
+
+#[test]
+fn hostile_curves_are_survived() {
+    let numbers = [f64::NAN, f64::INFINITY, 0.0, -1.0, 1e300, 1e-300];
+    let hostile = of_times("hostile", &numbers);
+    let good = linear("good", 1.0, 1.0);
+    let crossover = Crossover::of(&hostile, &good, 0);
+    assert_eq!(crossover.verdict, Verdict::TooFew { sizes: 0 });
+    assert_eq!(crossover.left_out, SIX);
+    let sizes = |sizes: &[u64]| Curve {
+        name: "sizes".into(),
+        points: sizes
+            .iter()
+            .map(|bytes| Point {
+                bytes: *bytes,
+                seconds: vec![1.0],
+            })
+            .collect(),
+    };
+    // Twice, in any order, and as large as can be.
+    let odd = sizes(&[u64::MAX, 0, 16, 16, 1]);
+    let crossover = Crossover::of(&odd, &odd, 0);
+    let found: Vec<_> = crossover.sizes.iter().map(|size| size.bytes).collect();
+    assert_eq!(found, [1, 16, u64::MAX]);
+    assert_eq!(crossover.sizes[1].samples.software.len(), 2);
+    assert_eq!(crossover.verdict, Verdict::NoDifference);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_curves_have_a_verdict(
+        software in vec((any::<u64>(), any::<f64>()), 0..8),
+        offload in vec((any::<u64>(), any::<f64>()), 0..8),
+    ) {
+        let curve = |points: &[(u64, f64)]| Curve {
+            name: String::new(),
+            points: points
+                .iter()
+                // Some sizes in common, and some times that are of this world.
+                .map(|(bytes, seconds)| Point {
+                    bytes: bytes % 9,
+                    seconds: vec![*seconds, (seconds % 1.0).abs()],
+                })
+                .collect(),
+        };
+        let crossover = Crossover::of(&curve(&software), &curve(&offload), 0);
+        prop_assert!(!crossover.sentence(Metric::Time).is_empty());
+        prop_assert!(crossover.sizes.windows(2).all(|pair| pair[0].bytes < pair[1].bytes));
+        if let Some(estimate) = crossover.estimate() {
+            prop_assert!(estimate.bytes.is_finite() && estimate.bytes >= 0.0);
+        }
+    }
+
+    #[test]
+    fn lines_are_recovered(
+        fixed in 1e-9_f64..1e-2,
+        per_byte in 1e-12_f64..1e-6,
+        more in 1.0_f64..1e4,
+        share in 0.01_f64..0.95,
+    ) {
+        let software = Curve { name: "sw".into(), points: points(fixed, per_byte) };
+        let offload = Curve { name: "hw".into(), points: points(fixed + more * per_byte, per_byte * share) };
+        let crossover = Crossover::of(&software, &offload, 0);
+        let line = crossover.software_line.clone().unwrap();
+        prop_assert!((line.fixed / fixed - 1.0).abs() < 1e-3, "{line:?}");
+        prop_assert!((line.per_byte / per_byte - 1.0).abs() < 1e-3, "{line:?}");
+        let expected = more / (1.0 - share);
+        let found = match &crossover.verdict {
+            Verdict::From(estimate) | Verdict::Never { beyond: Beyond::Crosses(estimate), .. } => {
+                estimate.bytes
+            }
+            Verdict::Always { below: Some(below), .. } => below.bytes,
+            other => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        prop_assert!((found / expected - 1.0).abs() < 0.01, "{found} for {expected}");
+    }
+}
+
+fn points(fixed: f64, per_byte: f64) -> Vec<Point> {
+    let point = |bytes: u64| Point {
+        bytes,
+        seconds: vec![fixed + per_byte * bytes as f64],
+    };
+    (0..9).map(|power| point(16 << (2 * power))).collect()
+}
