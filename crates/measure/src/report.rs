@@ -167,11 +167,20 @@ impl Report {
             path: path.to_owned(),
             source,
         })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a report. `path` is named in errors.
+    ///
+    /// # Errors
+    ///
+    /// [`ReportError::Malformed`] and [`ReportError::Schema`], as [`load`](Self::load).
+    pub fn parse(text: &[u8], path: &Path) -> Result<Self, ReportError> {
         let malformed = |source| ReportError::Malformed {
             path: path.to_owned(),
             source,
         };
-        let tree: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
+        let tree: serde_json::Value = serde_json::from_slice(text).map_err(malformed)?;
         let found = tree.get("schema").and_then(serde_json::Value::as_str);
         if found != Some(SCHEMA) {
             return Err(ReportError::Schema {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::svg::BarPanel;
+use super::svg::{BarPanel, CurvePanel};
 use super::text::html as escape;
 use super::{history, svg, table};
 use crate::{Outcome, Phase, Report, Series, Summary, Warning};
@@ -24,13 +24,28 @@ pub fn html(report: &Report) -> String {
 
 /// The report as [`html`] has it, with bars before the other pictures.
 pub fn html_with_bars(report: &Report, panels: &[BarPanel]) -> String {
+    page(report, svg::bars_only(panels), svg::samples_only(report))
+}
+
+/// The report as [`html`] has it, with curves for the picture of the samples, which is of values
+/// that are orders of magnitude apart.
+pub fn html_with_curves(report: &Report, panels: &[CurvePanel]) -> String {
+    page(report, svg::curves_only(panels), None)
+}
+
+fn page(report: &Report, first: Option<String>, samples: Option<String>) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
-    let _ = write(report, panels, &mut page);
+    let _ = write(report, first, samples, &mut page);
     page
 }
 
-fn write(report: &Report, panels: &[BarPanel], page: &mut String) -> std::fmt::Result {
+fn write(
+    report: &Report,
+    first: Option<String>,
+    samples: Option<String>,
+    page: &mut String,
+) -> std::fmt::Result {
     let kind = escape(&report.kind);
     write!(
         page,
@@ -50,7 +65,7 @@ fn write(report: &Report, panels: &[BarPanel], page: &mut String) -> std::fmt::R
     for note in &report.notes {
         writeln!(page, "<p>{}</p>", escape(note))?;
     }
-    if let Some(picture) = svg::bars_only(panels) {
+    if let Some(picture) = first {
         writeln!(page, "<div class=\"picture\">{picture}</div>")?;
     }
     history(report, page)?;
@@ -63,7 +78,7 @@ fn write(report: &Report, panels: &[BarPanel], page: &mut String) -> std::fmt::R
              tabindex=\"0\">{picture}</div>\n"
         )?;
     }
-    if let Some(picture) = svg::samples_only(report) {
+    if let Some(picture) = samples {
         write!(
             page,
             "<h2>Samples</h2>\n<div class=\"picture\">{picture}</div>\n"

@@ -21,9 +21,12 @@ mod tests;
 pub use bars::timeline_text;
 pub use csv::csv;
 pub use history::{history_end, history_row};
-pub use html::{html, html_with_bars};
+pub use html::{html, html_with_bars, html_with_curves};
 pub use json::json;
 pub use perfetto::perfetto;
-pub use svg::{Bar, BarPanel, svg, svg_of_bars, svg_over_time};
+pub use svg::{
+    Bar, BarPanel, CurvePanel, PlottedCurve, PlottedPoint, svg, svg_of_bars, svg_of_curves,
+    svg_over_time,
+};
 pub use table::{sheet, table};
 pub use text::{clean, shorten};

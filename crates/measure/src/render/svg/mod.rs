@@ -6,17 +6,27 @@
 mod axis;
 mod bars;
 mod courses;
+mod curves;
 mod drawing;
 mod history;
+mod log_axis;
 mod samples;
 mod timeline;
 
 use ::svg::node::element::{Group, SVG, Style};
 
 pub use bars::{Bar, BarPanel};
+pub use curves::{CurvePanel, PlottedCurve, PlottedPoint};
 use drawing::{Drawing, MARGIN, WIDTH, px, rectangle, text};
 
 use crate::Report;
+
+/// Style of curves.
+const CURVES: &str = concat!(
+    include_str!("style.css"),
+    include_str!("courses.css"),
+    include_str!("curves.css")
+);
 
 /// The report as one picture (SVG 1.1 with CSS): the timeline if there is one, then the samples
 /// of every series; with a history instead of the samples its plot over the commits. It follows the reader's choice of a light or dark scheme, and each bar and
@@ -39,6 +49,12 @@ pub fn svg_over_time(report: &Report, window: f64) -> String {
     styled(drawings.into_iter().flatten().collect(), style)
 }
 
+/// Curves over the size of data below the heading of a report.
+pub fn svg_of_curves(report: &Report, panels: &[CurvePanel]) -> String {
+    let drawings = [heading(report), curves::draw(panels)];
+    styled(drawings.into_iter().flatten().collect(), CURVES)
+}
+
 /// Bars below the heading of a report.
 pub fn svg_of_bars(report: &Report, panels: &[BarPanel]) -> String {
     let drawings = [heading(report), bars::draw(panels)];
@@ -48,6 +64,11 @@ pub fn svg_of_bars(report: &Report, panels: &[BarPanel]) -> String {
 /// Only bars.
 pub(super) fn bars_only(panels: &[BarPanel]) -> Option<String> {
     Some(document(vec![bars::draw(panels)?]))
+}
+
+/// Only curves.
+pub(super) fn curves_only(panels: &[CurvePanel]) -> Option<String> {
+    Some(styled(vec![curves::draw(panels)?], CURVES))
 }
 
 /// Only the timeline.
