@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use brisk_measure::Report;
-use brisk_measure::render::{self, BarPanel};
+use brisk_measure::render::{self, BarPanel, CurvePanel};
 
 use crate::output::Format;
 use crate::ui::Ui;
@@ -90,6 +90,24 @@ impl OutputArgs {
         }
         if let Some(path) = &self.html {
             write(path, &render::html_with_bars(report, panels))?;
+        }
+        ui.note(&format!("report in {}", saved.display()));
+        Ok(())
+    }
+
+    /// Likewise, of a report that is drawn as curves.
+    pub(crate) fn files_with_curves(
+        &self,
+        report: &Report,
+        panels: &[CurvePanel],
+        saved: &Path,
+        ui: &Ui,
+    ) -> anyhow::Result<()> {
+        if let Some(path) = &self.svg {
+            write(path, &render::svg_of_curves(report, panels))?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &render::html_with_curves(report, panels))?;
         }
         ui.note(&format!("report in {}", saved.display()));
         Ok(())

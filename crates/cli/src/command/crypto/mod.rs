@@ -6,6 +6,9 @@ mod combined;
 mod options;
 mod picture;
 mod worker;
+mod crossover;
+mod curves;
+mod picture;
 
 use clap::Subcommand;
 
@@ -46,6 +49,11 @@ pub enum Form {
     Table,
     /// With a versioned schema.
     Json,
+/// Measure crypto in software and by offload.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Crossover(crossover::Args),
 }
 
 /// Runs a subcommand; the result is the exit status.
@@ -59,5 +67,6 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
         Command::Worker => worker::run(),
         Command::List(args) => list::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),
+        Command::Crossover(args) => crossover::run(args, ui),
     }
 }

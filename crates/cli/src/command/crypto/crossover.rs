@@ -1,0 +1,248 @@
+//! `brisk crypto crossover`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use brisk_measure::render::shorten;
+use brisk_measure::{Environment, Report, Series, Unit, render};
+use brisk_tools::crypto::fit::{self, Chosen, Crossover, Metric, Pair, Verdict, series_name};
+
+use super::{curves, picture};
+use crate::command::report::OutputArgs;
+use crate::exit;
+use crate::output::{Format, now, printable_line};
+use crate::ui::Ui;
+
+/// Kind of the report.
+const KIND: &str = "crypto-crossover";
+/// Characters of a name in the list of answers.
+const NAME: usize = 40;
+/// Seed of the intervals: equal figures have equal intervals.
+const SEED: u64 = 0;
+
+/// Find the size from which an offload is worth it.
+///
+/// A file is an output of openssl speed, plain or of -mr, of any version and from any machine, with
+/// any text around it; or a report of brisk, as JSON. Of two files the first is the software's and
+/// the second the offload's; one file may have both. A line is fitted through the times of each,
+/// and the size at which they cross has a 95 % interval; a fit that does not describe the times is
+/// rejected. Beside it stand the two measured sizes between which the order changes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Output of openssl speed, or report of brisk; - is standard input.
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    from: Vec<PathBuf>,
+
+    /// Implementation in software: its name or a part of it, or the name of a file. Default: the
+    /// first.
+    #[arg(long, value_name = "NAME")]
+    software: Option<String>,
+
+    /// Offload: its name or a part of it, or the name of a file. Default: the other.
+    #[arg(long, value_name = "NAME")]
+    offload: Option<String>,
+
+    /// Output of the report.
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Finds crossovers.
+///
+/// # Errors
+/// If a file has no curves, it is not clear which are compared, or nothing can be written.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    let sources = curves::read(&args.from)?;
+    let chosen = Chosen {
+        software: args.software.as_deref(),
+        offload: args.offload.as_deref(),
+    };
+    let pairs = fit::pairs(&sources.candidates, chosen)?;
+    let found: Vec<Found> = pairs.into_iter().map(Found::of).collect();
+    let file = args.output.file(KIND)?;
+    let report = report(&found, &sources.notes);
+    report.save(&file)?;
+    match args.output.format {
+        Format::Table => ui.data(&text(&found, &sources.notes))?,
+        _ => args.output.print(&report, ui)?,
+    }
+    let panels: Vec<_> = found.iter().flat_map(picture::panels).collect();
+    args.output.files_with_curves(&report, &panels, &file, ui)?;
+    Ok(exit::OK)
+}
+
+/// A pair of curves and its crossover.
+pub(super) struct Found {
+    pub(super) pair: Pair,
+    pub(super) crossover: Crossover,
+}
+
+impl Found {
+    fn of(pair: Pair) -> Self {
+        let crossover = Crossover::of(&pair.software, &pair.offload, SEED);
+        Self { pair, crossover }
+    }
+
+    fn sentence(&self) -> String {
+        self.crossover.sentence(self.pair.metric)
+    }
+}
+
+/// The curves as a report, with the verdicts as its notes and facts.
+fn report(found: &[Found], notes: &[String]) -> Report {
+    let mut report = Report::new(KIND, now(), Environment::default());
+    for one in found {
+        let metric = one.pair.metric;
+        for curve in [&one.pair.software, &one.pair.offload] {
+            for point in &curve.points {
+                let name = series_name(&curve.name, point.bytes, metric);
+                if report.series(&name).is_none() {
+                    let values = point.seconds.iter().copied();
+                    let series = Series::of_values(name, Unit::Seconds, values);
+                    report.series.push(series);
+                }
+            }
+        }
+        let crossover = &one.crossover;
+        let what = format!(
+            "{}: {} against {}",
+            metric.name(),
+            crossover.offload,
+            crossover.software
+        );
+        let facts = &mut report.environment.extra;
+        if let Some(estimate) = crossover.estimate() {
+            facts.insert(
+                format!("{what}: crossover"),
+                format!("{:.0} B", estimate.bytes),
+            );
+        }
+        if let Some(bracket) = crossover.bracket {
+            facts.insert(
+                format!("{what}: bracket"),
+                format!("{} B to {} B", bracket.low, bracket.high),
+            );
+        }
+        report.notes.push(one.sentence());
+    }
+    report.notes.extend(notes.iter().cloned());
+    report
+}
+
+/// The answers for a terminal.
+fn text(found: &[Found], notes: &[String]) -> String {
+    let mut text = String::new();
+    for one in found {
+        section(one, &mut text);
+    }
+    if found.len() > 1 {
+        let _ = writeln!(text, "{}", summary(found));
+    }
+    for note in notes {
+        let _ = writeln!(text, "Note: {}", printable_line(note));
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+/// All answers side by side.
+fn summary(found: &[Found]) -> String {
+    let rows = found.iter().map(|one| {
+        let crossover = &one.crossover;
+        let interval = crossover.estimate().and_then(|estimate| estimate.interval);
+        let interval = interval.map(|bounds| match bounds.high {
+            Some(high) => format!("{:.0} – {high:.0} B", bounds.low),
+            None => format!("{:.0} – ∞ B", bounds.low),
+        });
+        let bracket = crossover.bracket;
+        let bracket = bracket.map(|bracket| format!("{} – {} B", bracket.low, bracket.high));
+        let unknown = || "-".to_owned();
+        vec![
+            one.pair.metric.name().to_owned(),
+            shorten(&crossover.software, NAME),
+            shorten(&crossover.offload, NAME),
+            answer(&crossover.verdict),
+            interval.unwrap_or_else(unknown),
+            bracket.unwrap_or_else(unknown),
+        ]
+    });
+    let head = [
+        "quantity",
+        "software",
+        "offload",
+        "offload takes less",
+        "95 % interval",
+        "measured between",
+    ];
+    render::sheet(&head, rows)
+}
+
+fn answer(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::From(estimate) => format!("from {:.0} B", estimate.bytes),
+        Verdict::UpTo(estimate) => format!("up to {:.0} B", estimate.bytes),
+        Verdict::Always { .. } => "at every size".to_owned(),
+        Verdict::Never { .. } => "at no size".to_owned(),
+        Verdict::NoDifference => "alike".to_owned(),
+        Verdict::Rejected(_) => "rejected".to_owned(),
+        Verdict::TooFew { .. } => "too few sizes".to_owned(),
+    }
+}
+
+fn section(one: &Found, text: &mut String) {
+    let Found { pair, crossover } = one;
+    let name = |name: &str| printable_line(name);
+    let _ = writeln!(
+        text,
+        "{}\nsoftware: {}\noffload:  {}\n",
+        pair.metric.name(),
+        name(&crossover.software),
+        name(&crossover.offload)
+    );
+    let has_throughput = pair.metric == Metric::Time;
+    let mut head = vec!["size", "software", "offload", "software / offload"];
+    if has_throughput {
+        head.extend(["software", "offload"]);
+    }
+    head.push(if has_throughput { "faster" } else { "less" });
+    let rows = crossover.sizes.iter().map(|size| {
+        let mut row = vec![
+            format!("{} B", size.bytes),
+            Unit::Seconds.format(size.software),
+            Unit::Seconds.format(size.offload),
+            format!("{:.2}", size.ratio()),
+        ];
+        if has_throughput {
+            let rate = |seconds: f64| Unit::BytesPerSecond.format(size.bytes as f64 / seconds);
+            row.extend([rate(size.software), rate(size.offload)]);
+        }
+        let less = match size.order {
+            fit::Order::Software => "software",
+            fit::Order::Offload => "offload",
+            fit::Order::Alike => "alike",
+        };
+        row.push(less.to_owned());
+        row
+    });
+    text.push_str(&render::sheet(&head, rows));
+    if !crossover.left_out.is_empty() {
+        let sizes = crossover.left_out.iter().map(u64::to_string);
+        let sizes = sizes.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "only one has: {sizes} bytes");
+    }
+    let lines = [
+        ("software", &crossover.software_line),
+        ("offload", &crossover.offload_line),
+    ];
+    text.push('\n');
+    for (side, line) in lines {
+        if let Some(line) = line {
+            let _ = writeln!(
+                text,
+                "line of the {side}: {}, within {:.1} %",
+                picture::parameters(line),
+                line.residual() * 100.0
+            );
+        }
+    }
+    let _ = writeln!(text, "\n{}\n", name(&one.sentence()));
+}

@@ -1,0 +1,260 @@
+//! Outputs of `openssl speed` and reports become crossovers.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::path::Path;
+
+use brisk_testkit::{Brisk, brisk_of};
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+fn crossover() -> Brisk {
+    brisk_of!["crypto", "crossover"]
+}
+
+/// Operations in 3 s at each size, as `openssl speed -elapsed` writes them.
+fn elapsed(name: &str, counts: &[(u64, u64)]) -> String {
+    let lines = counts.iter().map(|(bytes, count)| {
+        format!("Doing {name} for 3s on {bytes} size blocks: {count} {name}'s in 3.00s\n")
+    });
+    let head = "You have chosen to measure elapsed time instead of user CPU time.\n";
+    std::iter::once(head.to_owned()).chain(lines).collect()
+}
+
+/// A board of 1.2 GHz, without and with its engine.
+const SOFTWARE: [(u64, u64); 5] = [
+    (16, 1_870_065),
+    (64, 516_074),
+    (256, 132_474),
+    (1024, 33_342),
+    (8192, 4171),
+];
+const ENGINE: [(u64, u64); 5] = [
+    (16, 85_277),
+    (64, 82_960),
+    (256, 59_806),
+    (1024, 40_939),
+    (8192, 8227),
+];
+
+struct Files {
+    dir: TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self {
+            dir: tempdir().unwrap(),
+        }
+    }
+
+    fn at(&self, name: &str) -> String {
+        let path = self.dir.path().join(name);
+        path.into_os_string().into_string().unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.at(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+#[test]
+fn two_outputs_have_a_crossover_in_every_form() {
+    let files = Files::new();
+    let software = files.write("sw.txt", &elapsed("aes-128-cbc", &SOFTWARE));
+    let engine = format!("engine \"afalg\" set.\n{}", elapsed("aes-128-cbc", &ENGINE));
+    let engine = files.write("hw.txt", &engine);
+    let (json, svg, html) = (files.at("r.json"), files.at("r.svg"), files.at("r.html"));
+    let shown = crossover()
+        .args(["--from", &software, &engine, "-o", &json])
+        .args(["--svg", &svg, "--html", &html])
+        .exits(0)
+        .text();
+    let table = shown.split("\n\n").collect::<Vec<_>>();
+    assert_eq!(
+        table[..],
+        [
+            "time per operation\n\
+             software: aes-128-cbc\n\
+             offload:  aes-128-cbc, engine afalg",
+            "size    software   offload  software / offload     software      offload    faster\n\
+             16 B    1.604 µs  35.18 µs                0.05  9.512 MiB/s  444.2 KiB/s  software\n\
+             64 B    5.813 µs  36.16 µs                0.16  10.50 MiB/s  1.688 MiB/s  software\n\
+             256 B   22.65 µs  50.16 µs                0.45  10.78 MiB/s  4.867 MiB/s  software\n\
+             1024 B  89.98 µs  73.28 µs                1.23  10.85 MiB/s  13.33 MiB/s   offload\n\
+             8192 B  719.3 µs  364.7 µs                1.97  10.86 MiB/s  21.42 MiB/s   offload",
+            "line of the software: 200.8 ns + 89.81 µs/KiB, within 0.1 %\n\
+             line of the offload: 35.01 µs + 41.01 µs/KiB, within 9.8 %",
+            "aes-128-cbc, engine afalg is faster than aes-128-cbc from 730 bytes on (95 % interval \
+             665 to 889; measured between 256 and 1024 bytes).\n",
+        ],
+        "{shown}"
+    );
+    let picture = fs::read_to_string(svg).unwrap();
+    for text in ["Time per operation", "Throughput", "730 B", "engine afalg"] {
+        assert!(picture.contains(text), "{text}");
+    }
+    assert!(fs::read_to_string(html).unwrap().contains("from 730 bytes"));
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["kind"], "crypto-crossover");
+    let facts = &report["environment"]["extra"];
+    let what = "time per operation: aes-128-cbc, engine afalg against aes-128-cbc";
+    assert_eq!(facts[format!("{what}: crossover")], "730 B");
+    assert_eq!(facts[format!("{what}: bracket")], "256 B to 1024 B");
+    let series = &report["series"][0];
+    assert_eq!(series["name"], "aes-128-cbc 16 B: time per operation");
+
+    // The report says again what it was made from.
+    let again = crossover().args(["--from", &json]).exits(0).text();
+    assert_eq!(again, shown);
+    let csv = crossover().args(["--from", &json, "--format", "csv"]);
+    assert!(csv.exits(0).text().contains("aes-128-cbc 16 B"));
+}
+
+#[test]
+fn what_is_wrong_with_figures_is_said() {
+    let files = Files::new();
+    let software = files.write("sw.txt", &elapsed("aes-256-cbc", &SOFTWARE));
+    // 2194 MB/s that were 53.
+    let user = "Invalid engine \"devcrypto\"\n\
+                Doing aes-256-cbc for 3s on 1024 size blocks: 99000 aes-256-cbc's in 0.12s\n\
+                Doing aes-256-cbc for 3s on 8192 size blocks: 19500 aes-256-cbc's in 0.08s\n\
+                Doing aes-256-cbc for 3s on 16384 size blocks: 9766 aes-256-cbc's in 0.07s\n";
+    let shown = crossover()
+        .args(["--from", &software, "-"])
+        .stdin(user)
+        .exits(0)
+        .text();
+    for text in [
+        "Note: standard input: the engine devcrypto was not loaded",
+        "at 16384 bytes the throughput it shows is 42.9 times the real one",
+        "aes-256-cbc (sw.txt) have 2 sizes in common, which are too few",
+        "only one has: 16, 64, 256, 16384 bytes",
+    ] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+}
+
+#[test]
+fn implementations_are_chosen_by_name() {
+    let files = Files::new();
+    let both = format!(
+        "$ openssl speed -elapsed -evp aes-128-cbc\n{}\
+         $ openssl speed -elapsed -evp aes-128-cbc -engine afalg\nengine \"afalg\" set.\n{}",
+        elapsed("aes-128-cbc", &SOFTWARE),
+        elapsed("aes-128-cbc", &ENGINE)
+    );
+    let file = files.write("both.txt", &both);
+    let out = files.at("r.json");
+    let turned = crossover()
+        .args(["--from", &file, "-o", &out])
+        .args(["--software", "afalg", "--offload", "aes-128-cbc"])
+        .exits(0)
+        .text();
+    let expected = "aes-128-cbc is faster than aes-128-cbc, engine afalg up to 730 bytes only (";
+    assert!(turned.contains(expected), "{turned}");
+    let refused = |words: &[&str], says: &[&str]| {
+        let _ = crossover().args(words).exits(125).explains(says);
+    };
+    refused(
+        &["--from", &file, "--software", "qat"],
+        &["no qat", "\"aes-128-cbc, engine afalg\" in both.txt"],
+    );
+    let third = files.write("sha1.txt", &elapsed("sha1", &SOFTWARE));
+    refused(
+        &["--from", &third],
+        &["there is only sha1", "a file of the software"],
+    );
+    refused(
+        &["--from", &file, &third, &third],
+        &["--software and --offload", "\"sha1\" in sha1.txt"],
+    );
+}
+
+#[test]
+fn each_quantity_of_a_report_has_its_answer() {
+    let files = Files::new();
+    // Microseconds of 6.12 in a guest with one processor, and half the time for CPU time.
+    let rows = [
+        (
+            "cbc-aes-aesni",
+            "time per operation",
+            [33.0, 43.0, 74.0, 220.0, 796.0],
+        ),
+        (
+            "virtio",
+            "time per operation",
+            [163.0, 195.0, 196.0, 296.0, 617.0],
+        ),
+        (
+            "cbc-aes-aesni",
+            "process CPU per operation",
+            [33.0, 43.0, 74.0, 220.0, 796.0],
+        ),
+        (
+            "virtio",
+            "process CPU per operation",
+            [80.0, 80.5, 81.0, 90.0, 120.0],
+        ),
+    ];
+    let sizes = [16, 1024, 4096, 16384, 65536];
+    let series = rows.iter().flat_map(|(name, metric, times)| {
+        sizes.iter().zip(times).map(move |(bytes, time)| {
+            let samples = [0.99, 1.0, 1.01].map(|factor| {
+                serde_json::json!({"iteration": 0, "phase": "measured", "outcome": "ok",
+                    "value": time * 1e-6 * factor})
+            });
+            serde_json::json!({"name": format!("{name} {bytes} B: {metric}"), "unit": "seconds",
+                "better": "lower", "samples": samples})
+        })
+    });
+    let report = serde_json::json!({"schema": "brisk.report/1", "kind": "crypto", "created": "",
+        "environment": {}, "series": series.collect::<Vec<_>>()});
+    let file = files.write("report.json", &report.to_string());
+    let svg = files.at("r.svg");
+    let shown = crossover()
+        .args(["--from", &file, "--svg", &svg, "-o", &files.at("r.json")])
+        .exits(0)
+        .text();
+    let summary = shown.split("\n\n").last().unwrap();
+    assert_eq!(
+        summary,
+        "quantity                        software  offload  offload takes less    95 % interval  \
+         measured between\n\
+         time per operation         cbc-aes-aesni   virtio        from 32156 B  24026 – 63815 B   \
+         16384 – 65536 B\n\
+         process CPU per operation  cbc-aes-aesni   virtio         from 4461 B    4033 – 5041 B    \
+         4096 – 16384 B\n"
+    );
+    let cpu = "virtio takes less CPU time of its process than cbc-aes-aesni from 4461 bytes on";
+    assert!(shown.contains(cpu), "{shown}");
+    let picture = fs::read_to_string(svg).unwrap();
+    assert_eq!(picture.matches("Throughput").count(), 1);
+    assert!(picture.contains("Process CPU per operation"));
+}
+
+#[test]
+fn what_has_no_curve_is_named() {
+    let files = Files::new();
+    let refused = |path: &str, says: &[&str]| {
+        let _ = crossover().args(["--from", path]).exits(125).explains(says);
+    };
+    refused("/nonexistent", &["cannot read /nonexistent"]);
+    refused("/dev/zero", &["not a regular file"]);
+    let empty = files.write("empty", "");
+    refused(&empty, &["no result of openssl speed", "\"+R:…\""]);
+    let failed = files.write("failed", "speed: Unknown option: -engine\n");
+    refused(&failed, &["an error of openssl", "Unknown option: -engine"]);
+    let json = files.write("other.json", "{}");
+    refused(&json, &["other.json", "schema"]);
+    let keys = "Doing 2048 bits private rsa's for 10s: 99 2048 bits private RSA's in 9.99s\n";
+    refused(&files.write("rsa", keys), &["public keys"]);
+    let _ = crossover()
+        .args(["--from", "-", "-"])
+        .exits(125)
+        .explains(&["give - one time only"]);
+    let _ = crossover().exits(2).explains(&["--from <FILE>..."]);
+    assert!(Path::new(&empty).exists());
+}
