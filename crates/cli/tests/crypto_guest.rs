@@ -13,6 +13,9 @@ const VIRTIO: &str = "af-alg:virtio_crypto_aes_cbc";
 const TIME: &str = "time per operation";
 const WHOLE: &str = "whole-system CPU per operation";
 
+/// A test in guests of a kernel.
+type Test = fn(&CryptoKernel);
+
 fn main() {
     let arguments = Arguments::from_args();
     let (kernels, missing) = match CryptoKernel::all() {
@@ -20,7 +23,7 @@ fn main() {
         Err(reason) => (Vec::new(), Some(reason)),
     };
     let newest = &kernels[kernels.len().saturating_sub(1)..];
-    let tests: [(&str, fn(&CryptoKernel), &[CryptoKernel]); 4] = [
+    let tests: [(&str, Test, &[CryptoKernel]); 4] = [
         (
             "an_offload_is_proven_and_accounted_for",
             is_proven,
@@ -30,7 +33,7 @@ fn main() {
         ("aeads_and_hashes_are_right_and_measured", are_right, newest),
         ("disks_and_tls_are_measured", other_consumers, newest),
     ];
-    let of = |(name, test, kernels): (&str, fn(&CryptoKernel), &[CryptoKernel])| -> Vec<Trial> {
+    let of = |(name, test, kernels): (&str, Test, &[CryptoKernel])| -> Vec<Trial> {
         let named = kernels.iter().map(|kernel| {
             let own = kernel.clone();
             let name = format!("{name}_{}", kernel.release);

@@ -11,7 +11,7 @@ use super::{Direction, metric};
 use crate::experiment::{Experiment, Plan, Readings, Saved, Stopped, Store, Turn};
 use crate::interrupt::Interrupt;
 
-/// What is measured at once, and alone.
+/// Two implementations that are measured at once, and alone.
 #[derive(Debug, Clone)]
 pub struct Pair {
     /// Algorithm.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use brisk_measure::{Report, Series, Summary};
 
-use super::curve::{Curve, Point};
 use super::implementation::Implementation;
 
 /// Wall-clock time of an operation.
@@ -141,66 +140,4 @@ pub(super) fn failure(series: &Series) -> Option<String> {
             _ => None,
         });
     reasons.next_back()
-}
-
-/// Curves of one metric over the size, one for each implementation that has it.
-#[must_use]
-pub fn curves(report: &Report, metric: &str) -> Vec<Curve> {
-    let mut curves: Vec<Curve> = Vec::new();
-    for series in &report.series {
-        let Some((side, found)) = series.name.rsplit_once(": ") else {
-            continue;
-        };
-        let (Some((implementation, bytes)), true) = (parts(side), found == metric) else {
-            continue;
-        };
-        let seconds = series.values();
-        if seconds.is_empty() {
-            continue;
-        }
-        let place = curves.iter().position(|curve| curve.name == implementation);
-        let place = place.unwrap_or_else(|| {
-            curves.push(Curve {
-                name: implementation.to_owned(),
-                points: Vec::new(),
-            });
-            curves.len() - 1
-        });
-        curves[place].points.push(Point { bytes, seconds });
-    }
-    for curve in &mut curves {
-        curve.points.sort_by_key(|point| point.bytes);
-        curve.points.dedup_by_key(|point| point.bytes);
-    }
-    curves
-}
-
-#[cfg(test)]
-mod tests {
-    use brisk_measure::{Environment, Unit};
-
-    use super::*;
-
-    #[test]
-    fn curves_have_the_values_of_their_series() {
-        let mut report = Report::new("crypto", "2026-01-01T00:00:00Z", Environment::default());
-        let add = |name: &str, values: &[f64]| {
-            Series::of_values(name, Unit::Seconds, values.iter().copied())
-        };
-        report.series = vec![
-            add("openssl 64 B: time per operation", &[2.0, 3.0]),
-            add("openssl 16 B: time per operation", &[1.0]),
-            add("openssl 16 B: system CPU per operation", &[9.0]),
-            add("af-alg:cbc(aes-generic) 16 B: time per operation", &[5.0]),
-            add("idle: CPUs in use", &[0.1]),
-            add("openssl 256 B: time per operation", &[]),
-        ];
-        let found = curves(&report, TIME);
-        let names: Vec<_> = found.iter().map(|curve| &*curve.name).collect();
-        assert_eq!(names, ["openssl", "af-alg:cbc(aes-generic)"]);
-        let sizes: Vec<_> = found[0].points.iter().map(|point| point.bytes).collect();
-        assert_eq!(sizes, [16, 64]);
-        assert_eq!(found[0].points[1].seconds, [2.0, 3.0]);
-        assert_eq!(curves(&report, HOST), []);
-    }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::device::Lines;
 use super::energy;
 
-/// What is read before and after.
+/// Reader of the counters before and after a measurement.
 #[derive(Debug, Clone)]
 pub(super) struct Watch {
     /// The system's root.

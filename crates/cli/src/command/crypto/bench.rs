@@ -9,7 +9,7 @@ use brisk_tools::experiment::Saved;
 use brisk_tools::interrupt::Interrupt;
 
 use super::options::MeasureArgs;
-use super::{bench_table, picture};
+use super::{bars, bench_table};
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::{Format, now, printable};
@@ -32,7 +32,7 @@ pub(super) const KIND: &str = "crypto";
 /// and a read for each operation, with one key.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What is measured.
+    /// Options of the measurement.
     #[command(flatten)]
     measure: MeasureArgs,
 
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         _ => args.output.print(&report, ui)?,
     }
     args.output
-        .files_with_bars(&report, &picture::of_bench(&rows), &file, ui)?;
+        .files_with_bars(&report, &bars::of_bench(&rows), &file, ui)?;
     Ok(exit::OK)
 }
 

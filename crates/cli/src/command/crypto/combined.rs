@@ -12,9 +12,9 @@ use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::interrupt::Interrupt;
 
+use super::bars;
 use super::bench::progress;
 use super::options::MeasureArgs;
-use super::picture;
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::{Format, now};
@@ -33,7 +33,7 @@ const KIND: &str = "crypto-combined";
 /// --impl is to be given twice: first software, then the offload. --sizes is to name one size.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What is measured.
+    /// Options of the measurement.
     #[command(flatten)]
     measure: MeasureArgs,
 
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         _ => args.output.print(&report, ui)?,
     }
     args.output
-        .files_with_bars(&report, &picture::of_combined(&all), &file, ui)?;
+        .files_with_bars(&report, &bars::of_combined(&all), &file, ui)?;
     Ok(exit::OK)
 }
 

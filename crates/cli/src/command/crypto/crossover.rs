@@ -3,10 +3,13 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use brisk_measure::render::shorten;
 use brisk_measure::{Environment, Report, Series, Unit, render};
 use brisk_tools::crypto::fit::{self, Chosen, Crossover, Metric, Pair, Verdict, series_name};
 
+use super::bench::{Ended, measure};
+use super::options::MeasureArgs;
 use super::{curves, picture};
 use crate::command::report::OutputArgs;
 use crate::exit;
@@ -17,6 +20,18 @@ use crate::ui::Ui;
 const KIND: &str = "crypto-crossover";
 /// Characters of a name in the list of answers.
 const NAME: usize = 40;
+/// Options that have nothing to say about files.
+const MEASURED: [&str; 9] = [
+    "algorithm",
+    "implementations",
+    "sizes",
+    "decrypt",
+    "seconds",
+    "rounds",
+    "budget",
+    "seed",
+    "through",
+];
 /// Seed of the intervals: equal figures have equal intervals.
 const SEED: u64 = 0;
 
@@ -27,11 +42,19 @@ const SEED: u64 = 0;
 /// the second the offload's; one file may have both. A line is fitted through the times of each,
 /// and the size at which they cross has a 95 % interval; a fit that does not describe the times is
 /// rejected. Beside it stand the two measured sizes between which the order changes.
+///
+/// Without a file two implementations are measured as by brisk crypto bench, named by --impl: first
+/// software, then the offload. The answers are then given for wall-clock time and for CPU time of the
+/// threads that ask, with the kernel's threads, and of the whole system: they differ.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Output of openssl speed, or report of brisk; - is standard input.
-    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = MEASURED)]
     from: Vec<PathBuf>,
+
+    /// Measurement without a file.
+    #[command(flatten)]
+    measure: MeasureArgs,
 
     /// Implementation in software: its name or a part of it, or the name of a file. Default: the
     /// first.
@@ -52,18 +75,40 @@ pub struct Args {
 /// # Errors
 /// If a file has no curves, it is not clear which are compared, or nothing can be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    let sources = curves::read(&args.from)?;
+    let mut base = Report::new(KIND, now(), Environment::default());
+    let mut names = (args.software.clone(), args.offload.clone());
+    let (sources, file) = if args.from.is_empty() {
+        if names == (None, None) {
+            let [software, offload] = &args.measure.implementations[..] else {
+                bail!(
+                    "name two implementations by --impl, first software and then the offload, or \
+                     --from FILE; brisk crypto list shows what is here"
+                );
+            };
+            names = (Some(software.to_string()), Some(offload.to_string()));
+        }
+        match measure(&args.measure, 1, &args.output, ui)? {
+            Ended::Whole(report, file) => {
+                base = *report;
+                (curves::read(std::slice::from_ref(&file))?, file)
+            }
+            Ended::BySignal(signal) => return Ok(exit::by_signal(signal)),
+        }
+    } else {
+        (curves::read(&args.from)?, args.output.file(KIND)?)
+    };
     let chosen = Chosen {
-        software: args.software.as_deref(),
-        offload: args.offload.as_deref(),
+        software: names.0.as_deref(),
+        offload: names.1.as_deref(),
     };
     let pairs = fit::pairs(&sources.candidates, chosen)?;
     let found: Vec<Found> = pairs.into_iter().map(Found::of).collect();
-    let file = args.output.file(KIND)?;
-    let report = report(&found, &sources.notes);
+    let mut notes = sources.notes;
+    notes.splice(0..0, base.notes.iter().cloned());
+    let report = report(base, &found, &notes);
     report.save(&file)?;
     match args.output.format {
-        Format::Table => ui.data(&text(&found, &sources.notes))?,
+        Format::Table => ui.data(&text(&found, &notes))?,
         _ => args.output.print(&report, ui)?,
     }
     let panels: Vec<_> = found.iter().flat_map(picture::panels).collect();
@@ -89,8 +134,7 @@ impl Found {
 }
 
 /// The curves as a report, with the verdicts as its notes and facts.
-fn report(found: &[Found], notes: &[String]) -> Report {
-    let mut report = Report::new(KIND, now(), Environment::default());
+fn report(mut report: Report, found: &[Found], notes: &[String]) -> Report {
     for one in found {
         let metric = one.pair.metric;
         for curve in [&one.pair.software, &one.pair.offload] {
@@ -123,9 +167,9 @@ fn report(found: &[Found], notes: &[String]) -> Report {
                 format!("{} B to {} B", bracket.low, bracket.high),
             );
         }
-        report.notes.push(one.sentence());
     }
-    report.notes.extend(notes.iter().cloned());
+    let sentences = found.iter().map(Found::sentence);
+    report.notes = sentences.chain(notes.iter().cloned()).collect();
     report
 }
 

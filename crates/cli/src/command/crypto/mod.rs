@@ -1,45 +1,39 @@
 //! `brisk crypto`.
 
+mod bars;
 mod bench;
 mod bench_table;
 mod combined;
-mod options;
-mod picture;
-mod worker;
 mod crossover;
 mod curves;
-mod picture;
-
-use clap::Subcommand;
-
-use crate::ui::Ui;
-
-/// Measure whether crypto hardware is used and worth it, for time and for CPU time.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    #[allow(missing_docs, reason = "its help is at its arguments")]
-    Bench(Box<bench::Args>),
-    #[allow(missing_docs, reason = "its help is at its arguments")]
-    Combined(Box<combined::Args>),
-    /// Measure what standard input asks for, as JSON: what brisk crypto bench --through starts.
-    #[command(hide = true)]
-    Worker,
 mod explain;
 mod list;
 mod machine;
+mod options;
+mod picture;
 mod table;
+mod worker;
 
 use clap::{Subcommand, ValueEnum};
 
 use crate::ui::Ui;
 
-/// Find out what encrypts here: the CPU or a device, by which way, and why.
+/// Find out whether crypto hardware is used, and whether it is worth it.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     #[allow(missing_docs, reason = "its help is at its arguments")]
     List(list::Args),
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Explain(explain::Args),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Bench(Box<bench::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Crossover(Box<crossover::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Combined(Box<combined::Args>),
+    /// Measure what standard input asks for, as JSON: what --through starts.
+    #[command(hide = true)]
+    Worker,
 }
 
 /// Form of what is printed.
@@ -49,11 +43,6 @@ pub enum Form {
     Table,
     /// With a versioned schema.
     Json,
-/// Measure crypto in software and by offload.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    #[allow(missing_docs, reason = "its help is at its arguments")]
-    Crossover(crossover::Args),
 }
 
 /// Runs a subcommand; the result is the exit status.
@@ -62,11 +51,11 @@ pub enum Command {
 /// Those of the subcommand.
 pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
     match command {
-        Command::Bench(args) => bench::run(args, ui),
-        Command::Combined(args) => combined::run(args, ui),
-        Command::Worker => worker::run(),
         Command::List(args) => list::run(args, ui),
         Command::Explain(args) => explain::run(args, ui),
+        Command::Bench(args) => bench::run(args, ui),
         Command::Crossover(args) => crossover::run(args, ui),
+        Command::Combined(args) => combined::run(args, ui),
+        Command::Worker => worker::run(),
     }
 }

@@ -9,7 +9,7 @@ use brisk_tools::interrupt::Interrupt;
 use crate::parse::duration;
 use crate::ui::Ui;
 
-/// What is measured, and how.
+/// Options of a measurement.
 #[derive(Debug, clap::Args)]
 pub(super) struct MeasureArgs {
     /// Algorithm, by its name in OpenSSL, such as aes-128-cbc, or in the kernel, such as cbc(aes).

@@ -13,9 +13,10 @@ use std::time::Instant;
 use brisk_host::program::{Error, Program};
 use nix::libc::O_DIRECT;
 
-use super::threads::{Rate, Seat};
-use super::{Implementation, Request, cpu_time};
+use super::request::Request;
+use super::seat::{Rate, Seat, cpu_time};
 use crate::crypto::Algorithm;
+use crate::crypto::Implementation;
 use crate::crypto::af_alg::Direction;
 use crate::crypto::vectors::vector;
 

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use super::threads::{Rate, Seat};
-use super::{Implementation, Request, cpu_time};
+use super::request::Request;
+use super::seat::{Rate, Seat, cpu_time};
+use crate::crypto::Implementation;
 use crate::crypto::af_alg::{AfAlgError, Direction, Operations, Parameters, Transform};
 use crate::crypto::{Algorithm, Kind, vectors};
 

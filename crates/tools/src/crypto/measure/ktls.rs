@@ -17,9 +17,10 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{TcpTlsTx, TcpUlp, TlsCryptoInfo};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::threads::{Rate, Seat};
-use super::{Implementation, Request, cpu_time};
+use super::request::Request;
+use super::seat::{Rate, Seat, cpu_time};
 use crate::crypto::Algorithm;
+use crate::crypto::Implementation;
 use crate::crypto::vectors::vector;
 
 /// TLS 1.2 in a record.

@@ -11,8 +11,9 @@ use std::time::Instant;
 
 use brisk_host::tasks::Schedule;
 
-use super::threads::{Rate, Seat};
-use super::{Implementation, Request};
+use super::request::Request;
+use super::seat::{Rate, Seat};
+use crate::crypto::Implementation;
 use crate::crypto::af_alg::Direction;
 use crate::crypto::{Algorithm, Kind};
 

@@ -1,17 +1,17 @@
 //! Threads that begin at once and end at once.
 
-use std::os::fd::OwnedFd;
-use std::process::Child;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::{GroupRate, NotMeasured, Request, dm_crypt, kernel, ktls, openssl};
+use super::request::{GroupRate, NotMeasured, Request};
+use super::seat::{Event, Rate, Seat, Shared};
+use super::{dm_crypt, kernel, ktls, openssl};
 use crate::crypto::{Algorithm, Implementation};
 use crate::interrupt::Interrupt;
 
@@ -19,75 +19,6 @@ use crate::interrupt::Interrupt;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long after its time an `openssl speed` may end.
 const LATE: Duration = Duration::from_secs(30);
-
-/// What a thread says.
-enum Event {
-    /// It is prepared, and has done the operation once.
-    Ready,
-    /// It ended by itself.
-    Ended,
-    /// It cannot go on.
-    Failed(String),
-}
-
-/// What threads have in common.
-#[derive(Debug, Default)]
-struct Shared {
-    may_begin: Mutex<bool>,
-    changed: Condvar,
-    is_over: AtomicBool,
-    /// Programs that threads wait for.
-    programs: Mutex<Vec<OwnedFd>>,
-}
-
-/// A thread's side of it.
-#[derive(Debug)]
-pub(super) struct Seat {
-    shared: Arc<Shared>,
-    events: Sender<Event>,
-}
-
-/// What a thread measured.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Rate {
-    /// Operations.
-    pub(super) operations: f64,
-    /// Wall-clock time that they took, seconds.
-    pub(super) seconds: f64,
-    /// CPU seconds a second.
-    pub(super) cpu: f64,
-}
-
-impl Seat {
-    /// Says that the thread is prepared, and waits for the others.
-    pub(super) fn ready(&self) {
-        let _ = self.events.send(Event::Ready);
-        let lock = self.shared.may_begin.lock();
-        let mut may_begin = lock.unwrap_or_else(PoisonError::into_inner);
-        while !*may_begin && !self.is_over() {
-            let woken = self.shared.changed.wait(may_begin);
-            may_begin = woken.unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Says that the thread has begun by itself and does not wait.
-    pub(super) fn begun(&self) {
-        let _ = self.events.send(Event::Ready);
-    }
-
-    /// Has a program killed when something fails: the thread waits for it.
-    pub(super) fn runs(&self, child: &Child) {
-        if let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
-            let lock = self.shared.programs.lock();
-            lock.unwrap_or_else(PoisonError::into_inner).push(process);
-        }
-    }
-
-    /// Whether the thread is to end.
-    pub(super) fn is_over(&self) -> bool {
-        self.shared.is_over.load(Ordering::Relaxed)
-    }
-}
 
 /// All threads of a request.
 pub(super) struct Threads {

@@ -1,0 +1,86 @@
+//! Requests to measure, and their results.
+
+use serde::{Deserialize, Serialize};
+
+use crate::crypto::af_alg::Direction;
+use crate::crypto::implementation::Implementation;
+use crate::crypto::window::Window;
+
+/// A measurement: an operation, and threads that do it at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Name of the algorithm.
+    pub algorithm: String,
+    /// Direction of ciphers and AEADs.
+    pub direction: Direction,
+    /// Bytes of data of each operation.
+    pub bytes: usize,
+    /// How long; `openssl speed` takes whole seconds, and so rounds up.
+    pub seconds: f64,
+    /// Threads that encrypt; none, to measure an idle system.
+    pub groups: Vec<Group>,
+}
+
+/// Threads that use one implementation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Implementation.
+    pub implementation: Implementation,
+    /// A processor for each thread; it is pinned to that.
+    pub cpus: Vec<usize>,
+}
+
+/// Result of a measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// One for each group of the request.
+    pub groups: Vec<GroupRate>,
+    /// What the processors did meanwhile.
+    pub window: Window,
+    /// What shows which driver was at work; none if no group uses the kernel.
+    pub proof: Option<Proof>,
+}
+
+/// How fast a group was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupRate {
+    /// Operations of all threads together.
+    pub operations: f64,
+    /// Operations a second of all threads together.
+    pub rate: f64,
+    /// CPU seconds a second of all threads together, in user space and in the kernel for them.
+    pub cpu: f64,
+}
+
+/// Evidence that a driver of the kernel was at work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// Drivers that were used more than before, while the threads had their keys set. A template
+    /// uses others, so there may be several.
+    pub drivers: Vec<String>,
+    /// Interrupts of the devices of these drivers' modules; none if they have no devices.
+    pub device_interrupts: Option<u64>,
+}
+
+/// Reason why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum NotMeasured {
+    /// The implementation cannot do it, or failed while it was measured.
+    #[error("{0}")]
+    Failed(String),
+    /// A signal came.
+    #[error("interrupted by signal {0}")]
+    Interrupted(i32),
+    /// A system call of ours failed.
+    #[error("cannot measure: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A moment of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Everything is prepared; the threads begin.
+    Begin,
+    /// They are to end.
+    End,
+}

@@ -1,0 +1,85 @@
+//! A thread's side of a measurement.
+
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A thread's word to the one that started it.
+pub(super) enum Event {
+    /// It is prepared, and has done the operation once.
+    Ready,
+    /// It ended by itself.
+    Ended,
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// State that threads have in common.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) may_begin: Mutex<bool>,
+    pub(super) changed: Condvar,
+    pub(super) is_over: AtomicBool,
+    /// Programs that threads wait for.
+    pub(super) programs: Mutex<Vec<OwnedFd>>,
+}
+
+/// A thread's side of it.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) shared: Arc<Shared>,
+    pub(super) events: Sender<Event>,
+}
+
+/// Rate of a thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rate {
+    /// Operations.
+    pub(super) operations: f64,
+    /// Wall-clock time that they took, seconds.
+    pub(super) seconds: f64,
+    /// CPU seconds a second.
+    pub(super) cpu: f64,
+}
+
+impl Seat {
+    /// Says that the thread is prepared, and waits for the others.
+    pub(super) fn ready(&self) {
+        let _ = self.events.send(Event::Ready);
+        let lock = self.shared.may_begin.lock();
+        let mut may_begin = lock.unwrap_or_else(PoisonError::into_inner);
+        while !*may_begin && !self.is_over() {
+            let woken = self.shared.changed.wait(may_begin);
+            may_begin = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Says that the thread has begun by itself and does not wait.
+    pub(super) fn begun(&self) {
+        let _ = self.events.send(Event::Ready);
+    }
+
+    /// Has a program killed when something fails: the thread waits for it.
+    pub(super) fn runs(&self, child: &Child) {
+        if let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+            let lock = self.shared.programs.lock();
+            lock.unwrap_or_else(PoisonError::into_inner).push(process);
+        }
+    }
+
+    /// Whether the thread is to end.
+    pub(super) fn is_over(&self) -> bool {
+        self.shared.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// CPU time of this thread, seconds.
+pub(super) fn cpu_time() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
