@@ -130,7 +130,7 @@ fn what_is_wrong_with_figures_is_said() {
     for text in [
         "Note: standard input: the engine devcrypto was not loaded",
         "at 16384 bytes the throughput it shows is 42.9 times the real one",
-        "aes-256-cbc (sw.txt) have 2 sizes in common, which are too few",
+        "aes-256-cbc, without engine devcrypto and aes-256-cbc have 2 sizes in common",
         "only one has: 16, 64, 256, 16384 bytes",
     ] {
         assert!(shown.contains(text), "{text}: {shown}");
@@ -158,6 +158,15 @@ fn implementations_are_chosen_by_name() {
     let refused = |words: &[&str], says: &[&str]| {
         let _ = crossover().args(words).exits(125).explains(says);
     };
+    let failed = format!("Invalid engine \"qat\"\n{}", elapsed("sha1", &SOFTWARE));
+    let failed = files.write("failed.txt", &failed);
+    refused(
+        &["--from", &failed],
+        &[
+            "failed.txt: the engine qat was not loaded",
+            "there is only sha1, without engine qat",
+        ],
+    );
     refused(
         &["--from", &file, "--software", "qat"],
         &["no qat", "\"aes-128-cbc, engine afalg\" in both.txt"],
@@ -251,6 +260,9 @@ fn what_has_no_curve_is_named() {
     refused(&json, &["other.json", "schema"]);
     let keys = "Doing 2048 bits private rsa's for 10s: 99 2048 bits private RSA's in 9.99s\n";
     refused(&files.write("rsa", keys), &["public keys"]);
+    let many: Vec<_> = (1..=1001).map(|bytes| (bytes, 5)).collect();
+    let many = files.write("many", &elapsed("sha1", &many));
+    refused(&many, &["many has 1001 sizes of sha1", "1000 are read"]);
     let _ = crossover()
         .args(["--from", "-", "-"])
         .exits(125)

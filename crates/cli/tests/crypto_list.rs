@@ -87,6 +87,35 @@ fn a_guest_lists_what_its_kernel_has() {
 }
 
 #[test]
+fn a_guest_says_why_its_device_is_not_used() {
+    let binary = env!("CARGO_BIN_EXE_brisk");
+    let device = [
+        "--machine=q35",
+        "--qemu-arg=-object",
+        "--qemu-arg=cryptodev-backend-builtin,id=c0",
+        "--qemu-arg=-device",
+        "--qemu-arg=virtio-crypto-pci,cryptodev=c0",
+    ];
+    let words = ["crypto", "explain", "--consumer=af-alg", "--format=json"];
+    let run = brisk![]
+        .args(device)
+        .command([&[binary], &words[..]].concat());
+    let value: Value = serde_json::from_str(&run.exits(1).text()).unwrap();
+    let release = value["kernel"].as_str().unwrap();
+    let list = format!("/lib/modules/{release}/modules.dep");
+    let list = fs::read_to_string(list).unwrap_or_default();
+    // Debian's kernels for clouds do not have it.
+    let cause = match list.contains("/virtio_crypto.ko") {
+        true => "The module virtio_crypto for the virtio crypto device is not loaded.".to_owned(),
+        false => format!("The kernel {release} has no driver for the virtio crypto device."),
+    };
+    let steps = value["explanations"][0]["steps"].as_array().unwrap();
+    let no = steps.iter().find(|step| step["answer"] == "no").unwrap();
+    assert_eq!(no["step"], "module");
+    assert_eq!(no["cause"], cause);
+}
+
+#[test]
 fn openssl_is_listed_with_features_of_the_cpu_and_without() {
     let run = brisk_of![
         "crypto",

@@ -29,8 +29,8 @@ mod sentence;
 mod sizes;
 mod verdict;
 
-pub use crossover::{Crossover, FEWEST, TOLERANCE};
-pub use line::Line;
+pub use crossover::{Crossover, FEWEST};
+pub use line::{Line, TOLERANCE};
 pub use pairs::{Candidate, Chosen, Pair, PairError, pairs};
 pub use report::{CurvesError, METRICS, Metric, curves_of_report, series_name};
 pub use sizes::{Order, Size};

@@ -101,7 +101,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         software: names.0.as_deref(),
         offload: names.1.as_deref(),
     };
-    let pairs = fit::pairs(&sources.candidates, chosen)?;
+    let pairs = fit::pairs(&sources.candidates, chosen).inspect_err(|_| {
+        // They may say why something is not there.
+        for note in &sources.notes {
+            ui.note(&printable_line(note));
+        }
+    })?;
     let found: Vec<Found> = pairs.into_iter().map(Found::of).collect();
     let mut notes = sources.notes;
     notes.splice(0..0, base.notes.iter().cloned());

@@ -11,6 +11,9 @@ use brisk_tools::crypto::speed::{LARGEST, Speed};
 use crate::input::read_file;
 use crate::output::printable_line;
 
+/// Most sizes of a curve: each has a bootstrap of its own.
+const SIZES: usize = 1000;
+
 /// What files have.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
@@ -39,6 +42,14 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Sources> {
             true => of_report(&bytes, path)?,
             false => of_speed(&bytes, &file, &mut sources.notes).with_context(context)?,
         };
+        for one in &found {
+            let sizes = one.curve.points.len();
+            ensure!(
+                sizes <= SIZES,
+                "{shown} has {sizes} sizes of {}, more than any measurement: {SIZES} are read",
+                printable_line(&one.curve.name)
+            );
+        }
         sources
             .candidates
             .extend(found.into_iter().map(|one| Candidate {

@@ -2,7 +2,7 @@
 
 use brisk_measure::render::{CurvePanel, PlottedCurve, PlottedPoint};
 use brisk_measure::{Interval, Unit};
-use brisk_tools::crypto::fit::{Line, Metric, Verdict};
+use brisk_tools::crypto::fit::{Crossover, Line, Metric, Verdict};
 
 use super::crossover::Found;
 
@@ -68,6 +68,7 @@ fn panel(
         title: title.to_owned(),
         unit,
         curves: vec![curve(software), curve(offload)],
+        holds: crossover.is_described(),
         bracket: crossover.bracket.map(|bracket| Interval {
             low: bracket.low as f64,
             high: bracket.high as f64,
@@ -77,7 +78,7 @@ fn panel(
             low: bounds.low,
             high: bounds.high.unwrap_or(f64::INFINITY),
         }),
-        remark: remark(&crossover.verdict, crossover.bracket.is_some()),
+        remark: remark(crossover),
     }
 }
 
@@ -90,16 +91,19 @@ struct Side<'a> {
 }
 
 /// How the graph is to be read.
-fn remark(verdict: &Verdict, has_bracket: bool) -> String {
-    let mut parts = vec!["dots: medians · lines: fits"];
-    match verdict {
+fn remark(crossover: &Crossover) -> String {
+    let mut parts = vec!["dots: medians"];
+    parts.push(match crossover.is_described() {
+        true => "lines: fits",
+        false => "dashes: fits, which do not describe the times",
+    });
+    match crossover.verdict {
         Verdict::From(_) | Verdict::UpTo(_) => {
             parts.push("dotted: crossover · orange: its 95 % interval");
         }
-        Verdict::Rejected(_) => parts.push("the fits are rejected"),
         _ => {}
     }
-    if has_bracket {
+    if crossover.bracket.is_some() {
         parts.push("grey: measured sizes between which the order changes");
     }
     parts.join(" · ")

@@ -32,6 +32,8 @@ pub struct CurvePanel {
     pub unit: Unit,
     /// The curves; of more than eight the first eight are drawn.
     pub curves: Vec<PlottedCurve>,
+    /// Whether the lines describe the points; others are drawn as dashes.
+    pub holds: bool,
     /// Two neighbouring sizes, in bytes, between which the order of the curves changes.
     pub bracket: Option<Interval>,
     /// Where the lines cross, in bytes.
@@ -224,9 +226,10 @@ impl Plot<'_> {
             let (x, y) = (self.size.at(point.bytes), self.value.at(point.value));
             format!("{},{}", px(x), px(y))
         });
+        let kind = if self.panel.holds { "" } else { " rejected" };
         Polyline::new()
             .set("points", points.collect::<Vec<_>>().join(" "))
-            .set("class", format!("line l{colour}"))
+            .set("class", format!("line l{colour}{kind}"))
     }
 
     fn dots(&self, curve: &PlottedCurve, colour: usize) -> Group {
@@ -273,6 +276,7 @@ mod tests {
                 curve("software", &[(16.0, 1e-6), (256.0, 1e-5), (4096.0, 1e-4)]),
                 curve("<hw>", &[(16.0, 1e-5), (256.0, 1.2e-5), (4096.0, 2e-5)]),
             ],
+            holds: true,
             bracket: Some(Interval {
                 low: 256.0,
                 high: 4096.0,
@@ -314,10 +318,12 @@ mod tests {
             high: f64::INFINITY,
         });
         panel.bracket = None;
+        panel.holds = false;
         let sizes = LogAxis::around([16.0, 4096.0].into_iter(), LEFT, RIGHT);
         let width = px(RIGHT - sizes.at(512.0));
         let svg = drawn(&[panel]);
         assert!(svg.contains(&format!("width=\"{width}\"")), "{svg}");
+        assert_eq!(svg.matches("rejected\"").count(), 2);
     }
 
     #[test]

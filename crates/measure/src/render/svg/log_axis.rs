@@ -6,6 +6,9 @@ use crate::render::text::round_number;
 /// Most round values of an axis.
 const MARKS: usize = 9;
 
+/// Fewer powers of two have 1.5 times of each between them.
+const FEW: usize = 4;
+
 /// A stretch of values above 0 drawn on a stretch of the picture, equal ratios equally long.
 pub(super) struct LogAxis {
     /// Logarithms to base 10 of its ends.
@@ -55,11 +58,11 @@ impl LogAxis {
         value > 0.0 && (self.low..=self.high).contains(&value.log10())
     }
 
-    /// Round values: powers of two for what is counted in binary multiples, else 1, 2 and 5 times
+    /// Round values: powers of two, and 1.5 times these where there are few, for what is counted in binary multiples, else 1, 2 and 5 times
     /// powers of ten, or powers of ten only.
     pub(super) fn marks(&self, unit: Unit) -> Vec<Mark> {
         let values = match unit {
-            Unit::Bytes | Unit::BytesPerSecond => self.powers(2.0),
+            Unit::Bytes | Unit::BytesPerSecond => self.binary(),
             _ => self.decimal(),
         };
         let mark = |value: f64| Mark {
@@ -67,6 +70,17 @@ impl LogAxis {
             name: round_number(&unit.format(value)),
         };
         values.into_iter().map(mark).collect()
+    }
+
+    fn binary(&self) -> Vec<f64> {
+        let twos = self.powers(2.0);
+        if twos.len() >= FEW {
+            return twos;
+        }
+        let first = (self.low / 2_f64.log10()).floor() as i32;
+        let last = (self.high / 2_f64.log10()).ceil() as i32;
+        let all = (first..=last).flat_map(|power| [2_f64.powi(power), 1.5 * 2_f64.powi(power)]);
+        all.filter(|value| self.has(*value)).collect()
     }
 
     fn decimal(&self) -> Vec<f64> {
@@ -122,7 +136,7 @@ mod tests {
                 Unit::Bytes,
                 "16 B, 64 B, 256 B, 1 KiB, 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB",
             ),
-            (100.0, 200.0, Unit::Bytes, "128 B"),
+            (100.0, 200.0, Unit::Bytes, "96 B, 128 B, 192 B"),
             (2e-6, 4e-5, Unit::Seconds, "2 µs, 5 µs, 10 µs, 20 µs"),
             (
                 2e-9,

@@ -6,9 +6,6 @@ use super::verdict::{Beyond, Bounds, Bracket, Estimate, Rejection, Verdict};
 use super::{order, resampled};
 use crate::crypto::Curve;
 
-/// Largest relative distance of a point from its line, as a share of the point.
-pub const TOLERANCE: f64 = 0.15;
-
 /// Fewest sizes that two implementations must have in common.
 pub const FEWEST: usize = 3;
 
@@ -70,6 +67,14 @@ impl Crossover {
             bracket,
             verdict,
         }
+    }
+
+    /// Whether there are lines, and no point is farther from its line than [`TOLERANCE`](super::TOLERANCE).
+    #[must_use]
+    pub fn is_described(&self) -> bool {
+        let lines = [&self.software_line, &self.offload_line];
+        let holds = |line: &&Option<Line>| line.as_ref().is_some_and(Line::holds);
+        lines.iter().all(holds)
     }
 
     /// The crossover that lines give inside the measured sizes.
@@ -148,26 +153,18 @@ impl Judge<'_> {
 
     /// The point that is farthest from its line, if it is too far.
     fn rejection(&self) -> Option<Rejection> {
-        let of = |line: &Line, name: &str| {
-            let places = self.sizes.iter().zip(&line.residuals);
-            let (size, residual) = places.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
-            Some(Rejection::Residual {
-                name: name.to_owned(),
-                bytes: size.bytes,
-                residual: *residual,
-            })
-        };
         let [software, offload] = self.names;
-        let worst = match self.lines.software.residual() > self.lines.offload.residual() {
-            true => of(&self.lines.software, software),
-            false => of(&self.lines.offload, offload),
+        let (line, name) = match self.lines.software.residual() > self.lines.offload.residual() {
+            true => (&self.lines.software, software),
+            false => (&self.lines.offload, offload),
         };
-        let residual = self
-            .lines
-            .software
-            .residual()
-            .max(self.lines.offload.residual());
-        worst.filter(|_| residual > TOLERANCE)
+        let places = self.sizes.iter().zip(&line.residuals);
+        let (size, residual) = places.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+        (!line.holds()).then(|| Rejection::Residual {
+            name: name.to_owned(),
+            bytes: size.bytes,
+            residual: *residual,
+        })
     }
 
     fn estimate(&self, bytes: f64) -> Estimate {

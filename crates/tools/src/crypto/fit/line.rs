@@ -2,6 +2,9 @@
 
 use super::sizes::Size;
 
+/// Largest relative distance of a point from its line, as a share of the point.
+pub const TOLERANCE: f64 = 0.15;
+
 /// t(n) = a + b·n, fitted by least squares of relative errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
@@ -82,6 +85,12 @@ impl Line {
             .iter()
             .map(|one| one.abs())
             .fold(0.0, f64::max)
+    }
+
+    /// Whether no point is farther from it than [`TOLERANCE`].
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.residual() <= TOLERANCE
     }
 
     /// Residuals as they would be if the points had not drawn the line to themselves, around 0.

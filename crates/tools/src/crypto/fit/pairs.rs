@@ -96,9 +96,8 @@ impl Candidate {
 
     /// Whether its name says that it is no software of openssl's own.
     fn is_elsewhere(&self) -> bool {
-        ["engine", "provider"]
-            .iter()
-            .any(|word| self.has_in_name(word))
+        let is_of = |word: &&str| self.has_in_name(word);
+        !self.has_in_name("without engine") && ["engine", "provider"].iter().any(is_of)
     }
 }
 

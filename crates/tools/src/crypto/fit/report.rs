@@ -136,3 +136,55 @@ impl<'a> Named<'a> {
 pub fn series_name(implementation: &str, bytes: u64, metric: Metric) -> String {
     format!("{implementation} {bytes} B: {}", metric.name())
 }
+
+#[cfg(test)]
+mod tests {
+    use brisk_measure::{Environment, Sample};
+
+    use super::*;
+
+    fn report(series: Vec<Series>) -> Report {
+        let mut report = Report::new("crypto", "", Environment::default());
+        report.series = series;
+        report
+    }
+
+    #[test]
+    fn series_are_named_by_implementation_size_and_quantity() {
+        let name = |bytes, metric| series_name("cbc (aes) 2 B: x", bytes, metric);
+        let mut warm = Series::of_values(name(64, Metric::Time), Unit::Seconds, [3.0, 4.0]);
+        warm.samples.insert(0, Sample::warmup(0, 9.0));
+        warm.samples[2] = Sample::measured(2, f64::NAN);
+        let all = report(vec![
+            warm,
+            Series::of_values(name(16, Metric::Time), Unit::Seconds, [1.0, 2.0]),
+            Series::of_values(name(128, Metric::Time), Unit::Seconds, []),
+            Series::of_values(name(16, Metric::ProcessCpu), Unit::Seconds, [0.5]),
+            Series::of_values("boot", Unit::Seconds, [7.0]),
+            Series::of_values("x 0 B: time per operation", Unit::Bytes, [7.0]),
+        ]);
+        let curves = curves_of_report(&all, Metric::Time).unwrap();
+        let point = |bytes, seconds: &[f64]| Point {
+            bytes,
+            seconds: seconds.to_vec(),
+        };
+        let expected = Curve {
+            name: "cbc (aes) 2 B: x".into(),
+            points: vec![point(16, &[1.0, 2.0]), point(64, &[3.0])],
+        };
+        assert_eq!(curves, [expected]);
+        assert_eq!(curves_of_report(&all, Metric::SystemCpu), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn reports_of_something_else_say_what_is_missing() {
+        let other = report(vec![Series::of_values("boot", Unit::Seconds, [7.0])]);
+        let error = curves_of_report(&other, Metric::Time).unwrap_err();
+        assert_eq!(error, CurvesError::Nothing("crypto".into()));
+        assert!(error.to_string().contains("brisk crypto bench writes them"));
+        let name = series_name("a", 16, Metric::Time);
+        let bytes = report(vec![Series::of_values(&name, Unit::Bytes, [7.0])]);
+        let error = curves_of_report(&bytes, Metric::Time).unwrap_err();
+        assert_eq!(error, CurvesError::Unit(name));
+    }
+}

@@ -15,7 +15,9 @@ const NEVER: f64 = 1e30;
 
 /// The 95 % interval of where the lines cross, around nothing else than errors that can be seen:
 /// those of the samples, and those of the points against their lines. The latter have the former in
-/// them, so that the interval is rather too wide than too narrow. None if resamples have no lines.
+/// them, so that the interval is rather too wide than too narrow: of 150 simulated measurements of
+/// two lines at six sizes it had the crossover in 97 to 98 % with one sample for each size, and in
+/// all with three or more. None if resamples have no lines.
 pub(super) fn interval(sizes: &[Size], lines: &Lines, seed: u64) -> Option<Bounds> {
     let drawn: usize = sizes
         .iter()

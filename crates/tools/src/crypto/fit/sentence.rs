@@ -1,6 +1,7 @@
 //! The verdict in plain sentences.
 
-use super::crossover::{Crossover, FEWEST, TOLERANCE};
+use super::crossover::{Crossover, FEWEST};
+use super::line::TOLERANCE;
 use super::report::Metric;
 use super::sizes::Order;
 use super::verdict::{Beyond, Bounds, Bracket, Estimate, Rejection, Verdict};

@@ -167,7 +167,7 @@ fn own_rows(name: &str, library: &Library) -> Vec<LibraryRow> {
                 true => format!("OPENSSL_armcap={without:#x}"),
                 false => String::new(),
             };
-            rows.push(own("CPU: without these".into(), !has, how));
+            rows.push(own("CPU: no such instructions".into(), !has, how));
             rows
         }
         Some(CpuSettings::X86(words)) => {
@@ -200,21 +200,16 @@ fn on_cpu(features: &[Feature]) -> String {
     }
 }
 
-/// Setting of the environment that takes features away.
+/// Setting of the environment that takes features away and leaves all others: words that are not
+/// named are set to 0 (`OPENSSL_cpuid_setup` of `crypto/cpuid.c`), of which OpenSSL 3.5 has five. An
+/// older one ignores those behind the second.
 fn switched_off(features: &[Feature]) -> String {
-    let mut masks = [0_u64; 2];
+    let mut masks = [0_u64; 5];
     for feature in features {
         masks[feature.word] |= 1 << feature.bit;
     }
-    let word = |mask: u64| match mask {
-        0 => String::new(),
-        mask => format!("~{mask:#x}"),
-    };
-    let second = match masks[1] {
-        0 => String::new(),
-        mask => format!(":{}", word(mask)),
-    };
-    format!("OPENSSL_ia32cap={}{second}", word(masks[0]))
+    let words = masks.map(|mask| format!("~{mask:#x}"));
+    format!("OPENSSL_ia32cap={}", words.join(":"))
 }
 
 fn engine_row(engine: &OffloadEngine, kernel: &Kernel, library: &Library) -> Option<LibraryRow> {

@@ -1,6 +1,9 @@
+use std::path::Path;
+
 use super::*;
-use crate::crypto::captured::{FLAGS, NO_DEVICE, VIRTIO, VIRTIO_AND_AESNI, bytes, kernel};
+use crate::crypto::captured::{FLAGS, NO_DEVICE, VIRTIO, VIRTIO_AND_AESNI, bytes, edited, kernel};
 use crate::crypto::kernel::parse_netlink;
+use crate::crypto::libcrypto::{Configuration, CpuSettings, Library, VersionInfo};
 
 /// A line for each implementation: name, priority, what is chosen, and what each consumer makes of
 /// it.
@@ -84,4 +87,100 @@ fn modules_that_are_not_loaded_are_named() {
     assert_eq!(loadable(VIRTIO), ["aesni_intel", "padlock_aes"]);
     assert_eq!(loadable(VIRTIO_AND_AESNI), ["padlock_aes"]);
     assert!(loadable(NO_DEVICE).is_empty());
+}
+
+/// A line for each implementation of OpenSSL.
+fn of_openssl(name: &str, library: &Library) -> String {
+    let listing = listing(name, &kernel(VIRTIO), Some(library));
+    let line = |row: &LibraryRow| {
+        let used = if row.is_used { "used" } else { "not used" };
+        format!("{} [{}] {used} {}", row.name, row.runs, row.how)
+    };
+    let lines = listing.library.iter().map(line);
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
+
+#[test]
+fn libcrypto_is_listed_with_features_of_the_cpu_and_without() {
+    let text = include_str!("../captured/openssl-3.0.txt");
+    let library = Library {
+        cpu: CpuSettings::parse(text),
+        installed_engines: vec!["afalg".into(), "devcrypto".into(), "padlock".into()],
+        installed_providers: vec!["qatprovider".into()],
+        ..Library::below(Path::new("/nonexistent"), VersionInfo::parse(text), None)
+    };
+    insta::assert_snapshot!(of_openssl("cbc(aes)", &library), @"
+    OpenSSL 3.0.19 [CPU: AES-NI] used
+    OpenSSL 3.0.19 [CPU: SSSE3] not used OPENSSL_ia32cap=~0x200000000000000:~0x0:~0x0:~0x0:~0x0
+    provider qatprovider [unknown] not used installed; the configuration does not activate it
+    engine afalg [the kernel, by AF_ALG] not used -engine afalg
+    engine devcrypto [the kernel, by /dev/crypto] not used there is no /dev/crypto
+    ");
+    insta::assert_snapshot!(of_openssl("sha512", &library), @"
+    OpenSSL 3.0.19 [CPU: AVX2, AVX] used
+    OpenSSL 3.0.19 [CPU: SSSE3] not used OPENSSL_ia32cap=~0x1000000000000000:~0x20:~0x0:~0x0:~0x0
+    provider qatprovider [unknown] not used installed; the configuration does not activate it
+    engine devcrypto [the kernel, by /dev/crypto] not used there is no /dev/crypto
+    ");
+    let arm = Library {
+        cpu: CpuSettings::parse("OPENSSL_armcap=0xbd"),
+        installed_engines: Vec::new(),
+        installed_providers: Vec::new(),
+        ..library.clone()
+    };
+    insta::assert_snapshot!(of_openssl("gcm(aes)", &arm), @"
+    OpenSSL 3.0.19 [CPU: Armv8 Crypto Extensions] used
+    OpenSSL 3.0.19 [CPU: no such instructions] not used OPENSSL_armcap=0xb9
+    ");
+    let four = VersionInfo::parse(include_str!("../captured/openssl-4.0.txt"));
+    let engine =
+        "openssl_conf = i\n[i]\nengines = e\n[e]\nafalg = a\n[a]\ndefault_algorithms = ALL";
+    let four = Library {
+        configuration: Some(Configuration::parse(engine)),
+        ..Library::below(Path::new("/nonexistent"), four, None)
+    };
+    insta::assert_snapshot!(of_openssl("cbc(aes)", &four), @"
+    OpenSSL 4.0.0 [CPU] used
+    engine afalg [the kernel, by AF_ALG] not used configured, but OpenSSL 4 has no engines: remove it
+    ");
+    assert_eq!(of_openssl("cts(cbc(aes))", &library), "");
+}
+
+#[test]
+fn a_failed_self_test_and_restrictions_are_refusals() {
+    let restricted = |level: &str| format!("=== proc/sys/crypto/af_alg_restrict\n{level}\n=== end");
+    let failed = (
+        "priority     : 150\nrefcnt       : 1\nselftest     : passed",
+        "priority     : 150\nrefcnt       : 1\nselftest     : unknown",
+    );
+    let other = (
+        "driver       : virtio_crypto_aes_cbc",
+        "driver       : new-aes-cbc",
+    );
+    let nobody = ("CapEff:\t000001ffffffffff", "CapEff:\t0000000000000000");
+    let (one, two) = (restricted("1"), restricted("2"));
+    let shown = |edits: &[(&str, &str)]| shown("cbc(aes)", &kernel(&edited(VIRTIO, edits)));
+    insta::assert_snapshot!(shown(&[failed]), @"
+    virtio_crypto_aes_cbc 150 [device: virtio-crypto] no no no - no
+    cbc(aes-generic) 100* [CPU: C] chosen chosen chosen - chosen
+    ");
+    insta::assert_snapshot!(shown(&[("=== end", &one), nobody]), @"
+    virtio_crypto_aes_cbc 150* [device: virtio-crypto] no no no - chosen
+    cbc(aes-generic) 100 [CPU: C] no chosen chosen - yes
+    ");
+    insta::assert_snapshot!(shown(&[("=== end", &one)]), @"
+    virtio_crypto_aes_cbc 150* [device: virtio-crypto] chosen no no - chosen
+    cbc(aes-generic) 100 [CPU: C] yes chosen chosen - yes
+    ");
+    insta::assert_snapshot!(shown(&[("=== end", &two)]), @"
+    virtio_crypto_aes_cbc 150* [device: virtio-crypto] no no no - chosen
+    cbc(aes-generic) 100 [CPU: C] no chosen chosen - yes
+    ");
+    // Its module says where it runs, but nothing which flags it has.
+    insta::assert_snapshot!(shown(&[other]), @"
+    new-aes-cbc 150* [device] chosen ? ? - chosen
+    cbc(aes-generic) 100 [CPU: C] yes yes yes - yes
+    ");
 }

@@ -51,6 +51,8 @@ fn by(run: &Run) -> String {
     let mut parts = Vec::new();
     let engine = run.engine.as_ref().map(|engine| format!("engine {engine}"));
     parts.extend(engine);
+    let failed = run.engine_failed.as_ref();
+    parts.extend(failed.map(|engine| format!("without engine {engine}")));
     let mut mask = run.processor.clone();
     while let Some(word) = words.next() {
         // Options of openssl begin with one or two dashes.

@@ -177,7 +177,7 @@ fn runs_are_told_apart_by_what_the_text_says() {
     ");
     let failed = run("Invalid engine \"devcrypto\"", 3_000_000);
     insta::assert_snapshot!(shown(&failed), @r"
-    aes-128-cbc [Elapsed] 16: 1.0000
+    aes-128-cbc, without engine devcrypto [Elapsed] 16: 1.0000
     the engine devcrypto was not loaded, and openssl measured without it. OpenSSL 4 has no engines; before, see openssl engine -t devcrypto.
     ");
 }
