@@ -23,7 +23,8 @@ fn main() {
         Err(reason) => (Vec::new(), Some(reason)),
     };
     let newest = &kernels[kernels.len().saturating_sub(1)..];
-    let tests: [(&str, Test, &[CryptoKernel]); 4] = [
+    let tests: [(&str, Test, &[CryptoKernel]); 5] = [
+        ("the_cause_of_an_unused_device_is_named", causes, newest),
         (
             "an_offload_is_proven_and_accounted_for",
             is_proven,
@@ -196,6 +197,64 @@ fn is_recovered(kernel: &CryptoKernel) {
     let times = [16384, 65536].map(|bytes| median(&report, VIRTIO, bytes, TIME));
     let slope = (times[1] - times[0]) / (65536.0 - 16384.0);
     assert!((0.9 / 4e6..1.1 / 4e6).contains(&slope), "{times:?} {slope}");
+}
+
+/// The cause that brisk names in a guest for each algorithm and consumer: a step, or `used`.
+fn cause(kernel: &CryptoKernel, options: &[String], cases: &[(&str, &str, &str)]) {
+    let brisk = env!("CARGO_BIN_EXE_brisk");
+    let command = |(algorithm, consumer, _): &(&str, &str, &str)| {
+        format!("{brisk} crypto explain {algorithm} --consumer {consumer} --format json; echo ---;")
+    };
+    let script: String = cases.iter().map(command).collect();
+    let has_cpu = |words: &[String]| words.iter().any(|word| word.starts_with("--cpu="));
+    let mut own = kernel.options();
+    own.retain(|word| !(word.starts_with("--cpu=") && has_cpu(options)));
+    let ended = brisk_of!["run"]
+        .args(own)
+        .args(options)
+        .script(&script)
+        .exits(0);
+    let text = ended.text();
+    let answers: Vec<_> = text.split("---\n").collect();
+    for ((algorithm, consumer, expected), answer) in cases.iter().zip(answers) {
+        let answer: Value = serde_json::from_str(answer).unwrap();
+        let steps = answer["explanations"][0]["steps"].as_array().unwrap();
+        let no = steps.iter().find(|step| step["answer"] != "yes");
+        let found = no.map_or("used", |step| step["step"].as_str().unwrap());
+        assert_eq!(found, *expected, "{algorithm} {consumer}: {answer}");
+    }
+}
+
+fn causes(kernel: &CryptoKernel) {
+    let other_cpu = "--cpu=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,-apic".to_owned();
+    // Netlink tells the drivers' flags, if its module is there.
+    let all = with_device(
+        "",
+        &["virtio_crypto", "aesni_intel", "dm-crypt", "crypto_user"],
+    );
+    cause(
+        kernel,
+        &all,
+        &[
+            ("aes-128-cbc", "af-alg", "priority"),
+            ("aes-128-cbc", "openssl", "priority"),
+            ("aes-128-cbc", "dm-crypt", "flags"),
+            ("aes-128-cbc", "fscrypt", "flags"),
+            ("aes-128-cbc", "ktls", "consumer"),
+            ("aes-128-ctr", "af-alg", "algorithm"),
+            ("sha256", "af-alg", "algorithm"),
+        ],
+    );
+    // A processor without AES-NI: the device is preferred to plain code.
+    let mut plain = with_device("", &["virtio_crypto", "crypto_user"]);
+    plain.push(other_cpu);
+    let cases = [("aes-128-cbc", "af-alg", "used")];
+    cause(kernel, &plain, &cases);
+    // The device is there, and its driver is not; and no device.
+    let cases = [("aes-128-cbc", "af-alg", "module")];
+    cause(kernel, &with_device("", &[]), &cases);
+    let cases = [("aes-128-cbc", "af-alg", "device")];
+    cause(kernel, &with_modules(&["virtio_crypto"]), &cases);
 }
 
 /// Published vectors of AEADs and hashes, in the kernel, come before their times.
