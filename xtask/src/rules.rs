@@ -50,6 +50,12 @@ pub(crate) fn chapter() -> String {
              and decide whether their times are comparable, comparable with a caveat, or not.",
             brisk_tools::overhead::rules::descriptions(),
         ),
+        (
+            "Figures of other programs",
+            "These look at figures of cryptsetup and OpenSSL that mislead on a machine. `brisk \
+             crypto explain` shows them.",
+            brisk_tools::crypto::explain::rules::figure_descriptions(),
+        ),
     ];
     let mut text = TOP.to_owned();
     for (title, what, rules) in sections {

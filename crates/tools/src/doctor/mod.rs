@@ -33,8 +33,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     list
 }
 
-/// Descriptions of all rules: those about the host, then those about guests. Those about figures of
-/// other programs are shown by `brisk crypto explain`.
+/// Descriptions of all rules: those about the host, then those about guests.
 #[must_use]
 pub fn rules() -> Vec<Description> {
     let mut all = lint::descriptions(host::RULES);

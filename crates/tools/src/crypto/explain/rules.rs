@@ -82,10 +82,16 @@ pub fn figures(machine: &Machine) -> Vec<Finding> {
     lint::check(FIGURES, machine)
 }
 
-/// Descriptions of all rules.
+/// Descriptions of the rules about offload.
 #[must_use]
 pub fn descriptions() -> Vec<Description> {
-    lint::descriptions(&[OFFLOAD, FIGURES])
+    lint::descriptions(&[OFFLOAD])
+}
+
+/// Descriptions of the rules about figures.
+#[must_use]
+pub fn figure_descriptions() -> Vec<Description> {
+    lint::descriptions(&[FIGURES])
 }
 
 /// Names of algorithms that a driver of a device has, as OpenSSL has them.
@@ -115,7 +121,8 @@ const ELSEWHERE: [&str; 2] = ["flags", "af-alg-restrict"];
 
 fn unused(machine: &Machine, findings: &mut Findings) {
     let algorithms = offloaded(machine);
-    if machine.kernel.devices.is_empty() && algorithms.is_empty() {
+    let mut devices = machine.kernel.devices.iter();
+    if !devices.any(|device| device.is_certain()) && algorithms.is_empty() {
         return;
     }
     let usual = Algorithm::find("aes-128-cbc");

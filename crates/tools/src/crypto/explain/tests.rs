@@ -389,6 +389,24 @@ fn what_is_not_known_is_no_cause() {
 }
 
 #[test]
+fn a_secure_processor_is_explained_and_no_finding_of_doctor() {
+    let edits = [
+        ("virtio:d00000014v00001AF4", "virtio:d00000001v00001AF4"),
+        (
+            "pci:v00001AF4d00001054sv00001AF4sd00001100bc00scFFi00",
+            "pci:v00001022d00001456sv00001022sd00001456bc10sc80i00",
+        ),
+        ("bus/pci/drivers/virtio-pci", "bus/pci/drivers/ccp"),
+    ];
+    let machine = machine(&edited(NOT_LOADED, &edits), debian_12(""));
+    let (step, cause, fix) = cause(&machine, "aes-128-cbc", AF_ALG);
+    let expected = "The module ccp_crypto for the PCI encryption controller is not loaded.";
+    assert_eq!((&*step, &*cause), ("module", expected));
+    assert_eq!(fix, "modprobe ccp_crypto");
+    assert!(findings(&machine).is_empty());
+}
+
+#[test]
 fn doctor_and_figures_learn_what_is_unused_or_refused() {
     let rules = |machine: &Machine| -> Vec<_> {
         let all = findings(machine).into_iter().chain(figures(machine));

@@ -58,6 +58,16 @@ const CLASSES: &[Class] = &[
 /// processor, and `ccp-crypto`, which nothing loads, has its ciphers (`drivers/crypto/ccp/Kconfig`).
 const SEPARATE: &[(&str, &str)] = &[("ccp", "ccp_crypto")];
 
+impl Device {
+    /// Whether it is certain to have ciphers. Most of AMD's secure processors have none, and only
+    /// their driver knows.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        let is_separate = |module: &String| SEPARATE.iter().any(|(_, it)| it == module);
+        !self.modules.iter().any(is_separate)
+    }
+}
+
 /// Devices that are of a class for cryptography, match a module of one, or are bound to one.
 pub(super) fn below(root: &Path, modules: &Modules) -> Vec<Device> {
     let on_bus = |bus: &'static str| {
@@ -205,6 +215,7 @@ mod tests {
         let all = found(root.path());
         let ciphers = ["ccp_crypto".to_owned()];
         assert_eq!(all[0].modules, ciphers, "ccp itself has no ciphers");
+        assert!(!all[0].is_certain() && all[1].is_certain());
         assert_eq!(all[1].driver.as_deref(), Some("crypto-safexcel"));
         assert_eq!(all[1].module.as_deref(), Some("crypto_safexcel"));
         assert_eq!(all.len(), 2);

@@ -18,10 +18,14 @@ use crate::crypto::af_alg::Direction;
 use crate::crypto::{Algorithm, Kind};
 
 /// Variables that take instructions away from libcrypto. `OPENSSL_ia32cap(3)`: AES-NI (bit 57) and
-/// PCLMULQDQ (33); SHA (bit 29 of the second word), VAES (41), VPCLMULQDQ (42). On Arm there is only
+/// PCLMULQDQ (33); SHA (bit 29 of the second word), VAES (41), VPCLMULQDQ (42). Words that are left
+/// out would be cleared whole. On Arm there is only
 /// all or nothing, NEON too.
 pub(in crate::crypto) const WITHOUT_INSTRUCTIONS: [(&str, &str); 2] = [
-    ("OPENSSL_ia32cap", "~0x200000200000000:~0x60020000000"),
+    (
+        "OPENSSL_ia32cap",
+        "~0x200000200000000:~0x60020000000:~0x0:~0x0:~0x0",
+    ),
     ("OPENSSL_armcap", "0"),
 ];
 /// Bytes of a line that are kept.
