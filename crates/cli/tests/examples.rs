@@ -236,6 +236,11 @@ impl Place {
         put("web.xml", include_str!("fixtures/web.xml"));
         put("results.txt", include_str!("fixtures/kernel-compile.txt"));
         put("composite.xml", COMPOSITE);
+        let software = include_str!("fixtures/openssl-software.txt");
+        let offload = include_str!("fixtures/openssl-offload.txt");
+        put("software.txt", software);
+        put("offload.txt", offload);
+        put("both.txt", &format!("{software}{offload}"));
         put("win10.xml", include_str!("fixtures/win10.xml"));
         put(
             "start.sh",

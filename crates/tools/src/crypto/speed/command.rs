@@ -4,7 +4,7 @@ use super::lines::{self, Line};
 
 /// Value of `OPENSSL_ia32cap` by which libcrypto uses neither AES-NI nor PCLMULQDQ
 /// (OPENSSL_ia32cap(3)).
-pub const UNACCELERATED: &str = "~0x200000200000000";
+pub const UNACCELERATED: &str = "~0x200000200000000:~0x60020000000:~0x0:~0x0:~0x0";
 
 /// Where libcrypto takes the implementation from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -6,6 +6,8 @@ use super::lines::{self, Begin, End, Line, Rates};
 
 /// Most figures that are kept of a text.
 const MOST: usize = 20_000;
+/// How far counts may be from the table of their run: by times that are rounded to 10 ms.
+const ALIKE: f64 = 0.02;
 /// Most names of a run; openssl itself has fewer algorithms.
 const NAMES: usize = 500;
 /// Most processes whose lines are told apart.
@@ -59,6 +61,19 @@ pub(super) struct Count {
 impl Run {
     fn has_results(&self) -> bool {
         !self.counts.is_empty() || !self.rates.is_empty()
+    }
+
+    /// Whether `table` is a table alone, and this run has its counts: standard error after standard
+    /// output.
+    fn has_counts_of(&self, table: &Self) -> bool {
+        let agrees = |count: &Count| {
+            let key = (count.name.clone(), count.bytes);
+            let by_count = count.count as f64 * count.bytes as f64 / count.seconds;
+            let rate = table.rates.get(&key);
+            rate.is_some_and(|rate| (rate / by_count - 1.0).abs() < ALIKE)
+        };
+        let is_table = table.counts.is_empty() && self.rates.is_empty();
+        is_table && table.rates.len() == self.counts.len() && self.counts.iter().all(agrees)
     }
 }
 
@@ -230,7 +245,13 @@ impl Reader {
             self.run.counts.clear();
         }
         if self.run.has_results() {
-            self.found.runs.push(std::mem::take(&mut self.run));
+            let mut run = std::mem::take(&mut self.run);
+            let before = self.found.runs.last();
+            if before.is_some_and(|before| run.has_counts_of(before)) {
+                let table = self.found.runs.pop();
+                run.rates = table.map(|table| table.rates).unwrap_or_default();
+            }
+            self.found.runs.push(run);
             self.counted.clear();
             self.rated.clear();
             self.begun.clear();

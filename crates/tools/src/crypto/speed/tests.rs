@@ -148,6 +148,19 @@ fn counts_are_preferred_and_checked() {
 }
 
 #[test]
+fn standard_output_may_come_before_standard_error() {
+    let table = "type             16 bytes     64 bytes\nsha1             16000.00k    32000.00k\n";
+    let counts = "You have chosen to measure elapsed time instead of user CPU time.\n\
+        Doing sha1 for 3s on 16 size blocks: 3000000 sha1's in 3.00s\n\
+        Doing sha1 for 3s on 64 size blocks: 1500000 sha1's in 3.00s\n";
+    let expected = "sha1 [Elapsed] 16: 1.0000, 64: 2.0000";
+    assert_eq!(shown(&format!("{table}{counts}")), expected);
+    let other = counts.replace("3000000", "2000000");
+    let speed = parse(&format!("{table}{other}"));
+    assert_eq!(speed.measured[0].curve.points[0].seconds, [1e-6, 1.5e-6]);
+}
+
+#[test]
 fn runs_are_told_apart_by_what_the_text_says() {
     let run = |before: &str, count: u32| {
         format!(
