@@ -2,7 +2,8 @@
 
 use super::lines::{self, Line};
 
-/// Value of `OPENSSL_ia32cap` by which libcrypto uses neither AES-NI nor PCLMULQDQ
+/// Value of `OPENSSL_ia32cap` by which libcrypto uses neither AES-NI nor PCLMULQDQ, SHA, VAES and
+/// VPCLMULQDQ. Newer OpenSSLs have five words, and clear those that are left out
 /// (OPENSSL_ia32cap(3)).
 pub const UNACCELERATED: &str = "~0x200000200000000:~0x60020000000:~0x0:~0x0:~0x0";
 
@@ -250,7 +251,7 @@ mod tests {
         assert_eq!(line(&provider), format!("{base} -provider qatprovider"));
         assert_eq!(plain.environment(), None);
         let environment = all.environment();
-        assert_eq!(environment, Some(("OPENSSL_ia32cap", "~0x200000200000000")));
+        assert_eq!(environment, Some(("OPENSSL_ia32cap", UNACCELERATED)));
     }
 
     #[test]
