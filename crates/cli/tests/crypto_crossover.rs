@@ -267,6 +267,8 @@ fn what_has_no_curve_is_named() {
         .args(["--from", "-", "-"])
         .exits(125)
         .explains(&["give - one time only"]);
-    let _ = crossover().exits(2).explains(&["--from <FILE>..."]);
+    let _ = crossover()
+        .exits(125)
+        .explains(&["name two implementations by --impl", "--from FILE"]);
     assert!(Path::new(&empty).exists());
 }
