@@ -23,7 +23,12 @@ fn main() {
         Err(reason) => (Vec::new(), Some(reason)),
     };
     let newest = &kernels[kernels.len().saturating_sub(1)..];
-    let tests: [(&str, Test, &[CryptoKernel]); 5] = [
+    let tests: [(&str, Test, &[CryptoKernel]); 6] = [
+        (
+            "a_crossover_lies_where_the_order_changes",
+            crossover_and_combined,
+            newest,
+        ),
         ("the_cause_of_an_unused_device_is_named", causes, newest),
         (
             "an_offload_is_proven_and_accounted_for",
@@ -283,6 +288,58 @@ fn are_right(kernel: &CryptoKernel) {
             median(&report, implementation, 1024, TIME) > 0.0,
             "{algorithm}"
         );
+    }
+}
+
+/// Two threads, on two processors that share what emulates them.
+fn crossover_and_combined(kernel: &CryptoKernel) {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let through = through(kernel, &with_device("", &["virtio_crypto"]));
+    let run = |command: &str, words: &[&str]| {
+        brisk_of!["crypto", command, "--rounds=2", "--seconds=0.3"]
+            .args(words)
+            .args([
+                "--impl=af-alg:cbc(aes-generic)",
+                "--impl=af-alg:virtio_crypto_aes_cbc",
+            ])
+            .arg("--output")
+            .arg(&path)
+            .args(["--through", &through])
+            .exits(0)
+            .text()
+    };
+    let text = run("crossover", &["--sizes=256,1K,16K,64K"]);
+    // The order changes once, wherever this host is slow; a fit may be rejected on a busy one.
+    let facts = &read_report(&path)["environment"]["extra"];
+    let fact = "time per operation: af-alg:virtio_crypto_aes_cbc against \
+                af-alg:cbc(aes-generic): bracket";
+    let bracket = facts[fact].as_str().unwrap_or_else(|| panic!("{text}"));
+    let numbers = bracket.split(' ').filter_map(|word| word.parse().ok());
+    let numbers: Vec<u64> = numbers.collect();
+    assert!(numbers[0] >= 256 && numbers[1] <= 65536, "{bracket}");
+    for metric in [
+        "process CPU per operation",
+        "whole-system CPU per operation",
+    ] {
+        assert!(text.contains(metric), "{text}");
+    }
+    let text = run("combined", &["--sizes=64K"]);
+    let report = read_report(&path);
+    let of = |split: &str| {
+        let found = values(&report, split, "throughput");
+        assert_eq!(found.len(), 2, "{split}");
+        found[0]
+    };
+    let alone = of("1 software + 0 offload") + of("0 software + 1 offload");
+    // One processor cannot do both at once as fast as each alone.
+    assert!(of("1 software + 1 offload") < alone * 0.9, "{text}");
+    for part in [
+        "of the sum alone",
+        "Best: ",
+        "fewer than 1 threads of each kind need",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
     }
 }
 
