@@ -191,7 +191,7 @@ fn note_machine(saved: &mut Saved<'_>, about: &About, options: &Options) {
     add("direction", direction.to_owned());
     add("threads", options.threads.to_string());
     add("length of a run", format!("{} s", options.seconds));
-    add("measured kernel", about.kernel.clone());
+    add(metric::KERNEL, about.kernel.clone());
     if let Some(cpu) = &about.cpu {
         add("measured processor", cpu.clone());
     }
@@ -391,6 +391,7 @@ impl Bench<'_> {
         }
         let used = median(&self.baseline);
         facts.insert("CPUs in use when idle".to_owned(), format!("{used:.3}"));
+        facts.insert(metric::OTHERS.to_owned(), format!("{:.3}", self.busiest));
         if self.busiest > BUSY {
             saved.report.notes.push(format!(
                 "the machine was busy: other programs used up to {:.0} % of a CPU in a run; times \
@@ -405,7 +406,7 @@ impl Bench<'_> {
 /// CPUs that others may use before it is said.
 const BUSY: f64 = 0.05;
 /// CPUs that an idle system may use: more than that changes too much to be taken away.
-const TOO_BUSY: f64 = 0.25;
+pub(super) const TOO_BUSY: f64 = 0.25;
 
 /// Why the CPU time of the whole system says nothing; none if it does.
 fn too_busy(used: f64) -> Option<String> {

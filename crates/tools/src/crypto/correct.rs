@@ -8,14 +8,15 @@ use brisk_host::program::Program;
 use tempfile::NamedTempFile;
 
 use super::algorithm::{Algorithm, Kind};
+use super::configured;
 use super::implementation::Implementation;
-use super::measure::{NotMeasured, WITHOUT_INSTRUCTIONS};
+use super::measure::{NotMeasured, environment};
 use super::vectors::vector;
 use crate::interrupt::Interrupt;
 use crate::program_output::{NoOutput, output_within};
 
 /// How long `openssl` may take, also in an emulated guest.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// First line of `openssl version`.
 ///
@@ -52,6 +53,9 @@ pub(super) fn check(
             .args(["engine", name]);
         output_within(&program, Some(LIMIT), interrupt).map_err(not_measured)?;
     }
+    if let Implementation::OpenSslConf(path) = implementation {
+        configured::check(path, interrupt)?;
+    }
     if algorithm.kind == Kind::Aead || algorithm.kernel.starts_with("xts") {
         return Ok(false);
     }
@@ -67,13 +71,8 @@ pub(super) fn check(
         let program = Program::find("openssl")
             .map_err(|error| NotMeasured::Failed(error.to_string()))?
             .args(words);
-        let program = match implementation {
-            Implementation::OpenSslPlain => {
-                let pairs = WITHOUT_INSTRUCTIONS.into_iter();
-                pairs.fold(program, |program, (name, value)| program.set(name, value))
-            }
-            _ => program,
-        };
+        let variables = environment(implementation).into_iter();
+        let program = variables.fold(program, |program, (name, value)| program.set(name, value));
         let found = output_within(&program, Some(LIMIT), interrupt).map_err(not_measured)?;
         if found == expected {
             return Ok(());
@@ -91,7 +90,7 @@ pub(super) fn check(
     Ok(true)
 }
 
-fn not_measured(error: NoOutput) -> NotMeasured {
+pub(super) fn not_measured(error: NoOutput) -> NotMeasured {
     match error {
         NoOutput::Failed(error) => NotMeasured::Failed(error.to_string()),
         NoOutput::Interrupted(signal) => NotMeasured::Interrupted(signal),

@@ -19,6 +19,8 @@ pub enum Implementation {
     Engine(String),
     /// A provider of OpenSSL.
     Provider(String),
+    /// libcrypto with a configuration (`OPENSSL_CONF`), by the path of that file.
+    OpenSslConf(String),
     /// What the kernel gives to a socket of `AF_ALG` that asks for the algorithm.
     AfAlg,
     /// A driver of the kernel by its name, through `AF_ALG`.
@@ -32,9 +34,8 @@ pub enum Implementation {
 }
 
 /// Implementations as users write them.
-const SYNTAX: &str = "openssl, openssl-no-aesni, engine:NAME, provider:NAME, af-alg, \
-                          af-alg:DRIVER, dm-crypt, \
-                          dm-crypt:DRIVER, ktls, tcp";
+const SYNTAX: &str = "openssl, openssl-no-aesni, engine:NAME, provider:NAME, \
+                      openssl-conf:FILE, af-alg, af-alg:DRIVER, dm-crypt, dm-crypt:DRIVER, ktls, tcp";
 
 /// Why a text is no implementation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +57,14 @@ impl FromStr for Implementation {
                 "tcp" => Ok(Self::Tcp),
                 _ => Err(no()),
             },
+            Some(("openssl-conf", path)) => {
+                // It ends as a variable of the environment, and in lists of names.
+                let is_plain = !path.chars().any(char::is_control) && !path.contains(", ");
+                match !path.is_empty() && is_plain {
+                    true => Ok(Self::OpenSslConf(path.to_owned())),
+                    false => Err(no()),
+                }
+            }
             Some((kind, name)) => {
                 // They end as words of a command line, and as names of drivers.
                 let is_name = |byte: u8| byte.is_ascii_graphic() && !b"'\"\\`$".contains(&byte);
@@ -81,6 +90,7 @@ impl fmt::Display for Implementation {
             Self::OpenSslPlain => formatter.write_str("openssl-no-aesni"),
             Self::Engine(name) => write!(formatter, "engine:{name}"),
             Self::Provider(name) => write!(formatter, "provider:{name}"),
+            Self::OpenSslConf(path) => write!(formatter, "openssl-conf:{path}"),
             Self::AfAlg => formatter.write_str("af-alg"),
             Self::Driver(name) => write!(formatter, "af-alg:{name}"),
             Self::DmCrypt(None) => formatter.write_str("dm-crypt"),
@@ -111,7 +121,11 @@ impl Implementation {
     pub const fn is_of_openssl(&self) -> bool {
         matches!(
             self,
-            Self::OpenSsl | Self::OpenSslPlain | Self::Engine(_) | Self::Provider(_)
+            Self::OpenSsl
+                | Self::OpenSslPlain
+                | Self::Engine(_)
+                | Self::Provider(_)
+                | Self::OpenSslConf(_)
         )
     }
 
@@ -151,6 +165,7 @@ mod tests {
             "openssl-no-aesni",
             "engine:afalg",
             "provider:legacy",
+            "openssl-conf:/etc/ssl/my own.cnf",
             "af-alg",
             "af-alg:cbc(aes-generic)",
             "af-alg:virtio_crypto_aes_cbc",
@@ -170,6 +185,9 @@ mod tests {
             "af-alg:a b",
             "a:b",
             "af-alg:$(x)",
+            "openssl-conf:",
+            "openssl-conf:a\nb",
+            "openssl-conf:a, b",
         ] {
             let refused = text.parse::<Implementation>().unwrap_err();
             assert!(

@@ -37,11 +37,15 @@ pub(super) const IDLE: &str = "idle";
 /// Its repetition.
 pub(super) const IDLE_AGAIN: &str = "idle again";
 /// Fact about the algorithm.
-pub(super) const ALGORITHM: &str = "algorithm";
+pub const ALGORITHM: &str = "algorithm";
 /// Fact with the names of the implementations, in order.
 pub(super) const IMPLEMENTATIONS: &str = "implementations";
 /// Facts about proofs begin with it.
-pub(super) const PROOF: &str = "proof of ";
+pub const PROOF: &str = "proof of ";
+/// Fact with the release of the kernel that was measured.
+pub const KERNEL: &str = "measured kernel";
+/// Fact with the CPUs that other programs used in a run at most.
+pub const OTHERS: &str = "CPUs in use by other programs at most";
 
 /// Name of an implementation at a size, in reports.
 #[must_use]

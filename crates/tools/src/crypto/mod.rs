@@ -7,6 +7,8 @@ mod bench;
 #[cfg(test)]
 mod captured;
 mod combined;
+pub mod config;
+mod configured;
 mod correct;
 mod curve;
 mod device;

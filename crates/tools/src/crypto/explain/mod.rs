@@ -18,6 +18,7 @@ use super::list::{CONSUMERS, Consumer, Place, Runs, consumer_choice};
 use super::{Algorithm, Machine};
 use crate::lint::Fix;
 
+pub(super) use openssl::AFALG;
 pub use steps::STEPS;
 
 /// What should use a device.

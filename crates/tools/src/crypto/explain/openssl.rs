@@ -10,7 +10,7 @@ use crate::lint::Fix;
 const DIRECT: [&str; 2] = ["qatprovider", "qatengine"];
 
 /// Ciphers of the engine afalg (`engines/e_afalg.c`).
-const AFALG: [&str; 3] = ["aes-128-cbc", "aes-192-cbc", "aes-256-cbc"];
+pub(in crate::crypto) const AFALG: [&str; 3] = ["aes-128-cbc", "aes-192-cbc", "aes-256-cbc"];
 
 /// What to write into `openssl.cnf` for the engine.
 const ENGINE: &str = "in openssl.cnf: openssl_conf = init; [init] engines = engines; [engines] \

@@ -18,6 +18,30 @@ pub struct Configuration {
     pub default_properties: Option<String>,
     /// Whether it includes other files, which are not read.
     pub has_includes: bool,
+    /// Sections that settings are to be added to.
+    #[serde(skip)]
+    pub names: SectionNames,
+}
+
+/// Names of sections, and a value in them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SectionNames {
+    /// Section that `openssl_conf` names: without one OpenSSL takes nothing from the file.
+    pub start: Option<String>,
+    /// Section of `engines`.
+    pub engines: Option<String>,
+    /// Section of `providers`.
+    pub providers: Option<String>,
+    /// Section of the provider `default` in that.
+    pub default_provider: Option<String>,
+    /// Section of `alg_section`.
+    pub algorithms: Option<String>,
+    /// Section of `ssl_conf`.
+    pub ssl: Option<String>,
+    /// Section of `system_default` in that.
+    pub ssl_default: Option<String>,
+    /// `Options` in that.
+    pub ssl_options: Option<String>,
 }
 
 /// A provider or an engine in a configuration.
@@ -61,6 +85,19 @@ impl Configuration {
             is_active: value(&section, "default_algorithms").is_some(),
             name: value(&section, "engine_id").unwrap_or(name),
         });
+        let ssl = value(&start, "ssl_conf");
+        let ssl_default = ssl.as_deref().and_then(|ssl| value(ssl, "system_default"));
+        let list = value(&start, "providers");
+        let names = SectionNames {
+            engines: value(&start, "engines"),
+            default_provider: list.as_deref().and_then(|list| value(list, "default")),
+            providers: list,
+            algorithms: value(&start, "alg_section"),
+            ssl_options: ssl_default.as_deref().and_then(|one| value(one, "Options")),
+            ssl_default,
+            ssl,
+            start: Some(start.clone()),
+        };
         let properties =
             value(&start, "alg_section").and_then(|section| value(&section, "default_properties"));
         Self {
@@ -68,6 +105,7 @@ impl Configuration {
             engines: engines.collect(),
             default_properties: properties,
             has_includes,
+            names,
         }
     }
 
@@ -123,6 +161,11 @@ tsa = 1.2
 providers = provider_sect # those
 engines = engine_section
 alg_section = algorithm_sect
+ssl_conf = ssl_sect
+[ssl_sect]
+system_default = tls_sect
+[tls_sect]
+Options = PrioritizeChaCha
 [provider_sect]
 default = default_sect
 qatprovider = qat_sect
@@ -159,6 +202,16 @@ default_properties = fips=yes
                 engines: vec![configured("afalg", true), configured("other", false)],
                 default_properties: Some("fips=yes".into()),
                 has_includes: true,
+                names: SectionNames {
+                    start: Some("openssl_init".into()),
+                    engines: Some("engine_section".into()),
+                    providers: Some("provider_sect".into()),
+                    default_provider: Some("default_sect".into()),
+                    algorithms: Some("algorithm_sect".into()),
+                    ssl: Some("ssl_sect".into()),
+                    ssl_default: Some("tls_sect".into()),
+                    ssl_options: Some("PrioritizeChaCha".into()),
+                },
             }
         );
         assert!(configuration.is_fips());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use brisk_host::program::Program;
 use serde::Serialize;
 
-pub use configuration::{Configuration, Configured};
+pub use configuration::{Configuration, Configured, SectionNames};
 pub use parse::{CpuSettings, Engine, Provider, VersionInfo};
 
 /// First version without engines.

@@ -12,7 +12,7 @@ mod threads;
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) use self::openssl::WITHOUT_INSTRUCTIONS;
+pub(super) use self::openssl::environment;
 pub use self::request::{Group, GroupRate, Mark, Measured, NotMeasured, Proof, Request};
 use self::threads::Threads;
 use super::algorithm::Algorithm;

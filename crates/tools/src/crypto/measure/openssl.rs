@@ -21,7 +21,7 @@ use crate::crypto::{Algorithm, Kind};
 /// PCLMULQDQ (33); SHA (bit 29 of the second word), VAES (41), VPCLMULQDQ (42). Words that are left
 /// out would be cleared whole. On Arm there is only
 /// all or nothing, NEON too.
-pub(in crate::crypto) const WITHOUT_INSTRUCTIONS: [(&str, &str); 2] = [
+const WITHOUT_INSTRUCTIONS: [(&str, &str); 2] = [
     (
         "OPENSSL_ia32cap",
         "~0x200000200000000:~0x60020000000:~0x0:~0x0:~0x0",
@@ -65,6 +65,15 @@ pub(super) fn arguments(
     words
 }
 
+/// Variables of the environment of `openssl` for an implementation.
+pub(in crate::crypto) fn environment(implementation: &Implementation) -> Vec<(&str, &str)> {
+    match implementation {
+        Implementation::OpenSslPlain => WITHOUT_INSTRUCTIONS.to_vec(),
+        Implementation::OpenSslConf(path) => vec![("OPENSSL_CONF", path)],
+        _ => Vec::new(),
+    }
+}
+
 /// A child that does not outlive its value.
 struct Speed(Child);
 
@@ -88,9 +97,7 @@ pub(super) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    if *implementation == Implementation::OpenSslPlain {
-        command.envs(WITHOUT_INSTRUCTIONS);
-    }
+    command.envs(environment(implementation));
     let child = brisk_sys::die_with_parent(&mut command)
         .spawn()
         .map_err(|error| format!("cannot run openssl: {error}; install it"))?;
@@ -196,6 +203,13 @@ mod tests {
             line("engine:afalg", "aes-128-gcm", Direction::Decrypt),
             "speed -elapsed -mr -engine afalg -bytes 1024 -seconds 1 -evp aes-128-gcm -aead -decrypt"
         );
+        assert_eq!(
+            line("openssl-conf:/x.cnf", "aes-128-cbc", Direction::Encrypt),
+            line("openssl", "aes-128-cbc", Direction::Encrypt)
+        );
+        let configured = Implementation::OpenSslConf("/x.cnf".to_owned());
+        assert_eq!(environment(&configured), [("OPENSSL_CONF", "/x.cnf")]);
+        assert_eq!(environment(&Implementation::OpenSsl), []);
         assert_eq!(
             line("provider:legacy", "sha256", Direction::Decrypt),
             "speed -elapsed -mr -provider legacy -provider default -propquery ?provider=legacy \
