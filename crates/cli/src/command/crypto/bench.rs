@@ -90,7 +90,19 @@ pub(super) fn measure(
     output: &OutputArgs,
     ui: &Ui,
 ) -> anyhow::Result<Ended> {
-    let options = args.options(threads)?;
+    measure_with(args, args.options(threads)?, output, ui)
+}
+
+/// Likewise, with options that are not all of the command line.
+///
+/// # Errors
+/// Those of [`measure`].
+pub(super) fn measure_with(
+    args: &MeasureArgs,
+    options: crypto::Options,
+    output: &OutputArgs,
+    ui: &Ui,
+) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::by_signals()?;
     let file = output.file(KIND)?;
     let mut report = Report::new(KIND, now(), environment::here());

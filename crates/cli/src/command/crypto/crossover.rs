@@ -1,5 +1,6 @@
 //! `brisk crypto crossover`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -7,6 +8,7 @@ use anyhow::bail;
 use brisk_measure::render::shorten;
 use brisk_measure::{Environment, Report, Series, Unit, render};
 use brisk_tools::crypto::fit::{self, Chosen, Crossover, Metric, Pair, Verdict, series_name};
+use brisk_tools::crypto::metric;
 
 use super::bench::{Ended, measure};
 use super::options::MeasureArgs;
@@ -48,13 +50,21 @@ const SEED: u64 = 0;
 /// threads that ask, with the kernel's threads, and of the whole system: they differ.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// Curves, and the report.
+    #[command(flatten)]
+    curves: CurveArgs,
+}
+
+/// Two implementations over the size of the data.
+#[derive(Debug, clap::Args)]
+pub(super) struct CurveArgs {
     /// Output of openssl speed, or report of brisk; - is standard input.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = MEASURED)]
-    from: Vec<PathBuf>,
+    pub(super) from: Vec<PathBuf>,
 
     /// Measurement without a file.
     #[command(flatten)]
-    measure: MeasureArgs,
+    pub(super) measure: MeasureArgs,
 
     /// Implementation in software: its name or a part of it, or the name of a file. Default: the
     /// first.
@@ -67,7 +77,7 @@ pub struct Args {
 
     /// Output of the report.
     #[command(flatten)]
-    output: OutputArgs,
+    pub(super) output: OutputArgs,
 }
 
 /// Finds crossovers.
@@ -75,7 +85,57 @@ pub struct Args {
 /// # Errors
 /// If a file has no curves, it is not clear which are compared, or nothing can be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    let mut base = Report::new(KIND, now(), Environment::default());
+    let output = &args.curves.output;
+    let curves = match find(&args.curves, KIND, ui)? {
+        Outcome::Found(curves) => *curves,
+        Outcome::BySignal(signal) => return Ok(exit::by_signal(signal)),
+    };
+    curves.report.save(&curves.file)?;
+    match output.format {
+        Format::Table => ui.data(&text(&curves.found, &curves.notes))?,
+        _ => output.print(&curves.report, ui)?,
+    }
+    curves.draw(output, ui)?;
+    Ok(exit::OK)
+}
+
+/// How it ended.
+pub(super) enum Outcome {
+    /// Everything was compared.
+    Found(Box<Curves>),
+    /// The user interrupted a measurement, which was said.
+    BySignal(i32),
+}
+
+/// What was compared.
+pub(super) struct Curves {
+    pub(super) found: Vec<Found>,
+    /// Remarks about the figures.
+    pub(super) notes: Vec<String>,
+    /// Facts about what was measured, of all files.
+    pub(super) facts: BTreeMap<String, String>,
+    /// Algorithms that the files name.
+    pub(super) algorithms: Vec<String>,
+    /// Report with curves and answers, which is not saved yet.
+    pub(super) report: Report,
+    /// File that it is for.
+    pub(super) file: PathBuf,
+}
+
+impl Curves {
+    /// Writes the pictures and pages that were asked for.
+    pub(super) fn draw(&self, output: &OutputArgs, ui: &Ui) -> anyhow::Result<()> {
+        let panels: Vec<_> = self.found.iter().flat_map(picture::panels).collect();
+        output.files_with_curves(&self.report, &panels, &self.file, ui)
+    }
+}
+
+/// Reads the files, or measures, and compares. `kind` is that of the report.
+///
+/// # Errors
+/// If a file has no curves, it is not clear which are compared, or nothing can be measured.
+pub(super) fn find(args: &CurveArgs, kind: &str, ui: &Ui) -> anyhow::Result<Outcome> {
+    let mut base = Report::new(kind, now(), Environment::default());
     let mut names = (args.software.clone(), args.offload.clone());
     let (sources, file) = if args.from.is_empty() {
         if names == (None, None) {
@@ -92,10 +152,10 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
                 base = *report;
                 (curves::read(std::slice::from_ref(&file))?, file)
             }
-            Ended::BySignal(signal) => return Ok(exit::by_signal(signal)),
+            Ended::BySignal(signal) => return Ok(Outcome::BySignal(signal)),
         }
     } else {
-        (curves::read(&args.from)?, args.output.file(KIND)?)
+        (curves::read(&args.from)?, args.output.file(kind)?)
     };
     let chosen = Chosen {
         software: names.0.as_deref(),
@@ -110,15 +170,20 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let found: Vec<Found> = pairs.into_iter().map(Found::of).collect();
     let mut notes = sources.notes;
     notes.splice(0..0, base.notes.iter().cloned());
-    let report = report(base, &found, &notes);
-    report.save(&file)?;
-    match args.output.format {
-        Format::Table => ui.data(&text(&found, &notes))?,
-        _ => args.output.print(&report, ui)?,
-    }
-    let panels: Vec<_> = found.iter().flat_map(picture::panels).collect();
-    args.output.files_with_curves(&report, &panels, &file, ui)?;
-    Ok(exit::OK)
+    let named = sources.candidates.iter();
+    let named = named.filter_map(|one| one.algorithm.clone());
+    let mut algorithms: Vec<String> = named.collect();
+    algorithms.extend(sources.facts.get(metric::ALGORITHM).cloned());
+    algorithms.sort_unstable();
+    algorithms.dedup();
+    Ok(Outcome::Found(Box::new(Curves {
+        report: report(base, &found, &notes),
+        found,
+        notes,
+        facts: sources.facts,
+        algorithms,
+        file,
+    })))
 }
 
 /// A pair of curves and its crossover.

@@ -1,5 +1,6 @@
 //! Curves in the files that a user names.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,8 @@ pub(super) struct Sources {
     pub(super) candidates: Vec<Candidate>,
     /// Remarks about the figures.
     pub(super) notes: Vec<String>,
+    /// Facts of reports about what was measured.
+    pub(super) facts: BTreeMap<String, String>,
 }
 
 /// Reads outputs of openssl speed and reports.
@@ -39,7 +42,7 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Sources> {
         let bytes = bytes(path).with_context(context)?;
         let file = name(path);
         let found = match is_json(&bytes) {
-            true => of_report(&bytes, path)?,
+            true => of_report(&bytes, path, &mut sources.facts)?,
             false => of_speed(&bytes, &file, &mut sources.notes).with_context(context)?,
         };
         for one in &found {
@@ -89,8 +92,13 @@ fn is_json(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().first() == Some(&b'{')
 }
 
-fn of_report(bytes: &[u8], path: &Path) -> anyhow::Result<Vec<Candidate>> {
+fn of_report(
+    bytes: &[u8],
+    path: &Path,
+    facts: &mut BTreeMap<String, String>,
+) -> anyhow::Result<Vec<Candidate>> {
     let report = Report::parse(bytes, path)?;
+    facts.extend(report.environment.extra.clone());
     let mut candidates = Vec::new();
     for metric in METRICS {
         let curves = curves_of_report(&report, metric)

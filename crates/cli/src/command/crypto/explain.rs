@@ -5,13 +5,12 @@ use std::fmt::Write;
 use anyhow::bail;
 use brisk_measure::render::clean;
 use brisk_tools::crypto::explain::rules::figures;
-use brisk_tools::crypto::explain::{Answer, Explanation, Route, Subject, explain, routes};
-use brisk_tools::crypto::list::Consumer;
+use brisk_tools::crypto::explain::{Answer, Explanation, Subject, explain, routes};
 use brisk_tools::crypto::{ALGORITHMS, Algorithm, Machine};
 use brisk_tools::lint::Finding;
-use clap::ValueEnum;
 
 use super::Form;
+use super::consumer::ConsumerOption;
 use super::machine::MachineArgs;
 use super::table::columns;
 use crate::exit;
@@ -42,36 +41,6 @@ pub struct Args {
     /// Format of the explanation.
     #[arg(long, value_enum, default_value_t = Form::Table)]
     pub format: Form,
-}
-
-/// What should use a device.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum ConsumerOption {
-    /// Programs with OpenSSL.
-    Openssl,
-    /// Programs with sockets of the kernel's crypto API.
-    AfAlg,
-    /// Encrypted disks.
-    DmCrypt,
-    /// Encrypted directories.
-    Fscrypt,
-    /// TLS in the kernel.
-    Ktls,
-    /// IPsec.
-    Ipsec,
-}
-
-impl ConsumerOption {
-    const fn route(self) -> Route {
-        match self {
-            Self::Openssl => Route::Openssl,
-            Self::AfAlg => Route::Kernel(Consumer::AfAlg),
-            Self::DmCrypt => Route::Kernel(Consumer::DmCrypt),
-            Self::Fscrypt => Route::Kernel(Consumer::Fscrypt),
-            Self::Ktls => Route::Kernel(Consumer::Ktls),
-            Self::Ipsec => Route::Kernel(Consumer::Ipsec),
-        }
-    }
 }
 
 /// Explains; the result is the exit status.

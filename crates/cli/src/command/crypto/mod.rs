@@ -4,6 +4,9 @@ mod bars;
 mod bench;
 mod bench_table;
 mod combined;
+mod config;
+mod config_check;
+mod consumer;
 mod crossover;
 mod curves;
 mod explain;
@@ -31,6 +34,8 @@ pub enum Command {
     Crossover(Box<crossover::Args>),
     #[allow(missing_docs, reason = "its help is at its arguments")]
     Combined(Box<combined::Args>),
+    #[allow(missing_docs, reason = "its help is at its arguments")]
+    Config(Box<config::Args>),
     /// Measure what standard input asks for, as JSON: what --through starts.
     #[command(hide = true)]
     Worker,
@@ -56,6 +61,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
         Command::Bench(args) => bench::run(args, ui),
         Command::Crossover(args) => crossover::run(args, ui),
         Command::Combined(args) => combined::run(args, ui),
+        Command::Config(args) => config::run(args, ui),
         Command::Worker => worker::run(),
     }
 }

@@ -17,11 +17,11 @@ pub(super) struct MeasureArgs {
     pub(super) algorithm: &'static Algorithm,
 
     /// Implementation to measure: openssl, openssl-no-aesni (libcrypto without the CPU's
-    /// instructions for AES, SHA and carry-less multiplication), engine:NAME, provider:NAME, af-alg
-    /// (what the kernel prefers), af-alg:DRIVER, dm-crypt or dm-crypt:DRIVER (as root, on a
-    /// device of zeros), ktls (TLS records on a loopback connection) or tcp (the connection without
-    /// TLS, for comparison). May be repeated. Default: openssl, with and
-    /// without those instructions, and every driver of the kernel.
+    /// instructions for AES, SHA and carry-less multiplication), engine:NAME, provider:NAME,
+    /// openssl-conf:FILE (as OPENSSL_CONF), af-alg (what the kernel prefers), af-alg:DRIVER, dm-crypt
+    /// or dm-crypt:DRIVER (as root, on a device of zeros), ktls (TLS records on a loopback
+    /// connection) or tcp (the connection without TLS, for comparison). May be repeated. Default:
+    /// openssl, with and without those instructions, and every driver of the kernel.
     #[arg(long = "impl", value_name = "IMPLEMENTATION")]
     pub(super) implementations: Vec<Implementation>,
 

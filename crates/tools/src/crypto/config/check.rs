@@ -231,3 +231,110 @@ fn sentence(metric: Metric, checked: &[Checked]) -> String {
     }
     format!("{}: {}.", metric.name(), parts.join("; "))
 }
+
+#[cfg(test)]
+mod tests {
+    use brisk_measure::{Environment, Sample};
+
+    use super::*;
+
+    const AFALG: &str = "openssl_conf = i\n[i]\nengines = e\n[e]\nafalg = a\n[a]\n\
+                         engine_id = afalg\ndefault_algorithms = ALL\n";
+
+    /// Times in microseconds without and with the file at 1024 and 16384 bytes.
+    fn report(proofs: [&str; 2]) -> (Report, Implementation) {
+        let configured: Implementation = "openssl-conf:/x.cnf".parse().unwrap();
+        let created = "2026-01-01T00:00:00Z";
+        let mut report = Report::new("crypto", created, Environment::default());
+        let times = [
+            ("openssl", 1024, 10.0),
+            ("openssl", 16384, 160.0),
+            ("openssl-conf:/x.cnf", 1024, 50.0),
+            ("openssl-conf:/x.cnf", 16384, 80.0),
+        ];
+        for metric in [Metric::Time, Metric::ProcessCpu] {
+            for (name, bytes, time) in times {
+                let series = series_name(name, bytes, metric);
+                let series = report.series_mut(&series, Unit::Seconds);
+                for (iteration, factor) in (0..).zip([0.98, 0.99, 1.0, 1.0, 1.01, 1.02]) {
+                    series.push(Sample::measured(iteration, time * 1e-6 * factor));
+                }
+            }
+        }
+        for (bytes, proof) in [1024, 16384].into_iter().zip(proofs) {
+            let side = format!("{PROOF}{configured} {bytes} B");
+            report.environment.extra.insert(side, proof.to_owned());
+        }
+        (report, configured)
+    }
+
+    fn proof_of(proofs: [&str; 2], configuration: &str) -> String {
+        let (report, configured) = report(proofs);
+        let checked = compare(&report, &configured);
+        proof(&Configuration::parse(configuration), &checked)
+    }
+
+    const AT_WORK: &str = "x was in use, and its device raised 1.00 interrupts an operation";
+
+    #[test]
+    fn both_sides_are_compared_at_each_size() {
+        let (report, configured) = report([AT_WORK; 2]);
+        let checked = compare(&report, &configured);
+        let proof = proof(&Configuration::parse(AFALG), &checked);
+        insta::assert_snapshot!(text(&checked, &proof, &report), @r"
+        With the file / without it, for an operation; below 1 is less.
+        size                       time           process CPU  whole-system CPU
+        1.000 KiB  5.000 [5.000, 5.000]  5.000 [5.000, 5.000]                 -
+        16.00 KiB  0.500 [0.500, 0.500]  0.500 [0.500, 0.500]                 -
+
+        time per operation: less at 16384 bytes; more at 1024 bytes.
+        process CPU per operation: less at 16384 bytes; more at 1024 bytes.
+        whole-system CPU per operation: not known at 1024, 16384 bytes.
+        Driver: proven. x was in use, and its device raised 1.00 interrupts an operation.
+        ");
+    }
+
+    #[test]
+    fn a_driver_is_proven_at_every_size_or_not() {
+        let proven = proof_of([AT_WORK; 2], AFALG);
+        assert_eq!(proven, format!("Driver: proven. {AT_WORK}."));
+        let none = "no driver was in use more than before: not proven";
+        let not = proof_of([none, AT_WORK], AFALG);
+        assert!(not.contains("not proven. The engine afalg"), "{not}");
+        assert!(not.contains("at 1024 bytes no driver was in use"), "{not}");
+        // An engine that is listed, and does nothing.
+        let inactive = AFALG.replace("default_algorithms", "# ");
+        let no_engine = proof_of([none; 2], &inactive);
+        assert!(no_engine.contains("names no engine"), "{no_engine}");
+        let nothing = proof(&Configuration::parse(AFALG), &[]);
+        assert!(nothing.contains("Nothing was measured"), "{nothing}");
+    }
+
+    #[test]
+    fn files_are_told_apart() {
+        for (path, text, kind) in [
+            ("/etc/ssl/openssl.cnf", AFALG, FileKind::OpensslCnf),
+            ("x", ".include /etc/ssl/openssl.cnf\n", FileKind::OpensslCnf),
+            ("/etc/modprobe.d/x.conf", "", FileKind::Modprobe),
+            ("x.conf", "# why\noptions qat x=1\n", FileKind::Modprobe),
+            ("/etc/modules-load.d/x.conf", "tls\n", FileKind::ModulesLoad),
+            ("x.rules", "KERNEL==\"crypto\"\n", FileKind::Udev),
+            (
+                "/etc/crypttab",
+                "root UUID=1 none luks\n",
+                FileKind::Crypttab,
+            ),
+            ("/etc/sysctl.d/x.conf", "a = 1\n", FileKind::Sysctl),
+            (
+                "/etc/ssl/req.cnf",
+                "[req]\nbits = 2048\n",
+                FileKind::Unknown,
+            ),
+            ("", "", FileKind::Unknown),
+        ] {
+            let found = FileKind::of(Path::new(path), text);
+            assert_eq!(found, kind, "{path}");
+            assert_eq!(found.refusal().is_none(), kind == FileKind::OpensslCnf);
+        }
+    }
+}

@@ -58,7 +58,7 @@ pub struct Compared {
     pub crossover: Crossover,
 }
 
-/// What is known of a measurement besides its figures.
+/// Facts about a measurement besides its figures.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
     /// Where the figures are, such as `report x.json`.
@@ -134,7 +134,7 @@ pub struct Recommendation {
     pub reasons: Vec<String>,
     /// Pieces of configuration; empty unless it is worth it.
     pub pieces: Vec<Piece>,
-    /// What is to be known of them.
+    /// Remarks on their use and limits.
     pub remarks: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is in a consumer's way to an offload. Pure.
+//! Obstacles between a consumer and an offload. Pure.
 //!
 //! The steps of [`explain`](crate::crypto::explain) find it, but for those that a configuration is
 //! for: a priority that a name goes around, and an engine that is not configured yet.
@@ -88,13 +88,13 @@ fn software(offload: &Implementation) -> Option<Obstacle> {
 /// Whether what was measured is what the consumer would use.
 fn not_its_route(route: Route, offload: &Implementation) -> Option<Obstacle> {
     use Implementation::{AfAlg, DmCrypt, Driver, Engine, Ktls, Provider};
-    let fits = match (route, offload) {
-        (Route::Openssl, Engine(_) | Provider(_)) => true,
-        (Route::Kernel(_), AfAlg | Driver(_)) => true,
-        (Route::Kernel(Consumer::DmCrypt), DmCrypt(_)) => true,
-        (Route::Kernel(Consumer::Ktls), Ktls) => true,
-        _ => false,
-    };
+    let fits = matches!(
+        (route, offload),
+        (Route::Openssl, Engine(_) | Provider(_))
+            | (Route::Kernel(_), AfAlg | Driver(_))
+            | (Route::Kernel(Consumer::DmCrypt), DmCrypt(_))
+            | (Route::Kernel(Consumer::Ktls), Ktls)
+    );
     let measure = match route {
         Route::Openssl => "--impl engine:NAME or --impl provider:NAME",
         Route::Kernel(Consumer::DmCrypt) => "--impl dm-crypt:DRIVER",
@@ -186,7 +186,7 @@ fn kernel(
         .or_else(|| by_steps(question))
 }
 
-/// What is in the way to a driver that is named.
+/// An obstacle to a driver that is named.
 fn driver(question: &Question<'_>, consumer: Consumer, name: &str) -> Option<Obstacle> {
     let listing = listing(question.algorithm.kernel, &question.machine.kernel, None);
     let mut rows = listing.drivers.iter();

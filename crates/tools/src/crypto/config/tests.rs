@@ -143,20 +143,51 @@ const AF_ALG: Route = Route::Kernel(Consumer::AfAlg);
 const DM_CRYPT: Route = Route::Kernel(Consumer::DmCrypt);
 const DRIVER: &str = "af-alg:virtio_crypto_aes_cbc";
 
-/// Worth, headline and remedy of each case; nothing is to be copied.
-#[test]
-fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
-    let time_only = || vec![compared(Metric::Time, GENERIC, VIRTIO_TIMES)];
-    let with = |facts: Facts| Facts {
+/// A case with what is answered.
+struct Refused<'a> {
+    case: Case<'a>,
+    worth: Worth,
+    headline: &'a str,
+    fix: &'a str,
+}
+
+fn refused<'a>(case: Case<'a>, worth: Worth, headline: &'a str, fix: &'a str) -> Refused<'a> {
+    Refused {
+        case,
+        worth,
+        headline,
+        fix,
+    }
+}
+
+/// Each has a cause, and nothing is to be copied.
+fn are_refused(all: Vec<Refused<'_>>) {
+    for one in all {
+        let answer = one.case.answer();
+        let shown = text(&answer);
+        assert_eq!(answer.worth, one.worth, "{shown}");
+        assert!(answer.headline.contains(one.headline), "{shown}");
+        let found = answer.fix.clone().unwrap_or_default();
+        assert_eq!(found.is_empty(), one.fix.is_empty(), "{shown}");
+        assert!(found.contains(one.fix), "{}: {shown}", one.fix);
+        assert_eq!(answer.pieces, [], "{shown}");
+        assert_eq!(answer.reasons.len(), one.case.compared.len());
+    }
+}
+
+/// Facts besides the source.
+fn with(facts: Facts) -> Facts {
+    Facts {
         source: "report.json".to_owned(),
         ..facts
-    };
-    let ktls = || Case {
-        algorithm: "aes-128-gcm",
-        ..case(Route::Kernel(Consumer::Ktls), "ktls")
-    };
-    let cases: Vec<(Case<'_>, Worth, &str, &str)> = vec![
-        (
+    }
+}
+
+#[test]
+fn figures_decide() {
+    let time_only = || vec![compared(Metric::Time, GENERIC, VIRTIO_TIMES)];
+    are_refused(vec![
+        refused(
             Case {
                 compared: both([9e3; 5], VIRTIO_TIMES),
                 ..case(AF_ALG, DRIVER)
@@ -166,7 +197,7 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
              bytes.",
             "",
         ),
-        (
+        refused(
             Case {
                 compared: both(VIRTIO_TIMES, [9e3; 5]),
                 ..case(AF_ALG, DRIVER)
@@ -175,7 +206,7 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
             "Do not: software takes less CPU time of the whole system here at every size",
             "",
         ),
-        (
+        refused(
             Case {
                 compared: both(GENERIC, VIRTIO_TIMES),
                 ..case(AF_ALG, DRIVER)
@@ -184,7 +215,7 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
             "Do not: software and the offload do not differ in wall-clock time.",
             "",
         ),
-        (
+        refused(
             Case {
                 compared: time_only(),
                 ..case(AF_ALG, DRIVER)
@@ -194,7 +225,7 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
              not have it.",
             "",
         ),
-        (
+        refused(
             Case {
                 facts: with(Facts {
                     others: Some(0.5),
@@ -206,13 +237,23 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
             "other programs used up to 50 % of a CPU",
             "",
         ),
-        (
+        refused(
             case(DM_CRYPT, DRIVER),
             Worth::Not,
             "and dm-crypt hands over 4096 bytes at most (the largest sector of dm-crypt).",
             "",
         ),
-        (
+    ]);
+}
+
+#[test]
+fn drivers_that_a_consumer_cannot_use_are_refused() {
+    let ktls = || Case {
+        algorithm: "aes-128-gcm",
+        ..case(Route::Kernel(Consumer::Ktls), "ktls")
+    };
+    are_refused(vec![
+        refused(
             Case {
                 machine: as_captured(VIRTIO),
                 ..case(DM_CRYPT, DRIVER)
@@ -221,7 +262,7 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
             "Do not: dm-crypt refuses virtio_crypto_aes_cbc: it has ALLOCATES_MEMORY",
             "another consumer may use the driver",
         ),
-        (
+        refused(
             Case {
                 machine: as_captured(NO_DEVICE),
                 ..case(AF_ALG, "af-alg")
@@ -230,7 +271,7 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
             "Do not: There is no device that does cryptography.",
             "none on this machine",
         ),
-        (
+        refused(
             Case {
                 machine: as_captured(NO_DEVICE),
                 ..case(AF_ALG, DRIVER)
@@ -239,79 +280,13 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
             "/proc/crypto has no driver virtio_crypto_aes_cbc for cbc(aes) here.",
             "load its module",
         ),
-        (
+        refused(
             case(AF_ALG, "af-alg:cbc(aes-generic)"),
             Worth::Not,
             "cbc(aes-generic) is no offload: it runs on the CPU: C.",
             "nothing",
         ),
-        (
-            case(Route::Openssl, "openssl-no-aesni"),
-            Worth::Not,
-            "openssl-no-aesni is software, and no offload.",
-            "name the offload last",
-        ),
-        (
-            case(Route::Openssl, "provider:legacy"),
-            Worth::Not,
-            "provider:legacy is software",
-            "name the offload last",
-        ),
-        (
-            case(Route::Openssl, DRIVER),
-            Worth::Unknown,
-            "openssl does not use af-alg:virtio_crypto_aes_cbc.",
-            "--impl engine:NAME",
-        ),
-        (
-            case(Route::Openssl, "no implementation"),
-            Worth::Unknown,
-            "the name of the offload is not that of an implementation",
-            "measure with --impl",
-        ),
-        (
-            Case {
-                machine: machine(four()),
-                ..case(Route::Openssl, "engine:afalg")
-            },
-            Worth::Not,
-            "has no engines, and afalg is one.",
-            "there is none",
-        ),
-        (
-            case(Route::Openssl, "engine:nosuch"),
-            Worth::Not,
-            "OpenSSL's engine nosuch is not installed.",
-            "built with the engine nosuch",
-        ),
-        (
-            case(Route::Openssl, "provider:nosuch"),
-            Worth::Not,
-            "OpenSSL's provider nosuch is not installed.",
-            "install the provider",
-        ),
-        (
-            Case {
-                algorithm: "aes-128-ctr",
-                ..case(Route::Openssl, "engine:afalg")
-            },
-            Worth::Not,
-            "OpenSSL's engine afalg lacks aes-128-ctr.",
-            "aes-128-cbc",
-        ),
-        (
-            Case {
-                machine: Machine {
-                    library: Err("not asked for".to_owned()),
-                    ..machine(three())
-                },
-                ..case(Route::Openssl, "engine:afalg")
-            },
-            Worth::Unknown,
-            "nothing is known of OpenSSL: not asked for.",
-            "on the machine itself",
-        ),
-        (
+        refused(
             Case {
                 facts: with(Facts {
                     kernel: Some("5.4.0".to_owned()),
@@ -323,7 +298,85 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
             "5.4.0 was measured, and this is the kernel 6.12",
             "--sysroot",
         ),
-        (
+        refused(
+            ktls(),
+            Worth::Not,
+            "The driver virtio_crypto does not have gcm(aes).",
+            "use an algorithm that it has",
+        ),
+    ]);
+}
+
+#[test]
+fn openssl_needs_what_it_is_to_use() {
+    are_refused(vec![
+        refused(
+            case(Route::Openssl, "openssl-no-aesni"),
+            Worth::Not,
+            "openssl-no-aesni is software, and no offload.",
+            "name the offload last",
+        ),
+        refused(
+            case(Route::Openssl, "provider:legacy"),
+            Worth::Not,
+            "provider:legacy is software",
+            "name the offload last",
+        ),
+        refused(
+            case(Route::Openssl, DRIVER),
+            Worth::Unknown,
+            "openssl does not use af-alg:virtio_crypto_aes_cbc.",
+            "--impl engine:NAME",
+        ),
+        refused(
+            case(Route::Openssl, "no implementation"),
+            Worth::Unknown,
+            "the name of the offload is not that of an implementation",
+            "measure with --impl",
+        ),
+        refused(
+            Case {
+                machine: machine(four()),
+                ..case(Route::Openssl, "engine:afalg")
+            },
+            Worth::Not,
+            "has no engines, and afalg is one.",
+            "there is none",
+        ),
+        refused(
+            case(Route::Openssl, "engine:nosuch"),
+            Worth::Not,
+            "OpenSSL's engine nosuch is not installed.",
+            "built with the engine nosuch",
+        ),
+        refused(
+            case(Route::Openssl, "provider:nosuch"),
+            Worth::Not,
+            "OpenSSL's provider nosuch is not installed.",
+            "install the provider",
+        ),
+        refused(
+            Case {
+                algorithm: "aes-128-ctr",
+                ..case(Route::Openssl, "engine:afalg")
+            },
+            Worth::Not,
+            "OpenSSL's engine afalg lacks aes-128-ctr.",
+            "aes-128-cbc",
+        ),
+        refused(
+            Case {
+                machine: Machine {
+                    library: Err("not asked for".to_owned()),
+                    ..machine(three())
+                },
+                ..case(Route::Openssl, "engine:afalg")
+            },
+            Worth::Unknown,
+            "nothing is known of OpenSSL: not asked for.",
+            "on the machine itself",
+        ),
+        refused(
             Case {
                 facts: with(Facts {
                     proof: Some("no driver was in use more than before: not proven".to_owned()),
@@ -335,24 +388,7 @@ fn what_is_not_worth_it_has_a_cause_and_nothing_to_copy() {
             "that the device did the work is not proven",
             "brisk crypto explain",
         ),
-        (
-            ktls(),
-            Worth::Not,
-            "The driver virtio_crypto does not have gcm(aes).",
-            "use an algorithm that it has",
-        ),
-    ];
-    for (case, worth, headline, fix) in cases {
-        let answer = case.answer();
-        let shown = text(&answer);
-        assert_eq!(answer.worth, worth, "{shown}");
-        assert!(answer.headline.contains(headline), "{headline}: {shown}");
-        let found = answer.fix.clone().unwrap_or_default();
-        assert_eq!(found.is_empty(), fix.is_empty(), "{shown}");
-        assert!(found.contains(fix), "{fix}: {shown}");
-        assert_eq!(answer.pieces, [], "{shown}");
-        assert_eq!(answer.reasons.len(), case.compared.len());
-    }
+    ]);
 }
 
 /// AF_ALG that is switched off.

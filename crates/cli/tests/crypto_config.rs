@@ -1,0 +1,273 @@
+//! Recommendations and proofs of configurations for crypto offload.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs;
+use std::path::Path;
+
+use brisk_testkit::{Brisk, brisk_of};
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+
+fn config() -> Brisk {
+    brisk_of!["crypto", "config"]
+}
+
+struct Files {
+    dir: TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self {
+            dir: tempdir().unwrap(),
+        }
+    }
+
+    fn at(&self, name: &str) -> String {
+        let path = self.dir.path().join(name);
+        path.into_os_string().into_string().unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.at(name);
+        fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A machine with Linux 6.12 and a driver for a device, of which files alone are read.
+    fn machine(&self) -> String {
+        let driver = |name: &str, module: &str, priority: u32| {
+            format!(
+                "name         : cbc(aes)\ndriver       : {name}\nmodule       : {module}\n\
+                 priority     : {priority}\nrefcnt       : 1\nselftest     : passed\n\
+                 internal     : no\ntype         : skcipher\nasync        : yes\nblocksize    : 16\n\
+                 min keysize  : 16\nmax keysize  : 32\nivsize       : 16\n\n"
+            )
+        };
+        let crypto = driver("virtio_crypto_aes_cbc", "virtio_crypto", 150)
+            + &driver("cbc-aes-aesni", "aesni_intel", 400);
+        let _ = self.write("root/proc/crypto", &crypto);
+        let _ = self.write(
+            "root/proc/version",
+            "Linux version 6.12.1 (builder@host) #1 SMP\n",
+        );
+        let _ = self.write(
+            "root/proc/modules",
+            "virtio_crypto 1 0 - Live 0x0\naf_alg 1 0 - Live 0x0\nalgif_skcipher 1 0 - Live 0x0\n",
+        );
+        self.at("root")
+    }
+}
+
+/// A report with times in microseconds at three sizes, as brisk crypto bench writes it.
+fn report(offload: &str, metrics: &[&str], times: [f64; 3]) -> String {
+    let rows = [("openssl", [33.0, 174.0, 2407.0]), (offload, times)];
+    let series = metrics.iter().flat_map(|metric| {
+        rows.iter().flat_map(move |(name, times)| {
+            [16, 4096, 65536]
+                .iter()
+                .zip(times)
+                .map(move |(bytes, time)| {
+                    let samples = [0.99, 1.0, 1.01].map(|factor| {
+                        json!({"iteration": 0, "phase": "measured", "outcome": "ok",
+                        "value": time * 1e-6 * factor})
+                    });
+                    json!({"name": format!("{name} {bytes} B: {metric}"), "unit": "seconds",
+                    "better": "lower", "samples": samples})
+                })
+        })
+    });
+    json!({"schema": "brisk.report/1", "kind": "crypto", "created": "",
+        "environment": {"extra": {"algorithm": "aes-128-cbc", "measured kernel": "6.12.1"}},
+        "series": series.collect::<Vec<_>>()})
+    .to_string()
+}
+
+const BOTH: [&str; 2] = ["time per operation", "whole-system CPU per operation"];
+const DRIVER: &str = "af-alg:virtio_crypto_aes_cbc";
+
+#[test]
+fn what_is_worth_it_has_pieces_to_copy() {
+    let files = Files::new();
+    let root = files.machine();
+    let from = files.write("r.json", &report(DRIVER, &BOTH, [163.0, 100.0, 617.0]));
+    let out = files.at("out.json");
+    let shown = config()
+        .args(["--from", &from, "--sysroot", &root, "-o", &out])
+        .exits(0)
+        .text();
+    for text in [
+        "Worth it from ",
+        "by wall-clock time and CPU time of the whole system.",
+        "--- /etc/modules-load.d/brisk-crypto.conf",
+        "\nvirtio_crypto\n",
+        ".salg_name = \"virtio_crypto_aes_cbc\"",
+    ] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    assert!(shown.contains(&format!("# Measured: {from}.")), "{shown}");
+    let saved: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
+    assert_eq!(saved["kind"], "crypto-config");
+    let facts = &saved["environment"]["extra"];
+    assert!(facts["worth it"].as_str().unwrap().starts_with("from "));
+    let piece = &facts["configuration: /etc/modules-load.d/brisk-crypto.conf"];
+    assert!(piece.as_str().unwrap().ends_with("virtio_crypto\n"));
+
+    // A report of a recommendation has the figures that it rests on.
+    let again = config()
+        .args(["--from", &out, "--sysroot", &root, "--format", "json"])
+        .exits(0)
+        .text();
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["environment"]["extra"]["worth it"], facts["worth it"]);
+    // One that recommends nothing has no pieces of the other.
+    let refused = config()
+        .args(["--from", &out, "--sysroot", &root, "--format", "json"])
+        .args(["--consumer", "ipsec"])
+        .exits(1)
+        .text();
+    assert!(!refused.contains("configuration: "), "{refused}");
+}
+
+#[test]
+fn what_is_not_worth_it_has_none() {
+    let files = Files::new();
+    let root = files.machine();
+    let refused = |from: &str, more: &[&str], says: &[&str]| {
+        let shown = config()
+            .args([
+                "--from",
+                from,
+                "--sysroot",
+                &root,
+                "-o",
+                &files.at("o.json"),
+            ])
+            .args(more)
+            .exits(1)
+            .text();
+        for text in says {
+            assert!(shown.contains(text), "{text}: {shown}");
+        }
+        assert!(!shown.contains("---"), "{shown}");
+    };
+    let slow = files.write("slow.json", &report(DRIVER, &BOTH, [9e3, 9e3, 9e3]));
+    refused(
+        &slow,
+        &[],
+        &["Do not: software takes less wall-clock time here at every size measured, up to 65536"],
+    );
+    let time = files.write(
+        "time.json",
+        &report(DRIVER, &BOTH[..1], [163.0, 100.0, 617.0]),
+    );
+    refused(
+        &time,
+        &[],
+        &["No recommendation: CPU time of the whole system is not known"],
+    );
+    let fast = files.write("fast.json", &report(DRIVER, &BOTH, [1.0, 1.0, 1.0]));
+    refused(
+        &fast,
+        &["--consumer", "dm-crypt"],
+        &["dm-crypt refuses virtio_crypto_aes_cbc", "To do: "],
+    );
+    let engine = files.write(
+        "engine.json",
+        &report("engine:afalg", &BOTH, [1.0, 1.0, 1.0]),
+    );
+    refused(
+        &engine,
+        &[],
+        &["nothing is known of OpenSSL: OpenSSL of another system's tree is not run."],
+    );
+    let _ = config()
+        .args(["--from", &time, "--sysroot", &root, "--by", "time"])
+        .args(["-o", &files.at("o.json")])
+        .exits(0)
+        .text();
+}
+
+/// Activates the providers default and legacy.
+const PROVIDERS: &str = "openssl_conf = init\n[init]\nproviders = list\n\
+                         [list]\ndefault = on\nlegacy = on\n[on]\nactivate = 1\n";
+
+#[test]
+fn a_configuration_is_measured_against_none() {
+    let files = Files::new();
+    let file = files.write("two providers.cnf", PROVIDERS);
+    let out = files.at("out.json");
+    let shown = config()
+        .args([
+            "sha256",
+            "--check",
+            &file,
+            "--sizes",
+            "1024",
+            "--seconds",
+            "1",
+        ])
+        .args(["-n", "1", "-o", &out])
+        .exits(0)
+        .text();
+    for text in [
+        "With the file / without it",
+        "1.000 KiB",
+        "time per operation: ",
+        "process CPU per operation: ",
+        "whole-system CPU per operation: ",
+        "Driver: not proven. The file names no engine that goes to the kernel",
+    ] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    assert!(!shown.contains("failed"), "{shown}");
+    let saved: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
+    let names = &saved["environment"]["extra"]["implementations"];
+    assert_eq!(names, &format!("openssl, openssl-conf:{file}"));
+    let compared = &saved["comparisons"][0];
+    assert_eq!(compared["a"], "openssl 1024 B: time per operation");
+    assert!(compared["ratio"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn what_cannot_be_checked_is_told_apart() {
+    let files = Files::new();
+    let refused = |name: &str, text: &str, says: &[&str]| {
+        let file = files.write(name, text);
+        let _ = config().args(["--check", &file]).exits(125).explains(says);
+    };
+    refused(
+        "modprobe.d/qat.conf",
+        "options qat_4xxx x=1\n",
+        &["cannot be checked", "options of modules", "crypto bench"],
+    );
+    refused("modules-load.d/x.conf", "cryptodev\n", &["loaded at boot"]);
+    refused("60-x.rules", "KERNEL==\"crypto\"\n", &["who may open"]);
+    refused("crypttab", "a /dev/x none luks\n", &["--impl dm-crypt"]);
+    refused("sysctl.d/x.conf", "crypto.x = 1\n", &["whole machine"]);
+    refused(
+        "notes",
+        "hello\n",
+        &["a line openssl_conf = SECTION is missing"],
+    );
+    // OpenSSL goes on without these, and would be measured as it is.
+    let missing = PROVIDERS.replace("legacy", "nosuch");
+    refused(
+        "missing.cnf",
+        &missing,
+        &["the provider nosuch of", "goes on without it"],
+    );
+    let _ = config()
+        .args(["--check", "/nonexistent"])
+        .exits(125)
+        .explains(&["cannot read /nonexistent"]);
+    let file = files.write("good.cnf", PROVIDERS);
+    let _ = config()
+        .args(["--check", &file, "--impl", "openssl"])
+        .exits(2)
+        .explains(&["--impl"]);
+    let _ = config()
+        .exits(125)
+        .explains(&["name two implementations by --impl"]);
+}
