@@ -48,7 +48,7 @@ pub(super) fn measure(
     mark(Mark::End);
     let end = watch.end()?;
     ended?;
-    let groups = threads.finish()?;
+    let groups = threads.finish(interrupt)?;
     let window = watch.window(&begin, &end);
     let proof = proof.map(|drivers| Proof {
         drivers,

@@ -5,11 +5,13 @@
 //! taken, without that of its start.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use brisk_host::tasks::Schedule;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::request::Request;
 use super::seat::{Rate, Seat};
@@ -74,13 +76,34 @@ pub(in crate::crypto) fn environment(implementation: &Implementation) -> Vec<(&s
     }
 }
 
-/// A child that does not outlive its value.
-struct Speed(Child);
+/// A child that does not outlive its value, and neither does what it has started.
+struct Speed<'a> {
+    child: Child,
+    seat: &'a Seat,
+}
 
-impl Drop for Speed {
+impl Speed<'_> {
+    /// Waits for its end.
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        let pid = Pid::from_child(&self.child);
+        // It is reaped below, when its group has ended.
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), look)?;
+        self.end();
+        self.child.wait()
+    }
+
+    fn end(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        self.seat.end(pid, || {
+            let _ = self.child.wait();
+        });
+    }
+}
+
+impl Drop for Speed<'_> {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.end();
     }
 }
 
@@ -92,19 +115,32 @@ pub(super) fn run(
     seat: &Seat,
 ) -> Result<Rate, String> {
     let mut command = Command::new("openssl");
+    command.args(arguments(implementation, algorithm, request));
+    command.envs(environment(implementation));
+    follow(command, implementation, algorithm, request, seat)
+}
+
+/// Runs a program that writes what `openssl speed -mr` does.
+fn follow(
+    mut command: Command,
+    implementation: &Implementation,
+    algorithm: &Algorithm,
+    request: &Request,
+    seat: &Seat,
+) -> Result<Rate, String> {
     command
-        .args(arguments(implementation, algorithm, request))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    command.envs(environment(implementation));
+        .stderr(Stdio::piped())
+        // It is ended with all that it starts, as a script in its place does.
+        .process_group(0);
     let child = brisk_sys::die_with_parent(&mut command)
         .spawn()
         .map_err(|error| format!("cannot run openssl: {error}; install it"))?;
-    let mut speed = Speed(child);
-    seat.runs(&speed.0);
-    let pid = speed.0.id();
-    let output = speed.0.stderr.take().expect("it is piped");
+    let mut speed = Speed { child, seat };
+    seat.runs(Pid::from_child(&speed.child));
+    let pid = speed.child.id();
+    let output = speed.child.stderr.take().expect("it is piped");
     let mut lines = BufReader::new(output);
     let mut begun = None;
     let mut said: Vec<String> = Vec::new();
@@ -122,6 +158,9 @@ pub(super) fn run(
                     ));
                 }
             }
+            if begun.is_some() {
+                return Err("openssl speed began twice".to_owned());
+            }
             begun = Some((Instant::now(), cpu_time(pid)));
             seat.begun();
         } else if line.starts_with("+R:") {
@@ -138,7 +177,7 @@ pub(super) fn run(
             said.push(line);
         }
     }
-    let status = speed.0.wait().map_err(|error| error.to_string())?;
+    let status = speed.wait().map_err(|error| error.to_string())?;
     Err(format!(
         "openssl {} gave no result ({status}): {}",
         arguments(implementation, algorithm, request).join(" "),
@@ -176,6 +215,7 @@ fn cpu_time(pid: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::seat::Event;
     use super::*;
 
     fn request(direction: Direction) -> Request {
@@ -225,6 +265,50 @@ mod tests {
         );
         for bad in ["+R:", "+R:1:a:0", "+R:-1:a:1", "+R:1:a:nan", "+H:1024"] {
             assert_eq!(count(bad), None, "{bad}");
+        }
+    }
+
+    /// What a script does in the place of openssl.
+    fn shell(script: &str, seat: &Seat) -> Result<Rate, String> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        let algorithm = Algorithm::find("aes-128-cbc").unwrap();
+        let request = request(Direction::Encrypt);
+        follow(command, &Implementation::OpenSsl, algorithm, &request, seat)
+    }
+
+    fn seat() -> (Seat, std::sync::mpsc::Receiver<Event>) {
+        let (events, received) = std::sync::mpsc::channel();
+        let shared = Default::default();
+        (Seat { shared, events }, received)
+    }
+
+    /// The child of a script has the pipe open, on which the thread waits.
+    #[test]
+    fn it_ends_with_all_that_it_started() {
+        let (seat, events) = seat();
+        let shared = std::sync::Arc::clone(&seat.shared);
+        let script = "echo +DT:aes-128-cbc:1:16 >&2; sleep 4323; exit 0";
+        let thread = std::thread::spawn(move || shell(script, &seat));
+        assert!(matches!(events.recv(), Ok(Event::Ready)));
+        shared.kill_programs();
+        let error = thread.join().unwrap().unwrap_err();
+        assert!(error.contains("gave no result (signal: 9"), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_in_order_is_no_result() {
+        let result = "echo +R:1000:aes-128-cbc:2.0 >&2";
+        let begin = "echo +DT:aes-128-cbc:1:16 >&2";
+        let rate = shell(&format!("{begin}; {result}"), &seat().0).unwrap();
+        assert!((rate.operations, rate.seconds) == (1000.0, 2.0), "{rate:?}");
+        for (script, expected) in [
+            (result.to_owned(), "ended before it began"),
+            (format!("{begin}; {begin}; {result}"), "began twice"),
+            ("echo why >&2; exit 3".to_owned(), "(exit status: 3): why"),
+        ] {
+            let error = shell(&script, &seat().0).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

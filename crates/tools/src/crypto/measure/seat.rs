@@ -1,12 +1,10 @@
 //! A thread's side of a measurement.
 
-use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
 
 /// A thread's word to the one that started it.
@@ -25,8 +23,19 @@ pub(super) struct Shared {
     pub(super) may_begin: Mutex<bool>,
     pub(super) changed: Condvar,
     pub(super) is_over: AtomicBool,
-    /// Programs that threads wait for.
-    pub(super) programs: Mutex<Vec<OwnedFd>>,
+    /// Programs that threads wait for. Each leads a process group, and is reaped only when it is not
+    /// here any more, so that its number is not another's.
+    programs: Mutex<Vec<Pid>>,
+}
+
+impl Shared {
+    /// Kills the programs with all that they have started, which may hold their pipes open.
+    pub(super) fn kill_programs(&self) {
+        let lock = self.programs.lock();
+        for program in &*lock.unwrap_or_else(PoisonError::into_inner) {
+            let _ = kill_process_group(*program, Signal::KILL);
+        }
+    }
 }
 
 /// A thread's side of it.
@@ -65,11 +74,20 @@ impl Seat {
     }
 
     /// Has a program killed when something fails: the thread waits for it.
-    pub(super) fn runs(&self, child: &Child) {
-        if let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
-            let lock = self.shared.programs.lock();
-            lock.unwrap_or_else(PoisonError::into_inner).push(process);
+    pub(super) fn runs(&self, program: Pid) {
+        let lock = self.shared.programs.lock();
+        lock.unwrap_or_else(PoisonError::into_inner).push(program);
+    }
+
+    /// Kills a program with all that it has started, and reaps it.
+    pub(super) fn end(&self, program: Pid, reap: impl FnOnce()) {
+        let lock = self.shared.programs.lock();
+        let mut programs = lock.unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = programs.iter().position(|one| *one == program) {
+            programs.remove(place);
+            let _ = kill_process_group(program, Signal::KILL);
         }
+        reap();
     }
 
     /// Whether the thread is to end.

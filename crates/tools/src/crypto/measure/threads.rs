@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::request::{GroupRate, NotMeasured, Request};
@@ -17,6 +16,8 @@ use crate::interrupt::Interrupt;
 
 /// How often a wait looks for signals.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often the wait for threads that are about to end looks.
+const CLOSE_LOOK: Duration = Duration::from_millis(2);
 /// How long after its time an `openssl speed` may end.
 const LATE: Duration = Duration::from_secs(30);
 
@@ -139,7 +140,18 @@ impl Threads {
     }
 
     /// What each group measured, when all have ended.
-    pub(super) fn finish(mut self) -> Result<Vec<GroupRate>, NotMeasured> {
+    pub(super) fn finish(mut self, interrupt: &Interrupt) -> Result<Vec<GroupRate>, NotMeasured> {
+        let until = Instant::now() + LATE;
+        while !self.running.iter().all(|(_, thread)| thread.is_finished()) {
+            if let Some(signal) = interrupt.signal() {
+                return Err(NotMeasured::Interrupted(signal));
+            }
+            if Instant::now() > until {
+                let reason = format!("not all ended within {} s of the first", LATE.as_secs());
+                return Err(NotMeasured::Failed(reason));
+            }
+            std::thread::sleep(CLOSE_LOOK);
+        }
         let mut rates = vec![GroupRate::default(); self.groups];
         for (group, thread) in std::mem::take(&mut self.running) {
             let result = thread.join().unwrap_or_else(|_| {
@@ -182,11 +194,7 @@ impl Drop for Threads {
         // A waiting thread may be between its look and its wait, which the lock excludes.
         drop(self.shared.may_begin.lock());
         self.shared.changed.notify_all();
-        let lock = self.shared.programs.lock();
-        for program in lock.unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // It may have ended.
-            let _ = pidfd_send_signal(&program, Signal::KILL);
-        }
+        self.shared.kill_programs();
         for (_, thread) in self.running.drain(..) {
             let _ = thread.join();
         }
