@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use brisk_host::proc::Procfs;
 use brisk_host::process_times::tree;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::algorithm::Algorithm;
 use super::implementation::Implementation;
@@ -25,6 +25,8 @@ const END: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 /// Names of processes that are QEMU.
 const QEMU: &str = "qemu-system";
+/// Characters of an answer that a message has.
+const SHOWN: usize = 200;
 
 /// A machine that is reached by a command.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct Remote {
     answers: Receiver<Result<Answer, String>>,
     interrupt: Interrupt,
     command: String,
+    /// Whether it is of no use any more, and not waited for.
+    is_lost: bool,
 }
 
 impl Remote {
@@ -67,7 +71,7 @@ impl Remote {
                 let answer = match next_line(&mut lines) {
                     Ok(Some(line)) => serde_json::from_slice(&line).map_err(|_| {
                         let text = String::from_utf8_lossy(&line);
-                        let text: String = text.trim_end().chars().take(200).collect();
+                        let text: String = text.trim_end().chars().take(SHOWN).collect();
                         format!("it wrote {text:?}, which is no answer of brisk's")
                     }),
                     Ok(None) => break,
@@ -87,6 +91,7 @@ impl Remote {
             answers,
             interrupt: interrupt.clone(),
             command: command.to_owned(),
+            is_lost: false,
         })
     }
 
@@ -98,12 +103,19 @@ impl Remote {
         }
     }
 
-    /// The next answer.
+    /// The next answer, within a time from now.
     fn answer(&mut self, limit: Duration) -> Result<Answer, NotMeasured> {
-        let until = Instant::now() + limit;
+        self.answer_until(Instant::now() + limit)
+    }
+
+    fn answer_until(&mut self, until: Instant) -> Result<Answer, NotMeasured> {
+        let begun = Instant::now();
         loop {
             if let Some(signal) = self.interrupt.signal() {
                 return Err(NotMeasured::Interrupted(signal));
+            }
+            if begun > until {
+                return Err(self.lost("it answers without end"));
             }
             match self.answers.recv_timeout(LOOK) {
                 Ok(Ok(Answer::Failed(reason))) => return Err(NotMeasured::Failed(reason)),
@@ -112,7 +124,7 @@ impl Remote {
                 Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
                 Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    let reason = format!("no answer within {} s", limit.as_secs());
+                    let reason = format!("no answer within {} s", begun.elapsed().as_secs());
                     return Err(self.lost(&reason));
                 }
             }
@@ -126,13 +138,36 @@ impl Remote {
     }
 
     /// The machine is of no use any more, which ends all.
-    fn lost(&self, reason: &str) -> NotMeasured {
+    fn lost(&mut self, reason: &str) -> NotMeasured {
+        self.is_lost = true;
         let text = format!("{}: {reason}", self.command);
         NotMeasured::System(std::io::Error::other(text))
     }
 
-    fn unexpected(&self, answer: &Answer) -> NotMeasured {
-        self.lost(&format!("unexpected answer {answer:?}"))
+    fn unexpected(&mut self, answer: &Answer) -> NotMeasured {
+        let text: String = format!("{answer:?}").chars().take(SHOWN).collect();
+        self.lost(&format!("unexpected answer {text}"))
+    }
+
+    /// Whether the command has ended. It is not reaped by that: its group's number stays its own.
+    fn has_ended(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(
+            waitid(WaitId::Pid(Pid::from_child(&self.child)), look),
+            Ok(None)
+        )
+    }
+
+    /// Whether it ends in a time.
+    fn ends_within(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.has_ended() {
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
     }
 }
 
@@ -166,13 +201,16 @@ impl Worker for Remote {
         mark: &mut dyn FnMut(Mark),
     ) -> Result<Measured, NotMeasured> {
         self.ask(&Question::Measure(request.clone()))?;
-        let limit = PATIENCE + Duration::from_secs_f64(request.seconds);
+        let until = Instant::now() + PATIENCE + Duration::from_secs_f64(request.seconds);
         loop {
-            match self.answer(limit)? {
+            match self.answer_until(until)? {
                 Answer::Begin => mark(Mark::Begin),
                 Answer::End => mark(Mark::End),
                 Answer::Measured(measured) if measured.groups.len() == request.groups.len() => {
-                    return Ok(measured);
+                    return match measured.is_possible() {
+                        true => Ok(measured),
+                        false => Err(self.lost("its figures cannot be right")),
+                    };
                 }
                 other => return Err(self.unexpected(&other)),
             }
@@ -198,21 +236,17 @@ impl Drop for Remote {
     fn drop(&mut self) {
         drop(self.input.take());
         let until = Instant::now() + END;
-        while self.interrupt.signal().is_none() && Instant::now() < until {
-            match self.child.try_wait() {
-                Ok(None) => std::thread::sleep(LOOK),
-                _ => return,
-            }
+        let is_waited_for = |it: &Self| !it.is_lost && it.interrupt.signal().is_none();
+        while is_waited_for(self) && !self.has_ended() && Instant::now() < until {
+            std::thread::sleep(LOOK);
         }
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
-        let until = Instant::now() + END;
-        while Instant::now() < until {
-            match self.child.try_wait() {
-                Ok(None) => std::thread::sleep(LOOK),
-                _ => return,
-            }
+        let group = Pid::from_child(&self.child);
+        if !self.has_ended() {
+            let _ = kill_process_group(group, Signal::TERM);
+            self.ends_within(END);
         }
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        // What it has started may be left.
+        let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
     }
 }
@@ -296,5 +330,44 @@ mod tests {
         assert!(matches!(error, NotMeasured::Interrupted(15)), "{error}");
         drop(remote);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    /// A process that the command leaves behind ends with it.
+    #[test]
+    fn nothing_of_the_command_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let script = format!("sleep 4324 >/dev/null & echo $! > {}", file.display());
+        let command = shlex::try_join(["sh", "-c", &script]).unwrap();
+        let mut remote = Remote::start(&command, &Interrupt::new().unwrap()).unwrap();
+        assert!(remote.about(algorithm()).is_err());
+        let pid = std::fs::read_to_string(&file).unwrap();
+        drop(remote);
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        assert!(state.is_err() || state.unwrap().contains(") Z "));
+    }
+
+    #[test]
+    fn figures_that_cannot_be_right_are_refused() {
+        let of = |seconds: &str, idle: &str| {
+            let window = format!(
+                r#"{{"seconds":{seconds},"cpus":1,"idle":{idle},"steal":0.0,"interrupts":0.0,"kernel_threads":{{}},"others":0.0,"device_interrupts":null,"joules":null}}"#
+            );
+            let line = format!(r#"{{"measured":{{"groups":[],"window":{window},"proof":null}}}}"#);
+            start(&[&line]).measure(&request(), &mut |_| {})
+        };
+        of("1.0", "0.5").unwrap();
+        for (seconds, idle) in [
+            ("0.0", "0.5"),
+            ("-1.0", "0.5"),
+            ("1e300", "0.5"),
+            ("1.0", "-1"),
+        ] {
+            let error = of(seconds, idle).unwrap_err().to_string();
+            assert!(
+                error.contains("cannot be right"),
+                "{seconds} {idle}: {error}"
+            );
+        }
     }
 }

@@ -41,6 +41,28 @@ pub struct Measured {
     pub proof: Option<Proof>,
 }
 
+/// Seconds, operations and the like beyond which no measurement gets.
+const MOST: f64 = 1e18;
+
+impl Measured {
+    /// Whether its figures can be those of a measurement: it may come from another machine.
+    #[must_use]
+    pub(in crate::crypto) fn is_possible(&self) -> bool {
+        let window = &self.window;
+        let times = [window.idle, window.steal, window.interrupts, window.others];
+        let of_threads = window.kernel_threads.values().copied();
+        let groups = self.groups.iter();
+        let rates = groups.flat_map(|group| [group.operations, group.rate, group.cpu.abs()]);
+        let all = times.into_iter().chain(of_threads).chain(rates);
+        // Less than a microsecond is not measured.
+        (1e-6..MOST).contains(&window.seconds)
+            && window.cpus <= 1 << 20
+            && all
+                .chain(window.joules)
+                .all(|value| (0.0..MOST).contains(&value))
+    }
+}
+
 /// How fast a group was.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRate {
