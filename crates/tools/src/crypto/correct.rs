@@ -1,7 +1,6 @@
 //! Whether libcrypto gives the published results, by the program `openssl`.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use brisk_host::program::Program;
@@ -10,6 +9,7 @@ use tempfile::NamedTempFile;
 use super::algorithm::{Algorithm, Kind};
 use super::configured;
 use super::implementation::Implementation;
+use super::libcrypto::program::{PATIENCE, output};
 use super::measure::{NotMeasured, environment};
 use super::vectors::vector;
 use crate::interrupt::Interrupt;
@@ -18,22 +18,27 @@ use crate::program_output::{NoOutput, output_within};
 /// How long `openssl` may take, also in an emulated guest.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
+/// Bytes of the longest version.
+const LONGEST_VERSION: usize = 1000;
+
 /// First line of `openssl version`.
 ///
 /// # Errors
 /// If it cannot be run.
 pub(super) fn version() -> Result<String, String> {
-    let output = Command::new("openssl")
-        .arg("version")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("libcrypto is not measured: cannot run openssl: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let not_measured = |reason: String| format!("libcrypto is not measured: {reason}");
+    let program = Program::find("openssl").map_err(|error| not_measured(error.to_string()))?;
+    version_of(&program).map_err(not_measured)
+}
+
+fn version_of(program: &Program) -> Result<String, String> {
+    let program = program.clone().args(["version"]);
+    let text = output(&program, PATIENCE)?;
     let line = text.lines().next().unwrap_or_default();
-    if output.status.success() && line.contains(' ') {
+    if line.contains(' ') && line.len() <= LONGEST_VERSION {
         return Ok(line.to_owned());
     }
-    Err("libcrypto is not measured: openssl version says nothing".to_owned())
+    Err("openssl version does not say which".to_owned())
 }
 
 /// Has `openssl enc` or `openssl dgst` do the vector in both directions. Whether that was done: no
@@ -156,6 +161,20 @@ mod tests {
             let is_done = !algorithm.name.ends_with("xts") && algorithm.kind != Kind::Aead;
             assert_eq!(checked, is_done, "{}", algorithm.name);
         }
+    }
+
+    #[test]
+    fn a_version_is_one_line_of_some_length() {
+        let shell = |script| version_of(&Program::at("/bin/sh").args(["-c", script]));
+        assert_eq!(
+            shell("echo OpenSSL 3.0; echo x"),
+            Ok("OpenSSL 3.0".to_owned())
+        );
+        for other in ["exit 0", "echo OpenSSL", "exec tr '\\0' ' ' </dev/zero"] {
+            let error = shell(other).unwrap_err();
+            assert_eq!(error, "openssl version does not say which", "{other}");
+        }
+        assert!(shell("exit 3").unwrap_err().contains("exit status: 3"));
     }
 
     #[test]

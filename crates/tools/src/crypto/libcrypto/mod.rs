@@ -2,7 +2,7 @@
 
 mod configuration;
 mod parse;
-mod program;
+pub(super) mod program;
 
 use std::env;
 use std::fs::{self, File};

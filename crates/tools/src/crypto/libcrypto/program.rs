@@ -11,10 +11,10 @@ use rustix::event::{PollFd, PollFlags};
 /// Bytes of output that are read; what follows is left.
 const LIMIT: usize = 1 << 20;
 /// Longest run of a program.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(in crate::crypto) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Standard output of a program that runs for so long at most, or why there is none.
-pub(super) fn output(program: &Program, limit: Duration) -> Result<String, String> {
+pub(in crate::crypto) fn output(program: &Program, limit: Duration) -> Result<String, String> {
     let name = program.shell_quoted();
     let mut command = program.command();
     command
