@@ -122,7 +122,9 @@ pub fn rows(report: &Report) -> Vec<Row> {
         if let Some(median) = median(series) {
             row.medians.insert(metric.to_owned(), median);
         }
-        row.failure = failure(series).or(row.failure.take());
+        if metric == TIME {
+            row.failure = failure(series);
+        }
     }
     let place = |row: &Row| order.iter().position(|name| *name == row.implementation);
     rows.sort_by_key(|row| (place(row), row.bytes));

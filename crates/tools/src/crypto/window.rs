@@ -77,7 +77,10 @@ impl Window {
     /// CPU time of all threads of the kernel.
     #[must_use]
     pub fn in_kernel_threads(&self) -> f64 {
-        self.kernel_threads.values().sum()
+        // The sum of no numbers is -0.
+        self.kernel_threads
+            .values()
+            .fold(0.0, |sum, time| sum + time)
     }
 }
 
@@ -249,6 +252,7 @@ mod tests {
             ..Window::default()
         };
         assert!((window.busy() - 1.25).abs() < 1e-9);
+        assert!(window.in_kernel_threads().is_sign_positive());
         let stat = "cpu  1 2 3 4 5 60 7 8 9 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
         assert_eq!(in_interrupts(stat), 67);
         assert_eq!(in_interrupts("garbage"), 0);
