@@ -1,5 +1,7 @@
 //! Software and an offload at once, against each of them alone.
 
+use std::time::Duration;
+
 use brisk_measure::{Comparison, Report, Unit};
 
 use super::algorithm::Algorithm;
@@ -28,8 +30,10 @@ pub struct Pair {
     pub threads: usize,
     /// Length of one run, seconds.
     pub seconds: f64,
-    /// Rounds.
+    /// Rounds at most.
     pub rounds: u32,
+    /// Begin no round after so long.
+    pub budget: Option<Duration>,
     /// Seed of the order.
     pub seed: u64,
 }
@@ -101,6 +105,12 @@ pub fn combined(
     progress(Step::About(&about));
     for implementation in [&pair.software, &pair.offload] {
         progress(Step::Check(implementation));
+        if let Some(reason) = implementation.excludes(pair.algorithm) {
+            return Err(BenchError::Nothing {
+                algorithm: pair.algorithm.name,
+                reasons: format!("{implementation}: {reason}"),
+            });
+        }
         match machine.check(implementation, pair.algorithm) {
             Ok(_) => {}
             Err(NotMeasured::Failed(reason)) => {
@@ -134,6 +144,10 @@ pub fn combined(
     let plan = Plan::new(splits.iter().map(|split| split.name()), pair.rounds)
         .warmups(1)
         .seed(pair.seed);
+    let plan = match pair.budget {
+        Some(budget) => plan.within(budget),
+        None => plan,
+    };
     let request = |groups| Request {
         algorithm: pair.algorithm.name.to_owned(),
         direction: pair.direction,
@@ -269,6 +283,7 @@ mod tests {
             threads: 2,
             seconds: 1.0,
             rounds: 6,
+            budget: None,
             seed: 1,
         }
     }

@@ -63,12 +63,16 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     });
     drop(bar);
     drop(machine);
+    let kept = brisk_host::program::quote(file.as_os_str());
     match ended {
         Ok(()) => {}
         Err(BenchError::Interrupted(signal)) => {
-            let kept = brisk_host::program::quote(file.as_os_str());
             ui.note(&format!("interrupted; what was measured is in {kept}"));
             return Ok(exit::by_signal(signal));
+        }
+        Err(error @ BenchError::Machine(_)) if !report.series.is_empty() => {
+            ui.note(&format!("what was measured is in {kept}"));
+            return Err(error.into());
         }
         Err(error) => return Err(error.into()),
     }
@@ -111,6 +115,7 @@ fn pair(args: &Args) -> anyhow::Result<Pair> {
         threads: usize::from(args.threads),
         seconds: options.seconds,
         rounds: options.rounds,
+        budget: options.budget,
         seed: options.seed,
     })
 }
