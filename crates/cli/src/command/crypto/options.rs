@@ -1,5 +1,7 @@
 //! Options that measuring commands share.
 
+use std::time::Duration;
+
 use anyhow::{Context, bail};
 use brisk_tools::crypto::{
     ALGORITHMS, Algorithm, Direction, Implementation, Local, Options, Remote, Worker,
@@ -61,6 +63,8 @@ pub(super) struct MeasureArgs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sizes(pub(super) Vec<usize>);
 
+/// Longest run.
+const LONGEST: Duration = Duration::from_secs(3600);
 /// Bytes of the largest operation.
 const LARGEST: usize = 64 << 20;
 
@@ -121,6 +125,9 @@ impl MeasureArgs {
             }
         }
         let seconds = duration("--seconds", &self.seconds)?;
+        if seconds > LONGEST {
+            bail!("--seconds {}: a run takes an hour at most", self.seconds);
+        }
         let budget = self.budget.as_deref();
         Ok(Options {
             algorithm: self.algorithm,
