@@ -144,7 +144,8 @@ impl Report {
     }
 
     /// Replaces the file at `path` atomically: a reader finds the old report or the new one, also
-    /// after a crash, and never half of one. Call it after every run.
+    /// after a crash, and never half of one. Call it after every run. Of a link it is the file that
+    /// it leads to; devices, pipes and sockets are refused.
     ///
     /// # Errors
     ///
@@ -198,6 +199,19 @@ pub fn json_schema() -> serde_json::Value {
 }
 
 fn write_beside(path: &Path, text: &str) -> io::Result<()> {
+    // The file below takes the place of what is there, which is not to be a link such as
+    // /dev/stdout, nor a device.
+    let target = match path.is_symlink() {
+        true => std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+        false => path.to_owned(),
+    };
+    let path = &*target;
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a device, a pipe or a socket, and a report would take its place; name a file",
+        ));
+    }
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

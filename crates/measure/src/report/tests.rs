@@ -18,6 +18,33 @@ fn a_saved_report_is_loaded_as_it_was() {
     assert_eq!(files, 1, "nothing but the report stays behind");
 }
 
+/// A report took the place of /dev/full, where root named that.
+#[cfg(unix)]
+#[test]
+fn nothing_but_a_file_is_replaced() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let to_socket = directory.path().join("to-socket");
+    symlink("socket", &to_socket).unwrap();
+    for path in [&socket, &to_socket] {
+        let error = example::report().save(path).unwrap_err();
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        let text = format!("{error} {}", source.unwrap_or_default());
+        assert!(text.contains("a report would take its place"), "{text}");
+    }
+    assert!(socket.metadata().unwrap().file_type().is_socket());
+    let link = directory.path().join("link");
+    symlink("report.json", &link).unwrap();
+    for _ in 0..2 {
+        std::fs::write(directory.path().join("report.json"), "old").unwrap();
+        example::report().save(&link).unwrap();
+        assert!(link.is_symlink());
+        assert!(Report::load(&directory.path().join("report.json")).is_ok());
+    }
+}
+
 #[test]
 fn a_report_that_cannot_be_saved_leaves_the_old_one() {
     let directory = tempfile::tempdir().unwrap();
