@@ -109,6 +109,13 @@ fn two_outputs_have_a_crossover_in_every_form() {
     // The report says again what it was made from.
     let again = crossover().args(["--from", &json]).exits(0).text();
     assert_eq!(again, shown);
+    // What it was made from is not replaced.
+    let before = fs::read(&json).unwrap();
+    crossover()
+        .args(["--from", &json, "--output", &json])
+        .exits(125)
+        .explains(&["the report would take the place of that file"]);
+    assert_eq!(fs::read(&json).unwrap(), before);
     let csv = crossover().args(["--from", &json, "--format", "csv"]);
     assert!(csv.exits(0).text().contains("aes-128-cbc 16 B"));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use brisk_measure::render::shorten;
@@ -155,7 +155,16 @@ pub(super) fn find(args: &CurveArgs, kind: &str, ui: &Ui) -> anyhow::Result<Outc
             Ended::BySignal(signal) => return Ok(Outcome::BySignal(signal)),
         }
     } else {
-        (curves::read(&args.from)?, args.output.file(kind)?)
+        let sources = curves::read(&args.from)?;
+        let file = args.output.file(kind)?;
+        if let Some(path) = args.from.iter().find(|path| is_one_file(path, &file)) {
+            bail!(
+                "--output {}: the report would take the place of that file, which is read; name \
+                 another",
+                printable_line(&path.display().to_string())
+            );
+        }
+        (sources, file)
     };
     let chosen = Chosen {
         software: names.0.as_deref(),
@@ -184,6 +193,12 @@ pub(super) fn find(args: &CurveArgs, kind: &str, ui: &Ui) -> anyhow::Result<Outc
         algorithms,
         file,
     })))
+}
+
+/// Whether both are the same file, which is there.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    real(one).is_some_and(|real_one| Some(real_one) == real(other))
 }
 
 /// A pair of curves and its crossover.
