@@ -1,10 +1,9 @@
 //! Processors of the host, their mitigations and governor, below a root that tests put elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sysfs;
+use crate::{files, sysfs};
 
 /// Processors that the kernel can have at most on x86-64 (`NR_CPUS` of `arch/x86/Kconfig`).
 const MOST: usize = 8192;
@@ -21,7 +20,7 @@ impl Cpu {
     #[must_use]
     pub fn below(root: &Path) -> Self {
         Self {
-            cpuinfo: fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default(),
+            cpuinfo: files::text(&root.join("proc/cpuinfo")).unwrap_or_default(),
             root: root.to_owned(),
         }
     }
@@ -91,6 +90,8 @@ pub fn list(processors: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,12 +1,12 @@
 //! Ends of files, and replacement of files such that a reader finds the old content or the new, also
 //! after a power cut.
 
-use std::fs::{File, Permissions};
-use std::io::{self, Seek, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use tempfile::NamedTempFile;
 
 /// Degree to which a replacement is on the disk when [`replace`] returns.
@@ -19,6 +19,23 @@ pub enum Durability {
     Synced,
     /// The new content survives a power cut from now on: the directory is synced as well.
     Durable,
+}
+
+/// Bytes of a file that [`text`] reads at most.
+const LONGEST_TEXT: u64 = 16 << 20;
+
+/// Text of a file of another system's tree, which may be anything: at most 16 MiB of it, without
+/// waiting for the other end of a pipe; what is no UTF-8 is replaced. None if it cannot be read.
+#[must_use]
+pub fn text(path: &Path) -> Option<String> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32)
+        .open(path)
+        .ok()?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST_TEXT).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The last bytes of a file, `most` of them, as text. Its position stays: a program that writes to

@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use crate::files;
+
 /// Text of a file below `sys`, without white space at its ends.
 #[must_use]
 pub fn line(root: &Path, path: &str) -> Option<String> {
-    let text = fs::read_to_string(root.join("sys").join(path)).ok()?;
+    let text = files::text(&root.join("sys").join(path))?;
     Some(text.trim().to_owned())
 }
 

@@ -65,7 +65,7 @@ pub enum BenchError {
         reasons: String,
     },
     /// More threads than processors.
-    #[error("{wanted} threads need a processor each, and there are {there}")]
+    #[error("a processor for each of {wanted} threads is needed, and there are {there}")]
     Processors {
         /// Threads.
         wanted: usize,

@@ -133,6 +133,12 @@ pub fn combined(
     ] {
         facts.insert(name.to_owned(), value);
     }
+    if about.cpus.is_empty() {
+        return Err(BenchError::Processors {
+            wanted: pair.threads,
+            there: 0,
+        });
+    }
     if pair.threads * 2 > about.cpus.len() {
         saved.report.notes.push(format!(
             "{} processors are fewer than {} threads of each kind need: some share one",

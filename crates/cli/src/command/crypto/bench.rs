@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use brisk_measure::Report;
-use brisk_tools::crypto::{self, BenchError, Step, rows};
+use brisk_tools::crypto::{self, BenchError, Step, metric, rows};
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::interrupt::Interrupt;
@@ -69,6 +70,10 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     args.output
         .files_with_bars(&report, &bars::of_bench(&rows), &file, ui)?;
+    ensure!(
+        rows.iter().any(|row| row.get(metric::TIME).is_some()),
+        "no run succeeded; the reasons are in the report"
+    );
     Ok(exit::OK)
 }
 

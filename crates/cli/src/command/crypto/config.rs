@@ -130,7 +130,7 @@ fn answer(args: &Args, curves: &Curves) -> anyhow::Result<Recommendation> {
     let offload = implementation(&first.pair.offload.name);
     let algorithm = algorithm(args, curves)?;
     let root = &args.machine.sysroot;
-    let machine = args.machine.look(true);
+    let machine = args.machine.look(true)?;
     let route = match (args.consumer, &offload) {
         (Some(consumer), _) => consumer.route(),
         (None, Some(offload)) => usual(offload),

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             known.join(", ")
         );
     };
-    let machine = args.machine.look(true);
+    let machine = args.machine.look(true)?;
     let asked = match args.consumer {
         Some(one) => vec![one.route()],
         None => routes(),

@@ -53,7 +53,7 @@ pub struct Args {
 /// # Errors
 /// If an algorithm is not known, or nothing can be printed.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    let machine = args.machine.look(!args.kernel);
+    let machine = args.machine.look(!args.kernel)?;
     let names = names(&args.algorithms, &machine.kernel)?;
     let library = machine.library.as_ref().ok();
     let listings: Vec<_> = names

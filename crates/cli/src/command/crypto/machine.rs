@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use brisk_tools::crypto::Machine;
+
+use crate::output::printable_line;
 
 /// Where to look.
 #[derive(Debug, clap::Args)]
@@ -20,7 +23,16 @@ pub struct MachineArgs {
 
 impl MachineArgs {
     /// Looks. OpenSSL is asked if somebody wants to know.
-    pub(super) fn look(&self, with_openssl: bool) -> Machine {
-        Machine::at(&self.sysroot, with_openssl.then_some(&*self.openssl))
+    ///
+    /// # Errors
+    /// If there is no such tree.
+    pub(super) fn look(&self, with_openssl: bool) -> anyhow::Result<Machine> {
+        ensure!(
+            self.sysroot.is_dir(),
+            "--sysroot {}: there is no such directory",
+            printable_line(&self.sysroot.display().to_string())
+        );
+        let openssl = with_openssl.then_some(&*self.openssl);
+        Ok(Machine::at(&self.sysroot, openssl))
     }
 }

@@ -230,7 +230,10 @@ fn what_cannot_be_measured_is_said_before_anything_runs() {
     };
     let (_, ended) = run(&mut Known::new(), &many);
     let error = ended.unwrap_err().to_string();
-    assert_eq!(error, "3 threads need a processor each, and there are 2");
+    assert_eq!(
+        error,
+        "a processor for each of 3 threads is needed, and there are 2"
+    );
 }
 
 #[test]

@@ -5,8 +5,7 @@ mod parse;
 pub(super) mod program;
 
 use std::env;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use brisk_host::program::Program;
@@ -19,8 +18,6 @@ pub use parse::{CpuSettings, Engine, Provider, VersionInfo};
 const WITHOUT_ENGINES: u32 = 4;
 /// Files of a directory that are looked at.
 const FILES: usize = 1024;
-/// Bytes of a configuration that are read; one that is longer is read in part.
-const CONFIGURATION: u64 = 1 << 20;
 
 /// An installed OpenSSL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,10 +81,8 @@ impl Library {
         let default = || Some(Path::new(version.directory.as_deref()?).join("openssl.cnf"));
         let configuration_path = path.or_else(default);
         let configuration = configuration_path.as_deref().and_then(|path| {
-            let mut bytes = Vec::new();
-            let file = File::open(inside(root, path)).ok()?;
-            file.take(CONFIGURATION).read_to_end(&mut bytes).ok()?;
-            Some(Configuration::parse(&String::from_utf8_lossy(&bytes)))
+            let text = brisk_host::files::text(&inside(root, path))?;
+            Some(Configuration::parse(&text))
         });
         let libraries = |directory: &Option<String>| {
             let directory = directory.as_deref().map(Path::new);

@@ -168,6 +168,12 @@ fn follow(
             let cpu = (cpu_time(pid) - used) / at.elapsed().as_secs_f64();
             let (operations, seconds) = count(&line)
                 .ok_or_else(|| format!("openssl speed wrote {line:?}, which is not a result"))?;
+            let passed = at.elapsed().as_secs_f64();
+            if !(passed / 2.0 - 1.0..passed * 2.0 + 1.0).contains(&seconds) {
+                return Err(format!(
+                    "openssl speed says {seconds} s, and {passed:.1} s passed: it is no measurement"
+                ));
+            }
             return Ok(Rate {
                 operations,
                 seconds,
