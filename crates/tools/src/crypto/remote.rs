@@ -343,8 +343,16 @@ mod tests {
         assert!(remote.about(algorithm()).is_err());
         let pid = std::fs::read_to_string(&file).unwrap();
         drop(remote);
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-        assert!(state.is_err() || state.unwrap().contains(") Z "));
+        // It is killed, and ends when the kernel gets to it.
+        let lives = || {
+            let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+            state.is_ok_and(|state| !state.contains(") Z "))
+        };
+        let until = Instant::now() + Duration::from_secs(30);
+        while lives() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(!lives());
     }
 
     #[test]

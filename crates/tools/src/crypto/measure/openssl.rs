@@ -304,13 +304,17 @@ mod tests {
 
     #[test]
     fn what_is_not_in_order_is_no_result() {
-        let result = "echo +R:1000:aes-128-cbc:2.0 >&2";
+        let result = "echo +R:1000:aes-128-cbc:0.5 >&2";
         let begin = "echo +DT:aes-128-cbc:1:16 >&2";
         let rate = shell(&format!("{begin}; {result}"), &seat().0).unwrap();
-        assert!((rate.operations, rate.seconds) == (1000.0, 2.0), "{rate:?}");
+        assert!((rate.operations, rate.seconds) == (1000.0, 0.5), "{rate:?}");
         for (script, expected) in [
             (result.to_owned(), "ended before it began"),
             (format!("{begin}; {begin}; {result}"), "began twice"),
+            (
+                format!("{begin}; echo +R:1000:aes-128-cbc:20.0 >&2"),
+                "says 20 s, and 0.0 s passed",
+            ),
             ("echo why >&2; exit 3".to_owned(), "(exit status: 3): why"),
         ] {
             let error = shell(&script, &seat().0).unwrap_err();
