@@ -8,13 +8,12 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use brisk_host::program::{Error, Program};
 use nix::libc::O_DIRECT;
 
 use super::request::Request;
-use super::seat::{Rate, Seat, cpu_time};
+use super::seat::{Rate, Seat};
 use crate::crypto::Algorithm;
 use crate::crypto::Implementation;
 use crate::crypto::af_alg::Direction;
@@ -161,24 +160,7 @@ pub(super) fn run(
         done.map_err(|error| format!("{}: {error}", crypt.path().display()))
     };
     once(&file)?;
-    seat.ready();
-    let (begun, used) = (Instant::now(), cpu_time());
-    let mut operations = 0_u64;
-    while !seat.is_over() {
-        once(&file)?;
-        operations += 1;
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    let cpu = (cpu_time() - used) / seconds;
-    // Devices are removed in the order of their values' ends: what lies above goes first.
-    drop(file);
-    drop(crypt);
-    drop(zeros);
-    Ok(Rate {
-        operations: operations as f64,
-        seconds,
-        cpu,
-    })
+    seat.repeat(|| once(&file))
 }
 
 /// Memory that is aligned as `O_DIRECT` needs it.

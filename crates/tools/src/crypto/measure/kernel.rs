@@ -1,9 +1,7 @@
 //! A thread that has the kernel encrypt, through `AF_ALG`.
 
-use std::time::Instant;
-
 use super::request::Request;
-use super::seat::{Rate, Seat, cpu_time};
+use super::seat::{Rate, Seat};
 use crate::crypto::Implementation;
 use crate::crypto::af_alg::{AfAlgError, Direction, Operations, Parameters, Transform};
 use crate::crypto::{Algorithm, Kind, vectors};
@@ -79,17 +77,5 @@ pub(super) fn run(
     let key = vectors::vector(algorithm).key;
     let transform = Transform::new(driver, algorithm, &key).map_err(text)?;
     let mut work = Work::new(&transform, algorithm, request).map_err(text)?;
-    seat.ready();
-    let (begun, used) = (Instant::now(), cpu_time());
-    let mut operations = 0_u64;
-    while !seat.is_over() {
-        work.once().map_err(text)?;
-        operations += 1;
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    Ok(Rate {
-        operations: operations as f64,
-        seconds,
-        cpu: (cpu_time() - used) / seconds,
-    })
+    seat.repeat(|| work.once().map_err(text))
 }

@@ -7,7 +7,6 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -18,7 +17,7 @@ use nix::sys::socket::sockopt::{TcpTlsTx, TcpUlp, TlsCryptoInfo};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::request::Request;
-use super::seat::{Rate, Seat, cpu_time};
+use super::seat::{Rate, Seat};
 use crate::crypto::Algorithm;
 use crate::crypto::Implementation;
 use crate::crypto::vectors::vector;
@@ -150,19 +149,7 @@ pub(super) fn run(
     let data = vec![0; request.bytes];
     let text = |error: std::io::Error| format!("cannot send: {error}");
     sender.write_all(&data).map_err(text)?;
-    seat.ready();
-    let (begun, used) = (Instant::now(), cpu_time());
-    let mut operations = 0_u64;
-    while !seat.is_over() {
-        sender.write_all(&data).map_err(text)?;
-        operations += 1;
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    Ok(Rate {
-        operations: operations as f64,
-        seconds,
-        cpu: (cpu_time() - used) / seconds,
-    })
+    seat.repeat(|| sender.write_all(&data).map_err(text))
 }
 
 /// Has the kernel send a record, and decrypts it with an implementation that is not the kernel's.

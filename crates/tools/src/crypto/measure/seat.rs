@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
@@ -58,7 +59,7 @@ pub(super) struct Rate {
 
 impl Seat {
     /// Says that the thread is prepared, and waits for the others.
-    pub(super) fn ready(&self) {
+    fn ready(&self) {
         let _ = self.events.send(Event::Ready);
         let lock = self.shared.may_begin.lock();
         let mut may_begin = lock.unwrap_or_else(PoisonError::into_inner);
@@ -66,6 +67,29 @@ impl Seat {
             let woken = self.shared.changed.wait(may_begin);
             may_begin = woken.unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Does an operation again and again, from the moment when all threads are ready until the end.
+    ///
+    /// # Errors
+    /// Those of the operation, which end it.
+    pub(super) fn repeat(
+        &self,
+        mut operation: impl FnMut() -> Result<(), String>,
+    ) -> Result<Rate, String> {
+        self.ready();
+        let (begun, used) = (Instant::now(), cpu_time());
+        let mut operations = 0_u64;
+        while !self.is_over() {
+            operation()?;
+            operations += 1;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(Rate {
+            operations: operations as f64,
+            seconds,
+            cpu: (cpu_time() - used) / seconds,
+        })
     }
 
     /// Says that the thread has begun by itself and does not wait.
@@ -97,7 +121,7 @@ impl Seat {
 }
 
 /// CPU time of this thread, seconds.
-pub(super) fn cpu_time() -> f64 {
+fn cpu_time() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -14,6 +14,8 @@ use super::{dm_crypt, kernel, ktls, openssl};
 use crate::crypto::{Algorithm, Implementation};
 use crate::interrupt::Interrupt;
 
+/// How long a thread that does not end is waited for.
+const GIVEN_UP: Duration = Duration::from_secs(5);
 /// How often a wait looks for signals.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often the wait for threads that are about to end looks.
@@ -195,8 +197,15 @@ impl Drop for Threads {
         drop(self.shared.may_begin.lock());
         self.shared.changed.notify_all();
         self.shared.kill_programs();
+        let until = Instant::now() + GIVEN_UP;
         for (_, thread) in self.running.drain(..) {
-            let _ = thread.join();
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(LOOK);
+            }
+            // One that waits for an answer of a device cannot be ended.
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
         }
     }
 }
