@@ -7,13 +7,13 @@
 //! these two wherever the output has them, and from the table only where it has nothing else.
 
 mod collected;
-mod command;
+mod failure;
 mod lines;
 mod runs;
 
 use super::Curve;
 
-pub use command::{Invocation, Ran, Route, RunError, UNACCELERATED};
+pub use failure::{RunError, UNACCELERATED, failure};
 
 /// Largest output that is read, in bytes.
 pub const LARGEST: usize = 16 << 20;

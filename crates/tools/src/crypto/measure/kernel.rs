@@ -42,7 +42,7 @@ impl Work {
             input: vec![0; plain],
             output: vec![0; sealed],
         };
-        // What is decrypted must have been encrypted: an AEAD would refuse it else.
+        // Data to decrypt must have been encrypted: an AEAD would refuse them else.
         work.once()?;
         if request.direction == Direction::Decrypt && algorithm.kind != Kind::Hash {
             work.direction = Direction::Decrypt;

@@ -17,19 +17,13 @@ use super::request::Request;
 use super::seat::{Rate, Seat};
 use crate::crypto::Implementation;
 use crate::crypto::af_alg::Direction;
+use crate::crypto::speed::{UNACCELERATED, failure};
 use crate::crypto::{Algorithm, Kind};
 
-/// Variables that take instructions away from libcrypto. `OPENSSL_ia32cap(3)`: AES-NI (bit 57) and
-/// PCLMULQDQ (33); SHA (bit 29 of the second word), VAES (41), VPCLMULQDQ (42). Words that are left
-/// out would be cleared whole. On Arm there is only
-/// all or nothing, NEON too.
-const WITHOUT_INSTRUCTIONS: [(&str, &str); 2] = [
-    (
-        "OPENSSL_ia32cap",
-        "~0x200000200000000:~0x60020000000:~0x0:~0x0:~0x0",
-    ),
-    ("OPENSSL_armcap", "0"),
-];
+/// Variables that take instructions away from libcrypto. On Arm there is only all or nothing, NEON
+/// too.
+const WITHOUT_INSTRUCTIONS: [(&str, &str); 2] =
+    [("OPENSSL_ia32cap", UNACCELERATED), ("OPENSSL_armcap", "0")];
 /// Bytes of a line that are kept.
 const LONGEST_LINE: u64 = 4096;
 
@@ -184,6 +178,9 @@ fn follow(
         }
     }
     let status = speed.wait().map_err(|error| error.to_string())?;
+    if let Some(reason) = failure(&said.join("\n"), algorithm.name) {
+        return Err(format!("{reason} ({status})"));
+    }
     Err(format!(
         "openssl {} gave no result ({status}): {}",
         arguments(implementation, algorithm, request).join(" "),
@@ -316,6 +313,10 @@ mod tests {
                 "says 20 s, and 0.0 s passed",
             ),
             ("echo why >&2; exit 3".to_owned(), "(exit status: 3): why"),
+            (
+                "echo speed: Unknown option: -engine >&2; exit 1".to_owned(),
+                "this openssl has no option -engine: engines were removed in OpenSSL 4",
+            ),
         ] {
             let error = shell(&script, &seat().0).unwrap_err();
             assert!(error.contains(expected), "{error}");
