@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::kernel::Driver;
+
 /// Interrupts of some devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lines {
@@ -98,51 +100,37 @@ fn devices(root: &Path, module: &str) -> Vec<PathBuf> {
     entries.filter(is_device).collect()
 }
 
-/// How often each driver of `/proc/crypto` is in use, and the module that it is in.
+/// Drivers of `/proc/crypto`, and how often each is in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct References(BTreeMap<String, (u64, String)>);
+pub(super) struct References(BTreeMap<String, Driver>);
 
 impl References {
     /// Those of the system below `root`.
     pub(super) fn read(root: &Path) -> Self {
-        let text = fs::read(root.join("proc/crypto")).unwrap_or_default();
-        Self::parse(&String::from_utf8_lossy(&text))
+        Self::of(Driver::below(root))
     }
 
-    fn parse(text: &str) -> Self {
-        let mut found = BTreeMap::new();
-        for block in text.split("\n\n") {
-            let field = |wanted: &str| {
-                let mut fields = block.lines().filter_map(|line| line.split_once(':'));
-                let value = fields.find(|(name, _)| name.trim() == wanted);
-                value.map(|(_, value)| value.trim())
-            };
-            let references = field("refcnt").and_then(|text| text.parse().ok());
-            if let (Some(driver), Some(references)) = (field("driver"), references) {
-                let module = field("module").unwrap_or_default();
-                found.insert(driver.to_owned(), (references, module.to_owned()));
-            }
-        }
-        Self(found)
+    fn of(drivers: Vec<Driver>) -> Self {
+        let named = drivers.into_iter();
+        Self(
+            named
+                .map(|driver| (driver.driver.clone(), driver))
+                .collect(),
+        )
     }
 
     /// Drivers that are in use more often than `before`.
     pub(super) fn risen(&self, before: &Self) -> Vec<String> {
-        let old = |driver: &String| {
-            before
-                .0
-                .get(driver)
-                .map_or(0, |(references, _)| *references)
-        };
+        let old = |name: &String| before.0.get(name).map_or(0, |driver| driver.references);
         // A driver that is not in use has one reference.
-        let is_risen = |(driver, (now, _)): &(&String, &(u64, String))| *now > old(driver).max(1);
+        let is_risen = |(name, now): &(&String, &Driver)| now.references > old(name).max(1);
         let risen = self.0.iter().filter(is_risen);
-        risen.map(|(driver, _)| driver.clone()).collect()
+        risen.map(|(name, _)| name.clone()).collect()
     }
 
     /// Module of a driver.
     pub(super) fn module(&self, driver: &str) -> Option<&str> {
-        self.0.get(driver).map(|(_, module)| &**module)
+        self.0.get(driver).map(|driver| &*driver.module)
     }
 }
 
@@ -190,7 +178,8 @@ mod tests {
                  refcnt       : {count}\n\nname: x\ndriver: y\nrefcnt: huge\n"
             )
         };
-        let (before, after) = (References::parse(&text(1)), References::parse(&text(2)));
+        let of = |count| References::of(Driver::parse(&text(count)));
+        let (before, after) = (of(1), of(2));
         assert_eq!(after.risen(&before), ["cbc-aes-aesni"]);
         assert_eq!(before.risen(&after), [""; 0]);
         assert_eq!(before.risen(&References::default()), [""; 0]);

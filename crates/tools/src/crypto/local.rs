@@ -1,6 +1,7 @@
 //! Machines that are measured: this one, or one on which a worker of brisk's runs.
 
-use std::path::{Path, PathBuf};
+use std::cmp::Reverse;
+use std::path::PathBuf;
 
 use brisk_host::cpu::Cpu;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::af_alg::Transform;
 use super::algorithm::Algorithm;
 use super::implementation::Implementation;
+use super::kernel::{self, Driver};
 use super::measure::{Mark, Measured, NotMeasured, Request, ktls, measure};
 use super::vectors;
 use crate::interrupt::Interrupt;
@@ -115,7 +117,7 @@ impl Worker for Local {
                 // One that has a device for it does not load software.
                 let portable = algorithm.kernel.replace("(aes)", "(aes-generic)");
                 let _ = Transform::new(&portable, algorithm, &key);
-                let found = drivers(&self.root, algorithm);
+                let found = bindable(&Driver::below(&self.root), algorithm);
                 about
                     .implementations
                     .extend(found.into_iter().map(Implementation::Driver));
@@ -155,32 +157,14 @@ impl Worker for Local {
 }
 
 /// Names of the drivers of an algorithm that sockets may be bound to, the most preferred first.
-fn drivers(root: &Path, algorithm: &Algorithm) -> Vec<String> {
-    let text = std::fs::read(root.join("proc/crypto")).unwrap_or_default();
-    of_text(&String::from_utf8_lossy(&text), algorithm)
-}
-
-fn of_text(text: &str, algorithm: &Algorithm) -> Vec<String> {
-    let driver = |block: &str| {
-        let field = |wanted: &str| {
-            let mut fields = block.lines().filter_map(|line| line.split_once(':'));
-            let value = fields.find(|(name, _)| name.trim() == wanted);
-            value.map(|(_, value)| value.trim().to_owned())
-        };
-        let is_own = field("name")? == algorithm.kernel
-            && field("selftest")? == "passed"
-            && field("internal")? == "no"
-            // A cipher of the old kind is given as skcipher under another name.
-            && field("type")? != "cipher";
-        let priority = field("priority")?.parse::<i64>().ok()?;
-        is_own.then_some((priority, field("driver")?))
-    };
-    let mut found: Vec<_> = text.split("\n\n").filter_map(driver).collect();
-    found.sort_by(|(one, _), (other, _)| other.cmp(one));
+fn bindable(all: &[Driver], algorithm: &Algorithm) -> Vec<String> {
+    let mut found = kernel::of(all, algorithm.kernel);
+    found.retain(|driver| driver.is_tested && !driver.is_internal);
+    found.sort_by_key(|driver| Reverse(driver.priority));
     let mut names: Vec<String> = Vec::new();
-    for (_, name) in found {
-        if !names.contains(&name) {
-            names.push(name);
+    for driver in found {
+        if !names.contains(&driver.driver) {
+            names.push(driver.driver.clone());
         }
     }
     names
@@ -207,7 +191,10 @@ mod tests {
             block("ctr(aes)", "ctr-aes-aesni", 400, "passed", "no"),
         ]
         .join("\n");
-        let found = of_text(&text, Algorithm::find("aes-128-cbc").unwrap());
+        let found = bindable(
+            &Driver::parse(&text),
+            Algorithm::find("aes-128-cbc").unwrap(),
+        );
         assert_eq!(found, ["cbc-aes-aesni", "cbc(aes-generic)"]);
     }
 }

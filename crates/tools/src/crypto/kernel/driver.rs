@@ -1,8 +1,11 @@
-//! Implementations in `/proc/crypto`. Pure.
+//! Implementations in `/proc/crypto`.
+
+use std::path::Path;
 
 use serde::Serialize;
 
 use super::flags::Flags;
+use super::text;
 use crate::crypto::Kind;
 
 /// Implementations that are read at most; kernels have up to about 300.
@@ -55,6 +58,11 @@ pub struct Driver {
 }
 
 impl Driver {
+    /// Implementations of the system below `root`; empty if its `/proc/crypto` cannot be read.
+    pub(crate) fn below(root: &Path) -> Vec<Self> {
+        text::of(root, "proc/crypto").map_or_else(Vec::new, |text| Self::parse(&text))
+    }
+
     /// Implementations in the text of `/proc/crypto`, in its order: one that was registered later
     /// comes first. Entries without a name or a driver are left out.
     #[must_use]

@@ -5,23 +5,26 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use brisk_host::files;
 use flate2::read::GzDecoder;
 use rustix::fs::OFlags;
 
-/// Bytes that are read of a file at most. The largest, `modules.alias`, has about 1.5 MB.
-pub(super) const LIMIT: u64 = 16 << 20;
+/// Bytes that are read of a compressed file at most.
+const LIMIT: u64 = 16 << 20;
 /// Entries of a directory that are looked at.
 const ENTRIES: usize = 4096;
 
-/// Text of a file, at most [`LIMIT`] bytes of it; what is no UTF-8 is replaced. None if it cannot be
-/// read.
+/// Text of a file, as [`files::text`].
 pub(super) fn of(root: &Path, path: &str) -> Option<String> {
-    bounded(open(root, path).ok()?)
+    files::text(&root.join(path))
 }
 
-/// Text of a file that gzip compressed, as [`of`].
+/// Text of a file that gzip compressed, at most [`LIMIT`] bytes of it, likewise.
 pub(super) fn of_gzip(root: &Path, path: &str) -> Option<String> {
-    bounded(GzDecoder::new(open(root, path).ok()?))
+    let mut bytes = Vec::new();
+    let text = GzDecoder::new(open(root, path).ok()?);
+    text.take(LIMIT).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A pipe in another system's tree is not waited for.
@@ -30,12 +33,6 @@ fn open(root: &Path, path: &str) -> io::Result<File> {
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
         .open(root.join(path))
-}
-
-fn bounded(reader: impl Read) -> Option<String> {
-    let mut bytes = Vec::new();
-    reader.take(LIMIT).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Number in a file that has one.

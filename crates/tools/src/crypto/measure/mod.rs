@@ -36,11 +36,11 @@ pub(super) fn measure(
 ) -> Result<Measured, NotMeasured> {
     let algorithm = Algorithm::find(&request.algorithm)
         .ok_or_else(|| NotMeasured::Failed(format!("no algorithm {}", request.algorithm)))?;
-    let before = References::read(root);
+    let before = uses_kernel(request).then(|| References::read(root));
     let threads = Threads::start(request, algorithm)?;
     threads.wait_until_ready(PREPARATION, interrupt)?;
-    let (proof, lines) = in_use(root, request, &before);
-    let watch = Watch::new(root, lines);
+    let (drivers, lines) = before.map(|before| in_use(root, &before)).unzip();
+    let watch = Watch::new(root, lines.flatten());
     let begin = watch.begin()?;
     mark(Mark::Begin);
     threads.begin();
@@ -50,7 +50,7 @@ pub(super) fn measure(
     ended?;
     let groups = threads.finish(interrupt)?;
     let window = watch.window(&begin, &end);
-    let proof = proof.map(|drivers| Proof {
+    let proof = drivers.map(|drivers| Proof {
         drivers,
         device_interrupts: window.device_interrupts,
     });
@@ -61,26 +61,22 @@ pub(super) fn measure(
     })
 }
 
-/// Drivers that the prepared threads use, and the interrupts of their devices; none if no thread
-/// uses the kernel.
-fn in_use(
-    root: &Path,
-    request: &Request,
-    before: &References,
-) -> (Option<Vec<String>>, Option<Lines>) {
-    let uses_kernel = |group: &Group| {
+/// Whether threads of a request use drivers of the kernel, or may do so.
+fn uses_kernel(request: &Request) -> bool {
+    request.groups.iter().any(|group| {
         !matches!(
             group.implementation,
             Implementation::OpenSsl | Implementation::OpenSslPlain | Implementation::Tcp
         )
-    };
-    if !request.groups.iter().any(uses_kernel) {
-        return (None, None);
-    }
+    })
+}
+
+/// Drivers that the prepared threads use, and the interrupts of their devices.
+fn in_use(root: &Path, before: &References) -> (Vec<String>, Option<Lines>) {
     let now = References::read(root);
     let drivers = now.risen(before);
     let modules = drivers.iter().filter_map(|driver| now.module(driver));
     let lines = modules.filter_map(|module| Lines::of_module(root, module));
     let lines = lines.reduce(Lines::and);
-    (Some(drivers), lines)
+    (drivers, lines)
 }
