@@ -89,6 +89,16 @@ impl From<NotMeasured> for BenchError {
     }
 }
 
+impl From<Stopped<NotMeasured>> for BenchError {
+    fn from(stopped: Stopped<NotMeasured>) -> Self {
+        match stopped {
+            Stopped::Interrupted(signal) => Self::Interrupted(signal),
+            Stopped::Save(error) => error.into(),
+            Stopped::Run(error) => error.into(),
+        }
+    }
+}
+
 /// One implementation at one size; none of them is the idle system.
 #[derive(Debug, Clone)]
 struct Side {
@@ -154,11 +164,7 @@ pub fn bench(
     });
     bench.note(saved);
     saved.save()?;
-    ended.map_err(|stopped| match stopped {
-        Stopped::Interrupted(signal) => BenchError::Interrupted(signal),
-        Stopped::Save(error) => error.into(),
-        Stopped::Run(error) => error.into(),
-    })
+    Ok(ended?)
 }
 
 /// All sides; the last two are the idle system.

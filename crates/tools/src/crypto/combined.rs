@@ -10,7 +10,7 @@ use super::implementation::Implementation;
 use super::local::Worker;
 use super::measure::{Group, NotMeasured, Request};
 use super::{Direction, metric};
-use crate::experiment::{Experiment, Plan, Readings, Saved, Stopped, Store, Turn};
+use crate::experiment::{Experiment, Plan, Readings, Saved, Store, Turn};
 use crate::interrupt::Interrupt;
 
 /// Two implementations that are measured at once, and alone.
@@ -105,22 +105,18 @@ pub fn combined(
     progress(Step::About(&about));
     for implementation in [&pair.software, &pair.offload] {
         progress(Step::Check(implementation));
-        if let Some(reason) = implementation.excludes(pair.algorithm) {
-            return Err(BenchError::Nothing {
-                algorithm: pair.algorithm.name,
-                reasons: format!("{implementation}: {reason}"),
-            });
-        }
-        match machine.check(implementation, pair.algorithm) {
-            Ok(_) => {}
-            Err(NotMeasured::Failed(reason)) => {
-                return Err(BenchError::Nothing {
-                    algorithm: pair.algorithm.name,
-                    reasons: format!("{implementation}: {reason}"),
-                });
-            }
-            Err(other) => return Err(other.into()),
-        }
+        let reason = match implementation.excludes(pair.algorithm) {
+            Some(reason) => reason.to_owned(),
+            None => match machine.check(implementation, pair.algorithm) {
+                Ok(_) => continue,
+                Err(NotMeasured::Failed(reason)) => reason,
+                Err(other) => return Err(other.into()),
+            },
+        };
+        return Err(BenchError::Nothing {
+            algorithm: pair.algorithm.name,
+            reasons: format!("{implementation}: {reason}"),
+        });
     }
     let facts = &mut saved.report.environment.extra;
     for (name, value) in [
@@ -129,7 +125,7 @@ pub fn combined(
         ("offload", pair.offload.to_string()),
         ("bytes of an operation", pair.bytes.to_string()),
         ("length of a run", format!("{} s", pair.seconds)),
-        ("measured kernel", about.kernel.clone()),
+        (metric::KERNEL, about.kernel.clone()),
     ] {
         facts.insert(name.to_owned(), value);
     }
@@ -167,7 +163,7 @@ pub fn combined(
     let experiment = Experiment::new(&plan, interrupt).on_round(|round| {
         (shared.borrow_mut())(Step::Round(*round));
     });
-    let ended = experiment.run(saved, |turn: Turn, readings: &mut Readings| {
+    experiment.run(saved, |turn: Turn, readings: &mut Readings| {
         let split = splits[turn.side];
         (shared.borrow_mut())(Step::Run(split.name()));
         let groups = groups(pair, split, &about.cpus);
@@ -192,11 +188,6 @@ pub fn combined(
             }
             Err(other) => Err(other),
         }
-    });
-    ended.map_err(|stopped| match stopped {
-        Stopped::Interrupted(signal) => BenchError::Interrupted(signal),
-        Stopped::Save(error) => error.into(),
-        Stopped::Run(error) => error.into(),
     })?;
     saved.save()?;
     Ok(())

@@ -11,7 +11,7 @@ use super::configured;
 use super::implementation::Implementation;
 use super::libcrypto::program::{PATIENCE, output};
 use super::measure::{NotMeasured, environment};
-use super::vectors::vector;
+use super::vectors::{digits, vector};
 use crate::interrupt::Interrupt;
 use crate::program_output::{NoOutput, output_within};
 
@@ -105,7 +105,6 @@ pub(super) fn not_measured(error: NoOutput) -> NotMeasured {
 /// Arguments of `openssl`, but for the input. The key is a published one, and no secret.
 fn words(implementation: &Implementation, algorithm: &Algorithm, decrypt: bool) -> Vec<String> {
     let vector = vector(algorithm);
-    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
     let mut words: Vec<String> = Vec::new();
     let mut add = |word: &str| words.push(word.to_owned());
     match algorithm.kind {
@@ -119,10 +118,10 @@ fn words(implementation: &Implementation, algorithm: &Algorithm, decrypt: bool) 
             add(&format!("-{}", algorithm.name));
             add("-nopad");
             add("-K");
-            add(&hex(&vector.key));
+            add(&digits(&vector.key));
             if !vector.iv.is_empty() {
                 add("-iv");
-                add(&hex(&vector.iv));
+                add(&digits(&vector.iv));
             }
             if decrypt {
                 add("-d");

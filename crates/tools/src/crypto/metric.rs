@@ -1,10 +1,9 @@
 //! Names of what is measured, in reports.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use brisk_measure::{Report, Series, Summary};
-
-use super::implementation::Implementation;
 
 /// Wall-clock time of an operation.
 pub const TIME: &str = "time per operation";
@@ -49,14 +48,35 @@ pub const OTHERS: &str = "CPUs in use by other programs at most";
 
 /// Name of an implementation at a size, in reports.
 #[must_use]
-pub(super) fn side(implementation: &Implementation, bytes: usize) -> String {
+pub(super) fn side(implementation: &impl Display, bytes: impl Display) -> String {
     format!("{implementation} {bytes} B")
 }
 
-/// Implementation and size of a side's name; none for another side.
-fn parts(side: &str) -> Option<(&str, u64)> {
-    let (implementation, bytes) = side.strip_suffix(" B")?.rsplit_once(' ')?;
-    Some((implementation, bytes.parse().ok()?))
+/// Parts of the name of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    /// Implementation and size, as [`side`] writes them.
+    pub(super) side: &'a str,
+    /// Implementation.
+    pub(super) implementation: &'a str,
+    /// Bytes of an operation.
+    pub(super) bytes: u64,
+    /// Metric.
+    pub(super) metric: &'a str,
+}
+
+impl<'a> Named<'a> {
+    /// Those of `IMPLEMENTATION SIZE B: METRIC`; none of another name.
+    pub(super) fn of(name: &'a str) -> Option<Self> {
+        let (side, metric) = name.rsplit_once(": ")?;
+        let (implementation, bytes) = side.strip_suffix(" B")?.rsplit_once(' ')?;
+        Some(Self {
+            side,
+            implementation,
+            bytes: bytes.parse().ok()?,
+            metric,
+        })
+    }
 }
 
 /// What was measured of one implementation at one size: medians, by metric.
@@ -97,12 +117,15 @@ pub fn rows(report: &Report) -> Vec<Row> {
     let named = named.map_or("", String::as_str).split(", ");
     let mut order: Vec<&str> = named.collect();
     for series in &report.series {
-        let Some((side, metric)) = series.name.rsplit_once(": ") else {
+        let Some(named) = Named::of(&series.name) else {
             continue;
         };
-        let Some((implementation, bytes)) = parts(side) else {
-            continue;
-        };
+        let Named {
+            side,
+            implementation,
+            bytes,
+            metric,
+        } = named;
         if !order.contains(&implementation) {
             order.push(implementation);
         }

@@ -165,6 +165,11 @@ fn bytes(digits: &str) -> Vec<u8> {
     pairs.map(byte).collect()
 }
 
+/// Hexadecimal digits of bytes, as command lines and tables of devices have keys.
+pub(super) fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Reason why an implementation is not measured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VectorError {

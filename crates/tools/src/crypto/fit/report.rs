@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use brisk_measure::{Report, Series, Unit};
 
+use crate::crypto::metric::{self, Named};
 use crate::crypto::{Curve, Point};
 
 /// What an operation takes.
@@ -11,11 +12,11 @@ use crate::crypto::{Curve, Point};
 pub enum Metric {
     /// Wall-clock time.
     Time,
-    /// CPU time of the process that asks for it.
+    /// CPU time of the threads that ask for it.
     ProcessCpu,
-    /// CPU time that the kernel counts for this system.
+    /// CPU time of these and of threads of the kernel.
     SystemCpu,
-    /// CPU time of this system and of what works for it, such as QEMU.
+    /// CPU time of the whole system, less that of an idle one. A guest's is without its QEMU's.
     WholeSystemCpu,
 }
 
@@ -32,10 +33,10 @@ impl Metric {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Time => "time per operation",
-            Self::ProcessCpu => "process CPU per operation",
-            Self::SystemCpu => "system CPU per operation",
-            Self::WholeSystemCpu => "whole-system CPU per operation",
+            Self::Time => metric::TIME,
+            Self::ProcessCpu => metric::PROCESS,
+            Self::SystemCpu => metric::SYSTEM,
+            Self::WholeSystemCpu => metric::WHOLE,
         }
     }
 
@@ -76,11 +77,11 @@ pub fn curves_of_report(report: &Report, metric: Metric) -> Result<Vec<Curve>, C
     let mut all: BTreeMap<&str, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
     let mut has_curves = false;
     for series in &report.series {
-        let Some(found) = Named::of(series) else {
+        let Some((found, of)) = named(series) else {
             continue;
         };
         has_curves = true;
-        if found.metric != metric {
+        if of != metric {
             continue;
         }
         if series.unit != Unit::Seconds {
@@ -90,8 +91,8 @@ pub fn curves_of_report(report: &Report, metric: Metric) -> Result<Vec<Curve>, C
         if values.is_empty() {
             continue;
         }
-        let sizes = all.entry(found.name).or_insert_with(|| {
-            order.push(found.name);
+        let sizes = all.entry(found.implementation).or_insert_with(|| {
+            order.push(found.implementation);
             BTreeMap::new()
         });
         sizes.entry(found.bytes).or_default().extend(values);
@@ -110,31 +111,21 @@ pub fn curves_of_report(report: &Report, metric: Metric) -> Result<Vec<Curve>, C
     Ok(curves.collect())
 }
 
-/// Parts of the name of a series.
-struct Named<'a> {
-    name: &'a str,
-    bytes: u64,
-    metric: Metric,
-}
-
-impl<'a> Named<'a> {
-    fn of(series: &'a Series) -> Option<Self> {
-        let (rest, metric) = series.name.rsplit_once(": ")?;
-        let metric = METRICS.into_iter().find(|one| one.name() == metric)?;
-        let (name, bytes) = rest.strip_suffix(" B")?.rsplit_once(' ')?;
-        let bytes = bytes.parse().ok().filter(|bytes| *bytes > 0)?;
-        Some(Self {
-            name,
-            bytes,
-            metric,
-        })
-    }
+/// Parts of the name of a series that is of a curve, and its quantity.
+fn named(series: &Series) -> Option<(Named<'_>, Metric)> {
+    let named = Named::of(&series.name).filter(|named| named.bytes > 0)?;
+    let metric = METRICS.into_iter().find(|one| one.name() == named.metric)?;
+    Some((named, metric))
 }
 
 /// Name of the series of a size.
 #[must_use]
 pub fn series_name(implementation: &str, bytes: u64, metric: Metric) -> String {
-    format!("{implementation} {bytes} B: {}", metric.name())
+    format!(
+        "{}: {}",
+        metric::side(&implementation, bytes),
+        metric.name()
+    )
 }
 
 #[cfg(test)]

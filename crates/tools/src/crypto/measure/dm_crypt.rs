@@ -17,7 +17,7 @@ use super::seat::{Rate, Seat};
 use crate::crypto::Algorithm;
 use crate::crypto::Implementation;
 use crate::crypto::af_alg::Direction;
-use crate::crypto::vectors::vector;
+use crate::crypto::vectors::{digits, vector};
 
 /// Bytes that tables count in, and of the smallest sector.
 const SECTOR: usize = 512;
@@ -103,8 +103,7 @@ fn dmsetup() -> Result<Program, String> {
 /// Table of dm-crypt (`Documentation/admin-guide/device-mapper/dm-crypt.rst` of the kernel) over a
 /// device.
 fn table(driver: &str, algorithm: &Algorithm, sector: usize, below: &str) -> String {
-    let key = vector(algorithm).key;
-    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = digits(&vector(algorithm).key);
     let iv = if algorithm.iv == 0 { "null" } else { "plain64" };
     let sectors = DEVICE / SECTOR;
     let table = format!("0 {sectors} crypt capi:{driver}-{iv} {key} 0 {below} 0");
