@@ -50,7 +50,7 @@ demo:
 
 test:
 	setup/install test
-	$(WITHTOOLS) $(CARGO) test --workspace --locked
+	$(WITHTOOLS) $(CARGO) test --workspace --locked --no-fail-fast
 	@if [ -x '$(TOOLS)/bin/qemu-system-x86_64' ]; then \
 		echo 'once more, with the QEMU of the system:'; set -x; \
 		BRISK_TOOLS_DIR=/nonexistent $(CARGO) test --locked --package brisk-cli \
