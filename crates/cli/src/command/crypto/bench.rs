@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use brisk_measure::Report;
-use brisk_tools::crypto::{self, BenchError, Step, metric, rows};
+use brisk_tools::crypto::{self, BenchError, Step, Worker, metric, rows};
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::interrupt::Interrupt;
@@ -108,42 +108,68 @@ pub(super) fn measure_with(
     output: &OutputArgs,
     ui: &Ui,
 ) -> anyhow::Result<Ended> {
-    let interrupt = Interrupt::by_signals()?;
-    let file = output.file(KIND)?;
-    let mut report = Report::new(KIND, now(), environment::here());
-    let mut machine = args.machine(&interrupt, ui)?;
-    let bar = ui.bar(u64::from(options.rounds) + 1, "asking the machine");
-    let mut saved = Saved::new(&mut report, &file);
-    let ended = crypto::bench(
-        &mut *machine,
-        &options,
-        &mut saved,
-        &interrupt,
-        &mut |step| {
-            progress(&bar, &step);
-        },
-    );
-    drop(bar);
-    drop(machine);
-    let kept = brisk_host::program::quote(file.as_os_str());
-    match ended {
-        Ok(_) => {}
-        Err(BenchError::Interrupted(signal)) => {
-            ui.note(&format!("interrupted; what was measured is in {kept}"));
-            return Ok(Ended::BySignal(signal));
-        }
-        Err(error @ BenchError::Machine(_)) if !report.series.is_empty() => {
-            ui.note(&format!("what was measured is in {kept}"));
-            return Err(error.into());
-        }
-        Err(error) => return Err(error.into()),
+    let ended = carry_out(args, KIND, output, ui, |run| {
+        crypto::bench(run.worker, &options, run.saved, run.interrupt, run.progress).map(drop)
+    })?;
+    if let Ended::Whole(mut report, file) = ended {
+        report.warn();
+        report.save(&file)?;
+        return Ok(Ended::Whole(report, file));
     }
-    report.warn();
-    report.save(&file)?;
-    Ok(Ended::Whole(Box::new(report), file))
+    Ok(ended)
 }
 
-pub(super) fn progress(bar: &Bar, step: &Step<'_>) {
+/// Worker, report and progress of an experiment.
+pub(super) struct Run<'a, 'b> {
+    pub(super) worker: &'a mut dyn Worker,
+    pub(super) saved: &'a mut Saved<'b>,
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) progress: &'a mut dyn FnMut(Step<'_>),
+}
+
+/// Carries out an experiment on the machine of the command line, with progress. The report is saved
+/// as the experiment does it.
+///
+/// # Errors
+/// If the machine cannot be reached, or the experiment fails. The user has been told of a report that
+/// has samples.
+pub(super) fn carry_out(
+    args: &MeasureArgs,
+    kind: &str,
+    output: &OutputArgs,
+    ui: &Ui,
+    experiment: impl FnOnce(Run<'_, '_>) -> Result<(), BenchError>,
+) -> anyhow::Result<Ended> {
+    let interrupt = Interrupt::by_signals()?;
+    let file = output.file(kind)?;
+    let mut report = Report::new(kind, now(), environment::here());
+    let mut worker = args.machine(&interrupt, ui)?;
+    let bar = ui.bar(u64::from(args.rounds) + 1, "asking the machine");
+    let ended = experiment(Run {
+        worker: &mut *worker,
+        saved: &mut Saved::new(&mut report, &file),
+        interrupt: &interrupt,
+        progress: &mut |step| progress(&bar, &step),
+    });
+    drop(bar);
+    drop(worker);
+    let kept = brisk_host::program::quote(file.as_os_str());
+    match ended {
+        Ok(()) => Ok(Ended::Whole(Box::new(report), file)),
+        Err(BenchError::Interrupted(signal)) => {
+            ui.note(&format!("interrupted; what was measured is in {kept}"));
+            Ok(Ended::BySignal(signal))
+        }
+        Err(error) => {
+            if matches!(error, BenchError::Machine(_)) && !report.series.is_empty() {
+                ui.note(&format!("what was measured is in {kept}"));
+            }
+            Err(error.into())
+        }
+    }
+}
+
+fn progress(bar: &Bar, step: &Step<'_>) {
     match step {
         Step::About(about) => {
             for note in &about.notes {

@@ -5,19 +5,14 @@ use std::fmt::Write;
 use anyhow::ensure;
 use brisk_measure::render::{self, sheet};
 use brisk_measure::{Report, Unit};
-use brisk_tools::crypto::{
-    self, BenchError, Combination, Implementation, Pair, best, combinations,
-};
-use brisk_tools::environment;
-use brisk_tools::experiment::Saved;
-use brisk_tools::interrupt::Interrupt;
+use brisk_tools::crypto::{self, Combination, Implementation, Pair, best, combinations};
 
 use super::bars;
-use super::bench::progress;
+use super::bench::{Ended, carry_out};
 use super::options::MeasureArgs;
 use crate::command::report::OutputArgs;
 use crate::exit;
-use crate::output::{Format, now};
+use crate::output::Format;
 use crate::ui::Ui;
 
 /// Kind of the report.
@@ -52,30 +47,13 @@ pub struct Args {
 /// If one of the two cannot be measured, or a report cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let pair = pair(args)?;
-    let interrupt = Interrupt::by_signals()?;
-    let file = args.output.file(KIND)?;
-    let mut report = Report::new(KIND, now(), environment::here());
-    let mut machine = args.measure.machine(&interrupt, ui)?;
-    let bar = ui.bar(u64::from(pair.rounds) + 1, "asking the machine");
-    let mut saved = Saved::new(&mut report, &file);
-    let ended = crypto::combined(&mut *machine, &pair, &mut saved, &interrupt, &mut |step| {
-        progress(&bar, &step);
-    });
-    drop(bar);
-    drop(machine);
-    let kept = brisk_host::program::quote(file.as_os_str());
-    match ended {
-        Ok(()) => {}
-        Err(BenchError::Interrupted(signal)) => {
-            ui.note(&format!("interrupted; what was measured is in {kept}"));
-            return Ok(exit::by_signal(signal));
-        }
-        Err(error @ BenchError::Machine(_)) if !report.series.is_empty() => {
-            ui.note(&format!("what was measured is in {kept}"));
-            return Err(error.into());
-        }
-        Err(error) => return Err(error.into()),
-    }
+    let ended = carry_out(&args.measure, KIND, &args.output, ui, |run| {
+        crypto::combined(run.worker, &pair, run.saved, run.interrupt, run.progress)
+    })?;
+    let (mut report, file) = match ended {
+        Ended::Whole(report, file) => (report, file),
+        Ended::BySignal(signal) => return Ok(exit::by_signal(signal)),
+    };
     report.comparisons = best(&report)
         .map(|(_, compared)| compared)
         .into_iter()
