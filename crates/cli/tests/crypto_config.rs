@@ -1,63 +1,36 @@
 //! Recommendations and proofs of configurations for crypto offload.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
-use std::path::Path;
 
-use brisk_testkit::{Brisk, brisk_of};
+use brisk_testkit::{Brisk, Files, brisk_of};
 use serde_json::{Value, json};
-use tempfile::{TempDir, tempdir};
 
 fn config() -> Brisk {
     brisk_of!["crypto", "config"]
 }
 
-struct Files {
-    dir: TempDir,
-}
-
-impl Files {
-    fn new() -> Self {
-        Self {
-            dir: tempdir().unwrap(),
-        }
-    }
-
-    fn at(&self, name: &str) -> String {
-        let path = self.dir.path().join(name);
-        path.into_os_string().into_string().unwrap()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        let path = self.at(name);
-        fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    /// A machine with Linux 6.12 and a driver for a device, of which files alone are read.
-    fn machine(&self) -> String {
-        let driver = |name: &str, module: &str, priority: u32| {
-            format!(
-                "name         : cbc(aes)\ndriver       : {name}\nmodule       : {module}\n\
-                 priority     : {priority}\nrefcnt       : 1\nselftest     : passed\n\
-                 internal     : no\ntype         : skcipher\nasync        : yes\nblocksize    : 16\n\
-                 min keysize  : 16\nmax keysize  : 32\nivsize       : 16\n\n"
-            )
-        };
-        let crypto = driver("virtio_crypto_aes_cbc", "virtio_crypto", 150)
-            + &driver("cbc-aes-aesni", "aesni_intel", 400);
-        let _ = self.write("root/proc/crypto", &crypto);
-        let _ = self.write(
-            "root/proc/version",
-            "Linux version 6.12.1 (builder@host) #1 SMP\n",
-        );
-        let _ = self.write(
-            "root/proc/modules",
-            "virtio_crypto 1 0 - Live 0x0\naf_alg 1 0 - Live 0x0\nalgif_skcipher 1 0 - Live 0x0\n",
-        );
-        self.at("root")
-    }
+/// A machine with Linux 6.12 and a driver for a device, of which files alone are read.
+fn machine(files: &Files) -> String {
+    let driver = |name: &str, module: &str, priority: u32| {
+        format!(
+            "name         : cbc(aes)\ndriver       : {name}\nmodule       : {module}\n\
+             priority     : {priority}\nrefcnt       : 1\nselftest     : passed\n\
+             internal     : no\ntype         : skcipher\nasync        : yes\nblocksize    : 16\n\
+             min keysize  : 16\nmax keysize  : 32\nivsize       : 16\n\n"
+        )
+    };
+    let crypto = driver("virtio_crypto_aes_cbc", "virtio_crypto", 150)
+        + &driver("cbc-aes-aesni", "aesni_intel", 400);
+    let _ = files.write("root/proc/crypto", &crypto);
+    let _ = files.write(
+        "root/proc/version",
+        "Linux version 6.12.1 (builder@host) #1 SMP\n",
+    );
+    let _ = files.write(
+        "root/proc/modules",
+        "virtio_crypto 1 0 - Live 0x0\naf_alg 1 0 - Live 0x0\nalgif_skcipher 1 0 - Live 0x0\n",
+    );
+    files.at("root")
 }
 
 /// A report with times in microseconds at three sizes, as brisk crypto bench writes it.
@@ -90,7 +63,7 @@ const DRIVER: &str = "af-alg:virtio_crypto_aes_cbc";
 #[test]
 fn what_is_worth_it_has_pieces_to_copy() {
     let files = Files::new();
-    let root = files.machine();
+    let root = machine(&files);
     let from = files.write("r.json", &report(DRIVER, &BOTH, [163.0, 100.0, 617.0]));
     let out = files.at("out.json");
     let shown = config()
@@ -133,7 +106,7 @@ fn what_is_worth_it_has_pieces_to_copy() {
 #[test]
 fn what_is_not_worth_it_has_none() {
     let files = Files::new();
-    let root = files.machine();
+    let root = machine(&files);
     let refused = |from: &str, more: &[&str], says: &[&str]| {
         let shown = config()
             .args([

@@ -1,12 +1,10 @@
 //! Outputs of `openssl speed` and reports become crossovers.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
 use std::path::Path;
 
-use brisk_testkit::{Brisk, brisk_of};
+use brisk_testkit::{Brisk, Files, brisk_of};
 use serde_json::Value;
-use tempfile::{TempDir, tempdir};
 
 fn crossover() -> Brisk {
     brisk_of!["crypto", "crossover"]
@@ -36,29 +34,6 @@ const ENGINE: [(u64, u64); 5] = [
     (1024, 40_939),
     (8192, 8227),
 ];
-
-struct Files {
-    dir: TempDir,
-}
-
-impl Files {
-    fn new() -> Self {
-        Self {
-            dir: tempdir().unwrap(),
-        }
-    }
-
-    fn at(&self, name: &str) -> String {
-        let path = self.dir.path().join(name);
-        path.into_os_string().into_string().unwrap()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        let path = self.at(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-}
 
 #[test]
 fn two_outputs_have_a_crossover_in_every_form() {

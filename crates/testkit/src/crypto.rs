@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::program::unpacked;
+
 /// A kernel as `setup/crypto-kernels` unpacks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CryptoKernel {
@@ -29,12 +31,7 @@ impl CryptoKernel {
     /// # Errors
     /// Why there is none.
     pub fn all() -> Result<Vec<Self>, String> {
-        let mut dirs = brisk_host::beside::dirs().into_iter();
-        let dir = dirs.find_map(|dir| {
-            let dir = dir.join("crypto-kernels");
-            dir.join("complete").exists().then_some(dir)
-        });
-        let Some(dir) = dir else {
+        let Some(dir) = unpacked("crypto-kernels", "complete") else {
             return Err("setup/crypto-kernels could not unpack a kernel with virtio-crypto".into());
         };
         let entries = fs::read_dir(dir).unwrap();

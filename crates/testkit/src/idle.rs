@@ -6,6 +6,8 @@ use std::process::Command;
 
 use brisk_host::kernel;
 
+use crate::program::unpacked;
+
 /// A kernel, and modules of it, in the order in which they are loaded.
 #[derive(Debug)]
 pub struct IdleKernel {
@@ -46,12 +48,7 @@ impl IdleKernel {
     /// # Errors
     /// Why there is none.
     pub fn with_usb() -> Result<Self, String> {
-        let mut dirs = brisk_host::beside::dirs().into_iter();
-        let dir = dirs.find_map(|dir| {
-            let dir = dir.join("usb-kernel");
-            dir.join("vmlinuz").exists().then_some(dir)
-        });
-        let Some(dir) = dir else {
+        let Some(dir) = unpacked("usb-kernel", "vmlinuz") else {
             return Err("setup/usb-kernel could not unpack a kernel with USB".into());
         };
         let entries = fs::read_dir(&dir).unwrap();

@@ -67,3 +67,12 @@ pub fn capture(program: &Path, args: &[&str]) -> String {
     );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
+
+/// A directory that set-up has unpacked beside the programs that it installs, if `file` is in it.
+pub(crate) fn unpacked(name: &str, file: &str) -> Option<PathBuf> {
+    let mut dirs = beside::dirs().into_iter();
+    dirs.find_map(|dir| {
+        let dir = dir.join(name);
+        dir.join(file).exists().then_some(dir)
+    })
+}
