@@ -11,6 +11,7 @@ pub mod interrupt;
 pub mod lint;
 pub mod overhead;
 mod program_output;
+pub mod reboot;
 mod reservation;
 pub mod run;
 pub mod vm;
