@@ -197,18 +197,24 @@ fn is_recovered(kernel: &CryptoKernel) {
     let measured = |throttle: &str, sizes: &str| {
         let through = through(kernel, &with_device(throttle, &["virtio_crypto"]));
         let implementation = format!("--impl={VIRTIO}");
-        let words = [sizes, "--seconds=2", "--rounds=2", &implementation];
+        let words = [sizes, "--seconds=1", "--rounds=4", &implementation];
         bench(&path, &through, &words).exits(0);
         read_report(&path)
     };
+    // A busy host adds to the times that QEMU sets, and takes nothing from them.
+    let least = |report: &Value, bytes: u64| {
+        let times = values(report, &format!("{VIRTIO} {bytes} B"), TIME);
+        assert_eq!(times.len(), 4, "{times:?}");
+        times.into_iter().fold(f64::INFINITY, f64::min)
+    };
     let report = measured(",throttle-ops=1000", "--sizes=16,4096");
     for bytes in [16, 4096] {
-        let time = median(&report, VIRTIO, bytes, TIME);
+        let time = least(&report, bytes);
         assert!((0.9e-3..1.1e-3).contains(&time), "{bytes} {time}");
     }
     // The device's own part of 250 ns a byte, without what an operation takes by itself.
     let report = measured(",throttle-bps=4000000", "--sizes=16K,64K");
-    let times = [16384, 65536].map(|bytes| median(&report, VIRTIO, bytes, TIME));
+    let times = [16384, 65536].map(|bytes| least(&report, bytes));
     let slope = (times[1] - times[0]) / (65536.0 - 16384.0);
     assert!((0.9 / 4e6..1.1 / 4e6).contains(&slope), "{times:?} {slope}");
 }

@@ -1,15 +1,18 @@
 //! Measures implementations at several sizes in interleaved rounds.
 
+mod words;
+
 use std::time::Duration;
 
 use brisk_host::proc::Procfs;
 use brisk_measure::{ReportError, Unit};
 
+use self::words::{no_answer, proven};
 use super::af_alg::Direction;
 use super::algorithm::{Algorithm, Kind};
 use super::implementation::Implementation;
 use super::local::{About, Worker};
-use super::measure::{Group, Mark, Measured, NotMeasured, Proof, Request};
+use super::measure::{Group, Mark, Measured, NotMeasured, Request};
 use super::metric;
 use crate::experiment::{End, Experiment, Plan, Progress, Readings, Saved, Stopped, Store, Turn};
 use crate::interrupt::Interrupt;
@@ -150,6 +153,7 @@ pub fn bench(
         baseline: Vec::new(),
         proofs: Vec::new(),
         busiest: 0.0,
+        silent: Vec::new(),
     };
     // The first rounds need an idle system to compare with, too.
     bench.idle()?;
@@ -266,6 +270,8 @@ struct Bench<'a> {
     proofs: Vec<(String, String)>,
     /// CPUs that other programs used at most.
     busiest: f64,
+    /// Implementations that gave no answer, and what is known of it. They are not asked again.
+    silent: Vec<(Implementation, String)>,
 }
 
 impl Bench<'_> {
@@ -283,18 +289,27 @@ impl Bench<'_> {
             bytes: *bytes,
             ..self.request()
         };
-        match self.run(&request) {
-            Ok((measured, host)) => {
-                self.put(side, &measured, host, readings);
-                Ok(())
+        let silent = self.silent.iter().find(|(name, _)| name == implementation);
+        let reason = if let Some((_, reason)) = silent {
+            format!("not asked again: {reason}")
+        } else {
+            match self.run(&request) {
+                Ok((measured, host)) => {
+                    self.put(side, &measured, host, readings);
+                    return Ok(());
+                }
+                Err(NotMeasured::Failed(reason)) => reason,
+                Err(NotMeasured::NoAnswer(reason)) => {
+                    let reason = no_answer(implementation, *bytes, &reason);
+                    self.silent.push((implementation.clone(), reason.clone()));
+                    reason
+                }
+                Err(other) => return Err(other),
             }
-            Err(NotMeasured::Failed(reason)) => {
-                let none = brisk_measure::Outcome::Failed { reason };
-                readings.put(metric::TIME, Unit::Seconds, none);
-                Ok(())
-            }
-            Err(other) => Err(other),
-        }
+        };
+        let none = brisk_measure::Outcome::Failed { reason };
+        readings.put(metric::TIME, Unit::Seconds, none);
+        Ok(())
     }
 
     fn request(&self) -> Request {
@@ -436,29 +451,6 @@ fn on_host(processes: &[u32]) -> Option<f64> {
     let times: Vec<_> = processes.iter().filter_map(of).collect();
     (!times.is_empty()).then(|| times.iter().sum())
 }
-
-/// What shows that a driver was at work, for people.
-fn proven(proof: &Proof, operations: f64) -> String {
-    let drivers = match &proof.drivers[..] {
-        [] => return "no driver was in use more than before: not proven".to_owned(),
-        drivers => drivers.join(" and "),
-    };
-    match proof.device_interrupts {
-        None => format!("{drivers} was in use; it has no device"),
-        Some(count) if (count as f64) < operations * FEW => format!(
-            "{drivers} was in use, but its device raised {count} interrupts in {operations:.0} \
-             operations: not proven, software may have done them"
-        ),
-        Some(count) => format!(
-            "{drivers} was in use, and its device raised {:.2} interrupts an operation",
-            count as f64 / operations
-        ),
-    }
-}
-
-/// Interrupts an operation that are too few for a device that does all of them. Drivers that
-/// coalesce interrupts raise one for some tens of operations.
-const FEW: f64 = 0.005;
 
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();

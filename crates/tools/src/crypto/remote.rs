@@ -21,6 +21,8 @@ use crate::interrupt::Interrupt;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long it may take to end when its input has ended.
 const END: Duration = Duration::from_secs(20);
+/// How long it may take to end when it is asked to by a signal.
+const TERMINATION: Duration = Duration::from_secs(5);
 /// How often a wait looks for signals.
 const LOOK: Duration = Duration::from_millis(20);
 /// Names of processes that are QEMU.
@@ -36,7 +38,7 @@ pub struct Remote {
     answers: Receiver<Result<Answer, String>>,
     interrupt: Interrupt,
     command: String,
-    /// Whether it is of no use any more, and not waited for.
+    /// Whether it is not waited for at the end.
     is_lost: bool,
 }
 
@@ -119,6 +121,11 @@ impl Remote {
             }
             match self.answers.recv_timeout(LOOK) {
                 Ok(Ok(Answer::Failed(reason))) => return Err(NotMeasured::Failed(reason)),
+                Ok(Ok(Answer::NoAnswer(reason))) => {
+                    // Its process cannot end while a thread of it waits in the kernel.
+                    self.is_lost = true;
+                    return Err(NotMeasured::NoAnswer(reason));
+                }
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(reason)) => return Err(self.lost(&reason)),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
@@ -241,9 +248,12 @@ impl Drop for Remote {
             std::thread::sleep(LOOK);
         }
         let group = Pid::from_child(&self.child);
-        if !self.has_ended() {
-            let _ = kill_process_group(group, Signal::TERM);
-            self.ends_within(END);
+        // The second one ends a guest of brisk whose command does not end by the first.
+        for _ in 0..2 {
+            if !self.has_ended() {
+                let _ = kill_process_group(group, Signal::TERM);
+                self.ends_within(TERMINATION);
+            }
         }
         // What it has started may be left.
         let _ = kill_process_group(group, Signal::KILL);
@@ -330,6 +340,27 @@ mod tests {
         assert!(matches!(error, NotMeasured::Interrupted(15)), "{error}");
         drop(remote);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    /// As brisk does while the command in its guest goes on.
+    #[test]
+    fn a_command_that_needs_two_signals_gets_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("signals");
+        let show = file.display();
+        let script = format!(
+            "n=0; trap 'n=$((n+1)); echo $n >> {show}; test $n -lt 2 || exit' TERM; \
+             read q; echo '{{\"no-answer\":\"it waits\"}}'; while :; do sleep 0.02; done"
+        );
+        let command = shlex::try_join(["sh", "-c", &script]).unwrap();
+        let mut remote = Remote::start(&command, &Interrupt::new().unwrap()).unwrap();
+        let error = remote.measure(&request(), &mut |_| {}).unwrap_err();
+        assert!(matches!(error, NotMeasured::NoAnswer(_)), "{error}");
+        let begun = Instant::now();
+        drop(remote);
+        // No time for an end by itself is given.
+        assert!(begun.elapsed() < END);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\n2\n");
     }
 
     /// A process that the command leaves behind ends with it.

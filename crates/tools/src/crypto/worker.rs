@@ -46,6 +46,8 @@ pub(super) enum Answer {
     Measured(Measured),
     /// Why there is none.
     Failed(String),
+    /// What has not answered, and is of no use any more.
+    NoAnswer(String),
 }
 
 /// Answers questions until the input ends.
@@ -62,6 +64,7 @@ pub fn serve(
         let question = serde_json::from_slice(&line).map_err(io::Error::from)?;
         let answer = match answer(machine, question, output) {
             Err(NotMeasured::Failed(reason)) => Answer::Failed(reason),
+            Err(NotMeasured::NoAnswer(reason)) => Answer::NoAnswer(reason),
             other => other?,
         };
         say(output, &answer)?;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use brisk_measure::{Environment, Report};
 
 use super::*;
-use crate::crypto::measure::GroupRate;
+use crate::crypto::measure::{GroupRate, Proof};
 use crate::crypto::metric::{Row, rows};
 use crate::crypto::window::Window;
 
@@ -12,13 +12,19 @@ struct Known {
     /// Runs that are made before it is lost.
     left: u32,
     cpus: Vec<usize>,
+    /// Runs without an answer.
+    silences: u32,
 }
+
+/// Bytes of an operation that the device does not answer.
+const SILENT: usize = 131_072;
 
 impl Known {
     fn new() -> Self {
         Self {
             left: u32::MAX,
             cpus: vec![0, 1],
+            silences: 0,
         }
     }
 }
@@ -86,6 +92,10 @@ impl Worker for Known {
         let is_device = matches!(group.implementation, Implementation::Driver(_));
         if is_device && request.bytes == 64 {
             return Err(NotMeasured::Failed("the driver is gone".to_owned()));
+        }
+        if is_device && request.bytes == SILENT {
+            self.silences += 1;
+            return Err(NotMeasured::NoAnswer("it waits".to_owned()));
         }
         let rate = 1.0 / time(&group.implementation, request.bytes);
         let operations = rate * 2.0;
@@ -191,6 +201,28 @@ fn times_and_the_account_are_those_of_the_machine() {
     assert!(notes.contains("openssl was not checked"), "{notes}");
     let names: Vec<_> = rows.iter().map(|row| &*row.implementation).collect();
     assert_eq!(names[0], "openssl", "as the machine names them");
+}
+
+#[test]
+fn what_gives_no_answer_is_not_asked_again() {
+    let mut machine = Known::new();
+    let options = Options {
+        sizes: vec![16, SILENT],
+        ..options()
+    };
+    let (report, ended) = run(&mut machine, &options);
+    assert_eq!(ended.unwrap(), End::AllRounds);
+    assert_eq!(machine.silences, 1);
+    let rows = rows(&report);
+    for bytes in [16, SILENT as u64] {
+        assert_eq!(row(&rows, "openssl", bytes).failure, None);
+    }
+    let failure = row(&rows, "af-alg:device", SILENT as u64).failure.as_ref();
+    assert_eq!(
+        failure.unwrap(),
+        "not asked again: no answer to 131072 B: it waits: the device may need a reset, or the \
+         machine a restart"
+    );
 }
 
 #[test]

@@ -29,6 +29,15 @@ pub const OFFLOAD: &[Rule<Machine>] = &[
         check: restricted,
     },
     Rule {
+        id: "crypto-virtio-large",
+        applies: Applies::Host,
+        why: "QEMU stops a virtio-crypto device that is given more than 1024 descriptors at once, \
+              and a program that waits for it cannot be ended",
+        source: "Linux: virtio_crypto_skcipher_algs.c gives each page with all that follow it: n \
+                 pages are n(n+1)/2 descriptors; QEMU: hw/virtio/virtio.c; measured with 6.1 and 6.12",
+        check: virtio_large,
+    },
+    Rule {
         id: "crypto-engine-gone",
         applies: Applies::Host,
         why: "OpenSSL does not use what its configuration names",
@@ -175,6 +184,21 @@ fn restricted(machine: &Machine, findings: &mut Findings) {
     };
     let advice = "use another consumer; crypto.af_alg_restrict=0 restores drivers of the CPU alone";
     findings.add(Severity::Note, what, Fix::Advice(advice.into()));
+}
+
+fn virtio_large(machine: &Machine, findings: &mut Findings) {
+    let mut drivers = machine.kernel.drivers.iter().flatten();
+    if drivers.any(|driver| driver.module == "virtio_crypto") {
+        findings.add(
+            Severity::Faulty,
+            "virtio_crypto can be given operations of 128 KiB and more, which stop its device",
+            Fix::Advice(
+                "encrypt 64 KiB at most at once, or leave the driver out: echo blacklist \
+                 virtio_crypto > /etc/modprobe.d/virtio_crypto.conf"
+                    .into(),
+            ),
+        );
+    }
 }
 
 fn engine_gone(machine: &Machine, findings: &mut Findings) {

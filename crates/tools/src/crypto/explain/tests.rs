@@ -422,10 +422,11 @@ fn doctor_and_figures_learn_what_is_unused_or_refused() {
     assert_eq!(rules(&not_loaded)[1..], speed);
     let virtio = machine(VIRTIO, debian_12(""));
     assert_eq!(
-        rules(&virtio)[..3],
+        rules(&virtio)[..4],
         [
             "crypto-offload-refused",
             "crypto-offload-refused",
+            "crypto-virtio-large",
             "cryptsetup-benchmark"
         ]
     );
@@ -442,6 +443,7 @@ fn doctor_and_figures_learn_what_is_unused_or_refused() {
     let found = rules(&off);
     assert!(found.contains(&"crypto-af-alg-restricted"), "{found:?}");
     assert!(found.contains(&"crypto-engine-gone"), "{found:?}");
+    assert!(found.contains(&"crypto-virtio-large"), "{found:?}");
     let nothing = machine(NO_DEVICE, four(""));
     assert!(rules(&nothing).is_empty());
 }

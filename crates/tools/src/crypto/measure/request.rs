@@ -90,6 +90,10 @@ pub enum NotMeasured {
     /// The implementation cannot do it, or failed while it was measured.
     #[error("{0}")]
     Failed(String),
+    /// A thread waits for an answer that does not come. It cannot be ended, and what it waits for is
+    /// of no use any more.
+    #[error("{0}")]
+    NoAnswer(String),
     /// A signal came.
     #[error("interrupted by signal {0}")]
     Interrupted(i32),

@@ -101,8 +101,8 @@ impl Threads {
                     return Err(NotMeasured::Failed(reason));
                 }
                 None => {
-                    let reason = format!("it was not ready within {} s", limit.as_secs());
-                    return Err(NotMeasured::Failed(reason));
+                    let reason = format!("the first operation has not ended in {limit:?}");
+                    return Err(NotMeasured::NoAnswer(reason));
                 }
             }
         }
@@ -149,8 +149,8 @@ impl Threads {
                 return Err(NotMeasured::Interrupted(signal));
             }
             if Instant::now() > until {
-                let reason = format!("not all ended within {} s of the first", LATE.as_secs());
-                return Err(NotMeasured::Failed(reason));
+                let reason = format!("an operation has not ended in {LATE:?}");
+                return Err(NotMeasured::NoAnswer(reason));
             }
             std::thread::sleep(CLOSE_LOOK);
         }

@@ -1,0 +1,43 @@
+//! What is said of measurements.
+
+use crate::crypto::implementation::Implementation;
+use crate::crypto::measure::Proof;
+
+/// What shows that a driver was at work, for people.
+pub(super) fn proven(proof: &Proof, operations: f64) -> String {
+    let drivers = match &proof.drivers[..] {
+        [] => return "no driver was in use more than before: not proven".to_owned(),
+        drivers => drivers.join(" and "),
+    };
+    match proof.device_interrupts {
+        None => format!("{drivers} was in use; it has no device"),
+        Some(count) if (count as f64) < operations * FEW => format!(
+            "{drivers} was in use, but its device raised {count} interrupts in {operations:.0} \
+             operations: not proven, software may have done them"
+        ),
+        Some(count) => format!(
+            "{drivers} was in use, and its device raised {:.2} interrupts an operation",
+            count as f64 / operations
+        ),
+    }
+}
+
+/// Why an implementation gave no answer to an operation, as far as that is known.
+///
+/// The driver of virtio-crypto gives each page with all that follow it, so that a buffer of n pages
+/// takes n(n+1)/2 descriptors, and QEMU stops a device that is given more than 1024 of them:
+/// `virtio: too many write descriptors in indirect table`. Seen with Linux 6.1 and 6.12.
+pub(super) fn no_answer(implementation: &Implementation, bytes: usize, reason: &str) -> String {
+    let hint = match implementation {
+        Implementation::Driver(name) if name.starts_with("virtio_crypto") => {
+            "QEMU stops a virtio-crypto device that is given more than 31 pages at once; start the \
+             guest again, and name sizes up to 64K"
+        }
+        _ => "the device may need a reset, or the machine a restart",
+    };
+    format!("no answer to {bytes} B: {reason}: {hint}")
+}
+
+/// Interrupts an operation that are too few for a device that does all of them. Drivers that
+/// coalesce interrupts raise one for some tens of operations.
+const FEW: f64 = 0.005;
