@@ -53,7 +53,8 @@ pub(super) fn run(
         Ended::BySignal(signal) => return Ok(exit::by_signal(signal)),
     };
     let checked = compare(&report, &configured);
-    let proof = proof(&Configuration::parse(&content), &checked);
+    let configuration = Configuration::with_includes(&content, Path::new("/"));
+    let proof = proof(&configuration, &checked);
     let ratios = checked.iter().flat_map(|one| &one.ratios);
     report.comparisons = ratios
         .filter_map(|(_, compared)| compared.clone())

@@ -1,6 +1,8 @@
-//! `openssl.cnf` (config(5ssl)): providers and engines that it activates. Pure.
+//! `openssl.cnf` (config(5ssl)): providers and engines that it activates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -16,7 +18,7 @@ pub struct Configuration {
     pub engines: Vec<Configured>,
     /// Properties that each implementation must have, such as `fips=yes`.
     pub default_properties: Option<String>,
-    /// Whether it includes other files, which are not read.
+    /// Whether it includes other files.
     pub has_includes: bool,
     /// Sections that settings are to be added to.
     #[serde(skip)]
@@ -56,14 +58,89 @@ pub struct Configured {
 
 type Sections = BTreeMap<String, Vec<(String, String)>>;
 
+/// Files that one includes, and those include, at most.
+const FILES: usize = 64;
+/// Bytes of all of them at most.
+const ALL_BYTES: usize = 16 << 20;
+
+/// The text of a configuration with those that it includes in the place of its lines `.include`
+/// (config(5ssl)), each once. `read` gives the texts of a path: one of a file, several of a
+/// directory, none if it cannot be read, which is no error for OpenSSL, either. Paths with variables
+/// are left alone.
+fn expanded(text: &str, read: &mut dyn FnMut(&Path) -> Vec<String>) -> String {
+    let mut seen = BTreeSet::new();
+    let mut all = String::new();
+    // Lines to be read, the next one last.
+    let mut lines: Vec<String> = text.lines().rev().map(str::to_owned).collect();
+    while let Some(line) = lines.pop() {
+        let path = included(&line).map(str::to_owned);
+        all.push_str(&line);
+        all.push('\n');
+        let Some(path) = path.filter(|path| !path.contains('$')) else {
+            continue;
+        };
+        if seen.len() < FILES && seen.insert(path.clone()) {
+            let texts = read(Path::new(&path));
+            let fits = |text: &&String| all.len() + text.len() < ALL_BYTES;
+            for text in texts.iter().rev().filter(fits) {
+                lines.extend(text.lines().rev().map(str::to_owned));
+            }
+        }
+    }
+    all
+}
+
+/// Path of a line `.include path` or `.include = path`.
+fn included(line: &str) -> Option<&str> {
+    let rest = line.split('#').next()?.trim().strip_prefix(".include")?;
+    let rest = rest.trim_start();
+    let path = rest.strip_prefix('=').unwrap_or(rest).trim();
+    (!path.is_empty()).then_some(path)
+}
+
 impl Configuration {
-    /// Parses the text of a file. Variables (`$name`) are not expanded.
+    /// Reads a file of the system below `root`, with those that it includes; none if it cannot be
+    /// read. Paths that are relative are of that root, too.
+    #[must_use]
+    pub fn below(root: &Path, path: &Path) -> Option<Self> {
+        let text = brisk_host::files::text(&super::inside(root, path))?;
+        Some(Self::with_includes(&text, root))
+    }
+
+    /// Parses the text of a file with what it includes from the system below `root`.
+    #[must_use]
+    pub fn with_includes(text: &str, root: &Path) -> Self {
+        let mut read = |path: &Path| -> Vec<String> {
+            // OpenSSL takes a relative path from where it runs.
+            let path = match root == Path::new("/") {
+                true => path.to_owned(),
+                false => super::inside(root, path),
+            };
+            let Ok(entries) = fs::read_dir(&path) else {
+                return brisk_host::files::text(&path).into_iter().collect();
+            };
+            let paths = entries.flatten().map(|entry| entry.path());
+            let is_one = |path: &PathBuf| {
+                let end = path.extension();
+                end.is_some_and(|end| end == "cnf" || end == "conf")
+            };
+            let mut paths: Vec<_> = paths.filter(is_one).take(FILES).collect();
+            paths.sort();
+            paths
+                .iter()
+                .filter_map(|path| brisk_host::files::text(path))
+                .collect()
+        };
+        Self::parse(&expanded(text, &mut read))
+    }
+
+    /// Parses a text without what it includes. Variables (`$name`) are not expanded.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let (sections, has_includes) = sections(text);
         let value = |section: &str, key: &str| {
             let entries = sections.get(section).into_iter().flatten();
-            let found = entries.rev().find(|(name, _)| name == key);
+            let found = entries.into_iter().find(|(name, _)| name == key);
             found.map(|(_, value)| value.clone())
         };
         let Some(start) = value("", "openssl_conf") else {
@@ -139,8 +216,11 @@ fn sections(text: &str) -> (Sections, bool) {
                 name => name.to_owned(),
             };
         } else if let Some((key, value)) = line.split_once('=') {
-            let entry = (key.trim().to_owned(), value.trim().to_owned());
-            sections.entry(section.clone()).or_default().push(entry);
+            let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+            let entries = sections.entry(section.clone()).or_default();
+            // The last one counts.
+            entries.retain(|(name, _)| *name != key);
+            entries.push((key, value));
         }
     }
     (sections, has_includes)
@@ -215,6 +295,50 @@ default_properties = fips=yes
             }
         );
         assert!(configuration.is_fips());
+    }
+
+    #[test]
+    fn included_files_count_in_their_place() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            "etc/ssl/openssl.cnf",
+            "openssl_conf = start\n[start]\nproviders = list\n",
+        );
+        write("etc/ssl/own.d/1.cnf", "[list]\nfirst = first_section\n");
+        write("etc/ssl/own.d/2.conf", "[first_section]\nactivate = 1\n");
+        write("etc/ssl/own.d/3.txt", "[list]\nnot = this\n");
+        // It includes itself, and one that is not there.
+        write(
+            "own.cnf",
+            ".include /etc/ssl/openssl.cnf\n.include = /etc/ssl/own.d\n.include /own.cnf\n\
+             .include /missing\n[start]\nengines = engines\n[engines]\nafalg = a\n[a]\n\
+             default_algorithms = ALL\n",
+        );
+        let found = Configuration::below(root.path(), Path::new("/own.cnf")).unwrap();
+        let named = |all: &[Configured]| -> Vec<(String, bool)> {
+            all.iter()
+                .map(|one| (one.name.clone(), one.is_active))
+                .collect()
+        };
+        assert_eq!(named(&found.providers), [("first".to_owned(), true)]);
+        assert_eq!(named(&found.engines), [("afalg".to_owned(), true)]);
+        assert!(found.has_includes);
+        assert_eq!(
+            Configuration::below(root.path(), Path::new("/missing")),
+            None
+        );
+        // Without end, but for the bound.
+        let mut count = 0;
+        let text = expanded(".include /0", &mut |path| {
+            count += 1;
+            vec![format!("x = {}\n.include /{count}", path.display())]
+        });
+        assert_eq!((count, text.lines().count()), (FILES, 2 * FILES + 1));
     }
 
     #[test]

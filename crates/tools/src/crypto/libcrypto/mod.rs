@@ -80,10 +80,8 @@ impl Library {
     pub fn below(root: &Path, version: VersionInfo, path: Option<PathBuf>) -> Self {
         let default = || Some(Path::new(version.directory.as_deref()?).join("openssl.cnf"));
         let configuration_path = path.or_else(default);
-        let configuration = configuration_path.as_deref().and_then(|path| {
-            let text = brisk_host::files::text(&inside(root, path))?;
-            Some(Configuration::parse(&text))
-        });
+        let read = |path| Configuration::below(root, path);
+        let configuration = configuration_path.as_deref().and_then(read);
         let libraries = |directory: &Option<String>| {
             let directory = directory.as_deref().map(Path::new);
             directory.map_or_else(Vec::new, |path| libraries(&inside(root, path)))
