@@ -132,10 +132,18 @@ pub struct Recommendation {
     pub fix: Option<String>,
     /// What each quantity says, in sentences.
     pub reasons: Vec<String>,
-    /// Pieces of configuration; empty unless it is worth it.
+    /// Pieces of configuration for it; or, where it is not worth it and the kernel prefers it all the
+    /// same, those that leave it out.
     pub pieces: Vec<Piece>,
     /// Remarks on their use and limits.
     pub remarks: Vec<String>,
+}
+
+impl Recommendation {
+    fn take(&mut self, made: pieces::Pieces) {
+        self.pieces = made.pieces;
+        self.remarks = made.remarks;
+    }
 }
 
 /// Most that a consumer hands over at once.
@@ -173,9 +181,12 @@ pub fn recommend(question: &Question<'_>) -> Recommendation {
     }
     let from = match from(question) {
         Ok(from) => from,
-        Err((worth, headline)) => {
-            answer.worth = worth;
-            answer.headline = headline;
+        Err(no) => {
+            answer.worth = no.worth;
+            answer.headline = no.headline;
+            if no.is_worse {
+                answer.take(pieces::against(question));
+            }
             return answer;
         }
     };
@@ -187,6 +198,7 @@ pub fn recommend(question: &Question<'_>) -> Recommendation {
             limit.bytes,
             limit.what
         );
+        answer.take(pieces::against(question));
         return answer;
     }
     answer.worth = Worth::From(from);
@@ -194,9 +206,7 @@ pub fn recommend(question: &Question<'_>) -> Recommendation {
         "Worth it from {from} bytes on, by {}.",
         names(question.by.metrics())
     );
-    let made = pieces::of(question, from);
-    answer.pieces = made.pieces;
-    answer.remarks = made.remarks;
+    answer.take(pieces::of(question, from));
     answer
 }
 
@@ -215,8 +225,23 @@ fn what(metric: Metric) -> &'static str {
     }
 }
 
+/// Answer without a size from which on the offload is better.
+struct NoSize {
+    worth: Worth,
+    headline: String,
+    /// Whether software is better.
+    is_worse: bool,
+}
+
 /// The size from which on all quantities that decide are less; or what the answer is without one.
-fn from(question: &Question<'_>) -> Result<u64, (Worth, String)> {
+fn from(question: &Question<'_>) -> Result<u64, NoSize> {
+    let no = |headline, is_worse| {
+        Err(NoSize {
+            worth: Worth::Not,
+            headline,
+            is_worse,
+        })
+    };
     let mut from = 0;
     let mut missing = None;
     for metric in question.by.metrics() {
@@ -247,21 +272,21 @@ fn from(question: &Question<'_>) -> Result<u64, (Worth, String)> {
                      bytes.",
                     what(*metric)
                 );
-                return Err((Worth::Not, text));
+                return no(text, true);
             }
             (Gain::Alike, _) => {
                 let text = format!(
                     "Do not: software and the offload do not differ in {}.",
                     what(*metric)
                 );
-                return Err((Worth::Not, text));
+                return no(text, false);
             }
             (Gain::UpTo { bytes }, _) => {
                 let text = format!(
                     "Do not: the offload takes less {} only up to {bytes} bytes.",
                     what(*metric)
                 );
-                return Err((Worth::Not, text));
+                return no(text, true);
             }
             (Gain::Unclear, _) => {
                 missing = missing.or(Some(format!(
@@ -273,7 +298,11 @@ fn from(question: &Question<'_>) -> Result<u64, (Worth, String)> {
         }
     }
     match missing {
-        Some(text) => Err((Worth::Unknown, text)),
+        Some(headline) => Err(NoSize {
+            worth: Worth::Unknown,
+            headline,
+            is_worse: false,
+        }),
         None => Ok(from),
     }
 }

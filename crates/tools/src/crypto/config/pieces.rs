@@ -3,10 +3,10 @@
 use super::obstacle::TO_KERNEL;
 use super::openssl_cnf;
 use super::{Question, names};
-use crate::crypto::explain::Route;
+use crate::crypto::explain::{Route, Subject};
 use crate::crypto::kernel::Driver;
 use crate::crypto::libcrypto::Library;
-use crate::crypto::list::Consumer;
+use crate::crypto::list::{Consumer, Place, Runs};
 use crate::crypto::{Implementation, Kind};
 
 /// A piece of configuration.
@@ -52,7 +52,7 @@ pub(super) fn of(question: &Question<'_>, from: u64) -> Pieces {
             engine(question, library, name, from, &mut made);
         }
         (Route::Openssl, Implementation::Provider(name), Ok(library)) => {
-            let text = openssl_cnf::provider(library, name, &comment(question, from));
+            let text = openssl_cnf::provider(library, name, &comment(question, &worth(from)));
             made.add(openssl_cnf::FILE, text);
             in_use(question, library, &mut made);
             made.remark(format!(
@@ -66,11 +66,66 @@ pub(super) fn of(question: &Question<'_>, from: u64) -> Pieces {
     made
 }
 
+fn worth(from: u64) -> String {
+    format!("worth it from {from} bytes on")
+}
+
+/// For what is not worth it: where the consumer gets the offload's driver without asking for it, what
+/// leaves the driver out.
+pub(super) fn against(question: &Question<'_>) -> Pieces {
+    let mut made = Pieces::default();
+    let Route::Kernel(consumer) = question.route else {
+        return made;
+    };
+    let subject = Subject {
+        machine: question.machine,
+        algorithm: question.algorithm,
+        route: question.route,
+    };
+    let name = question.offload.and_then(driver);
+    let chosen = subject.choice().filter(|chosen| {
+        let is_on_device =
+            Runs::of(chosen, &question.machine.kernel.modules).place == Place::Device;
+        is_on_device && name.is_none_or(|name| name == chosen.driver)
+    });
+    let Some(chosen) = chosen.filter(|chosen| chosen.module != BUILT_IN) else {
+        return made;
+    };
+    let comment = comment(question, "not worth it");
+    made.add(
+        "/etc/modprobe.d/brisk-crypto.conf",
+        format!(
+            "{comment}# {} gets this driver by its priority, {}, as long as the module is loaded.\n\
+             blacklist {}\n",
+            consumer.name(),
+            chosen.priority,
+            chosen.module
+        ),
+    );
+    made.remark(format!(
+        "It leaves out all that {} does, for all consumers. Write the initramfs anew after it \
+         (update-initramfs -u, dracut --force), and restart: a driver that is in use stays.",
+        chosen.module
+    ));
+    made
+}
+
+/// Module of drivers that are built into the kernel.
+const BUILT_IN: &str = "kernel";
+
+/// The name of a driver that an implementation asks for.
+fn driver(implementation: &Implementation) -> Option<&str> {
+    match implementation {
+        Implementation::Driver(name) | Implementation::DmCrypt(Some(name)) => Some(name),
+        _ => None,
+    }
+}
+
 /// Why, as comments of a file.
-fn comment(question: &Question<'_>, from: u64) -> String {
+fn comment(question: &Question<'_>, worth: &str) -> String {
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut text = format!(
-        "# {} with {}: worth it from {from} bytes on, by {}.\n",
+        "# {} with {}: {worth}, by {}.\n",
         question.algorithm.name,
         question
             .offload
@@ -93,7 +148,7 @@ fn comment(question: &Question<'_>, from: u64) -> String {
 }
 
 fn engine(question: &Question<'_>, library: &Library, name: &str, from: u64, made: &mut Pieces) {
-    let comment = comment(question, from);
+    let comment = comment(question, &worth(from));
     let head = format!("{comment}# An engine: OpenSSL 4 has none any more.\n");
     let text = openssl_cnf::engine(library, name, question.algorithm, &head);
     made.add(openssl_cnf::FILE, text);
@@ -165,11 +220,9 @@ fn kernel(
     from: u64,
     made: &mut Pieces,
 ) {
-    let name = match offload {
-        Implementation::Driver(name) | Implementation::DmCrypt(Some(name)) => Some(&**name),
-        _ => None,
-    };
-    let comment = comment(question, from);
+    let name = driver(offload);
+    let comment = comment(question, &worth(from));
+    threshold(question, name, from, &comment, made);
     match (consumer, name) {
         (Consumer::DmCrypt, Some(name)) => {
             module(question, name, &comment, made);
@@ -202,12 +255,58 @@ fn kernel(
     }
 }
 
-/// A driver that is asked for by its name is not loaded for that.
-fn module(question: &Question<'_>, name: &str, comment: &str, made: &mut Pieces) {
+/// Module of a driver; none if it is built in.
+fn module_of<'a>(question: &Question<'a>, name: &str) -> Option<&'a str> {
     let drivers = question.machine.kernel.drivers.iter().flatten();
     let of_name = |driver: &&Driver| driver.driver == name;
     let module = drivers.into_iter().find(of_name).map(|it| &*it.module);
-    if let Some(module) = module.filter(|module| *module != "kernel") {
+    module.filter(|module| *module != BUILT_IN)
+}
+
+/// A driver that leaves small data to software from a size on that can be set.
+struct Threshold {
+    module: &'static str,
+    /// Driver of its device, as udev has it.
+    device: &'static str,
+    /// Attribute of the device with the size in bytes.
+    attribute: &'static str,
+    /// Bytes without a setting.
+    default: u64,
+}
+
+/// From `drivers/crypto/omap-aes.c` of the kernel.
+const THRESHOLDS: [Threshold; 1] = [Threshold {
+    module: "omap_aes_driver",
+    device: "omap-aes",
+    attribute: "fallback",
+    default: 200,
+}];
+
+/// The size from which on the driver uses its device, where it can be set.
+fn threshold(
+    question: &Question<'_>,
+    name: Option<&str>,
+    from: u64,
+    comment: &str,
+    made: &mut Pieces,
+) {
+    let module = name.and_then(|name| module_of(question, name));
+    let known = THRESHOLDS.iter().find(|it| Some(it.module) == module);
+    if let Some(known) = known {
+        made.add(
+            "/etc/udev/rules.d/60-brisk-crypto.rules",
+            format!(
+                "{comment}# The driver leaves less than this to software; {} bytes without it.\n\
+                 ACTION==\"bind\", SUBSYSTEM==\"platform\", DRIVER==\"{}\", ATTR{{{}}}=\"{from}\"\n",
+                known.default, known.device, known.attribute
+            ),
+        );
+    }
+}
+
+/// A driver that is asked for by its name is not loaded for that.
+fn module(question: &Question<'_>, name: &str, comment: &str, made: &mut Pieces) {
+    if let Some(module) = module_of(question, name) {
         made.add(
             "/etc/modules-load.d/brisk-crypto.conf",
             format!(

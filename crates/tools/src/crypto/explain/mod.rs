@@ -253,7 +253,7 @@ impl<'a> Subject<'a> {
     }
 
     /// What the consumer gets for the algorithm's name.
-    fn choice(&self) -> Option<&'a Driver> {
+    pub(in crate::crypto) fn choice(&self) -> Option<&'a Driver> {
         let all = self.implementations();
         if self.is_by_cryptodev() {
             return kernel::chosen(all);
