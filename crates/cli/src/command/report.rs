@@ -39,6 +39,17 @@ pub(crate) const NO_STATE: &str =
 impl OutputArgs {
     /// Path of the report, whose directory exists.
     pub(crate) fn file(&self, kind: &str) -> anyhow::Result<PathBuf> {
+        for path in [&self.output, &self.svg, &self.html].into_iter().flatten() {
+            // It is told before anything is measured, not after.
+            let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+            if let Some(directory) = directory.filter(|it| !it.is_dir()) {
+                anyhow::bail!(
+                    "cannot write {}: there is no directory {}; create it, or name another",
+                    path.display(),
+                    directory.display()
+                );
+            }
+        }
         if let Some(path) = &self.output {
             return Ok(path.clone());
         }

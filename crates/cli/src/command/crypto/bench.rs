@@ -171,11 +171,8 @@ pub(super) fn carry_out(
 
 fn progress(bar: &Bar, step: &Step<'_>) {
     match step {
-        Step::About(about) => {
-            for note in &about.notes {
-                bar.above(&format!("brisk: {}", printable(note)));
-            }
-        }
+        // Its notes stand below the table.
+        Step::About(_) => {}
         Step::Check(implementation) => {
             bar.say(&format!(
                 "checking {}",

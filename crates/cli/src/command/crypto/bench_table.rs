@@ -31,7 +31,8 @@ pub(super) fn text(report: &Report, rows: &[Row]) -> String {
             value.map_or_else(|| "-".to_owned(), |value| Unit::Seconds.format(value))
         };
         let throughput = row.throughput();
-        let throughput = throughput.map_or_else(|| "-".to_owned(), megabytes);
+        let throughput =
+            throughput.map_or_else(|| "-".to_owned(), |rate| Unit::BytesPerSecond.format(rate));
         let mut cells = vec![
             render::clean(&row.implementation).into_owned(),
             Unit::Bytes.format(row.bytes as f64),
@@ -58,16 +59,6 @@ pub(super) fn text(report: &Report, rows: &[Row]) -> String {
         let _ = writeln!(text, "Note: {}", render::clean(note));
     }
     text
-}
-
-/// Millions of bytes a second, the unit of `openssl speed`.
-fn megabytes(rate: f64) -> String {
-    let rate = rate / 1e6;
-    match rate {
-        rate if rate < 10.0 => format!("{rate:.2} MB/s"),
-        rate if rate < 100.0 => format!("{rate:.1} MB/s"),
-        rate => format!("{rate:.0} MB/s"),
-    }
 }
 
 /// A line for each implementation whose driver was looked at: one if all sizes have the same proof

@@ -100,7 +100,7 @@ fn pair(args: &Args) -> anyhow::Result<Pair> {
 
 fn text(report: &Report, pair: &Pair, all: &[Combination]) -> String {
     let rate = |value: Option<f64>| {
-        value.map_or_else(|| "-".to_owned(), |rate| format!("{:.1} MB/s", rate / 1e6))
+        value.map_or_else(|| "-".to_owned(), |rate| Unit::BytesPerSecond.format(rate))
     };
     let lines = all.iter().map(|one| {
         [

@@ -42,6 +42,10 @@ impl Device {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("brisk-{kind}-{}-{number}", std::process::id());
         let text = |error: Error| {
+            if !rustix::process::geteuid().is_root() {
+                return "dm-crypt is measured on a device that only root can make: run brisk as root"
+                    .to_owned();
+            }
             let lines = error.to_string().replace('\n', ";");
             format!("cannot make a device: {lines}")
         };
