@@ -2,6 +2,7 @@
 //! virtio-crypto, an offload that has one.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
+use std::fs;
 use std::path::Path;
 
 use brisk_testkit::{Brisk, CryptoKernel, brisk_of, read_report, trial, values, virtio_crypto};
@@ -13,6 +14,9 @@ const VIRTIO: &str = "af-alg:virtio_crypto_aes_cbc";
 const TIME: &str = "time per operation";
 const WHOLE: &str = "whole-system CPU per operation";
 
+/// A processor without AES-NI.
+const WITHOUT_AES: &str = "--cpu=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,-apic";
+
 /// A test in guests of a kernel.
 type Test = fn(&CryptoKernel);
 
@@ -23,7 +27,7 @@ fn main() {
         Err(reason) => (Vec::new(), Some(reason)),
     };
     let newest = &kernels[kernels.len().saturating_sub(1)..];
-    let tests: [(&str, Test, &[CryptoKernel]); 6] = [
+    let tests: [(&str, Test, &[CryptoKernel]); 7] = [
         (
             "a_crossover_lies_where_the_order_changes",
             crossover_and_combined,
@@ -38,6 +42,11 @@ fn main() {
         ("a_device_of_known_times_is_recovered", is_recovered, newest),
         ("aeads_and_hashes_are_right_and_measured", are_right, newest),
         ("disks_and_tls_are_measured", other_consumers, newest),
+        (
+            "a_configuration_is_recommended_and_proven",
+            configured,
+            newest,
+        ),
     ];
     let of = |(name, test, kernels): (&str, Test, &[CryptoKernel])| -> Vec<Trial> {
         let named = kernels.iter().map(|kernel| {
@@ -219,6 +228,54 @@ fn is_recovered(kernel: &CryptoKernel) {
     assert!((0.9 / 4e6..1.1 / 4e6).contains(&slope), "{times:?} {slope}");
 }
 
+/// The device is worth it for an OpenSSL without AES-NI, through the engine afalg; and what is written
+/// for that does what it says.
+fn configured(kernel: &CryptoKernel) {
+    let dir = tempdir().unwrap();
+    let options = || {
+        let mut options = kernel.options();
+        options.retain(|word| !word.starts_with("--cpu="));
+        options.push(WITHOUT_AES.to_owned());
+        options.extend(with_device("", &["virtio_crypto"]));
+        options
+    };
+    let config = |words: &[&str]| {
+        brisk_of!["run"]
+            .args(options())
+            .args(["--", env!("CARGO_BIN_EXE_brisk"), "crypto", "config"])
+            .args(["aes-128-cbc", "--sizes=256,4K,64K", "--format=json"])
+            .args(["--output=/tmp/report.json"])
+            .args(words)
+            .exits(0)
+            .text()
+    };
+    let measured = |words: &[&str]| -> Value {
+        let text = config(words);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    let report = measured(&[
+        "--rounds=2",
+        "--by=time",
+        "--impl=openssl",
+        "--impl=engine:afalg",
+    ]);
+    let facts = &report["environment"]["extra"];
+    let proof = facts["proof of engine:afalg 65536 B"].as_str().unwrap();
+    assert!(
+        proof.starts_with("virtio_crypto_aes_cbc was in use"),
+        "{proof}"
+    );
+    let file = dir.path().join("offload.cnf");
+    let piece = facts["configuration: /etc/ssl/openssl-offload.cnf"].as_str();
+    fs::write(&file, piece.unwrap_or_else(|| panic!("{facts}"))).unwrap();
+    let check = format!("--check={}", file.display());
+    let report = measured(&["--rounds=6", &check]);
+    let notes = report["notes"].as_array().unwrap();
+    let proven = "Driver: proven. virtio_crypto_aes_cbc was in use";
+    let mut notes = notes.iter().filter_map(Value::as_str);
+    assert!(notes.any(|note| note.starts_with(proven)), "{report}");
+}
+
 /// The cause that brisk names in a guest for each algorithm and consumer: a step, or `used`.
 fn cause(kernel: &CryptoKernel, options: &[String], cases: &[(&str, &str, &str)]) {
     let brisk = env!("CARGO_BIN_EXE_brisk");
@@ -246,7 +303,6 @@ fn cause(kernel: &CryptoKernel, options: &[String], cases: &[(&str, &str, &str)]
 }
 
 fn causes(kernel: &CryptoKernel) {
-    let other_cpu = "--cpu=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,-apic".to_owned();
     // Netlink tells the drivers' flags, if its module is there.
     let all = with_device(
         "",
@@ -267,7 +323,7 @@ fn causes(kernel: &CryptoKernel) {
     );
     // A processor without AES-NI: the device is preferred to plain code.
     let mut plain = with_device("", &["virtio_crypto", "crypto_user"]);
-    plain.push(other_cpu);
+    plain.push(WITHOUT_AES.to_owned());
     let cases = [("aes-128-cbc", "af-alg", "used")];
     cause(kernel, &plain, &cases);
     // The device is there, and its driver is not; and no device.

@@ -121,7 +121,7 @@ impl Remote {
             }
             match self.answers.recv_timeout(LOOK) {
                 Ok(Ok(Answer::Failed(reason))) => return Err(NotMeasured::Failed(reason)),
-                Ok(Ok(Answer::NoAnswer(reason))) => {
+                Ok(Ok(Answer::Silent(reason))) => {
                     // Its process cannot end while a thread of it waits in the kernel.
                     self.is_lost = true;
                     return Err(NotMeasured::NoAnswer(reason));
@@ -350,7 +350,7 @@ mod tests {
         let show = file.display();
         let script = format!(
             "n=0; trap 'n=$((n+1)); echo $n >> {show}; test $n -lt 2 || exit' TERM; \
-             read q; echo '{{\"no-answer\":\"it waits\"}}'; while :; do sleep 0.02; done"
+             read q; echo '{{\"silent\":\"it waits\"}}'; while :; do sleep 0.02; done"
         );
         let command = shlex::try_join(["sh", "-c", &script]).unwrap();
         let mut remote = Remote::start(&command, &Interrupt::new().unwrap()).unwrap();

@@ -24,8 +24,6 @@ pub(super) struct Watch {
     root: std::path::PathBuf,
     /// Process whose threads are measured, and which reads; it is not among the others.
     own: u32,
-    /// Interrupts of the device.
-    lines: Option<Lines>,
 }
 
 /// Counters at one moment.
@@ -39,7 +37,8 @@ pub(super) struct Counters {
     kernel_threads: BTreeMap<u32, u64>,
     /// CPU time of processes, ticks.
     processes: BTreeMap<u32, u64>,
-    device: Option<u64>,
+    /// Text of `/proc/interrupts`.
+    devices: String,
     energy: Vec<energy::Counter>,
 }
 
@@ -85,12 +84,11 @@ impl Window {
 }
 
 impl Watch {
-    /// Of this process, on the system below `root`, with interrupts of a device if it has one.
-    pub(super) fn new(root: &Path, lines: Option<Lines>) -> Self {
+    /// Of this process, on the system below `root`.
+    pub(super) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
             own: std::process::id(),
-            lines,
         }
     }
 
@@ -101,7 +99,7 @@ impl Watch {
     pub(super) fn begin(&self) -> io::Result<Counters> {
         let (kernel_threads, processes) = self.tasks()?;
         let energy = energy::read(&self.root);
-        let device = self.lines.as_ref().map(|lines| lines.count(&self.root));
+        let devices = self.interrupts();
         let (times, interrupts) = self.times()?;
         Ok(Counters {
             at: Instant::now(),
@@ -109,7 +107,7 @@ impl Watch {
             interrupts,
             kernel_threads,
             processes,
-            device,
+            devices,
             energy,
         })
     }
@@ -121,7 +119,7 @@ impl Watch {
     pub(super) fn end(&self) -> io::Result<Counters> {
         let at = Instant::now();
         let (times, interrupts) = self.times()?;
-        let device = self.lines.as_ref().map(|lines| lines.count(&self.root));
+        let devices = self.interrupts();
         let energy = energy::read(&self.root);
         let (kernel_threads, processes) = self.tasks()?;
         Ok(Counters {
@@ -130,9 +128,14 @@ impl Watch {
             interrupts,
             kernel_threads,
             processes,
-            device,
+            devices,
             energy,
         })
+    }
+
+    /// Text of `/proc/interrupts`; empty if it cannot be read.
+    fn interrupts(&self) -> String {
+        fs::read_to_string(self.root.join("proc/interrupts")).unwrap_or_default()
     }
 
     fn times(&self) -> io::Result<(HostTimes, u64)> {
@@ -158,8 +161,8 @@ impl Watch {
         Ok((threads, processes))
     }
 
-    /// What happened between two readings.
-    pub(super) fn window(&self, begin: &Counters, end: &Counters) -> Window {
+    /// What happened between two readings, with the interrupts of devices if there are any.
+    pub(super) fn window(&self, begin: &Counters, end: &Counters, lines: Option<&Lines>) -> Window {
         let tick = 1.0 / rustix::param::clock_ticks_per_second() as f64;
         let ticks = |from: u64, to: u64| to.saturating_sub(from) as f64 * tick;
         let mut kernel_threads = BTreeMap::new();
@@ -176,7 +179,10 @@ impl Watch {
             let before = begin.processes.get(pid).copied().unwrap_or(0);
             ticks(before, *time)
         });
-        let device = begin.device.zip(end.device);
+        let came = |lines: &Lines| {
+            let before = lines.count(&begin.devices);
+            lines.count(&end.devices).saturating_sub(before)
+        };
         Window {
             seconds: end.at.saturating_duration_since(begin.at).as_secs_f64(),
             cpus: cpus(&self.root),
@@ -185,7 +191,7 @@ impl Watch {
             interrupts: ticks(begin.interrupts, end.interrupts),
             kernel_threads,
             others: of_processes.sum(),
-            device_interrupts: device.map(|(before, after)| after.saturating_sub(before)),
+            device_interrupts: lines.map(came),
             joules: energy::joules(&begin.energy, &end.energy),
         }
     }
@@ -261,14 +267,14 @@ mod tests {
     /// A process that computes is among the others, and the account adds up to the processors' time.
     #[test]
     fn the_account_of_this_system_adds_up() {
-        let watch = Watch::new(Path::new("/"), None);
+        let watch = Watch::new(Path::new("/"));
         let begin = watch.begin().unwrap();
         let until = Instant::now() + std::time::Duration::from_millis(300);
         while Instant::now() < until {
             std::hint::black_box(0);
         }
         let end = watch.end().unwrap();
-        let window = watch.window(&begin, &end);
+        let window = watch.window(&begin, &end, None);
         assert!(window.cpus >= 1);
         assert!(window.seconds >= 0.3, "{window:?}");
         // It ran all the time, less what another hypervisor or a busy machine took.

@@ -47,7 +47,7 @@ pub(super) enum Answer {
     /// Why there is none.
     Failed(String),
     /// What has not answered, and is of no use any more.
-    NoAnswer(String),
+    Silent(String),
 }
 
 /// Answers questions until the input ends.
@@ -64,7 +64,7 @@ pub fn serve(
         let question = serde_json::from_slice(&line).map_err(io::Error::from)?;
         let answer = match answer(machine, question, output) {
             Err(NotMeasured::Failed(reason)) => Answer::Failed(reason),
-            Err(NotMeasured::NoAnswer(reason)) => Answer::NoAnswer(reason),
+            Err(NotMeasured::NoAnswer(reason)) => Answer::Silent(reason),
             other => other?,
         };
         say(output, &answer)?;

@@ -39,17 +39,22 @@ pub(super) fn measure(
     let before = uses_kernel(request).then(|| References::read(root));
     let threads = Threads::start(request, algorithm)?;
     threads.wait_until_ready(PREPARATION, interrupt)?;
-    let (drivers, lines) = before.map(|before| in_use(root, &before)).unzip();
-    let watch = Watch::new(root, lines.flatten());
+    let mut seen = before.as_ref().map(|before| in_use(root, before));
+    let watch = Watch::new(root);
     let begin = watch.begin()?;
     mark(Mark::Begin);
     threads.begin();
-    let ended = threads.wait_until_ended(request.seconds, interrupt);
+    let mut look = || {
+        seen = before.as_ref().map(|before| in_use(root, before));
+        seen.as_ref().is_none_or(|(drivers, _)| !drivers.is_empty())
+    };
+    let ended = threads.wait_until_ended(request.seconds, interrupt, &mut look);
     mark(Mark::End);
     let end = watch.end()?;
     ended?;
     let groups = threads.finish(interrupt)?;
-    let window = watch.window(&begin, &end);
+    let (drivers, lines) = seen.unzip();
+    let window = watch.window(&begin, &end, lines.flatten().as_ref());
     let proof = drivers.map(|drivers| Proof {
         drivers,
         device_interrupts: window.device_interrupts,

@@ -20,6 +20,8 @@ const GIVEN_UP: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 /// How often the wait for threads that are about to end looks.
 const CLOSE_LOOK: Duration = Duration::from_millis(2);
+/// How often a driver is looked for.
+const PROOF: Duration = Duration::from_millis(100);
 /// How long after its time an `openssl speed` may end.
 const LATE: Duration = Duration::from_secs(30);
 
@@ -117,28 +119,46 @@ impl Threads {
     }
 
     /// Waits until the time is over, or the first `openssl speed` has ended, and has all end.
+    /// If there is an `openssl speed`, which says that it begins before it has set its key, `look` is
+    /// called now and then until it has seen what it looks for.
     pub(super) fn wait_until_ended(
         &self,
         seconds: f64,
         interrupt: &Interrupt,
+        look: &mut dyn FnMut() -> bool,
     ) -> Result<(), NotMeasured> {
+        let ended = self.wait_for_end(seconds, interrupt, look);
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        ended
+    }
+
+    fn wait_for_end(
+        &self,
+        seconds: f64,
+        interrupt: &Interrupt,
+        look: &mut dyn FnMut() -> bool,
+    ) -> Result<(), NotMeasured> {
+        let begun = Instant::now();
         let time = Duration::from_secs_f64(seconds);
-        let time = if self.ends_itself {
-            time.max(Duration::from_secs(1)) + LATE
-        } else {
-            time
+        let until = match self.ends_itself {
+            true => begun + time.max(Duration::from_secs(1)) + LATE,
+            false => begun + time,
         };
-        let ended = match self.event(Instant::now() + time, interrupt) {
-            Ok(Some(Event::Failed(reason))) => Err(NotMeasured::Failed(reason)),
-            Ok(None) if self.ends_itself => {
+        let mut event = None;
+        while self.ends_itself && event.is_none() && Instant::now() < until && !look() {
+            event = self.event(until.min(Instant::now() + PROOF), interrupt)?;
+        }
+        if event.is_none() {
+            event = self.event(until, interrupt)?;
+        }
+        match event {
+            Some(Event::Failed(reason)) => Err(NotMeasured::Failed(reason)),
+            None if self.ends_itself => {
                 let reason = "openssl speed did not end in its time".to_owned();
                 Err(NotMeasured::Failed(reason))
             }
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        ended
+            _ => Ok(()),
+        }
     }
 
     /// What each group measured, when all have ended.
