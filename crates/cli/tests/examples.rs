@@ -17,10 +17,14 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 19] = [
+const NOT_RUN: [(&str, &str); 20] = [
     ("crypto bench aes", "takes minutes; see crypto_guest"),
     ("--through", "needs another machine; see crypto_guest"),
     ("crypto combined", "needs virtio-crypto; see crypto_guest"),
+    (
+        "crypto config",
+        "needs an offload; see crypto_guest and crypto_config",
+    ),
     (
         "overhead run",
         "takes minutes, and needs its targets; see overhead",
