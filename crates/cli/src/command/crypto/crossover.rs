@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use brisk_measure::render::shorten;
 use brisk_measure::{Environment, Report, Series, Unit, render};
-use brisk_tools::crypto::fit::{self, Chosen, Crossover, Metric, Pair, Verdict, series_name};
+use brisk_tools::crypto::fit::{
+    self, Chosen, Crossover, Metric, Pair, Rejection, Verdict, series_name,
+};
 use brisk_tools::crypto::metric;
 
 use super::bench::{Ended, measure};
@@ -312,6 +314,7 @@ fn answer(verdict: &Verdict) -> String {
         Verdict::Always { .. } => "at every size".to_owned(),
         Verdict::Never { .. } => "at no size".to_owned(),
         Verdict::NoDifference => "alike".to_owned(),
+        Verdict::Rejected(Rejection::Undecided(_)) => "not decided".to_owned(),
         Verdict::Rejected(_) => "rejected".to_owned(),
         Verdict::TooFew { .. } => "too few sizes".to_owned(),
     }

@@ -50,7 +50,9 @@ impl Gain {
                     bytes: estimate.bytes.floor() as u64,
                 };
             }
-            Verdict::Rejected(Rejection::Changes(_) | Rejection::Contradiction(_)) => {
+            Verdict::Rejected(
+                Rejection::Changes(_) | Rejection::Contradiction(_) | Rejection::Undecided(_),
+            ) => {
                 return Self::Unclear;
             }
             _ => {}

@@ -124,8 +124,11 @@ impl Judge<'_> {
                 below: below.filter(is_sure),
             };
         }
-        let beyond = match crossing.filter(|bytes| *bytes > largest as f64) {
-            Some(bytes) => Beyond::Crosses(self.estimate(bytes)),
+        let is_dearer = self.lines.software.per_byte > self.lines.offload.per_byte;
+        let crossing = crossing.filter(|_| is_dearer);
+        let beyond = match crossing {
+            Some(bytes) if bytes > largest as f64 => Beyond::Crosses(self.estimate(bytes)),
+            Some(bytes) => return Verdict::Rejected(Rejection::Undecided(self.estimate(bytes))),
             None if is_described => Beyond::Parallel,
             None => Beyond::Unknown,
         };

@@ -101,6 +101,11 @@ impl Crossover {
                     places.join(", ")
                 )
             }
+            Rejection::Undecided(estimate) => format!(
+                "Not decided: the lines cross at {}, and there the two are not told apart: measure \
+                 more rounds.",
+                bytes(estimate.bytes)
+            ),
             Rejection::Contradiction(estimate) => {
                 let lines = match estimate.bytes.is_finite() {
                     true => format!("cross at {}", bytes(estimate.bytes)),

@@ -86,4 +86,6 @@ pub enum Rejection {
     Changes(Vec<Bracket>),
     /// The lines cross outside the bracket, by more than their interval.
     Contradiction(Estimate),
+    /// The lines cross where the intervals of the two times do not part.
+    Undecided(Estimate),
 }
