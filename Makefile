@@ -74,7 +74,8 @@ check:
 		set -x; $(CARGO) deny --offline check licenses bans sources; \
 	else echo 'cargo-deny is not installed: licences are not checked'; fi
 	@if command -v shellcheck >/dev/null; then \
-		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/usb-kernel packaging/build-deb examples/demo \
+		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/usb-kernel \
+			setup/crypto-kernels setup/newer-openssl packaging/build-deb examples/demo \
 			crates/cli/tests/vm_load.sh; \
 	else echo 'shellcheck is not installed: scripts are not checked'; fi
 	@if command -v typos >/dev/null; then set -x; typos; \

@@ -27,7 +27,13 @@ impl System {
         fs::create_dir(system.path("bin")).unwrap();
         fs::create_dir(system.path("setup")).unwrap();
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../setup");
-        for name in ["install", "newer-qemu", "usb-kernel", "crypto-kernels"] {
+        for name in [
+            "install",
+            "newer-qemu",
+            "usb-kernel",
+            "crypto-kernels",
+            "newer-openssl",
+        ] {
             let copy = system.path("setup").join(name);
             fs::copy(here.join(name), copy).unwrap();
         }

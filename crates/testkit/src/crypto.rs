@@ -66,3 +66,13 @@ impl CryptoKernel {
         .to_vec()
     }
 }
+
+/// The directory of an `openssl` that `setup/newer-openssl` unpacks, to be the first in `PATH`.
+///
+/// # Errors
+/// Why there is none.
+pub fn newer_openssl() -> Result<PathBuf, String> {
+    let dir = unpacked("newer-openssl", "bin/openssl");
+    dir.map(|dir| dir.join("bin"))
+        .ok_or_else(|| "setup/newer-openssl unpacked none; Debian 13's own is tested there".into())
+}

@@ -34,7 +34,7 @@ mod wait;
 pub use brisk::{Brisk, Guest};
 pub use checked::Checked;
 pub use container::{Image, docker_archive, oci_layout};
-pub use crypto::{CryptoKernel, virtio_crypto};
+pub use crypto::{CryptoKernel, newer_openssl, virtio_crypto};
 pub use files::Files;
 pub use idle::IdleKernel;
 pub use image::{busybox, disk, ext4, partitioned, qcow2, tree};
