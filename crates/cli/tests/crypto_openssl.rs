@@ -1,8 +1,9 @@
 //! libcrypto is listed and measured with the OpenSSL of the system and with a newer one.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::env;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::{env, fs};
 
 use brisk_testkit::{
     Brisk, Files, brisk_of, capture, newer_openssl, read_report, tool, trial, values,
@@ -66,7 +67,33 @@ fn main() {
             test(&openssl);
         }));
     }
+    trials.push(trial(
+        "engines_of_openssl_4_are_gone",
+        None::<String>,
+        engines_are_gone,
+    ));
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// What answers as OpenSSL 4 does.
+fn engines_are_gone() {
+    let files = Files::new();
+    let program = files.write(
+        "openssl",
+        "#!/bin/sh\necho 'OpenSSL 4.0.3 29 Sep 2026 (Library: OpenSSL 4.0.3 29 Sep 2026)'\n",
+    );
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let dir = PathBuf::from(files.at(""));
+    let words = ["bench", "aes-128-cbc", "--impl=engine:afalg", "--rounds=1"];
+    let error = Openssl { dir: Some(dir) }
+        .brisk(&words)
+        .args(["--output", &files.at("report.json")])
+        .exits(125)
+        .stderr;
+    assert!(
+        error.contains("29 Sep 2026) has no engines any more"),
+        "{error}"
+    );
 }
 
 fn listed(openssl: &Openssl) {

@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 use super::algorithm::{Algorithm, Kind};
 use super::configured;
 use super::implementation::Implementation;
+use super::libcrypto::VersionInfo;
 use super::libcrypto::program::{PATIENCE, output};
 use super::measure::{NotMeasured, environment};
 use super::vectors::{digits, vector};
@@ -52,6 +53,12 @@ pub(super) fn check(
     interrupt: &Interrupt,
 ) -> Result<bool, NotMeasured> {
     if let Implementation::Engine(name) = implementation {
+        let version = version().map_err(NotMeasured::Failed)?;
+        if !VersionInfo::parse(&version).has_engines() {
+            return Err(NotMeasured::Failed(format!(
+                "{version} has no engines any more"
+            )));
+        }
         // Commands warn of an engine that they cannot load, and go on without it.
         let program = Program::find("openssl")
             .map_err(|error| NotMeasured::Failed(error.to_string()))?

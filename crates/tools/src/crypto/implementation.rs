@@ -37,6 +37,9 @@ pub enum Implementation {
 const SYNTAX: &str = "openssl, openssl-no-aesni, engine:NAME, provider:NAME, \
                       openssl-conf:FILE, af-alg, af-alg:DRIVER, dm-crypt, dm-crypt:DRIVER, ktls, tcp";
 
+/// Providers that are OpenSSL's own, in software.
+const SOFTWARE: [&str; 5] = ["default", "legacy", "base", "fips", "null"];
+
 /// Why a text is no implementation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is no implementation: write one of {SYNTAX}")]
@@ -127,6 +130,16 @@ impl Implementation {
                 | Self::Provider(_)
                 | Self::OpenSslConf(_)
         )
+    }
+
+    /// Whether it is libcrypto's own code.
+    #[must_use]
+    pub fn is_software(&self) -> bool {
+        match self {
+            Self::OpenSsl | Self::OpenSslPlain => true,
+            Self::Provider(name) => SOFTWARE.contains(&&**name),
+            _ => false,
+        }
     }
 
     /// The name that a socket of `AF_ALG` is bound to; none for what does not use one.

@@ -45,9 +45,6 @@ impl Obstacle {
     }
 }
 
-/// Providers that are OpenSSL's own, in software.
-const SOFTWARE: [&str; 5] = ["default", "legacy", "base", "fips", "null"];
-
 /// Engines that go to the kernel.
 pub(super) const TO_KERNEL: [&str; 2] = ["afalg", "devcrypto"];
 
@@ -72,9 +69,8 @@ pub(super) fn of(question: &Question<'_>) -> Option<Obstacle> {
 
 fn software(offload: &Implementation) -> Option<Obstacle> {
     let is_software = match offload {
-        Implementation::OpenSsl | Implementation::OpenSslPlain | Implementation::Tcp => true,
-        Implementation::Provider(name) => SOFTWARE.contains(&&**name),
-        _ => false,
+        Implementation::Tcp => true,
+        other => other.is_software(),
     };
     let cause = format!("{offload} is software, and no offload.");
     is_software.then(|| {

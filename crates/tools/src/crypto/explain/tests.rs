@@ -292,7 +292,7 @@ fn openssl_hands_on_by_an_engine_that_it_has() {
         (
             four(ENGINE),
             "aes-128-cbc",
-            "OpenSSL 4.0.0 has no engines, and no provider that reaches a device is active.",
+            "OpenSSL 4.0.3 has no engines, and no provider that reaches a device is active.",
         ),
     ];
     for (library, algorithm, expected) in cases {

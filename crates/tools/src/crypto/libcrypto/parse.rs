@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn providers_and_engines_are_listed() {
-        for (text, version) in [(DEBIAN_12, "3.0.19"), (DEBIAN_13, "3.5.9"), (FOUR, "4.0.0")] {
+        for (text, version) in [(DEBIAN_12, "3.0.19"), (DEBIAN_13, "3.5.9"), (FOUR, "4.0.3")] {
             let provider = Provider {
                 id: "default".into(),
                 name: "OpenSSL Default Provider".into(),

@@ -142,7 +142,7 @@ fn libcrypto_is_listed_with_features_of_the_cpu_and_without() {
         ..Library::below(Path::new("/nonexistent"), four, None)
     };
     insta::assert_snapshot!(of_openssl("cbc(aes)", &four), @"
-    OpenSSL 4.0.0 [CPU] used
+    OpenSSL 4.0.3 [CPU] used
     engine afalg [the kernel, by AF_ALG] not used configured, but OpenSSL 4 has no engines: remove it
     ");
     assert_eq!(of_openssl("cts(cbc(aes))", &library), "");

@@ -68,12 +68,8 @@ pub(super) fn measure(
 
 /// Whether threads of a request use drivers of the kernel, or may do so.
 fn uses_kernel(request: &Request) -> bool {
-    request.groups.iter().any(|group| {
-        !matches!(
-            group.implementation,
-            Implementation::OpenSsl | Implementation::OpenSslPlain | Implementation::Tcp
-        )
-    })
+    let mut all = request.groups.iter().map(|group| &group.implementation);
+    all.any(|one| !one.is_software() && *one != Implementation::Tcp)
 }
 
 /// Drivers that the prepared threads use, and the interrupts of their devices.
