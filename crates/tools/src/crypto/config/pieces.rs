@@ -4,7 +4,7 @@ use super::obstacle::TO_KERNEL;
 use super::openssl_cnf;
 use super::{Question, names};
 use crate::crypto::explain::{Route, Subject};
-use crate::crypto::kernel::Driver;
+use crate::crypto::kernel::{Driver, chosen};
 use crate::crypto::libcrypto::Library;
 use crate::crypto::list::{Consumer, Place, Runs};
 use crate::crypto::{Implementation, Kind};
@@ -317,13 +317,22 @@ fn module(question: &Question<'_>, name: &str, comment: &str, made: &mut Pieces)
     }
 }
 
+/// Driver of SHA-256 that the kernel prefers.
+fn digest<'a>(question: &Question<'a>) -> &'a str {
+    let drivers = question.machine.kernel.drivers.iter().flatten();
+    let named = drivers.filter(|driver| driver.name == "sha256");
+    chosen(named).map_or("sha256-generic", |driver| &driver.driver)
+}
+
 fn dm_crypt(question: &Question<'_>, name: &str, comment: &str, made: &mut Pieces) {
     let algorithm = question.algorithm;
     let mode = algorithm.kernel.split('(').next().unwrap_or_default();
-    // With a predictable vector CBC shows where blocks are equal.
+    // With a predictable vector CBC shows where blocks are equal. The digest needs the name of its
+    // driver, too: "essiv(DRIVER,sha256)" is found once only, and luksFormat fails when it asks for
+    // it again (EEXIST).
     let vector = match mode {
-        "cbc" => "essiv:sha256",
-        _ => "plain64",
+        "cbc" => format!("essiv:{}", digest(question)),
+        _ => "plain64".to_owned(),
     };
     let bits = algorithm.key * 8;
     made.add(

@@ -127,7 +127,7 @@ fn dm_crypt_is_told_the_driver() {
     # capi: names the driver; without it dm-crypt chooses by priority.
     # Each sector is an operation: the largest, 4096 bytes, is the best for a device.
     # If the driver is missing, the disk cannot be opened.
-    cryptsetup luksFormat --type luks2 --cipher 'capi:virtio_crypto_aes_cbc-essiv:sha256' --key-size 128 --sector-size 4096 DEVICE
+    cryptsetup luksFormat --type luks2 --cipher 'capi:virtio_crypto_aes_cbc-essiv:sha256-generic' --key-size 128 --sector-size 4096 DEVICE
 
     Note: For the root file system the initramfs needs the module, too: /etc/initramfs-tools/modules, or add_drivers of dracut.
     Note: Leave --perf-no_read_workqueue and --perf-no_write_workqueue away unless they are measured with this driver: with them dm-crypt encrypts where the request comes, without its queues.
