@@ -3,7 +3,8 @@
 //! A [`Rule`] is written once, for a guest in the XML of libvirt, on a command line, or running:
 //! it looks at [`brisk_vm::hardware::GuestHardware`], and its [`Edit`] is shown in the form that
 //! the guest was read from. Rules are constants in lists such as [`guest::RULES`]; a capability
-//! has lists of its own, over any subject.
+//! has lists of its own, over any subject. How bad a finding is, is a [`Severity`]; a capability
+//! that decides something has a [`Grade`] of its own instead, which says what follows.
 
 mod fix;
 pub mod guest;
@@ -14,6 +15,16 @@ use serde::{Serialize, Serializer};
 
 pub use fix::{ArgumentChange, Edit, Fix, XmlChange};
 pub use guest::{Guest, Kvm};
+
+/// How bad findings are, or what follows from them: a value of a small enumeration.
+pub trait Grade: Copy + Ord + Serialize {
+    /// Name of the field of a finding in JSON.
+    const FIELD: &'static str;
+}
+
+impl Grade for Severity {
+    const FIELD: &'static str = "severity";
+}
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -74,9 +85,9 @@ impl Applies {
     }
 }
 
-/// A rule about a subject of type `S`.
+/// A rule about a subject of type `S`, whose findings have a grade of type `G`.
 #[derive(Debug)]
-pub struct Rule<S: 'static> {
+pub struct Rule<S: 'static, G: Grade + 'static = Severity> {
     /// Stable name, in kebab-case.
     pub id: &'static str,
     /// What it is about.
@@ -86,7 +97,7 @@ pub struct Rule<S: 'static> {
     /// Where that is known from: a file of QEMU or the kernel, a document, or a measurement.
     pub source: &'static str,
     /// Looks at a subject and adds what it finds.
-    pub check: fn(&S, &mut Findings),
+    pub check: fn(&S, &mut Findings<G>),
 }
 
 /// A rule without its check, for lists of rules.
@@ -102,7 +113,7 @@ pub struct Description {
     pub source: &'static str,
 }
 
-impl<S> Rule<S> {
+impl<S, G: Grade> Rule<S, G> {
     /// Its description, for lists.
     #[must_use]
     pub const fn description(&self) -> Description {
@@ -117,11 +128,11 @@ impl<S> Rule<S> {
 
 /// Something that is not as it could be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct Finding<G = Severity> {
     /// The rule that found it.
     pub rule: &'static str,
-    /// How bad it is.
-    pub severity: Severity,
+    /// How bad it is, or what follows from it.
+    pub severity: G,
     /// Where it is written, if it is a part of a guest.
     pub place: Option<Place>,
     /// What was found.
@@ -134,12 +145,12 @@ pub struct Finding {
     pub fix: Fix,
 }
 
-impl Serialize for Finding {
+impl<G: Grade> Serialize for Finding<G> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let count = 6 + usize::from(self.evidence.is_some());
         let mut fields = serializer.serialize_struct("Finding", count)?;
         fields.serialize_field("rule", self.rule)?;
-        fields.serialize_field("severity", &self.severity)?;
+        fields.serialize_field(G::FIELD, &self.severity)?;
         fields.serialize_field("where", &self.place)?;
         fields.serialize_field("what", &self.what)?;
         fields.serialize_field("effect", self.effect)?;
@@ -153,29 +164,29 @@ impl Serialize for Finding {
 
 /// Takes what a rule finds.
 #[derive(Debug)]
-pub struct Findings {
+pub struct Findings<G = Severity> {
     rule: Description,
-    list: Vec<Finding>,
+    list: Vec<Finding<G>>,
 }
 
-impl Findings {
+impl<G: Grade> Findings<G> {
+    /// The rule that looks, for a check that several rules share.
+    #[must_use]
+    pub const fn rule(&self) -> &Description {
+        &self.rule
+    }
+
     /// Adds a finding about the host.
-    pub fn add(&mut self, severity: Severity, what: impl Into<String>, fix: impl Into<Fix>) {
+    pub fn add(&mut self, severity: G, what: impl Into<String>, fix: impl Into<Fix>) {
         self.push(severity, None, what.into(), fix.into());
     }
 
     /// Adds a finding about a part of a guest.
-    pub fn at(
-        &mut self,
-        place: Place,
-        severity: Severity,
-        what: impl Into<String>,
-        fix: impl Into<Fix>,
-    ) {
+    pub fn at(&mut self, place: Place, severity: G, what: impl Into<String>, fix: impl Into<Fix>) {
         self.push(severity, Some(place), what.into(), fix.into());
     }
 
-    fn push(&mut self, severity: Severity, place: Option<Place>, what: String, fix: Fix) {
+    fn push(&mut self, severity: G, place: Option<Place>, what: String, fix: Fix) {
         self.list.push(Finding {
             rule: self.rule.id,
             severity,
@@ -190,22 +201,22 @@ impl Findings {
 
 /// Has groups of rules look at a subject, and returns what they find in the rules' order.
 #[must_use]
-pub fn check_all<S>(groups: &[&[Rule<S>]], subject: &S) -> Vec<Finding> {
+pub fn check_all<S, G: Grade>(groups: &[&[Rule<S, G>]], subject: &S) -> Vec<Finding<G>> {
     let found = groups.iter().flat_map(|rules| check(rules, subject));
     found.collect()
 }
 
 /// Descriptions of groups of rules.
 #[must_use]
-pub fn descriptions<S>(groups: &[&[Rule<S>]]) -> Vec<Description> {
+pub fn descriptions<S, G: Grade>(groups: &[&[Rule<S, G>]]) -> Vec<Description> {
     let rules = groups.iter().copied().flatten();
     rules.map(Rule::description).collect()
 }
 
 /// Has rules look at a subject, and returns what they find in the rules' order.
 #[must_use]
-pub fn check<S>(rules: &[Rule<S>], subject: &S) -> Vec<Finding> {
-    let of_rule = |rule: &Rule<S>| {
+pub fn check<S, G: Grade>(rules: &[Rule<S, G>], subject: &S) -> Vec<Finding<G>> {
+    let of_rule = |rule: &Rule<S, G>| {
         let mut findings = Findings {
             rule: rule.description(),
             list: Vec::new(),
