@@ -28,14 +28,30 @@ const LONGEST_TEXT: u64 = 16 << 20;
 /// waiting for the other end of a pipe; what is no UTF-8 is replaced. None if it cannot be read.
 #[must_use]
 pub fn text(path: &Path) -> Option<String> {
-    let file = OpenOptions::new()
+    let bytes = start(path, LONGEST_TEXT).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The first bytes of a file of another system's tree, at most `most` of them, without waiting for
+/// the other end of a pipe.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a file of another system's tree for reading, without waiting for the other end of a pipe.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
         .open(path)
-        .ok()?;
-    let mut bytes = Vec::new();
-    file.take(LONGEST_TEXT).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The last bytes of a file, `most` of them, as text. Its position stays: a program that writes to
@@ -116,6 +132,28 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_pipe_is_not_waited_for_and_a_file_not_read_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        assert_eq!(text(&path).as_deref(), Some(""));
+        fs::write(dir.path().join("file"), b"text\xff").unwrap();
+        assert_eq!(start(&dir.path().join("file"), 3).unwrap(), b"tex");
+        assert_eq!(
+            text(&dir.path().join("file")).as_deref(),
+            Some("text\u{fffd}")
+        );
+        assert!(start(&dir.path().join("no"), 3).is_err());
+    }
 
     #[test]
     fn the_end_of_a_file_is_read_where_a_writer_goes_on() {

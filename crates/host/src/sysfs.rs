@@ -29,6 +29,13 @@ pub fn names(root: &Path, path: &str) -> Vec<String> {
         .collect()
 }
 
+/// Last part of what a symbolic link below `sys` refers to, such as the driver of a device.
+#[must_use]
+pub fn link_name(root: &Path, path: &str) -> Option<String> {
+    let target = fs::read_link(root.join("sys").join(path)).ok()?;
+    target.file_name()?.to_str().map(str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +50,8 @@ mod tests {
         }
         assert_eq!(chosen(root.path(), "no"), None);
         assert_eq!(names(root.path(), "."), ["file"]);
+        std::os::unix::fs::symlink("../drivers/e1000e", root.path().join("sys/driver")).unwrap();
+        assert_eq!(link_name(root.path(), "driver").as_deref(), Some("e1000e"));
+        assert_eq!(link_name(root.path(), "file"), None);
     }
 }
