@@ -2,6 +2,7 @@
 
 mod clock;
 mod file;
+mod kexec;
 mod lock;
 mod memory;
 mod pretranslation;
@@ -10,6 +11,7 @@ mod wait;
 
 pub use clock::tsc_khz;
 pub use file::start_writeback;
+pub use kexec::{kexec_file_load, kexec_file_unload};
 pub use lock::{Sharing, is_byte_taken, is_taken, lock, try_lock, try_lock_byte};
 pub use memory::populate;
 pub use pretranslation::{
