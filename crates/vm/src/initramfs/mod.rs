@@ -17,6 +17,7 @@ mod files;
 mod modules;
 mod plan;
 mod strip;
+mod verify;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ pub use explain::{Contents, FileRow, ModuleRow};
 pub use modules::{Module, Softdep, Tree};
 pub use plan::{Builtin, Plan, Planned, Skipped, plan};
 pub use strip::strip;
+pub use verify::{Defect, MAX_UNPACKED, Verified, verify};
 
 /// Path in the archive of the list of modules.
 pub const MODULES_LIST: &str = "modules";

@@ -27,6 +27,7 @@ pub use elf::{pvh_entry, slim};
 pub use entry::{Entry, entry};
 pub use error::{Error, Reason};
 pub use payload::MAX_SIZE;
+pub(crate) use payload::lz4_blocks;
 pub use uki::Uki;
 
 /// A kernel image, recognised by its content.

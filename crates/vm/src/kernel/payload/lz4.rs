@@ -2,7 +2,7 @@
 //!
 //! Source: "Legacy frame" in the LZ4 frame format description.
 
-use std::io;
+use std::io::{self, Read};
 
 use super::corrupt;
 use crate::kernel::compression::LZ4;
@@ -36,5 +36,83 @@ pub(super) fn decompress(mut data: &[u8], out: &mut Vec<u8>, max: usize) -> io::
         Ok(true)
     } else {
         Err(corrupt("a block size is cut off"))
+    }
+}
+
+/// The content of a frame that is read bit by bit, to the end of its reader or to zeros behind it,
+/// as the kernel does with an initramfs (`lib/decompress_unlz4.c`).
+pub(crate) fn blocks<R: Read>(inner: R) -> impl Read {
+    Blocks {
+        inner,
+        content: Vec::new(),
+        at: 0,
+    }
+}
+
+struct Blocks<R> {
+    inner: R,
+    /// What came out of the last block.
+    content: Vec<u8>,
+    /// How much of that was read.
+    at: usize,
+}
+
+impl<R: Read> Blocks<R> {
+    /// The word before a block; none at the end.
+    fn word(&mut self) -> io::Result<Option<[u8; 4]>> {
+        let mut word = Vec::new();
+        self.inner.by_ref().take(4).read_to_end(&mut word)?;
+        match word.try_into() {
+            Ok(word) => Ok(Some(word)),
+            Err(rest) if rest.iter().all(|byte| *byte == 0) => Ok(None),
+            Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn next(&mut self) -> io::Result<bool> {
+        self.at = 0;
+        self.content.clear();
+        let Some(word) = self.word()? else {
+            return Ok(false);
+        };
+        if word == LZ4 {
+            return Ok(true);
+        }
+        let size = u32::from_le_bytes(word) as usize;
+        if size == 0 {
+            return Ok(false);
+        }
+        // A block that does not get smaller is a little larger than its content.
+        if size > BLOCK + BLOCK / 128 {
+            return Err(corrupt("a block is too large"));
+        }
+        let mut block = Vec::new();
+        self.inner
+            .by_ref()
+            .take(size as u64)
+            .read_to_end(&mut block)?;
+        if block.len() < size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.content.resize(BLOCK, 0);
+        let size =
+            ::lz4::block::decompress_to_buffer(&block, Some(BLOCK as i32), &mut self.content)?;
+        self.content.truncate(size);
+        Ok(true)
+    }
+}
+
+impl<R: Read> Read for Blocks<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.content.len() {
+            if !self.next()? {
+                return Ok(0);
+            }
+        }
+        let rest = &self.content[self.at..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.at += count;
+        Ok(count)
     }
 }

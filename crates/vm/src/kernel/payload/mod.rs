@@ -7,6 +7,8 @@ use std::io::{self, Read};
 use super::compression::Compression;
 use super::error::Reason;
 
+pub(crate) use lz4::blocks as lz4_blocks;
+
 /// Largest kernel, compressed or not, in bytes. A bomb is refused here; an `allyesconfig` kernel
 /// without debug information is below 200 MB.
 pub const MAX_SIZE: usize = 1 << 30;
