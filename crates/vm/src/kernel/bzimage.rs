@@ -11,6 +11,9 @@ use super::{Image, elf};
 /// `XLF_KERNEL_64`: the kernel has the 64-bit entry point (protocol 2.12).
 const XLF_KERNEL_64: u16 = 1;
 
+/// `XLF_CAN_BE_LOADED_ABOVE_4G`: it runs wherever it is loaded.
+const XLF_CAN_BE_LOADED_ABOVE_4G: u16 = 2;
+
 /// In `loadflags`: the protected-mode code is loaded at 1 MiB.
 const LOADED_HIGH: u8 = 1;
 
@@ -24,6 +27,13 @@ pub struct BzImage<'a> {
     pub entry: Option<u32>,
     /// Release of the kernel.
     pub version: Option<&'a str>,
+    /// Longest command line that it takes, bytes, without the NUL at its end (`cmdline_size`).
+    pub cmdline_size: u32,
+    /// Memory that it needs from where it is loaded on, bytes (`init_size`).
+    pub init_size: u32,
+    /// Whether it can be loaded anywhere, as kexec_file_load(2) does
+    /// (`XLF_CAN_BE_LOADED_ABOVE_4G`).
+    pub is_relocatable: bool,
     /// The compressed vmlinux, with the size trailer that all formats but gzip have.
     pub payload: &'a [u8],
 }
@@ -71,6 +81,12 @@ impl<'a> BzImage<'a> {
             protocol,
             entry: high.then_some(u32_at(0x214) as u32),
             version: bzimage_version(bytes),
+            cmdline_size: u32_at(0x238) as u32,
+            init_size: match bytes.get(0x260..0x264) {
+                Some(_) if protocol >= 0x020a => u32_at(0x260) as u32,
+                _ => 0,
+            },
+            is_relocatable: protocol >= 0x020c && u16_at(0x236) & XLF_CAN_BE_LOADED_ABOVE_4G != 0,
             payload,
         })
     }

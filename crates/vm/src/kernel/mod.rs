@@ -10,6 +10,7 @@ pub(crate) mod elf;
 mod entry;
 mod error;
 mod payload;
+mod signature;
 mod uki;
 
 use std::borrow::Cow;
@@ -28,6 +29,7 @@ pub use entry::{Entry, entry};
 pub use error::{Error, Reason};
 pub use payload::MAX_SIZE;
 pub(crate) use payload::lz4_blocks;
+pub use signature::Signed;
 pub use uki::Uki;
 
 /// A kernel image, recognised by its content.
