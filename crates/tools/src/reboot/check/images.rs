@@ -1,0 +1,255 @@
+//! The files of a target, as they will be loaded.
+
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use brisk_host::files;
+use brisk_vm::initramfs::{self, Verified};
+use brisk_vm::kernel::{BzImage, Compression, Image, MAX_SIZE, Signed};
+use serde::Serialize;
+
+use crate::chain;
+use crate::reboot::Target;
+
+/// Bytes that kexec_file_load(2) keeps free on a command line on x86 (`MAX_ELFCOREHDR_STR_LEN` of
+/// `arch/x86/kernel/kexec-bzimage64.c`).
+pub(super) const RESERVED: usize = 30;
+
+/// Object identifier of SHA-256 (RFC 5754), as it is in a signature.
+const SHA256_ID: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x02\x01";
+
+/// Files of a target.
+#[derive(Debug, Clone)]
+pub struct Images {
+    /// The kernel.
+    pub kernel: Result<KernelImage, Defect>,
+    /// The initial RAM disks, in their order.
+    pub initrds: Vec<Initrd>,
+    /// Build configuration of the kernel, if it is installed.
+    pub config: Option<String>,
+}
+
+/// A kernel that kexec may load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelImage {
+    /// Bytes of the image.
+    pub size: u64,
+    /// Memory that it takes when it starts, bytes.
+    pub init_size: u64,
+    /// Longest command line that it takes, bytes, without the NUL at its end.
+    pub cmdline_size: usize,
+    /// Whether somebody has signed it.
+    pub is_signed: bool,
+    /// Whether it can be loaded anywhere, as kexec_file_load(2) asks for.
+    pub is_relocatable: bool,
+}
+
+/// An initial RAM disk.
+#[derive(Debug, Clone)]
+pub struct Initrd {
+    /// The file.
+    pub path: PathBuf,
+    /// Its content, or its defect.
+    pub content: Result<Verified, Defect>,
+}
+
+/// Why a file cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", content = "reason")]
+pub enum Defect {
+    /// It is not there.
+    Missing,
+    /// It may not be read.
+    Forbidden,
+    /// It cannot be read.
+    Unreadable(String),
+    /// It can be read, and not be used.
+    Unusable(String),
+}
+
+impl Defect {
+    fn reading(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            io::ErrorKind::PermissionDenied => Self::Forbidden,
+            _ => Self::Unreadable(error.to_string()),
+        }
+    }
+}
+
+/// Path of a target's file below a root.
+pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+impl Images {
+    /// Reads the files of a target on the system below `root`, all of them to their ends.
+    #[must_use]
+    pub fn read(root: &Path, target: &Target) -> Self {
+        let kernel = open(&below(root, &target.kernel)).and_then(|file| {
+            let size = file.metadata().map_or(0, |metadata| metadata.len());
+            if size > MAX_SIZE as u64 {
+                return Err(Defect::Unusable("it is larger than a kernel".to_owned()));
+            }
+            let mut bytes = Vec::new();
+            let read = file.take(MAX_SIZE as u64).read_to_end(&mut bytes);
+            read.map_err(|error| Defect::reading(&error))?;
+            Ok(bytes)
+        });
+        let mut initrds: Vec<_> = target
+            .initrds
+            .iter()
+            .map(|path| initrd(root, path))
+            .collect();
+        if let Ok(Image::Uki(uki)) = kernel
+            .as_deref()
+            .map_err(|_| ())
+            .and_then(|bytes| Image::parse(bytes).map_err(|_| ()))
+        {
+            initrds.extend(uki.initrd.map(|bytes| Initrd {
+                path: target.kernel.clone(),
+                content: verified(bytes),
+            }));
+        }
+        Self {
+            kernel: kernel.and_then(|bytes| of_bytes(&bytes)),
+            initrds,
+            config: config(root, &target.release),
+        }
+    }
+
+    /// Most memory that loading takes, bytes: the kernel reads the files, copies them to their
+    /// places, and frees what it read (`kimage_file_post_load_cleanup` of `kernel/kexec_file.c`);
+    /// several initial RAM disks are put together before.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let kernel = self.kernel.as_ref().map_or(0, |kernel| kernel.size);
+        let sizes = self
+            .initrds
+            .iter()
+            .filter_map(|initrd| initrd.content.as_ref().ok());
+        let (count, initrds) = sizes.fold((0, 0), |(count, sum), one| (count + 1, sum + one.size));
+        let joined = if count > 1 { initrds } else { 0 };
+        2 * (kernel + initrds) + joined
+    }
+
+    /// Memory that the new kernel and its initial RAM disks have at the jump, bytes.
+    #[must_use]
+    pub fn placed(&self) -> u64 {
+        let kernel = self.kernel.as_ref();
+        let kernel = kernel.map_or(0, |kernel| kernel.size.max(kernel.init_size));
+        let contents = self
+            .initrds
+            .iter()
+            .filter_map(|initrd| initrd.content.as_ref().ok());
+        kernel + contents.map(|one| one.size).sum::<u64>()
+    }
+
+    /// Memory of the initial RAM disks in the new kernel when it unpacks them, bytes.
+    #[must_use]
+    pub fn unpacked(&self) -> u64 {
+        let contents = self
+            .initrds
+            .iter()
+            .filter_map(|initrd| initrd.content.as_ref().ok());
+        contents.map(|one| one.size + one.unpacked).sum()
+    }
+}
+
+fn open(path: &Path) -> Result<std::fs::File, Defect> {
+    let file = files::open(path).map_err(|error| Defect::reading(&error))?;
+    let metadata = file.metadata().map_err(|error| Defect::reading(&error))?;
+    match metadata.is_file() {
+        true => Ok(file),
+        false => Err(Defect::Unusable("it is no regular file".to_owned())),
+    }
+}
+
+fn initrd(root: &Path, path: &Path) -> Initrd {
+    let content = open(&below(root, path)).and_then(|file| verified(BufReader::new(file)));
+    Initrd {
+        path: path.to_owned(),
+        content,
+    }
+}
+
+fn verified(reader: impl io::BufRead) -> Result<Verified, Defect> {
+    initramfs::verify(reader).map_err(|defect| match &defect {
+        initramfs::Defect::Read(error) => Defect::reading(error),
+        _ => Defect::Unusable(defect.to_string()),
+    })
+}
+
+/// The kernel in a file, decompressed once: what kexec_file_load(2) takes may still be corrupt.
+fn of_bytes(bytes: &[u8]) -> Result<KernelImage, Defect> {
+    let unusable = |error: &dyn std::error::Error| Defect::Unusable(chain(error));
+    let image = Image::parse(bytes).map_err(|reason| unusable(&reason))?;
+    let linux = match &image {
+        Image::BzImage(_) => bytes,
+        Image::Uki(uki) => uki.linux,
+        Image::Vmlinux(_) => return Err(not_taken("an uncompressed vmlinux")),
+        Image::Compressed(compression, _) => {
+            return Err(not_taken(&format!("a vmlinux compressed by {compression}")));
+        }
+        _ => return Err(not_taken("an image of another kind")),
+    };
+    let header = BzImage::parse(linux).map_err(|reason| unusable(&reason))?;
+    image.vmlinux().map_err(|reason| unusable(&reason))?;
+    let signed = Signed::parse(linux);
+    if signed.as_ref().is_some_and(differs) {
+        let reason = "it is corrupt: its content is not the one that was signed";
+        return Err(Defect::Unusable(reason.to_owned()));
+    }
+    Ok(KernelImage {
+        size: linux.len() as u64,
+        init_size: header.init_size.into(),
+        cmdline_size: header.cmdline_size as usize,
+        is_signed: signed.is_some(),
+        is_relocatable: header.is_relocatable,
+    })
+}
+
+/// Whether the content of an image is another than its signature says, if that is by SHA-256. LZ4, by
+/// which kernels may be compressed, does not notice all damage.
+fn differs(signed: &Signed<'_>) -> bool {
+    let has = |part: &[u8]| {
+        signed
+            .signature
+            .windows(part.len())
+            .any(|window| window == part)
+    };
+    let mut context = Context::new(&SHA256);
+    for part in &signed.parts {
+        context.update(part);
+    }
+    has(SHA256_ID) && !has(context.finish().as_ref())
+}
+
+fn not_taken(what: &str) -> Defect {
+    Defect::Unusable(format!("it is {what}, and kexec_file_load takes a bzImage"))
+}
+
+fn config(root: &Path, release: &str) -> Option<String> {
+    if release.is_empty() || release.contains('/') || release.starts_with('.') {
+        return None;
+    }
+    let paths = [
+        format!("boot/config-{release}"),
+        format!("usr/lib/modules/{release}/config"),
+        format!("lib/modules/{release}/config"),
+    ];
+    paths.iter().find_map(|path| files::text(&root.join(path)))
+}
+
+/// Option of the kernel's configuration that unpacks an initial RAM disk.
+pub(super) const fn option(compression: Compression) -> &'static str {
+    match compression {
+        Compression::Gzip => "CONFIG_RD_GZIP",
+        Compression::Xz => "CONFIG_RD_XZ",
+        Compression::Lzma => "CONFIG_RD_LZMA",
+        Compression::Zstd => "CONFIG_RD_ZSTD",
+        Compression::Lz4 => "CONFIG_RD_LZ4",
+        Compression::Bzip2 => "CONFIG_RD_BZIP2",
+    }
+}

@@ -1,0 +1,173 @@
+//! File systems, encrypted devices, and the image of a hibernation.
+
+use std::path::{Path, PathBuf};
+
+use brisk_host::{files, sysfs};
+use serde_json::Value;
+
+/// Begins the header of a LUKS2 device, whose text follows after 4096 bytes ("LUKS2 On-Disk Format
+/// Specification").
+const LUKS: &[u8; 6] = b"LUKS\xba\xbe";
+const BINARY_HEADER: usize = 4096;
+/// The largest header that the specification allows, bytes.
+const LARGEST_HEADER: u64 = 4 << 20;
+/// Types of tokens whose key a TPM gives, if its registers are as they were.
+const SEALED: [&str; 3] = ["systemd-tpm2", "clevis", "tpm2"];
+/// Signature of a swap area that has the image of a hibernation, 10 bytes before the end of its
+/// first page (`SWSUSP_SIG` of `kernel/power/swap.c`).
+const HIBERNATED: &[u8; 9] = b"S1SUSPEND";
+const SIGNATURE: usize = 4096 - 10;
+/// Lines of a table and devices that are looked at.
+const MANY: usize = 1024;
+
+/// A mounted file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Device or share.
+    pub source: String,
+    /// Kind of file system.
+    pub kind: String,
+}
+
+/// File systems and encrypted devices of a machine.
+#[derive(Debug, Clone, Default)]
+pub struct Storage {
+    /// The root.
+    pub root: Option<Mount>,
+    /// Devices whose key the TPM gives, and where that is written.
+    pub sealed: Vec<String>,
+    /// Whether a device has to be unlocked at boot.
+    pub is_encrypted: bool,
+}
+
+/// Device that a kernel resumes from, by `resume=` on its command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    /// As it is written there.
+    pub device: String,
+    /// Whether it has the image of a hibernation; none if that cannot be read.
+    pub has_image: Option<bool>,
+}
+
+impl Storage {
+    pub(super) fn read(root: &Path, unread: &mut Vec<String>) -> Self {
+        let table = files::text(&root.join("etc/crypttab")).unwrap_or_default();
+        let lines = table.lines().map(str::trim).take(MANY);
+        let entries: Vec<Vec<&str>> = lines
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split_whitespace().collect())
+            .filter(|fields: &Vec<&str>| fields.len() >= 2)
+            .collect();
+        let by_table = entries.iter().filter(|fields| {
+            let mut options = fields.get(3).unwrap_or(&"").split(',');
+            options.any(|option| option.starts_with("tpm2-device="))
+        });
+        let mut sealed: Vec<_> = by_table
+            .map(|fields| format!("{} (tpm2-device in /etc/crypttab)", fields[0]))
+            .collect();
+        let open = opened(root);
+        for device in &open {
+            match tokens(&root.join("dev").join(device)) {
+                Ok(kinds) => {
+                    let mut kinds = kinds.into_iter();
+                    if let Some(kind) = kinds.find(|kind| SEALED.contains(&&**kind)) {
+                        sealed.push(format!("/dev/{device} (LUKS2 token {kind})"));
+                    }
+                }
+                Err(error) => unread.push(format!("the LUKS header of /dev/{device}: {error}")),
+            }
+        }
+        Self {
+            root: root_mount(&files::text(&root.join("proc/mounts")).unwrap_or_default()),
+            is_encrypted: !open.is_empty() || !entries.is_empty(),
+            sealed,
+        }
+    }
+}
+
+impl Resume {
+    /// Device of the last `resume=` of a command line, looked at below `root`.
+    #[must_use]
+    pub fn read(root: &Path, cmdline: &str) -> Option<Self> {
+        let words = cmdline.split_whitespace();
+        let device = words
+            .filter_map(|word| word.strip_prefix("resume="))
+            .next_back()?;
+        let path = device_path(device);
+        let page = path.and_then(|path| files::start(&root.join(path), 4096).ok());
+        let signature = page.as_deref().and_then(|page| page.get(SIGNATURE..));
+        Some(Self {
+            device: device.to_owned(),
+            has_image: signature.map(|signature| signature.starts_with(HIBERNATED)),
+        })
+    }
+}
+
+/// Path below the root of a device as command lines and tables name it.
+fn device_path(name: &str) -> Option<PathBuf> {
+    if let Some(path) = name.strip_prefix("/dev/") {
+        let is_inside = !path.split('/').any(|part| part == "..");
+        return is_inside.then(|| Path::new("dev").join(path));
+    }
+    let (kind, value) = name.split_once('=')?;
+    let directory = match kind {
+        "UUID" => "by-uuid",
+        "PARTUUID" => "by-partuuid",
+        "LABEL" => "by-label",
+        "PARTLABEL" => "by-partlabel",
+        _ => return None,
+    };
+    let is_name = !value.is_empty() && !value.contains('/') && value != "..";
+    is_name.then(|| Path::new("dev/disk").join(directory).join(value))
+}
+
+/// Devices below open LUKS2 ones, such as `sda2`. `dm/uuid` is cryptsetup's
+/// `CRYPT-LUKS2-UUID-NAME`.
+fn opened(root: &Path) -> Vec<String> {
+    let mut names = sysfs::names(root, "class/block");
+    names.sort();
+    let mappings = names.iter().filter(|name| {
+        let id = sysfs::line(root, &format!("class/block/{name}/dm/uuid"));
+        id.is_some_and(|id| id.starts_with("CRYPT-LUKS2-"))
+    });
+    let below = mappings
+        .take(MANY)
+        .flat_map(|name| sysfs::names(root, &format!("class/block/{name}/slaves")));
+    let mut below: Vec<_> = below.collect();
+    below.sort();
+    below.dedup();
+    below
+}
+
+/// Types of the tokens in the header of a LUKS2 device.
+fn tokens(device: &Path) -> std::io::Result<Vec<String>> {
+    let header = files::start(device, LARGEST_HEADER)?;
+    let text = || {
+        header.strip_prefix(LUKS)?.strip_prefix(&[0, 2])?;
+        let size = u64::from_be_bytes(header.get(8..16)?.try_into().ok()?);
+        let size = usize::try_from(size.min(LARGEST_HEADER)).ok()?;
+        let text = header.get(BINARY_HEADER..size.min(header.len()))?;
+        let end = text.iter().position(|byte| *byte == 0);
+        serde_json::from_slice::<Value>(&text[..end.unwrap_or(text.len())]).ok()
+    };
+    let Some(text) = text() else {
+        return Err(std::io::Error::other("it is no LUKS2 header"));
+    };
+    let tokens = text["tokens"].as_object();
+    let kinds = tokens.into_iter().flat_map(|tokens| tokens.values());
+    Ok(kinds
+        .filter_map(|token| Some(token["type"].as_str()?.to_owned()))
+        .collect())
+}
+
+/// The file system at `/`, the last of which is on top (proc_mounts(5)).
+fn root_mount(text: &str) -> Option<Mount> {
+    let mounts = text.lines().take(1 << 16).filter_map(|line| {
+        let mut fields = line.split(' ');
+        let source = fields.next()?.to_owned();
+        let is_root = fields.next()? == "/";
+        let kind = fields.next()?.to_owned();
+        is_root.then_some(Mount { source, kind })
+    });
+    mounts.last()
+}

@@ -1,0 +1,37 @@
+//! Everything that is known before a warm reboot.
+
+use std::path::Path;
+
+use super::images::Images;
+use super::machine::{Machine, Resume};
+use super::trial::Trial;
+use crate::reboot::Target;
+
+/// Facts that the rules look at.
+#[derive(Debug, Clone)]
+pub struct Preflight {
+    /// The machine.
+    pub machine: Machine,
+    /// What it is to be restarted into.
+    pub target: Target,
+    /// The files of that.
+    pub images: Images,
+    /// Device that the target resumes from.
+    pub resume: Option<Resume>,
+    /// The trial load, as far as it has come.
+    pub trial: Trial,
+}
+
+impl Preflight {
+    /// Looks at the system below `root`, and at the files of a target there. Nothing is loaded.
+    #[must_use]
+    pub fn read(root: &Path, target: &Target) -> Self {
+        Self {
+            machine: Machine::read(root),
+            images: Images::read(root, target),
+            resume: Resume::read(root, &target.cmdline),
+            target: target.clone(),
+            trial: Trial::NotYet,
+        }
+    }
+}

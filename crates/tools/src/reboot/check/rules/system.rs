@@ -1,0 +1,150 @@
+//! The system that runs on the machine.
+
+use super::rule::{Findings, Rule, advice, command};
+use crate::lint::Applies;
+use crate::reboot::check::consequence::Consequence;
+use crate::reboot::check::preflight::Preflight;
+
+/// File systems of other machines.
+const NETWORK: [&str; 10] = [
+    "9p",
+    "afs",
+    "ceph",
+    "cifs",
+    "fuse.glusterfs",
+    "fuse.sshfs",
+    "lustre",
+    "nfs",
+    "nfs4",
+    "smb3",
+];
+/// Beginnings of block devices of other machines.
+const NETWORK_DEVICES: [&str; 3] = ["/dev/nbd", "/dev/rbd", "/dev/drbd"];
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "tpm-sealed",
+        applies: Applies::Host,
+        why: "registers of the TPM go on from the last boot and may not match, and then the disk asks \
+              for its passphrase",
+        source: "siderolabs/talos#7260; systemd-cryptenroll(1)",
+        check: sealed,
+    },
+    Rule {
+        id: "network-root",
+        applies: Applies::Host,
+        why: "the root goes away with the network that a shutdown stops, and comes back with the new \
+              kernel's driver alone",
+        source: "systemd: NETWORK_FILESYSTEMS, bootup(7)",
+        check: network_root,
+    },
+    Rule {
+        id: "hibernation-image",
+        applies: Applies::Host,
+        why: "the new kernel would resume that image, whose file systems have changed since",
+        source: "Linux: Documentation/power/swsusp.rst",
+        check: hibernation,
+    },
+    Rule {
+        id: "inhibitor",
+        applies: Applies::Host,
+        why: "a program asks that the machine is not restarted now",
+        source: "systemd-inhibit(1)",
+        check: inhibitor,
+    },
+    Rule {
+        id: "package-manager",
+        applies: Applies::Host,
+        why: "an installation that is interrupted leaves packages, kernels and initial RAM disks half \
+              written",
+        source: "locks of dpkg, rpm, zypper and pacman",
+        check: package_manager,
+    },
+    Rule {
+        id: "watchdog",
+        applies: Applies::Host,
+        why: "the watchdog stays on over the kexec, and nobody in the new system pings it: it resets \
+              the machine",
+        source: "systemd-system.conf(5), KExecWatchdogSec=",
+        check: watchdog,
+    },
+];
+
+fn sealed(on: &Preflight, findings: &mut Findings) {
+    for device in &on.machine.storage.sealed {
+        findings.add(
+            Consequence::Warn,
+            format!("the key of {device} is sealed to the TPM"),
+            advice("have the passphrase or recovery key at hand, and a console to type it"),
+        );
+    }
+}
+
+fn network_root(on: &Preflight, findings: &mut Findings) {
+    let Some(root) = &on.machine.storage.root else {
+        return;
+    };
+    let mut devices = NETWORK_DEVICES.iter();
+    let is_device = devices.any(|start| root.source.starts_with(start));
+    if NETWORK.contains(&&*root.kind) || is_device {
+        findings.add(
+            Consequence::Warn,
+            format!("the root is {} ({})", root.source, root.kind),
+            advice("see that the initial RAM disk sets up the network as the firmware did (ip=)"),
+        );
+    }
+}
+
+fn hibernation(on: &Preflight, findings: &mut Findings) {
+    let Some(resume) = &on.resume else {
+        return;
+    };
+    let device = &resume.device;
+    match resume.has_image {
+        Some(false) => {}
+        Some(true) => findings.add(
+            Consequence::Refuse,
+            format!("resume={device} has the image of a hibernation"),
+            advice("remove it (mkswap), or add noresume to the command line"),
+        ),
+        None => findings.add(
+            Consequence::Note,
+            format!("resume={device} cannot be looked at"),
+            advice("look at it as root: blkid shows swsuspend if it has an image"),
+        ),
+    }
+}
+
+fn inhibitor(on: &Preflight, findings: &mut Findings) {
+    for inhibitor in &on.machine.activity.inhibitors {
+        findings.add(
+            Consequence::Warn,
+            format!("{} holds shutdowns back: {}", inhibitor.who, inhibitor.why),
+            command("systemd-inhibit --list, and let it end"),
+        );
+    }
+}
+
+fn package_manager(on: &Preflight, findings: &mut Findings) {
+    for name in &on.machine.activity.packages {
+        findings.add(
+            Consequence::Warn,
+            format!("{name} is at work"),
+            advice("wait for its end, and check again"),
+        );
+    }
+}
+
+fn watchdog(on: &Preflight, findings: &mut Findings) {
+    let watchdog = &on.machine.watchdog;
+    let (Some(kexec), None) = (&watchdog.kexec, &watchdog.runtime) else {
+        return;
+    };
+    if on.machine.devices.has_watchdog {
+        findings.add(
+            Consequence::Warn,
+            format!("KExecWatchdogSec is {kexec}, and RuntimeWatchdogSec is off"),
+            advice("set both in /etc/systemd/system.conf, or neither"),
+        );
+    }
+}

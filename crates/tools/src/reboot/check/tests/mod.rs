@@ -1,0 +1,195 @@
+//! Rules on trees, written as small texts after those of real machines.
+
+mod cases;
+mod files;
+mod hardware;
+mod report;
+mod scene;
+mod system;
+
+use std::collections::BTreeSet;
+
+use rustix::io::Errno;
+
+use super::{Consequence, Trial, Verdict, descriptions};
+use crate::lint::Finding;
+use crate::reboot::load::Refusal;
+use cases::{CASES, Case};
+use scene::Scene;
+
+/// All cases.
+fn cases() -> impl Iterator<Item = &'static Case> {
+    [CASES, files::CASES, hardware::CASES, system::CASES]
+        .into_iter()
+        .flatten()
+}
+
+fn of<'a>(rule: &str, findings: &'a [Finding<Consequence>]) -> Vec<&'a Finding<Consequence>> {
+    let of = findings.iter().filter(|finding| finding.rule == rule);
+    of.collect()
+}
+
+#[test]
+fn a_good_machine_passes_all_rules() {
+    let scene = Scene::new();
+    let preflight = scene.read();
+    assert_eq!(preflight.findings(), []);
+    assert_eq!(preflight.machine.unread, [""; 0]);
+    assert_eq!(Verdict::of(&preflight.findings()), Verdict::Warm);
+}
+
+#[test]
+fn each_rule_finds_what_it_is_for_and_not_what_is_near_it() {
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let findings = |change: fn(&mut Scene)| {
+            let mut scene = Scene::new();
+            change(&mut scene);
+            scene.read().findings()
+        };
+        let (bad, near) = (findings(case.bad), findings(case.near));
+        let is_it = |finding: &&Finding<Consequence>| {
+            finding.severity == case.consequence
+                && finding.what.contains(case.words)
+                && !finding.fix.to_string().is_empty()
+        };
+        if !of(case.rule, &bad)
+            .into_iter()
+            .any(|finding| is_it(&finding))
+        {
+            wrong.push(format!(
+                "{}, {}: not found in {bad:#?}",
+                case.rule, case.words
+            ));
+        }
+        let near = of(case.rule, &near);
+        if !near.is_empty() {
+            wrong.push(format!(
+                "{}, {}: found without it: {near:#?}",
+                case.rule, case.words
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_rule_has_cases() {
+    let rules: BTreeSet<_> = descriptions().iter().map(|rule| rule.id).collect();
+    assert_eq!(rules.len(), descriptions().len(), "a name is there twice");
+    let tried: BTreeSet<_> = cases().map(|case| case.rule).collect();
+    assert_eq!(rules, tried);
+}
+
+#[test]
+fn each_entry_of_the_data_file_has_a_case() {
+    // Sources are in what is found.
+    let mut found = String::new();
+    for case in hardware::CASES {
+        let mut scene = Scene::new();
+        (case.bad)(&mut scene);
+        for finding in scene.read().findings() {
+            found.push_str(&finding.what);
+            found.push('\n');
+        }
+    }
+    for known in super::hardware::all() {
+        let start = known.start();
+        assert!(found.contains(start), "{start}");
+    }
+}
+
+#[test]
+fn the_worst_finding_decides() {
+    let of = |bad: &[fn(&mut Scene)]| {
+        let mut scene = Scene::new();
+        bad.iter().for_each(|bad| bad(&mut scene));
+        Verdict::of(&scene.read().findings())
+    };
+    let warn = |scene: &mut Scene| scene.file("sys/class/graphics/fb0/name", "amdgpudrmfb\n");
+    let cold = |scene: &mut Scene| scene.variable("BootNext", scene::GLOBAL, &[1, 0]);
+    let refuse = |scene: &mut Scene| scene.file("proc/sys/kernel/kexec_load_disabled", "1\n");
+    assert_eq!(of(&[warn]), Verdict::Warm);
+    assert_eq!(of(&[warn, cold]), Verdict::Cold);
+    assert_eq!(of(&[cold, refuse]), Verdict::Refused);
+    assert_eq!(of(&[refuse, warn]), Verdict::Refused);
+}
+
+#[test]
+fn a_trial_load_is_left_out_where_it_would_harm_or_be_pointless() {
+    let obstacle = |bad: fn(&mut Scene)| {
+        let mut scene = Scene::new();
+        scene.trial = Trial::NotYet;
+        bad(&mut scene);
+        scene.read().obstacle()
+    };
+    assert_eq!(obstacle(|_| {}), None);
+    let limited = obstacle(|scene| scene.file("proc/sys/kernel/kexec_load_limit_reboot", "1\n"));
+    assert!(limited.unwrap().contains("only load"));
+    let limited = obstacle(|scene| scene.file("proc/sys/kernel/kexec_load_limit_reboot", "2\n"));
+    assert_eq!(limited, None);
+    let full = obstacle(|scene| scene.memory(1 << 20, 32 << 10));
+    assert!(full.unwrap().contains("32 MiB are available"));
+    let refused = obstacle(|scene| scene.remove("boot/initrd.img-6.1.0-9-amd64"));
+    assert!(refused.unwrap().contains("decides without it"));
+    let warned = obstacle(|scene| scene.file("sys/class/graphics/fb0/name", "amdgpudrmfb\n"));
+    assert_eq!(warned, None);
+}
+
+#[test]
+fn the_older_call_is_offered_only_where_it_is_no_way_around() {
+    let offered = |errno: Errno, change: fn(&mut Scene)| {
+        let mut scene = Scene::new();
+        scene.trial = Trial::Refused(Refusal::new(errno));
+        change(&mut scene);
+        let findings = scene.read().findings();
+        let found = of("trial-load", &findings);
+        assert_eq!(found[0].severity, Consequence::Refuse);
+        let fix = found[0].fix.to_string();
+        let is_offered = found[0].what.contains("kexec_load, the older call");
+        assert_eq!(fix.starts_with("kexec -c -l "), is_offered, "{fix}");
+        is_offered
+    };
+    assert!(offered(Errno::NOEXEC, |_| {}));
+    assert!(!offered(Errno::KEYREJECTED, |_| {}));
+    assert!(!offered(Errno::PERM, |_| {}));
+    let locked = |scene: &mut Scene| {
+        scene.file("sys/kernel/security/lockdown", "none [integrity]\n");
+    };
+    assert!(!offered(Errno::NOEXEC, locked));
+    let secure = |scene: &mut Scene| scene.variable("SecureBoot", scene::GLOBAL, &[1]);
+    assert!(!offered(Errno::NOEXEC, secure));
+    assert!(!offered(Errno::NOEXEC, |scene| scene
+        .file("sys/hypervisor/type", "xen\n")));
+    let several = |scene: &mut Scene| scene.target.initrds.push("/boot/second".into());
+    assert!(!offered(Errno::NOEXEC, several));
+}
+
+#[test]
+fn trees_that_are_anything_are_no_harm() {
+    let scene = Scene::new();
+    let long = "x".repeat(70_000);
+    for path in [
+        "proc/cmdline",
+        "proc/cpuinfo",
+        "proc/meminfo",
+        "proc/modules",
+        "proc/mounts",
+        "proc/self/status",
+        "proc/sys/kernel/osrelease",
+        "etc/crypttab",
+        "etc/systemd/system.conf",
+        "run/systemd/inhibit/1",
+        "dev/kmsg",
+        "boot/vmlinuz-6.1.0-9-amd64",
+        "boot/initrd.img-6.1.0-9-amd64",
+    ] {
+        for content in [&b"\xff\0=\n\n:,"[..], b"", long.as_bytes(), b"= [ : \0 -"] {
+            scene.bytes(path, content);
+            let preflight = scene.read();
+            let findings = preflight.findings();
+            let text = super::text(&preflight, &findings);
+            assert!(!text.contains('\0') && !text.contains('\u{1b}'), "{path}");
+        }
+    }
+}

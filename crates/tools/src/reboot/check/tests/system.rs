@@ -1,0 +1,222 @@
+//! Cases of rules about the system.
+
+use std::fs::File;
+
+use brisk_sys::{Sharing, try_lock};
+
+use super::cases::{Case, case};
+use super::of;
+use super::scene::Scene;
+use crate::reboot::check::Consequence::{Note, Refuse, Warn};
+
+/// A LUKS2 device below a mapping, with these tokens.
+fn luks(scene: &Scene, tokens: &str) {
+    scene.file("sys/class/block/dm-0/dm/uuid", "CRYPT-LUKS2-5f3c-root\n");
+    scene.file("sys/class/block/dm-0/slaves/sda2/dev", "8:2\n");
+    let mut header = vec![0; 16 << 10];
+    header[..8].copy_from_slice(b"LUKS\xba\xbe\0\x02");
+    header[8..16].copy_from_slice(&(16_u64 << 10).to_be_bytes());
+    let text = format!("{{\"keyslots\":{{}},\"tokens\":{tokens}}}");
+    header[4096..4096 + text.len()].copy_from_slice(text.as_bytes());
+    scene.bytes("dev/sda2", &header);
+}
+
+/// The first page of a swap area.
+fn swap(scene: &Scene, signature: &[u8; 10]) {
+    let mut page = vec![0; 8192];
+    page[4086..4096].copy_from_slice(signature);
+    scene.bytes("dev/disk/by-uuid/51ab", &page);
+}
+
+fn inhibit(scene: &Scene, what: &str, mode: &str) {
+    let text = format!(
+        "# This is private data. Do not parse.\nWHAT={what}\nMODE={mode}\nUID=0\nPID=7\n\
+         WHO=Backup\nWHY=A backup runs\nFIFO=/run/systemd/inhibit/3.ref\n"
+    );
+    scene.file("run/systemd/inhibit/3", &text);
+}
+
+fn watchdog(scene: &Scene, drop_in: &str) {
+    scene.file("sys/class/watchdog/watchdog0/identity", "iTCO_wdt\n");
+    scene.file(
+        "etc/systemd/system.conf",
+        "[Manager]\n#RuntimeWatchdogSec=off\nKExecWatchdogSec=5min\n",
+    );
+    scene.file("usr/lib/systemd/system.conf.d/10-vendor.conf", drop_in);
+}
+
+pub(super) const CASES: &[Case] = &[
+    case(
+        "tpm-sealed",
+        "root (tpm2-device in /etc/crypttab)",
+        Warn,
+        |scene| {
+            let line = "root UUID=5f3c none luks,discard,tpm2-device=auto,tpm2-pcrs=7\n";
+            scene.file("etc/crypttab", line);
+        },
+        |scene| {
+            scene.file(
+                "etc/crypttab",
+                "root UUID=5f3c none luks\n#x y z tpm2-device=auto\n",
+            )
+        },
+    ),
+    case(
+        "tpm-sealed",
+        "/dev/sda2 (LUKS2 token systemd-tpm2)",
+        Warn,
+        |scene| luks(scene, r#"{"0":{"type":"systemd-tpm2","keyslots":["1"]}}"#),
+        |scene| {
+            luks(
+                scene,
+                r#"{"0":{"type":"systemd-recovery","keyslots":["1"]}}"#,
+            )
+        },
+    ),
+    case(
+        "network-root",
+        "10.0.0.2:/srv/root (nfs4)",
+        Warn,
+        |scene| scene.file("proc/mounts", "10.0.0.2:/srv/root / nfs4 rw 0 0\n"),
+        |scene| {
+            let text = "/dev/sda2 / ext4 rw 0 0\n10.0.0.2:/home /home nfs4 rw 0 0\n";
+            scene.file("proc/mounts", text);
+        },
+    ),
+    case(
+        "network-root",
+        "/dev/nbd0",
+        Warn,
+        |scene| scene.file("proc/mounts", "/dev/nbd0p1 / ext4 rw 0 0\n"),
+        |scene| scene.file("proc/mounts", "/dev/nvme0n1p1 / ext4 rw 0 0\n"),
+    ),
+    case(
+        "hibernation-image",
+        "resume=UUID=51ab has the image",
+        Refuse,
+        |scene| {
+            swap(scene, b"S1SUSPEND\0");
+            scene.cmdline("root=UUID=5f3c resume=UUID=51ab");
+        },
+        |scene| {
+            swap(scene, b"SWAPSPACE2");
+            scene.cmdline("root=UUID=5f3c resume=UUID=51ab");
+        },
+    ),
+    case(
+        "hibernation-image",
+        "cannot be looked at",
+        Note,
+        |scene| scene.cmdline("root=UUID=5f3c resume=/dev/../etc/passwd"),
+        |scene| swap(scene, b"S1SUSPEND\0"),
+    ),
+    case(
+        "inhibitor",
+        "Backup holds shutdowns back: A backup runs",
+        Warn,
+        |scene| inhibit(scene, "sleep:shutdown", "block"),
+        |scene| inhibit(scene, "shutdown", "delay"),
+    ),
+    case(
+        "inhibitor",
+        "Backup",
+        Warn,
+        |scene| inhibit(scene, "shutdown", "block-weak"),
+        |scene| inhibit(scene, "sleep:idle", "block"),
+    ),
+    case(
+        "package-manager",
+        "pacman is at work",
+        Warn,
+        |scene| scene.file("var/lib/pacman/db.lck", ""),
+        // dpkg's is there all the time.
+        |scene| scene.file("var/lib/dpkg/lock-frontend", ""),
+    ),
+    case(
+        "watchdog",
+        "KExecWatchdogSec is 5min, and RuntimeWatchdogSec is off",
+        Warn,
+        |scene| watchdog(scene, "[Manager]\nRuntimeWatchdogSec=0\n"),
+        |scene| watchdog(scene, "[Manager]\nRuntimeWatchdogSec=20s\n"),
+    ),
+    case(
+        "watchdog",
+        "KExecWatchdogSec is 5min",
+        Warn,
+        // Of drop-ins with one name, the one in /etc is read; and no other section is meant.
+        |scene| {
+            watchdog(scene, "[Manager]\nRuntimeWatchdogSec=20s\n");
+            let text = "[Other]\nRuntimeWatchdogSec=20s\n";
+            scene.file("etc/systemd/system.conf.d/10-vendor.conf", text);
+        },
+        // Without a watchdog.
+        |scene| {
+            let text = "[Manager]\nKExecWatchdogSec=5min\n";
+            scene.file("etc/systemd/system.conf", text);
+        },
+    ),
+];
+
+#[test]
+fn a_package_manager_is_at_work_while_it_holds_its_lock() {
+    let scene = Scene::new();
+    for path in ["var/lib/dpkg/lock-frontend", "var/lib/rpm/.rpm.lock"] {
+        scene.file(path, "");
+        let file = File::options()
+            .write(true)
+            .open(scene.root().join(path))
+            .unwrap();
+        assert!(of("package-manager", &scene.read().findings()).is_empty());
+        assert!(try_lock(&file, Sharing::Exclusive).unwrap());
+        let findings = scene.read().findings();
+        let found = of("package-manager", &findings);
+        assert_eq!(found.len(), 1, "{path}: {found:?}");
+        drop(file);
+    }
+}
+
+#[test]
+fn headers_that_cannot_be_read_are_said() {
+    let scene = Scene::new();
+    luks(&scene, "{}");
+    assert_eq!(scene.read().machine.unread, [""; 0]);
+    scene.bytes("dev/sda2", b"LUKS\xba\xbe\0\x02");
+    let unread = scene.read().machine.unread;
+    assert_eq!(
+        unread,
+        ["the LUKS header of /dev/sda2: it is no LUKS2 header"]
+    );
+    scene.remove("dev/sda2");
+    assert!(scene.read().machine.unread[0].contains("No such file"));
+}
+
+#[test]
+fn lockdown_is_known_or_said_not_to_be() {
+    let scene = Scene::new();
+    scene.remove("sys/kernel/security/lockdown");
+    let unread = scene.read().machine.unread;
+    assert!(unread[0].starts_with("lockdown: securityfs is not mounted"));
+    // A kernel without it.
+    scene.file("sys/kernel/security/lsm", "capability,yama");
+    assert_eq!(scene.read().machine.unread, [""; 0]);
+}
+
+#[test]
+fn a_watchdog_is_off_in_several_spellings() {
+    for (value, is_on) in [
+        ("off", false),
+        ("0", false),
+        ("0s", false),
+        ("", false),
+        ("infinity", false),
+        ("10", true),
+        ("5min", true),
+        ("default", true),
+    ] {
+        let scene = Scene::new();
+        let text = format!("[Manager]\nKExecWatchdogSec = {value}\n");
+        scene.file("etc/systemd/system.conf", &text);
+        let found = scene.read().machine.watchdog.kexec;
+        assert_eq!(found.is_some(), is_on, "{value}");
+    }
+}
