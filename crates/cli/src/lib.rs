@@ -48,6 +48,8 @@ enum Command {
     #[command(subcommand)]
     Crypto(command::crypto::Command),
     #[command(subcommand)]
+    Reboot(command::reboot::Command),
+    #[command(subcommand)]
     Kernel(command::kernel::Command),
     #[command(subcommand)]
     Initramfs(command::initramfs::Command),
@@ -98,6 +100,7 @@ pub fn main() -> u8 {
         Command::Idle(command) => command::idle::run(&command, &ui),
         Command::Overhead(command) => command::overhead::run(&command, &ui),
         Command::Crypto(command) => command::crypto::run(&command, &ui),
+        Command::Reboot(command) => command::reboot::run(&command, &ui),
         Command::Kernel(command) => command::kernel::run(&command, &ui),
         Command::Initramfs(command) => command::initramfs::run(&command, &ui),
         Command::Image(command) => command::image::run(&command, &ui),

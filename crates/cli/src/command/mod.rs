@@ -10,6 +10,7 @@ pub mod image;
 pub mod initramfs;
 pub mod kernel;
 pub mod overhead;
+pub mod reboot;
 pub mod report;
 pub mod run;
 mod run_output;
