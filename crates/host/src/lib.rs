@@ -2,6 +2,7 @@
 //! files.
 
 pub mod beside;
+pub mod boot_entries;
 pub mod cgroup;
 pub mod cpu;
 pub mod dirs;

@@ -8,6 +8,7 @@
     reason = "a harness that cannot go on fails the test"
 )]
 
+mod boot_tree;
 mod brisk;
 mod checked;
 mod container;
@@ -31,6 +32,7 @@ mod transcript;
 mod trial;
 mod wait;
 
+pub use boot_tree::BootTree;
 pub use brisk::{Brisk, Guest};
 pub use checked::Checked;
 pub use container::{Image, docker_archive, oci_layout};

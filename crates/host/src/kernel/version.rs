@@ -138,7 +138,7 @@ fn banner(image: &[u8]) -> Option<&str> {
 }
 
 /// The release in a name such as `vmlinuz-6.1.0` or `vmlinux-6.4.0-1-default.xz`.
-pub(super) fn name_version(name: &str) -> Option<String> {
+pub(crate) fn name_version(name: &str) -> Option<String> {
     let rest = name
         .strip_prefix("vmlinuz-")
         .or_else(|| name.strip_prefix("vmlinux-"))?;

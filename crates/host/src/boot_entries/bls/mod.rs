@@ -1,0 +1,72 @@
+//! Files of entries of the Boot Loader Specification (uapi-group.org, "Type #1"), and the orders of
+//! their names and versions.
+
+mod rpm;
+mod version;
+
+pub(super) use rpm::compare_names;
+pub(super) use version::compare_versions;
+
+/// Keys of a file with their values, in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Keys(Vec<(String, String)>);
+
+impl Keys {
+    /// All of a text. Lines without a value, and comments, are left out.
+    pub(super) fn read(text: &str) -> Self {
+        Self(text.lines().filter_map(|line| key(line)?.ok()).collect())
+    }
+
+    /// Those before the first line that has no value, as Red Hat's GRUB reads them.
+    pub(super) fn up_to_gap(text: &str) -> Self {
+        let lines = text.lines().filter_map(key);
+        Self(lines.map_while(Result::ok).collect())
+    }
+
+    pub(super) fn first(&self, key: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| &**value)
+    }
+
+    pub(super) fn all(&self, key: &str) -> impl Iterator<Item = &str> {
+        let found = self.0.iter().filter(move |(name, _)| name == key);
+        found.map(|(_, value)| &**value)
+    }
+}
+
+/// A line has no value.
+struct NoValue;
+
+/// Key and value; none of a comment.
+fn key(line: &str) -> Option<Result<(String, String), NoValue>> {
+    let line = line.trim();
+    if line.starts_with('#') {
+        return None;
+    }
+    let Some((key, value)) = line.split_once([' ', '\t']) else {
+        return Some(Err(NoValue));
+    };
+    Some(Ok((key.to_owned(), value.trim_start().to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_may_come_more_than_once() {
+        let text =
+            "# made by hand\ntitle  A title \nlinux /v\ninitrd /a\n  initrd\t/b\n\noptions x=1\n";
+        let keys = Keys::read(text);
+        assert_eq!(keys.first("title"), Some("A title"));
+        assert_eq!(keys.all("initrd").collect::<Vec<_>>(), ["/a", "/b"]);
+        assert_eq!(keys.first("options"), Some("x=1"));
+        let keys = Keys::up_to_gap(text);
+        assert_eq!(
+            (keys.first("linux"), keys.first("options")),
+            (Some("/v"), None)
+        );
+    }
+}

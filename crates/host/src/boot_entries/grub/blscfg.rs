@@ -1,0 +1,182 @@
+//! Entries of the Boot Loader Specification in GRUB, as Red Hat's `grub-core/commands/blscfg.c`
+//! makes them.
+
+use std::path::{Path, PathBuf};
+
+use super::super::bls::{Keys, compare_names};
+use super::condition::number;
+use super::parser::parse;
+use super::state::{Dialect, FAILED, Interpreter, Item, OK};
+
+/// Directories of entries, the first one that is there.
+const DIRECTORIES: [&str; 2] = ["/loader/entries", "/boot/loader/entries"];
+/// Bytes of the options of an entry at most.
+const LONGEST: usize = 64 << 10;
+
+struct Entry {
+    /// Name of the file without `.conf`.
+    name: String,
+    path: PathBuf,
+    keys: Keys,
+}
+
+/// The command `blscfg`, or `bls_import`.
+pub(super) fn blscfg(interpreter: &mut Interpreter, arguments: &[String]) -> u32 {
+    interpreter.dialect = Dialect::RedHat;
+    let given = arguments.first().map_or("", String::as_str);
+    let Some(entries) = entries(interpreter, given) else {
+        return FAILED;
+    };
+    let default = interpreter.get("default").to_owned();
+    for (index, entry) in entries.iter().enumerate() {
+        let is_default = is_default(&default, entry, index);
+        let is_wanted = match given {
+            "default" => is_default,
+            "non-default" => !is_default,
+            _ => given.is_empty() || given.starts_with('(') || given == entry.name,
+        };
+        if is_wanted {
+            create(interpreter, entry);
+        }
+    }
+    OK
+}
+
+/// Entries, the newest first.
+fn entries(interpreter: &mut Interpreter, given: &str) -> Option<Vec<Entry>> {
+    let directory = directory(interpreter, given)?;
+    let names = interpreter.tree.names(&directory).ok()?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for file in names {
+        let Some(name) = file
+            .strip_suffix(".conf")
+            .filter(|it| !it.starts_with('.') && !it.is_empty())
+        else {
+            continue;
+        };
+        let path = directory.join(&file);
+        let Some(text) = interpreter.text(&path) else {
+            continue;
+        };
+        entries.push(Entry {
+            name: name.to_owned(),
+            path,
+            keys: Keys::up_to_gap(&text),
+        });
+    }
+    entries.sort_by(|a, b| compare_names(&b.name, &a.name));
+    Some(entries)
+}
+
+fn directory(interpreter: &Interpreter, given: &str) -> Option<PathBuf> {
+    let configured = interpreter.get("blsdir");
+    let candidates: Vec<&str> = match (given.starts_with('('), configured) {
+        (true, _) => vec![given],
+        (false, "") => DIRECTORIES.to_vec(),
+        (false, configured) => vec![configured, DIRECTORIES[1]],
+    };
+    candidates
+        .into_iter()
+        .filter_map(|path| interpreter.locate(path.trim_end_matches('/')))
+        .map(|located| located.path)
+        .find(|path| interpreter.tree.is_dir(path))
+}
+
+fn is_default(default: &str, entry: &Entry, index: usize) -> bool {
+    default == entry.name
+        || entry
+            .keys
+            .first("title")
+            .is_some_and(|title| title == default)
+        || number(default) == Some(index as u64)
+}
+
+/// Adds the entry to the menu.
+fn create(interpreter: &mut Interpreter, entry: &Entry) {
+    let Some(kernel) = entry.keys.first("linux") else {
+        return;
+    };
+    let options = match entry.keys.first("options") {
+        Some(options) => replaced(options, interpreter),
+        None => replaced(interpreter.get("default_kernelopts"), interpreter),
+    };
+    let mut script = format!("linux ($root){kernel} {options}\n");
+    let initrds: Vec<_> = entry.keys.all("initrd").collect();
+    let early = interpreter.get("early_initrd").to_owned();
+    let beside = initrds.first().copied().unwrap_or(kernel);
+    let beside = &beside[..beside.rfind('/').map_or(0, |at| at + 1)];
+    let early = early.split(' ').filter(|it| !it.is_empty());
+    let mut files: Vec<_> = early.map(|it| format!("($root){beside}{it}")).collect();
+    files.extend(initrds.iter().map(|it| format!("($root){it}")));
+    if !files.is_empty() {
+        script.push_str(&format!("initrd {}\n", files.join(" ")));
+    }
+    let (body, wrong) = parse(&script);
+    interpreter.log.wrong_lines += wrong;
+    let title = entry.keys.first("title").unwrap_or(kernel).to_owned();
+    let mut parameters = vec![title.clone()];
+    parameters.extend(entry.keys.all("grub_arg").map(str::to_owned));
+    interpreter.add(Item {
+        title,
+        id: entry.name.clone(),
+        parameters,
+        body,
+        is_submenu: false,
+        source: Some(Path::new("/").join(&entry.path)),
+    });
+}
+
+/// Text with variables such as `$kernelopts` replaced by their values and a space.
+fn replaced(text: &str, interpreter: &Interpreter) -> String {
+    let mut found = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        found.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if found.ends_with('\\') {
+            found.push('$');
+            rest = after;
+            continue;
+        }
+        let end = after
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(after.len());
+        let value = interpreter.get(&after[..end]);
+        let is_set = !value.is_empty() && found.len() + value.len() <= LONGEST;
+        if is_set {
+            found.push_str(value);
+            found.push(' ');
+        }
+        rest = &after[end..];
+        rest = rest.strip_prefix(' ').unwrap_or(rest);
+    }
+    found.push_str(rest);
+    found.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::mounts::Mounts;
+    use super::super::super::tree::Tree;
+    use super::*;
+
+    #[test]
+    fn variables_end_with_a_space() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = Tree::new(root.path());
+        let mounts = Mounts::read(&tree);
+        let mut interpreter = Interpreter::new(&tree, &mounts);
+        interpreter.set("kernelopts", "root=/dev/x ro ");
+        interpreter.set("tuned", "isolcpus=1");
+        for (text, expected) in [
+            ("$kernelopts $tuned", "root=/dev/x ro  isolcpus=1"),
+            ("$kernelopts $no", "root=/dev/x ro"),
+            ("a $no b", "a b"),
+            ("root=UUID=1 ro", "root=UUID=1 ro"),
+            ("$kernelopts rhgb", "root=/dev/x ro  rhgb"),
+            (r"a\$kernelopts", r"a\$kernelopts"),
+        ] {
+            assert_eq!(replaced(text, &interpreter), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! GRUB 2: its configuration is a script, so it is run.
+
+mod blscfg;
+mod commands;
+mod condition;
+mod environment;
+mod expand;
+mod interpreter;
+mod lexer;
+mod menu;
+mod parser;
+mod script;
+mod state;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::entry::{Choice, Entry, Kind, Offer, Problem};
+use super::image::Images;
+use super::mounts::Mounts;
+use super::options::without_loader_words;
+use super::tree::Tree;
+use menu::{Chosen, menu};
+use state::{Dialect, Flow, Interpreter, Loaded, Log, Menu, Outcome};
+
+/// Configurations, by distribution: Debian and Arch; Fedora, RHEL and openSUSE.
+const CONFIGURATIONS: [&str; 2] = ["/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"];
+/// Features of GRUB 2.02 and later that scripts ask for (`features` in
+/// `grub-core/normal/main.c`).
+const FEATURES: [&str; 9] = [
+    "feature_chainloader_bpb",
+    "feature_ntldr",
+    "feature_platform_search_hint",
+    "feature_default_font_path",
+    "feature_all_video_module",
+    "feature_menuentry_id",
+    "feature_menuentry_options",
+    "feature_200_final",
+    "feature_nativedisk_cmd",
+];
+
+/// The configuration that is there.
+pub(super) fn configuration(tree: &Tree) -> Option<PathBuf> {
+    let mut paths = CONFIGURATIONS.into_iter().map(PathBuf::from);
+    // The directory may be root's alone.
+    paths.find(|path| match tree.names(path.parent().unwrap_or(path)) {
+        Ok(_) => tree.is_file(path),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    })
+}
+
+/// Entries of the configuration at a path.
+pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
+    let text = match tree.text(path) {
+        Ok(text) => text,
+        Err(error) => {
+            return Offer {
+                notes: vec![unreadable(path, &error)],
+                ..Offer::default()
+            };
+        }
+    };
+    let script = Script {
+        tree,
+        mounts,
+        path,
+        text: &text,
+    };
+    let Ran { menu, log, dialect } = script.run(true);
+    let environment = script.environment();
+    let value = |name: &str| {
+        let found = environment.iter().find(|(it, _)| it == name);
+        found.map(|(_, value)| &**value).filter(|it| !it.is_empty())
+    };
+    let reader = Reader {
+        images: Images::new(tree),
+        path,
+    };
+    let mut entries = Vec::new();
+    let mut paths = Vec::new();
+    reader.entries(&menu, &Place::default(), &mut entries, &mut paths);
+    let once = value("next_entry");
+    // Without what grub-reboot noted the script comes to the lasting default.
+    let lasting = match once {
+        Some(_) => script.run(false).menu,
+        None => menu.clone(),
+    };
+    let source = reader.source(&lasting, value("saved_entry"));
+    let choice = |chosen: Option<Chosen>, reason: String, is_once: bool| {
+        let entry = paths
+            .iter()
+            .position(|path| *path == chosen.as_ref().map(|it| &*it.path).unwrap_or(&[]))?;
+        let is_named = chosen.as_ref().is_some_and(|it| it.is_named);
+        let reason = match is_named {
+            true => reason,
+            false => format!("{reason}, which no entry has, so GRUB takes the first one"),
+        };
+        Some(Choice {
+            entry,
+            reason,
+            is_once,
+        })
+    };
+    let default = choice(lasting.default(dialect), source, false);
+    let mut next = default.clone();
+    if let Some(once) = once {
+        let reason = format!("grub-reboot chose \"{once}\" for the next boot alone");
+        next = choice(menu.default(dialect), reason, true);
+    }
+    let is_there = |loaded: &Loaded| loaded.command == "fwsetup" || tree.is_file(&loaded.file.path);
+    if let Some(chosen) = menu.chosen(dialect, &is_there).filter(|it| it.is_fallback) {
+        let reason = "it is the fallback of an entry that cannot be started".to_owned();
+        next = choice(
+            Some(Chosen {
+                is_named: true,
+                ..chosen
+            }),
+            reason,
+            false,
+        );
+    }
+    Offer {
+        entries,
+        default,
+        next,
+        notes: notes(&log, path),
+    }
+}
+
+/// Fedora's and RHEL's GRUB has changes of its own, and so have systems that are made from them.
+fn dialect(tree: &Tree) -> Dialect {
+    let release = tree.text(Path::new("/etc/os-release"));
+    let release = release.or_else(|_| tree.text(Path::new("/usr/lib/os-release")));
+    let is_red_hat = release.unwrap_or_default().lines().any(|line| {
+        let value = line
+            .strip_prefix("ID=")
+            .or_else(|| line.strip_prefix("ID_LIKE="));
+        let mut words = value.unwrap_or("").trim_matches('"').split(' ');
+        words.any(|word| matches!(word, "fedora" | "rhel" | "centos"))
+    });
+    match is_red_hat {
+        true => Dialect::RedHat,
+        false => Dialect::Upstream,
+    }
+}
+
+fn notes(log: &Log, path: &Path) -> Vec<String> {
+    let mut notes = Vec::new();
+    if log.is_cut {
+        notes.push(format!(
+            "{} does more than a menu takes, and was not run to its end",
+            path.display()
+        ));
+    }
+    if log.wrong_lines > 0 {
+        let lines = match log.wrong_lines {
+            1 => "a line".to_owned(),
+            more => format!("{more} lines"),
+        };
+        notes.push(format!(
+            "{} has {lines} that GRUB does not understand",
+            path.display()
+        ));
+    }
+    if !log.unknown.is_empty() {
+        let names: Vec<_> = log.unknown.iter().take(10).map(String::as_str).collect();
+        notes.push(format!(
+            "{} has commands that are not known: {}",
+            path.display(),
+            names.join(", ")
+        ));
+    }
+    notes
+}
+
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; try it as root",
+        _ => "",
+    };
+    format!("{} cannot be read: {error}{hint}", path.display())
+}
+
+/// A configuration.
+struct Script<'a> {
+    tree: &'a Tree,
+    mounts: &'a Mounts,
+    path: &'a Path,
+    text: &'a str,
+}
+
+/// What a configuration has come to.
+struct Ran {
+    menu: Menu,
+    log: Log,
+    dialect: Dialect,
+}
+
+impl Script<'_> {
+    /// The menu, with what `grub-reboot` noted or without.
+    fn run(&self, with_once: bool) -> Ran {
+        let mut interpreter = Interpreter::new(self.tree, self.mounts);
+        interpreter.ignores_once = !with_once;
+        interpreter.dialect = dialect(self.tree);
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        interpreter.set_exported("prefix", &format!("(boot){}", directory.display()));
+        let is_efi = self.tree.is_dir(Path::new("/sys/firmware/efi"));
+        interpreter.set_exported("grub_platform", if is_efi { "efi" } else { "pc" });
+        interpreter.set_exported("grub_cpu", if is_efi { "x86_64" } else { "i386" });
+        for feature in FEATURES {
+            interpreter.set_exported(feature, "y");
+        }
+        interpreter.set_exported("feature_timeout_style", "y");
+        interpreter.run_file(&format!("(boot){}", self.path.display()), self.text);
+        interpreter.flow = Flow::Next;
+        let menu = menu(&mut interpreter);
+        Ran {
+            menu,
+            dialect: interpreter.dialect,
+            log: interpreter.log,
+        }
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let path = self.path.with_file_name("grubenv");
+        environment::variables(&self.tree.text(&path).unwrap_or_default())
+    }
+}
+
+/// Where an entry is in menus.
+#[derive(Debug, Clone, Default)]
+struct Place {
+    path: Vec<usize>,
+    titles: Vec<String>,
+    ids: Vec<String>,
+}
+
+struct Reader<'a> {
+    images: Images<'a>,
+    path: &'a Path,
+}
+
+impl Reader<'_> {
+    /// Adds the entries of a menu and of those in it, with their indices.
+    fn entries(
+        &self,
+        menu: &Menu,
+        place: &Place,
+        entries: &mut Vec<Entry>,
+        paths: &mut Vec<Vec<usize>>,
+    ) {
+        for (index, node) in menu.nodes.iter().enumerate() {
+            let mut place = place.clone();
+            place.path.push(index);
+            place.ids.push(node.id.replace('>', ">>"));
+            match &node.outcome {
+                Outcome::Menu(inner) => {
+                    place.titles.push(node.title.clone());
+                    self.entries(inner, &place, entries, paths);
+                }
+                Outcome::Loaded(loaded) => {
+                    let mut entry = self.entry(loaded);
+                    node.title.clone_into(&mut entry.title);
+                    entry.source = node.source.clone().unwrap_or_else(|| self.path.to_owned());
+                    entry.id = place.ids.join(">");
+                    entry.menus = place.titles;
+                    let numbers: Vec<_> = place.path.iter().map(ToString::to_string).collect();
+                    entry.number = Some(numbers.join(">"));
+                    entries.push(entry);
+                    paths.push(place.path);
+                }
+                Outcome::Nothing => {}
+            }
+        }
+    }
+
+    fn entry(&self, loaded: &Loaded) -> Entry {
+        let is_linux = loaded.command.starts_with("linux") && loaded.command != "linux_xnu";
+        let is_chainloaded = loaded.command == "chainloader";
+        let mut entry = match is_linux || is_chainloaded {
+            true => self.images.entry(&loaded.file.path),
+            false => Entry {
+                kind: Kind::Other,
+                ..Images::nothing()
+            },
+        };
+        if is_chainloaded && entry.kind != Kind::Uki {
+            return Entry {
+                kind: Kind::Other,
+                problems: Vec::new(),
+                ..entry
+            };
+        }
+        if loaded.file.is_foreign {
+            entry.problems = vec![Problem::Elsewhere];
+        }
+        if is_linux {
+            entry.options = without_loader_words(&loaded.options);
+        }
+        let initrds = loaded.initrds.iter().map(|it| it.path.clone()).collect();
+        if loaded.file.is_foreign {
+            entry.initrds = initrds;
+        } else {
+            self.images.add_initrds(&mut entry, initrds);
+        }
+        entry
+    }
+
+    /// Where the lasting default is from.
+    fn source(&self, menu: &Menu, saved: Option<&str>) -> String {
+        let path = self.path.display();
+        match menu.default.as_deref().filter(|it| !it.is_empty()) {
+            None => format!("{path} sets no default, so GRUB takes the first entry"),
+            Some(default) if Some(default) == saved => {
+                let environment = self.path.with_file_name("grubenv");
+                format!("saved_entry in {} is \"{default}\"", environment.display())
+            }
+            Some(default) => format!("default in {path} is \"{default}\""),
+        }
+    }
+}

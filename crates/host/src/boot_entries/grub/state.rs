@@ -1,0 +1,304 @@
+//! What an interpreter of GRUB's scripts knows: variables, menus, and what was seen.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use super::super::mounts::{Device, Located, Mounts};
+use super::super::tree::Tree;
+use super::condition::Files;
+use super::expand::Values;
+use super::script::Block;
+
+/// Entries of all menus at most.
+pub(super) const MOST_ITEMS: usize = 1000;
+/// Bytes of words and scripts that are as much work as a command.
+pub(super) const BYTES: usize = 64;
+/// Work of looking for a file.
+const FILE: usize = 10;
+/// Bytes of all variables of a menu at most.
+const LONGEST_VARIABLES: usize = 256 << 10;
+/// Device that the configuration was read from.
+const BOOT_DEVICE: &str = "boot";
+/// What the name of a device begins with that was searched by its UUID.
+const BY_UUID: &str = "uuid/";
+
+/// Status of a command that succeeded.
+pub(super) const OK: u32 = 0;
+/// Status of a test that is not true (`GRUB_ERR_TEST_FAILURE`).
+pub(super) const FALSE: u32 = 1;
+/// Status of a command that failed; GRUB has many.
+pub(super) const FAILED: u32 = 2;
+
+/// What a `linux` command or another one would have loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Loaded {
+    /// Name of the command.
+    pub(super) command: String,
+    pub(super) file: Located,
+    /// What the command has behind the file, quoted as the kernel gets it.
+    pub(super) options: String,
+    pub(super) initrds: Vec<Located>,
+}
+
+/// Where a script goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    Next,
+    /// Ends this number of loops; the last one goes on if it is to be continued.
+    Break {
+        loops: usize,
+        is_continued: bool,
+    },
+    Return,
+    /// A limit is reached, or another menu is shown.
+    Stop,
+}
+
+/// What a menu has of its own.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Context {
+    pub(super) variables: BTreeMap<String, String>,
+    /// Bytes of the variables.
+    length: usize,
+    /// Variables that menus in this one have, too.
+    pub(super) exported: BTreeSet<String>,
+    pub(super) parameters: Vec<String>,
+    pub(super) items: Vec<Item>,
+    pub(super) loaded: Option<Loaded>,
+    /// Menu that `configfile` shows in place of this one.
+    pub(super) shown: Option<Menu>,
+}
+
+/// What was seen while scripts ran.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// Commands that are not known.
+    pub(super) unknown: BTreeSet<String>,
+    /// Lines that are no commands.
+    pub(super) wrong_lines: usize,
+    /// Whether a limit was reached.
+    pub(super) is_cut: bool,
+}
+
+pub(super) struct Interpreter<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) mounts: &'a Mounts,
+    pub(super) context: Context,
+    pub(super) functions: HashMap<String, Block>,
+    pub(super) flow: Flow,
+    pub(super) log: Log,
+    pub(super) dialect: Dialect,
+    /// Whether `next_entry` of the environment block is as if it were not there.
+    pub(super) ignores_once: bool,
+    /// Work that was done.
+    pub(super) work: Cell<usize>,
+    pub(super) depth: usize,
+    pub(super) loops: usize,
+}
+
+impl Values for Context {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    fn parameters(&self) -> &[String] {
+        &self.parameters
+    }
+}
+
+impl Files for Interpreter<'_> {
+    fn size(&self, path: &str) -> Option<u64> {
+        self.tree.size(&self.locate(path)?.path)
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        self.locate(path)
+            .is_some_and(|it| self.tree.is_dir(&it.path))
+    }
+}
+
+impl<'a> Interpreter<'a> {
+    pub(super) fn new(tree: &'a Tree, mounts: &'a Mounts) -> Self {
+        let mut new = Self {
+            tree,
+            mounts,
+            context: Context::default(),
+            functions: HashMap::new(),
+            flow: Flow::Next,
+            log: Log::default(),
+            dialect: Dialect::Upstream,
+            ignores_once: false,
+            work: Cell::new(0),
+            depth: 0,
+            loops: 0,
+        };
+        new.set_exported("root", BOOT_DEVICE);
+        new.set("?", "0");
+        new
+    }
+
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.context.value(name).unwrap_or("")
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.unset(name);
+        let length = self.context.length + name.len() + value.len();
+        if length > LONGEST_VARIABLES {
+            self.cut();
+            return;
+        }
+        self.context.length = length;
+        self.context
+            .variables
+            .insert(name.to_owned(), value.to_owned());
+    }
+
+    pub(super) fn unset(&mut self, name: &str) {
+        if let Some(value) = self.context.variables.remove(name) {
+            self.context.length -= name.len() + value.len();
+        }
+    }
+
+    /// A context for an entry of this menu: its variables.
+    pub(super) fn entry_context(&self) -> Context {
+        Context {
+            variables: self.context.variables.clone(),
+            length: self.context.length,
+            exported: self.context.exported.clone(),
+            ..Context::default()
+        }
+    }
+
+    /// A context for a menu in this one: its variables that are exported, in Red Hat's GRUB all.
+    pub(super) fn menu_context(&self) -> Context {
+        let mut context = self.entry_context();
+        if self.dialect == Dialect::Upstream {
+            let exported = &context.exported;
+            context.variables.retain(|name, _| exported.contains(name));
+        }
+        let lengths = context
+            .variables
+            .iter()
+            .map(|(name, value)| name.len() + value.len());
+        context.length = lengths.sum();
+        context
+    }
+
+    /// Sets a variable that menus in this one have, too.
+    pub(super) fn set_exported(&mut self, name: &str, value: &str) {
+        self.set(name, value);
+        self.context.exported.insert(name.to_owned());
+    }
+
+    /// Counts work. When it is too much, the next command ends everything.
+    pub(super) fn charge(&self, work: usize) {
+        self.work.set(self.work.get().saturating_add(work));
+    }
+
+    pub(super) fn cut(&mut self) {
+        self.log.is_cut = true;
+        self.flow = Flow::Stop;
+    }
+
+    /// The file that a path such as `($root)/vmlinuz` or `/vmlinuz` is of; none of a path that is
+    /// neither, such as a list of blocks.
+    pub(super) fn locate(&self, path: &str) -> Option<Located> {
+        self.charge(FILE);
+        let (device, path) = match path.strip_prefix('(') {
+            Some(rest) => rest.split_once(')')?,
+            None => (self.get("root"), path),
+        };
+        if !path.starts_with('/') {
+            return None;
+        }
+        let device = match device.strip_prefix(BY_UUID) {
+            Some(uuid) => Device::Uuid(uuid),
+            None => Device::Unknown,
+        };
+        Some(self.mounts.locate(device, path))
+    }
+
+    /// Name of a device that has this UUID.
+    pub(super) fn device(uuid: &str) -> String {
+        format!("{BY_UUID}{uuid}")
+    }
+
+    /// UUID of a device, if it was searched by that.
+    pub(super) fn uuid(device: &str) -> Option<&str> {
+        device.strip_prefix(BY_UUID)
+    }
+
+    /// Adds an entry to the menu.
+    pub(super) fn add(&mut self, item: Item) -> u32 {
+        if self.context.items.len() >= MOST_ITEMS {
+            self.cut();
+            return FAILED;
+        }
+        self.context.items.push(item);
+        OK
+    }
+
+    pub(super) fn read(&self, path: &str) -> Option<String> {
+        let file = self.locate(path)?;
+        self.text(&file.path)
+    }
+
+    /// The text of a file of the system.
+    pub(super) fn text(&self, path: &Path) -> Option<String> {
+        let text = self.tree.text(path).ok()?;
+        self.charge(FILE + text.len() / BYTES);
+        Some(text)
+    }
+}
+
+/// A `menuentry` or `submenu` as it was defined.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) title: String,
+    pub(super) id: String,
+    /// The title, and further words: `$1`, `$2` and so on of the body.
+    pub(super) parameters: Vec<String>,
+    pub(super) body: Block,
+    pub(super) is_submenu: bool,
+    /// File that it is of, if it is not in the configuration.
+    pub(super) source: Option<PathBuf>,
+}
+
+/// What choosing an entry does.
+#[derive(Debug, Clone)]
+pub(super) enum Outcome {
+    /// Nothing is started.
+    Nothing,
+    /// This would be started.
+    Loaded(Box<Loaded>),
+    /// Another menu is shown.
+    Menu(Box<Menu>),
+}
+
+/// An entry with what it does.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) title: String,
+    pub(super) id: String,
+    pub(super) source: Option<PathBuf>,
+    pub(super) outcome: Outcome,
+}
+
+/// A menu when it is shown.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Menu {
+    pub(super) nodes: Vec<Node>,
+    /// Value of the variable `default`.
+    pub(super) default: Option<String>,
+    /// Value of the variable `fallback`.
+    pub(super) fallback: Option<String>,
+}
+
+/// How entries are named. Red Hat's GRUB takes a name that begins with digits for a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Upstream,
+    RedHat,
+}

@@ -1,0 +1,22 @@
+//! Entries of the boot loader: what could be started, which one is next, and why.
+//!
+//! Every reader takes the root to look under, so that a captured tree or a mounted image can be
+//! examined like the running machine. Nothing is changed, and no file is trusted: what is read,
+//! followed and run is bounded.
+
+mod bls;
+mod conventions;
+mod entry;
+mod extlinux;
+mod firmware;
+mod grub;
+mod image;
+mod mounts;
+mod options;
+mod read;
+mod systemd_boot;
+mod tree;
+
+pub use entry::{BootEntries, Choice, Entry, Kind, Loader, Problem, Tries};
+pub use options::{without_loader_words, words};
+pub use read::{kernel, read, size};

@@ -1,0 +1,135 @@
+//! Which boot loader a system has, and what it offers.
+
+use std::path::Path;
+
+use super::entry::{BootEntries, Choice, Entry, Loader, Offer};
+use super::firmware::Variables;
+use super::image::Images;
+use super::mounts::Mounts;
+use super::tree::Tree;
+use super::{conventions, extlinux, firmware, grub, systemd_boot};
+
+/// What the boot loader of the system below `root` offers.
+#[must_use]
+pub fn read(root: &Path) -> BootEntries {
+    let tree = Tree::new(root);
+    let mounts = Mounts::read(&tree);
+    let (mut loader, mut reason) = loader(&tree);
+    let mut offer = offer(loader, &tree, &mounts);
+    if loader == Loader::None && !offer.entries.is_empty() {
+        reason = "no boot loader was found, but profiles of NixOS".to_owned();
+    } else if offer.entries.is_empty() && offer.notes.is_empty() && loader != Loader::None {
+        reason = format!("{reason}, but no entry of it was found");
+        loader = Loader::None;
+    }
+    let mut entries = std::mem::take(&mut offer.entries);
+    for kernel in conventions::kernels(&tree, root) {
+        let is_known = entries
+            .iter()
+            .any(|it| it.kernel == kernel.kernel || it.release == kernel.release);
+        if !is_known {
+            entries.push(kernel);
+        }
+    }
+    if loader == Loader::None && offer.next.is_none() {
+        let newest = entries.iter().position(Entry::is_bootable);
+        offer.next = newest.map(|entry| Choice {
+            entry,
+            reason:
+                "no boot loader says which is next, and it is the newest kernel that is installed"
+                    .to_owned(),
+            is_once: false,
+        });
+        offer.default = offer.next.clone();
+    }
+    BootEntries {
+        loader,
+        reason,
+        entries,
+        default: offer.default,
+        next: offer.next,
+        notes: offer.notes,
+    }
+}
+
+/// What the kernel image at a path of the system below `root` says, as an entry of no boot loader.
+#[must_use]
+pub fn kernel(root: &Path, path: &Path) -> Entry {
+    let tree = Tree::new(root);
+    let entry = Images::new(&tree).entry(path);
+    Entry {
+        id: path.display().to_string(),
+        title: format!("Linux {}", entry.release),
+        source: path.to_owned(),
+        ..entry
+    }
+}
+
+/// Size of a file of the system below `root`, in bytes; none if there is no such file.
+#[must_use]
+pub fn size(root: &Path, path: &Path) -> Option<u64> {
+    Tree::new(root).size(path)
+}
+
+fn offer(loader: Loader, tree: &Tree, mounts: &Mounts) -> Offer {
+    let nothing = Offer::default();
+    match loader {
+        Loader::Grub => {
+            grub::configuration(tree).map_or(nothing, |path| grub::read(tree, mounts, &path))
+        }
+        Loader::SystemdBoot => systemd_boot::read(tree),
+        Loader::Extlinux => extlinux::configuration(tree)
+            .map_or(nothing, |path| extlinux::read(tree, mounts, &path)),
+        Loader::Firmware => firmware::read(tree),
+        Loader::None => conventions::generations(tree),
+    }
+}
+
+/// The boot loader, and why it is taken to be that one.
+fn loader(tree: &Tree) -> (Loader, String) {
+    let variables = Variables::new(tree);
+    let info = variables.loader("LoaderInfo");
+    let configuration = grub::configuration(tree);
+    if let Some(info) = &info {
+        let said = |loader| (loader, format!("the EFI variable LoaderInfo is \"{info}\""));
+        if info.starts_with("systemd-boot") {
+            return said(Loader::SystemdBoot);
+        }
+        if info.starts_with("GRUB") && configuration.is_some() {
+            return said(Loader::Grub);
+        }
+    }
+    if let Some(option) = variables.current() {
+        let path = option.path.unwrap_or_default();
+        let name = path.to_string_lossy().to_lowercase();
+        let said = |loader| (loader, format!("the firmware started {}", path.display()));
+        if name.contains("systemd-boot") {
+            return said(Loader::SystemdBoot);
+        }
+        if name.starts_with("/efi/linux/") {
+            return said(Loader::Firmware);
+        }
+    }
+    if let Some(path) = configuration {
+        return (Loader::Grub, format!("{} is there", path.display()));
+    }
+    if systemd_boot::is_installed(tree) {
+        return (
+            Loader::SystemdBoot,
+            "it is installed, and GRUB is not".to_owned(),
+        );
+    }
+    if let Some(path) = extlinux::configuration(tree) {
+        return (Loader::Extlinux, format!("{} is there", path.display()));
+    }
+    if !systemd_boot::unified(tree).is_empty() {
+        return (
+            Loader::Firmware,
+            "there are unified kernel images, and no boot loader".to_owned(),
+        );
+    }
+    (
+        Loader::None,
+        "no configuration of a boot loader was found".to_owned(),
+    )
+}

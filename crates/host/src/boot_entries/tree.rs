@@ -1,0 +1,186 @@
+//! Files of a system that may be another's: links that are absolute there lead to places in its
+//! tree, and nothing leads out of it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+/// Symbolic links that are followed for one path at most, as the kernel does (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+/// Bytes of a text that are read at most. A `grub.cfg` has some ten thousand.
+const LONGEST_TEXT: u64 = 1 << 20;
+/// Files of a directory that are looked at.
+const MOST_NAMES: usize = 2000;
+
+/// A system's files.
+#[derive(Debug, Clone)]
+pub(super) struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    pub(super) fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+        }
+    }
+
+    /// The path by which this process reaches a path of the system, links followed; the last
+    /// component need not exist. None if links lead in a circle.
+    pub(super) fn host(&self, path: &Path) -> Option<PathBuf> {
+        Some(self.root.join(self.resolved(path)?.strip_prefix("/").ok()?))
+    }
+
+    /// The path in the system with all links followed.
+    pub(super) fn resolved(&self, path: &Path) -> Option<PathBuf> {
+        let mut found = PathBuf::from("/");
+        let mut rest: Vec<_> = components(path);
+        let mut links = 0;
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                found.pop();
+                continue;
+            }
+            let next = found.join(&name);
+            let Ok(target) = fs::read_link(self.root.join(next.strip_prefix("/").ok()?)) else {
+                found = next;
+                continue;
+            };
+            links += 1;
+            if links > MOST_LINKS {
+                return None;
+            }
+            if target.is_absolute() {
+                found = PathBuf::from("/");
+            }
+            rest.extend(components(&target));
+        }
+        Some(found)
+    }
+
+    pub(super) fn is_file(&self, path: &Path) -> bool {
+        self.size(path).is_some()
+    }
+
+    pub(super) fn is_dir(&self, path: &Path) -> bool {
+        self.host(path).is_some_and(|path| path.is_dir())
+    }
+
+    /// Size of a file in bytes; none if there is no such file.
+    pub(super) fn size(&self, path: &Path) -> Option<u64> {
+        let metadata = fs::metadata(self.host(path)?).ok()?;
+        metadata.is_file().then_some(metadata.len())
+    }
+
+    /// Target of a symbolic link as it is written.
+    pub(super) fn link(&self, path: &Path) -> Option<PathBuf> {
+        let directory = self.resolved(path.parent()?)?;
+        let path = directory.join(path.file_name()?);
+        fs::read_link(self.root.join(path.strip_prefix("/").ok()?)).ok()
+    }
+
+    /// A file's bytes up to a length. It is not waited for the other end of a pipe.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn bytes(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        let path = self.host(path).ok_or(rustix::io::Errno::LOOP)?;
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(path)?;
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A file's text, at most 1 MiB of it; what is no UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn text(&self, path: &Path) -> io::Result<String> {
+        let bytes = self.bytes(path, LONGEST_TEXT)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Names in a directory, sorted.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn names(&self, path: &Path) -> io::Result<Vec<String>> {
+        let path = self.host(path).ok_or(rustix::io::Errno::LOOP)?;
+        let entries = fs::read_dir(path)?.take(MOST_NAMES).flatten();
+        let mut names: Vec<_> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Names of a path, the first one last.
+fn components(path: &Path) -> Vec<std::ffi::OsString> {
+    let names = path.components().rev().filter_map(|it| match it {
+        Component::Normal(name) => Some(name),
+        Component::ParentDir => Some(OsStr::new("..")),
+        _ => None,
+    });
+    names.map(OsStr::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_stay_in_the_tree() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir_all(at("boot/loader.1/entries")).unwrap();
+        fs::create_dir_all(at("etc")).unwrap();
+        fs::write(at("etc/hostname"), "inside\n").unwrap();
+        symlink("loader.1", at("boot/loader")).unwrap();
+        symlink("/etc/hostname", at("boot/absolute")).unwrap();
+        symlink("../../../../etc/hostname", at("boot/up")).unwrap();
+        symlink("round", at("boot/round")).unwrap();
+        let tree = Tree::new(root.path());
+        let text = |path: &str| tree.text(Path::new(path)).ok();
+        assert_eq!(text("/boot/absolute").as_deref(), Some("inside\n"));
+        assert_eq!(text("/boot/up").as_deref(), Some("inside\n"));
+        assert_eq!(text("/boot/round"), None);
+        assert_eq!(text("/../../etc/hostname").as_deref(), Some("inside\n"));
+        assert!(tree.is_dir(Path::new("/boot/loader/entries")));
+        assert_eq!(
+            tree.resolved(Path::new("/boot/loader/entries")),
+            Some("/boot/loader.1/entries".into())
+        );
+        assert_eq!(
+            tree.link(Path::new("/boot/loader")),
+            Some("loader.1".into())
+        );
+        assert_eq!(tree.size(Path::new("/etc/hostname")), Some(7));
+        assert_eq!(tree.size(Path::new("/etc")), None);
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let pipe = root.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let tree = Tree::new(root.path());
+        assert_eq!(tree.text(Path::new("/pipe")).unwrap(), "");
+    }
+}
