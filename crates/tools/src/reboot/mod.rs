@@ -2,6 +2,8 @@
 
 pub mod check;
 pub mod load;
+pub mod plan;
 mod target;
 
+pub use plan::{Plan, plan};
 pub use target::Target;
