@@ -47,8 +47,7 @@ enum Command {
     Overhead(command::overhead::Command),
     #[command(subcommand)]
     Crypto(command::crypto::Command),
-    #[command(subcommand)]
-    Reboot(command::reboot::Command),
+    Reboot(Box<command::reboot::Args>),
     #[command(subcommand)]
     Kernel(command::kernel::Command),
     #[command(subcommand)]
@@ -100,7 +99,7 @@ pub fn main() -> u8 {
         Command::Idle(command) => command::idle::run(&command, &ui),
         Command::Overhead(command) => command::overhead::run(&command, &ui),
         Command::Crypto(command) => command::crypto::run(&command, &ui),
-        Command::Reboot(command) => command::reboot::run(&command, &ui),
+        Command::Reboot(args) => command::reboot::run(&args, &ui),
         Command::Kernel(command) => command::kernel::run(&command, &ui),
         Command::Initramfs(command) => command::initramfs::run(&command, &ui),
         Command::Image(command) => command::image::run(&command, &ui),

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 20] = [
+const NOT_RUN: [(&str, &str); 22] = [
     ("crypto bench aes", "takes minutes; see crypto_guest"),
     ("--through", "needs another machine; see crypto_guest"),
     ("crypto combined", "needs virtio-crypto; see crypto_guest"),
@@ -50,6 +50,11 @@ const NOT_RUN: [(&str, &str); 20] = [
     ("--pid 28197", "no QEMU has that number; see idle_measure"),
     ("--pid 4711", "no QEMU has that number; see doctor"),
     ("boot tune", "takes many minutes; see boot_tools"),
+    ("--entry '1>2'", "needs that entry; see reboot_list"),
+    (
+        "reboot --dry-run --same",
+        "needs an entry of the running kernel; see reboot_list",
+    ),
     (
         "--bisect",
         "needs a kernel to build; see tools::boot::range",

@@ -14,7 +14,7 @@ mod list;
 mod machine;
 mod options;
 mod picture;
-mod table;
+pub(super) mod table;
 mod worker;
 
 use clap::{Subcommand, ValueEnum};

@@ -4,7 +4,10 @@ use brisk_measure::render::clean;
 use comfy_table::{ContentArrangement, Table, presets};
 
 /// A table whose columns are text, with text from elsewhere cleaned.
-pub(super) fn columns(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub(in crate::command) fn columns(
+    head: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
+use brisk_host::boot_entries::without_loader_words;
 use brisk_host::files;
 use brisk_host::kernel::{image_version, resolve};
 use brisk_tools::interrupt::Interrupt;
@@ -10,8 +11,9 @@ use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Preflight, Trial, Verdict, descriptions};
 use brisk_vm::kernel::{Image, MAX_SIZE};
 
+use super::Form;
+use super::plan::TargetArgs;
 use crate::exit;
-use crate::output::printable_line;
 use crate::ui::Ui;
 
 /// Say whether this machine can be restarted without its firmware.
@@ -30,32 +32,17 @@ use crate::ui::Ui;
                        Ctrl-C.",
     group = clap::ArgGroup::new("list").args(["rules", "explain"])
 )]
-pub struct Args {
-    /// Kernel to start: a release that is installed, or the path of an image. Default: the release
-    /// that runs.
-    #[arg(long, value_name = "KERNEL")]
-    kernel: Option<PathBuf>,
-
-    /// Initial RAM disk; several are put together in their order. Default: that of the kernel in
-    /// /boot.
-    #[arg(long = "initrd", value_name = "FILE")]
-    initrds: Vec<PathBuf>,
-
-    /// Command line. Default: that of the running kernel, or of a unified kernel image.
-    #[arg(long, value_name = "TEXT")]
-    cmdline: Option<String>,
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    target: TargetArgs,
 
     /// Load nothing: leave the last rule out.
     #[arg(long)]
     no_trial_load: bool,
 
-    /// Look in another system's tree, of which only files are read.
-    #[arg(long, value_name = "DIR")]
-    sysroot: Option<PathBuf>,
-
     /// Form of the findings.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = Form::Table)]
+    format: Form,
 
     /// List the rules.
     #[arg(long)]
@@ -66,20 +53,11 @@ pub struct Args {
     explain: Option<String>,
 }
 
-/// Forms of findings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    Table,
-    /// With a versioned schema.
-    Json,
-}
-
 /// Checks.
 ///
 /// # Errors
 /// If the kernel cannot be found, or nothing can be printed.
-pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+pub(super) fn run(args: &CheckArgs, ui: &Ui) -> anyhow::Result<u8> {
     if args.rules {
         let lines = descriptions();
         let lines = lines
@@ -92,20 +70,15 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         ui.data(&explanation(id)?)?;
         return Ok(exit::OK);
     }
-    let root = args.sysroot.as_deref().unwrap_or(Path::new("/"));
-    ensure!(
-        root.is_dir(),
-        "--sysroot {}: there is no such directory",
-        printable_line(&root.display().to_string())
-    );
-    let target = target(args, root)?;
+    let root = args.target.root.checked()?;
+    let target = target(&args.target, root)?;
     let spinner = ui.spinner("looking");
     let mut preflight = Preflight::read(root, &target);
     // A signal must not leave a kernel loaded.
     let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     if args.no_trial_load {
         preflight.trial = Trial::NotAsked;
-    } else if args.sysroot.is_some() {
+    } else if !args.target.root.is_running() {
         preflight.trial = Trial::LeftOut("it is another system's tree".to_owned());
     } else {
         preflight.try_load();
@@ -117,8 +90,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     let findings = preflight.findings();
     match args.format {
-        Format::Table => ui.data(&check::text(&preflight, &findings))?,
-        Format::Json => {
+        Form::Table => ui.data(&check::text(&preflight, &findings))?,
+        Form::Json => {
             let value = check::json(&preflight, &findings);
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
         }
@@ -146,19 +119,32 @@ fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// What the machine is to be restarted into.
-fn target(args: &Args, root: &Path) -> anyhow::Result<Target> {
+/// The kernel that would be started: what brisk reboot plans, else what is named, for rules to say
+/// what is wrong with it.
+fn target(args: &TargetArgs, root: &Path) -> anyhow::Result<Target> {
+    match args.plan() {
+        Ok((plan, _)) => Ok(plan.target),
+        Err(error) if args.entry.is_some() || args.same => Err(error),
+        Err(error) => match args.cmdline.as_deref() {
+            Some("entry") => Err(error),
+            cmdline => literal(args, cmdline, root),
+        },
+    }
+}
+
+/// The files that are named, or have the usual names, whatever is wrong with them.
+fn literal(args: &TargetArgs, cmdline: Option<&str>, root: &Path) -> anyhow::Result<Target> {
     let line = |path: &str| {
         let text = files::text(&root.join(path)).unwrap_or_default();
         text.trim_end_matches(['\n', '\0']).to_owned()
     };
     let running = line("proc/sys/kernel/osrelease");
     let kernel = match &args.kernel {
-        Some(path) if path.as_os_str().to_string_lossy().contains('/') => {
+        Some(path) if path.contains('/') => {
             std::path::absolute(path).context("the current directory is gone")?
         }
         Some(release) => {
-            let found = resolve(root, release.to_str(), &running)?;
+            let found = resolve(root, Some(release), &running)?;
             Path::new("/").join(found.image.strip_prefix(root).unwrap_or(&found.image))
         }
         None => PathBuf::from(format!("/boot/vmlinuz-{running}")),
@@ -175,7 +161,9 @@ fn target(args: &Args, root: &Path) -> anyhow::Result<Target> {
         _ => None,
     };
     let own = uki.as_ref().and_then(|uki| uki.cmdline);
-    let given = args.cmdline.as_deref().or(own);
+    let given = cmdline.filter(|words| *words != "running");
+    let own = own.filter(|_| cmdline.is_none());
+    let current = || without_loader_words(&line("proc/cmdline"));
     Ok(Target {
         initrds: match (args.initrds.is_empty(), &uki) {
             (true, None) => initrds(root, &release),
@@ -187,7 +175,7 @@ fn target(args: &Args, root: &Path) -> anyhow::Result<Target> {
                 .collect::<Result<_, _>>()
                 .context("the current directory is gone")?,
         },
-        cmdline: given.map_or_else(|| stripped(&line("proc/cmdline")), str::to_owned),
+        cmdline: given.or(own).map_or_else(current, str::to_owned),
         is_uki: uki.is_some(),
         release,
         kernel,
@@ -204,37 +192,4 @@ fn initrds(root: &Path, release: &str) -> Vec<PathBuf> {
     let mut paths = names.into_iter().map(PathBuf::from);
     let found = paths.find(|path| below(root, path).exists());
     found.into_iter().collect()
-}
-
-/// A command line without what the boot loader wrote of its files.
-fn stripped(cmdline: &str) -> String {
-    let is_own = |word: &&str| {
-        !["BOOT_IMAGE=", "initrd="]
-            .iter()
-            .any(|start| word.starts_with(start))
-    };
-    let words = cmdline.split_whitespace().filter(is_own);
-    words.collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_boot_loader_wrote_is_left_out() {
-        for (text, expected) in [
-            (
-                "BOOT_IMAGE=/vmlinuz-6.1 root=UUID=1 ro quiet",
-                "root=UUID=1 ro quiet",
-            ),
-            (
-                "initrd=\\initrd.img root=/dev/vda initrd=b",
-                "root=/dev/vda",
-            ),
-            ("", ""),
-        ] {
-            assert_eq!(stripped(text), expected);
-        }
-    }
 }

@@ -1,22 +1,56 @@
 //! `brisk reboot`.
 
 mod check;
+mod list;
+mod plan;
+
+use anyhow::bail;
+use clap::{Subcommand, ValueEnum};
 
 use crate::ui::Ui;
 
 /// Restart this machine into a kernel without its firmware.
-#[derive(Debug, clap::Subcommand)]
-pub enum Command {
-    #[allow(missing_docs, reason = "its help is at its arguments")]
-    Check(Box<check::Args>),
+///
+/// So far it is planned and checked alone: --dry-run shows the kernel, its initial RAM disks and its
+/// command line, and brisk reboot check whether that could be started. By default it is the entry
+/// that the boot loader starts next. Nothing is stopped or changed.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    plan: plan::PlanArgs,
 }
 
-/// Runs a subcommand.
+#[derive(Debug, Subcommand)]
+enum Command {
+    List(list::ListArgs),
+    Check(Box<check::CheckArgs>),
+}
+
+/// Form of what is printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Form {
+    /// For people.
+    Table,
+    /// With a versioned schema.
+    Json,
+}
+
+/// Runs a subcommand, or plans a restart; the result is the exit status.
 ///
 /// # Errors
-/// If it fails.
-pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
-    match command {
-        Command::Check(args) => check::run(args, ui),
+/// Those of the subcommand, or if there is no plan.
+pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    match &args.command {
+        Some(Command::List(args)) => list::run(args, ui),
+        Some(Command::Check(args)) => check::run(args, ui),
+        None if args.plan.dry_run => plan::run(&args.plan, ui),
+        None => bail!(
+            "nothing was restarted: brisk reboot only plans and checks so far; try brisk reboot \
+             --dry-run, brisk reboot check, or brisk reboot list"
+        ),
     }
 }
