@@ -11,8 +11,7 @@ use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Preflight, Trial, Verdict, descriptions};
 use brisk_vm::kernel::{Image, MAX_SIZE};
 
-use super::Form;
-use super::plan::TargetArgs;
+use super::options::{Form, TargetArgs};
 use crate::exit;
 use crate::ui::Ui;
 

@@ -1,45 +1,13 @@
 //! `brisk reboot list`.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::ensure;
 use brisk_host::boot_entries::{self, BootEntries, Choice, Entry, Kind, Loader};
 use brisk_host::kernel;
 use brisk_measure::render::clean;
 
-use super::Form;
+use super::options::{Form, RootArgs};
 use crate::command::crypto::table::columns;
 use crate::exit;
-use crate::output::printable_line;
 use crate::ui::Ui;
-
-/// Where the system is.
-#[derive(Debug, clap::Args)]
-pub(super) struct RootArgs {
-    /// Look in another system's tree, of which only files are read.
-    #[arg(long, alias = "sysroot", value_name = "DIR", default_value = "/")]
-    pub(super) root: PathBuf,
-}
-
-impl RootArgs {
-    /// The root.
-    ///
-    /// # Errors
-    /// If there is no such directory.
-    pub(super) fn checked(&self) -> anyhow::Result<&Path> {
-        ensure!(
-            self.root.is_dir(),
-            "--root {}: there is no such directory",
-            printable_line(&self.root.display().to_string())
-        );
-        Ok(&self.root)
-    }
-
-    /// Whether it is the system that runs.
-    pub(super) fn is_running(&self) -> bool {
-        self.root == Path::new("/")
-    }
-}
 
 /// List what could be started, which entry is next, and why.
 ///

@@ -2,10 +2,11 @@
 
 mod check;
 mod list;
+mod options;
 mod plan;
 
 use anyhow::bail;
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
 use crate::ui::Ui;
 
@@ -28,15 +29,6 @@ pub struct Args {
 enum Command {
     List(list::ListArgs),
     Check(Box<check::CheckArgs>),
-}
-
-/// Form of what is printed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum Form {
-    /// For people.
-    Table,
-    /// With a versioned schema.
-    Json,
 }
 
 /// Runs a subcommand, or plans a restart; the result is the exit status.

@@ -1,4 +1,4 @@
-//! What is said of measurements.
+//! Sentences about measurements.
 
 use crate::crypto::implementation::Implementation;
 use crate::crypto::measure::Proof;

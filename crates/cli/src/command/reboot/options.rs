@@ -1,0 +1,145 @@
+//! Options that subcommands have in common.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use brisk_host::boot_entries::{self, Entry};
+use brisk_host::{files, kernel};
+use brisk_tools::reboot::plan::{self, Cmdline, Plan, Request, Running};
+use clap::ValueEnum;
+
+use crate::output::printable_line;
+
+/// Form of what is printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Form {
+    /// For people.
+    Table,
+    /// With a versioned schema.
+    Json,
+}
+
+/// Where the system is.
+#[derive(Debug, clap::Args)]
+pub(super) struct RootArgs {
+    /// Look in another system's tree, of which only files are read.
+    #[arg(long, alias = "sysroot", value_name = "DIR", default_value = "/")]
+    pub(super) root: PathBuf,
+}
+
+impl RootArgs {
+    /// The root.
+    ///
+    /// # Errors
+    /// If there is no such directory.
+    pub(super) fn checked(&self) -> anyhow::Result<&Path> {
+        ensure!(
+            self.root.is_dir(),
+            "--root {}: there is no such directory",
+            printable_line(&self.root.display().to_string())
+        );
+        Ok(&self.root)
+    }
+
+    /// Whether it is the system that runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.root == Path::new("/")
+    }
+}
+
+/// Kernel to start, and what it is started with.
+#[derive(Debug, clap::Args)]
+pub(super) struct TargetArgs {
+    /// Start this entry: its identifier, its title, or its number in brisk reboot list.
+    #[arg(long, value_name = "ENTRY", conflicts_with_all = ["kernel", "same"])]
+    pub(super) entry: Option<String>,
+
+    /// Start this kernel: a release that is installed, or the path of an image with a / in it.
+    #[arg(long, value_name = "KERNEL", conflicts_with = "same")]
+    pub(super) kernel: Option<String>,
+
+    /// Start the kernel that runs now, as its own entry does.
+    #[arg(long)]
+    pub(super) same: bool,
+
+    /// Take this initial RAM disk in place of the entry's. Several are loaded one after the other.
+    #[arg(long = "initrd", value_name = "FILE")]
+    pub(super) initrds: Vec<PathBuf>,
+
+    /// Take the command line of the running kernel (running), of the entry (entry), or this text.
+    /// BOOT_IMAGE= and initrd= are left out. Default: of the entry, and of the running kernel if no
+    /// entry has the kernel.
+    #[arg(long, value_name = "running|entry|TEXT")]
+    pub(super) cmdline: Option<String>,
+
+    #[command(flatten)]
+    pub(super) root: RootArgs,
+}
+
+impl TargetArgs {
+    /// The plan, with what runs now.
+    ///
+    /// # Errors
+    /// If there is no such tree, or no plan.
+    pub(super) fn plan(&self) -> anyhow::Result<(Plan, Running)> {
+        let root = self.root.checked()?;
+        let boot = boot_entries::read(root);
+        let release = match self.root.is_running() {
+            true => kernel::running(),
+            false => text(root, "proc/sys/kernel/osrelease"),
+        };
+        let running = Running {
+            release,
+            cmdline: text(root, "proc/cmdline"),
+        };
+        let plan = plan::plan(&boot, &running, &request(self)?, &System(root))?;
+        Ok((plan, running))
+    }
+}
+
+/// The system that is restarted.
+struct System<'a>(&'a Path);
+
+impl plan::Files for System<'_> {
+    fn kernel(&self, path: &Path) -> Entry {
+        boot_entries::kernel(self.0, path)
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        boot_entries::size(self.0, path).is_some()
+    }
+}
+
+fn text(root: &Path, path: &str) -> String {
+    files::text(&root.join(path))
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+fn request(args: &TargetArgs) -> anyhow::Result<Request> {
+    let absolute = |path: &Path| {
+        let shown = || format!("{}: it has no absolute path", path.display());
+        std::path::absolute(path).with_context(shown)
+    };
+    let kernel = match &args.kernel {
+        Some(path) if path.contains('/') => {
+            let path = absolute(Path::new(path))?;
+            Some(path.display().to_string())
+        }
+        other => other.clone(),
+    };
+    let initrds = args.initrds.iter().map(|path| absolute(path));
+    Ok(Request {
+        kernel,
+        initrds: initrds.collect::<anyhow::Result<_>>()?,
+        cmdline: match args.cmdline.as_deref() {
+            None => Cmdline::Automatic,
+            Some("running") => Cmdline::Running,
+            Some("entry") => Cmdline::Entry,
+            Some(text) => Cmdline::Text(text.to_owned()),
+        },
+        is_same: args.same,
+        entry: args.entry.clone(),
+    })
+}
