@@ -206,14 +206,15 @@ fn is_recovered(kernel: &CryptoKernel) {
     let measured = |throttle: &str, sizes: &str| {
         let through = through(kernel, &with_device(throttle, &["virtio_crypto"]));
         let implementation = format!("--impl={VIRTIO}");
-        let words = [sizes, "--seconds=1", "--rounds=4", &implementation];
+        let words = [sizes, "--seconds=2", "--rounds=3", &implementation];
         bench(&path, &through, &words).exits(0);
         read_report(&path)
     };
-    // A busy host adds to the times that QEMU sets, and takes nothing from them.
+    // A busy host adds to the times that QEMU sets. After a pause QEMU lets through what it would
+    // have in a tenth of a second more: of two seconds that is 5 %.
     let least = |report: &Value, bytes: u64| {
         let times = values(report, &format!("{VIRTIO} {bytes} B"), TIME);
-        assert_eq!(times.len(), 4, "{times:?}");
+        assert_eq!(times.len(), 3, "{times:?}");
         times.into_iter().fold(f64::INFINITY, f64::min)
     };
     let report = measured(",throttle-ops=1000", "--sizes=16,4096");
