@@ -1,9 +1,9 @@
 //! Ends of files, and replacement of files such that a reader finds the old content or the new, also
 //! after a power cut.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
@@ -28,7 +28,13 @@ const LONGEST_TEXT: u64 = 16 << 20;
 /// waiting for the other end of a pipe; what is no UTF-8 is replaced. None if it cannot be read.
 #[must_use]
 pub fn text(path: &Path) -> Option<String> {
-    let bytes = start(path, LONGEST_TEXT).ok()?;
+    text_within(path, LONGEST_TEXT)
+}
+
+/// Text of a file as [`text`] reads it, at most `most` bytes of it: for one of many files.
+#[must_use]
+pub fn text_within(path: &Path, most: u64) -> Option<String> {
+    let bytes = start(path, most).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -44,10 +50,43 @@ pub fn start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a file of another system's tree for reading, without waiting for the other end of a pipe.
+/// Character devices are refused: to open one may do something, such as starting a watchdog, and
+/// some never end.
+///
+/// # Errors
+/// If it cannot be opened, or is a character device.
+pub fn open(path: &Path) -> io::Result<File> {
+    if fs::metadata(path)?.file_type().is_char_device() {
+        let reason = "it is a character device";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    open_any(path)
+}
+
+/// Opens a regular file of another system's tree for reading.
+///
+/// # Errors
+/// If it cannot be opened, or is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let is_regular = |metadata: fs::Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false => {
+            let reason = "it is no regular file";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+        }
+    };
+    is_regular(fs::metadata(path)?)?;
+    let file = open_any(path)?;
+    // It may have been replaced in between.
+    is_regular(file.metadata()?)?;
+    Ok(file)
+}
+
+/// Opens a file of any kind, a device too, for reading, without waiting for the other end of a pipe.
 ///
 /// # Errors
 /// If it cannot be opened.
-pub fn open(path: &Path) -> io::Result<File> {
+pub fn open_any(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
@@ -153,6 +192,25 @@ mod tests {
             Some("text\u{fffd}")
         );
         assert!(start(&dir.path().join("no"), 3).is_err());
+        assert_eq!(
+            text_within(&dir.path().join("file"), 2).as_deref(),
+            Some("te")
+        );
+        let error = open_regular(&path).unwrap_err().to_string();
+        assert_eq!(error, "it is no regular file");
+    }
+
+    #[test]
+    fn devices_are_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        let error = start(&link, 3).unwrap_err().to_string();
+        assert_eq!(error, "it is a character device");
+        assert!(open_regular(&link).is_err());
+        assert!(open_any(&link).is_ok());
+        fs::write(dir.path().join("file"), b"text").unwrap();
+        assert!(open_regular(&dir.path().join("file")).is_ok());
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Kernel releases: their order, and reading them out of an image.
 
 use std::cmp::Ordering;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use memchr::memmem;
 use object::read::pe::PeFile64;
 use object::{Object, ObjectSection};
+
+use crate::files;
 
 /// Bytes from the start of a bzImage that suffice for [`bzimage_version`]: `kernel_version` is a
 /// 16-bit offset from 0x200, and the release is at most 64 bytes (`__NEW_UTS_LEN`).
@@ -100,7 +101,7 @@ pub fn bzimage_version(head: &[u8]) -> Option<&str> {
 ///
 /// If the file cannot be opened or read.
 pub fn image_version(path: &Path) -> io::Result<Option<String>> {
-    let mut file = File::open(path)?;
+    let mut file = files::open_regular(path)?;
     let mut head = Vec::new();
     file.by_ref()
         .take(HEADER_LEN as u64)

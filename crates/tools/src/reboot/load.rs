@@ -5,7 +5,7 @@ mod refusal;
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use brisk_host::{files, sysfs};
@@ -140,7 +140,7 @@ pub fn unload() -> Result<(), LoadError> {
 }
 
 fn open(path: &Path) -> Result<File, LoadError> {
-    files::open(path).map_err(|source| LoadError::Read {
+    files::open_regular(path).map_err(|source| LoadError::Read {
         path: path.to_owned(),
         source,
     })
@@ -148,8 +148,9 @@ fn open(path: &Path) -> Result<File, LoadError> {
 
 /// Kernel and initial RAM disk of a unified kernel image, each in a file in memory.
 fn parts(path: &Path) -> Result<(File, Option<File>), LoadError> {
-    let read = files::start(path, MAX_SIZE as u64);
-    let bytes = read.map_err(|source| LoadError::Read {
+    let mut bytes = Vec::new();
+    let read = open(path)?.take(MAX_SIZE as u64).read_to_end(&mut bytes);
+    read.map_err(|source| LoadError::Read {
         path: path.to_owned(),
         source,
     })?;
@@ -185,8 +186,6 @@ fn joined(files: Vec<(File, &Path)>) -> Result<File, LoadError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
     use super::*;
 
     fn target(dir: &Path, initrds: &[(&str, &[u8])]) -> Target {

@@ -158,12 +158,10 @@ impl Images {
 }
 
 fn open(path: &Path) -> Result<std::fs::File, Defect> {
-    let file = files::open(path).map_err(|error| Defect::reading(&error))?;
-    let metadata = file.metadata().map_err(|error| Defect::reading(&error))?;
-    match metadata.is_file() {
-        true => Ok(file),
-        false => Err(Defect::Unusable("it is no regular file".to_owned())),
-    }
+    files::open_regular(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => Defect::Unusable(error.to_string()),
+        _ => Defect::reading(&error),
+    })
 }
 
 fn initrd(root: &Path, path: &Path) -> Initrd {

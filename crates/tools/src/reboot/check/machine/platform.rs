@@ -131,7 +131,7 @@ fn xen(root: &Path) -> Option<Xen> {
 /// Messages of the kernel, one a line. Each read(2) gives one record, and an error at the end of
 /// what there is (`Documentation/ABI/testing/dev-kmsg`).
 fn log(root: &Path) -> io::Result<String> {
-    let mut file = files::open(&root.join("dev/kmsg"))?;
+    let mut file = files::open_any(&root.join("dev/kmsg"))?;
     let mut bytes = Vec::new();
     let mut record = vec![0; RECORD];
     while bytes.len() < LOG {
