@@ -110,11 +110,11 @@ pub fn json(on: &Preflight, findings: &[Finding<Consequence>]) -> Value {
         .iter()
         .map(|initrd| match &initrd.content {
             Ok(content) => json!({
-                "path": initrd.path,
+                "path": initrd.path.to_string_lossy(),
                 "size": content.size,
                 "unpacked": content.unpacked,
             }),
-            Err(defect) => json!({ "path": initrd.path, "defect": defect }),
+            Err(defect) => json!({ "path": initrd.path.to_string_lossy(), "defect": defect }),
         });
     json!({
         "schema": SCHEMA,

@@ -154,3 +154,17 @@ fn programs_get_the_verdict_and_each_rule() {
     }
     "#);
 }
+
+#[test]
+fn names_of_files_may_be_any_bytes() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut scene = bad();
+    scene.target.kernel = std::ffi::OsStr::from_bytes(b"/boot/k\xff").into();
+    let name = std::ffi::OsStr::from_bytes(b"/boot/i\xfe");
+    scene.target.initrds.push(name.into());
+    let preflight = scene.read();
+    let value = json(&preflight, &preflight.findings());
+    assert_eq!(value["target"]["kernel"], "/boot/k\u{fffd}");
+    assert_eq!(value["target"]["initrds"][2], "/boot/i\u{fffd}");
+    assert_eq!(value["initrds"][2]["path"], "/boot/i\u{fffd}");
+}
