@@ -1,5 +1,6 @@
 //! `brisk reboot check`.
 
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -122,7 +123,13 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 /// what is wrong with it.
 fn target(args: &TargetArgs, root: &Path) -> anyhow::Result<Target> {
     match args.plan() {
-        Ok((plan, _)) => Ok(plan.target),
+        Ok((plan, _)) => {
+            let mut target = plan.target;
+            if !is_plain(&target.release) {
+                target.release.clear();
+            }
+            Ok(target)
+        }
         Err(error) if args.entry.is_some() || args.same => Err(error),
         Err(error) => match args.cmdline.as_deref() {
             Some("entry") => Err(error),
@@ -150,11 +157,11 @@ fn literal(args: &TargetArgs, cmdline: Option<&str>, root: &Path) -> anyhow::Res
     };
     let image = below(root, &kernel);
     let release = match image_version(&image) {
-        Ok(release) => release.unwrap_or_default(),
+        Ok(release) => release.filter(|text| is_plain(text)).unwrap_or_default(),
         // A rule says so.
         Err(_) => running,
     };
-    let bytes = files::start(&image, MAX_SIZE as u64).unwrap_or_default();
+    let bytes = content(&image).unwrap_or_default();
     let uki = match Image::parse(&bytes) {
         Ok(Image::Uki(uki)) => Some(uki),
         _ => None,
@@ -181,6 +188,22 @@ fn literal(args: &TargetArgs, cmdline: Option<&str>, root: &Path) -> anyhow::Res
     })
 }
 
+/// An image's bytes; a rule says what is wrong with it.
+fn content(image: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = files::open_regular(image)?;
+    file.take(MAX_SIZE as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a release is one, and nothing that leads to other files or means something to a shell: an
+/// image may contain any text, and the release is part of names and of commands to type.
+fn is_plain(release: &str) -> bool {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b".+-_~".contains(&byte);
+    release.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && release.bytes().all(is_usual)
+}
+
 /// The initial RAM disk of a release in `/boot`, if there is one.
 fn initrds(root: &Path, release: &str) -> Vec<PathBuf> {
     let names = [
@@ -191,4 +214,26 @@ fn initrds(root: &Path, release: &str) -> Vec<PathBuf> {
     let mut paths = names.into_iter().map(PathBuf::from);
     let found = paths.find(|path| below(root, path).exists());
     found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_of_an_image_is_no_path_and_no_command() {
+        for (text, is_it) in [
+            ("6.1.0-56-cloud-amd64", true),
+            ("6.12.95+deb13-amd64", true),
+            ("6.1.0~rc1_x", true),
+            ("6.1;reboot", false),
+            ("$(reboot)", false),
+            ("x/../../etc/shadow", false),
+            ("..", false),
+            ("-k", false),
+            ("", false),
+        ] {
+            assert_eq!(is_plain(text), is_it, "{text}");
+        }
+    }
 }
