@@ -65,7 +65,9 @@ impl<'a> Signed<'a> {
             parts.push(bytes.get(hashed..at)?);
         }
         parts.push(bytes.get(end..)?);
-        Some(Self { parts, signature })
+        // Sections that overlap make a small file a long one.
+        let all: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        (all <= bytes.len() as u64).then_some(Self { parts, signature })
     }
 }
 
@@ -112,6 +114,19 @@ mod tests {
         assert_eq!(all.len(), image.len() - 4 - 8 - 0x20);
         assert!(!all.contains(&0xcc) && !all.contains(&b'c'));
         assert!(all.ends_with(&[&[b't'; 0x100][..], &[b'p'; 0x10]].concat()));
+    }
+
+    #[test]
+    fn sections_that_overlap_are_no_signature() {
+        let mut image = image();
+        // Both are the one section.
+        image[0x46] = 2;
+        let section = 0x58 + 240;
+        image.copy_within(section..section + 40, section + 40);
+        assert!(Signed::parse(&image).is_none());
+        // The second is empty.
+        image[section + 40 + 16..section + 40 + 20].fill(0);
+        assert!(Signed::parse(&image).is_some());
     }
 
     #[test]
