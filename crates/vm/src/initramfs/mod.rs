@@ -9,6 +9,7 @@
 //!   CPUs that they are not for;
 //! - `/dev/console`, `/dev/null` and the extra files of the request.
 
+mod bootconfig;
 mod build;
 pub mod cpio;
 mod error;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, Identity};
 
+pub use bootconfig::{BOOTCONFIG_TAIL, bootconfig_size};
 pub use build::build;
 pub use error::Error;
 pub use explain::{Contents, FileRow, ModuleRow};

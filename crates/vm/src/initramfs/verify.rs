@@ -16,6 +16,11 @@ pub const MAX_UNPACKED: u64 = 16 << 30;
 const LONGEST_NAME: u32 = 4096;
 const HEADER: usize = 110;
 const MAGIC: usize = 6;
+/// Begins a file of lzop (`lib/decompress.c` of Linux).
+const LZO: &[u8] = b"\x89LZO";
+/// Memory that a decompressor of LZMA may take, bytes. Dictionaries have up to 64 MiB in practice,
+/// and the format has room for 4 GiB.
+const MEMORY: u64 = 1 << 30;
 
 /// An initramfs that is whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,6 +67,14 @@ pub enum Defect {
         /// The bytes there.
         bytes: Vec<u8>,
     },
+    /// Compressed by LZO, which the kernel unpacks and this does not.
+    #[error(
+        "the archive that begins at byte {start} is compressed by LZO, which brisk does not unpack"
+    )]
+    NotUnpacked {
+        /// Where the archive begins.
+        start: u64,
+    },
     /// A bomb.
     #[error("it unpacks to more than {} GiB", MAX_UNPACKED >> 30)]
     TooLarge,
@@ -83,6 +96,10 @@ pub fn verify(reader: impl BufRead) -> Result<Verified, Defect> {
         let magic = &magic[..length];
         let of = |error| at(error, start);
         if is_newc(magic) {
+            if start % 4 != 0 {
+                let reason = "it begins at no multiple of 4, and the kernel skips it".to_owned();
+                return Err(Defect::Corrupt { start, reason });
+            }
             let mut limited = (&mut input).take(MAX_UNPACKED.saturating_sub(found.unpacked));
             let size = archive(&mut limited, &mut found.entries).map_err(of)?;
             found.unpacked += size;
@@ -94,6 +111,8 @@ pub fn verify(reader: impl BufRead) -> Result<Verified, Defect> {
             if !found.compressions.contains(&compression) {
                 found.compressions.push(compression);
             }
+        } else if magic.starts_with(LZO) {
+            return Err(Defect::NotUnpacked { start });
         } else {
             let bytes = magic.to_owned();
             return Err(Defect::Unknown { start, bytes });
@@ -179,9 +198,14 @@ fn compressed(
 ) -> Result<u64, Broken> {
     match compression {
         Compression::Gzip => archives(flate2::bufread::GzDecoder::new(input), limit, entries),
-        Compression::Xz => archives(liblzma::bufread::XzDecoder::new(input), limit, entries),
+        Compression::Xz => {
+            let stream = liblzma::stream::Stream::new_stream_decoder(MEMORY, 0);
+            let stream = stream.map_err(io::Error::from)?;
+            let decoder = liblzma::bufread::XzDecoder::new_stream(input, stream);
+            archives(decoder, limit, entries)
+        }
         Compression::Lzma => {
-            let stream = liblzma::stream::Stream::new_lzma_decoder(u64::MAX);
+            let stream = liblzma::stream::Stream::new_lzma_decoder(MEMORY);
             let stream = stream.map_err(io::Error::from)?;
             let decoder = liblzma::bufread::XzDecoder::new_stream(input, stream);
             archives(decoder, limit, entries)
@@ -229,7 +253,8 @@ fn archive(input: &mut impl Read, entries: &mut u64) -> Result<u64, Broken> {
         let rest = padding(head) + u64::from(data) + padding(u64::from(data));
         let skipped = skip(input, rest)?;
         size += head + skipped;
-        if path.strip_suffix(&[0]) == Some(TRAILER.as_bytes()) {
+        // As strcmp(3) has it: more zeros may follow.
+        if path.split(|byte| *byte == 0).next() == Some(TRAILER.as_bytes()) {
             // What may be missing is padding, which the kernel does not miss.
             return Ok(size);
         }
@@ -436,6 +461,17 @@ mod tests {
         malformed[54] = b'+';
         let error = verify(&malformed[..]).unwrap_err().to_string();
         assert!(error.contains("malformed"), "{error}");
+        let lzo = [&own[..], b"\x89LZO\0\r\n\x1a\n"].concat();
+        let error = verify(&lzo[..]).unwrap_err();
+        let at = own.len() as u64;
+        assert!(
+            matches!(error, Defect::NotUnpacked { start } if start == at),
+            "{error:?}"
+        );
+        // unpack_to_rootfs takes no uncompressed archive there.
+        let apart = [&own[..], &[0; 2], &own].concat();
+        let error = verify(&apart[..]).unwrap_err().to_string();
+        assert!(error.contains("no multiple of 4"), "{error}");
         let behind = [&own[..], b"junk"].concat();
         assert!(matches!(verify(&behind[..]), Err(Defect::Unknown { .. })));
     }

@@ -137,7 +137,7 @@ pub(super) const CASES: &[Case] = &[
         "neither a cpio archive nor a known compression",
         Refuse,
         |scene| scene.bytes(INITRD, &[&initrd()[..], b"hsqs"].concat()),
-        |scene| scene.bytes(INITRD, &[&initrd()[..], &[0; 9], &initrd()].concat()),
+        |scene| scene.bytes(INITRD, &[&initrd()[..], &[0; 8], &initrd()].concat()),
     ),
     case(
         "initrd-unusable",
