@@ -1,11 +1,13 @@
 //! The files of a target, as they will be loaded.
 
+use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use brisk_host::files;
-use brisk_vm::initramfs::{self, Verified};
+use brisk_vm::initramfs::{self, BOOTCONFIG_TAIL, Verified, bootconfig_size};
 use brisk_vm::kernel::{BzImage, Compression, Image, MAX_SIZE, Signed};
 use serde::Serialize;
 
@@ -15,6 +17,10 @@ use crate::reboot::Target;
 /// Bytes that kexec_file_load(2) keeps free on a command line on x86 (`MAX_ELFCOREHDR_STR_LEN` of
 /// `arch/x86/kernel/kexec-bzimage64.c`).
 pub(super) const RESERVED: usize = 30;
+
+/// Bytes of a file that kexec_file_load(2) reads at most (`KEXEC_FILE_SIZE_MAX` of
+/// `kernel/kexec_file.c`; older kernels read 2 GiB).
+const LARGEST_FILE: u64 = 4 << 30;
 
 /// Object identifier of SHA-256 (RFC 5754), as it is in a signature.
 const SHA256_ID: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x02\x01";
@@ -66,6 +72,8 @@ pub enum Defect {
     Unreadable(String),
     /// It can be read, and not be used.
     Unusable(String),
+    /// It can be read, and brisk cannot say whether the kernel can use it.
+    Unverified(String),
 }
 
 impl Defect {
@@ -100,7 +108,7 @@ impl Images {
         let mut initrds: Vec<_> = target
             .initrds
             .iter()
-            .map(|path| initrd(root, path))
+            .map(|path| initrd(root, path, Some(path) == target.initrds.last()))
             .collect();
         if let Ok(Image::Uki(uki)) = kernel
             .as_deref()
@@ -157,24 +165,48 @@ impl Images {
     }
 }
 
-fn open(path: &Path) -> Result<std::fs::File, Defect> {
+fn open(path: &Path) -> Result<File, Defect> {
     files::open_regular(path).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => Defect::Unusable(error.to_string()),
         _ => Defect::reading(&error),
     })
 }
 
-fn initrd(root: &Path, path: &Path) -> Initrd {
-    let content = open(&below(root, path)).and_then(|file| verified(BufReader::new(file)));
+fn initrd(root: &Path, path: &Path, is_last: bool) -> Initrd {
+    let content = open(&below(root, path)).and_then(|file| {
+        let size = file.metadata().map_or(0, |metadata| metadata.len());
+        if size > LARGEST_FILE {
+            let reason = "it is larger than the 4 GiB that kexec_file_load reads".to_owned();
+            return Err(Defect::Unusable(reason));
+        }
+        // The kernel looks for one at the end of all initial RAM disks.
+        let config = match is_last {
+            true => bootconfig(&file, size).map_err(|error| Defect::reading(&error))?,
+            false => 0,
+        };
+        let archives = (&file).take(size - config);
+        let mut found = verified(BufReader::new(archives))?;
+        found.size += config;
+        Ok(found)
+    });
     Initrd {
         path: path.to_owned(),
         content,
     }
 }
 
+/// Bytes of a boot configuration at the end of a file of this size.
+fn bootconfig(file: &File, size: u64) -> io::Result<u64> {
+    let start = size.saturating_sub(BOOTCONFIG_TAIL as u64);
+    let mut tail = vec![0; (size - start) as usize];
+    file.read_exact_at(&mut tail, start)?;
+    Ok(bootconfig_size(&tail) as u64)
+}
+
 fn verified(reader: impl io::BufRead) -> Result<Verified, Defect> {
     initramfs::verify(reader).map_err(|defect| match &defect {
         initramfs::Defect::Read(error) => Defect::reading(error),
+        initramfs::Defect::NotUnpacked { .. } => Defect::Unverified(defect.to_string()),
         _ => Defect::Unusable(defect.to_string()),
     })
 }

@@ -81,6 +81,7 @@ fn target(on: &Preflight) -> String {
         let state = match &initrd.content {
             Ok(content) => format!("{} KiB", content.size.div_ceil(1024)),
             Err(Defect::Missing) => "missing".to_owned(),
+            Err(Defect::Unverified(_)) => "not unpacked".to_owned(),
             Err(_) => "bad".to_owned(),
         };
         row("Initrd", format!("{} ({state})", initrd.path.display()));

@@ -22,6 +22,8 @@ const DMI: [&str; 9] = [
 const LOG: usize = 16 << 20;
 /// Longest record of the kernel log (`LOG_LINE_MAX` and its prefix).
 const RECORD: usize = 8192;
+/// Place of `ramdisk_size` in the zero page.
+const RAMDISK_SIZE: usize = 0x21c;
 /// Type of boot loader that kexec says it is (`Documentation/arch/x86/boot.rst`, `type_of_loader`).
 const KEXEC_LOADER: u32 = 0xd;
 
@@ -34,6 +36,8 @@ pub struct Platform {
     pub cmdline: String,
     /// Whether kexec started it.
     pub was_kexec: bool,
+    /// Whether a boot loader gave it an initial RAM disk; not if that is not known.
+    pub had_initrd: bool,
     /// Processor, as the kernel names it.
     pub processor: String,
     /// Flaws of the processor that the kernel knows, such as `tdx_pw_mce`.
@@ -93,6 +97,7 @@ impl Platform {
             release: line("proc/sys/kernel/osrelease"),
             cmdline: line("proc/cmdline"),
             was_kexec: loader.is_ok_and(|loader| loader >> 4 == KEXEC_LOADER),
+            had_initrd: had_initrd(root),
             processor: field("model name"),
             flaws: field("bugs").split(' ').map(str::to_owned).collect(),
             is_virtual: field("flags").split(' ').any(|flag| flag == "hypervisor"),
@@ -108,6 +113,14 @@ impl Platform {
             }),
         }
     }
+}
+
+/// Whether `ramdisk_size` of the zero page is not 0 (`Documentation/arch/x86/zero-page.rst`,
+/// `Documentation/ABI/testing/sysfs-kernel-boot_params`).
+fn had_initrd(root: &Path) -> bool {
+    let page = files::start(&root.join("sys/kernel/boot_params/data"), 4096).unwrap_or_default();
+    let size = page.get(RAMDISK_SIZE..RAMDISK_SIZE + 4);
+    size.is_some_and(|size| size.iter().any(|byte| *byte != 0))
 }
 
 /// A line of proc_meminfo(5), in bytes.

@@ -193,6 +193,16 @@ fn initrd_unusable(on: &Preflight, findings: &mut Findings) {
             let what = format!("{} is bad: {reason}", initrd_name(on, &initrd.path));
             findings.add(Consequence::Refuse, what, remake(on));
         }
+        if let Err(Defect::Unverified(reason)) = &initrd.content {
+            let name = initrd_name(on, &initrd.path);
+            findings.add(
+                Consequence::Warn,
+                format!("{name} was not looked at to its end: {reason}"),
+                advice(
+                    "make it with another compression, or look at it by lsinitramfs or lsinitrd",
+                ),
+            );
+        }
     }
 }
 
@@ -225,9 +235,9 @@ fn initrd_none(on: &Preflight, findings: &mut Findings) {
     if !on.images.initrds.is_empty() {
         return;
     }
-    let Some(root) = values(&on.target.cmdline, "root").last() else {
-        return;
-    };
+    let root = values(&on.target.cmdline, "root")
+        .last()
+        .unwrap_or_default();
     let needs = [
         "UUID=",
         "LABEL=",
@@ -241,6 +251,12 @@ fn initrd_none(on: &Preflight, findings: &mut Findings) {
             Consequence::Refuse,
             format!("there is no initial RAM disk, and the root is {root}"),
             advice("name it with --initrd"),
+        );
+    } else if on.machine.platform.had_initrd {
+        findings.add(
+            Consequence::Warn,
+            "there is no initial RAM disk, and the running kernel was started with one",
+            advice("name it with --initrd, unless drivers of the root are built into the kernel"),
         );
     }
 }

@@ -26,6 +26,16 @@ fn large(mib: usize) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
+/// An initial RAM disk with a boot configuration of this check sum behind it.
+fn configured(sum: u32) -> Vec<u8> {
+    let mut bytes = initrd();
+    bytes.extend(b"a=");
+    bytes.extend(2_u32.to_le_bytes());
+    bytes.extend(sum.to_le_bytes());
+    bytes.extend(b"#BOOTCONFIG\n");
+    bytes
+}
+
 /// A kernel that takes so much memory.
 fn of_size(mib: u32) -> Vec<u8> {
     let mut image = kernel();
@@ -196,6 +206,46 @@ pub(super) const CASES: &[Case] = &[
             let text = format!("root=UUID=5f3c {}", "x".repeat(2016 - 15));
             scene.cmdline(&text);
         },
+    ),
+    case(
+        "initrd-none",
+        "there is no initial RAM disk, and the running kernel was started with one",
+        Warn,
+        |scene| {
+            alone(scene, "root=/dev/sda2 ro");
+            let mut page = vec![0; 4096];
+            page[0x21d] = 1;
+            scene.bytes("sys/kernel/boot_params/data", &page);
+        },
+        |scene| {
+            alone(scene, "root=/dev/sda2 ro");
+            scene.bytes("sys/kernel/boot_params/data", &[0; 4096]);
+        },
+    ),
+    case(
+        "initrd-unusable",
+        "compressed by LZO",
+        Warn,
+        |scene| scene.bytes(INITRD, b"\x89LZO\0\r\n\x1a\n"),
+        |_| {},
+    ),
+    // A boot configuration, whose check sum is right or not.
+    case(
+        "initrd-unusable",
+        "neither a cpio archive nor a known compression",
+        Refuse,
+        |scene| scene.bytes(INITRD, &configured(3)),
+        |scene| scene.bytes(INITRD, &configured(u32::from(b'a') + u32::from(b'='))),
+    ),
+    case(
+        "initrd-unusable",
+        "larger than the 4 GiB",
+        Refuse,
+        |scene| {
+            let file = std::fs::File::create(scene.root().join(INITRD)).unwrap();
+            file.set_len((4 << 30) + 1).unwrap();
+        },
+        |_| {},
     ),
     case(
         "command-line-root",
