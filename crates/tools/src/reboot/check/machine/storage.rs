@@ -1,5 +1,6 @@
 //! File systems, encrypted devices, and the image of a hibernation.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use brisk_host::{files, sysfs};
@@ -16,7 +17,9 @@ const SEALED: [&str; 3] = ["systemd-tpm2", "clevis", "tpm2"];
 /// Signature of a swap area that has the image of a hibernation, 10 bytes before the end of its
 /// first page (`SWSUSP_SIG` of `kernel/power/swap.c`).
 const HIBERNATED: &[u8; 9] = b"S1SUSPEND";
-const SIGNATURE: usize = 4096 - 10;
+const SIGNATURE: u64 = PAGE - 10;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 /// Lines of a table and devices that are looked at.
 const MANY: usize = 1024;
 
@@ -86,21 +89,38 @@ impl Storage {
 }
 
 impl Resume {
-    /// Device of the last `resume=` of a command line, looked at below `root`.
+    /// Device of the last `resume=` of a command line, looked at below `root`, in the page that
+    /// `resume_offset=` names (`Documentation/power/swsusp-and-swap-files.rst`); none with
+    /// `noresume`.
     #[must_use]
     pub fn read(root: &Path, cmdline: &str) -> Option<Self> {
-        let words = cmdline.split_whitespace();
-        let device = words
-            .filter_map(|word| word.strip_prefix("resume="))
-            .next_back()?;
-        let path = device_path(device);
-        let page = path.and_then(|path| files::start(&root.join(path), 4096).ok());
-        let signature = page.as_deref().and_then(|page| page.get(SIGNATURE..));
+        let words = || cmdline.split_whitespace();
+        if words().any(|word| word == "noresume") {
+            return None;
+        }
+        let last = |name| {
+            words()
+                .filter_map(|word| word.strip_prefix(name))
+                .next_back()
+        };
+        let device = last("resume=")?;
+        let number = last("resume_offset=").map_or(Some(0), |number| number.parse().ok());
+        let path = device_path(device).zip(number);
+        let has_image = path.and_then(|(path, number)| is_hibernated(&root.join(path), number));
         Some(Self {
             device: device.to_owned(),
-            has_image: signature.map(|signature| signature.starts_with(HIBERNATED)),
+            has_image,
         })
     }
+}
+
+/// Whether a page of a device has the signature of a hibernation; none if it cannot be read.
+fn is_hibernated(device: &Path, page: u64) -> Option<bool> {
+    let at = page.checked_mul(PAGE)?.checked_add(SIGNATURE)?;
+    let mut signature = [0; HIBERNATED.len()];
+    let file = files::open(device).ok()?;
+    file.read_exact_at(&mut signature, at).ok()?;
+    Some(signature == *HIBERNATED)
 }
 
 /// Path below the root of a device as command lines and tables name it.

@@ -1,7 +1,7 @@
 //! Watchdogs in the configuration of systemd (systemd-system.conf(5)).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brisk_host::files;
 
@@ -14,6 +14,12 @@ const DIRECTORIES: [&str; 4] = [
 ];
 /// Drop-ins of a directory that are read.
 const DROP_INS: usize = 256;
+/// Bytes of a file that are read.
+const LONGEST: u64 = 256 << 10;
+const RUNTIME: &str = "RuntimeWatchdogSec";
+const KEXEC: &str = "KExecWatchdogSec";
+/// Settings that are kept.
+const KEYS: [&str; 2] = [RUNTIME, KEXEC];
 
 /// Timeouts of the watchdog, as they are written; none where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,24 +33,25 @@ pub struct Watchdog {
 impl Watchdog {
     pub(super) fn read(root: &Path) -> Self {
         let mut values = BTreeMap::new();
-        for text in texts(root) {
+        for path in paths(root) {
+            let text = files::text_within(&path, LONGEST).unwrap_or_default();
             settings(&text, &mut values);
         }
         let mut take = |key: &str| values.remove(key).filter(|value| is_on(value));
         Self {
-            runtime: take("RuntimeWatchdogSec"),
-            kexec: take("KExecWatchdogSec"),
+            runtime: take(RUNTIME),
+            kexec: take(KEXEC),
         }
     }
 }
 
-/// Texts in the order in which they are read: the main file, which is the most important one, and
+/// Files in the order in which they are read: the main file, which is the most important one, and
 /// drop-ins by name. Of drop-ins with one name the most important is read.
-fn texts(root: &Path) -> Vec<String> {
+fn paths(root: &Path) -> Vec<PathBuf> {
     let mut main = DIRECTORIES
         .iter()
-        .filter_map(|dir| files::text(&root.join(dir).join("system.conf")));
-    let mut all: Vec<_> = main.next().into_iter().collect();
+        .map(|dir| root.join(dir).join("system.conf"));
+    let mut all: Vec<_> = main.find(|path| path.exists()).into_iter().collect();
     let mut drop_ins = BTreeMap::new();
     for dir in DIRECTORIES.iter().rev() {
         let entries = std::fs::read_dir(root.join(dir).join("system.conf.d"));
@@ -55,26 +62,27 @@ fn texts(root: &Path) -> Vec<String> {
             }
         }
     }
-    all.extend(drop_ins.values().filter_map(|path| files::text(path)));
+    all.extend(drop_ins.into_values());
     all
 }
 
 /// Settings of the section `[Manager]`; the last of a name counts, and an empty one is none.
-fn settings(text: &str, values: &mut BTreeMap<String, String>) {
+fn settings(text: &str, values: &mut BTreeMap<&'static str, String>) {
     let mut is_manager = false;
     for line in text.lines().map(str::trim) {
         if line.starts_with('[') {
             is_manager = line == "[Manager]";
         } else if let Some((key, value)) = line.split_once('=').filter(|_| is_manager) {
-            values.insert(key.trim().to_owned(), value.trim().to_owned());
+            if let Some(key) = KEYS.iter().find(|one| **one == key.trim()) {
+                values.insert(key, value.trim().to_owned());
+            }
         }
     }
 }
 
 /// Whether a timeout turns the watchdog on.
 fn is_on(value: &str) -> bool {
-    let is_zero = value
-        .trim_start_matches('0')
-        .trim_start_matches(['s', 'm', 'h']);
-    !(is_zero.is_empty() || ["off", "no", "infinity"].contains(&value))
+    // A span of systemd.time(7), such as `0min`.
+    let is_zero = value.contains('0') && !value.contains(|digit| ('1'..='9').contains(&digit));
+    !(value.is_empty() || is_zero || ["off", "no", "infinity"].contains(&value))
 }

@@ -21,11 +21,15 @@ fn luks(scene: &Scene, tokens: &str) {
     scene.bytes("dev/sda2", &header);
 }
 
-/// The first page of a swap area.
+/// The first pages of a swap area.
+fn swap_pages(signature: &[u8; 10]) -> [u8; 8192] {
+    let mut pages = [0; 8192];
+    pages[4086..4096].copy_from_slice(signature);
+    pages
+}
+
 fn swap(scene: &Scene, signature: &[u8; 10]) {
-    let mut page = vec![0; 8192];
-    page[4086..4096].copy_from_slice(signature);
-    scene.bytes("dev/disk/by-uuid/51ab", &page);
+    scene.bytes("dev/disk/by-uuid/51ab", &swap_pages(signature));
 }
 
 fn inhibit(scene: &Scene, what: &str, mode: &str) {
@@ -102,6 +106,31 @@ pub(super) const CASES: &[Case] = &[
             swap(scene, b"SWAPSPACE2");
             scene.cmdline("root=UUID=5f3c resume=UUID=51ab");
         },
+    ),
+    // A file for swapping begins at a page of its device, which has another first page.
+    case(
+        "hibernation-image",
+        "resume=UUID=51ab has the image",
+        Refuse,
+        |scene| {
+            let pages = [[0; 8192], swap_pages(b"S1SUSPEND\0")].concat();
+            scene.bytes("dev/disk/by-uuid/51ab", &pages);
+            scene.cmdline("root=UUID=5f3c resume=UUID=51ab resume_offset=2");
+        },
+        |scene| {
+            swap(scene, b"S1SUSPEND\0");
+            scene.cmdline("root=UUID=5f3c resume=UUID=51ab noresume");
+        },
+    ),
+    case(
+        "hibernation-image",
+        "cannot be looked at",
+        Note,
+        |scene| {
+            swap(scene, b"S1SUSPEND\0");
+            scene.cmdline("root=UUID=5f3c resume=UUID=51ab resume_offset=99999999999999999999");
+        },
+        |_| {},
     ),
     case(
         "hibernation-image",
@@ -207,6 +236,8 @@ fn a_watchdog_is_off_in_several_spellings() {
         ("off", false),
         ("0", false),
         ("0s", false),
+        ("0min", false),
+        ("0 ms", false),
         ("", false),
         ("infinity", false),
         ("10", true),
