@@ -5,10 +5,13 @@ use std::path::Path;
 
 use crate::files;
 
+/// Bytes that a file of text has at most: a page, and more for some lists of processors.
+const LONGEST: u64 = 64 << 10;
+
 /// Text of a file below `sys`, without white space at its ends.
 #[must_use]
 pub fn line(root: &Path, path: &str) -> Option<String> {
-    let text = files::text(&root.join("sys").join(path))?;
+    let text = files::text_within(&root.join("sys").join(path), LONGEST)?;
     Some(text.trim().to_owned())
 }
 

@@ -17,6 +17,8 @@ const LOCKS: [(&str, &str); 5] = [
 const MARKS: [(&str, &str); 1] = [("var/lib/pacman/db.lck", "pacman")];
 /// Inhibitors that are looked at.
 const INHIBITORS: usize = 1024;
+/// Bytes of the file of one that are read.
+const LONGEST: u64 = 16 << 10;
 
 /// A program that holds a shutdown back (systemd-inhibit(1)).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +62,9 @@ fn inhibitors(directory: &Path) -> Vec<Inhibitor> {
         .filter(|path| path.extension().is_none_or(|end| end != "ref"))
         .collect();
     paths.sort();
-    let texts = paths.iter().filter_map(|path| files::text(path));
+    let texts = paths
+        .iter()
+        .filter_map(|path| files::text_within(path, LONGEST));
     texts.filter_map(|text| inhibitor(&text)).collect()
 }
 

@@ -1,11 +1,14 @@
 //! Devices with their drivers, and modules.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use brisk_host::{files, sysfs};
 
 /// Entries of a directory that are looked at.
 const ENTRIES: usize = 4096;
+/// Bytes of the list of modules that are read; that of a large machine has less than 64 KiB.
+const LONGEST_LIST: u64 = 1 << 20;
 
 /// A device on the PCI bus or of virtio.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +64,8 @@ pub struct Devices {
 
 impl Devices {
     pub(super) fn read(root: &Path) -> Self {
-        let modules = files::text(&root.join("proc/modules")).unwrap_or_default();
+        let modules = root.join("proc/modules");
+        let modules = files::text_within(&modules, LONGEST_LIST).unwrap_or_default();
         let list = ["pci", "virtio"]
             .into_iter()
             .flat_map(|bus| on_bus(root, bus));
@@ -90,17 +94,18 @@ impl Devices {
     /// A module and all that use it, in an order in which they can be unloaded.
     #[must_use]
     pub fn unloading(&self, name: &str) -> Vec<&Module> {
+        let named = self.modules.iter().map(|module| (&*module.name, module));
+        let named: HashMap<&str, &Module> = named.collect();
         let mut order: Vec<&Module> = Vec::new();
         let mut open = vec![(name, false)];
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         while let Some((name, are_users_done)) = open.pop() {
-            let Some(module) = self.module(name) else {
+            let Some(module) = named.get(name) else {
                 continue;
             };
             if are_users_done {
                 order.push(module);
-            } else if !seen.contains(&&*module.name) {
-                seen.push(&module.name);
+            } else if seen.insert(&module.name) {
                 open.push((&module.name, true));
                 open.extend(module.users.iter().map(|user| (&**user, false)));
             }
