@@ -35,6 +35,9 @@ impl Preflight {
         }
         let need = self.images.memory().saturating_add(SPARE);
         let available = self.machine.platform.available;
+        if self.machine.platform.memory == 0 {
+            return Some("/proc/meminfo does not say how much memory is available".into());
+        }
         if available < need {
             let mib = |bytes: u64| bytes >> 20;
             return Some(format!(

@@ -13,7 +13,7 @@ const CAP_SYS_BOOT: u32 = 22;
 /// Whether and how a kernel can be loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kexec {
-    /// Whether the running kernel has kexec (`CONFIG_KEXEC_CORE`).
+    /// Whether the running kernel has kexec (`CONFIG_KEXEC_CORE`), as far as that is known.
     pub is_supported: bool,
     /// Whether loading is disabled until the next boot (`kernel.kexec_load_disabled`).
     pub is_disabled: bool,
@@ -44,8 +44,18 @@ impl Kexec {
         let disabled = sysctl("kexec_load_disabled");
         let is_loaded = is_loaded(root);
         let status = files::text(&root.join("proc/self/status"));
+        let is_known = [
+            "proc/sys/kernel/osrelease",
+            "sys/kernel/kexec_loaded",
+            "sys/kernel/vmcoreinfo",
+        ]
+        .iter()
+        .any(|path| root.join(path).exists());
+        if !is_known {
+            unread.push("whether the kernel has kexec: /proc/sys/kernel is not there".to_owned());
+        }
         Self {
-            is_supported: disabled.is_some() || is_loaded.is_some(),
+            is_supported: disabled.is_some() || is_loaded.is_some() || !is_known,
             is_disabled: disabled.is_some_and(|value| value != 0),
             loads_left: sysctl("kexec_load_limit_reboot").and_then(|left| u32::try_from(left).ok()),
             is_loaded: is_loaded.unwrap_or(false),

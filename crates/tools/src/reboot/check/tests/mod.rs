@@ -130,6 +130,8 @@ fn a_trial_load_is_left_out_where_it_would_harm_or_be_pointless() {
     assert_eq!(limited, None);
     let full = obstacle(|scene| scene.memory(1 << 20, 32 << 10));
     assert!(full.unwrap().contains("32 MiB are available"));
+    let unknown = obstacle(|scene| scene.remove("proc/meminfo"));
+    assert!(unknown.unwrap().starts_with("/proc/meminfo"));
     let refused = obstacle(|scene| scene.remove("boot/initrd.img-6.1.0-9-amd64"));
     assert!(refused.unwrap().contains("decides without it"));
     let warned = obstacle(|scene| scene.file("sys/class/graphics/fb0/name", "amdgpudrmfb\n"));
@@ -192,4 +194,57 @@ fn trees_that_are_anything_are_no_harm() {
             assert!(!text.contains('\0') && !text.contains('\u{1b}'), "{path}");
         }
     }
+}
+
+#[test]
+fn what_is_not_known_is_no_refusal() {
+    let scene = Scene::new();
+    for path in [
+        "proc/sys/kernel/osrelease",
+        "proc/sys/kernel/kexec_load_disabled",
+        "sys/kernel/kexec_loaded",
+    ] {
+        scene.remove(path);
+    }
+    let preflight = scene.read();
+    assert_eq!(preflight.findings(), []);
+    let unread = &preflight.machine.unread;
+    assert!(
+        unread[0].starts_with("whether the kernel has kexec"),
+        "{unread:?}"
+    );
+}
+
+#[test]
+fn many_long_files_are_not_kept() {
+    let mut scene = Scene::new();
+    let long = format!(
+        "[Manager]\n#{}\nKExecWatchdogSec=5min\n",
+        "x".repeat(300 << 10)
+    );
+    scene.file("etc/systemd/system.conf.d/10.conf", &long);
+    let long = format!(
+        "WHAT=shutdown\nMODE=block\nWHO=Backup\nWHY={}\n",
+        "x".repeat(300 << 10)
+    );
+    scene.file("run/systemd/inhibit/1", &long);
+    scene.cmdline("root=UUID=5f3c");
+    let machine = scene.read().machine;
+    assert_eq!(machine.watchdog.kexec, None);
+    assert!(machine.activity.inhibitors[0].why.len() <= 16 << 10);
+}
+
+#[test]
+fn modules_that_all_use_each_other_come_to_an_end() {
+    let scene = Scene::new();
+    let names: Vec<_> = (0..400).map(|number| format!("m{number}")).collect();
+    let users = names.join(",");
+    let mut text = format!("nvidia 1 1 {users}, Live 0x0\n");
+    for name in &names {
+        text.push_str(&format!("{name} 1 1 {users}, Live 0x0\n"));
+    }
+    scene.file("proc/modules", &text);
+    let machine = scene.read().machine;
+    assert_eq!(machine.devices.unloading("nvidia").len(), 401);
+    assert_eq!(machine.devices.unloading("nvidia")[400].name, "nvidia");
 }
