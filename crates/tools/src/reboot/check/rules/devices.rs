@@ -7,7 +7,14 @@ use crate::reboot::check::hardware;
 use crate::reboot::check::preflight::Preflight;
 
 /// Framebuffers that the firmware has set up, and that the new kernel can go on with.
-const OF_FIRMWARE: [&str; 4] = ["EFI VGA", "VESA VGA", "simple", "simpledrmdrmfb"];
+const OF_FIRMWARE: [&str; 6] = [
+    "EFI VGA",
+    "VESA VGA",
+    "simple",
+    "simpledrmdrmfb",
+    "efidrmdrmfb",
+    "vesadrmdrmfb",
+];
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -34,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "network-card-dead",
         applies: Applies::Host,
-        why: "the card does not answer until it had no power",
+        why: "the card may not answer after a kexec",
         source: "ipxe/ipxe#916",
         check: known,
     },
@@ -49,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "old-driver",
         applies: Applies::Host,
         why: "the machine panics or hangs with drivers of old kernels",
-        source: "open-power/op-build#537; kexec mailing list, December 2009",
+        source: "open-power/op-build#537, #538; kexec mailing list, December 2009",
         check: known,
     },
     Rule {

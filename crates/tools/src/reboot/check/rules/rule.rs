@@ -19,7 +19,7 @@ pub(super) fn known(on: &Preflight, findings: &mut Findings) {
 
 fn add(found: &Match<'_>, findings: &mut Findings) {
     let fix = match found.fix() {
-        text if text.starts_with("echo ") || text.starts_with("modprobe ") => Fix::Command(text),
+        text if text.starts_with("modprobe ") => Fix::Command(text),
         text => Fix::Advice(text),
     };
     findings.add(found.known.consequence, found.what(), fix);

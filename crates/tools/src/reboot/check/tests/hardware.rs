@@ -165,16 +165,19 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     case(
-        "network-card-dead",
-        "0000:3b:00.0: a card that mlx5_core leaves on",
+        "old-driver",
+        "0000:3b:00.0: with cards of mlx5_core",
         Warn,
+        |scene| {
+            scene.device("pci", "0000:3b:00.0", "mlx5_core");
+            scene.file("proc/sys/kernel/osrelease", "4.4.0-21-generic\n");
+        },
         |scene| scene.device("pci", "0000:3b:00.0", "mlx5_core"),
-        |scene| scene.device("pci", "0000:3b:00.0", "vfio-pci"),
     ),
     case(
         "network-card-dead",
         "mlx4_core",
-        Warn,
+        Note,
         |scene| scene.device("pci", "0000:3b:00.0", "mlx4_core"),
         |scene| scene.file("sys/bus/pci/devices/0000:3b:00.0/vendor", "0x15b3\n"),
     ),
@@ -258,11 +261,13 @@ fn modules_are_unloaded_after_those_that_use_them() {
 #[test]
 fn a_fix_names_the_device() {
     let scene = Scene::new();
-    scene.device("pci", "0000:3b:00.0", "mlx5_core");
+    scene.file("proc/cpuinfo", "flags\t\t: fpu hypervisor\n");
+    scene.device("virtio", "virtio2", "virtio_console");
     let findings = scene.read().findings();
     let fix = findings[0].fix.to_string();
     assert_eq!(
         fix,
-        "echo 0000:3b:00.0 > /sys/bus/pci/drivers/mlx5_core/unbind"
+        "unbind it, if nothing needs it: echo virtio2 > \
+         /sys/bus/virtio/drivers/virtio_console/unbind"
     );
 }
