@@ -1,8 +1,11 @@
 //! Whether a machine can be restarted without its firmware, as guests of an installed kernel say.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 
 use brisk_host::kernel;
 use brisk_testkit::{Brisk, Files, brisk, brisk_of};
@@ -345,6 +348,89 @@ fn a_captured_tree_is_looked_at_and_nothing_is_loaded() {
     let refused = run(&["--cmdline", "quiet"]).exits(11).text();
     assert!(refused.contains("[command-line-root]"), "{refused}");
     assert!(refused.contains("\nRefused: "), "{refused}");
+}
+
+#[test]
+fn a_kernel_that_is_a_pipe_or_a_device_is_not_waited_for() {
+    let files = Files::new();
+    let pipe = files.at("pipe");
+    let made = rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    );
+    made.unwrap();
+    for (path, initrd) in [(&*pipe, "/dev/zero"), ("/dev/zero", &*pipe)] {
+        let ended = brisk_of![
+            "reboot",
+            "check",
+            "--no-trial-load",
+            "--kernel",
+            path,
+            "--initrd",
+            initrd
+        ];
+        let text = ended.exits(11).text();
+        for part in [
+            format!("Kernel        {path}\n"),
+            format!("{path} cannot be used as a kernel: it is no regular file"),
+            format!("the initial RAM disk {initrd} is bad: it is no regular file"),
+        ] {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+    }
+}
+
+#[test]
+fn names_that_are_no_text_are_shown_and_no_release() {
+    let name = OsStr::from_bytes(b"/nonexistent/k\xff");
+    let words = ["reboot", "check", "--no-trial-load", "--format", "json"];
+    let ended = Command::new(BRISK)
+        .args(words)
+        .arg("--kernel")
+        .arg(name)
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(11));
+    let value: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(value["target"]["kernel"], "/nonexistent/k\u{fffd}");
+    assert_eq!(value["target"]["release"], "");
+
+    let release = OsStr::from_bytes(b"6.1\xff");
+    let ended = Command::new(BRISK)
+        .args(words)
+        .arg("--kernel")
+        .arg(release)
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(125));
+    let error = String::from_utf8(ended.stderr).unwrap();
+    assert!(error.contains("a release is text"), "{error}");
+}
+
+#[test]
+fn a_tree_without_a_running_kernel_needs_one_that_is_named() {
+    let files = Files::new();
+    let tree = files.at("tree");
+    let _ = files.write("tree/boot/vmlinuz", "");
+    let _ = write(&files, "tree/boot/vmlinuz", &small_kernel());
+    let ended = brisk_of!["reboot", "check", "--sysroot", &tree].exits(125);
+    let _ = ended.explains(&["does not say which kernel runs; name one with --kernel"]);
+    let run = brisk_of![
+        "reboot",
+        "check",
+        "--sysroot",
+        &tree,
+        "--kernel",
+        "/boot/vmlinuz"
+    ];
+    let text = run.exits(0).text();
+    assert!(
+        text.contains("Not read: whether the kernel has kexec"),
+        "{text}"
+    );
 }
 
 #[test]

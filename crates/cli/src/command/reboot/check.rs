@@ -144,7 +144,10 @@ fn literal(args: &TargetArgs, cmdline: Option<&str>, root: &Path) -> anyhow::Res
         let text = files::text(&root.join(path)).unwrap_or_default();
         text.trim_end_matches(['\n', '\0']).to_owned()
     };
-    let running = line("proc/sys/kernel/osrelease");
+    let running = match line("proc/sys/kernel/osrelease") {
+        text if text.is_empty() && args.sysroot.is_none() => brisk_host::kernel::running(),
+        text => text,
+    };
     let kernel = match &args.kernel {
         Some(path) if path.contains('/') => {
             std::path::absolute(path).context("the current directory is gone")?
@@ -153,12 +156,17 @@ fn literal(args: &TargetArgs, cmdline: Option<&str>, root: &Path) -> anyhow::Res
             let found = resolve(root, Some(release), &running)?;
             Path::new("/").join(found.image.strip_prefix(root).unwrap_or(&found.image))
         }
+        None if running.is_empty() => bail!(
+            "{} does not say which kernel runs; name one with --kernel",
+            printable_line(&root.join("proc/sys/kernel/osrelease").display().to_string())
+        ),
         None => PathBuf::from(format!("/boot/vmlinuz-{running}")),
     };
     let image = below(root, &kernel);
     let release = match image_version(&image) {
         Ok(release) => release.filter(|text| is_plain(text)).unwrap_or_default(),
-        // A rule says so.
+        // A rule says so. Of a file that was named, nothing is known.
+        Err(_) if args.kernel.is_some() => String::new(),
         Err(_) => running,
     };
     let bytes = content(&image).unwrap_or_default();
