@@ -145,7 +145,7 @@ fn literal(args: &TargetArgs, cmdline: Option<&str>, root: &Path) -> anyhow::Res
         text.trim_end_matches(['\n', '\0']).to_owned()
     };
     let running = match line("proc/sys/kernel/osrelease") {
-        text if text.is_empty() && args.sysroot.is_none() => brisk_host::kernel::running(),
+        text if text.is_empty() && args.root.is_running() => brisk_host::kernel::running(),
         text => text,
     };
     let kernel = match &args.kernel {
