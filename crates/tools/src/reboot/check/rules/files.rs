@@ -207,7 +207,9 @@ fn initrd_unusable(on: &Preflight, findings: &mut Findings) {
 }
 
 fn initrd_compression(on: &Preflight, findings: &mut Findings) {
-    let Some(config) = &on.images.config else {
+    // A file that was cut off, as on a disk that is full, says nothing of a kernel.
+    let config = on.images.config.as_ref();
+    let Some(config) = config.filter(|config| config.contains("CONFIG_RD_")) else {
         return;
     };
     for initrd in &on.images.initrds {
@@ -283,6 +285,18 @@ fn root(on: &Preflight, findings: &mut Findings) {
         return;
     };
     match last(&on.target.cmdline) {
+        // Such an image may find its root by the type of its partition
+        // (systemd-gpt-auto-generator(8)).
+        None if on.target.is_uki => findings.add(
+            Consequence::Warn,
+            format!(
+                "the image's command line has no root=, and the running kernel's has root={running}"
+            ),
+            advice(format!(
+                "nothing, if its initial RAM disk finds the root; else give a command line with \
+                 root={running} by --cmdline"
+            )),
+        ),
         None => findings.add(
             Consequence::Refuse,
             format!("the command line has no root=, and the running kernel's has root={running}"),

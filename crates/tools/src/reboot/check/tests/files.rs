@@ -265,6 +265,29 @@ pub(super) const CASES: &[Case] = &[
         |scene| scene.cmdline("ro root=UUID=77aa root=UUID=5f3c crashkernel=256M"),
     ),
     case(
+        "command-line-root",
+        "the image's command line has no root=",
+        Warn,
+        |scene| {
+            scene.target.is_uki = true;
+            scene.cmdline("ro quiet");
+        },
+        |scene| scene.target.is_uki = true,
+    ),
+    case(
+        "initrd-compression",
+        "compressed by gzip",
+        Refuse,
+        |scene| {
+            scene.bytes(INITRD, &gzipped(&initrd()));
+            scene.file("boot/config-6.1.0-9-amd64", "# CONFIG_RD_GZIP is not set\n");
+        },
+        |scene| {
+            scene.bytes(INITRD, &gzipped(&initrd()));
+            scene.file("boot/config-6.1.0-9-amd64", "");
+        },
+    ),
+    case(
         "memory",
         "loading takes up to 16 MiB, and 15 MiB are available",
         Warn,
