@@ -14,6 +14,7 @@ use brisk_vm::kernel::{Image, MAX_SIZE};
 
 use super::options::{Form, TargetArgs};
 use crate::exit;
+use crate::output::printable_line;
 use crate::ui::Ui;
 
 /// Say whether this machine can be restarted without its firmware.
