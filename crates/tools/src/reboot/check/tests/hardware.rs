@@ -69,7 +69,7 @@ pub(super) const CASES: &[Case] = &[
     case(
         "processor-dark",
         "stay dark (coreos/fedora-coreos-tracker#2071)",
-        Refuse,
+        Cold,
         |scene| {
             let text = "model name\t: Intel(R) Celeron(R) N5105 @ 2.00GHz\n";
             scene.file("proc/cpuinfo", text);
@@ -82,7 +82,7 @@ pub(super) const CASES: &[Case] = &[
     case(
         "board-processors",
         "Raspberry Pi 4",
-        Refuse,
+        Cold,
         |scene| {
             let model = "Raspberry Pi 4 Model B Rev 1.4\0";
             scene.file("sys/firmware/devicetree/base/model", model);
@@ -95,7 +95,7 @@ pub(super) const CASES: &[Case] = &[
     case(
         "board-processors",
         "Rock Pi",
-        Refuse,
+        Cold,
         |scene| scene.file("sys/firmware/devicetree/base/model", "Radxa ROCK Pi 4B\0"),
         |scene| scene.file("sys/firmware/devicetree/base/model", "Radxa ZERO\0"),
     ),
