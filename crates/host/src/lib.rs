@@ -14,3 +14,4 @@ pub mod program;
 pub mod quantity;
 pub mod sysfs;
 pub mod tasks;
+mod tree;

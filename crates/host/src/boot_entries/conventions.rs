@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::entry::{Choice, Entry, Kind, Offer, Problem};
 use super::image::Images;
 use super::options::without_loader_words;
-use super::tree::Tree;
 use crate::kernel::{Convention, Installed, installed};
+use crate::tree::Tree;
 
 /// Profiles of NixOS; `system` is the one that is used.
 const PROFILES: &str = "/nix/var/nix/profiles";

@@ -6,7 +6,7 @@ use super::entry::{Choice, Entry, Offer};
 use super::image::Images;
 use super::mounts::{Device, Mounts};
 use super::options::{initrds, without_loader_words};
-use super::tree::Tree;
+use crate::tree::Tree;
 
 const CONFIGURATIONS: [&str; 4] = [
     "/boot/extlinux/extlinux.conf",

@@ -9,7 +9,7 @@ use super::entry::{Choice, Entry, Kind, Offer};
 use super::image::Images;
 use super::options::{initrds, without_loader_words};
 use super::systemd_boot::{PARTITIONS, unified};
-use super::tree::Tree;
+use crate::tree::Tree;
 
 const DIRECTORY: &str = "/sys/firmware/efi/efivars";
 /// Vendor of the variables of boot loaders.

@@ -12,8 +12,8 @@ use object::{Object, ObjectSection};
 
 use super::entry::{Entry, Kind, Problem};
 use super::options::without_loader_words;
-use super::tree::Tree;
-use crate::kernel::{image_version, name_version};
+use crate::kernel::{name_version, version_in};
+use crate::tree::Tree;
 
 /// Bytes of a section with text that are read at most.
 const LONGEST_TEXT: u64 = 64 << 10;
@@ -128,7 +128,7 @@ impl<'a> Images<'a> {
             uki.uname.clone_into(&mut entry.release);
         }
         let release = match entry.release.is_empty() {
-            true => image_version(&host),
+            true => version_in(self.tree, path),
             false => File::open(&host).map(|_| Some(entry.release.clone())),
         };
         match release {

@@ -15,8 +15,7 @@ mod mounts;
 mod options;
 mod read;
 mod systemd_boot;
-mod tree;
 
 pub use entry::{BootEntries, Choice, Entry, Kind, Loader, Problem, Tries};
 pub use options::{without_loader_words, words};
-pub use read::{kernel, read, size};
+pub use read::{kernel, read, size, text};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// Mount points that boot loaders read files of.
 const POINTS: [&str; 5] = ["/boot", "/", "/boot/efi", "/efi", "/boot/firmware"];
@@ -14,6 +14,8 @@ pub(super) enum Device<'a> {
     Uuid(&'a str),
     /// One that cannot be told from here, such as `hd0,gpt2`.
     Unknown,
+    /// One that is no file system of this system, such as an image.
+    Elsewhere,
 }
 
 /// A file that a boot loader names.
@@ -39,6 +41,8 @@ struct Mount {
 pub(super) struct Mounts {
     tree: Tree,
     mounts: Vec<Mount>,
+    /// Mount points that are configured, and not mounted in the system that runs.
+    absent: Vec<&'static str>,
 }
 
 impl Mounts {
@@ -47,18 +51,32 @@ impl Mounts {
         let text = |path: &str| tree.text(Path::new(path)).unwrap_or_default();
         let uuids = Uuids::read(tree);
         let mut mounts = mounted(&text("/proc/self/mountinfo"), &uuids);
-        merge(&mut mounts, configured(&text("/etc/fstab")));
+        let configured = configured(&text("/etc/fstab"));
+        let is_absent = |point: &&str| {
+            let mut mounts = mounts.iter();
+            mounts.len() > 0 && !mounts.any(|it| it.point == *point)
+        };
+        let absent = configured.iter().map(|it| it.point).filter(is_absent);
+        let absent = absent.collect();
+        merge(&mut mounts, configured);
         mounts.sort_by_key(|mount| POINTS.iter().position(|it| *it == mount.point));
         Self {
             tree: tree.clone(),
             mounts,
+            absent,
         }
+    }
+
+    /// What is not mounted of what `etc/fstab` has, each a sentence without its end.
+    pub(super) fn absent(&self) -> impl Iterator<Item = String> {
+        let points = self.absent.iter();
+        points.map(|point| format!("{point} of /etc/fstab is not mounted; try mount {point}"))
     }
 
     /// The file at a path of a file system, or the directory.
     pub(super) fn locate(&self, device: Device, path: &str) -> Located {
         let path = Path::new(path);
-        let (mut is_known, mut is_foreign) = (false, false);
+        let (mut is_known, mut is_foreign) = (false, device == Device::Elsewhere);
         let mut candidates = Vec::new();
         if let Device::Uuid(uuid) = device {
             let is_same = |it: &&Mount| {

@@ -6,8 +6,8 @@ use super::entry::{BootEntries, Choice, Entry, Loader, Offer};
 use super::firmware::Variables;
 use super::image::Images;
 use super::mounts::Mounts;
-use super::tree::Tree;
 use super::{conventions, extlinux, firmware, grub, systemd_boot};
+use crate::tree::Tree;
 
 /// What the boot loader of the system below `root` offers.
 #[must_use]
@@ -31,7 +31,12 @@ pub fn read(root: &Path) -> BootEntries {
             entries.push(kernel);
         }
     }
-    if loader == Loader::None && offer.next.is_none() {
+    if loader == Loader::None {
+        // A boot loader may be there all the same.
+        offer.notes.extend(systemd_boot::denied(&tree));
+        offer.notes.extend(mounts.absent());
+    }
+    if loader == Loader::None && offer.next.is_none() && offer.notes.is_empty() {
         let newest = entries.iter().position(Entry::is_bootable);
         offer.next = newest.map(|entry| Choice {
             entry,
@@ -69,6 +74,13 @@ pub fn kernel(root: &Path, path: &Path) -> Entry {
 #[must_use]
 pub fn size(root: &Path, path: &Path) -> Option<u64> {
     Tree::new(root).size(path)
+}
+
+/// Text of a file of the system below `root`, at most 1 MiB of it; none if it cannot be read. Links do
+/// not lead out of the root.
+#[must_use]
+pub fn text(root: &Path, path: &Path) -> Option<String> {
+    Tree::new(root).text(path).ok()
 }
 
 fn offer(loader: Loader, tree: &Tree, mounts: &Mounts) -> Offer {

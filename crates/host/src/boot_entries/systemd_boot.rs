@@ -4,14 +4,15 @@
 //! `src/boot/boot.c` of systemd.
 
 use std::cmp::{Ordering, Reverse};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::bls::{Keys, compare_versions};
-use super::entry::{Choice, Entry, Kind, Offer, Tries};
+use super::bls::{Keys, LONGEST, compare_versions};
+use super::entry::{Choice, Entry, Kind, Offer, Problem, Tries};
 use super::firmware::Variables;
 use super::image::Images;
 use super::options::{initrds, without_loader_words};
-use super::tree::Tree;
+use crate::tree::Tree;
 
 /// Where the EFI system partition and the one of extended boot loaders may be mounted.
 pub(super) const PARTITIONS: [&str; 3] = ["/efi", "/boot/efi", "/boot"];
@@ -46,7 +47,7 @@ pub(super) fn is_installed(tree: &Tree) -> bool {
 
 /// Entries in the order of the menu.
 pub(super) fn read(tree: &Tree) -> Offer {
-    let mut notes = Vec::new();
+    let mut notes = denied(tree);
     let mut found = files(tree, &mut notes);
     found.extend(unified(tree));
     found.sort_by(order);
@@ -93,8 +94,9 @@ pub(super) fn read(tree: &Tree) -> Offer {
     };
     let first = || {
         let reason = "no default is configured, and it is the first entry".to_owned();
-        (!entries.is_empty()).then_some(Choice {
-            entry: 0,
+        let entry = entries.iter().position(is_offered)?;
+        Some(Choice {
+            entry,
             reason,
             is_once: false,
         })
@@ -104,12 +106,31 @@ pub(super) fn read(tree: &Tree) -> Offer {
         .or_else(first);
     let next = variable("LoaderEntryOneShot", "bootctl set-oneshot chose", true)
         .or_else(|| default.clone());
+    // What could not be read may have the entry that is started.
+    let is_known = notes.is_empty();
     Offer {
         entries,
-        default,
-        next,
+        default: default.filter(|_| is_known),
+        next: next.filter(|_| is_known),
         notes,
     }
+}
+
+/// Whether the menu has an entry: one whose program is not there is left out
+/// (`boot_entry_add_type1`).
+fn is_offered(entry: &Entry) -> bool {
+    let is_gone = |it: &Problem| matches!(it, Problem::NoKernel(_));
+    !entry.problems.iter().any(is_gone)
+}
+
+/// Partitions that this process may not look at.
+pub(super) fn denied(tree: &Tree) -> Vec<String> {
+    let error = io::ErrorKind::PermissionDenied.into();
+    let paths = PARTITIONS.iter().map(Path::new);
+    paths
+        .filter(|path| tree.is_denied(&path.join("loader")))
+        .map(|path| super::grub::unreadable(path, &error))
+        .collect()
 }
 
 /// `loader.conf` with the pattern of its `default`.
@@ -119,7 +140,7 @@ fn configured(tree: &Tree) -> Option<(PathBuf, String)> {
         .map(|it| Path::new(it).join("loader/loader.conf"));
     for path in paths {
         if let Ok(text) = tree.text(&path) {
-            let pattern = Keys::read(&text).first("default")?.to_owned();
+            let pattern = Keys::read(&text).last("default")?.to_owned();
             return Some((path, pattern));
         }
     }
@@ -153,10 +174,11 @@ fn files(tree: &Tree, notes: &mut Vec<String>) -> Vec<Found> {
         });
         for name in names
             .iter()
-            .filter(|name| name.ends_with(".conf") && !name.starts_with('.'))
+            .filter(|name| is_entry(&name.to_lowercase()))
+            .take(MOST_ENTRIES)
         {
             let path = directory.join(name);
-            match tree.text(&path) {
+            match tree.beginning(&path, LONGEST) {
                 Ok(text) => found.extend(file(tree, partition, &path, &Keys::read(&text))),
                 Err(error) => notes.push(super::grub::unreadable(&path, &error)),
             }
@@ -165,23 +187,30 @@ fn files(tree: &Tree, notes: &mut Vec<String>) -> Vec<Found> {
     found
 }
 
+/// Whether a name in small letters is one of an entry (`valid_type1_filename`).
+fn is_entry(name: &str) -> bool {
+    name.ends_with(".conf") && !name.starts_with('.') && !name.starts_with("auto-")
+}
+
 /// An entry of a file; none of one for another architecture, or that starts nothing.
 fn file(tree: &Tree, partition: &str, path: &Path, keys: &Keys) -> Option<Found> {
-    let architecture = keys.first("architecture");
+    let architecture = keys.last("architecture");
     if architecture.is_some_and(|it| !it.eq_ignore_ascii_case(ARCHITECTURE)) {
         return None;
     }
     let at =
         |path: &str| Path::new(partition).join(path.replace('\\', "/").trim_start_matches('/'));
     let images = Images::new(tree);
-    let program = keys
-        .first("linux")
-        .or_else(|| keys.first("uki"))
-        .or_else(|| keys.first("efi"))?;
+    let programs = ["linux", "uki", "efi"].map(|key| keys.last(key));
+    let mut programs = programs.into_iter().flatten();
+    // Of an entry with two kinds of them systemd-boot makes none.
+    let (Some(program), None) = (programs.next(), programs.next()) else {
+        return None;
+    };
     let mut entry = images.entry(&at(program));
     let options: Vec<_> = keys.all("options").collect();
     let options = options.join(" ");
-    if keys.first("linux").is_none() && entry.kind != Kind::Uki && entry.release.is_empty() {
+    if keys.last("linux").is_none() && entry.kind != Kind::Uki && entry.release.is_empty() {
         entry.kind = Kind::Other;
         entry.problems.clear();
     }
@@ -195,16 +224,16 @@ fn file(tree: &Tree, partition: &str, path: &Path, keys: &Keys) -> Option<Found>
     let (id, tries) = without_tries(name);
     entry.id = id;
     entry.tries = tries;
-    entry.title = keys.first("title").unwrap_or(name).to_owned();
-    let version = keys.first("version").unwrap_or_default().to_owned();
+    entry.title = keys.last("title").unwrap_or(name).to_owned();
+    let version = keys.last("version").unwrap_or_default().to_owned();
     if entry.release.is_empty() && entry.kind == Kind::Linux {
         entry.release.clone_from(&version);
     }
     entry.source = path.to_owned();
     Some(Found {
         entry,
-        sort_key: keys.first("sort-key").map(str::to_owned),
-        machine_id: keys.first("machine-id").unwrap_or_default().to_owned(),
+        sort_key: keys.last("sort-key").map(str::to_owned),
+        machine_id: keys.last("machine-id").unwrap_or_default().to_owned(),
         version,
     })
 }
@@ -292,12 +321,12 @@ fn position(entries: &[Entry], pattern: &str) -> Option<usize> {
     let pattern = pattern.to_lowercase();
     let whole = entries
         .iter()
-        .position(|it| is_like(&it.id.to_lowercase(), &pattern));
+        .position(|it| is_offered(it) && is_like(&it.id.to_lowercase(), &pattern));
     whole.or_else(|| {
         entries.iter().position(|it| {
             let id = it.id.to_lowercase();
-            id.rsplit_once('.')
-                .is_some_and(|(stem, _)| is_like(stem, &pattern))
+            let stem = id.rsplit_once('.').map(|(stem, _)| stem);
+            is_offered(it) && stem.is_some_and(|stem| is_like(stem, &pattern))
         })
     })
 }

@@ -1,28 +1,34 @@
 //! Search for installed kernels by the conventions of the distributions.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::version::{compare, image_version, name_version};
+use super::version::{compare, name_version, version_in};
 use super::{Convention, Installed};
+use crate::tree::Tree;
 
 /// Where an EFI system or boot loader partition may be mounted (Boot Loader Specification).
-const BOOT_DIRS: [&str; 3] = ["boot", "efi", "boot/efi"];
-const MODULE_DIRS: [&str; 2] = ["usr/lib/modules", "lib/modules"];
+const BOOT_DIRS: [&str; 3] = ["/boot", "/efi", "/boot/efi"];
+const MODULE_DIRS: [&str; 2] = ["/usr/lib/modules", "/lib/modules"];
 /// Endings of files beside kernels that are not offered as kernels.
 const BESIDE: [&str; 6] = [".old", ".bak", ".sig", ".hmac", ".dpkg-tmp", ".dpkg-bak"];
 
 /// The kernels installed under `root`, newest first, one for each release.
 ///
 /// Of several images of one release a readable one wins over one that only root may read, then
-/// the order of [`Convention`]. Rescue images and backups are left out.
+/// the order of [`Convention`]. Rescue images and backups are left out, and so are links that lead
+/// out of the root.
 #[must_use]
 pub fn installed(root: &Path) -> Vec<Installed> {
-    let mut found = boot(root);
-    found.extend(kernel_install(root));
-    found.extend(ukis(root));
-    found.extend(in_modules(root));
-    found.sort_by_cached_key(|kernel| fs::File::open(&kernel.image).is_err());
+    let tree = Tree::new(root);
+    let mut found = boot(root, &tree);
+    found.extend(kernel_install(root, &tree));
+    found.extend(ukis(root, &tree));
+    found.extend(in_modules(root, &tree));
+    let is_unreadable = |kernel: &Installed| {
+        let path = kernel.image.strip_prefix(root).unwrap_or(&kernel.image);
+        tree.bytes(&Path::new("/").join(path), 1).is_err()
+    };
+    found.sort_by_cached_key(is_unreadable);
     found.sort_by(|a, b| compare(&b.version, &a.version));
     found.dedup_by(|a, b| a.version == b.version);
     found
@@ -35,7 +41,7 @@ pub(super) fn modules_dir(root: &Path, version: &str) -> Option<PathBuf> {
     }
     MODULE_DIRS
         .iter()
-        .map(|dir| root.join(dir).join(version))
+        .map(|dir| root.join(dir.trim_start_matches('/')).join(version))
         .find(|dir| dir.is_dir())
 }
 
@@ -63,87 +69,102 @@ pub(super) fn describe(
     }
 }
 
-fn boot(root: &Path) -> Vec<Installed> {
+/// A kernel at a path of the system.
+fn kernel(root: &Path, version: String, path: &Path, source: Convention) -> Installed {
+    let image = root.join(path.strip_prefix("/").unwrap_or(path));
+    describe(root, version, image, source)
+}
+
+fn boot(root: &Path, tree: &Tree) -> Vec<Installed> {
     let mut found = Vec::new();
-    for (name, path) in entries(&root.join("boot")) {
-        if BESIDE.iter().any(|end| name.ends_with(end)) || !path.is_file() {
+    for (name, path) in entries(tree, Path::new("/boot")) {
+        if BESIDE.iter().any(|end| name.ends_with(end)) || !tree.is_file(&path) {
             continue;
         }
         if let Some(version) = name_version(&name) {
             // Fedora: vmlinuz-0-rescue-<machine id>, a copy of some other kernel.
             if !version.starts_with("0-rescue") {
-                found.push(describe(root, version, path, Convention::Boot));
+                found.push(kernel(root, version, &path, Convention::Boot));
             }
         } else if let Some(base) = name.strip_prefix("vmlinuz-") {
-            if let Some(version) = pkgbase_version(root, base, &path) {
-                found.push(describe(root, version, path, Convention::Pkgbase));
+            if let Some(version) = pkgbase_version(tree, base, &path) {
+                found.push(kernel(root, version, &path, Convention::Pkgbase));
             }
         }
     }
     found
 }
 
-fn pkgbase_version(root: &Path, base: &str, image: &Path) -> Option<String> {
-    MODULE_DIRS
+fn pkgbase_version(tree: &Tree, base: &str, image: &Path) -> Option<String> {
+    let is_base = |dir: &Path| {
+        let text = tree.text(&dir.join("pkgbase"));
+        text.is_ok_and(|text| text.trim() == base)
+    };
+    let mut modules = MODULE_DIRS
         .iter()
-        .flat_map(|dir| entries(&root.join(dir)))
-        .find(|(_, dir)| {
-            fs::read_to_string(dir.join("pkgbase")).is_ok_and(|text| text.trim() == base)
-        })
+        .flat_map(|dir| entries(tree, Path::new(dir)));
+    let found = modules.find(|(_, dir)| is_base(dir));
+    found
         .map(|(version, _)| version)
-        .or_else(|| image_version(image).ok().flatten())
+        .or_else(|| version_in(tree, image).ok().flatten())
 }
 
-fn kernel_install(root: &Path) -> Vec<Installed> {
+fn kernel_install(root: &Path, tree: &Tree) -> Vec<Installed> {
     let mut found = Vec::new();
-    for (_, token) in BOOT_DIRS.iter().flat_map(|dir| entries(&root.join(dir))) {
-        for (version, dir) in entries(&token) {
+    for (_, token) in BOOT_DIRS
+        .iter()
+        .flat_map(|dir| entries(tree, Path::new(dir)))
+    {
+        for (version, dir) in entries(tree, &token) {
             let image = dir.join("linux");
-            if image.is_file() {
-                found.push(describe(root, version, image, Convention::KernelInstall));
+            if tree.is_file(&image) {
+                found.push(kernel(root, version, &image, Convention::KernelInstall));
             }
         }
     }
     found
 }
 
-fn ukis(root: &Path) -> Vec<Installed> {
-    BOOT_DIRS
-        .iter()
-        .flat_map(|dir| entries(&root.join(dir).join("EFI/Linux")))
+fn ukis(root: &Path, tree: &Tree) -> Vec<Installed> {
+    let directories = BOOT_DIRS.iter().map(|dir| Path::new(dir).join("EFI/Linux"));
+    directories
+        .flat_map(|dir| entries(tree, &dir))
         .filter(|(name, _)| name.to_ascii_lowercase().ends_with(".efi"))
         .filter_map(|(_, image)| {
-            let version = image_version(&image).ok().flatten()?;
-            Some(describe(root, version, image, Convention::Uki))
+            let version = version_in(tree, &image).ok().flatten()?;
+            Some(kernel(root, version, &image, Convention::Uki))
         })
         .collect()
 }
 
-fn in_modules(root: &Path) -> Vec<Installed> {
+fn in_modules(root: &Path, tree: &Tree) -> Vec<Installed> {
     let mut found = Vec::new();
-    for (version, dir) in MODULE_DIRS.iter().flat_map(|dir| entries(&root.join(dir))) {
+    for (version, dir) in MODULE_DIRS
+        .iter()
+        .flat_map(|dir| entries(tree, Path::new(dir)))
+    {
         let image = dir.join("vmlinuz");
-        if image.is_file() {
-            found.push(describe(root, version, image, Convention::Modules));
+        if tree.is_file(&image) {
+            found.push(kernel(root, version, &image, Convention::Modules));
         }
     }
     found
 }
 
-/// Names and paths in a directory, sorted; nothing if it cannot be read.
-fn entries(dir: &Path) -> Vec<(String, PathBuf)> {
-    let mut entries: Vec<_> = fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
-        .collect();
-    entries.sort();
-    entries
+/// Names and paths in a directory of the system, sorted; nothing if it cannot be read.
+fn entries(tree: &Tree, dir: &Path) -> Vec<(String, PathBuf)> {
+    let names = tree.names(dir).unwrap_or_default();
+    let path = |name: String| {
+        let path = dir.join(&name);
+        (name, path)
+    };
+    names.into_iter().map(path).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Writes files under a new root; a directory where the path ends in `/`.

@@ -9,6 +9,7 @@ use object::read::pe::PeFile64;
 use object::{Object, ObjectSection};
 
 use crate::files;
+use crate::tree::Tree;
 
 /// Bytes from the start of a bzImage that suffice for [`bzimage_version`]: `kernel_version` is a
 /// 16-bit offset from 0x200, and the release is at most 64 bytes (`__NEW_UTS_LEN`).
@@ -120,6 +121,21 @@ pub fn image_version(path: &Path) -> io::Result<Option<String>> {
         path.file_name()
             .and_then(|name| name_version(name.to_str()?))
     }))
+}
+
+/// Release of the image at a path of a system, as [`image_version`] finds it; that of the name when
+/// a great many bytes of the system's images were searched.
+///
+/// # Errors
+/// If there is no such file, or it cannot be read.
+pub(crate) fn version_in(tree: &Tree, path: &Path) -> io::Result<Option<String>> {
+    let size = tree.size(path).ok_or(io::ErrorKind::NotFound)?;
+    let host = tree.host(path).ok_or(io::ErrorKind::NotFound)?;
+    if tree.may_search(size) {
+        return image_version(&host);
+    }
+    let name = path.file_name().and_then(|name| name.to_str());
+    Ok(name.and_then(name_version))
 }
 
 fn uki_version(image: &[u8]) -> Option<&str> {

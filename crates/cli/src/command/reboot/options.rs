@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use brisk_host::boot_entries::{self, Entry};
-use brisk_host::{files, kernel};
+use brisk_host::kernel;
 use brisk_tools::reboot::plan::{self, Cmdline, Plan, Request, Running};
 use clap::ValueEnum;
 
@@ -86,11 +86,11 @@ impl TargetArgs {
         let boot = boot_entries::read(root);
         let release = match self.root.is_running() {
             true => kernel::running(),
-            false => text(root, "proc/sys/kernel/osrelease"),
+            false => text(root, "/proc/sys/kernel/osrelease"),
         };
         let running = Running {
             release,
-            cmdline: text(root, "proc/cmdline"),
+            cmdline: text(root, "/proc/cmdline"),
         };
         let plan = plan::plan(&boot, &running, &request(self)?, &System(root))?;
         Ok((plan, running))
@@ -111,7 +111,7 @@ impl plan::Files for System<'_> {
 }
 
 fn text(root: &Path, path: &str) -> String {
-    files::text(&root.join(path))
+    boot_entries::text(root, Path::new(path))
         .unwrap_or_default()
         .trim()
         .to_owned()

@@ -7,25 +7,45 @@ mod version;
 pub(super) use rpm::compare_names;
 pub(super) use version::compare_versions;
 
+/// Bytes of a file that are read at most.
+pub(super) const LONGEST: u64 = 16 << 10;
+
+/// Keys of a file at most; entries have some ten.
+const MOST_KEYS: usize = 500;
+
 /// Keys of a file with their values, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Keys(Vec<(String, String)>);
 
 impl Keys {
-    /// All of a text. Lines without a value, and comments, are left out.
+    /// All of a text, as systemd-boot reads it: without quotes around a value
+    /// (`line_get_key_value`). Lines without a value, and comments, are left out.
     pub(super) fn read(text: &str) -> Self {
-        Self(text.lines().filter_map(|line| key(line)?.ok()).collect())
+        let unquoted = |line| {
+            let (key, value) = key(line)?.ok()?;
+            let inside = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+            let value = inside.map(str::to_owned).unwrap_or(value);
+            Some((key, value))
+        };
+        Self(text.lines().filter_map(unquoted).take(MOST_KEYS).collect())
     }
 
     /// Those before the first line that has no value, as Red Hat's GRUB reads them.
     pub(super) fn up_to_gap(text: &str) -> Self {
         let lines = text.lines().filter_map(key);
-        Self(lines.map_while(Result::ok).collect())
+        Self(lines.map_while(Result::ok).take(MOST_KEYS).collect())
     }
 
     pub(super) fn first(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| &**value)
+    }
+
+    pub(super) fn last(&self, key: &str) -> Option<&str> {
+        let mut found = self.0.iter().rev();
+        found
             .find(|(name, _)| name == key)
             .map(|(_, value)| &**value)
     }

@@ -45,9 +45,16 @@ pub(super) fn blscfg(interpreter: &mut Interpreter, arguments: &[String]) -> u32
 /// Entries, the newest first.
 fn entries(interpreter: &mut Interpreter, given: &str) -> Option<Vec<Entry>> {
     let directory = directory(interpreter, given)?;
-    let names = interpreter.tree.names(&directory).ok()?;
+    let names = interpreter.tree.names(&directory);
+    let names = names.inspect_err(|error| interpreter.note(&directory, error));
+    let names = names.ok()?;
+    interpreter.charge(names.len());
     let mut entries: Vec<Entry> = Vec::new();
     for file in names {
+        if interpreter.is_exhausted() {
+            interpreter.cut();
+            return None;
+        }
         let Some(name) = file
             .strip_suffix(".conf")
             .filter(|it| !it.starts_with('.') && !it.is_empty())
@@ -55,7 +62,7 @@ fn entries(interpreter: &mut Interpreter, given: &str) -> Option<Vec<Entry>> {
             continue;
         };
         let path = directory.join(&file);
-        let Some(text) = interpreter.text(&path) else {
+        let Some(text) = interpreter.entry_text(&path) else {
             continue;
         };
         entries.push(Entry {
@@ -79,7 +86,7 @@ fn directory(interpreter: &Interpreter, given: &str) -> Option<PathBuf> {
         .into_iter()
         .filter_map(|path| interpreter.locate(path.trim_end_matches('/')))
         .map(|located| located.path)
-        .find(|path| interpreter.tree.is_dir(path))
+        .find(|path| interpreter.is_dir(path))
 }
 
 fn is_default(default: &str, entry: &Entry, index: usize) -> bool {
@@ -157,8 +164,8 @@ fn replaced(text: &str, interpreter: &Interpreter) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::super::mounts::Mounts;
-    use super::super::super::tree::Tree;
     use super::*;
+    use crate::tree::Tree;
 
     #[test]
     fn variables_end_with_a_space() {

@@ -8,7 +8,7 @@ use super::script::Block;
 use super::state::{FAILED, FALSE, Flow, Interpreter, Item, Loaded, MOST_ITEMS, OK};
 
 /// Commands that change nothing that is looked at here, and succeed.
-const QUIET: [&str; 52] = [
+const QUIET: [&str; 51] = [
     "authenticate",
     "background_color",
     "background_image",
@@ -30,7 +30,6 @@ const QUIET: [&str; 52] = [
     "keymap",
     "list_env",
     "loadfont",
-    "loopback",
     "ls",
     "lsefi",
     "module",
@@ -118,7 +117,14 @@ impl Interpreter<'_> {
             "true" => OK,
             "load_env" => self.load_env(arguments),
             "menuentry" | "submenu" => self.menuentry(name == "submenu", arguments, block),
-            "linux" | "linux16" | "linuxefi" | "chainloader" => self.load(name, arguments),
+            "linux" | "linux16" | "linuxefi" => self.load(name, arguments),
+            "chainloader" => self.chainload(name, arguments),
+            "loopback" => self.loopback(arguments),
+            "hwmatch" => {
+                // No hardware is in Ubuntu's list of what has no graphics.
+                self.set("match", "0");
+                OK
+            }
             "initrd" | "initrd16" | "initrdefi" => self.initrd(arguments),
             "source" | "." | "extract_entries_source" => match arguments {
                 [path, ..] => truth(self.source(path)),
@@ -264,6 +270,25 @@ impl Interpreter<'_> {
         truth(is_there)
     }
 
+    /// `chainloader`: a program, or sectors such as `+1`.
+    fn chainload(&mut self, command: &str, arguments: &[String]) -> u32 {
+        let first = arguments.iter().position(|word| !word.starts_with('-'));
+        let arguments = &arguments[first.unwrap_or(arguments.len())..];
+        match arguments.first().and_then(|path| self.locate(path)) {
+            Some(_) => self.load(command, arguments),
+            None if arguments.is_empty() => FAILED,
+            None => self.load_other(command, &[]),
+        }
+    }
+
+    /// `loopback NAME FILE`: what is in the file is not looked at here.
+    fn loopback(&mut self, arguments: &[String]) -> u32 {
+        if let Some(name) = arguments.iter().find(|word| !word.starts_with('-')) {
+            self.images.insert(name.clone());
+        }
+        OK
+    }
+
     fn load_other(&mut self, command: &str, arguments: &[String]) -> u32 {
         let path = arguments.iter().find(|word| !word.starts_with('-'));
         let file = path.and_then(|path| self.locate(path));
@@ -295,6 +320,16 @@ impl Interpreter<'_> {
     fn configfile(&mut self, arguments: &[String]) -> u32 {
         let path = arguments.first().cloned();
         let path = path.unwrap_or_else(|| format!("{}/grub.cfg", self.get("prefix")));
+        if let Some(file) = self.locate(&path).filter(|it| it.is_foreign) {
+            // Another system's menu.
+            self.context.loaded = Some(Loaded {
+                command: "configfile".to_owned(),
+                file,
+                options: String::new(),
+                initrds: Vec::new(),
+            });
+            return OK;
+        }
         let Some(text) = self.read(&path) else {
             return FAILED;
         };

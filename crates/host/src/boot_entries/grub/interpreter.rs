@@ -7,11 +7,13 @@ use super::parser::parse;
 use super::script::{Block, Command, Word};
 use super::state::{BYTES, FAILED, FALSE, Flow, Interpreter, OK};
 
-/// Work that is done at most, of all scripts together: commands, and what `BYTES` and `FILE` of
-/// the state are for. A configuration of a hundred entries takes some thousand.
-const MOST_WORK: usize = 200_000;
 /// Commands in commands that are followed at most: functions, conditions, files.
 const DEEPEST: usize = 150;
+/// Commands whose answer is not known here.
+const UNANSWERED: [&str; 3] = ["regexp", "rdmsr", "file"];
+/// Names of files with `*`, which GRUB replaces by those that are there if its module regexp is
+/// loaded.
+const PATTERNS: &str = "patterns of file names";
 
 impl Interpreter<'_> {
     /// Runs a script of text; the status is that of its last command.
@@ -48,7 +50,7 @@ impl Interpreter<'_> {
 
     fn run_command(&mut self, command: &Command) -> u32 {
         self.charge(1);
-        if self.work.get() > MOST_WORK || self.depth > DEEPEST {
+        if self.is_exhausted() || self.depth > DEEPEST {
             self.cut();
             return FAILED;
         }
@@ -112,6 +114,8 @@ impl Interpreter<'_> {
             return self.call_block(&function, arguments.to_vec());
         }
         if let Some(status) = quiet(name) {
+            let unanswered = UNANSWERED.iter().find(|it| *it == name);
+            self.log.unanswered.extend(unanswered);
             return status;
         }
         match name.split_once('=') {
@@ -126,6 +130,9 @@ impl Interpreter<'_> {
 
     fn run_for(&mut self, name: &str, values: &[String], body: &Block) -> u32 {
         let mut status = OK;
+        if values.iter().any(|it| it.contains('/') && it.contains('*')) {
+            self.log.unanswered.insert(PATTERNS);
+        }
         self.loops += 1;
         for value in values {
             self.set(name, value);
@@ -228,8 +235,8 @@ impl Interpreter<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::super::mounts::Mounts;
-    use super::super::super::tree::Tree;
     use super::*;
+    use crate::tree::Tree;
 
     /// Variables x and y after a script.
     fn run(script: &str) -> (String, String) {

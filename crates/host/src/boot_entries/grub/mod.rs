@@ -19,7 +19,7 @@ use super::entry::{Choice, Entry, Kind, Offer, Problem};
 use super::image::Images;
 use super::mounts::Mounts;
 use super::options::without_loader_words;
-use super::tree::Tree;
+use crate::tree::Tree;
 use menu::{Chosen, menu};
 use state::{Dialect, Flow, Interpreter, Loaded, Log, Menu, Outcome};
 
@@ -101,13 +101,17 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
             is_once,
         })
     };
-    let default = choice(lasting.default(dialect), source, false);
+    let mut default = choice(lasting.default(dialect), source, false);
     let mut next = default.clone();
     if let Some(once) = once {
         let reason = format!("grub-reboot chose \"{once}\" for the next boot alone");
         next = choice(menu.default(dialect), reason, true);
     }
-    let is_there = |loaded: &Loaded| loaded.command == "fwsetup" || tree.is_file(&loaded.file.path);
+    // What is on another file system, or no file, is taken to start.
+    let is_there = |loaded: &Loaded| {
+        let file = &loaded.file;
+        file.is_foreign || file.path == Path::new("/") || tree.is_file(&file.path)
+    };
     if let Some(chosen) = menu.chosen(dialect, &is_there).filter(|it| it.is_fallback) {
         let reason = "it is the fallback of an entry that cannot be started".to_owned();
         next = choice(
@@ -118,6 +122,10 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
             reason,
             false,
         );
+    }
+    if log.is_cut || !log.unreadable.borrow().is_empty() {
+        // What was not run or read may say something else.
+        (default, next) = (None, None);
     }
     Offer {
         entries,
@@ -150,6 +158,22 @@ fn notes(log: &Log, path: &Path) -> Vec<String> {
         notes.push(format!(
             "{} does more than a menu takes, and was not run to its end",
             path.display()
+        ));
+    }
+    let denied = io::ErrorKind::PermissionDenied.into();
+    let unreadable = log.unreadable.borrow();
+    notes.extend(
+        unreadable
+            .iter()
+            .take(10)
+            .map(|it| self::unreadable(it, &denied)),
+    );
+    if !log.unanswered.is_empty() {
+        let names: Vec<_> = log.unanswered.iter().copied().collect();
+        notes.push(format!(
+            "{} uses what is not known here: {}",
+            path.display(),
+            names.join(", ")
         ));
     }
     if log.wrong_lines > 0 {
@@ -285,11 +309,12 @@ impl Reader<'_> {
             },
         };
         if is_chainloaded && entry.kind != Kind::Uki {
-            return Entry {
-                kind: Kind::Other,
-                problems: Vec::new(),
-                ..entry
-            };
+            entry.kind = Kind::Other;
+            entry.problems.clear();
+            if entry.kernel == Path::new("/") {
+                entry.kernel = PathBuf::new();
+            }
+            return entry;
         }
         if loaded.file.is_foreign {
             entry.problems = vec![Problem::Elsewhere];

@@ -1,19 +1,26 @@
 //! What an interpreter of GRUB's scripts knows: variables, menus, and what was seen.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use super::super::bls::LONGEST;
 use super::super::mounts::{Device, Located, Mounts};
-use super::super::tree::Tree;
 use super::condition::Files;
 use super::expand::Values;
 use super::script::Block;
+use crate::tree::Tree;
 
 /// Entries of all menus at most.
 pub(super) const MOST_ITEMS: usize = 1000;
+/// Work that is done at most, of all scripts together: commands, and what `BYTES`, `NAMES` and `FILE`
+/// are for. A configuration of a hundred entries takes some thousand.
+const MOST_WORK: usize = 200_000;
 /// Bytes of words and scripts that are as much work as a command.
 pub(super) const BYTES: usize = 64;
+/// Names that are as much work as a command.
+pub(super) const NAMES: usize = 16;
 /// Work of looking for a file.
 const FILE: usize = 10;
 /// Bytes of all variables of a menu at most.
@@ -79,6 +86,10 @@ pub(super) struct Log {
     pub(super) wrong_lines: usize,
     /// Whether a limit was reached.
     pub(super) is_cut: bool,
+    /// Files and directories that this process may not read.
+    pub(super) unreadable: RefCell<BTreeSet<PathBuf>>,
+    /// Names of commands whose answer is not known here.
+    pub(super) unanswered: BTreeSet<&'static str>,
 }
 
 pub(super) struct Interpreter<'a> {
@@ -89,6 +100,8 @@ pub(super) struct Interpreter<'a> {
     pub(super) flow: Flow,
     pub(super) log: Log,
     pub(super) dialect: Dialect,
+    /// Devices that are files (`loopback`).
+    pub(super) images: BTreeSet<String>,
     /// Whether `next_entry` of the environment block is as if it were not there.
     pub(super) ignores_once: bool,
     /// Work that was done.
@@ -109,12 +122,14 @@ impl Values for Context {
 
 impl Files for Interpreter<'_> {
     fn size(&self, path: &str) -> Option<u64> {
-        self.tree.size(&self.locate(path)?.path)
+        let file = self.locate(path).filter(|it| !it.is_foreign)?;
+        self.look(&file.path);
+        self.tree.size(&file.path)
     }
 
     fn is_directory(&self, path: &str) -> bool {
         self.locate(path)
-            .is_some_and(|it| self.tree.is_dir(&it.path))
+            .is_some_and(|it| !it.is_foreign && self.is_dir(&it.path))
     }
 }
 
@@ -128,6 +143,7 @@ impl<'a> Interpreter<'a> {
             flow: Flow::Next,
             log: Log::default(),
             dialect: Dialect::Upstream,
+            images: BTreeSet::new(),
             ignores_once: false,
             work: Cell::new(0),
             depth: 0,
@@ -163,6 +179,8 @@ impl<'a> Interpreter<'a> {
 
     /// A context for an entry of this menu: its variables.
     pub(super) fn entry_context(&self) -> Context {
+        let names = self.context.variables.len() + self.context.exported.len();
+        self.charge(names / NAMES + self.context.length / BYTES);
         Context {
             variables: self.context.variables.clone(),
             length: self.context.length,
@@ -197,6 +215,11 @@ impl<'a> Interpreter<'a> {
         self.work.set(self.work.get().saturating_add(work));
     }
 
+    /// Whether too much work was done.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.work.get() > MOST_WORK
+    }
+
     pub(super) fn cut(&mut self) {
         self.log.is_cut = true;
         self.flow = Flow::Stop;
@@ -213,8 +236,10 @@ impl<'a> Interpreter<'a> {
         if !path.starts_with('/') {
             return None;
         }
+        let device = device.trim_start_matches('(').trim_end_matches(')');
         let device = match device.strip_prefix(BY_UUID) {
             Some(uuid) => Device::Uuid(uuid),
+            None if self.images.contains(device) => Device::Elsewhere,
             None => Device::Unknown,
         };
         Some(self.mounts.locate(device, path))
@@ -240,14 +265,45 @@ impl<'a> Interpreter<'a> {
         OK
     }
 
+    /// Whether there is such a directory in the system.
+    pub(super) fn is_dir(&self, path: &Path) -> bool {
+        self.look(path);
+        self.tree.is_dir(path)
+    }
+
+    /// Notes a path of the system that this process may not look at.
+    fn look(&self, path: &Path) {
+        if self.tree.is_denied(path) {
+            self.note(path, &io::ErrorKind::PermissionDenied.into());
+        }
+    }
+
+    /// Notes a path of the system if it is this process that may not read it.
+    pub(super) fn note(&self, path: &Path, error: &io::Error) {
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            self.log.unreadable.borrow_mut().insert(path.to_owned());
+        }
+    }
+
     pub(super) fn read(&self, path: &str) -> Option<String> {
-        let file = self.locate(path)?;
+        let file = self.locate(path).filter(|it| !it.is_foreign)?;
         self.text(&file.path)
     }
 
     /// The text of a file of the system.
     pub(super) fn text(&self, path: &Path) -> Option<String> {
-        let text = self.tree.text(path).ok()?;
+        self.noted(path, self.tree.text(path))
+    }
+
+    /// The text of an entry of the Boot Loader Specification.
+    pub(super) fn entry_text(&self, path: &Path) -> Option<String> {
+        self.noted(path, self.tree.beginning(path, LONGEST))
+    }
+
+    /// What was read of a file, counted as work.
+    fn noted(&self, path: &Path, text: io::Result<String>) -> Option<String> {
+        let text = text.inspect_err(|error| self.note(path, error));
+        let text = text.ok()?;
         self.charge(FILE + text.len() / BYTES);
         Some(text)
     }

@@ -1,6 +1,7 @@
 //! Files of a system that may be another's: links that are absolute there lead to places in its
 //! tree, and nothing leads out of it.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
@@ -16,27 +17,39 @@ const LONGEST_TEXT: u64 = 1 << 20;
 /// Files of a directory that are looked at.
 const MOST_NAMES: usize = 2000;
 
+/// Bytes of a path at most (`PATH_MAX` of `linux/limits.h`).
+const LONGEST_PATH: usize = 4096;
+/// Bytes of images that are searched for a release at most, together: more than an EFI system
+/// partition has.
+const MOST_SEARCHED: u64 = 4 << 30;
+
 /// A system's files.
 #[derive(Debug, Clone)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: PathBuf,
+    /// Bytes of images that were searched for a release.
+    searched: Cell<u64>,
 }
 
 impl Tree {
-    pub(super) fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
+            searched: Cell::new(0),
         }
     }
 
     /// The path by which this process reaches a path of the system, links followed; the last
     /// component need not exist. None if links lead in a circle.
-    pub(super) fn host(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn host(&self, path: &Path) -> Option<PathBuf> {
         Some(self.root.join(self.resolved(path)?.strip_prefix("/").ok()?))
     }
 
-    /// The path in the system with all links followed.
-    pub(super) fn resolved(&self, path: &Path) -> Option<PathBuf> {
+    /// The path in the system with all links followed; none of one that is too long for the kernel.
+    pub(crate) fn resolved(&self, path: &Path) -> Option<PathBuf> {
+        if path.as_os_str().len() >= LONGEST_PATH {
+            return None;
+        }
         let mut found = PathBuf::from("/");
         let mut rest: Vec<_> = components(path);
         let mut links = 0;
@@ -62,22 +75,28 @@ impl Tree {
         Some(found)
     }
 
-    pub(super) fn is_file(&self, path: &Path) -> bool {
+    pub(crate) fn is_file(&self, path: &Path) -> bool {
         self.size(path).is_some()
     }
 
-    pub(super) fn is_dir(&self, path: &Path) -> bool {
+    pub(crate) fn is_dir(&self, path: &Path) -> bool {
         self.host(path).is_some_and(|path| path.is_dir())
     }
 
+    /// Whether this process may not look at a path.
+    pub(crate) fn is_denied(&self, path: &Path) -> bool {
+        let metadata = self.host(path).map(fs::metadata);
+        matches!(metadata, Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Size of a file in bytes; none if there is no such file.
-    pub(super) fn size(&self, path: &Path) -> Option<u64> {
+    pub(crate) fn size(&self, path: &Path) -> Option<u64> {
         let metadata = fs::metadata(self.host(path)?).ok()?;
         metadata.is_file().then_some(metadata.len())
     }
 
     /// Target of a symbolic link as it is written.
-    pub(super) fn link(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn link(&self, path: &Path) -> Option<PathBuf> {
         let directory = self.resolved(path.parent()?)?;
         let path = directory.join(path.file_name()?);
         fs::read_link(self.root.join(path.strip_prefix("/").ok()?)).ok()
@@ -87,7 +106,7 @@ impl Tree {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(super) fn bytes(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn bytes(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
         let path = self.host(path).ok_or(rustix::io::Errno::LOOP)?;
         let file = fs::OpenOptions::new()
             .read(true)
@@ -102,16 +121,35 @@ impl Tree {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(super) fn text(&self, path: &Path) -> io::Result<String> {
-        let bytes = self.bytes(path, LONGEST_TEXT)?;
+    pub(crate) fn text(&self, path: &Path) -> io::Result<String> {
+        self.beginning(path, LONGEST_TEXT)
+    }
+
+    /// The beginning of a file's text up to a length in bytes; what is no UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn beginning(&self, path: &Path, most: u64) -> io::Result<String> {
+        let bytes = self.bytes(path, most)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Whether an image of this size may still be searched for a release: all of them together have
+    /// a limit.
+    pub(crate) fn may_search(&self, size: u64) -> bool {
+        let searched = self.searched.get().saturating_add(size);
+        let may = searched <= MOST_SEARCHED;
+        if may {
+            self.searched.set(searched);
+        }
+        may
     }
 
     /// Names in a directory, sorted.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(super) fn names(&self, path: &Path) -> io::Result<Vec<String>> {
+    pub(crate) fn names(&self, path: &Path) -> io::Result<Vec<String>> {
         let path = self.host(path).ok_or(rustix::io::Errno::LOOP)?;
         let entries = fs::read_dir(path)?.take(MOST_NAMES).flatten();
         let mut names: Vec<_> = entries

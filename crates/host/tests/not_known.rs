@@ -1,0 +1,183 @@
+//! What cannot be known is said, and nothing is guessed in its place.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use brisk_host::boot_entries::{BootEntries, Kind, Loader, Problem, read};
+use brisk_testkit::BootTree;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+/// What is read without the right to read everything, where nobody may look at a path.
+fn read_without(tree: &BootTree, path: &str) -> BootEntries {
+    let locked = tree.at(path);
+    fs::set_permissions(&locked, Permissions::from_mode(0o000)).unwrap();
+    let root = tree.root().to_owned();
+    // Capabilities are those of a thread.
+    let reader = std::thread::spawn(move || {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective
+            .remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+        set_capabilities(None, sets).unwrap();
+        read(&root)
+    });
+    let boot = reader.join().unwrap();
+    fs::set_permissions(&locked, Permissions::from_mode(0o755)).unwrap();
+    boot
+}
+
+#[test]
+fn what_may_not_be_read_may_have_the_next_entry() {
+    for (name, path) in [
+        ("debian-12", "/boot/grub/grubenv"),
+        ("fedora-41", "/boot/loader"),
+        ("fedora-41", "/boot/loader/entries"),
+        ("arch-systemd-boot", "/boot"),
+        ("arch-systemd-boot", "/boot/loader/entries"),
+        ("uki-firmware", "/efi"),
+    ] {
+        let tree = BootTree::named(name);
+        if name == "debian-12" {
+            tree.grubenv(path, &["next_entry=1>2"]);
+        }
+        let boot = read_without(&tree, path);
+        assert_eq!((&boot.default, &boot.next), (&None, &None), "{name} {path}");
+        let is_told = boot
+            .notes
+            .iter()
+            .any(|it| it.contains("cannot be read: ") && it.ends_with("; try it as root"));
+        assert!(is_told, "{name} {path} {:?}", boot.notes);
+        let boot = read(tree.root());
+        assert!(boot.next.is_some() && boot.notes.is_empty(), "{boot:?}");
+    }
+}
+
+#[test]
+fn what_is_not_mounted_may_have_a_boot_loader() {
+    let kernel = "-- /usr/lib/modules/6.1/vmlinuz --\n-- /usr/lib/modules/6.1/initrd --\n";
+    let fstab = "-- /etc/fstab --\nUUID=aaaa / ext4\nUUID=bbbb /boot ext4\n";
+    let root = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+    let boot = "23 22 8:2 / /boot rw - ext4 /dev/sda2 rw\n";
+    for (mounts, expected) in [
+        (root.to_owned(), None),
+        (format!("{root}{boot}"), Some(0)),
+        (String::new(), Some(0)),
+    ] {
+        let tree = format!("{kernel}{fstab}-- /proc/self/mountinfo --\n{mounts}");
+        let boot = read(BootTree::of(&tree).root());
+        assert_eq!(boot.loader, Loader::None);
+        assert_eq!(boot.next.map(|it| it.entry), expected, "{mounts}");
+        let note = "/boot of /etc/fstab is not mounted; try mount /boot";
+        assert_eq!(boot.notes.contains(&note.to_owned()), expected.is_none());
+    }
+}
+
+/// The entries of a script of GRUB, on a system with two kernels.
+fn grub(script: &str) -> BootEntries {
+    let system = concat!(
+        "-- /proc/self/mountinfo --\n",
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
+        "-- /dev/disk/by-uuid/aaaa: link ../../sda1 --\n",
+        "-- /boot/one: kernel 1.0 --\n",
+        "-- /boot/two: kernel 2.0 --\n",
+        "-- /boot/grub/other.cfg --\n",
+        "menuentry ours { linux /boot/two }\n",
+    );
+    read(BootTree::of(&format!("{system}-- /boot/grub/grub.cfg --\n{script}")).root())
+}
+
+const ONE: &str = "menuentry one {\n linux /boot/one\n}\n";
+
+#[test]
+fn sectors_that_are_started_are_an_entry() {
+    for arguments in ["+1", "--force +1", "(hd1)+1"] {
+        let boot = grub(&format!(
+            "set fallback=1\nmenuentry Windows {{\n set root=(hd0,1)\n chainloader {arguments}\n}}\n{ONE}"
+        ));
+        let next = boot.next.unwrap();
+        let entry = &boot.entries[next.entry];
+        assert_eq!((&*entry.title, entry.kind), ("Windows", Kind::Other));
+        assert_eq!((&*entry.kernel, &*entry.problems), (Path::new(""), &[][..]));
+    }
+}
+
+#[test]
+fn what_is_on_another_file_system_starts() {
+    for body in [
+        "search --fs-uuid --set=root bbbb\n linux /boot/one",
+        "loopback loop /boot/two\n linux (loop)/boot/one",
+        "loopback iso /boot/two\n set root=(iso)\n linux /boot/one",
+        "search --fs-uuid --set=root bbbb\n configfile /boot/grub/other.cfg",
+    ] {
+        let boot = grub(&format!(
+            "set fallback=1\nmenuentry other {{\n {body}\n}}\n{ONE}"
+        ));
+        let next = boot.next.unwrap();
+        let entry = &boot.entries[next.entry];
+        assert_eq!(entry.title, "other", "{body}");
+        assert_eq!(entry.problems, [Problem::Elsewhere], "{body}");
+    }
+}
+
+#[test]
+fn files_of_other_file_systems_are_not_ours() {
+    let boot = grub(&format!(
+        "search --fs-uuid --set=root bbbb\nif [ -f /boot/two ]; then\n set default=1\nfi\nsource /boot/grub/other.cfg\nset root=boot\n{ONE}"
+    ));
+    let titles: Vec<_> = boot.entries.iter().map(|it| &*it.title).collect();
+    assert_eq!(titles[0], "one");
+    assert!(!titles.contains(&"ours"), "{titles:?}");
+}
+
+#[test]
+fn what_is_not_run_as_grub_would_is_told() {
+    for (script, what) in [
+        ("if regexp a b; then true; fi\n", "regexp"),
+        (
+            "for i in /boot/*.iso; do true; done\n",
+            "patterns of file names",
+        ),
+    ] {
+        let boot = grub(&format!("{script}{ONE}"));
+        let note = format!("/boot/grub/grub.cfg uses what is not known here: {what}");
+        assert_eq!(boot.notes, [note]);
+    }
+    let boot = grub(&format!(
+        "if hwmatch /x 3; then\n if [ $match = 0 ]; then set default=1; fi\nfi\n{ONE}{}",
+        ONE.replace("one", "two")
+    ));
+    assert_eq!((boot.next.unwrap().entry, &*boot.notes), (1, &[][..]));
+}
+
+#[test]
+fn systemd_boot_leaves_out_what_is_not_there() {
+    let system = concat!(
+        "-- /boot/EFI/systemd/systemd-bootx64.efi --\n",
+        "-- /boot/k: kernel 1.0 --\n",
+        "-- /boot/loader/entries/a.conf --\nlinux /k\n",
+        "-- /boot/loader/entries/b.conf --\ntitle first\ntitle \"last\"\nlinux /gone\nlinux /k\noptions \"x y\"\n",
+        "-- /boot/loader/entries/c.conf --\nlinux /gone\n",
+        "-- /boot/loader/entries/d.conf --\nlinux /gone\n",
+    );
+    for (defaults, expected) in [
+        ("", "b.conf"),
+        ("default c.conf\n", "b.conf"),
+        ("default c\n", "b.conf"),
+        ("default *\n", "b.conf"),
+        ("default b.conf\ndefault a.conf\n", "a.conf"),
+        ("default \"a.conf\"\n", "a.conf"),
+    ] {
+        let tree = BootTree::of(&format!(
+            "{system}-- /boot/loader/loader.conf --\n{defaults}"
+        ));
+        let boot = read(tree.root());
+        assert_eq!(
+            boot.entries[boot.next.unwrap().entry].id,
+            expected,
+            "{defaults}"
+        );
+        let last = boot.entries.iter().find(|it| it.id == "b.conf").unwrap();
+        assert_eq!((&*last.title, &*last.options), ("last", "x y"));
+    }
+}
