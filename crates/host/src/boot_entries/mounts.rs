@@ -41,6 +41,8 @@ struct Mount {
 pub(super) struct Mounts {
     tree: Tree,
     mounts: Vec<Mount>,
+    /// Whether it is known which directories of file systems are mounted.
+    is_running: bool,
     /// Mount points that are configured, and not mounted in the system that runs.
     absent: Vec<&'static str>,
 }
@@ -58,11 +60,13 @@ impl Mounts {
         };
         let absent = configured.iter().map(|it| it.point).filter(is_absent);
         let absent = absent.collect();
+        let is_running = mounts.iter().any(|it| it.point == "/");
         merge(&mut mounts, configured);
         mounts.sort_by_key(|mount| POINTS.iter().position(|it| *it == mount.point));
         Self {
             tree: tree.clone(),
             mounts,
+            is_running,
             absent,
         }
     }
@@ -92,7 +96,7 @@ impl Mounts {
         }
         if !is_foreign {
             candidates.extend(self.mounts.iter().filter_map(|it| it.place(path)));
-            candidates.extend(guesses(path));
+            candidates.extend(guesses(path, !self.is_running));
         }
         let there = candidates.iter().find(|path| self.is_there(path));
         let in_boot = candidates.iter().find(|it| it.starts_with("/boot"));
@@ -136,11 +140,15 @@ fn at(point: &str, path: &Path) -> PathBuf {
 }
 
 /// Places that distributions use. The root of a Btrfs file system has subvolumes such as `@`, `root`
-/// or `@/.snapshots/1/snapshot`, in which the system has its `/boot`.
-fn guesses(path: &Path) -> Vec<PathBuf> {
+/// or `@/.snapshots/1/snapshot`, in which the system has its `/boot`. Where mounts are known, that is
+/// one of the system's or that of a snapshot, which is another one.
+fn guesses(path: &Path, may_be_subvolume: bool) -> Vec<PathBuf> {
     let path = path.strip_prefix("/").unwrap_or(path);
     let points = ["/", "/boot", "/boot/efi", "/efi"];
     let mut places: Vec<_> = points.iter().map(|point| at(point, path)).collect();
+    if !may_be_subvolume {
+        return places;
+    }
     let mut names: Vec<_> = path.iter().collect();
     while names.len() > 1 && names[0] != "boot" {
         names.remove(0);
@@ -195,10 +203,17 @@ fn mounted(text: &str, uuids: &Uuids) -> Vec<Mount> {
         let mut fields = right.split(' ');
         let (kind, source) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
         if let Some(point) = known(point).filter(|_| kind != "autofs") {
+            let source = unescape(source);
+            // GRUB's paths have the dataset of a pool, and a snapshot behind the at sign.
+            let dataset = source.split_once('/').map_or("", |(_, it)| it);
+            let from = match kind {
+                "zfs" => format!("/{dataset}@"),
+                _ => unescape(from),
+            };
             let mount = Mount {
                 point,
-                from: unescape(from).into(),
-                uuid: uuids.of(&unescape(source)),
+                from: from.into(),
+                uuid: uuids.of(&source),
             };
             // The last one covers what was mounted there before.
             mounts.retain(|it: &Mount| it.point != point);
@@ -300,6 +315,8 @@ mod tests {
 
     const SEPARATE: &str = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 22 253:0 / /boot rw - ext4 /dev/mapper/vg-boot rw\n";
     const SUBVOLUME: &str = "22 1 0:30 /@ / rw - btrfs /dev/sda1 rw,subvol=/@\n";
+    const ZFS: &str =
+        "22 1 0:30 / / rw - zfs rpool/ROOT/u_1 rw\n30 22 0:31 / /boot rw - zfs bpool/BOOT/u_1 rw\n";
     const SNAPSHOT: &str = "22 1 0:30 /@/.snapshots/1/snapshot / rw - btrfs /dev/sda1 rw\n";
 
     /// Of a system with one file: the device, the path on it, and where that is.
@@ -346,6 +363,23 @@ mod tests {
                 "/boot/v",
             ),
             Case("", "boot/v", root, "/@rootfs/boot/v", "/boot/v"),
+            // A snapshot has another kernel of that name.
+            Case(
+                SUBVOLUME,
+                "boot/v",
+                root,
+                "/@snapshots/5/snapshot/boot/v",
+                "/@snapshots/5/snapshot/boot/v",
+            ),
+            Case(ZFS, "boot/v", unknown, "/BOOT/u_1@/v", "/boot/v"),
+            Case(ZFS, "usr/v", unknown, "/ROOT/u_1@/usr/v", "/usr/v"),
+            Case(
+                ZFS,
+                "boot/v",
+                unknown,
+                "/BOOT/u_1@old/v",
+                "/boot/BOOT/u_1@old/v",
+            ),
             Case("", "boot/efi/EFI/l", unknown, "/EFI/l", "/boot/efi/EFI/l"),
             Case("", "x", unknown, "/vmlinuz-6", "/boot/vmlinuz-6"),
         ] {
