@@ -18,10 +18,10 @@ const LONGEST_TEXT: u64 = 1 << 20;
 const MOST_NAMES: usize = 2000;
 
 /// Bytes of a path at most (`PATH_MAX` of `linux/limits.h`).
-const LONGEST_PATH: usize = 4096;
+pub(crate) const LONGEST_PATH: usize = 4096;
 /// Bytes of images that are searched for a release at most, together: more than an EFI system
 /// partition has.
-const MOST_SEARCHED: u64 = 4 << 30;
+const MOST_SEARCHED: u64 = 2 << 30;
 
 /// A system's files.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use super::super::mounts::{Device, Located, Mounts};
 use super::condition::Files;
 use super::expand::Values;
 use super::script::Block;
-use crate::tree::Tree;
+use crate::tree::{LONGEST_PATH, Tree};
 
 /// Entries of all menus at most.
 pub(super) const MOST_ITEMS: usize = 1000;
@@ -233,7 +233,7 @@ impl<'a> Interpreter<'a> {
             Some(rest) => rest.split_once(')')?,
             None => (self.get("root"), path),
         };
-        if !path.starts_with('/') {
+        if !path.starts_with('/') || path.len() >= LONGEST_PATH {
             return None;
         }
         let device = device.trim_start_matches('(').trim_end_matches(')');
