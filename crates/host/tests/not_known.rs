@@ -181,3 +181,56 @@ fn systemd_boot_leaves_out_what_is_not_there() {
         assert_eq!((&*last.title, &*last.options), ("last", "x y"));
     }
 }
+
+#[test]
+fn other_boot_loaders_are_not_guessed() {
+    let tree = BootTree::named("debian-12");
+    assert!(read(tree.root()).next.is_some());
+    let path = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+    let wide: Vec<u8> = "rEFInd 0.14"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    fs::create_dir_all(tree.at(path).parent().unwrap()).unwrap();
+    fs::write(tree.at(path), [&[6, 0, 0, 0][..], &wide].concat()).unwrap();
+    let boot = read(tree.root());
+    assert_eq!(
+        (boot.loader, boot.default, boot.next),
+        (Loader::None, None, None)
+    );
+    let note =
+        "the EFI variable LoaderInfo is \"rEFInd 0.14\", whose configuration is not known here";
+    assert_eq!(boot.notes, [note]);
+}
+
+#[test]
+fn grub_has_its_configuration_on_the_efi_system_partition() {
+    let system = concat!(
+        "-- /etc/os-release --\nID=rhel\n",
+        "-- /boot/k: kernel 4.18 --\n",
+        "-- /boot/loader/entries/a.conf --\ntitle a\nlinux /k\n",
+        "-- /boot/loader/entries/b.conf --\ntitle b\nlinux /k\n",
+        "-- /boot/efi/EFI/aaaa/grub.cfg --\nconfigfile /boot/grub2/grub.cfg\n",
+    );
+    let whole = "-- /boot/efi/EFI/redhat/grub.cfg --\nload_env\nset default=$saved_entry\nblscfg\n";
+    let tree = BootTree::of(&format!("{system}{whole}"));
+    tree.grubenv("/boot/efi/EFI/redhat/grubenv", &["saved_entry=a"]);
+    let boot = read(tree.root());
+    assert_eq!(boot.loader, Loader::Grub);
+    assert_eq!(boot.entries[boot.next.unwrap().entry].id, "a");
+    assert_eq!(read(BootTree::of(system).root()).loader, Loader::None);
+}
+
+#[test]
+fn help_of_extlinux_is_no_option() {
+    let script = concat!(
+        "-- /extlinux/extlinux.conf --\nDEFAULT one\nAPPEND all\n",
+        "LABEL one\n LINUX /boot/one\n TEXT HELP\n  default two\n  append x\n ENDTEXT\n",
+        "LABEL two\n LINUX /boot/one\n APPEND own\n",
+        "-- /boot/one: kernel 1.0 --\n",
+    );
+    let boot = read(BootTree::of(script).root());
+    let options: Vec<_> = boot.entries.iter().map(|it| &*it.options).collect();
+    assert_eq!(options, ["all", "own"]);
+    assert_eq!(boot.next.unwrap().entry, 0);
+}

@@ -124,17 +124,28 @@ fn normal(path: &Path) -> PathBuf {
 /// Labels, and the name that `DEFAULT` has.
 fn labels(text: &str) -> (Vec<Label>, Option<String>) {
     let mut labels: Vec<Label> = Vec::new();
-    let mut default = None;
+    let (mut default, mut append) = (None, String::new());
+    let mut is_help = false;
     for line in text.lines() {
         let line = line.trim();
+        // Between TEXT HELP and ENDTEXT there is text for people.
+        let first = line.split_ascii_whitespace().next().unwrap_or("");
+        is_help |= first.eq_ignore_ascii_case("text");
+        if is_help {
+            is_help = !first.eq_ignore_ascii_case("endtext");
+            continue;
+        }
         let (keyword, value) = line.split_once([' ', '\t']).unwrap_or((line, ""));
         let value = value.trim();
         let keyword = keyword.to_ascii_lowercase();
         let Some(label) = labels.last_mut().filter(|_| keyword != "label") else {
             match &*keyword {
                 "default" => default = Some(value.to_owned()),
+                // Of labels that have none of their own.
+                "append" => value.clone_into(&mut append),
                 "label" if labels.len() < MOST_ENTRIES => labels.push(Label {
                     name: value.to_owned(),
+                    append: append.clone(),
                     ..Label::default()
                 }),
                 _ => {}

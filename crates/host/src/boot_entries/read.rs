@@ -15,7 +15,17 @@ pub fn read(root: &Path) -> BootEntries {
     let tree = Tree::new(root);
     let mounts = Mounts::read(&tree);
     let (mut loader, mut reason) = loader(&tree);
-    let mut offer = offer(loader, &tree, &mounts);
+    let other = other(&tree);
+    if let Some(other) = &other {
+        (loader, reason) = (Loader::None, other.clone());
+    }
+    let mut offer = match &other {
+        Some(other) => Offer {
+            notes: vec![format!("{other}, whose configuration is not known here")],
+            ..Offer::default()
+        },
+        None => offer(loader, &tree, &mounts),
+    };
     if loader == Loader::None && !offer.entries.is_empty() {
         reason = "no boot loader was found, but profiles of NixOS".to_owned();
     } else if offer.entries.is_empty() && offer.notes.is_empty() && loader != Loader::None {
@@ -95,6 +105,13 @@ fn offer(loader: Loader, tree: &Tree, mounts: &Mounts) -> Offer {
         Loader::Firmware => firmware::read(tree),
         Loader::None => conventions::generations(tree),
     }
+}
+
+/// Reason why it is a boot loader that is not known here, such as rEFInd or Limine.
+fn other(tree: &Tree) -> Option<String> {
+    let info = Variables::new(tree).loader("LoaderInfo")?;
+    let is_known = ["systemd-", "GRUB"].iter().any(|it| info.starts_with(it));
+    (!is_known).then(|| format!("the EFI variable LoaderInfo is \"{info}\""))
 }
 
 /// The boot loader, and why it is taken to be that one.

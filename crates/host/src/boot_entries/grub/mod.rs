@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::entry::{Choice, Entry, Kind, Offer, Problem};
+use super::firmware::Variables;
 use super::image::Images;
 use super::mounts::Mounts;
 use super::options::without_loader_words;
@@ -39,8 +40,33 @@ const FEATURES: [&str; 9] = [
     "feature_nativedisk_cmd",
 ];
 
-/// The configuration that is there.
+/// The configuration that is there: that beside the program which the firmware started, else that in
+/// `/boot`, else one of an EFI system partition, where RHEL 8 and others of its time have it.
 pub(super) fn configuration(tree: &Tree) -> Option<PathBuf> {
+    let option = Variables::new(tree).current();
+    let started = option.and_then(|it| Some(it.path?.parent()?.to_owned()));
+    let beside = started.and_then(|directory| on_partition(tree, &directory));
+    beside.or_else(|| in_boot(tree)).or_else(|| {
+        let directory = Path::new("/boot/efi/EFI");
+        let names = tree.names(directory).unwrap_or_default();
+        let mut directories = names.iter().map(|name| Path::new("/EFI").join(name));
+        directories.find_map(|it| on_partition(tree, &it))
+    })
+}
+
+/// A configuration in a directory of the EFI system partition; none of one that only leads to
+/// another one.
+fn on_partition(tree: &Tree, directory: &Path) -> Option<PathBuf> {
+    let directory = directory.strip_prefix("/").ok()?;
+    let path = Path::new("/boot/efi").join(directory).join("grub.cfg");
+    let text = tree.text(&path).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    words
+        .any(|word| matches!(word, "menuentry" | "blscfg"))
+        .then_some(path)
+}
+
+fn in_boot(tree: &Tree) -> Option<PathBuf> {
     let mut paths = CONFIGURATIONS.into_iter().map(PathBuf::from);
     // The directory may be root's alone.
     paths.find(|path| match tree.names(path.parent().unwrap_or(path)) {
