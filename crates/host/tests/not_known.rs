@@ -138,6 +138,10 @@ fn what_is_not_run_as_grub_would_is_told() {
             "for i in /boot/*.iso; do true; done\n",
             "patterns of file names",
         ),
+        (
+            "blscfg\n",
+            "blscfg, whose directory of entries was not found",
+        ),
     ] {
         let boot = grub(&format!("{script}{ONE}"));
         let note = format!("/boot/grub/grub.cfg uses what is not known here: {what}");

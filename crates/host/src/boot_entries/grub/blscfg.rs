@@ -10,6 +10,8 @@ use super::state::{Dialect, FAILED, Interpreter, Item, OK};
 
 /// Directories of entries, the first one that is there.
 const DIRECTORIES: [&str; 2] = ["/loader/entries", "/boot/loader/entries"];
+/// What is noted where there is no such directory: it may be on a file system that is not mounted.
+const NO_ENTRIES: &str = "blscfg, whose directory of entries was not found";
 /// Bytes of the options of an entry at most.
 const LONGEST: usize = 64 << 10;
 
@@ -44,7 +46,12 @@ pub(super) fn blscfg(interpreter: &mut Interpreter, arguments: &[String]) -> u32
 
 /// Entries, the newest first.
 fn entries(interpreter: &mut Interpreter, given: &str) -> Option<Vec<Entry>> {
-    let directory = directory(interpreter, given)?;
+    let Some(directory) = directory(interpreter, given) else {
+        if interpreter.log.unreadable.borrow().is_empty() {
+            interpreter.log.unanswered.insert(NO_ENTRIES);
+        }
+        return None;
+    };
     let names = interpreter.tree.names(&directory);
     let names = names.inspect_err(|error| interpreter.note(&directory, error));
     let names = names.ok()?;
