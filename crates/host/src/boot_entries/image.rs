@@ -111,6 +111,12 @@ impl<'a> Images<'a> {
         })
     }
 
+    /// Whether there is a unified kernel image at a path.
+    pub(super) fn is_uki(&self, path: &Path) -> bool {
+        let host = self.tree.host(path).filter(|_| self.tree.is_file(path));
+        host.and_then(|host| Uki::read(&host)).is_some()
+    }
+
     /// The entry, and the sections of a unified kernel image.
     pub(super) fn entry_and_uki(&self, path: &Path) -> (Entry, Option<Uki>) {
         let mut entry = Entry {

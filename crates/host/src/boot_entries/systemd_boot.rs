@@ -248,7 +248,12 @@ pub(super) fn unified(tree: &Tree) -> Vec<Found> {
                 continue;
             }
             let path = directory.join(&name);
-            let (mut entry, Some(uki)) = Images::new(tree).entry_and_uki(&path) else {
+            // Other programs are not searched for a release.
+            let images = Images::new(tree);
+            if !images.is_uki(&path) {
+                continue;
+            }
+            let (mut entry, Some(uki)) = images.entry_and_uki(&path) else {
                 continue;
             };
             let value = |names: &[&str]| {
