@@ -1,7 +1,8 @@
 //! What boot loaders offer.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
@@ -187,4 +188,13 @@ pub(super) struct Offer {
     pub(super) default: Option<Choice>,
     pub(super) next: Option<Choice>,
     pub(super) notes: Vec<String>,
+}
+
+/// Note that a file of a boot loader cannot be read.
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; try it as root",
+        _ => "",
+    };
+    format!("{} cannot be read: {error}{hint}", path.display())
 }

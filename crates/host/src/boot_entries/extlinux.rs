@@ -39,7 +39,7 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
         Ok(text) => text,
         Err(error) => {
             return Offer {
-                notes: vec![super::grub::unreadable(path, &error)],
+                notes: vec![super::entry::unreadable(path, &error)],
                 ..Offer::default()
             };
         }

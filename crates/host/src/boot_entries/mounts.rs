@@ -71,7 +71,7 @@ impl Mounts {
         }
     }
 
-    /// What is not mounted of what `etc/fstab` has, each a sentence without its end.
+    /// Notes of mounts that `etc/fstab` has and that are missing, each a sentence without its end.
     pub(super) fn absent(&self) -> impl Iterator<Item = String> {
         let points = self.absent.iter();
         points.map(|point| format!("{point} of /etc/fstab is not mounted; try mount {point}"))

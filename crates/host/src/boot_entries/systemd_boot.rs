@@ -129,7 +129,7 @@ pub(super) fn denied(tree: &Tree) -> Vec<String> {
     let paths = PARTITIONS.iter().map(Path::new);
     paths
         .filter(|path| tree.is_denied(&path.join("loader")))
-        .map(|path| super::grub::unreadable(path, &error))
+        .map(|path| super::entry::unreadable(path, &error))
         .collect()
 }
 
@@ -169,7 +169,7 @@ fn files(tree: &Tree, notes: &mut Vec<String>) -> Vec<Found> {
     let mut found = Vec::new();
     for (partition, directory) in directories(tree, "loader/entries") {
         let names = tree.names(&directory).unwrap_or_else(|error| {
-            notes.push(super::grub::unreadable(&directory, &error));
+            notes.push(super::entry::unreadable(&directory, &error));
             Vec::new()
         });
         for name in names
@@ -180,7 +180,7 @@ fn files(tree: &Tree, notes: &mut Vec<String>) -> Vec<Found> {
             let path = directory.join(name);
             match tree.beginning(&path, LONGEST) {
                 Ok(text) => found.extend(file(tree, partition, &path, &Keys::read(&text))),
-                Err(error) => notes.push(super::grub::unreadable(&path, &error)),
+                Err(error) => notes.push(super::entry::unreadable(&path, &error)),
             }
         }
     }

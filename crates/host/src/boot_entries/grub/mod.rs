@@ -15,7 +15,7 @@ mod state;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::entry::{Choice, Entry, Kind, Offer, Problem};
+use super::entry::{Choice, Entry, Kind, Offer, Problem, unreadable};
 use super::firmware::Variables;
 use super::image::Images;
 use super::mounts::Mounts;
@@ -187,12 +187,12 @@ fn notes(log: &Log, path: &Path) -> Vec<String> {
         ));
     }
     let denied = io::ErrorKind::PermissionDenied.into();
-    let unreadable = log.unreadable.borrow();
+    let denied_paths = log.unreadable.borrow();
     notes.extend(
-        unreadable
+        denied_paths
             .iter()
             .take(10)
-            .map(|it| self::unreadable(it, &denied)),
+            .map(|it| unreadable(it, &denied)),
     );
     if !log.unanswered.is_empty() {
         let names: Vec<_> = log.unanswered.iter().copied().collect();
@@ -221,14 +221,6 @@ fn notes(log: &Log, path: &Path) -> Vec<String> {
         ));
     }
     notes
-}
-
-pub(super) fn unreadable(path: &Path, error: &io::Error) -> String {
-    let hint = match error.kind() {
-        io::ErrorKind::PermissionDenied => "; try it as root",
-        _ => "",
-    };
-    format!("{} cannot be read: {error}{hint}", path.display())
 }
 
 /// A configuration.
