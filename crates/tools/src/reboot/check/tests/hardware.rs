@@ -2,7 +2,7 @@
 
 use super::cases::{Case, case};
 use super::scene::Scene;
-use crate::reboot::check::Consequence::{Cold, Note, Refuse, Warn};
+use crate::reboot::check::Consequence::{Cold, Note, Warn};
 
 fn dmi(scene: &Scene, fields: &[(&str, &str)]) {
     for (field, text) in fields {
