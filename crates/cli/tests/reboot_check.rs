@@ -444,3 +444,37 @@ fn rules_are_listed_and_explained() {
     let unknown = brisk_of!["reboot", "check", "--explain", "nosuch"].exits(125);
     let _ = unknown.explains(&["there is no rule nosuch; brisk reboot check --rules"]);
 }
+
+/// The kernel that runs is whole, and the next one lacks its initial RAM disk.
+#[test]
+fn the_entry_that_is_next_is_judged_and_not_the_kernel_that_runs() {
+    let files = Files::new();
+    let tree = files.at("tree");
+    let _ = files.write("tree/proc/sys/kernel/osrelease", "6.1.0-9-amd64\n");
+    let _ = files.write("tree/proc/self/status", "CapEff:\t000001ffffffffff\n");
+    let _ = files.write("tree/proc/cmdline", "root=/dev/sda2 ro\n");
+    for name in ["vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-10-amd64"] {
+        let _ = files.write(&format!("tree/boot/{name}"), "");
+        let _ = write(&files, &format!("tree/boot/{name}"), &small_kernel());
+    }
+    let _ = files.write("tree/boot/initrd.img-6.1.0-9-amd64", "");
+    let _ = write(&files, "tree/boot/initrd.img-6.1.0-9-amd64", &initrd(10));
+    let entry = |release: &str| {
+        format!(
+            "menuentry {release} {{\nlinux /boot/vmlinuz-{release} root=/dev/sda2 ro\n\
+             initrd /boot/initrd.img-{release}\n}}\n"
+        )
+    };
+    let menu = entry("6.1.0-10-amd64") + &entry("6.1.0-9-amd64");
+    let _ = files.write("tree/boot/grub/grub.cfg", &menu);
+    let text = brisk_of!["reboot", "check", "--root", &tree]
+        .exits(11)
+        .text();
+    for part in [
+        "Kernel        /boot/vmlinuz-6.1.0-10-amd64",
+        "/boot/initrd.img-6.1.0-10-amd64",
+        "[initrd-missing]",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}

@@ -222,27 +222,68 @@ pub fn plan(
     request: &Request,
     files: &impl Files,
 ) -> Result<Plan, PlanError> {
-    let (mut entry, reason) = chosen(boot, running, request, files)?;
-    if entry.kind == Kind::Other {
-        return Err(PlanError::NoLinux(entry.title));
+    let (entry, reason) = linux(boot, running, request, files)?;
+    sound(&entry, request, files)?;
+    finished(entry, reason, running, request)
+}
+
+/// What would be started as [`plan`] has it, whatever is wrong with the files: for rules that say
+/// what is.
+///
+/// # Errors
+/// If what is asked for is not there, or the boot loader does not say what is next.
+pub fn target(
+    boot: &BootEntries,
+    running: &Running,
+    request: &Request,
+    files: &impl Files,
+) -> Result<Target, PlanError> {
+    let (entry, reason) = linux(boot, running, request, files)?;
+    Ok(finished(entry, reason, running, request)?.target)
+}
+
+/// The entry that is asked for, if it starts Linux, and why it is that one.
+fn linux(
+    boot: &BootEntries,
+    running: &Running,
+    request: &Request,
+    files: &impl Files,
+) -> Result<(Entry, String), PlanError> {
+    let (entry, reason) = chosen(boot, running, request, files)?;
+    match entry.kind {
+        Kind::Other => Err(PlanError::NoLinux(entry.title)),
+        _ => Ok((entry, reason)),
     }
-    if !request.initrds.is_empty() {
-        if entry.kind == Kind::Uki {
-            return Err(PlanError::InitrdOfUki(entry.kernel));
-        }
-        if let Some(missing) = request.initrds.iter().find(|path| !files.is_file(path)) {
-            return Err(PlanError::NoInitrd(missing.clone()));
-        }
-        entry.problems.retain(|problem| !problem.is_of_initrd());
-        entry.initrds.clone_from(&request.initrds);
+}
+
+/// Refuses an entry whose files, or those in their place, are not there or of no use.
+fn sound(entry: &Entry, request: &Request, files: &impl Files) -> Result<(), PlanError> {
+    let has_own = request.initrds.is_empty();
+    if !has_own && entry.kind == Kind::Uki {
+        return Err(PlanError::InitrdOfUki(entry.kernel.clone()));
     }
-    if !entry.problems.is_empty() {
-        let problems: Vec<_> = entry.problems.iter().map(ToString::to_string).collect();
-        return Err(PlanError::NotBootable {
-            title: entry.title,
-            problems: problems.join("; "),
-        });
+    if let Some(missing) = request.initrds.iter().find(|path| !files.is_file(path)) {
+        return Err(PlanError::NoInitrd(missing.clone()));
     }
+    let problems = entry.problems.iter();
+    let problems = problems.filter(|problem| has_own || !problem.is_of_initrd());
+    let problems: Vec<_> = problems.map(ToString::to_string).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(PlanError::NotBootable {
+        title: entry.title.clone(),
+        problems: problems.join("; "),
+    })
+}
+
+/// The plan that an entry and a request make.
+fn finished(
+    entry: Entry,
+    reason: String,
+    running: &Running,
+    request: &Request,
+) -> Result<Plan, PlanError> {
     let has_options = entry.number.is_some() || entry.kind == Kind::Uki;
     let current = without_loader_words(&running.cmdline);
     let (cmdline, cmdline_from) = match &request.cmdline {
@@ -263,7 +304,10 @@ pub fn plan(
         target: Target {
             release: entry.release,
             kernel: entry.kernel,
-            initrds: entry.initrds,
+            initrds: match &request.initrds[..] {
+                [] => entry.initrds,
+                given => given.to_vec(),
+            },
             cmdline,
             is_uki: entry.kind == Kind::Uki,
         },

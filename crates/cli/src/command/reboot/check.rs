@@ -1,20 +1,12 @@
 //! `brisk reboot check`.
 
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-
 use anyhow::{Context as _, bail};
-use brisk_host::boot_entries::without_loader_words;
-use brisk_host::files;
-use brisk_host::kernel::{image_version, resolve};
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Preflight, Trial, Verdict, descriptions};
-use brisk_vm::kernel::{Image, MAX_SIZE};
 
 use super::options::{Form, TargetArgs};
 use crate::exit;
-use crate::output::printable_line;
 use crate::ui::Ui;
 
 /// Say whether this machine can be restarted without its firmware.
@@ -72,7 +64,7 @@ pub(super) fn run(args: &CheckArgs, ui: &Ui) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     let root = args.target.root.checked()?;
-    let target = target(&args.target, root)?;
+    let target = target(&args.target)?;
     let spinner = ui.spinner("looking");
     let mut preflight = Preflight::read(root, &target);
     // A signal must not leave a kernel loaded.
@@ -115,94 +107,13 @@ fn explanation(id: &str) -> anyhow::Result<String> {
     ))
 }
 
-/// Path of a file of the system below `root`.
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
-}
-
-/// The kernel that would be started: what brisk reboot plans, else what is named, for rules to say
-/// what is wrong with it.
-fn target(args: &TargetArgs, root: &Path) -> anyhow::Result<Target> {
-    match args.plan() {
-        Ok((plan, _)) => {
-            let mut target = plan.target;
-            if !is_plain(&target.release) {
-                target.release.clear();
-            }
-            Ok(target)
-        }
-        Err(error) if args.entry.is_some() || args.same => Err(error),
-        Err(error) => match args.cmdline.as_deref() {
-            Some("entry") => Err(error),
-            cmdline => literal(args, cmdline, root),
-        },
+/// What brisk reboot would start, for rules to say what is wrong with it.
+fn target(args: &TargetArgs) -> anyhow::Result<Target> {
+    let mut target = args.target()?;
+    if !is_plain(&target.release) {
+        target.release.clear();
     }
-}
-
-/// The files that are named, or have the usual names, whatever is wrong with them.
-fn literal(args: &TargetArgs, cmdline: Option<&str>, root: &Path) -> anyhow::Result<Target> {
-    let line = |path: &str| {
-        let text = files::text(&root.join(path)).unwrap_or_default();
-        text.trim_end_matches(['\n', '\0']).to_owned()
-    };
-    let running = match line("proc/sys/kernel/osrelease") {
-        text if text.is_empty() && args.root.is_running() => brisk_host::kernel::running(),
-        text => text,
-    };
-    let kernel = match &args.kernel {
-        Some(path) if path.contains('/') => {
-            std::path::absolute(path).context("the current directory is gone")?
-        }
-        Some(release) => {
-            let found = resolve(root, Some(release), &running)?;
-            Path::new("/").join(found.image.strip_prefix(root).unwrap_or(&found.image))
-        }
-        None if running.is_empty() => bail!(
-            "{} does not say which kernel runs; name one with --kernel",
-            printable_line(&root.join("proc/sys/kernel/osrelease").display().to_string())
-        ),
-        None => PathBuf::from(format!("/boot/vmlinuz-{running}")),
-    };
-    let image = below(root, &kernel);
-    let release = match image_version(&image) {
-        Ok(release) => release.filter(|text| is_plain(text)).unwrap_or_default(),
-        // A rule says so. Of a file that was named, nothing is known.
-        Err(_) if args.kernel.is_some() => String::new(),
-        Err(_) => running,
-    };
-    let bytes = content(&image).unwrap_or_default();
-    let uki = match Image::parse(&bytes) {
-        Ok(Image::Uki(uki)) => Some(uki),
-        _ => None,
-    };
-    let own = uki.as_ref().and_then(|uki| uki.cmdline);
-    let given = cmdline.filter(|words| *words != "running");
-    let own = own.filter(|_| cmdline.is_none());
-    let current = || without_loader_words(&line("proc/cmdline"));
-    Ok(Target {
-        initrds: match (args.initrds.is_empty(), &uki) {
-            (true, None) => initrds(root, &release),
-            (true, Some(_)) => Vec::new(),
-            (false, _) => args
-                .initrds
-                .iter()
-                .map(std::path::absolute)
-                .collect::<Result<_, _>>()
-                .context("the current directory is gone")?,
-        },
-        cmdline: given.or(own).map_or_else(current, str::to_owned),
-        is_uki: uki.is_some(),
-        release,
-        kernel,
-    })
-}
-
-/// An image's bytes; a rule says what is wrong with it.
-fn content(image: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = files::open_regular(image)?;
-    file.take(MAX_SIZE as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok(target)
 }
 
 /// Whether a release is one, and nothing that leads to other files or means something to a shell: an
@@ -211,18 +122,6 @@ fn is_plain(release: &str) -> bool {
     let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b".+-_~".contains(&byte);
     release.starts_with(|first: char| first.is_ascii_alphanumeric())
         && release.bytes().all(is_usual)
-}
-
-/// The initial RAM disk of a release in `/boot`, if there is one.
-fn initrds(root: &Path, release: &str) -> Vec<PathBuf> {
-    let names = [
-        format!("/boot/initrd.img-{release}"),
-        format!("/boot/initramfs-{release}.img"),
-        format!("/boot/initrd-{release}"),
-    ];
-    let mut paths = names.into_iter().map(PathBuf::from);
-    let found = paths.find(|path| below(root, path).exists());
-    found.into_iter().collect()
 }
 
 #[cfg(test)]

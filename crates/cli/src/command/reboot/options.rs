@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use brisk_host::boot_entries::{self, Entry};
 use brisk_host::kernel;
-use brisk_tools::reboot::plan::{self, Cmdline, Plan, Request, Running};
+use brisk_tools::reboot::Target;
+use brisk_tools::reboot::plan::{self, Cmdline, Plan, PlanError, Request, Running};
 use clap::ValueEnum;
 
 use crate::output::printable_line;
@@ -83,17 +84,49 @@ impl TargetArgs {
     /// If there is no such tree, or no plan.
     pub(super) fn plan(&self) -> anyhow::Result<(Plan, Running)> {
         let root = self.root.checked()?;
+        let running = self.running();
         let boot = boot_entries::read(root);
-        let release = match self.root.is_running() {
-            true => kernel::running(),
-            false => text(root, "/proc/sys/kernel/osrelease"),
-        };
-        let running = Running {
-            release,
-            cmdline: text(root, "/proc/cmdline"),
-        };
         let plan = plan::plan(&boot, &running, &request(self)?, &System(root))?;
         Ok((plan, running))
+    }
+
+    /// What would be started, whatever is wrong with its files. Where nothing says what is next, it is
+    /// the kernel that runs.
+    ///
+    /// # Errors
+    /// If there is no such tree, or what is asked for is not there.
+    pub(super) fn target(&self) -> anyhow::Result<Target> {
+        let root = self.root.checked()?;
+        let running = self.running();
+        let boot = boot_entries::read(root);
+        let mut request = request(self)?;
+        let found = plan::target(&boot, &running, &request, &System(root));
+        if !matches!(found, Err(PlanError::NothingIsNext(_))) {
+            return Ok(found?);
+        }
+        ensure!(
+            !running.release.is_empty(),
+            "{} does not say which kernel runs; name one with --kernel",
+            printable_line(&root.join("proc/sys/kernel/osrelease").display().to_string())
+        );
+        request.kernel = Some(format!("/boot/vmlinuz-{}", running.release));
+        let mut target = plan::target(&boot, &running, &request, &System(root))?;
+        if target.release.is_empty() {
+            target.release = running.release;
+        }
+        Ok(target)
+    }
+
+    /// What runs now on the system below the root.
+    fn running(&self) -> Running {
+        let text = |path| text(&self.root.root, path);
+        Running {
+            release: match self.root.is_running() {
+                true => kernel::running(),
+                false => text("/proc/sys/kernel/osrelease"),
+            },
+            cmdline: text("/proc/cmdline"),
+        }
     }
 }
 
