@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use tempfile::NamedTempFile;
@@ -19,6 +19,12 @@ pub enum Durability {
     Synced,
     /// The new content survives a power cut from now on: the directory is synced as well.
     Durable,
+}
+
+/// Path of a file of the system below `root`, given its absolute path there.
+#[must_use]
+pub fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Bytes of a file that [`text`] reads at most.

@@ -4,11 +4,10 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::OFlags;
+use crate::files;
 
 /// Symbolic links that are followed for one path at most, as the kernel does (path_resolution(7)).
 const MOST_LINKS: usize = 40;
@@ -108,13 +107,7 @@ impl Tree {
     /// If it cannot be read.
     pub(crate) fn bytes(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
         let path = self.host(path).ok_or(rustix::io::Errno::LOOP)?;
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(OFlags::NONBLOCK.bits() as i32)
-            .open(path)?;
-        let mut bytes = Vec::new();
-        file.take(most).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        files::start(&path, most)
     }
 
     /// A file's text, at most 1 MiB of it; what is no UTF-8 is replaced.

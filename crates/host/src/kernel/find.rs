@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::version::{compare, name_version, version_in};
 use super::{Convention, Installed};
+use crate::files;
 use crate::tree::Tree;
 
 /// Where an EFI system or boot loader partition may be mounted (Boot Loader Specification).
@@ -71,8 +72,7 @@ pub(super) fn describe(
 
 /// A kernel at a path of the system.
 fn kernel(root: &Path, version: String, path: &Path, source: Convention) -> Installed {
-    let image = root.join(path.strip_prefix("/").unwrap_or(path));
-    describe(root, version, image, source)
+    describe(root, version, files::below(root, path), source)
 }
 
 fn boot(root: &Path, tree: &Tree) -> Vec<Installed> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use brisk_host::files;
 use serde::Serialize;
 
 /// Lines that are read at most.
@@ -103,7 +104,7 @@ impl Configuration {
     /// read. Paths that are relative are of that root, too.
     #[must_use]
     pub fn below(root: &Path, path: &Path) -> Option<Self> {
-        let text = brisk_host::files::text(&super::inside(root, path))?;
+        let text = files::text(&files::below(root, path))?;
         Some(Self::with_includes(&text, root))
     }
 
@@ -114,10 +115,10 @@ impl Configuration {
             // OpenSSL takes a relative path from where it runs.
             let path = match root == Path::new("/") {
                 true => path.to_owned(),
-                false => super::inside(root, path),
+                false => files::below(root, path),
             };
             let Ok(entries) = fs::read_dir(&path) else {
-                return brisk_host::files::text(&path).into_iter().collect();
+                return files::text(&path).into_iter().collect();
             };
             let paths = entries.flatten().map(|entry| entry.path());
             let is_one = |path: &PathBuf| {
@@ -126,10 +127,7 @@ impl Configuration {
             };
             let mut paths: Vec<_> = paths.filter(is_one).take(FILES).collect();
             paths.sort();
-            paths
-                .iter()
-                .filter_map(|path| brisk_host::files::text(path))
-                .collect()
+            paths.iter().filter_map(|path| files::text(path)).collect()
         };
         Self::parse(&expanded(text, &mut read))
     }

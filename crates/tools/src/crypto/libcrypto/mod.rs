@@ -8,6 +8,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use brisk_host::files;
 use brisk_host::program::Program;
 use serde::Serialize;
 
@@ -84,7 +85,7 @@ impl Library {
         let configuration = configuration_path.as_deref().and_then(read);
         let libraries = |directory: &Option<String>| {
             let directory = directory.as_deref().map(Path::new);
-            directory.map_or_else(Vec::new, |path| libraries(&inside(root, path)))
+            directory.map_or_else(Vec::new, |path| libraries(&files::below(root, path)))
         };
         let own = ["legacy", "fips"];
         let mut installed_providers = libraries(&version.modules);
@@ -120,10 +121,6 @@ impl VersionInfo {
     pub fn has_engines(&self) -> bool {
         self.major.is_some_and(|major| major < WITHOUT_ENGINES)
     }
-}
-
-fn inside(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Names of the shared libraries in a directory, without `.so`, sorted.

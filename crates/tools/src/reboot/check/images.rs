@@ -86,16 +86,11 @@ impl Defect {
     }
 }
 
-/// Path of a target's file below a root.
-pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
-}
-
 impl Images {
     /// Reads the files of a target on the system below `root`, all of them to their ends.
     #[must_use]
     pub fn read(root: &Path, target: &Target) -> Self {
-        let kernel = open(&below(root, &target.kernel)).and_then(|file| {
+        let kernel = open(&files::below(root, &target.kernel)).and_then(|file| {
             let size = file.metadata().map_or(0, |metadata| metadata.len());
             if size > MAX_SIZE as u64 {
                 return Err(Defect::Unusable("it is larger than a kernel".to_owned()));
@@ -173,7 +168,7 @@ fn open(path: &Path) -> Result<File, Defect> {
 }
 
 fn initrd(root: &Path, path: &Path, is_last: bool) -> Initrd {
-    let content = open(&below(root, path)).and_then(|file| {
+    let content = open(&files::below(root, path)).and_then(|file| {
         let size = file.metadata().map_or(0, |metadata| metadata.len());
         if size > LARGEST_FILE {
             let reason = "it is larger than the 4 GiB that kexec_file_load reads".to_owned();
