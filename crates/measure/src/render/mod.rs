@@ -28,5 +28,5 @@ pub use svg::{
     Bar, BarPanel, CurvePanel, PlottedCurve, PlottedPoint, svg, svg_of_bars, svg_of_curves,
     svg_over_time,
 };
-pub use table::{sheet, table};
+pub use table::{columns, sheet, table};
 pub use text::{clean, shorten};

@@ -102,16 +102,35 @@ pub(super) fn remarks(report: &Report) -> String {
 
 /// A table whose columns, but for the first, are numbers.
 pub fn sheet(head: &[&str], rows: impl IntoIterator<Item = impl AsRef<[String]>>) -> String {
+    let rows = rows.into_iter().map(|row| row.as_ref().to_vec());
+    laid_out(head, rows, CellAlignment::Right)
+}
+
+/// A table whose columns are text, with text from elsewhere cleaned.
+pub fn columns(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let rows = rows.into_iter().map(|row| {
+        let cells = row.iter().map(|cell| clean(cell).into_owned());
+        cells.collect()
+    });
+    laid_out(head, rows, CellAlignment::Left)
+}
+
+/// A table whose columns, but for the first, are aligned so.
+fn laid_out(
+    head: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    alignment: CellAlignment,
+) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(head);
-    table.add_rows(rows.into_iter().map(|row| row.as_ref().to_vec()));
+    table.add_rows(rows);
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         if place > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
+            column.set_cell_alignment(alignment);
         }
     }
     let lines: Vec<String> = table.lines().map(|l| l.trim_end().to_owned()).collect();

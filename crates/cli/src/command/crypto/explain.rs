@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::bail;
-use brisk_measure::render::clean;
+use brisk_measure::render::{clean, columns};
 use brisk_tools::crypto::explain::rules::figures;
 use brisk_tools::crypto::explain::{Answer, Explanation, Subject, explain, routes};
 use brisk_tools::crypto::{ALGORITHMS, Algorithm, Machine};
@@ -12,7 +12,6 @@ use brisk_tools::lint::Finding;
 use super::Form;
 use super::consumer::ConsumerOption;
 use super::machine::MachineArgs;
-use super::table::columns;
 use crate::exit;
 use crate::ui::Ui;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use anyhow::bail;
-use brisk_measure::render::clean;
+use brisk_measure::render::{clean, columns};
 use brisk_tools::crypto::kernel::{Device, FlagSource, Kernel};
 use brisk_tools::crypto::libcrypto::Library;
 use brisk_tools::crypto::list::{
@@ -14,7 +14,6 @@ use brisk_tools::crypto::{ALGORITHMS, Machine};
 
 use super::Form;
 use super::machine::MachineArgs;
-use super::table::columns;
 use crate::exit;
 use crate::ui::Ui;
 

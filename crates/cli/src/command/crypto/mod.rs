@@ -14,7 +14,6 @@ mod list;
 mod machine;
 mod options;
 mod picture;
-pub(super) mod table;
 mod worker;
 
 use clap::{Subcommand, ValueEnum};

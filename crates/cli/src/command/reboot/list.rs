@@ -2,10 +2,9 @@
 
 use brisk_host::boot_entries::{self, BootEntries, Choice, Entry, Kind, Loader};
 use brisk_host::kernel;
-use brisk_measure::render::clean;
+use brisk_measure::render::{clean, columns};
 
 use super::options::{Form, RootArgs};
-use crate::command::crypto::table::columns;
 use crate::exit;
 use crate::ui::Ui;
 
