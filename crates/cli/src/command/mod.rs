@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod overhead;
 pub mod reboot;
 pub mod report;
+mod rules;
 pub mod run;
 mod run_output;
 pub mod vm;

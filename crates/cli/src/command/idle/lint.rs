@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use brisk_host::proc::Procfs;
 use brisk_tools::idle::measure::Options;
 use brisk_tools::idle::rules::descriptions;
@@ -20,10 +20,14 @@ use super::description::{Described, Guests};
 use super::sarif;
 use super::target::{of_domain, of_process, with_roles};
 use super::watch::watch;
+use crate::command::rules;
 use crate::exit;
 use crate::output::printable_line;
 use crate::parse;
 use crate::ui::Ui;
+
+/// Its name.
+const COMMAND: &str = "brisk idle lint";
 
 /// Find what keeps idle guests awake, with the reason and the fix of each.
 ///
@@ -146,15 +150,12 @@ pub(super) struct Linted {
 /// If a guest cannot be read, or nothing can be printed. Of several files, the others are looked at.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     if args.rules {
-        let lines = descriptions();
-        let lines = lines
-            .iter()
-            .map(|rule| format!("{:<16}  {}\n", rule.id, rule.why));
-        ui.data(&lines.collect::<String>())?;
+        ui.data(&rules::list(&descriptions(), 16))?;
         return Ok(exit::OK);
     }
     if let Some(id) = &args.explain {
-        ui.data(&explanation(id)?)?;
+        let rule = rules::find(&descriptions(), id, COMMAND)?;
+        ui.data(&rules::explanation(&rule))?;
         return Ok(exit::OK);
     }
     for rule in &args.only {
@@ -211,21 +212,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
 
 /// Refuses a name that is not a rule's.
 pub(super) fn known(rule: &str) -> anyhow::Result<()> {
-    if descriptions().iter().any(|one| one.id == rule) {
-        return Ok(());
-    }
-    bail!("there is no rule {rule}; brisk idle lint --rules lists them")
-}
-
-fn explanation(id: &str) -> anyhow::Result<String> {
-    known(id)?;
-    let rules = descriptions();
-    let rule = rules.iter().find(|rule| rule.id == id);
-    let rule = rule.context("a rule that is known")?;
-    Ok(format!(
-        "{}\n    why:    {}\n    source: {}\n",
-        rule.id, rule.why, rule.source
-    ))
+    rules::find(&descriptions(), rule, COMMAND).map(drop)
 }
 
 fn linted(guest: Described, only: &[String]) -> anyhow::Result<Linted> {

@@ -1,11 +1,12 @@
 //! `brisk reboot check`.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Preflight, Trial, Verdict, descriptions};
 
 use super::options::{Form, TargetArgs};
+use crate::command::rules;
 use crate::exit;
 use crate::ui::Ui;
 
@@ -52,15 +53,12 @@ pub(super) struct CheckArgs {
 /// If the kernel cannot be found, or nothing can be printed.
 pub(super) fn run(args: &CheckArgs, ui: &Ui) -> anyhow::Result<u8> {
     if args.rules {
-        let lines = descriptions();
-        let lines = lines
-            .iter()
-            .map(|rule| format!("{:<18}  {}\n", rule.id, rule.why));
-        ui.data(&lines.collect::<String>())?;
+        ui.data(&rules::list(&descriptions(), 18))?;
         return Ok(exit::OK);
     }
     if let Some(id) = &args.explain {
-        ui.data(&explanation(id)?)?;
+        let rule = rules::find(&descriptions(), id, "brisk reboot check")?;
+        ui.data(&rules::explanation(&rule))?;
         return Ok(exit::OK);
     }
     let root = args.target.root.checked()?;
@@ -94,17 +92,6 @@ pub(super) fn run(args: &CheckArgs, ui: &Ui) -> anyhow::Result<u8> {
         Verdict::Cold => exit::COLD,
         Verdict::Refused => exit::REFUSED,
     })
-}
-
-fn explanation(id: &str) -> anyhow::Result<String> {
-    let rules = descriptions();
-    let Some(rule) = rules.iter().find(|rule| rule.id == id) else {
-        bail!("there is no rule {id}; brisk reboot check --rules lists them");
-    };
-    Ok(format!(
-        "{}\n    why:    {}\n    source: {}\n",
-        rule.id, rule.why, rule.source
-    ))
 }
 
 /// What brisk reboot would start, for rules to say what is wrong with it.
