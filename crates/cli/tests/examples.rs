@@ -117,7 +117,7 @@ fn main() {
     }
     assert!(trials.len() > 60, "{} trials", trials.len());
     let conclusion = libtest_mimic::run(&arguments, trials);
-    // What is static is never dropped.
+    // A static is never dropped.
     if let Some(shared) = SHARED.get() {
         fs::remove_dir_all(shared.dir.path()).unwrap();
     }

@@ -196,7 +196,7 @@ fn started(tree: &BootTree, directory: &str) -> Started {
     let text = fs::read_to_string(tree.at("/etc/fstab")).unwrap_or_default();
     let has_own_boot =
         text.contains(" /boot ") || !text.contains(" / ") && directory == "/boot/grub";
-    // What is the root of GRUB's file system.
+    // The root of GRUB's file system.
     let (source, prefix) = match has_own_boot {
         true => (
             tree.at("/boot"),

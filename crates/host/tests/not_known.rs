@@ -9,7 +9,7 @@ use brisk_host::boot_entries::{BootEntries, Kind, Loader, Problem, read};
 use brisk_testkit::BootTree;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// What is read without the right to read everything, where nobody may look at a path.
+/// Entries as they are read without the right to read everything, where nobody may look at a path.
 fn read_without(tree: &BootTree, path: &str) -> BootEntries {
     let locked = tree.at(path);
     fs::set_permissions(&locked, Permissions::from_mode(0o000)).unwrap();

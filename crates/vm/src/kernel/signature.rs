@@ -60,7 +60,7 @@ impl<'a> Signed<'a> {
             parts.push(bytes.get(at..at.checked_add(size)?)?);
             hashed = hashed.checked_add(size)?;
         }
-        // What is behind all sections and before the certificates, which are at the end.
+        // Bytes behind all sections and before the certificates, which are at the end.
         if hashed < at {
             parts.push(bytes.get(hashed..at)?);
         }

@@ -121,7 +121,7 @@ impl Menu {
                 let has_space = |text: &str| text.contains(|c: char| c.is_ascii_whitespace());
                 let by_id = |it: &&Node| is_same(&it.id) && !has_space(&it.id);
                 if self.nodes.iter().any(|it| by_id(&it)) && has_space(value) {
-                    // What is behind white space is taken for another name, of which there is none.
+                    // A word behind white space is taken for another name, of which there is none.
                     return None;
                 }
                 let by_id = self.nodes.iter().position(|it| by_id(&it));

@@ -133,7 +133,7 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
         let reason = format!("grub-reboot chose \"{once}\" for the next boot alone");
         next = choice(menu.default(dialect), reason, true);
     }
-    // What is on another file system, or no file, is taken to start.
+    // A file on another file system, and no file at all, are taken to start.
     let is_there = |loaded: &Loaded| {
         let file = &loaded.file;
         file.is_foreign || file.path == Path::new("/") || tree.is_file(&file.path)

@@ -1,4 +1,4 @@
-//! What is shown.
+//! Texts and JSON of findings.
 
 use super::scene::{Scene, initrd};
 use crate::reboot::check::{Trial, json, text};
