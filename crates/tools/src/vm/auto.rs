@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use brisk_image::Control;
 use brisk_vm::cache::Cache;
 
+use super::carried;
 use super::condition::Condition;
-use super::definition::{Autoshutdown, Definition};
+use super::definition::Autoshutdown;
 use super::error::Error;
 use super::lifecycle::{kill, start, stop};
 use super::live::condition;
@@ -79,17 +80,64 @@ impl std::fmt::Debug for Turn<'_> {
     }
 }
 
-/// Starts or resumes all VMs with `autoboot` that do not run. A failure of one VM does not affect
-/// the others.
+/// Starts or resumes all VMs with `autoboot` that do not run, and resumes those that were suspended
+/// because the host went down. A failure of one VM does not affect the others.
 #[must_use]
 pub fn autostart(dirs: &StateDirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
-    let decide = |paths: &VmPaths| Ok(at_boot(&paths.definition()?, condition(paths)?));
+    let decide = |paths: &VmPaths| {
+        let is_wanted = paths.definition()?.autoboot || carried::is_noted(paths);
+        Ok(at_boot(is_wanted, condition(paths)?))
+    };
     let act = |paths: &VmPaths, action| match action {
-        // All of its memory first: no process has to stay with it.
-        Action::Resume => resume(paths, cache, &How::default(), control(turn)).map(drop),
+        Action::Resume => back(paths, cache, turn),
         _ => start(paths, cache, turn.cancel, &mut |_| {}),
     };
     each(dirs, turn, &decide, &act)
+}
+
+/// Suspends all running VMs whose `autoshutdown` is to suspend, before the host restarts. One that
+/// cannot be suspended runs on.
+#[must_use]
+pub fn carry(dirs: &StateDirs, turn: Turn<'_>) -> Vec<Outcome> {
+    let decide = |paths: &VmPaths| {
+        let wanted = paths.definition().map(|it| it.autoshutdown);
+        if !matches!(wanted, Ok(Autoshutdown::Suspend)) {
+            return Ok(None);
+        }
+        Ok(at_shutdown(Autoshutdown::Suspend, condition(paths)?))
+    };
+    let act = |paths: &VmPaths, _| away(paths, turn);
+    each(dirs, turn, &decide, &act)
+}
+
+/// Resumes all VMs that [`carry`] or [`autostop`] suspended.
+#[must_use]
+pub fn carry_back(dirs: &StateDirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
+    let decide = |paths: &VmPaths| {
+        let is_carried = carried::is_noted(paths) && condition(paths)? == Condition::Suspended;
+        Ok(is_carried.then_some(Action::Resume))
+    };
+    let act = |paths: &VmPaths, _| back(paths, cache, turn);
+    each(dirs, turn, &decide, &act)
+}
+
+/// Suspends a VM until the host is up again.
+fn away(paths: &VmPaths, turn: Turn<'_>) -> Result<(), Error> {
+    suspend(paths, Suspending::default(), control(turn))?;
+    if let Err(error) = carried::note(paths) {
+        paths.note(&format!(
+            "VM will not be resumed with the host by itself: {error}"
+        ));
+    }
+    Ok(())
+}
+
+/// Resumes a VM with the host.
+fn back(paths: &VmPaths, cache: &Cache, turn: Turn<'_>) -> Result<(), Error> {
+    // All of its memory first: no process has to stay with it.
+    resume(paths, cache, &How::default(), control(turn))?;
+    carried::forget(paths);
+    Ok(())
 }
 
 /// Suspends, stops or ends all running VMs, each as its `autoshutdown` says. A VM that cannot be
@@ -113,7 +161,7 @@ pub fn autostop(dirs: &StateDirs, cache: &Cache, limit: Duration, turn: Turn<'_>
         stop(paths, limit)
     };
     let act = |paths: &VmPaths, action| match action {
-        Action::Suspend => match suspend(paths, Suspending::default(), control(turn)) {
+        Action::Suspend => match away(paths, turn) {
             Err(error) if runs(paths) && is_failure(&error) => {
                 paths.note("VM is stopped, because it cannot be suspended");
                 let then = match halt(paths) {
@@ -125,7 +173,7 @@ pub fn autostop(dirs: &StateDirs, cache: &Cache, limit: Duration, turn: Turn<'_>
                     source: Box::new(error),
                 })
             }
-            other => other.map(drop),
+            other => other,
         },
         Action::Kill => kill(paths),
         _ => halt(paths),
@@ -154,9 +202,9 @@ fn control(turn: Turn<'_>) -> Control<'_> {
     }
 }
 
-fn at_boot(definition: &Definition, now: Condition) -> Option<Action> {
+fn at_boot(is_wanted: bool, now: Condition) -> Option<Action> {
     match now {
-        _ if !definition.autoboot => None,
+        _ if !is_wanted => None,
         // Which shows what is missing.
         Condition::Off | Condition::Missing | Condition::CutOff => Some(Action::Start),
         Condition::Suspended | Condition::Paused => Some(Action::Resume),
@@ -245,11 +293,9 @@ mod tests {
 
     #[test]
     fn machines_that_want_it_come_up() {
-        let mut definition = Definition::default();
-        assert_eq!(ALL.map(|now| at_boot(&definition, now)), [None; 5]);
-        definition.autoboot = true;
+        assert_eq!(ALL.map(|now| at_boot(false, now)), [None; 5]);
         let (start, resume) = (Some(Action::Start), Some(Action::Resume));
-        let actions = ALL.map(|now| at_boot(&definition, now));
+        let actions = ALL.map(|now| at_boot(true, now));
         assert_eq!(actions, [start, resume, None, resume, None]);
     }
 

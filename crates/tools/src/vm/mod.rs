@@ -8,6 +8,7 @@ mod auto;
 mod background;
 mod backing_chain;
 mod busy;
+mod carried;
 mod clock;
 mod clone;
 mod condition;
@@ -45,7 +46,7 @@ mod threads;
 mod unit;
 mod unlock;
 
-pub use auto::{Action, Outcome, Turn, autostart, autostop};
+pub use auto::{Action, Outcome, Turn, autostart, autostop, carry, carry_back};
 pub use clone::resume_clone;
 pub use condition::Condition;
 pub use definition::{Autoshutdown, Definition, DefinitionError, ImageFormat, Network, Suspend};

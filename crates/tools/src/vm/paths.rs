@@ -212,6 +212,11 @@ impl VmPaths {
         self.state().join("suspended")
     }
 
+    /// Path of the note that the VM is to be resumed with the host.
+    pub(super) fn carried(&self) -> PathBuf {
+        self.state().join("resume-with-host")
+    }
+
     /// Path of its working set of the last resume, which the next image will include.
     #[must_use]
     pub fn working_set(&self) -> PathBuf {
