@@ -6,8 +6,10 @@ mod refusal;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use brisk_host::program::Program;
 use brisk_host::{files, sysfs};
 use brisk_sys::{kexec_file_load, kexec_file_unload};
 use brisk_vm::kernel::{MAX_SIZE, Reason, Uki};
@@ -51,6 +53,16 @@ pub enum LoadError {
     /// The kernel refuses.
     #[error("kexec_file_load failed: {0}")]
     Refused(Refusal),
+    /// Neither call loads it.
+    #[error(
+        "kexec_file_load failed: {refusal}; the older kexec_load is made by kexec of kexec-tools"
+    )]
+    Older {
+        /// Error of the newer call.
+        refusal: Refusal,
+        /// Error of kexec.
+        source: brisk_host::program::Error,
+    },
     /// What was loaded cannot be unloaded again.
     #[error(
         "the kernel that was loaded cannot be unloaded: {0}; the next reboot may start it: unload \
@@ -106,6 +118,42 @@ impl Loadable {
         }
         kexec_file_load(&self.kernel, self.initrd.as_ref(), &self.cmdline)
             .map_err(|error| LoadError::Refused(Refusal::of(&error)))
+    }
+
+    /// Loads it by [`Self::load`], and where that says that it cannot, but refuses nothing, by the
+    /// older call, kexec_load(2), with the program kexec of kexec-tools.
+    ///
+    /// # Errors
+    /// As of [`Self::load`]; [`LoadError::Older`] if the older call fails, too.
+    pub fn load_by_either_call(&self) -> Result<(), LoadError> {
+        match self.load() {
+            Err(LoadError::Refused(refusal)) if refusal.course() == Course::OlderCall => {
+                self.load_by_older_call(refusal)
+            }
+            result => result,
+        }
+    }
+
+    fn load_by_older_call(&self, refusal: Refusal) -> Result<(), LoadError> {
+        // Files that may be in memory have no other name.
+        let name = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let cmdline = self.cmdline.to_string_lossy();
+        let mut words = vec![
+            "--kexec-syscall".to_owned(),
+            "--load".to_owned(),
+            name(&self.kernel),
+            format!("--command-line={cmdline}"),
+        ];
+        words.extend(
+            self.initrd
+                .iter()
+                .map(|file| format!("--initrd={}", name(file))),
+        );
+        let program = Program::find("kexec");
+        let loaded = program.and_then(|program| program.args(words).run());
+        loaded
+            .map(drop)
+            .map_err(|source| LoadError::Older { refusal, source })
     }
 
     /// Loads it, and unloads it again. A caller keeps signals from ending the process meanwhile, such

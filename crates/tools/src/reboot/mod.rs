@@ -3,6 +3,7 @@
 pub mod check;
 pub mod load;
 pub mod plan;
+pub mod restart;
 mod target;
 
 pub use plan::{Plan, plan};

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A kernel with what it is started with. Paths are absolute, on the system that is restarted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// Release as `uname -r` shows it; empty if the image does not say it.
     pub release: String,

@@ -1,0 +1,71 @@
+//! Identity of a kernel with its initrds and command line.
+
+use std::io;
+
+use sha2::{Digest, Sha256};
+
+use crate::reboot::Target;
+use brisk_host::files;
+
+/// Hash of the content of a kernel, of its initrds and of its command line: 64 hexadecimal digits.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn combination(target: &Target) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    for path in std::iter::once(&target.kernel).chain(&target.initrds) {
+        let mut file = files::open_regular(path)?;
+        let size = file.metadata()?.len();
+        hash.update(size.to_le_bytes());
+        io::copy(&mut file, &mut hash)?;
+    }
+    hash.update(target.cmdline.as_bytes());
+    let digits = hash.finalize();
+    Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn target(dir: &Path, kernel: &str, initrd: &str, cmdline: &str) -> Target {
+        std::fs::write(dir.join("kernel"), kernel).unwrap();
+        std::fs::write(dir.join("initrd"), initrd).unwrap();
+        Target {
+            release: String::new(),
+            kernel: dir.join("kernel"),
+            initrds: vec![dir.join("initrd")],
+            cmdline: cmdline.to_owned(),
+            is_uki: false,
+        }
+    }
+
+    #[test]
+    fn each_part_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |kernel, initrd, cmdline| {
+            combination(&target(dir.path(), kernel, initrd, cmdline)).unwrap()
+        };
+        let good = of("k", "i", "root=/dev/vda");
+        assert_eq!(good.len(), 64);
+        assert_eq!(good, of("k", "i", "root=/dev/vda"));
+        for other in [
+            of("k2", "i", "root=/dev/vda"),
+            of("k", "i2", "root=/dev/vda"),
+            of("k", "i", "root=/dev/vdb"),
+            of("ki", "", "root=/dev/vda"),
+        ] {
+            assert_ne!(good, other);
+        }
+        let missing = Target {
+            kernel: dir.path().join("none"),
+            ..target(dir.path(), "k", "i", "")
+        };
+        assert_eq!(
+            combination(&missing).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! Steps of a restart on this machine.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use brisk_host::files::{self, Durability};
+use brisk_host::program::Program;
+
+use super::boot::Boot;
+use super::record::{Restart, Stage, Way};
+use super::sequence::{Host, Refused, Step, steps};
+use super::store::Store;
+use super::watchdog::{Dog, Watch};
+use crate::chain;
+use crate::reboot::Target;
+use crate::reboot::load::{self, Course, LoadError, Loadable};
+
+/// Drop-in of systemd-system.conf(5) that lasts until the machine goes down.
+const DROP_IN: &str = "/run/systemd/system.conf.d/50-brisk-reboot.conf";
+
+/// VMs that are carried across a restart.
+pub trait Vms {
+    /// Suspends them. The result are the names of those that were suspended.
+    ///
+    /// # Errors
+    /// Text of the reason.
+    fn suspend(&mut self, tell: &mut dyn FnMut(&str)) -> Result<Vec<String>, String>;
+
+    /// Resumes what [`Self::suspend`] of this or an earlier process suspended.
+    ///
+    /// # Errors
+    /// Names of those that do not run again, with reasons.
+    fn resume(&mut self) -> Result<(), String>;
+}
+
+/// Devices that are released before a jump.
+pub trait Devices {
+    /// Releases them.
+    ///
+    /// # Errors
+    /// Text of the reason.
+    fn release(&mut self, tell: &mut dyn FnMut(&str)) -> Result<(), String>;
+
+    /// Gives back what [`Self::release`] of this or an earlier process released.
+    ///
+    /// # Errors
+    /// What could not be given back.
+    fn give_back(&mut self) -> Result<(), String>;
+}
+
+/// This machine.
+pub struct Live<'a> {
+    /// Files of restarts.
+    pub store: Store,
+    /// What is loaded, for a warm restart.
+    pub target: Option<Target>,
+    /// VMs.
+    pub vms: &'a mut dyn Vms,
+    /// GPUs.
+    pub devices: &'a mut dyn Devices,
+    /// Whether it is no longer wanted.
+    pub cancelled: &'a dyn Fn() -> bool,
+    /// Told what happens.
+    pub tell: &'a mut dyn FnMut(&str),
+}
+
+impl std::fmt::Debug for Live<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Live({:?})", self.store)
+    }
+}
+
+impl Host for Live<'_> {
+    fn save(&mut self, restart: &Restart) -> Result<(), String> {
+        self.store
+            .set_pending(restart)
+            .map_err(|error| chain(&error))
+    }
+
+    fn forget(&mut self) -> Result<(), String> {
+        self.store.clear_pending().map_err(|error| chain(&error))
+    }
+
+    fn take(&mut self, step: Step, restart: &mut Restart) -> Result<(), Refused> {
+        match step {
+            Step::Load => self.load(),
+            Step::Vms => {
+                restart.vms = self.vms.suspend(self.tell).map_err(Refused::Reason)?;
+                self.save(restart).map_err(Refused::Reason)
+            }
+            Step::Quiesce => self.devices.release(self.tell).map_err(Refused::Reason),
+            Step::Arm => arm(restart.watch.as_ref()).map_err(Refused::Reason),
+            Step::Restart => {
+                restart.times.handed = Some(now());
+                self.save(restart).map_err(Refused::Reason)?;
+                hand_over(restart.way).map_err(Refused::Reason)
+            }
+        }
+    }
+
+    fn undo(&mut self, step: Step, _: &Restart) -> Result<(), String> {
+        match step {
+            Step::Load => match load::is_loaded(Path::new("/")) {
+                Some(false) => Ok(()),
+                _ => load::unload().map_err(|error| chain(&error)),
+            },
+            Step::Vms => self.vms.resume(),
+            Step::Quiesce => self.devices.give_back(),
+            Step::Arm => disarm(),
+            Step::Restart => Ok(()),
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        (self.cancelled)()
+    }
+
+    fn tell(&mut self, text: &str) {
+        (self.tell)(text);
+    }
+}
+
+impl Live<'_> {
+    fn load(&self) -> Result<(), Refused> {
+        let Some(target) = &self.target else {
+            return Err(Refused::Reason("no kernel was named".to_owned()));
+        };
+        let loaded = Loadable::open(target).and_then(|files| files.load_by_either_call());
+        loaded.map_err(|error| match &error {
+            LoadError::Refused(refusal) if refusal.course() == Course::Memory => {
+                Refused::NoMemory(chain(&error))
+            }
+            _ => Refused::Reason(chain(&error)),
+        })
+    }
+}
+
+/// Undoes a restart whose process was killed. The result tells whether there was one.
+///
+/// # Errors
+/// What could not be undone.
+pub fn undo_leftovers(host: &mut Live<'_>) -> Result<bool, String> {
+    let Some(restart) = host.store.pending() else {
+        return Ok(false);
+    };
+    let is_of_this_boot = restart.from.id == Boot::read(Path::new("/")).id;
+    if !is_of_this_boot || is_going_down() {
+        return Ok(false);
+    }
+    let mut left = Vec::new();
+    // All of them: a load that was put off comes after its own stage, and undoing what was not done
+    // changes nothing.
+    let begun = match restart.stage {
+        Stage::Begun => &[],
+        _ => steps(restart.way),
+    };
+    for step in begun.iter().rev() {
+        if let Err(reason) = host.undo(*step, &restart) {
+            left.push(format!("{}: {reason}", step.undoing()));
+        }
+    }
+    host.forget()?;
+    match &left[..] {
+        [] => Ok(true),
+        left => Err(left.join("; ")),
+    }
+}
+
+/// Now, seconds since 1970.
+#[must_use]
+pub fn now() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Output of systemctl.
+pub(super) fn systemctl(words: &[&str]) -> Result<String, String> {
+    let program = Program::find("systemctl").map_err(|error| chain(&error))?;
+    let output = program.args(words.iter().copied()).run();
+    let output = output.map_err(|error| chain(&error))?;
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// Whether systemd is shutting the machine down.
+pub(super) fn is_going_down() -> bool {
+    // A property, as is-system-running fails in other states than running, too.
+    systemctl(&["show", "--property=SystemState", "--value"])
+        .is_ok_and(|state| state.trim() == "stopping")
+}
+
+/// Has systemd arm the watchdog as it jumps.
+fn arm(watch: Option<&Watch>) -> Result<(), String> {
+    let Some(limit) = watch.and_then(|watch| watch.watchdog) else {
+        return Ok(());
+    };
+    let path = Path::new(DROP_IN);
+    let text = format!(
+        "# Of brisk reboot, until the machine goes down.\n[Manager]\nKExecWatchdogSec={limit}\n"
+    );
+    let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+    made.and_then(|()| files::replace_with_mode(path, text.as_bytes(), 0o644, Durability::Atomic))
+        .map_err(|error| format!("cannot write {DROP_IN}: {error}"))?;
+    systemctl(&["daemon-reload"])?;
+    let limits = systemctl(&["show", "--property=KExecWatchdogUSec", "--value"])?;
+    match limits.trim() {
+        "0" | "" | "infinity" => Err(
+            "systemd did not take KExecWatchdogSec=; see journalctl --unit=init.scope".to_owned(),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn disarm() -> Result<(), String> {
+    match fs::remove_file(DROP_IN) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("cannot remove {DROP_IN}: {error}")),
+        Ok(()) => {}
+    }
+    systemctl(&["daemon-reload"]).map(drop)
+}
+
+/// Asks systemd to restart the machine.
+fn hand_over(way: Way) -> Result<(), String> {
+    let program = Program::find("systemctl").map_err(|error| chain(&error))?;
+    let program = match way {
+        Way::Warm => program.args(["--no-wall", "kexec"]),
+        // Without this, newer versions restart into what is loaded for kexec.
+        Way::Cold => program
+            .args(["--no-wall", "reboot"])
+            .set("SYSTEMCTL_SKIP_AUTO_KEXEC", "1"),
+    };
+    program.run().map(drop).map_err(|error| chain(&error))
+}
+
+impl Watch {
+    /// Watch over a restart of the system below `root`: with a time limit that is wanted, seconds,
+    /// and with what was added to the command line as `panic=`.
+    #[must_use]
+    pub fn over(root: &Path, wanted: u32, panic: Option<u32>) -> Self {
+        let dog = Dog::find(root);
+        let before = files::text(&root.join("proc/sys/kernel/panic"));
+        Self {
+            watchdog: dog.as_ref().map(|dog| dog.limit(wanted)),
+            module: dog.and_then(|dog| dog.module),
+            panic,
+            panic_before: before.and_then(|text| text.trim().parse().ok()),
+        }
+    }
+}

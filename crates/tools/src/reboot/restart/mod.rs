@@ -1,0 +1,29 @@
+//! The restart itself: its steps, what is kept of it on disk, and what came of it.
+//!
+//! A restart is a [`Restart`] record that is written before each step, so that after a failure, a
+//! killed process or a power cut it is known what was done. [`run`] takes the steps and undoes them
+//! when one fails. After the machine has started again, [`conclude`] says what came of it.
+
+mod boot;
+mod census;
+mod combination;
+mod conclude;
+pub mod history;
+mod live;
+pub mod notes;
+mod record;
+mod request;
+mod sequence;
+mod store;
+mod watchdog;
+
+pub use boot::Boot;
+pub use census::{Census, Gpu, Link};
+pub use combination::combination;
+pub use conclude::{Conclusion, conclude};
+pub use live::{Devices, Live, Vms, undo_leftovers};
+pub use record::{Barred, Down, Outcome, Phase, Record, Restart, Stage, Times, Way};
+pub use request::{Exchange, Progress, Request, UNIT, systemd_run, unit_is_active};
+pub use sequence::{Failure, Host, Step, run, steps};
+pub use store::{Store, StoreError};
+pub use watchdog::{Dog, Watch, with_panic};

@@ -1,0 +1,222 @@
+//! Notes that units take while the machine goes down and comes up.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use brisk_host::files;
+use brisk_host::program::Program;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::boot::Boot;
+use super::census::Census;
+use super::conclude::{Conclusion, conclude};
+pub use super::live::now;
+use super::live::{is_going_down, systemctl};
+use super::record::{Down, Stage, Times};
+use super::store::{Store, StoreError};
+use super::watchdog::Watch;
+
+/// Seconds after which a kernel that panicked restarts the machine.
+const PANIC: &str = "/proc/sys/kernel/panic";
+
+/// Notes that the root's init runs, and loads the driver of a watchdog that runs on.
+///
+/// # Errors
+/// If the note cannot be written.
+pub fn up(store: &Store) -> Result<(), StoreError> {
+    let boot = Boot::read(Path::new("/"));
+    let Some(mut restart) = store.pending() else {
+        return Ok(());
+    };
+    if restart.from.id == boot.id || boot.is_kexec != Some(true) {
+        return Ok(());
+    }
+    if let Some(module) = restart
+        .watch
+        .as_ref()
+        .and_then(|watch| watch.module.clone())
+    {
+        load_module(&module);
+    }
+    // A second kexec must not pass for the one that was asked for.
+    if restart.up.is_some() || restart.stage < Stage::Restart {
+        return Ok(());
+    }
+    restart.stage = Stage::Up;
+    restart.up = Some(boot);
+    store.set_pending(&restart)
+}
+
+/// Notes that the machine begins to go down, if it does: units also stop for other reasons.
+///
+/// # Errors
+/// If the note cannot be written.
+pub fn going_down(store: &Store) -> Result<(), StoreError> {
+    note_down(store, |down| down.asked = Some(now()))
+}
+
+/// Notes that all services are stopped.
+///
+/// # Errors
+/// If the note cannot be written.
+pub fn down(store: &Store) -> Result<(), StoreError> {
+    note_down(store, |down| down.at = now())
+}
+
+fn note_down(store: &Store, change: impl FnOnce(&mut Down)) -> Result<(), StoreError> {
+    if !is_going_down() {
+        return Ok(());
+    }
+    let boot = Boot::read(Path::new("/"));
+    let before = store.down().filter(|down| down.boot.id == boot.id);
+    let mut note = before.unwrap_or_else(|| Down {
+        boot,
+        at: now(),
+        asked: None,
+        target: String::new(),
+    });
+    let jobs = systemctl(&["list-jobs", "--no-legend", "--plain", "--no-pager"]);
+    if let Some(target) = jobs.ok().as_deref().and_then(target) {
+        note.target = target.to_owned();
+    }
+    change(&mut note);
+    store.set_down(&note)
+}
+
+/// Target that jobs of systemd lead to.
+fn target(jobs: &str) -> Option<&'static str> {
+    let has = |unit: &str| {
+        let words = jobs.lines().map(|line| line.split_whitespace());
+        words
+            .into_iter()
+            .any(|mut words| words.any(|word| word == unit))
+    };
+    let targets = [
+        ("kexec.target", "kexec"),
+        ("soft-reboot.target", "soft-reboot"),
+        ("reboot.target", "reboot"),
+        ("poweroff.target", "poweroff"),
+        ("halt.target", "halt"),
+    ];
+    let found = targets.into_iter().find(|(unit, _)| has(unit));
+    found.map(|(_, name)| name)
+}
+
+/// Concludes what came of a restart, after this boot: disarms what watched over it, writes the
+/// record, and bars what failed.
+///
+/// `vms` are the names of VMs that run.
+///
+/// # Errors
+/// If something cannot be written; what can be is.
+pub fn after(store: &Store, vms: Vec<String>) -> Result<Option<Conclusion>, StoreError> {
+    let root = Path::new("/");
+    let boot = Boot::read(root);
+    let pending = store.pending();
+    let down = store.down();
+    if let Some(restart) = pending.as_ref().filter(|it| it.from.id != boot.id) {
+        release(restart.watch.as_ref());
+    }
+    let mut census = Census::of_devices(root);
+    census.failed = failed_units();
+    census.vms = vms;
+    let conclusion = conclude(pending.as_ref(), down.as_ref(), &boot, times(), census);
+    if let Some(conclusion) = &conclusion {
+        if let Some(barred) = conclusion.barred.clone() {
+            store.bar(barred)?;
+        }
+        store.add(&conclusion.record)?;
+        store.clear_pending()?;
+    }
+    if down.is_some_and(|down| down.boot.id != boot.id) {
+        store.clear_down()?;
+    }
+    Ok(conclusion)
+}
+
+/// Times of this boot.
+fn times() -> Times {
+    let monotonic = clock_gettime(ClockId::Boottime);
+    let since = monotonic.tv_sec as f64 + monotonic.tv_nsec as f64 / 1e9;
+    let kernel = now() - since;
+    let of = |unit: &[&str], property: &str| {
+        let property = format!("--property={property}");
+        let words = [&["show", &*property, "--value"], unit].concat();
+        let micros: f64 = systemctl(&words).ok()?.trim().parse().ok()?;
+        (micros > 0.0).then(|| kernel + micros / 1e6)
+    };
+    Times {
+        kernel: Some(kernel),
+        userspace: of(&[], "UserspaceTimestampMonotonic"),
+        up: of(&["multi-user.target"], "ActiveEnterTimestampMonotonic").or(Some(now())),
+        ..Times::default()
+    }
+}
+
+/// Units that have failed.
+#[must_use]
+pub fn failed_units() -> Option<Vec<String>> {
+    let words = [
+        "list-units",
+        "--failed",
+        "--no-legend",
+        "--plain",
+        "--no-pager",
+    ];
+    let text = systemctl(&words).ok()?;
+    let units = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    Some(units.map(str::to_owned).collect())
+}
+
+fn load_module(module: &str) {
+    // One that is no longer there has no watchdog to stop either; its limit says so soon enough.
+    if let Ok(modprobe) = Program::find("modprobe") {
+        let _ = modprobe.args(["--quiet", module]).run();
+    }
+}
+
+/// Ends the watch.
+fn release(watch: Option<&Watch>) {
+    let Some(watch) = watch else { return };
+    let is_as_added = |panic: u32| {
+        let text = files::text(Path::new(PANIC)).unwrap_or_default();
+        text.trim() == panic.to_string()
+    };
+    if watch.panic.is_some_and(is_as_added) {
+        // panic= of the command line was for this boot's start. sysctl.d(5) may have set another
+        // value meanwhile, which stays.
+        let _ = fs::write(PANIC, watch.panic_before.unwrap_or(0).to_string());
+    }
+    if watch.watchdog.is_some() && !systemd_feeds() {
+        // Magic Close: Documentation/watchdog/watchdog-api.rst. It fails if another program has the
+        // device, which then feeds it.
+        let device = OpenOptions::new().write(true).open("/dev/watchdog0");
+        let _ = device.and_then(|mut device| device.write_all(b"V"));
+    }
+}
+
+/// Whether systemd has the watchdog.
+fn systemd_feeds() -> bool {
+    let limit = systemctl(&["show", "--property=RuntimeWatchdogUSec", "--value"]);
+    limit.is_ok_and(|limit| !matches!(limit.trim(), "" | "0" | "infinity"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_is_told_by_its_job() {
+        let kexec = "\
+            412 systemd-kexec.service start waiting\n\
+            401 kexec.target          start waiting\n\
+            407 shutdown.target       start waiting\n";
+        assert_eq!(target(kexec), Some("kexec"));
+        assert_eq!(target("401 reboot.target start waiting\n"), Some("reboot"));
+        assert_eq!(target("401 my-reboot.target.service start\n"), None);
+        assert_eq!(target(""), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! What the unit that restarts the machine is given, and what it says meanwhile. Both are files in
+//! `/run/brisk/reboot`, which only root may change.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use brisk_host::files::{self, Durability};
+use brisk_sys::{Sharing, is_taken, try_lock};
+use serde::{Deserialize, Serialize};
+
+use super::live::systemctl;
+use super::record::Way;
+use crate::reboot::Target;
+
+/// Unit in which a restart runs, so that it goes on when the terminal ends that asked for it.
+pub const UNIT: &str = "brisk-reboot-run.service";
+
+/// A restart that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// How.
+    pub way: Way,
+    /// What to start; none of a cold restart.
+    pub target: Option<Target>,
+    /// Why it is cold: sentences.
+    pub reasons: Vec<String>,
+    /// Whether VMs are suspended before.
+    pub vms: bool,
+    /// Whether GPUs are released before.
+    pub quiesce: bool,
+    /// Time limit of the watchdog, seconds; none: it is not armed, and `panic=` is not added.
+    pub watch: Option<u32>,
+}
+
+/// What the unit says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Progress {
+    /// A step begins, or something happened in it.
+    Step(String),
+    /// systemd restarts the machine.
+    Restarting,
+    /// The machine does not restart, for a reason.
+    Failed(String),
+}
+
+/// The files.
+#[derive(Debug, Clone)]
+pub struct Exchange(PathBuf);
+
+impl Exchange {
+    /// Files in a directory.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self(dir.into())
+    }
+
+    /// Files of the system.
+    #[must_use]
+    pub fn of_system() -> Self {
+        Self::new("/run/brisk/reboot")
+    }
+
+    /// Takes the lock that a restart holds, for as long as the file is open; none if another
+    /// process has it.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn try_lock(&self) -> io::Result<Option<File>> {
+        let file = self.lock_file()?;
+        Ok(try_lock(&file, Sharing::Exclusive)?.then_some(file))
+    }
+
+    /// Whether a restart holds the lock.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn is_locked(&self) -> io::Result<bool> {
+        is_taken(&self.lock_file()?)
+    }
+
+    fn lock_file(&self) -> io::Result<File> {
+        self.make()?;
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
+        options.open(self.0.join("lock"))
+    }
+
+    /// Writes a request, and forgets what was said of an earlier one.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn ask(&self, request: &Request) -> io::Result<()> {
+        self.make()?;
+        let text = serde_json::to_vec_pretty(request)?;
+        files::replace(&self.progress_path(), b"", Durability::Atomic)?;
+        files::replace(&self.request_path(), &text, Durability::Atomic)
+    }
+
+    /// Takes the request: it is there once.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub fn take(&self) -> io::Result<Request> {
+        let path = self.request_path();
+        let bytes = fs::read(&path)?;
+        fs::remove_file(&path)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+
+    /// Says something. It is lost if it cannot be written: a restart does not fail for that.
+    pub fn say(&self, progress: &Progress) {
+        let mut options = OpenOptions::new();
+        let file = options
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(self.progress_path());
+        if let (Ok(mut file), Ok(text)) = (file, serde_json::to_string(progress)) {
+            let _ = file.write_all((text + "\n").as_bytes());
+        }
+    }
+
+    /// What was said, from the `skipped`th on.
+    #[must_use]
+    pub fn said(&self, skipped: usize) -> Vec<Progress> {
+        let text = files::text(&self.progress_path()).unwrap_or_default();
+        // A line that is being written has no end yet.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let lines = whole.lines().skip(skipped);
+        lines
+            .map_while(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    fn make(&self) -> io::Result<()> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)
+    }
+
+    fn request_path(&self) -> PathBuf {
+        self.0.join("request.json")
+    }
+
+    fn progress_path(&self) -> PathBuf {
+        self.0.join("progress.jsonl")
+    }
+}
+
+/// Arguments of systemd-run(1) that start the unit, with the path of brisk.
+#[must_use]
+pub fn systemd_run(brisk: &Path) -> Vec<String> {
+    let brisk = brisk.display().to_string();
+    let words = [
+        &format!("--unit={UNIT}"),
+        "--description=Restart of this machine (brisk reboot)",
+        "--collect",
+        "--no-block",
+        "--quiet",
+        // Leaving the graphical target by isolate stops other units.
+        "--property=IgnoreOnIsolate=yes",
+        // A signal to the main process; what it started ends with it or goes on.
+        "--property=KillMode=mixed",
+        "--property=TimeoutStopSec=15min",
+        // Undoes what a killed process has done.
+        &format!("--property=ExecStopPost={} reboot undo", quoted(&brisk)),
+        "--",
+        &brisk,
+        "reboot",
+        "execute",
+    ];
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Whether the unit runs.
+#[must_use]
+pub fn unit_is_active() -> bool {
+    let state = systemctl(&["show", "--property=ActiveState", "--value", UNIT]);
+    state.is_ok_and(|state| !matches!(state.trim(), "" | "inactive" | "failed"))
+}
+
+/// A path as a word of a command line of systemd.service(5).
+fn quoted(path: &str) -> String {
+    let mut word = String::from("\"");
+    for c in path.chars() {
+        match c {
+            '"' | '\\' => word.push('\\'),
+            '%' | '$' => word.push(c),
+            _ => {}
+        }
+        word.push(c);
+    }
+    word + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_taken_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(dir.path().join("run"));
+        let request = Request {
+            way: Way::Warm,
+            target: Some(Target {
+                release: "6.12".to_owned(),
+                kernel: "/boot/vmlinuz".into(),
+                initrds: vec!["/boot/initrd".into()],
+                cmdline: "quiet".to_owned(),
+                is_uki: false,
+            }),
+            reasons: Vec::new(),
+            vms: true,
+            quiesce: true,
+            watch: Some(120),
+        };
+        exchange.ask(&request).unwrap();
+        assert_eq!(exchange.take().unwrap(), request);
+        assert_eq!(exchange.take().unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_unit_undoes_what_a_killed_process_did() {
+        let words = systemd_run(Path::new("/opt/my $5 %n\"/brisk"));
+        let undo = r#"--property=ExecStopPost="/opt/my $$5 %%n\"/brisk" reboot undo"#;
+        assert!(words.iter().any(|word| word == undo), "{words:?}");
+        assert!(words.ends_with(&["reboot".to_owned(), "execute".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_said_comes_in_whole_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(dir.path());
+        assert_eq!(exchange.said(0), []);
+        let step = Progress::Step("load the kernel".to_owned());
+        exchange.say(&step);
+        exchange.say(&Progress::Restarting);
+        assert_eq!(exchange.said(0), [step, Progress::Restarting]);
+        assert_eq!(exchange.said(1), [Progress::Restarting]);
+        let path = exchange.progress_path();
+        let mut text = fs::read_to_string(&path).unwrap();
+        text += "{\"failed\": \"no";
+        fs::write(&path, text).unwrap();
+        assert_eq!(exchange.said(2), []);
+    }
+}
