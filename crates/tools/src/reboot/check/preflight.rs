@@ -6,6 +6,7 @@ use super::images::Images;
 use super::machine::{Machine, Resume};
 use super::trial::Trial;
 use crate::reboot::Target;
+use crate::reboot::restart::{Barred, Store};
 
 /// Facts that the rules look at.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub struct Preflight {
     pub target: Target,
     /// The files of that.
     pub images: Images,
+    /// If it failed before, and was not permitted since.
+    pub barred: Option<Barred>,
     /// Device that the target resumes from.
     pub resume: Option<Resume>,
     /// The trial load, as far as it has come.
@@ -29,6 +32,7 @@ impl Preflight {
         Self {
             machine: Machine::read(root),
             images: Images::read(root, target),
+            barred: Store::below(root).barred_target(root, target),
             resume: Resume::read(root, &target.cmdline),
             target: target.clone(),
             trial: Trial::NotYet,

@@ -1,20 +1,22 @@
 //! Identity of a kernel with its initrds and command line.
 
 use std::io;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
 use crate::reboot::Target;
 use brisk_host::files;
 
-/// Hash of the content of a kernel, of its initrds and of its command line: 64 hexadecimal digits.
+/// Hash of the content of a kernel, of its initrds and of its command line, of the system below
+/// `root`: 64 hexadecimal digits.
 ///
 /// # Errors
 /// If a file cannot be read.
-pub fn combination(target: &Target) -> io::Result<String> {
+pub fn combination(root: &Path, target: &Target) -> io::Result<String> {
     let mut hash = Sha256::new();
     for path in std::iter::once(&target.kernel).chain(&target.initrds) {
-        let mut file = files::open_regular(path)?;
+        let mut file = files::open_regular(&files::below(root, path))?;
         let size = file.metadata()?.len();
         hash.update(size.to_le_bytes());
         io::copy(&mut file, &mut hash)?;
@@ -26,8 +28,6 @@ pub fn combination(target: &Target) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn target(dir: &Path, kernel: &str, initrd: &str, cmdline: &str) -> Target {
@@ -46,7 +46,7 @@ mod tests {
     fn each_part_counts() {
         let dir = tempfile::tempdir().unwrap();
         let of = |kernel, initrd, cmdline| {
-            combination(&target(dir.path(), kernel, initrd, cmdline)).unwrap()
+            combination(Path::new("/"), &target(dir.path(), kernel, initrd, cmdline)).unwrap()
         };
         let good = of("k", "i", "root=/dev/vda");
         assert_eq!(good.len(), 64);
@@ -64,7 +64,7 @@ mod tests {
             ..target(dir.path(), "k", "i", "")
         };
         assert_eq!(
-            combination(&missing).unwrap_err().kind(),
+            combination(Path::new("/"), &missing).unwrap_err().kind(),
             io::ErrorKind::NotFound
         );
     }

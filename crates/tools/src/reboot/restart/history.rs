@@ -157,7 +157,7 @@ pub fn text(history: &[Record], barred: &[Barred]) -> String {
         }
     }
     for barred in barred {
-        let start = &barred.combination[..barred.combination.len().min(12)];
+        let start = barred.short();
         row(
             "barred",
             &format!(

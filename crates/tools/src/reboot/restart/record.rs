@@ -244,3 +244,11 @@ pub struct Barred {
     /// When it failed, seconds since 1970.
     pub at: f64,
 }
+
+impl Barred {
+    /// As many digits of the combination as a person types.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        self.combination.get(..12).unwrap_or(&self.combination)
+    }
+}

@@ -24,6 +24,8 @@ pub struct Request {
     pub way: Way,
     /// What to start; none of a cold restart.
     pub target: Option<Target>,
+    /// [`combination`](super::combination()) of the target.
+    pub combination: Option<String>,
     /// Why it is cold: sentences.
     pub reasons: Vec<String>,
     /// Whether VMs are suspended before.
@@ -219,6 +221,7 @@ mod tests {
                 cmdline: "quiet".to_owned(),
                 is_uki: false,
             }),
+            combination: Some("c".to_owned()),
             reasons: Vec::new(),
             vms: true,
             quiesce: true,

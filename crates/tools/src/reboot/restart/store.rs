@@ -9,7 +9,9 @@ use brisk_host::files::{self, Durability};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::combination::combination;
 use super::record::{Barred, Down, Record, Restart};
+use crate::reboot::Target;
 
 /// Bytes that are read of a file at most.
 const LONGEST: u64 = 8 << 20;
@@ -36,10 +38,16 @@ impl Store {
         Self(dir.into())
     }
 
-    /// Files of the system.
+    /// Files of this system.
     #[must_use]
     pub fn of_system() -> Self {
-        Self::new("/var/lib/brisk/reboot")
+        Self::below(Path::new("/"))
+    }
+
+    /// Files of the system below `root`.
+    #[must_use]
+    pub fn below(root: &Path) -> Self {
+        Self::new(root.join("var/lib/brisk/reboot"))
     }
 
     /// The restart that has begun; none if there is none, or the file is not one of brisk's.
@@ -123,6 +131,20 @@ impl Store {
     #[must_use]
     pub fn barred(&self) -> Vec<Barred> {
         self.read("barred.json").unwrap_or_default()
+    }
+
+    /// Whether a combination of the system below `root` is barred. Files are read only if some
+    /// combination is.
+    #[must_use]
+    pub fn barred_target(&self, root: &Path, target: &Target) -> Option<Barred> {
+        let barred = self.barred();
+        if barred.is_empty() {
+            return None;
+        }
+        let combination = combination(root, target).ok()?;
+        barred
+            .into_iter()
+            .find(|one| one.combination == combination)
     }
 
     /// Bars a combination.

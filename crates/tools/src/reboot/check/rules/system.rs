@@ -23,6 +23,14 @@ const NETWORK_DEVICES: [&str; 3] = ["/dev/nbd", "/dev/rbd", "/dev/drbd"];
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
+        id: "barred",
+        applies: Applies::Host,
+        why: "it would leave a machine that does not run once more, until the watchdog or somebody \
+              resets it",
+        source: "brisk's own notes, /var/lib/brisk/reboot/barred.json",
+        check: barred,
+    },
+    Rule {
         id: "tpm-sealed",
         applies: Applies::Host,
         why: "registers of the TPM go on from the last boot and may not match, and then the disk asks \
@@ -69,6 +77,18 @@ pub(super) const RULES: &[Rule] = &[
         check: watchdog,
     },
 ];
+
+fn barred(on: &Preflight, findings: &mut Findings) {
+    let Some(barred) = &on.barred else { return };
+    findings.add(
+        Consequence::Cold,
+        format!(
+            "this kernel with its initrd and command line failed before, {}",
+            barred.phase.text()
+        ),
+        command(format!("brisk reboot allow {}", barred.short())),
+    );
+}
 
 fn sealed(on: &Preflight, findings: &mut Findings) {
     for device in &on.machine.storage.sealed {

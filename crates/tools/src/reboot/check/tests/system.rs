@@ -7,7 +7,8 @@ use brisk_sys::{Sharing, try_lock};
 use super::cases::{Case, case};
 use super::of;
 use super::scene::Scene;
-use crate::reboot::check::Consequence::{Note, Refuse, Warn};
+use crate::reboot::check::Consequence::{Cold, Note, Refuse, Warn};
+use crate::reboot::restart::{Barred, Phase, Store, combination};
 
 /// A LUKS2 device below a mapping, with these tokens.
 fn luks(scene: &Scene, tokens: &str) {
@@ -19,6 +20,17 @@ fn luks(scene: &Scene, tokens: &str) {
     let text = format!("{{\"keyslots\":{{}},\"tokens\":{tokens}}}");
     header[4096..4096 + text.len()].copy_from_slice(text.as_bytes());
     scene.bytes("dev/sda2", &header);
+}
+
+/// Bars what the target is now.
+fn bar(scene: &Scene) {
+    let barred = Barred {
+        combination: combination(scene.root(), &scene.target).unwrap(),
+        release: "6.1.0-9-amd64".to_owned(),
+        phase: Phase::Kernel,
+        at: 0.0,
+    };
+    Store::below(scene.root()).bar(barred).unwrap();
 }
 
 /// The first pages of a swap area.
@@ -75,6 +87,16 @@ pub(super) const CASES: &[Case] = &[
                 scene,
                 r#"{"0":{"type":"systemd-recovery","keyslots":["1"]}}"#,
             )
+        },
+    ),
+    case(
+        "barred",
+        "failed before, between the jump and the root's init",
+        Cold,
+        |scene| bar(scene),
+        |scene| {
+            bar(scene);
+            scene.cmdline("root=UUID=5f3c another");
         },
     ),
     case(
