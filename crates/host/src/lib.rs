@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod dirs;
 pub mod files;
 pub mod kernel;
+pub mod modules;
 pub mod proc;
 pub mod process_times;
 pub mod program;

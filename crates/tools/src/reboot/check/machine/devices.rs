@@ -1,14 +1,12 @@
 //! Devices with their drivers, and modules.
 
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use brisk_host::{files, sysfs};
+use brisk_host::modules::{self, Module};
+use brisk_host::sysfs;
 
 /// Entries of a directory that are looked at.
 const ENTRIES: usize = 4096;
-/// Bytes of the list of modules that are read; that of a large machine has less than 64 KiB.
-const LONGEST_LIST: u64 = 1 << 20;
 
 /// A device on the PCI bus or of virtio.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,17 +32,6 @@ pub struct Card {
     pub has_display: bool,
 }
 
-/// A module that is loaded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Module {
-    /// Its name.
-    pub name: String,
-    /// How many use it, modules and others.
-    pub uses: u64,
-    /// Names of the modules that use it.
-    pub users: Vec<String>,
-}
-
 /// Devices and modules of a machine.
 #[derive(Debug, Clone, Default)]
 pub struct Devices {
@@ -64,8 +51,6 @@ pub struct Devices {
 
 impl Devices {
     pub(super) fn read(root: &Path) -> Self {
-        let modules = root.join("proc/modules");
-        let modules = files::text_within(&modules, LONGEST_LIST).unwrap_or_default();
         let list = ["pci", "virtio"]
             .into_iter()
             .flat_map(|bus| on_bus(root, bus));
@@ -75,7 +60,7 @@ impl Devices {
             framebuffer: sysfs::line(root, "class/graphics/fb0/name"),
             iommus: names(root, "class/iommu"),
             has_watchdog: !names(root, "class/watchdog").is_empty(),
-            modules: modules.lines().filter_map(module).collect(),
+            modules: modules::loaded(root),
         }
     }
 
@@ -94,38 +79,8 @@ impl Devices {
     /// A module and all that use it, in an order in which they can be unloaded.
     #[must_use]
     pub fn unloading(&self, name: &str) -> Vec<&Module> {
-        let named = self.modules.iter().map(|module| (&*module.name, module));
-        let named: HashMap<&str, &Module> = named.collect();
-        let mut order: Vec<&Module> = Vec::new();
-        let mut open = vec![(name, false)];
-        let mut seen: HashSet<&str> = HashSet::new();
-        while let Some((name, are_users_done)) = open.pop() {
-            let Some(module) = named.get(name) else {
-                continue;
-            };
-            if are_users_done {
-                order.push(module);
-            } else if seen.insert(&module.name) {
-                open.push((&module.name, true));
-                open.extend(module.users.iter().map(|user| (&**user, false)));
-            }
-        }
-        order
+        modules::unloading(&self.modules, &[name])
     }
-}
-
-/// A line of proc_modules(5).
-fn module(line: &str) -> Option<Module> {
-    let mut fields = line.split(' ');
-    let name = fields.next().filter(|name| !name.is_empty())?.to_owned();
-    let uses = fields.nth(1)?.parse().ok()?;
-    let users = fields.next()?.split(',');
-    let users = users.filter(|user| !matches!(*user, "" | "-" | "[permanent]"));
-    Some(Module {
-        name,
-        uses,
-        users: users.map(str::to_owned).collect(),
-    })
 }
 
 fn names(root: &Path, path: &str) -> Vec<String> {

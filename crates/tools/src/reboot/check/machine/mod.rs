@@ -12,7 +12,7 @@ mod systemd;
 use std::path::Path;
 
 pub use activity::{Activity, Inhibitor};
-pub use devices::{Card, Device, Devices, Module};
+pub use devices::{Card, Device, Devices};
 pub use firmware::Firmware;
 pub use kexec::Kexec;
 pub use platform::{Platform, Xen};
