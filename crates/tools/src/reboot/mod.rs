@@ -1,6 +1,7 @@
 //! Restarts a machine into a kernel without its firmware.
 
 pub mod check;
+pub mod config;
 pub mod load;
 pub mod plan;
 pub mod restart;

@@ -1,0 +1,294 @@
+//! Configuration of warm reboots: `reboot.toml` in brisk's directory of configuration, such as
+//! `/etc/brisk/reboot.toml`. Parsing is pure.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brisk_host::files;
+use brisk_host::quantity::duration;
+use serde::Deserialize;
+use toml::Spanned;
+
+/// Name of the file.
+pub const FILE: &str = "reboot.toml";
+/// Bytes that it may have.
+const LARGEST: u64 = 1 << 20;
+/// Length of a name in it, bytes: more than systemd permits (`UNIT_NAME_MAX` is 256).
+const LONGEST_NAME: usize = 256;
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// It is too large to be one.
+    #[error("{} has more than 1 MiB; it is to have a few lines", .0.display())]
+    Large(PathBuf),
+    /// No TOML, or not of this form; the message has the line.
+    #[error("{}: {reason}", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// Reason, with the line.
+        reason: String,
+    },
+}
+
+/// Configuration; without a file, everything has its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Section `[quiesce]`.
+    pub quiesce: QuiesceConfig,
+}
+
+/// Section `[quiesce]`: what is released before a warm reboot, besides GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuiesceConfig {
+    /// Modules to unload.
+    pub modules: Vec<String>,
+    /// Addresses of devices to unbind from their drivers.
+    pub unbind: Vec<String>,
+    /// Units to stop.
+    pub stop: Vec<String>,
+    /// Modules, addresses of devices, and units that are left alone.
+    pub keep: Vec<String>,
+    /// Longest time for one step.
+    pub timeout: Duration,
+}
+
+impl Default for QuiesceConfig {
+    fn default() -> Self {
+        Self {
+            modules: Vec::new(),
+            unbind: Vec::new(),
+            stop: Vec::new(),
+            keep: Vec::new(),
+            // More than systemd gives a unit that does not stop by itself: 90 s.
+            timeout: Duration::from_secs(120),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    quiesce: QuiesceFile,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct QuiesceFile {
+    modules: Vec<Spanned<String>>,
+    unbind: Vec<Spanned<String>>,
+    stop: Vec<Spanned<String>>,
+    keep: Vec<Spanned<String>>,
+    timeout: Option<Spanned<String>>,
+}
+
+impl Config {
+    /// Reads the file in a directory of configuration; without one, everything has its default.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no configuration.
+    pub fn read(directory: &Path) -> Result<Self, ConfigError> {
+        let path = directory.join(FILE);
+        let read = match path.try_exists() {
+            Ok(false) => return Ok(Self::default()),
+            Ok(true) => files::start(&path, LARGEST + 1),
+            Err(error) => Err(error),
+        };
+        let bytes = read.map_err(|source| ConfigError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(ConfigError::Large(path));
+        }
+        let form = |reason| ConfigError::Form {
+            path: path.clone(),
+            reason,
+        };
+        let text = String::from_utf8(bytes).map_err(|error| form(error.to_string()))?;
+        Self::parse(&text).map_err(form)
+    }
+
+    /// Parses the text of the file.
+    ///
+    /// # Errors
+    /// A text with the line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        let quiesce = file.quiesce;
+        let checked = |list: Vec<Spanned<String>>, is_good: fn(&str) -> bool, what: &str| {
+            let one = |value: Spanned<String>| match is_good(value.get_ref()) {
+                true => Ok(value.into_inner()),
+                false => Err(wrong(text, &value, what)),
+            };
+            list.into_iter().map(one).collect::<Result<Vec<_>, _>>()
+        };
+        let default = QuiesceConfig::default();
+        Ok(Self {
+            quiesce: QuiesceConfig {
+                modules: checked(
+                    quiesce.modules,
+                    is_module,
+                    "is no name of a module; write one as lsmod shows it",
+                )?
+                .iter()
+                .map(|name| name.replace('-', "_"))
+                .collect(),
+                unbind: checked(
+                    quiesce.unbind,
+                    is_address,
+                    "is no address of a PCI or virtio device; write one such as 0000:03:00.0",
+                )?,
+                stop: checked(
+                    quiesce.stop,
+                    is_unit,
+                    "is no name of a unit; write one such as nvidia-persistenced.service",
+                )?,
+                keep: checked(
+                    quiesce.keep,
+                    |name| is_module(name) || is_address(name) || is_unit(name),
+                    "is neither a module nor an address of a device nor a unit",
+                )?,
+                timeout: match quiesce.timeout {
+                    None => default.timeout,
+                    Some(value) => duration(value.get_ref())
+                        .filter(|time| (1..=86400).contains(&time.as_secs()))
+                        .ok_or_else(|| {
+                            let what = "is no time from 1 s to a day; write one such as \"2m\"";
+                            wrong(text, &value, what)
+                        })?,
+                },
+            },
+        })
+    }
+}
+
+fn wrong(text: &str, value: &Spanned<String>, what: &str) -> String {
+    let start = value.span().start;
+    let line = 1 + text[..start].matches('\n').count();
+    format!("line {line}: {:?} {what}", value.get_ref())
+}
+
+fn is_plain(name: &str, others: &[u8]) -> bool {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
+    let starts = |first: char| first.is_ascii_alphanumeric();
+    name.starts_with(starts) && name.len() <= LONGEST_NAME && name.bytes().all(is_usual)
+}
+
+fn is_module(name: &str) -> bool {
+    is_plain(name, b"-_")
+}
+
+/// Addresses of PCI, such as `0000:03:00.0`, and of virtio, such as `virtio3`.
+pub(in crate::reboot) fn is_address(name: &str) -> bool {
+    is_plain(name, b":.-")
+}
+
+/// Names of systemd.unit(5).
+pub(in crate::reboot) fn is_unit(name: &str) -> bool {
+    const KINDS: [&str; 9] = [
+        "service",
+        "socket",
+        "timer",
+        "target",
+        "path",
+        "mount",
+        "automount",
+        "scope",
+        "slice",
+    ];
+    let kind = name.rsplit_once('.').map(|(_, kind)| kind);
+    kind.is_some_and(|kind| KINDS.contains(&kind)) && is_plain(name, b":_.\\@-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_it_is_read() {
+        let text = "[quiesce]\nmodules = ['mlx5_core', 'a-b']\nunbind = ['0000:03:00.0']\n\
+                    stop = ['nvidia-persistenced.service', 'a@b\\x2d.socket']\n\
+                    keep = ['i915', '0000:00:02.0', 'gdm.service']\ntimeout = '30s'\n";
+        let quiesce = Config::parse(text).unwrap().quiesce;
+        assert_eq!(quiesce.modules, ["mlx5_core", "a_b"]);
+        assert_eq!(quiesce.unbind, ["0000:03:00.0"]);
+        assert_eq!(quiesce.stop.len(), 2);
+        assert_eq!(quiesce.keep.len(), 3);
+        assert_eq!(quiesce.timeout, Duration::from_secs(30));
+        assert_eq!(Config::parse("").unwrap(), Config::default());
+        assert_eq!(Config::parse("[quiesce]\n").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn errors_have_the_line_and_what_to_write() {
+        for (text, parts) in [
+            (
+                "[quiesce]\nmodule = []\n",
+                ["line 2", "unknown field `module`"],
+            ),
+            ("[vm]\n", ["line 1", "unknown field `vm`"]),
+            (
+                "[quiesce]\n\nmodules = ['x', '../y']\n",
+                ["line 3", "\"../y\" is no name of a module"],
+            ),
+            ("[quiesce]\nmodules = ['-f']\n", ["line 2", "lsmod"]),
+            (
+                "[quiesce]\nunbind = ['../0000:03:00.0']\n",
+                ["line 2", "0000:03:00.0"],
+            ),
+            (
+                "[quiesce]\nstop = ['gdm']\n",
+                ["line 2", "nvidia-persistenced.service"],
+            ),
+            (
+                "[quiesce]\nstop = ['--all.service']\n",
+                ["line 2", "no name of a unit"],
+            ),
+            ("[quiesce]\nkeep = ['a b']\n", ["line 2", "neither"]),
+            ("[quiesce]\ntimeout = '0'\n", ["line 2", "2m"]),
+            ("[quiesce]\ntimeout = 3\n", ["line 2", "expected a string"]),
+        ] {
+            let error = Config::parse(text).unwrap_err();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Config::read(dir.path()).unwrap(), Config::default());
+        let path = dir.path().join(FILE);
+        std::fs::write(&path, "[quiesce]\nstop = [1]\n").unwrap();
+        let error = Config::read(dir.path()).unwrap_err().to_string();
+        assert!(error.starts_with(&path.display().to_string()), "{error}");
+        std::fs::write(&path, b"\xff").unwrap();
+        assert!(matches!(
+            Config::read(dir.path()),
+            Err(ConfigError::Form { .. })
+        ));
+        std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
+        assert!(matches!(
+            Config::read(dir.path()),
+            Err(ConfigError::Large(_))
+        ));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(
+            Config::read(dir.path()),
+            Err(ConfigError::Read { .. })
+        ));
+    }
+}
