@@ -4,6 +4,7 @@ pub mod check;
 pub mod config;
 pub mod load;
 pub mod plan;
+pub mod quiesce;
 pub mod restart;
 mod target;
 

@@ -1,0 +1,6 @@
+mod faults;
+mod machine;
+mod plans;
+mod records;
+mod scene;
+mod states;
