@@ -75,7 +75,7 @@ check:
 	else echo 'cargo-deny is not installed: licences are not checked'; fi
 	@if command -v shellcheck >/dev/null; then \
 		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/usb-kernel \
-			setup/crypto-kernels setup/newer-openssl packaging/build-deb examples/demo \
+			setup/crypto-kernels setup/gpu-kernel setup/newer-openssl packaging/build-deb examples/demo \
 			crates/cli/tests/vm_load.sh; \
 	else echo 'shellcheck is not installed: scripts are not checked'; fi
 	@if command -v typos >/dev/null; then set -x; typos; \

@@ -32,6 +32,7 @@ impl System {
             "newer-qemu",
             "usb-kernel",
             "crypto-kernels",
+            "gpu-kernel",
             "newer-openssl",
         ] {
             let copy = system.path("setup").join(name);

@@ -4,6 +4,7 @@ mod check;
 mod list;
 mod options;
 mod plan;
+mod quiesce;
 
 use anyhow::bail;
 use clap::Subcommand;
@@ -29,6 +30,7 @@ pub struct Args {
 enum Command {
     List(list::ListArgs),
     Check(Box<check::CheckArgs>),
+    Quiesce(quiesce::QuiesceArgs),
 }
 
 /// Runs a subcommand, or plans a restart; the result is the exit status.
@@ -39,6 +41,7 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     match &args.command {
         Some(Command::List(args)) => list::run(args, ui),
         Some(Command::Check(args)) => check::run(args, ui),
+        Some(Command::Quiesce(args)) => quiesce::run(args, ui),
         None if args.plan.dry_run => plan::run(&args.plan, ui),
         None => bail!(
             "nothing was restarted: brisk reboot only plans and checks so far; try brisk reboot \
