@@ -303,7 +303,7 @@ part unchanged units
     );
     assert_eq!(&parts["back"], before);
     let rolled = &parts["rolled"];
-    assert!(rolled.contains("put back: stop render.service"), "{rolled}");
+    assert!(rolled.contains("undone: stop render.service"), "{rolled}");
     assert!(rolled.contains("sleep (PID "), "{rolled}");
     assert!(
         rolled.contains("everything is as it was before"),

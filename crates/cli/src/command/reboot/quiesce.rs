@@ -222,7 +222,7 @@ fn teller(bar: &Bar) -> impl FnMut(Event<'_>) {
                 bar.above(&line("done: ", action));
             }
             Event::PutsBack(action) => bar.say(&line("put back: ", action)),
-            Event::Back(action) => bar.above(&line("put back: ", action)),
+            Event::Back(action) => bar.above(&line("undone: ", action)),
         }
     }
 }

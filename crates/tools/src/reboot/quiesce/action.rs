@@ -20,10 +20,11 @@ pub struct Bound {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Action {
-    /// Stops a unit; put back, it is started.
+    /// Stops units by one command, so that none starts another again; put back, they are started so,
+    /// in the order of the list.
     Stop {
-        /// Its name.
-        unit: String,
+        /// Their names.
+        units: Vec<String>,
     },
     /// Ends a process by SIGTERM, then by SIGKILL, which cannot be put back.
     End {
@@ -62,7 +63,7 @@ impl Action {
     #[must_use]
     pub fn words(&self) -> (&'static str, String) {
         match self {
-            Self::Stop { unit } => ("stop", unit.clone()),
+            Self::Stop { units } => ("stop", units.join(", ")),
             Self::End { pid, name, .. } => ("end", format!("{name} (PID {pid})")),
             Self::Release { .. } => ("wait for", "processes to let go".to_owned()),
             Self::LeaveFramebuffer => ("leave", "the framebuffer console".to_owned()),

@@ -8,7 +8,7 @@
 //!
 //! [`State::read`] looks at the system, [`plan()`] says what to do and what stands against it,
 //! [`run`] does it on a [`Machine`], and [`undo`] puts back what a [`Record`] says was done. [`Live`]
-//! is the running system.
+//! is the running system. [`release`] and [`give_back`] do all of it, for a restart.
 
 mod action;
 mod live;
@@ -22,6 +22,7 @@ mod run;
 pub mod state;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use action::{Action, Bound};
 pub use live::{Live, LiveError};
@@ -32,3 +33,4 @@ pub use record::{Entry, Progress, Record, RecordError};
 pub use report::{SCHEMA, json, text};
 pub use run::{Event, RunError, Undone, run, undo};
 pub use state::State;
+pub use whole::{give_back, release};

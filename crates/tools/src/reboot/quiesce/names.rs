@@ -10,7 +10,7 @@ pub(super) fn are_plain(action: &Action) -> bool {
         parts.iter().all(|part| is_part(part)) && is_address(&device.address)
     };
     match action {
-        Action::Stop { unit } => is_unit(unit),
+        Action::Stop { units } => units.iter().all(|unit| is_unit(unit)),
         Action::End { .. } | Action::LeaveFramebuffer => true,
         Action::Release { modules, devices } => {
             modules.iter().all(|name| is_module(name)) && devices.iter().all(|one| is_address(one))

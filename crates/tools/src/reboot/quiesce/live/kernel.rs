@@ -14,7 +14,7 @@ use brisk_host::sysfs;
 use rustix::io::Errno;
 use rustix::system::delete_module;
 
-use super::Live;
+use super::{Live, in_one_line};
 use crate::program_output::{NoOutput, output_within};
 use crate::reboot::quiesce::action::Bound;
 use crate::reboot::quiesce::state::consoles;
@@ -75,7 +75,7 @@ impl Live {
             let program = Program::find("modprobe").map_err(|error| error.to_string())?;
             let result = output_within(&program.arg(module), Some(self.limit), &self.never);
             result.map_err(|error| match error {
-                NoOutput::Failed(error) => crate::chain(&error),
+                NoOutput::Failed(error) => in_one_line(&error),
                 NoOutput::Interrupted(_) => "interrupted".to_owned(),
             })?;
         }

@@ -17,7 +17,7 @@ use super::action::Action;
 use super::machine::Machine;
 use super::plan::{self, Options, Plan, plan};
 use super::record::{Record, RecordError};
-use super::state::State;
+use super::state::{State, parse};
 use crate::interrupt::Interrupt;
 use crate::reboot::config::QuiesceConfig;
 
@@ -143,6 +143,14 @@ impl Live {
         !holders.any(|one| plan::is_relevant(one, modules, devices))
     }
 
+    /// Whether all units are active, or none is.
+    fn are_all(&self, units: &[String], active: bool) -> bool {
+        let text = service::show(units, &self.never);
+        let facts = text.map(|text| parse(&text)).unwrap_or_default();
+        let mut units = units.iter().map(|unit| facts.get(unit));
+        units.all(|facts| facts.is_some_and(|facts| facts.is_active == active))
+    }
+
     fn release(&self, modules: &[String], devices: &[String]) -> Result<(), String> {
         let is_free = || self.is_released(modules, devices);
         match self.wait(self.limit, &self.interrupt, is_free) {
@@ -158,7 +166,7 @@ impl Live {
 impl Machine for Live {
     fn carry_out(&mut self, action: &Action) -> Result<(), String> {
         match action {
-            Action::Stop { unit } => service::stop(unit, self.limit, &self.interrupt),
+            Action::Stop { units } => service::stop(units, self.limit, &self.interrupt),
             Action::End { .. } => self.end(action),
             Action::Release { modules, devices } => self.release(modules, devices),
             Action::LeaveFramebuffer => self.leave_framebuffer(),
@@ -169,7 +177,7 @@ impl Machine for Live {
 
     fn put_back(&mut self, action: &Action) -> Result<(), String> {
         match action {
-            Action::Stop { unit } => service::start(unit, self.limit, &self.never),
+            Action::Stop { units } => service::start(units, self.limit, &self.never),
             Action::End { .. } => Err("the process has ended".to_owned()),
             Action::Release { .. } => Ok(()),
             Action::LeaveFramebuffer => self.enter_framebuffer(),
@@ -180,7 +188,7 @@ impl Machine for Live {
 
     fn is_done(&mut self, action: &Action) -> bool {
         match action {
-            Action::Stop { unit } => service::is_active(unit, &self.never) == Ok(false),
+            Action::Stop { units } => self.are_all(units, false),
             Action::End { .. } => !process::lives(&self.root, action),
             Action::Release { modules, devices } => self.is_released(modules, devices),
             Action::LeaveFramebuffer => !self.is_on_framebuffer(),
@@ -193,7 +201,7 @@ impl Machine for Live {
 
     fn is_back(&mut self, action: &Action) -> bool {
         match action {
-            Action::Stop { unit } => service::is_active(unit, &self.never) == Ok(true),
+            Action::Stop { units } => self.are_all(units, true),
             Action::End { .. } => process::lives(&self.root, action),
             Action::Release { .. } => true,
             Action::LeaveFramebuffer => self.is_on_framebuffer(),
@@ -216,4 +224,11 @@ impl Machine for Live {
     fn interrupted(&self) -> Option<i32> {
         self.interrupt.signal()
     }
+}
+
+/// An error with its causes in one line: those of programs have several.
+fn in_one_line(error: &dyn std::error::Error) -> String {
+    let text = crate::chain(error);
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    lines.join(" ")
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use brisk_host::program::Program;
 
+use super::in_one_line;
 use crate::interrupt::Interrupt;
 use crate::program_output::{NoOutput, output_within};
-use crate::reboot::quiesce::state::{PROPERTIES, systemd_is_active};
+use crate::reboot::quiesce::state::PROPERTIES;
 
 /// Longest time for a question.
 const ASKING: Duration = Duration::from_secs(30);
@@ -21,7 +22,7 @@ fn systemctl<'a>(
     match output {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(NoOutput::Interrupted(_)) => Err("interrupted".to_owned()),
-        Err(NoOutput::Failed(error)) => Err(crate::chain(&error)),
+        Err(NoOutput::Failed(error)) => Err(in_one_line(&error)),
     }
 }
 
@@ -33,23 +34,26 @@ pub(super) fn show(units: &[String], interrupt: &Interrupt) -> Result<String, St
     systemctl(words.into_iter().chain(units), ASKING, interrupt)
 }
 
-/// Stops a unit, and waits until it has stopped.
-pub(super) fn stop(unit: &str, limit: Duration, interrupt: &Interrupt) -> Result<(), String> {
-    systemctl(["stop", "--", unit], limit, interrupt).map(drop)
+/// Stops units, and waits until they have stopped.
+pub(super) fn stop(units: &[String], limit: Duration, interrupt: &Interrupt) -> Result<(), String> {
+    change("stop", units, limit, interrupt)
 }
 
-/// Starts a unit, and waits until it has started.
-pub(super) fn start(unit: &str, limit: Duration, interrupt: &Interrupt) -> Result<(), String> {
-    systemctl(["start", "--", unit], limit, interrupt).map(drop)
+/// Starts units, and waits until they have started.
+pub(super) fn start(
+    units: &[String],
+    limit: Duration,
+    interrupt: &Interrupt,
+) -> Result<(), String> {
+    change("start", units, limit, interrupt)
 }
 
-/// Whether a unit is active.
-pub(super) fn is_active(unit: &str, interrupt: &Interrupt) -> Result<bool, String> {
-    let words = ["show", "--property=ActiveState", "--", unit];
-    let text = systemctl(words, ASKING, interrupt)?;
-    let state = text.trim().strip_prefix("ActiveState=").unwrap_or_default();
-    match state {
-        "" => Err(format!("systemd does not know {unit}")),
-        state => Ok(systemd_is_active(state)),
-    }
+fn change(
+    verb: &str,
+    units: &[String],
+    limit: Duration,
+    interrupt: &Interrupt,
+) -> Result<(), String> {
+    let units = units.iter().map(String::as_str);
+    systemctl([verb, "--"].into_iter().chain(units), limit, interrupt).map(drop)
 }

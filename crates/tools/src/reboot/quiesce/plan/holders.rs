@@ -10,9 +10,11 @@ use crate::reboot::config::QuiesceConfig;
 use crate::reboot::quiesce::action::Action;
 use crate::reboot::quiesce::state::{Device, Hold, Holder, Kind, Session, State, Unit};
 
-/// Services that no machine goes on without. They hold devices for others, as systemd-logind does
-/// for the sessions of a display manager.
-const NEVER_STOPPED: [&str; 7] = [
+/// Units that no machine goes on without. They hold devices for others, as systemd-logind does for
+/// the sessions of a display manager, and systemd itself for systemd-logind (`FDSTORE=1` of
+/// sd_notify(3)).
+const NEVER_STOPPED: [&str; 8] = [
+    "init.scope",
     "systemd-logind.service",
     "systemd-journald.service",
     "systemd-udevd.service",
@@ -120,26 +122,35 @@ impl<'a> Users<'a> {
         self.look_at_caller(&stopped, plan);
     }
 
-    /// Stops a unit, and before it those that would stop with it or start it again: what is stopped
-    /// by itself is started again by itself.
+    /// Stops a unit, with those that would stop with it or start it again: what is stopped by name is
+    /// started again by name.
     fn stop_unit(&self, unit: &str, reason: &str, stopped: &mut BTreeSet<String>, plan: &mut Plan) {
-        if !stopped.insert(unit.to_owned()) {
+        let mut units = Vec::new();
+        let mut open = vec![unit];
+        while let Some(unit) = open.pop() {
+            if !stopped.insert(unit.to_owned()) {
+                continue;
+            }
+            units.push(unit.to_owned());
+            let facts = self.state.units.get(unit).into_iter();
+            let others = facts.flat_map(|facts| facts.stops.iter().map(String::as_str));
+            open.extend(others.filter(|other| self.state.is_active(other)));
+        }
+        if units.is_empty() {
             return;
         }
-        let facts = self.state.units.get(unit);
-        for other in facts.into_iter().flat_map(|facts| &facts.stops) {
-            if self.state.is_active(other) {
-                let why = format!("it stops with {unit}, or starts it again");
-                self.stop_unit(other, &why, stopped, plan);
-            }
-        }
-        let unit = unit.to_owned();
-        plan.step(Action::Stop { unit }, reason);
+        // systemd does not start the socket of a service that runs already.
+        units.sort_by_key(|unit| unit.ends_with(".service"));
+        let reason = match units.len() {
+            1 => reason.to_owned(),
+            _ => format!("{reason}; the others stop with it, or start it again"),
+        };
+        plan.step(Action::Stop { units }, reason);
     }
 
     fn course(&self, holder: &Holder) -> Course {
         match &holder.unit {
-            Some(Unit::Service(name)) if NEVER_STOPPED.contains(&&**name) => {
+            Some(Unit::Service(name) | Unit::Other(name)) if NEVER_STOPPED.contains(&&**name) => {
                 match self.display_manager.is_some() && self.ending_sessions().next().is_some() {
                     true => Course::EndsWithDisplayManager,
                     false => Course::Never(format!(
@@ -245,7 +256,8 @@ impl<'a> Users<'a> {
                  device is seen that has them",
                 module.name
             );
-            let may_end = self.display_manager.is_some() || options.force;
+            // Without root, most processes cannot be seen.
+            let may_end = self.display_manager.is_some() || options.force || self.state.hidden > 0;
             match may_end {
                 true => plan.notes.push(what),
                 false => plan.obstacle(

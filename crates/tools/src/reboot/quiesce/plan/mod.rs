@@ -108,13 +108,10 @@ pub fn plan(state: &State, config: &QuiesceConfig, options: Options) -> Plan {
 #[must_use]
 pub(super) fn units(state: &State, config: &QuiesceConfig) -> Vec<String> {
     let stops = plan(state, config, Options::default());
-    let stops = stops
-        .steps
-        .into_iter()
-        .filter_map(|step| match step.action {
-            Action::Stop { unit } => Some(unit),
-            _ => None,
-        });
+    let stops = stops.steps.into_iter().flat_map(|step| match step.action {
+        Action::Stop { units } => units,
+        _ => Vec::new(),
+    });
     let mut units: Vec<_> = config.stop.iter().cloned().chain(stops).collect();
     units.sort();
     units.dedup();

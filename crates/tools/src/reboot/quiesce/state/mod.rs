@@ -15,7 +15,7 @@ use brisk_host::modules::{self, Module};
 
 pub use devices::{Device, Framebuffer, Kind};
 pub use processes::{Hold, Holder};
-pub(super) use systemd::{PROPERTIES, is_active as systemd_is_active};
+pub(super) use systemd::PROPERTIES;
 pub use systemd::{UnitFacts, parse};
 pub use unit::{Session, Unit};
 

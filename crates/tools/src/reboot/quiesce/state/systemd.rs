@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> BTreeMap<String, UnitFacts> {
 }
 
 /// Whether a state is one of a unit that runs, or is about to.
-pub(in crate::reboot::quiesce) fn is_active(state: &str) -> bool {
+fn is_active(state: &str) -> bool {
     ["active", "reloading", "activating", "refreshing"].contains(&state)
 }
 

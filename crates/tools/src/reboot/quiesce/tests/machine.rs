@@ -106,13 +106,17 @@ impl Fake {
             plan::is_relevant(one, modules, devices)
         };
         match action {
-            Action::Stop { unit } => {
-                assert!(self.now.units.remove(unit), "{unit} was not active");
-                let is_last = self.state.display_manager.as_ref() == Some(unit);
+            Action::Stop { units } => {
+                for unit in units {
+                    assert!(self.now.units.remove(unit), "{unit} was not active");
+                }
+                let last = self.state.display_manager.as_ref();
+                let is_last = last.is_some_and(|last| units.contains(last));
                 self.processes.retain(|one| match &one.unit {
                     Some(Unit::Service(name)) => {
-                        name != unit && !(is_last && name == "systemd-logind.service")
+                        !(units.contains(name) || is_last && name == "systemd-logind.service")
                     }
+                    Some(Unit::Other(name)) => !(is_last && name == "init.scope"),
                     Some(Unit::Session(_) | Unit::User(_)) => !is_last,
                     _ => true,
                 });
@@ -178,7 +182,7 @@ impl Fake {
 
     fn restore(&mut self, action: &Action) {
         match action {
-            Action::Stop { unit } => drop(self.now.units.insert(unit.clone())),
+            Action::Stop { units } => self.now.units.extend(units.iter().cloned()),
             Action::End { .. } | Action::Release { .. } => {}
             Action::LeaveFramebuffer => self.now.has_console = true,
             Action::Unbind { device } => drop(self.now.bound.insert(key(device))),
@@ -238,7 +242,7 @@ impl Machine for Fake {
 
     fn is_done(&mut self, action: &Action) -> bool {
         match action {
-            Action::Stop { unit } => !self.now.units.contains(unit),
+            Action::Stop { units } => !units.iter().any(|unit| self.now.units.contains(unit)),
             Action::End { pid, .. } => !self.processes.iter().any(|one| one.pid == *pid),
             Action::Release { modules, devices } => {
                 let mut processes = self.processes.iter();

@@ -12,6 +12,7 @@ fn nvidia_on_a_desktop() {
     device        driver  module
     0000:01:00.0  nvidia  nvidia
 
+    In use: systemd (PID 1, init.scope, user root) has /dev/dri/card0 open
     In use: systemd-logind (PID 500, systemd-logind.service, user root) has /dev/dri/card0 open
     In use: nvidia-persiste (PID 700, nvidia-persistenced.service, user root) has /dev/nvidia0 open
     In use: Xorg (PID 812, session-2.scope, user root) has /dev/dri/card0, /dev/nvidia-modeset, /dev/nvidia0 and 1 more open
@@ -282,20 +283,24 @@ fn services_of_a_user_outlive_the_desktop_of_one_who_is_elsewhere_too() {
 
 #[test]
 fn sessions_that_were_started_by_hand_do_not_end_with_the_display_manager() {
-    let scene = Scene::nvidia();
+    let mut scene = Scene::nvidia();
     scene.session("2", 1000, "anna", "TYPE=x11\nSERVICE=login\nCLASS=user");
     let plan = scene.plan();
     let names: Vec<_> = plan.obstacles.iter().map(|one| &*one.what).collect();
-    assert_eq!(names.len(), 2, "{names:?}");
-    assert!(names[0].starts_with("systemd-logind (PID 500"), "{names:?}");
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names[0].starts_with("systemd (PID 1,"), "{names:?}");
+    assert!(names[1].starts_with("systemd-logind (PID 500"), "{names:?}");
     assert!(
-        names[1].starts_with("Xorg (PID 812, session-2.scope"),
+        names[2].starts_with("Xorg (PID 812, session-2.scope"),
         "{names:?}"
     );
+    // Neither does --force end systemd.
+    scene.options.force = true;
+    assert_eq!(scene.plan().obstacles.len(), 2);
 }
 
 #[test]
-fn units_that_stop_with_another_stop_before_it_and_start_behind_it() {
+fn units_that_stop_with_another_or_start_it_again_stop_at_once_with_it() {
     let scene = Scene::nvidia();
     let mut state = scene.state();
     let known = "Id=nvidia-persistenced.service\nActiveState=active\n\
@@ -321,20 +326,15 @@ fn units_that_stop_with_another_stop_before_it_and_start_behind_it() {
     );
     assert!(!state.is_active("off.service"));
     let plan = plan(&state, &scene.config, scene.options);
-    let units: Vec<_> = plan
-        .actions()
-        .filter_map(|action| match action {
-            Action::Stop { unit } => Some(unit),
-            _ => None,
-        })
-        .collect();
+    let units = plan.actions().filter_map(|action| match action {
+        Action::Stop { units } => Some(units.join(" ")),
+        _ => None,
+    });
     assert_eq!(
-        units,
+        units.collect::<Vec<_>>(),
         [
             "gdm.service",
-            "nvidia-persistenced.socket",
-            "dcgm.service",
-            "nvidia-persistenced.service",
+            "nvidia-persistenced.socket nvidia-persistenced.service dcgm.service",
             "render@1.service"
         ]
     );
@@ -353,7 +353,7 @@ fn units_of_the_configuration_stop_if_they_are_active() {
     let plan = plan(&state, &scene.config, scene.options);
     let stops = |name: &str| {
         let mut actions = plan.actions();
-        actions.any(|one| matches!(one, Action::Stop { unit } if unit == name))
+        actions.any(|one| matches!(one, Action::Stop { units } if units == [name]))
     };
     assert!(stops("dcgm.service") && !stops("off.service"));
 }

@@ -12,7 +12,7 @@ fn actions() -> Vec<Action> {
     };
     vec![
         Action::Stop {
-            unit: "gdm.service".to_owned(),
+            units: vec!["gdm.service".to_owned(), "a.socket".to_owned()],
         },
         Action::End {
             pid: 7,

@@ -186,6 +186,8 @@ impl Scene {
         scene.process(812, "Xorg", 0, session, &nodes);
         let logind = "/system.slice/systemd-logind.service";
         scene.process(500, "systemd-logind", 0, logind, &["/dev/dri/card0"]);
+        // systemd keeps descriptors for systemd-logind.
+        scene.process(1, "systemd", 0, "/init.scope", &["/dev/dri/card0"]);
         let daemon = "/system.slice/nvidia-persistenced.service";
         scene.process(
             700,
