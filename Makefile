@@ -18,6 +18,9 @@ BASHDIR   ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR    ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR   ?= $(PREFIX)/share/fish/vendor_completions.d
 UNITDIR   ?= $(PREFIX)/lib/systemd/system
+UNITS     := brisk-vms.service brisk-reboot.service brisk-reboot-early.service
+# A brisk that is built already, to install in place of a release build.
+PREBUILT  ?=
 
 # Where setup/install puts a newer QEMU and virtiofsd on Debian 12; the tests find them by PATH.
 TOOLS     := $(or $(BRISK_TOOLS_DIR),$(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)/lib/brisk)
@@ -75,7 +78,8 @@ check:
 	else echo 'cargo-deny is not installed: licences are not checked'; fi
 	@if command -v shellcheck >/dev/null; then \
 		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/usb-kernel \
-			setup/crypto-kernels setup/gpu-kernel setup/newer-openssl packaging/build-deb examples/demo \
+			setup/crypto-kernels setup/gpu-kernel setup/newer-openssl setup/reboot-machine \
+			packaging/build-deb packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm examples/demo \
 			crates/cli/tests/vm_load.sh; \
 	else echo 'shellcheck is not installed: scripts are not checked'; fi
 	@if command -v typos >/dev/null; then set -x; typos; \
@@ -90,7 +94,7 @@ bench-pages:
 
 # Manual pages and completions, from the command line itself. Not `cargo xtask`: the release
 # profile shares what `build` has compiled.
-XTASK := $(CARGO) run --quiet --release --locked --package xtask --
+XTASK := $(CARGO) run --quiet $(if $(PREBUILT),,--release) --locked --package xtask --
 
 pages:
 	rm -rf '$(TARGET)/man' '$(TARGET)/completions'
@@ -98,29 +102,30 @@ pages:
 	$(XTASK) completions '$(TARGET)/completions'
 
 # One after the other: cargo would only wait for itself.
-install: build
+install: $(if $(PREBUILT),,build)
 	$(MAKE) --no-print-directory pages
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(DOCDIR)' \
 		'$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)' \
 		'$(DESTDIR)$(UNITDIR)'
-	install -m 0755 '$(BRISK)' '$(DESTDIR)$(BINDIR)/brisk'
+	install -m 0755 '$(or $(PREBUILT),$(BRISK))' '$(DESTDIR)$(BINDIR)/brisk'
 	install -m 0644 '$(TARGET)'/man/*.1 '$(DESTDIR)$(MANDIR)/man1/'
 	install -m 0644 README.md CHANGELOG.md '$(DESTDIR)$(DOCDIR)/'
 	install -m 0644 '$(TARGET)/completions/brisk.bash' '$(DESTDIR)$(BASHDIR)/brisk'
 	install -m 0644 '$(TARGET)/completions/_brisk' '$(DESTDIR)$(ZSHDIR)/_brisk'
 	install -m 0644 '$(TARGET)/completions/brisk.fish' '$(DESTDIR)$(FISHDIR)/brisk.fish'
-	sed 's|@BINDIR@|$(BINDIR)|' packaging/brisk-vms.service.in >'$(TARGET)/brisk-vms.service'
+	for unit in $(UNITS); do \
+		sed 's|@BINDIR@|$(BINDIR)|' "packaging/$$unit.in" >"$(TARGET)/$$unit" && \
+		install -m 0644 "$(TARGET)/$$unit" "$(DESTDIR)$(UNITDIR)/$$unit" || exit 1; done
 	install -d '$(DESTDIR)$(PREFIX)/lib/brisk'
 	install -m 0755 setup/newer-qemu '$(DESTDIR)$(PREFIX)/lib/brisk/newer-qemu'
 	install -m 0644 setup/newer-qemu.packages '$(DESTDIR)$(PREFIX)/lib/brisk/newer-qemu.packages'
-	install -m 0644 '$(TARGET)/brisk-vms.service' '$(DESTDIR)$(UNITDIR)/brisk-vms.service'
 
 uninstall:
 	rm -f '$(DESTDIR)$(BINDIR)/brisk' '$(DESTDIR)$(MANDIR)'/man1/brisk.1 \
 		'$(DESTDIR)$(MANDIR)'/man1/brisk-*.1 '$(DESTDIR)$(DOCDIR)/README.md' \
 		'$(DESTDIR)$(DOCDIR)/CHANGELOG.md' '$(DESTDIR)$(BASHDIR)/brisk' \
 		'$(DESTDIR)$(ZSHDIR)/_brisk' '$(DESTDIR)$(FISHDIR)/brisk.fish' \
-		'$(DESTDIR)$(UNITDIR)/brisk-vms.service' \
+		$(UNITS:%='$(DESTDIR)$(UNITDIR)/%') \
 		'$(DESTDIR)$(PREFIX)'/lib/brisk/newer-qemu*
 
 deb:

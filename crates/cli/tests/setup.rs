@@ -34,6 +34,7 @@ impl System {
             "crypto-kernels",
             "gpu-kernel",
             "newer-openssl",
+            "reboot-machine",
         ] {
             let copy = system.path("setup").join(name);
             fs::copy(here.join(name), copy).unwrap();

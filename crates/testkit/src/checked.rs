@@ -6,8 +6,9 @@ use crate::machines::Machines;
 use crate::running::Running;
 use crate::wait::until;
 
-/// Script that writes files in memory without end, checks their content, and counts.
-const CHECK: &str = r#"
+/// Script for a guest that writes files in memory without end, checks their content, and counts: in
+/// `/run/n` is the number of rounds, in `/run/bad` what was wrong.
+pub const CHECK_MEMORY: &str = r#"
 busybox mkdir -p /run; cd /run
 cat > check <<'END'
 n=0
@@ -43,7 +44,7 @@ impl Checked {
     #[track_caller]
     pub fn new(all: Machines, words: &[&str]) -> Self {
         all.boot("a", words);
-        let boot = all.output("a", CHECK);
+        let boot = all.output("a", CHECK_MEMORY);
         Self {
             all,
             boot,

@@ -11,6 +11,7 @@
 mod boot_tree;
 mod brisk;
 mod checked;
+mod computer;
 mod container;
 mod crypto;
 mod files;
@@ -35,7 +36,8 @@ mod wait;
 
 pub use boot_tree::BootTree;
 pub use brisk::{Brisk, Guest};
-pub use checked::Checked;
+pub use checked::{CHECK_MEMORY, Checked};
+pub use computer::{Computer, ConsoleLine, Ran};
 pub use container::{Image, docker_archive, oci_layout};
 pub use crypto::{CryptoKernel, newer_openssl, virtio_crypto};
 pub use files::Files;

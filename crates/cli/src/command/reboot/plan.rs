@@ -20,7 +20,7 @@ pub(super) struct PlanArgs {
     pub(super) dry_run: bool,
 
     #[command(flatten)]
-    target: TargetArgs,
+    pub(super) target: TargetArgs,
 
     /// Format of the plan.
     #[arg(long, value_enum, default_value_t = Form::Table, requires = "dry_run")]

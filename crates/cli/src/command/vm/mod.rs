@@ -8,6 +8,7 @@ mod power;
 mod settings;
 
 use clap::Subcommand;
+pub(super) use named::explain;
 
 use crate::ui::Ui;
 

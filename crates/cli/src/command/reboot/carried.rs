@@ -1,0 +1,169 @@
+//! VMs and GPUs of a restart.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+
+use anyhow::Context;
+use brisk_tools::interrupt::Interrupt;
+use brisk_tools::reboot::config::{Config, QuiesceConfig};
+use brisk_tools::reboot::quiesce;
+use brisk_tools::reboot::restart::{Devices, Vms};
+use brisk_tools::vm::{self, Condition, Outcome, StateDirs, Turn};
+use brisk_vm::cache::Cache;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::command::vm::explain;
+use crate::ui::error_text;
+
+/// Directory of the record of what was released.
+const RECORDS: &str = "/run/brisk/reboot";
+/// VMs that are suspended or resumed at once.
+const JOBS: usize = 32;
+
+/// Names of root's VMs that run.
+pub(super) fn running() -> Vec<String> {
+    let Ok(dirs) = StateDirs::here() else {
+        return Vec::new();
+    };
+    let runs = |name: &String| {
+        let condition = dirs.vm(name).and_then(|paths| vm::condition(&paths));
+        condition.is_ok_and(|now| matches!(now, Condition::Running | Condition::Paused))
+    };
+    dirs.names().into_iter().filter(runs).collect()
+}
+
+/// VMs of root.
+#[derive(Debug)]
+pub(super) struct OwnVms {
+    is_wanted: bool,
+    cancel: Arc<AtomicBool>,
+}
+
+impl OwnVms {
+    /// If they are not wanted, none is suspended. A signal ends what is being suspended; such a VM
+    /// runs on.
+    ///
+    /// # Errors
+    /// If signals cannot be watched for.
+    pub(super) fn new(is_wanted: bool) -> anyhow::Result<Self> {
+        let cancel = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&cancel))
+                .with_context(|| format!("cannot watch for signal {signal}"))?;
+        }
+        Ok(Self { is_wanted, cancel })
+    }
+}
+
+impl Vms for OwnVms {
+    fn suspend(&mut self, tell: &mut dyn FnMut(&str)) -> Result<Vec<String>, String> {
+        if !self.is_wanted {
+            return Ok(Vec::new());
+        }
+        all(&self.cancel, tell, vm::carry)
+    }
+
+    fn resume(&mut self) -> Result<(), String> {
+        let cache = Cache::open().map_err(|error| error.to_string())?;
+        let never = AtomicBool::new(false);
+        let work = |dirs: &StateDirs, turn: Turn<'_>| vm::carry_back(dirs, &cache, turn);
+        all(&never, &mut |_| {}, work).map(drop)
+    }
+}
+
+/// Acts on all VMs. The result are the names of those that something was done to.
+///
+/// # Errors
+/// Those that failed, with reasons.
+fn all(
+    cancel: &AtomicBool,
+    tell: &mut dyn FnMut(&str),
+    work: impl FnOnce(&StateDirs, Turn<'_>) -> Vec<Outcome> + Send,
+) -> Result<Vec<String>, String> {
+    let dirs = StateDirs::here().map_err(|error| error_text(&explain(error)))?;
+    let (sender, lines) = mpsc::channel();
+    let report = |outcome: &Outcome| {
+        if let Ok(Some(action)) = &outcome.result {
+            let (name, seconds) = (&outcome.name, outcome.took.as_secs_f64());
+            let _ = sender.send(format!("{name}: {} in {seconds:.1} s", action.done()));
+        }
+    };
+    let turn = Turn {
+        jobs: JOBS,
+        cancel,
+        report: &report,
+    };
+    let outcomes = work(&dirs, turn);
+    drop(sender);
+    for line in lines {
+        tell(&line);
+    }
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        match outcome.result {
+            Ok(Some(_)) => done.push(outcome.name),
+            Ok(None) => {}
+            Err(error) => {
+                let reason = error_text(&explain(error));
+                failed.push(format!("{}: {reason}", outcome.name));
+            }
+        }
+    }
+    match &failed[..] {
+        [] => Ok(done),
+        failed => Err(failed.join("; ")),
+    }
+}
+
+/// Graphics cards, and what else the configuration names.
+#[derive(Debug)]
+pub(super) struct Gpus {
+    is_wanted: bool,
+    config: QuiesceConfig,
+    interrupt: Interrupt,
+}
+
+impl Gpus {
+    /// If they are not wanted, they are left as they are.
+    ///
+    /// # Errors
+    /// If the configuration is wrong.
+    pub(super) fn new(is_wanted: bool, interrupt: Interrupt) -> anyhow::Result<Self> {
+        let config = Config::read(Path::new("/etc/brisk"))?.quiesce;
+        Ok(Self {
+            is_wanted,
+            config,
+            interrupt,
+        })
+    }
+
+    /// Gives back only, whatever the configuration says by now.
+    pub(super) fn to_give_back(interrupt: Interrupt) -> Self {
+        let config = Config::read(Path::new("/etc/brisk")).unwrap_or_default();
+        Self {
+            is_wanted: false,
+            config: config.quiesce,
+            interrupt,
+        }
+    }
+}
+
+impl Devices for Gpus {
+    fn release(&mut self, tell: &mut dyn FnMut(&str)) -> Result<(), String> {
+        match self.is_wanted {
+            true => quiesce::release(
+                Path::new(RECORDS),
+                &self.config,
+                self.interrupt.clone(),
+                tell,
+            ),
+            false => Ok(()),
+        }
+    }
+
+    fn give_back(&mut self) -> Result<(), String> {
+        quiesce::give_back(Path::new(RECORDS), &self.config, &mut |_| {})
+    }
+}

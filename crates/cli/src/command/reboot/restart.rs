@@ -1,0 +1,210 @@
+//! `brisk reboot`: asks for a restart, and follows it until the machine goes down.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use brisk_host::program::Program;
+use brisk_tools::interrupt::Interrupt;
+use brisk_tools::reboot::check::{self, Consequence, Preflight, Trial, Verdict};
+use brisk_tools::reboot::restart::{
+    Exchange, Progress, Request, UNIT, Way, combination, systemd_run, unit_is_active,
+};
+
+use super::plan::PlanArgs;
+use crate::exit;
+use crate::parse::duration_unless_zero;
+use crate::ui::Ui;
+
+/// Interval at which the unit's words are read.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Interval at which it is asked whether the unit is there.
+const ASK: Duration = Duration::from_secs(2);
+
+/// How the machine is restarted.
+#[derive(Debug, clap::Args)]
+pub(super) struct RestartArgs {
+    /// Restart through the firmware, with all that a warm reboot does for VMs, and a note for brisk
+    /// reboot report.
+    #[arg(long, conflicts_with = "warm_only")]
+    cold: bool,
+
+    /// Do nothing if the machine has to be restarted through its firmware; the exit status is 10.
+    #[arg(long)]
+    warm_only: bool,
+
+    /// Leave VMs to brisk-vms.service, which suspends or stops them as the machine goes down.
+    #[arg(long)]
+    no_vms: bool,
+
+    /// Leave GPUs as they are.
+    #[arg(long)]
+    no_quiesce: bool,
+
+    /// Time within which the new kernel and its initrd have to come to the root's init before the
+    /// watchdog resets the machine. 0: no watchdog is armed, and panic= is not added to the command
+    /// line.
+    #[arg(long, value_name = "DURATION", default_value = "2m")]
+    watchdog: String,
+}
+
+/// Restarts the machine.
+///
+/// # Errors
+/// If it is not permitted, or nothing could be asked for.
+pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Result<u8> {
+    ensure!(
+        plan.target.root.is_running(),
+        "--root is for --dry-run: only this machine can be restarted"
+    );
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "only root may restart the machine; try: sudo brisk reboot"
+    );
+    ensure!(
+        Path::new("/run/systemd/system").is_dir(),
+        "the init of this machine is not systemd, which would stop its services in good order \
+         before the jump; try brisk reboot check, and the init's own reboot"
+    );
+    let limit = duration_unless_zero("--watchdog", &args.watchdog)?;
+    let exchange = Exchange::of_system();
+    let is_locked = exchange
+        .is_locked()
+        .context("cannot make /run/brisk/reboot")?;
+    ensure!(
+        !is_locked && !unit_is_active(),
+        "a restart is under way already; see journalctl --unit={UNIT}"
+    );
+    let mut request = Request {
+        way: Way::Cold,
+        target: None,
+        combination: None,
+        reasons: vec!["--cold was given".to_owned()],
+        vms: !args.no_vms,
+        quiesce: !args.no_quiesce,
+        watch: limit.map(|limit| u32::try_from(limit.as_secs().max(1)).unwrap_or(u32::MAX)),
+    };
+    if !args.cold {
+        match decide(plan, &mut request, ui)? {
+            Verdict::Warm => {}
+            Verdict::Cold if args.warm_only => return Ok(exit::COLD),
+            Verdict::Cold => {}
+            Verdict::Refused => return Ok(exit::REFUSED),
+        }
+    }
+    ask(&exchange, &request)?;
+    follow(&exchange, ui)
+}
+
+/// Decides how the machine is restarted, and shows why.
+fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Verdict> {
+    let (plan, _) = plan.target.plan()?;
+    let target = plan.target;
+    let spinner = ui.spinner("looking");
+    let mut preflight = Preflight::read(Path::new("/"), &target);
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    preflight.try_load();
+    drop(spinner);
+    ensure!(
+        interrupt.signal().is_none(),
+        "interrupted; nothing was changed"
+    );
+    let findings = preflight.findings();
+    let verdict = Verdict::of(&findings);
+    let bad = |finding: &&_| is_reason(finding);
+    request.reasons = findings
+        .iter()
+        .filter(bad)
+        .map(|one| one.what.clone())
+        .collect();
+    match verdict {
+        Verdict::Warm => {
+            request.way = Way::Warm;
+            request.reasons.clear();
+            for finding in &findings {
+                ui.note(&format!("{}: {}", finding.severity.name(), finding.what));
+            }
+            if let Trial::LeftOut(reason) = &preflight.trial {
+                ui.note(&format!("the trial load was left out: {reason}"));
+            }
+            ui.note(&format!(
+                "restarting into {} without the firmware",
+                target.kernel.display()
+            ));
+            let hash = combination(Path::new("/"), &target);
+            request.combination = Some(hash.with_context(|| {
+                format!("cannot read {} or its initrds", target.kernel.display())
+            })?);
+            request.target = Some(target);
+        }
+        Verdict::Cold => {
+            for reason in &request.reasons {
+                ui.note(&format!("cold: {reason}"));
+            }
+            ui.note("the machine has to be restarted through its firmware");
+        }
+        Verdict::Refused => ui.data(&check::text(&preflight, &findings))?,
+    }
+    Ok(verdict)
+}
+
+/// Whether a finding keeps a machine from a warm reboot.
+fn is_reason(finding: &brisk_tools::lint::Finding<Consequence>) -> bool {
+    finding.severity >= Consequence::Cold
+}
+
+/// Starts the unit.
+fn ask(exchange: &Exchange, request: &Request) -> anyhow::Result<()> {
+    exchange
+        .ask(request)
+        .context("cannot write to /run/brisk/reboot")?;
+    let brisk = std::env::current_exe().context("cannot find brisk's own file")?;
+    let run = Program::find("systemd-run")?;
+    run.args(systemd_run(&brisk))
+        .run()
+        .map(drop)
+        .context("cannot start the restart's unit")
+}
+
+/// Shows what the unit says, until the machine goes down or the restart has failed.
+fn follow(exchange: &Exchange, ui: &Ui) -> anyhow::Result<u8> {
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let (mut skipped, mut stopped) = (0, false);
+    let mut asked = Instant::now();
+    loop {
+        let is_over = asked.elapsed() > ASK && {
+            asked = Instant::now();
+            !unit_is_active()
+        };
+        let said = exchange.said(skipped);
+        skipped += said.len();
+        for progress in said {
+            match progress {
+                Progress::Step(text) => ui.note(&text),
+                Progress::Restarting => {
+                    ui.note("systemd restarts the machine");
+                    return Ok(exit::OK);
+                }
+                Progress::Failed(reason) => match interrupt.signal() {
+                    Some(signal) => {
+                        ui.note(&format!("interrupted: {reason}"));
+                        return Ok(exit::by_signal(signal));
+                    }
+                    None => bail!("nothing was restarted: {reason}"),
+                },
+            }
+        }
+        ensure!(
+            !is_over,
+            "nothing was restarted: the unit of the restart ended; see journalctl --unit={UNIT}"
+        );
+        if interrupt.came() && !stopped {
+            stopped = true;
+            ui.note("interrupted: undoing what was done");
+            let stop = Program::find("systemctl")?;
+            stop.args(["stop", "--no-block", UNIT]).run()?;
+        }
+        thread::sleep(INTERVAL);
+    }
+}

@@ -1,0 +1,183 @@
+//! What units of systemd start: the restart itself, and notes of shutdowns and boots.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow, ensure};
+use brisk_host::files;
+use brisk_tools::interrupt::Interrupt;
+use brisk_tools::reboot::restart::{
+    self, Boot, Census, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch,
+    notes, undo_leftovers, with_panic,
+};
+use clap::Subcommand;
+
+use super::carried::{Gpus, OwnVms};
+use crate::exit;
+use crate::ui::Ui;
+
+/// What a unit does.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum Note {
+    /// The root's init runs.
+    Up,
+    /// The machine begins to go down.
+    GoingDown,
+    /// All services are stopped.
+    Down,
+    /// The boot is over.
+    After,
+}
+
+/// Takes a note.
+///
+/// # Errors
+/// If it cannot be written.
+pub(super) fn note(note: Note, ui: &Ui) -> anyhow::Result<u8> {
+    let store = Store::of_system();
+    match note {
+        Note::Up => notes::up(&store)?,
+        Note::GoingDown => notes::going_down(&store)?,
+        Note::Down => notes::down(&store)?,
+        Note::After => {
+            if let Some(end) = notes::after(&store, super::carried::running())? {
+                ui.note(&super::report::line(&end.record));
+            }
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// Restarts the machine, as was asked for.
+///
+/// # Errors
+/// If it does not come about; all is undone then.
+pub(super) fn execute(ui: &Ui) -> anyhow::Result<u8> {
+    let exchange = Exchange::of_system();
+    let lock = exchange
+        .try_lock()
+        .context("cannot make /run/brisk/reboot")?;
+    ensure!(lock.is_some(), "a restart is under way already");
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let request = exchange
+        .take()
+        .context("cannot read /run/brisk/reboot/request.json")?;
+    let done = go(&request, &interrupt, &exchange, ui);
+    match &done {
+        Ok(()) => exchange.say(&Progress::Restarting),
+        Err(error) => exchange.say(&Progress::Failed(crate::ui::error_text(error))),
+    }
+    done.map(|()| exit::OK)
+}
+
+fn go(
+    request: &Request,
+    interrupt: &Interrupt,
+    exchange: &Exchange,
+    ui: &Ui,
+) -> anyhow::Result<()> {
+    let root = Path::new("/");
+    let mut tell = |text: &str| {
+        exchange.say(&Progress::Step(text.to_owned()));
+        ui.note(text);
+    };
+    let mut restart = begun(request)?;
+    let mut target = request.target.clone();
+    if let (Some(target), Some(limit)) = (&mut target, request.watch) {
+        let (cmdline, panic) = with_panic(&target.cmdline);
+        target.cmdline = cmdline;
+        let watch = Watch::over(root, limit, panic);
+        if watch.watchdog.is_none() {
+            tell(
+                "note: there is no watchdog that outlives the kernel: if the new kernel hangs, the \
+                 machine has to be reset by hand",
+            );
+        }
+        restart.watch = Some(watch);
+    }
+    let mut vms = OwnVms::new(request.vms)?;
+    let mut devices = Gpus::new(request.quiesce, interrupt.clone())?;
+    let mut live = Live {
+        store: Store::of_system(),
+        target,
+        vms: &mut vms,
+        devices: &mut devices,
+        cancelled: &|| interrupt.came(),
+        tell: &mut tell,
+    };
+    // Of a process that was killed.
+    undo_leftovers(&mut live)
+        .map_err(|left| anyhow!("an earlier restart was not undone: {left}"))?;
+    restart::run(&mut restart, &mut live).map_err(|failure| anyhow!("{failure}"))
+}
+
+/// A restart that begins.
+fn begun(request: &Request) -> anyhow::Result<Restart> {
+    let root = Path::new("/");
+    let mut before = Census::of_devices(root);
+    before.failed = notes::failed_units();
+    before.vms = super::carried::running();
+    let id = files::text(Path::new("/proc/sys/kernel/random/uuid")).unwrap_or_default();
+    let id: String = id
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .take(16)
+        .collect();
+    Ok(Restart {
+        id,
+        way: request.way,
+        reasons: request.reasons.clone(),
+        stage: Stage::Begun,
+        from: Boot::read(root),
+        release: request
+            .target
+            .as_ref()
+            .map_or_else(String::new, |it| it.release.clone()),
+        combination: request.combination.clone(),
+        times: Times {
+            begun: Some(notes::now()),
+            ..Times::default()
+        },
+        vms: Vec::new(),
+        watch: None,
+        before,
+        up: None,
+    })
+}
+
+/// Undoes what a restart has done whose process was killed.
+///
+/// # Errors
+/// What could not be undone.
+pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
+    let exchange = Exchange::of_system();
+    let lock = exchange
+        .try_lock()
+        .context("cannot make /run/brisk/reboot")?;
+    ensure!(
+        lock.is_some(),
+        "a restart is under way; stop it with systemctl stop {}",
+        restart::UNIT
+    );
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let (mut vms, mut devices) = (OwnVms::new(true)?, Gpus::to_give_back(interrupt));
+    let mut live = Live {
+        store: Store::of_system(),
+        target: None,
+        vms: &mut vms,
+        devices: &mut devices,
+        cancelled: &|| false,
+        tell: &mut |text| ui.note(text),
+    };
+    match undo_leftovers(&mut live) {
+        Ok(true) => {
+            let reason = "the process of the restart ended; what it had done is undone".to_owned();
+            exchange.say(&Progress::Failed(reason));
+        }
+        Ok(false) => {}
+        Err(left) => {
+            exchange.say(&Progress::Failed(format!("not undone: {left}")));
+            return Err(anyhow!("not undone: {left}"));
+        }
+    }
+    Ok(exit::OK)
+}

@@ -1,0 +1,259 @@
+//! `brisk reboot` on a Debian machine with systemd and GRUB, in QEMU without KVM: its package is
+//! installed, VMs run in it, and it is restarted.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use brisk_testkit::{CHECK_MEMORY, Computer, capture, tool, trials};
+use libtest_mimic::Arguments;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    // One at a time: each has two processors.
+    let arguments = Arguments {
+        test_threads: Some(1),
+        ..arguments
+    };
+    let tests: [(&str, fn()); 3] = [
+        ("vms_go_on_over_warm_and_cold_restarts", vms_go_on),
+        (
+            "a_kernel_that_panics_is_barred",
+            a_kernel_that_panics_is_barred,
+        ),
+        (
+            "a_kernel_that_hangs_ends_in_the_firmware",
+            a_kernel_that_hangs,
+        ),
+    ];
+    libtest_mimic::run(&arguments, trials(Computer::files().err(), tests)).exit();
+}
+
+/// Directory of the disks, while the tests run.
+fn directory() -> &'static Path {
+    static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
+    let new = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    DIRECTORY.get_or_init(new).path()
+}
+
+/// Disk of the machine on which the package is installed, made once.
+fn installed() -> &'static Path {
+    static DISK: OnceLock<PathBuf> = OnceLock::new();
+    DISK.get_or_init(|| {
+        let base = Computer::files().unwrap().join("disk.qcow2");
+        let disk = directory().join("installed.qcow2");
+        Computer::disk(&disk, &base);
+        let package = package();
+        let mut machine = Computer::start(
+            &disk,
+            directory(),
+            &[
+                "-drive",
+                &format!(
+                    "file={},format=raw,if=virtio,readonly=on",
+                    package.display()
+                ),
+            ],
+        );
+        machine.booted();
+        machine.ok("mount -o ro /dev/vdb /mnt && dpkg -i /mnt/brisk.deb && umount /mnt");
+        machine.ok("systemctl is-enabled brisk-reboot brisk-reboot-early brisk-vms");
+        machine.ok("systemctl is-active brisk-reboot brisk-reboot-early brisk-vms");
+        machine.begin("systemctl poweroff");
+        machine.off();
+        disk
+    })
+}
+
+/// Disk with the Debian package of the brisk under test.
+fn package() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let out = directory().join("package");
+    let built = Command::new(here.join("packaging/build-deb"))
+        .arg(&out)
+        .env("PREBUILT", env!("CARGO_BIN_EXE_brisk"))
+        .env("COMPRESSION", "gzip")
+        .output()
+        .unwrap();
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    let tree = directory().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let is_package = |path: &PathBuf| path.extension().is_some_and(|end| end == "deb");
+    let mut files = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    std::fs::rename(files.find(is_package).unwrap(), tree.join("brisk.deb")).unwrap();
+    let disk = directory().join("package.ext4");
+    let words = [
+        "-q",
+        "-t",
+        "ext4",
+        "-d",
+        tree.to_str().unwrap(),
+        disk.to_str().unwrap(),
+        "64M",
+    ];
+    capture(&tool("mke2fs"), &words);
+    disk
+}
+
+/// A disk of the installed machine for one test.
+fn disk(name: &str) -> PathBuf {
+    let disk = directory().join(format!("{name}.qcow2"));
+    Computer::disk(&disk, installed());
+    disk
+}
+
+/// The last restart, as brisk reboot report has it.
+#[track_caller]
+fn last_restart(machine: &mut Computer) -> Value {
+    let text = machine.ok("brisk reboot report --format json");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    report["restarts"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .clone()
+}
+
+/// Asserts that a VM is the guest of before, that its memory was never other than it left it, and
+/// that it makes progress. The result is how many rounds it has made.
+#[track_caller]
+fn is_well(machine: &mut Computer, vm: &str, boot: &str) -> u64 {
+    let script = "cat /proc/sys/kernel/random/boot_id; cd /run; n=$(cat n); \
+                  until test $(cat n) -gt $n; do busybox sleep 0.1; done; cat n; \
+                  if test -e bad; then cat bad; fi";
+    let output = machine.ok(&format!("brisk vm exec {vm} -- sh -c '{script}'"));
+    let rounds = output
+        .strip_prefix(boot)
+        .unwrap_or_else(|| panic!("{output} {boot}"));
+    rounds.trim().parse().unwrap_or_else(|_| panic!("{output}"))
+}
+
+fn vms_go_on() {
+    let disk = disk("vms");
+    // The end of QEMU would show that the firmware was to run.
+    let mut machine = Computer::start(&disk, directory(), &["-no-reboot"]);
+    let first = machine.booted();
+    let mut boots = Vec::new();
+    for vm in ["one", "two"] {
+        machine.ok(&format!(
+            "brisk vm create {vm} --memory 128M --root none --autoshutdown suspend && \
+             brisk vm start {vm}"
+        ));
+        let script = CHECK_MEMORY.replace('\'', r"'\''");
+        let output = machine.ok(&format!("brisk vm exec {vm} -- sh -c '{script}'"));
+        boots.push((vm, output));
+    }
+    let before: Vec<_> = boots
+        .iter()
+        .map(|(vm, boot)| is_well(&mut machine, vm, boot))
+        .collect();
+    let running = machine.ok("uname -r");
+    let newer = "$(ls /boot/vmlinuz-* | sed s,.*vmlinuz-,, | grep cloud)";
+    // As an upgrade does it: the boot loader's default is another kernel.
+    machine.ok(&format!(
+        "sed -i \"s/^GRUB_DEFAULT=.*/GRUB_DEFAULT='GNU\\/Linux, with Linux {newer}'/\" \
+         /etc/default/grub && update-grub"
+    ));
+    let asked = machine.elapsed();
+    machine.ok("brisk reboot");
+    let second = machine.booted();
+    assert_ne!(first, second);
+    assert_eq!(machine.firmware_runs(), 1);
+    assert_ne!(machine.ok("uname -r"), running);
+    assert_eq!(
+        machine.ok("echo $(($(cat /proc/sys/kernel/bootloader_type) >> 4))"),
+        "13\n"
+    );
+    for ((vm, boot), before) in boots.iter().zip(before) {
+        assert!(is_well(&mut machine, vm, boot) >= before);
+    }
+    let restart = last_restart(&mut machine);
+    assert_eq!(restart["record"]["result"], "warm", "{restart:#}");
+    assert_eq!(restart["lost"], serde_json::json!([]), "{restart:#}");
+    // The console's times are the host's.
+    let console = machine.console();
+    let started = console
+        .iter()
+        .rev()
+        .find(|line| line.text.contains("Linux version"));
+    if let Some(started) = started {
+        let phases = &restart["phases"];
+        let of = |name: &str| phases[name].as_f64().unwrap();
+        let reported = of("preparation") + of("shutdown") + of("firmware or kexec");
+        let seen = (started.at - asked).as_secs_f64();
+        assert!(
+            (reported - seen).abs() < 5.0 + seen / 4.0,
+            "{reported} {seen} {restart:#}"
+        );
+    }
+    machine.begin("brisk reboot --cold");
+    machine.off();
+    let mut machine = Computer::start(&disk, directory(), &[]);
+    let third = machine.booted();
+    assert_ne!(second, third);
+    for (vm, boot) in &boots {
+        is_well(&mut machine, vm, boot);
+    }
+    let restart = last_restart(&mut machine);
+    assert_eq!(restart["record"]["result"], "cold", "{restart:#}");
+    assert_eq!(restart["record"]["to"]["is_kexec"], false);
+    let report = machine.ok("brisk reboot report --svg /root/report.svg");
+    assert!(report.contains("--cold was given"), "{report}");
+}
+
+fn a_kernel_that_panics_is_barred() {
+    let mut machine = Computer::start(&disk("panics"), directory(), &[]);
+    machine.booted();
+    let command = "brisk reboot --same --cmdline 'root=/dev/vda1 console=ttyS0 init=/nonexistent'";
+    machine.ok(command);
+    machine.booted();
+    // The kernel ended itself, and the firmware ran again.
+    assert_eq!(machine.firmware_runs(), 2);
+    let restart = last_restart(&mut machine);
+    let record = &restart["record"];
+    assert_eq!(
+        (&record["result"], &record["phase"]),
+        (&"cold-instead".into(), &"kernel".into())
+    );
+    let check = machine.run(&command.replace("reboot", "reboot check"));
+    assert_eq!(check.status, 10, "{}", check.output);
+    assert!(check.output.contains("[barred]"), "{}", check.output);
+    let only = machine.run(&format!("{command} --warm-only"));
+    assert_eq!(only.status, 10, "{}", only.output);
+    machine.ok("brisk reboot allow --all");
+    machine.ok(&command.replace("reboot", "reboot check"));
+    // Others were never barred.
+    machine.ok("brisk reboot check");
+}
+
+fn a_kernel_that_hangs() {
+    let watchdog = ["-device", "i6300esb", "-watchdog-action", "reset"];
+    let mut machine = Computer::start(&disk("hangs"), directory(), &watchdog);
+    machine.booted();
+    machine.ok("test -e /dev/watchdog0");
+    // An initrd that does nothing, for ever.
+    machine.ok(
+        "mkdir -p /tmp/i/bin && cd /tmp/i && cp /bin/busybox bin/ && \
+         printf '#!/bin/busybox sh\\nwhile :; do busybox sleep 1000; done\\n' >init && \
+         chmod 755 init && find . | busybox cpio -o -H newc >/root/loops.img",
+    );
+    machine.ok("brisk reboot --same --initrd /root/loops.img --watchdog 40s");
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 2);
+    let restart = last_restart(&mut machine);
+    let record = &restart["record"];
+    assert_eq!(
+        (&record["result"], &record["phase"]),
+        (&"cold-instead".into(), &"kernel".into())
+    );
+}
