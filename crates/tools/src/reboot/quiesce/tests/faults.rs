@@ -70,6 +70,7 @@ fn a_failure_at_any_step_leaves_everything_as_it_was() {
             Fault::Signal,
             Fault::Unsaved,
             Fault::PutBack,
+            Fault::FirstPutBack,
             Fault::KilledBefore,
             Fault::KilledAfter,
         ] {
@@ -101,6 +102,25 @@ fn a_failure_at_any_step_leaves_everything_as_it_was() {
             }
         }
     }
+}
+
+#[test]
+fn what_something_else_puts_back_meanwhile_is_found_at_the_end() {
+    let scene = Scene::nvidia();
+    let (state, plan) = (scene.state(), scene.plan());
+    let mut whole = Fake::new(&state);
+    attempt(&mut whole, &plan).unwrap().unwrap();
+    let mut fake = Fake::new(&state);
+    let before = fake.snapshot().clone();
+    // The last call only writes the record.
+    fake.fault = Some((whole.calls - 1, Fault::FirstPutBack));
+    let error = attempt(&mut fake, &plan).unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot keep to this: stop gdm.service: something else has put it back meanwhile"
+    );
+    assert_eq!(error.undone().lost, [""; 0]);
+    assert_eq!(fake.snapshot(), &before);
 }
 
 #[test]

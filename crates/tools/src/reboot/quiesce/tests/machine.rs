@@ -28,6 +28,8 @@ pub(super) enum Fault {
     Unsaved,
     /// Something else puts it back right after.
     PutBack,
+    /// Something else puts the first action back, after this one was done.
+    FirstPutBack,
 }
 
 /// What there is to compare.
@@ -50,6 +52,7 @@ pub(super) struct Fake {
     /// Whether nothing can be put back.
     pub(super) is_stuck: bool,
     signal: Option<i32>,
+    first: Option<Action>,
 }
 
 /// Payload of the panic that stands for SIGKILL.
@@ -74,6 +77,7 @@ impl Fake {
             fault: None,
             is_stuck: false,
             signal: None,
+            first: None,
         }
     }
 
@@ -200,6 +204,7 @@ fn key(device: &Bound) -> (String, String) {
 
 impl Machine for Fake {
     fn carry_out(&mut self, action: &Action) -> Result<(), String> {
+        let first = self.first.get_or_insert_with(|| action.clone()).clone();
         match self.fault() {
             None => self.effect(action),
             Some(Fault::Fails | Fault::Unsaved) => Err("fault".to_owned()),
@@ -216,6 +221,11 @@ impl Machine for Fake {
             Some(Fault::KilledAfter) => {
                 self.effect(action)?;
                 std::panic::resume_unwind(Box::new(Killed))
+            }
+            Some(Fault::FirstPutBack) => {
+                self.effect(action)?;
+                self.restore(&first);
+                Ok(())
             }
             Some(Fault::PutBack) => {
                 self.effect(action)?;
