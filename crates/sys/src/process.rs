@@ -55,6 +55,18 @@ pub fn in_background(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// Has the child give way to others: of the processor it gets what they leave, by the lowest priority
+/// of the usual ones (nice(2)).
+pub fn nice(command: &mut Command) -> &mut Command {
+    let prepare = || {
+        // It fails where the child is nicer already than a limit lets it be.
+        let _ = rustix::process::setpriority_process(None, 19);
+        Ok(())
+    };
+    // SAFETY: between fork and exec only one system call is made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) }
+}
+
 /// Gives the child's memory small pages only, whatever the child asks for, if the kernel permits
 /// it.
 pub fn small_pages(command: &mut Command) -> &mut Command {

@@ -1,5 +1,6 @@
 //! Start of QEMU with its channels, with a guarantee that it ends.
 
+mod custom;
 mod detached;
 mod faults;
 mod foreign;
@@ -12,6 +13,7 @@ mod tmpfs;
 mod user;
 mod wiring;
 
+pub use custom::{Custom, Descriptor};
 pub use detached::{RuntimeFiles, start_detached};
 pub use foreign::Foreign;
 pub use handover::HandedOver;
@@ -32,6 +34,7 @@ use memory::Filling;
 pub(crate) use processes::end;
 use processes::{Daemons, Processes, stderr_of};
 use wiring::Wiring;
+pub use wiring::open_backing;
 
 /// Most bytes of a process's stderr that are read.
 const MAX_STDERR: u64 = 64 * 1024;

@@ -28,19 +28,21 @@ fn grants(meta: &Metadata, bits: u32) -> bool {
 /// may read is copied to memory of that user's own.
 ///
 /// # Errors
-/// If the file cannot be read.
 /// If it cannot be read.
 pub(super) fn open(path: &Path, user: Option<&User>) -> Result<OwnedFd, Error> {
-    let failed = |source| Error::Open {
+    let file = File::open(path).and_then(|file| accessible(file, user));
+    file.map_err(|source| Error::Open {
         path: path.to_owned(),
         source,
-    };
-    let mut file = File::open(path).map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
+    })
+}
+
+/// The file whose name `user` can open: this one, or where only others may read it, a copy in
+/// memory.
+pub(super) fn accessible(mut file: File, user: Option<&User>) -> io::Result<OwnedFd> {
+    let meta = file.metadata()?;
     match user {
-        Some(user) if meta.is_file() && !grants(&meta, READ) => {
-            copy(&mut file, user).map_err(failed)
-        }
+        Some(user) if meta.is_file() && !grants(&meta, READ) => copy(&mut file, user),
         _ => Ok(file.into()),
     }
 }

@@ -75,7 +75,10 @@ fn may_lock(needed: u64) -> Result<(), Error> {
 
 /// Opens a backing file by the path that was checked, in which there was no symbolic link: another
 /// user who may write to a directory of it could have put one there since.
-fn open_backing(path: &Path) -> Result<OwnedFd, Error> {
+///
+/// # Errors
+/// If it cannot be opened, or there is a link.
+pub fn open_backing(path: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let no_link = ResolveFlags::NO_SYMLINKS;
     match openat2(CWD, path, flags, Mode::empty(), no_link) {
