@@ -11,10 +11,13 @@ pub const OK: u8 = 0;
 pub const FOUND: u8 = 1;
 /// The command line is wrong.
 pub const USAGE: u8 = 2;
-/// `brisk reboot check`: the machine has to be restarted through its firmware.
+/// `brisk reboot check`: the machine has to be restarted through its firmware; `brisk reboot
+/// rehearse`: what was rehearsed did not reach its goal.
 pub const COLD: u8 = 10;
 /// `brisk reboot check`: a warm reboot is refused.
 pub const REFUSED: u8 = 11;
+/// `brisk reboot rehearse`: what comes after a passphrase is not known.
+pub const UNDECIDED: u8 = 12;
 /// QEMU ended by itself.
 pub const QEMU: u8 = 120;
 /// The guest's kernel panicked.

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 22] = [
+const NOT_RUN: [(&str, &str); 23] = [
     ("crypto bench aes", "takes minutes; see crypto_guest"),
     ("--through", "needs another machine; see crypto_guest"),
     ("crypto combined", "needs virtio-crypto; see crypto_guest"),
@@ -54,6 +54,10 @@ const NOT_RUN: [(&str, &str); 22] = [
     (
         "reboot --dry-run --same",
         "needs an entry of the running kernel; see reboot_list",
+    ),
+    (
+        "reboot rehearse",
+        "needs a machine that is on disks; see reboot_rehearse",
     ),
     (
         "--bisect",

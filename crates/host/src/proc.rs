@@ -118,10 +118,20 @@ impl Procfs {
     /// Memory of the host, bytes.
     #[must_use]
     pub fn memory(&self) -> Option<u64> {
+        self.of_memory("MemTotal:")
+    }
+
+    /// Memory that programs can have without swapping, bytes.
+    #[must_use]
+    pub fn available_memory(&self) -> Option<u64> {
+        self.of_memory("MemAvailable:")
+    }
+
+    fn of_memory(&self, name: &str) -> Option<u64> {
         let text = fs::read_to_string(self.0.join("meminfo")).ok()?;
-        let line = text.lines().find(|line| line.starts_with("MemTotal"))?;
+        let line = text.lines().find(|line| line.starts_with(name))?;
         let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-        Some(kib * 1024)
+        kib.checked_mul(1024)
     }
 
     pub(crate) fn directory(&self) -> &Path {

@@ -42,6 +42,7 @@ pub use options::{
 };
 pub(crate) use plan::encoded;
 pub use plan::{Part, Plan, plan};
+pub(crate) use privileges::unprivileged_for;
 pub use probe::gather_and_probe;
 pub use profile::{Profile, ProfileError};
 pub use root::Root;

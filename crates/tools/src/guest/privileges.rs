@@ -24,3 +24,9 @@ pub(super) fn unprivileged(
     let possible = facts.privileged && !serves && accelerator == Accelerator::Tcg;
     possible.then_some(NOBODY)
 }
+
+/// User of a QEMU that gets all its files as descriptors, if it is not root.
+pub(crate) fn unprivileged_for(accelerator: Accelerator) -> Option<Unprivileged> {
+    let is_root = rustix::process::geteuid().is_root();
+    (is_root && accelerator == Accelerator::Tcg).then_some(NOBODY)
+}

@@ -107,6 +107,12 @@ impl Loadable {
         })
     }
 
+    /// The kernel, and what it gets as its initial RAM disk.
+    #[must_use]
+    pub fn into_files(self) -> (File, Option<File>) {
+        (self.kernel, self.initrd)
+    }
+
     /// Loads it, if nothing is loaded. What another program loads between the look and the call is
     /// replaced: the kernel has no call that would not.
     ///

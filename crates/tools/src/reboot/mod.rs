@@ -5,6 +5,7 @@ pub mod config;
 pub mod load;
 pub mod plan;
 pub mod quiesce;
+pub mod rehearse;
 pub mod restart;
 mod target;
 

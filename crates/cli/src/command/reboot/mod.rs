@@ -7,6 +7,7 @@ mod list;
 mod options;
 mod plan;
 mod quiesce;
+mod rehearse;
 mod report;
 mod restart;
 mod unit;
@@ -27,6 +28,10 @@ use crate::ui::Ui;
 /// All of this runs in a unit of systemd, which the end of the terminal does not stop. A kernel that
 /// does not come up ends in a boot through the firmware; it is not restarted into that way again
 /// until brisk reboot allow permits it.
+/// So far it is planned, checked and rehearsed alone: --dry-run shows the kernel, its initial RAM disks and its
+/// command line, brisk reboot check whether that could be started, and brisk reboot rehearse boots it
+/// in a VM. By default it is the entry that the boot loader starts next. Nothing is stopped or
+/// changed.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -49,6 +54,7 @@ pub struct Args {
 enum Command {
     List(list::ListArgs),
     Check(Box<check::CheckArgs>),
+    Rehearse(Box<rehearse::RehearseArgs>),
     Quiesce(quiesce::QuiesceArgs),
     Report(report::ReportArgs),
     Allow(allow::AllowArgs),
@@ -73,6 +79,7 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     match &args.command {
         Some(Command::List(args)) => list::run(args, ui),
         Some(Command::Check(args)) => check::run(args, ui),
+        Some(Command::Rehearse(args)) => rehearse::run(args, ui),
         Some(Command::Quiesce(args)) => quiesce::run(args, ui),
         Some(Command::Report(args)) => report::run(args, ui),
         Some(Command::Allow(args)) => allow::run(args, ui),
