@@ -4,6 +4,7 @@
 mod activity;
 mod devices;
 mod firmware;
+pub(super) mod history;
 mod kexec;
 mod platform;
 mod storage;
@@ -14,6 +15,7 @@ use std::path::Path;
 pub use activity::{Activity, Inhibitor};
 pub use devices::{Card, Device, Devices};
 pub use firmware::Firmware;
+pub use history::History;
 pub use kexec::Kexec;
 pub use platform::{Platform, Xen};
 pub use storage::{Mount, Resume, Storage};
@@ -36,6 +38,8 @@ pub struct Machine {
     pub watchdog: Watchdog,
     /// What runs that a reboot would disturb.
     pub activity: Activity,
+    /// What has run on it.
+    pub history: History,
     /// Facts that could not be read, each with the reason.
     pub unread: Vec<String>,
 }
@@ -53,6 +57,7 @@ impl Machine {
             storage: Storage::read(root, &mut unread),
             watchdog: Watchdog::read(root),
             activity: Activity::read(root),
+            history: History::read(root),
             unread,
         }
     }

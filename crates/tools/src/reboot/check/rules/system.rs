@@ -76,6 +76,14 @@ pub(super) const RULES: &[Rule] = &[
         source: "systemd-system.conf(5), KExecWatchdogSec=",
         check: watchdog,
     },
+    Rule {
+        id: "never-ran",
+        applies: Applies::Host,
+        why: "a kernel or an initial RAM disk that is new here may not find its root, and after a warm \
+              reboot there is no menu to choose another one from",
+        source: "wtmp(5); what brisk has noted of restarts",
+        check: never_ran,
+    },
 ];
 
 fn barred(on: &Preflight, findings: &mut Findings) {
@@ -165,6 +173,18 @@ fn watchdog(on: &Preflight, findings: &mut Findings) {
             Consequence::Warn,
             format!("KExecWatchdogSec is {kexec}, and RuntimeWatchdogSec is off"),
             advice("set both in /etc/systemd/system.conf, or neither"),
+        );
+    }
+}
+
+fn never_ran(on: &Preflight, findings: &mut Findings) {
+    let (release, running) = (&on.target.release, &on.machine.platform.release);
+    let has_run = release == running || on.machine.history.releases.contains(release);
+    if !release.is_empty() && !running.is_empty() && !has_run {
+        findings.add(
+            Consequence::Note,
+            format!("{release} is not known to have run on this machine"),
+            command("sudo brisk reboot rehearse, with the options of this check"),
         );
     }
 }

@@ -8,6 +8,7 @@ use super::cases::{Case, case};
 use super::of;
 use super::scene::Scene;
 use crate::reboot::check::Consequence::{Cold, Note, Refuse, Warn};
+use crate::reboot::check::machine::history::record;
 use crate::reboot::restart::{Barred, Phase, Store, combination};
 
 /// A LUKS2 device below a mapping, with these tokens.
@@ -205,6 +206,38 @@ pub(super) const CASES: &[Case] = &[
             let text = "[Manager]\nKExecWatchdogSec=5min\n";
             scene.file("etc/systemd/system.conf", text);
         },
+    ),
+    case(
+        "never-ran",
+        "6.12.0-1-amd64 is not known to have run",
+        Note,
+        |scene| {
+            scene.target.release = "6.12.0-1-amd64".to_owned();
+            scene.bytes("var/log/wtmp", &record(2, "reboot", "6.12.0-2-amd64"));
+        },
+        |scene| {
+            scene.target.release = "6.12.0-1-amd64".to_owned();
+            scene.bytes("var/log/wtmp", &record(2, "reboot", "6.12.0-1-amd64"));
+        },
+    ),
+    case(
+        "never-ran",
+        "6.12.0-1-amd64",
+        Note,
+        |scene| scene.target.release = "6.12.0-1-amd64".to_owned(),
+        |scene| {
+            scene.target.release = "6.12.0-1-amd64".to_owned();
+            let line = r#"{"from":{"release":"6.1"},"to":{"release":"6.12.0-1-amd64"}}"#;
+            scene.file("var/lib/brisk/reboot/history.jsonl", line);
+        },
+    ),
+    // An image may not say what it is.
+    case(
+        "never-ran",
+        "6.12.0-1-amd64",
+        Note,
+        |scene| scene.target.release = "6.12.0-1-amd64".to_owned(),
+        |scene| scene.target.release.clear(),
     ),
 ];
 
