@@ -130,7 +130,7 @@ impl Console {
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let free = LONGEST.saturating_sub(self.line.len());
             self.line.extend_from_slice(&piece[..piece.len().min(free)]);
-            let text = harmless(&self.line);
+            let text = plain(&self.line);
             let is_whole = piece.ends_with(b"\n") || piece.ends_with(b"\r");
             self.understand(text.trim(), is_whole, at);
             if is_whole {
@@ -172,7 +172,7 @@ impl Console {
 
     /// The last lines, the unfinished one among them.
     pub(super) fn last_lines(&self) -> Vec<String> {
-        let rest = harmless(&self.line);
+        let rest = plain(&self.line);
         let rest = rest.trim();
         let mut lines: Vec<_> = self.lines.iter().cloned().collect();
         if !rest.is_empty() && !is_trace(rest) {
@@ -266,6 +266,28 @@ impl Console {
             self.end(Ending::Reached);
         }
     }
+}
+
+/// Text without control characters, and without the sequences that move cursors, choose colours or
+/// ask a terminal (CSI of ECMA-48), which systemd and shells write.
+fn plain(bytes: &[u8]) -> String {
+    let mut kept = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = match rest.strip_prefix(b"\x1b[") {
+            Some(sequence) => {
+                let end = sequence
+                    .iter()
+                    .position(|byte| (0x40..=0x7e).contains(byte));
+                &sequence[end.map_or(sequence.len(), |end| end + 1)..]
+            }
+            None => {
+                kept.push(first);
+                after
+            }
+        };
+    }
+    harmless(&kept)
 }
 
 #[cfg(test)]

@@ -65,8 +65,11 @@ pub(super) fn of_system(root: &Path, all: bool) -> Result<Vec<HostDisk>, DisksEr
     let system = mounts.iter().rev().find(|mount| mount.point == "/");
     let mut names = BTreeSet::new();
     for mount in &mounts {
-        if all || OF_INIT.contains(&&*mount.point) {
-            names.extend(disks_below(root, mount));
+        let below = disks_below(root, mount);
+        match OF_INIT.contains(&&*mount.point) {
+            true => names.extend(below),
+            false if all => names.extend(below.into_iter().filter(|name| !is_made(name))),
+            false => {}
         }
     }
     match system {
@@ -125,6 +128,13 @@ impl HostDisk {
 fn is_serial(text: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     (1..=20).contains(&text.len()) && text.chars().all(is_usual)
+}
+
+/// Whether a device is made of a file, memory or another machine's disk, and not there before a
+/// system has made it: packages of snapd are mounted from such.
+fn is_made(name: &str) -> bool {
+    let made = ["loop", "ram", "zram", "nbd", "rbd", "drbd", "sr"];
+    made.iter().any(|start| name.starts_with(start))
 }
 
 /// `sd` of `sda`.

@@ -117,7 +117,11 @@ pub enum RehearseError {
 }
 
 fn as_root(error: &io::Error) -> &'static str {
+    let is_root = rustix::process::geteuid().is_root();
     match error.kind() {
+        io::ErrorKind::PermissionDenied if is_root => {
+            "; a container or a security module forbids it to root: rehearse on the machine itself"
+        }
         io::ErrorKind::PermissionDenied => "; rehearse as root",
         _ => "",
     }

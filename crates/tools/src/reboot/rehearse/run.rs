@@ -153,7 +153,7 @@ fn finish(verdict: &mut Verdict, console: Console, emulator: &Emulator) {
     verdict.notes.extend(notes::of_disks(&vm.disks));
     if emulator.accelerator == Accelerator::Tcg && emulator.capabilities.cmpxchg16b_is_wrong() {
         verdict.notes.push(format!(
-            "QEMU {} emulates cmpxchg16b wrongly, by which kernels from 6.4 on may crash",
+            "QEMU {} emulates cmpxchg16b wrongly, by which newer kernels such as 6.12 may crash",
             emulator.capabilities.package
         ));
     }

@@ -102,7 +102,6 @@ const CAUSES: &[(&str, Cause)] = &[
     ("Failed to execute /init", Cause::Initramfs),
     ("does not exist.  Dropping to a shell", Cause::RootMissing),
     ("ALERT!  ", Cause::RootMissing),
-    ("Gave up waiting for root", Cause::RootMissing),
     ("Cannot open root device", Cause::RootMissing),
     ("ERROR: device '", Cause::RootMissing),
     ("Unable to find root device", Cause::RootMissing),

@@ -182,3 +182,14 @@ fn little_is_kept_of_much() {
     );
     assert_eq!(console.causes.len(), CAUSES);
 }
+
+#[test]
+fn sequences_for_terminals_are_left_out() {
+    let mut console = console("", "init");
+    console.push(
+        b"\x1b[0;1;32m[  OK  ]\x1b[0m Reached \x1b[6\r\n(initramfs) \x1b[6n",
+        AT,
+    );
+    assert_eq!(console.last_lines(), ["[  OK  ] Reached", "(initramfs)"]);
+    assert_eq!(console.telling.as_deref(), Some("(initramfs)"));
+}

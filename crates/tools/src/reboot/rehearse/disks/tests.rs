@@ -244,3 +244,30 @@ fn serial_numbers_that_are_words_are_taken() {
         assert_eq!(disk.serial.is_some(), is_it, "{text}");
     }
 }
+
+#[test]
+fn what_a_system_makes_itself_is_no_disk_of_it() {
+    let mounts = "22 1 252:0 / / rw - ext4 /dev/vda rw\n\
+                  23 22 7:3 / /snap/core/1 ro - squashfs /dev/loop3 ro\n\
+                  24 22 252:16 / /srv rw - ext4 /dev/vdb rw\n";
+    let tree = Tree::new(mounts);
+    tree.device("pci0000:00/0000:00:04.0/virtio1/block/vda", "252:0");
+    tree.device("pci0000:00/0000:00:05.0/virtio2/block/vdb", "252:16");
+    tree.device("virtual/block/loop3", "7:3");
+    let of = |all| of_system(tree.0.path(), all).unwrap();
+    let names = |all| {
+        of(all)
+            .into_iter()
+            .map(|disk| disk.name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(false), ["vda"]);
+    assert_eq!(names(true), ["vda", "vdb"]);
+    // A system may be on one all the same.
+    tree.file(
+        "proc/self/mountinfo",
+        "22 1 7:3 / / rw - ext4 /dev/loop3 rw\n",
+    );
+    assert_eq!(names(false), ["loop3"]);
+    assert_eq!(of(false)[0].attachment.unlike, None);
+}
