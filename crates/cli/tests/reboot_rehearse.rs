@@ -232,7 +232,7 @@ fn good() {
     assert_eq!(verdict["init"], "/sbin/init");
     assert_eq!(verdict["target"]["cmdline"], scene.cmdline);
     assert_eq!(verdict["vm"]["disks"][0]["bus"], "virtio-blk");
-    assert_eq!(verdict["vm"]["departures"].as_array().unwrap().len(), 4);
+    assert_eq!(verdict["vm"]["departures"].as_array().unwrap().len(), 5);
 }
 
 fn unit() {
