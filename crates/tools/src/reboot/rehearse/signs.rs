@@ -28,8 +28,6 @@ pub(super) enum Sign<'a> {
     Finished,
     /// systemd has started a unit, which is in the rest of the line.
     Started(&'a str),
-    /// The machine is being restarted or halted.
-    Down,
     /// What may be the reason of a failure.
     Cause(Cause),
 }
@@ -79,7 +77,10 @@ impl Cause {
                 "rehearse again, for the disk is written to meanwhile; if it fails again, check the \
                  file system"
             }
-            Self::Init => "correct init= on the command line, or remove it",
+            Self::Init => {
+                "correct init= on the command line, or remove it; if there is none, see whether root= is \
+                 the right file system"
+            }
             Self::Modules => {
                 "the modules are of another kernel than this: install the two of one package, and \
                  make the initial RAM disk again"
@@ -128,6 +129,8 @@ const CAUSES: &[(&str, Cause)] = &[
     ("No working init found", Cause::Init),
     ("can't execute '", Cause::Init),
     ("Failed to switch root", Cause::Init),
+    ("Failed to start initrd-switch-root.service", Cause::Init),
+    ("Failed to start Switch Root", Cause::Init),
     ("Failed to execute ", Cause::Init),
     ("disagrees about version of symbol", Cause::Modules),
     ("version magic '", Cause::Modules),
@@ -209,14 +212,6 @@ pub(super) fn signs(line: &str) -> Vec<Sign<'_>> {
         ];
         let started = started.iter().find_map(|start| text.strip_prefix(start));
         list.extend(started.map(Sign::Started));
-    }
-    let downs = [
-        "reboot: Restarting system",
-        "reboot: Power down",
-        "reboot: System halted",
-    ];
-    if downs.iter().any(has) {
-        list.push(Sign::Down);
     }
     list
 }
@@ -304,7 +299,11 @@ mod tests {
                 "[   20.1] systemd[1]: Failed to start ssh.service - OpenBSD Secure Shell server.",
                 vec![Sign::Cause(Cause::Unit)],
             ),
-            ("[   20.1] reboot: Power down", vec![Sign::Down]),
+            (
+                "[FAILED] Failed to start initrd-switch-root.service - Switch Root.",
+                vec![Sign::Cause(Cause::Init)],
+            ),
+            ("[   20.1] reboot: Power down", vec![]),
             (
                 "mount: mounting /dev/vda on /root failed: No such device",
                 vec![Sign::Cause(Cause::FileSystem)],
