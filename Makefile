@@ -25,8 +25,10 @@ PREBUILT  ?=
 # Where setup/install puts a newer QEMU and virtiofsd on Debian 12; the tests find them by PATH.
 TOOLS     := $(or $(BRISK_TOOLS_DIR),$(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)/lib/brisk)
 WITHTOOLS := PATH='$(TOOLS)/bin':"$$PATH"
-# What is tried once more with the system's own QEMU, where that is another one.
-AGAIN     := arguments disks dry_run exit_status failures roots streams vm vm_seen
+# What is tried once more with the system's own QEMU, where that is another one; the rest of it is for
+# make soak.
+AGAIN     := dry_run exit_status roots streams vm
+ONCE_MORE := arguments disks failures vm_seen
 
 .PHONY: help build demo test soak check bench bench-pages pages install uninstall deb book clean
 
@@ -64,7 +66,10 @@ soak: export BRISK_SOAK ?= 1
 soak:
 	setup/install test
 	$(WITHTOOLS) $(CARGO) test --locked --package brisk-cli \
-		--test vm_survives --test vm_postcopy --test vm_load --test vm_targets --test warm
+		--test vm_survives --test vm_postcopy --test vm_load --test vm_targets --test warm \
+		--test reboot_machine
+	BRISK_TOOLS_DIR=/nonexistent $(CARGO) test --locked --package brisk-cli \
+		$(addprefix --test ,$(ONCE_MORE))
 
 check:
 	$(CARGO) fmt --all --check
@@ -79,7 +84,8 @@ check:
 	@if command -v shellcheck >/dev/null; then \
 		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/usb-kernel \
 			setup/crypto-kernels setup/gpu-kernel setup/newer-openssl setup/reboot-machine \
-			packaging/build-deb packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm examples/demo \
+			packaging/build-deb packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm \
+			examples/demo examples/kured-reboot \
 			crates/cli/tests/vm_load.sh; \
 	else echo 'shellcheck is not installed: scripts are not checked'; fi
 	@if command -v typos >/dev/null; then set -x; typos; \

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use brisk_testkit::{CHECK_MEMORY, Computer, capture, tool, trials};
+use brisk_testkit::{CHECK_MEMORY, Computer, capture, times, tool, trials};
 use libtest_mimic::Arguments;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -18,18 +18,31 @@ fn main() {
         test_threads: Some(1),
         ..arguments
     };
-    let tests: [(&str, fn()); 3] = [
-        ("vms_go_on_over_warm_and_cold_restarts", vms_go_on),
-        (
-            "a_kernel_that_panics_is_barred",
-            a_kernel_that_panics_is_barred,
-        ),
-        (
-            "a_kernel_that_hangs_ends_in_the_firmware",
-            a_kernel_that_hangs,
-        ),
-    ];
-    libtest_mimic::run(&arguments, trials(Computer::files().err(), tests)).exit();
+    let mut all = trials(
+        Computer::files().err(),
+        [(
+            "a_machine_restarts_warm_and_a_kernel_that_panics_is_barred",
+            restarts,
+        )],
+    );
+    // Each takes minutes: a machine in a machine, without KVM.
+    let long = Computer::files().err().or_else(|| {
+        let is_soak = times(0, 1) > 0;
+        (!is_soak).then(|| "make soak runs it".to_owned())
+    });
+    all.extend(trials(
+        long,
+        [
+            ("vms_go_on_over_warm_and_cold_restarts", vms_go_on as fn()),
+            (
+                "a_kernel_that_hangs_ends_in_the_firmware",
+                a_kernel_that_hangs,
+            ),
+            ("a_killed_restart_is_undone", a_killed_restart_is_undone),
+            ("a_power_cut_leaves_a_machine_that_boots", a_power_cut),
+        ],
+    ));
+    libtest_mimic::run(&arguments, all).exit();
 }
 
 /// Directory of the disks, while the tests run.
@@ -43,33 +56,39 @@ fn directory() -> &'static Path {
 fn installed() -> &'static Path {
     static DISK: OnceLock<PathBuf> = OnceLock::new();
     DISK.get_or_init(|| {
-        let base = Computer::files().unwrap().join("disk.qcow2");
         let disk = directory().join("installed.qcow2");
-        Computer::disk(&disk, &base);
-        let package = package();
-        let mut machine = Computer::start(
-            &disk,
-            directory(),
-            &[
-                "-drive",
-                &format!(
-                    "file={},format=raw,if=virtio,readonly=on",
-                    package.display()
-                ),
-            ],
-        );
-        machine.booted();
-        machine.ok("mount -o ro /dev/vdb /mnt && dpkg -i /mnt/brisk.deb && umount /mnt");
-        machine.ok("systemctl is-enabled brisk-reboot brisk-reboot-early brisk-vms");
-        machine.ok("systemctl is-active brisk-reboot brisk-reboot-early brisk-vms");
+        let mut machine = install(&disk);
         machine.begin("systemctl poweroff");
         machine.off();
         disk
     })
 }
 
+/// A machine on a new disk, on which the package has just been installed.
+fn install(disk: &Path) -> Computer {
+    Computer::disk(disk, &Computer::files().unwrap().join("disk.qcow2"));
+    let package = package();
+    let drive = format!(
+        "file={},format=raw,if=virtio,readonly=on",
+        package.display()
+    );
+    let mut machine = Computer::start(disk, directory(), &["-drive", &drive]);
+    machine.booted();
+    machine.ok("mount -o ro /dev/vdb /mnt && dpkg -i /mnt/brisk.deb && umount /mnt");
+    let units = "brisk-reboot brisk-reboot-early brisk-vms";
+    machine.ok(&format!(
+        "systemctl is-enabled {units} && systemctl is-active {units}"
+    ));
+    machine
+}
+
 /// Disk with the Debian package of the brisk under test.
 fn package() -> PathBuf {
+    static DISK: OnceLock<PathBuf> = OnceLock::new();
+    DISK.get_or_init(build_package).clone()
+}
+
+fn build_package() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let out = directory().join("package");
     let built = Command::new(here.join("packaging/build-deb"))
@@ -146,8 +165,8 @@ fn vms_go_on() {
     let mut boots = Vec::new();
     for vm in ["one", "two"] {
         machine.ok(&format!(
-            "brisk vm create {vm} --memory 128M --root none --autoshutdown suspend && \
-             brisk vm start {vm}"
+            "brisk vm create {vm} --memory 128M --root none --autoshutdown suspend \
+             --kernel $(ls /boot/vmlinuz-*-cloud-amd64) && brisk vm start {vm} --timeout 15m"
         ));
         let script = CHECK_MEMORY.replace('\'', r"'\''");
         let output = machine.ok(&format!("brisk vm exec {vm} -- sh -c '{script}'"));
@@ -211,29 +230,55 @@ fn vms_go_on() {
     assert!(report.contains("--cold was given"), "{report}");
 }
 
-fn a_kernel_that_panics_is_barred() {
-    let mut machine = Computer::start(&disk("panics"), directory(), &[]);
-    machine.booted();
-    let command = "brisk reboot --same --cmdline 'root=/dev/vda1 console=ttyS0 init=/nonexistent'";
-    machine.ok(command);
+fn restarts() {
+    let mut machine = install(&directory().join("restarts.qcow2"));
+    let first = machine.ok("cat /proc/sys/kernel/random/boot_id");
+    // What is not asked for by root, or is wrong, changes nothing.
+    let refused = machine.run("brisk reboot --kernel 1.2.3");
+    assert_eq!(refused.status, 125, "{}", refused.output);
+    machine.ok("sysctl -q kernel.panic=7");
+    let asked = machine.elapsed();
+    machine.ok("brisk reboot");
+    let second = machine.booted();
+    assert_ne!(first, second);
+    assert_eq!(machine.firmware_runs(), 1);
+    assert_eq!(
+        machine.ok("echo $(($(cat /proc/sys/kernel/bootloader_type) >> 4))"),
+        "13\n"
+    );
+    let restart = last_restart(&mut machine);
+    assert_eq!(restart["record"]["result"], "warm", "{restart:#}");
+    assert_eq!(restart["lost"], serde_json::json!([]), "{restart:#}");
+    // panic= was for the start alone.
+    assert_eq!(machine.ok("cat /proc/sys/kernel/panic"), "7\n");
+    assert!(machine.ok("cat /proc/cmdline").contains("panic=10"));
+    // All of it, by the clock of this host, from the request to the command that was asked for last.
+    let phases = restart["phases"].as_object().unwrap();
+    let reported: f64 = phases.values().map(|time| time.as_f64().unwrap()).sum();
+    let seen = (machine.elapsed() - asked).as_secs_f64();
+    assert!(
+        reported < seen && reported > seen / 3.0,
+        "{reported} {seen} {restart:#}"
+    );
+
+    let bad = "--same --cmdline 'root=/dev/vda1 console=ttyS0 init=/nonexistent'";
+    machine.ok(&format!("brisk reboot {bad}"));
     machine.booted();
     // The kernel ended itself, and the firmware ran again.
     assert_eq!(machine.firmware_runs(), 2);
     let restart = last_restart(&mut machine);
     let record = &restart["record"];
-    assert_eq!(
-        (&record["result"], &record["phase"]),
-        (&"cold-instead".into(), &"kernel".into())
-    );
-    let check = machine.run(&command.replace("reboot", "reboot check"));
+    assert_eq!(record["result"], "cold-instead", "{restart:#}");
+    assert_eq!(record["phase"], "kernel", "{restart:#}");
+    let check = machine.run(&format!("brisk reboot check --no-trial-load {bad}"));
     assert_eq!(check.status, 10, "{}", check.output);
     assert!(check.output.contains("[barred]"), "{}", check.output);
-    let only = machine.run(&format!("{command} --warm-only"));
+    let only = machine.run(&format!("brisk reboot --warm-only {bad}"));
     assert_eq!(only.status, 10, "{}", only.output);
-    machine.ok("brisk reboot allow --all");
-    machine.ok(&command.replace("reboot", "reboot check"));
     // Others were never barred.
-    machine.ok("brisk reboot check");
+    machine.ok("brisk reboot check --no-trial-load --same");
+    machine.ok("brisk reboot allow --all");
+    machine.ok(&format!("brisk reboot check --no-trial-load {bad}"));
 }
 
 fn a_kernel_that_hangs() {
@@ -256,4 +301,49 @@ fn a_kernel_that_hangs() {
         (&record["result"], &record["phase"]),
         (&"cold-instead".into(), &"kernel".into())
     );
+}
+
+/// Lines of the journal of the restart's unit after which it is ended.
+const STEPS: [&str; 4] = [
+    "load the kernel",
+    "suspend VMs",
+    "release GPUs",
+    "arm the watchdog",
+];
+
+fn a_killed_restart_is_undone() {
+    let mut machine = Computer::start(&disk("killed"), directory(), &[]);
+    machine.booted();
+    for step in STEPS {
+        // The unit ends with its process, and another one undoes what it did.
+        machine.run(&format!(
+            "brisk reboot --same & until grep -q '{step}' /run/brisk/reboot/progress.jsonl; do :; \
+             done; systemctl kill --kill-whom=main --signal=KILL brisk-reboot-run; wait $!"
+        ));
+        machine.ok("until ! systemctl is-active -q brisk-reboot-run; do sleep 0.1; done");
+        let left = "cat /sys/kernel/kexec/loaded /sys/kernel/kexec_loaded 2>/dev/null | head -n 1; \
+                    ls /var/lib/brisk/reboot/pending.json /run/systemd/system.conf.d/*brisk* \
+                    2>/dev/null; true";
+        assert_eq!(machine.ok(left), "0\n", "{step}");
+    }
+    assert_eq!(machine.firmware_runs(), 1);
+}
+
+fn a_power_cut() {
+    let disk = disk("cut");
+    for step in STEPS {
+        let mut machine = Computer::start(&disk, directory(), &[]);
+        machine.booted();
+        machine.begin(&format!(
+            "brisk reboot --same & until grep -q '{step}' /run/brisk/reboot/progress.jsonl; do :; \
+             done; echo 'cut here' >/dev/ttyS0; wait $!"
+        ));
+        machine.shows("cut here");
+        machine.cut();
+    }
+    let mut machine = Computer::start(&disk, directory(), &[]);
+    machine.booted();
+    let restart = last_restart(&mut machine);
+    assert_eq!(restart["record"]["result"], "interrupted", "{restart:#}");
+    machine.ok("brisk reboot check --no-trial-load --same");
 }

@@ -179,6 +179,18 @@ impl Computer {
             .clone()
     }
 
+    /// Waits until the console shows a text.
+    #[track_caller]
+    pub fn shows(&self, text: &str) {
+        until(text, || {
+            let console = self.console();
+            console
+                .iter()
+                .any(|line| line.text.contains(text))
+                .then_some(())
+        });
+    }
+
     /// Number of times that the firmware ran.
     #[must_use]
     pub fn firmware_runs(&self) -> usize {

@@ -70,8 +70,8 @@ pub(super) struct RehearseArgs {
 /// If the kernel cannot be found, or nothing can be rehearsed or printed.
 pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> anyhow::Result<u8> {
     let target = target(args)?;
-    let limit = parse::duration("--timeout", &args.timeout)?;
     let memory_mib = args.memory.as_deref().map(memory).transpose()?;
+    let limit = parse::duration("--timeout", &args.timeout)?;
     let request = Request {
         target: &target,
         disks: match &args.disks[..] {
@@ -83,32 +83,41 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> anyhow::Result<u8> {
         memory_mib,
         cpus: args.cpus,
     };
-    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
-    let cache = Cache::open()?;
-    let board = ui.board();
-    let mut progress = |step: Step<'_>| match step {
-        Step::Preparing(what) => board.text(what),
-        Step::Running { stage, since } => {
-            board.text(&format!("rehearsing until {}", args.until));
-            let end = Some(limit.as_secs());
-            board.step(stage.name(), since.as_secs(), end);
-        }
-    };
-    let verdict = match rehearse(&request, &cache, &interrupt, &mut progress) {
-        Err(RehearseError::Interrupted(signal)) => {
-            drop(board);
+    let verdict = match watched(&request, ui)? {
+        Ok(verdict) => verdict,
+        Err(signal) => {
             ui.note("interrupted");
             return Ok(exit::by_signal(signal));
         }
-        verdict => verdict?,
     };
-    drop(board);
     show(&verdict, args.format, ui)?;
     Ok(match verdict.judgement() {
         Judgement::Passed => exit::OK,
         Judgement::Failed => exit::COLD,
         Judgement::Undecided => exit::UNDECIDED,
     })
+}
+
+/// Rehearses, and shows how far it is. The signal that ended it is an error of its own.
+///
+/// # Errors
+/// If nothing can be rehearsed.
+pub(super) fn watched(request: &Request<'_>, ui: &Ui) -> anyhow::Result<Result<Verdict, i32>> {
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let cache = Cache::open()?;
+    let board = ui.board();
+    let mut progress = |step: Step<'_>| match step {
+        Step::Preparing(what) => board.text(what),
+        Step::Running { stage, since } => {
+            board.text(&format!("rehearsing until {}", request.goal));
+            let end = Some(request.limit.as_secs());
+            board.step(stage.name(), since.as_secs(), end);
+        }
+    };
+    match rehearse(request, &cache, &interrupt, &mut progress) {
+        Err(RehearseError::Interrupted(signal)) => Ok(Err(signal)),
+        verdict => Ok(Ok(verdict?)),
+    }
 }
 
 fn show(verdict: &Verdict, form: Form, ui: &Ui) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use brisk_measure::render::{html_with_bars, svg_of_bars};
-use brisk_tools::reboot::restart::{Record, Store, history};
+use brisk_tools::reboot::restart::{Record, Store, history, notes};
 
 use super::options::Form;
 use crate::exit;
@@ -40,7 +40,8 @@ pub(super) struct ReportArgs {
 /// If a file cannot be written.
 pub(super) fn run(args: &ReportArgs, ui: &Ui) -> anyhow::Result<u8> {
     let store = Store::of_system();
-    let (all, barred) = (store.history(), store.barred());
+    let (mut all, barred) = (store.history(), store.barred());
+    notes::look_again(&mut all, super::carried::running);
     let last = &all[all.len().saturating_sub(args.last)..];
     match args.format {
         Form::Table => ui.data(&history::text(last, &barred))?,

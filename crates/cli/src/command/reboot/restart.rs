@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use brisk_host::program::Program;
 use brisk_tools::interrupt::Interrupt;
+use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Consequence, Preflight, Trial, Verdict};
+use brisk_tools::reboot::rehearse;
 use brisk_tools::reboot::restart::{
     Exchange, Progress, Request, UNIT, Way, combination, systemd_run, unit_is_active,
 };
 
 use super::plan::PlanArgs;
+use super::rehearse::watched;
 use crate::exit;
 use crate::parse::duration_unless_zero;
 use crate::ui::Ui;
@@ -33,6 +36,11 @@ pub(super) struct RestartArgs {
     /// Do nothing if the machine has to be restarted through its firmware; the exit status is 10.
     #[arg(long)]
     warm_only: bool,
+
+    /// Rehearse it first, as by brisk reboot rehearse, and restart only if the root's init was
+    /// reached, or a passphrase was asked for. If it was not, the exit status is 11.
+    #[arg(long, conflicts_with = "cold")]
+    rehearse: bool,
 
     /// Leave VMs to brisk-vms.service, which suspends or stops them as the machine goes down.
     #[arg(long)]
@@ -93,8 +101,47 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
             Verdict::Refused => return Ok(exit::REFUSED),
         }
     }
+    if let (true, Some(target)) = (args.rehearse, &request.target) {
+        if let Some(status) = rehearse(target, ui)? {
+            return Ok(status);
+        }
+    }
     ask(&exchange, &request)?;
     follow(&exchange, ui)
+}
+
+/// Time in which a rehearsal has to reach the root's init.
+const REHEARSAL: Duration = Duration::from_secs(300);
+
+/// Rehearses; the result is the exit status if the machine is not to be restarted then.
+fn rehearse(target: &Target, ui: &Ui) -> anyhow::Result<Option<u8>> {
+    let request = rehearse::Request {
+        target,
+        disks: rehearse::Origin::System,
+        goal: rehearse::Goal::Init,
+        limit: REHEARSAL,
+        memory_mib: None,
+        cpus: 1,
+    };
+    let verdict = match watched(&request, ui)? {
+        Ok(verdict) => verdict,
+        Err(signal) => {
+            ui.note("interrupted; nothing was changed");
+            return Ok(Some(exit::by_signal(signal)));
+        }
+    };
+    match verdict.judgement() {
+        rehearse::Judgement::Passed => ui.note("the rehearsal reached the root's init"),
+        rehearse::Judgement::Undecided => {
+            ui.note("the rehearsal came to a passphrase; what comes after it is not known");
+        }
+        rehearse::Judgement::Failed => {
+            ui.data(&verdict.text())?;
+            ui.note("nothing was restarted: the rehearsal failed");
+            return Ok(Some(exit::REFUSED));
+        }
+    }
+    Ok(None)
 }
 
 /// Decides how the machine is restarted, and shows why.

@@ -6,8 +6,8 @@ use anyhow::{Context, anyhow, ensure};
 use brisk_host::files;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::restart::{
-    self, Boot, Census, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch,
-    notes, undo_leftovers, with_panic,
+    self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch, notes,
+    undo_leftovers, with_panic,
 };
 use clap::Subcommand;
 
@@ -113,9 +113,7 @@ fn go(
 /// A restart that begins.
 fn begun(request: &Request) -> anyhow::Result<Restart> {
     let root = Path::new("/");
-    let mut before = Census::of_devices(root);
-    before.failed = notes::failed_units();
-    before.vms = super::carried::running();
+    let before = notes::census(super::carried::running());
     let id = files::text(Path::new("/proc/sys/kernel/random/uuid")).unwrap_or_default();
     let id: String = id
         .chars()

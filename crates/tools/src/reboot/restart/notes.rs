@@ -13,7 +13,7 @@ use super::census::Census;
 use super::conclude::{Conclusion, conclude};
 pub use super::live::now;
 use super::live::{is_going_down, systemctl};
-use super::record::{Down, Stage, Times};
+use super::record::{Down, Record, Stage, Times};
 use super::store::{Store, StoreError};
 use super::watchdog::Watch;
 
@@ -118,10 +118,10 @@ pub fn after(store: &Store, vms: Vec<String>) -> Result<Option<Conclusion>, Stor
     if let Some(restart) = pending.as_ref().filter(|it| it.from.id != boot.id) {
         release(restart.watch.as_ref());
     }
-    let mut census = Census::of_devices(root);
-    census.failed = failed_units();
-    census.vms = vms;
-    let conclusion = conclude(pending.as_ref(), down.as_ref(), &boot, times(), census);
+    let times = times();
+    settle();
+    let census = census(vms);
+    let conclusion = conclude(pending.as_ref(), down.as_ref(), &boot, times, census);
     if let Some(conclusion) = &conclusion {
         if let Some(barred) = conclusion.barred.clone() {
             store.bar(barred)?;
@@ -133,6 +133,33 @@ pub fn after(store: &Store, vms: Vec<String>) -> Result<Option<Conclusion>, Stor
         store.clear_down()?;
     }
     Ok(conclusion)
+}
+
+/// What runs now; `vms` are the names of VMs that run.
+#[must_use]
+pub fn census(vms: Vec<String>) -> Census {
+    Census {
+        failed: failed_units(),
+        vms,
+        ..Census::of_devices(Path::new("/"))
+    }
+}
+
+/// Counts once more what runs after a restart, if this is still the boot after it: drivers of slow
+/// devices, links and VMs come later than the end of the boot.
+pub fn look_again(history: &mut [Record], vms: impl FnOnce() -> Vec<String>) {
+    let now = Boot::read(Path::new("/")).id;
+    if let Some(last) = history.last_mut().filter(|last| last.to.id == now) {
+        last.after = census(vms());
+    }
+}
+
+/// Waits until udev has found drivers for the devices that it knows of.
+fn settle() {
+    if let Ok(udevadm) = Program::find("udevadm") {
+        // Whether it took too long is seen by what has no driver.
+        let _ = udevadm.args(["settle", "--timeout=60"]).run();
+    }
 }
 
 /// Times of this boot.
@@ -155,8 +182,7 @@ fn times() -> Times {
 }
 
 /// Units that have failed.
-#[must_use]
-pub fn failed_units() -> Option<Vec<String>> {
+fn failed_units() -> Option<Vec<String>> {
     let words = [
         "list-units",
         "--failed",
