@@ -12,7 +12,7 @@ use crate::ui::Ui;
 /// into through the firmware from then on. Without an argument, show what is barred.
 #[derive(Debug, clap::Args)]
 pub(super) struct AllowArgs {
-    /// What is permitted again: the first digits of its hash, as brisk reboot report shows them.
+    /// Kernel that is permitted again: the first digits of its hash, as brisk reboot report shows them.
     #[arg(value_name = "HASH", conflicts_with = "all")]
     hash: Option<String>,
 

@@ -56,7 +56,7 @@ impl Census {
         }
     }
 
-    /// What is not as it was before: sentences. A card of an emulated display, whose driver is
+    /// Sentences about all that is not as it was before. A card of an emulated display, whose driver is
     /// built in or never bound, is as before.
     #[must_use]
     pub fn lost(&self, after: &Self) -> Vec<String> {

@@ -7,9 +7,9 @@ use super::record::{Barred, Down, Outcome, Phase, Record, Restart, Stage, Times,
 /// What came of a restart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conclusion {
-    /// What is added to the history.
+    /// Entry of the history.
     pub record: Record,
-    /// What is barred.
+    /// Combination that is barred, if one is.
     pub barred: Option<Barred>,
 }
 

@@ -281,7 +281,7 @@ mod tests {
         let history = [&cold[..], &[warm.clone(), failed.clone()]].concat();
         assert_eq!(saved(&warm, &history), Some(88.0));
         assert_eq!(saved(&failed, &history), None);
-        assert_eq!(saved(&warm, &[warm.clone()]), None);
+        assert_eq!(saved(&warm, std::slice::from_ref(&warm)), None);
         assert_eq!(warm.times.downtime(), Some(14.0));
         let phases = warm.times.phases().map(|(_, time)| time.unwrap());
         assert_eq!(phases, [3.0, 2.0, 2.0, 4.0, 6.0]);

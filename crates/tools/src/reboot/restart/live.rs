@@ -54,7 +54,7 @@ pub trait Devices {
 pub struct Live<'a> {
     /// Files of restarts.
     pub store: Store,
-    /// What is loaded, for a warm restart.
+    /// Kernel to load, for a warm restart.
     pub target: Option<Target>,
     /// VMs.
     pub vms: &'a mut dyn Vms,

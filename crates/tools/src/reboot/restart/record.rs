@@ -1,4 +1,4 @@
-//! What is kept of restarts.
+//! Records of restarts.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ pub struct Restart {
     /// VMs that were suspended for it.
     #[serde(default)]
     pub vms: Vec<String>,
-    /// What is armed.
+    /// Watchdog and `panic=` that are armed.
     #[serde(default)]
     pub watch: Option<Watch>,
     /// What ran before.
