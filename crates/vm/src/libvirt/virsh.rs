@@ -3,8 +3,11 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use brisk_host::program::{self, Program};
+
+use super::output;
 
 /// Error of booting or watching a domain.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +80,8 @@ pub enum Error {
 pub struct Virsh {
     program: Program,
     uri: String,
+    /// Time that an answer may take.
+    limit: Option<Duration>,
 }
 
 impl Virsh {
@@ -85,11 +90,25 @@ impl Virsh {
     /// # Errors
     /// If there is no `virsh`, no connection, or one to another host.
     pub fn connect(uri: Option<&str>) -> Result<Self, Error> {
+        Self::connect_as(uri, None)
+    }
+
+    /// As [`Self::connect`], for who cannot wait for a libvirt that does not answer: each command
+    /// has so much time.
+    ///
+    /// # Errors
+    /// As of [`Self::connect`], and if it takes too long.
+    pub fn connect_within(uri: Option<&str>, limit: Duration) -> Result<Self, Error> {
+        Self::connect_as(uri, Some(limit))
+    }
+
+    fn connect_as(uri: Option<&str>, limit: Option<Duration>) -> Result<Self, Error> {
         let program = Program::find("virsh").map_err(Error::NoVirsh)?;
         here(uri.unwrap_or_default())?;
         let mut virsh = Self {
             program: program.set("LC_ALL", "C"),
             uri: String::new(),
+            limit,
         };
         if let Some(uri) = uri {
             virsh.program = virsh.program.args(["-c", uri]);
@@ -101,6 +120,10 @@ impl Virsh {
                  qemu:///session)",
                 uri.map_or_else(String::new, |uri| format!(" at {uri}")),
                 stderr.replace("error: ", "").replace('\n', ": "),
+            )),
+            Error::TimedOut(_) => Error::Connect(format!(
+                "libvirt{} does not answer; is its daemon well? (systemctl status libvirtd)",
+                uri.map_or_else(String::new, |uri| format!(" at {uri}")),
             )),
             error => error,
         })?;
@@ -123,8 +146,14 @@ impl Virsh {
     /// # Errors
     /// If it fails.
     pub fn call(&self, words: &[&str]) -> Result<String, Error> {
-        let output = self.program.clone().arg("-q").args(words).run();
-        let output = output.map_err(Error::Virsh)?;
+        let program = self.program.clone().arg("-q").args(words);
+        let output = match self.limit {
+            Some(_) => {
+                let name = words.first().copied().unwrap_or_default();
+                output::of(program.command(), name, self.limit, &mut || {})?
+            }
+            None => program.run().map_err(Error::Virsh)?,
+        };
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
