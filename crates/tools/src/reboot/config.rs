@@ -1,6 +1,7 @@
 //! Configuration of warm reboots: `reboot.toml` in brisk's directory of configuration, such as
 //! `/etc/brisk/reboot.toml`. Parsing is pure.
 
+use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,6 +48,21 @@ pub enum ConfigError {
 pub struct Config {
     /// Section `[quiesce]`.
     pub quiesce: QuiesceConfig,
+    /// Section `[vms]`.
+    pub vms: VmsConfig,
+}
+
+/// Section `[vms]`: guests that are suspended before this host goes down, and resumed afterwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VmsConfig {
+    /// Names of domains of libvirt that are suspended, too.
+    pub libvirt: Vec<String>,
+    /// The libvirt that has them, such as `qemu:///system`; `None`: as `virsh` chooses.
+    pub uri: Option<String>,
+    /// Longest time for all guests to go down.
+    pub deadline: Option<Duration>,
+    /// Number of guests that are suspended at once.
+    pub jobs: Option<u16>,
 }
 
 /// Section `[quiesce]`: what is released before a warm reboot, besides GPUs.
@@ -82,6 +98,17 @@ impl Default for QuiesceConfig {
 struct File {
     #[serde(default)]
     quiesce: QuiesceFile,
+    #[serde(default)]
+    vms: VmsFile,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct VmsFile {
+    libvirt: Vec<Spanned<String>>,
+    uri: Option<Spanned<String>>,
+    deadline: Option<Spanned<String>>,
+    jobs: Option<Spanned<i64>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -127,55 +154,99 @@ impl Config {
     /// A text with the line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        let quiesce = file.quiesce;
-        let checked = |list: Vec<Spanned<String>>, is_good: fn(&str) -> bool, what: &str| {
-            let one = |value: Spanned<String>| match is_good(value.get_ref()) {
-                true => Ok(value.into_inner()),
-                false => Err(wrong(text, &value, what)),
-            };
-            list.into_iter().map(one).collect::<Result<Vec<_>, _>>()
-        };
-        let default = QuiesceConfig::default();
         Ok(Self {
-            quiesce: QuiesceConfig {
-                modules: checked(
-                    quiesce.modules,
-                    is_module,
-                    "is no name of a module; write one as lsmod shows it",
-                )?
-                .iter()
-                .map(|name| name.replace('-', "_"))
-                .collect(),
-                unbind: checked(
-                    quiesce.unbind,
-                    is_address,
-                    "is no address of a PCI or virtio device; write one such as 0000:03:00.0",
-                )?,
-                stop: checked(
-                    quiesce.stop,
-                    is_unit,
-                    "is no name of a unit; write one such as nvidia-persistenced.service",
-                )?,
-                keep: checked(
-                    quiesce.keep,
-                    |name| is_module(name) || is_address(name) || is_unit(name),
-                    "is neither a module nor an address of a device nor a unit",
-                )?,
-                timeout: match quiesce.timeout {
-                    None => default.timeout,
-                    Some(value) => duration(value.get_ref())
-                        .filter(|time| (1..=86400).contains(&time.as_secs()))
-                        .ok_or_else(|| {
-                            let what = "is no time from 1 s to a day; write one such as \"2m\"";
-                            wrong(text, &value, what)
-                        })?,
-                },
-            },
+            quiesce: file.quiesce.checked(text)?,
+            vms: file.vms.checked(text)?,
         })
     }
 }
 
-fn wrong(text: &str, value: &Spanned<String>, what: &str) -> String {
+impl QuiesceFile {
+    fn checked(self, text: &str) -> Result<QuiesceConfig, String> {
+        let modules = checked(
+            text,
+            self.modules,
+            is_module,
+            "is no name of a module; write one as lsmod shows it",
+        )?;
+        Ok(QuiesceConfig {
+            modules: modules.iter().map(|name| name.replace('-', "_")).collect(),
+            unbind: checked(
+                text,
+                self.unbind,
+                is_address,
+                "is no address of a PCI or virtio device; write one such as 0000:03:00.0",
+            )?,
+            stop: checked(
+                text,
+                self.stop,
+                is_unit,
+                "is no name of a unit; write one such as nvidia-persistenced.service",
+            )?,
+            keep: checked(
+                text,
+                self.keep,
+                |name| is_module(name) || is_address(name) || is_unit(name),
+                "is neither a module nor an address of a device nor a unit",
+            )?,
+            timeout: time(text, self.timeout)?.unwrap_or(QuiesceConfig::default().timeout),
+        })
+    }
+}
+
+impl VmsFile {
+    fn checked(self, text: &str) -> Result<VmsConfig, String> {
+        let uri = checked(
+            text,
+            self.uri.into_iter().collect(),
+            is_uri,
+            "is no URI of a libvirt; write one such as qemu:///system",
+        )?;
+        let jobs = |jobs: Spanned<i64>| {
+            let number = u16::try_from(*jobs.get_ref()).ok().filter(|it| *it > 0);
+            let what = "is no number of guests; write one from 1 to 65535";
+            number.ok_or_else(|| wrong(text, &jobs, what))
+        };
+        Ok(VmsConfig {
+            libvirt: checked(
+                text,
+                self.libvirt,
+                is_domain,
+                "is no name of a domain; write one as virsh list --all shows it",
+            )?,
+            uri: uri.into_iter().next(),
+            deadline: time(text, self.deadline)?,
+            jobs: self.jobs.map(jobs).transpose()?,
+        })
+    }
+}
+
+fn checked(
+    text: &str,
+    list: Vec<Spanned<String>>,
+    is_good: fn(&str) -> bool,
+    what: &str,
+) -> Result<Vec<String>, String> {
+    let one = |value: Spanned<String>| match is_good(value.get_ref()) {
+        true => Ok(value.into_inner()),
+        false => Err(wrong(text, &value, what)),
+    };
+    list.into_iter().map(one).collect()
+}
+
+fn time(text: &str, value: Option<Spanned<String>>) -> Result<Option<Duration>, String> {
+    let one = |value: Spanned<String>| {
+        duration(value.get_ref())
+            .filter(|time| (1..=86400).contains(&time.as_secs()))
+            .ok_or_else(|| {
+                let what = "is no time from 1 s to a day; write one such as \"2m\"";
+                wrong(text, &value, what)
+            })
+    };
+    value.map(one).transpose()
+}
+
+fn wrong(text: &str, value: &Spanned<impl Debug>, what: &str) -> String {
     let start = value.span().start;
     let line = 1 + text[..start].matches('\n').count();
     format!("line {line}: {:?} {what}", value.get_ref())
@@ -189,6 +260,23 @@ fn is_plain(name: &str, others: &[u8]) -> bool {
 
 fn is_module(name: &str) -> bool {
     is_plain(name, b"-_")
+}
+
+/// Names of libvirt's domains: any text without a slash or a newline. virsh takes a dash for an
+/// option.
+fn is_domain(name: &str) -> bool {
+    let is_odd = |c: char| c == '/' || c.is_control();
+    !name.is_empty()
+        && name.len() <= LONGEST_NAME
+        && !name.starts_with('-')
+        && !name.contains(is_odd)
+}
+
+/// URIs of <https://libvirt.org/uri.html>.
+fn is_uri(uri: &str) -> bool {
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    let starts = |first: char| first.is_ascii_alphabetic();
+    scheme.starts_with(starts) && uri.len() <= 4096 && uri.chars().all(|c| c.is_ascii_graphic())
 }
 
 /// Addresses of PCI, such as `0000:03:00.0`, and of virtio, such as `virtio3`.
@@ -228,6 +316,13 @@ mod tests {
         assert_eq!(quiesce.stop.len(), 2);
         assert_eq!(quiesce.keep.len(), 3);
         assert_eq!(quiesce.timeout, Duration::from_secs(30));
+        let text = "[vms]\nlibvirt = ['web', \"it's 1 domain\"]\nuri = 'qemu:///system'\n\
+                    deadline = '10m'\njobs = 3\n";
+        let vms = Config::parse(text).unwrap().vms;
+        assert_eq!(vms.libvirt, ["web", "it's 1 domain"]);
+        assert_eq!(vms.uri.as_deref(), Some("qemu:///system"));
+        assert_eq!(vms.deadline, Some(Duration::from_secs(600)));
+        assert_eq!(vms.jobs, Some(3));
         assert_eq!(Config::parse("").unwrap(), Config::default());
         assert_eq!(Config::parse("[quiesce]\n").unwrap(), Config::default());
     }
@@ -240,6 +335,15 @@ mod tests {
                 ["line 2", "unknown field `module`"],
             ),
             ("[vm]\n", ["line 1", "unknown field `vm`"]),
+            ("[vms]\njobs = 0\n", ["line 2", "0 is no number of guests"]),
+            ("[vms]\njobs = 70000\n", ["line 2", "65535"]),
+            ("[vms]\nuri = 'system'\n", ["line 2", "qemu:///system"]),
+            (
+                "[vms]\nlibvirt = ['a',\n'-b']\n",
+                ["line 3", "\"-b\" is no name of a domain"],
+            ),
+            ("[vms]\nlibvirt = [\"a\\nb\"]\n", ["line 2", "virsh"]),
+            ("[vms]\ndeadline = '0s'\n", ["line 2", "2m"]),
             (
                 "[quiesce]\n\nmodules = ['x', '../y']\n",
                 ["line 3", "\"../y\" is no name of a module"],
