@@ -12,13 +12,29 @@ fn machines() -> Machines {
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 6] = [
         ("each_comes_up_and_goes_down_as_it_wants", up_and_down),
         ("one_that_cannot_be_suspended_is_stopped", stopped),
+        ("one_that_is_not_done_by_the_deadline_is_stopped", late),
+        ("nothing_is_left_of_a_suspend_that_was_killed", killed),
         ("a_command_at_work_is_waited_for", waited_for),
         ("ctrl_c_leaves_machines_as_they_were", interrupted),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials(old, tests)).exit();
+    let lazy: [(&str, fn()); 1] = [("memory_follows_while_others_come_and_go", lazily)];
+    let mut all = trials(old, tests);
+    all.extend(trials(no_postcopy(), lazy));
+    libtest_mimic::run(&Arguments::from_args(), all).exit();
+}
+
+/// Why VMs cannot run before their memory is loaded here.
+fn no_postcopy() -> Option<String> {
+    let device = std::path::Path::new("/dev/userfaultfd").exists();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    qemu_is_before(10, 0)
+        .or_else(|| (!device).then(|| "no /dev/userfaultfd".to_owned()))
+        // QEMU cannot have files of its own then.
+        .or_else(|| (!points.any(|point| point == "/")).then(|| "/ is no mount point".to_owned()))
 }
 
 fn create(all: &Machines, name: &str, words: &[&str]) {
@@ -86,6 +102,110 @@ fn stopped() {
     let log = all.does(&["log", "a"]).text();
     assert!(log.contains("VM is stopped, because it cannot"), "{log}");
     assert!(log.ends_with("VM halted\n"), "{log}");
+}
+
+/// Names of what is in the directory of a VM that is like an image.
+fn images(all: &Machines, name: &str) -> Vec<String> {
+    let entries = fs::read_dir(all.state_dir(name)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.contains(".brisk")).collect()
+}
+
+fn late() {
+    let all = machines();
+    for name in ["a", "b", "c"] {
+        create(&all, name, &["--autoshutdown", "suspend"]);
+    }
+    // At such a rate it would never end.
+    let _ = all.does(&["set", "b", "--bandwidth", "1K"]);
+    for name in ["a", "b", "c"] {
+        let _ = all.does(&["start", name]);
+    }
+    let down = all.vm(&[
+        "autostop",
+        "--deadline",
+        "40s",
+        "--timeout",
+        "20s",
+        "--jobs",
+        "2",
+    ]);
+    let down = down.exits(125);
+    let down = down.explains(&["a: suspended in", "c: suspended in"]);
+    let texts = [
+        "error: b: it was not suspended, but stopped",
+        "MB are left",
+        "--deadline",
+    ];
+    let _ = down.explains(&texts);
+    let doing = ["a", "b", "c"].map(|name| all.doing(name));
+    assert_eq!(doing, ["suspended", "off", "suspended"]);
+    assert_eq!(images(&all, "b"), [""; 0]);
+    assert_eq!(images(&all, "a"), ["a.brisk"]);
+    let log = all.does(&["log", "b"]).text();
+    let why = "VM is stopped, because it cannot be suspended: ";
+    assert!(log.contains(why) && log.contains("MB are left"), "{log}");
+    assert!(log.ends_with("VM halted\n"), "{log}");
+    // It was stopped cleanly, and begins anew.
+    let _ = all.does(&["start", "b"]);
+    assert_eq!(all.output("b", "echo well"), "well\n");
+}
+
+fn killed() {
+    let all = slow();
+    let _ = all.does(&["set", "a", "--bandwidth", "1K"]);
+    let run = suspends(&all, &["autostop"]);
+    // As systemd does when the unit's time is over.
+    run.signal(Signal::KILL);
+    let _ = run.wait();
+    assert_eq!(all.doing("a"), "paused");
+    assert_eq!(images(&all, "a"), [""; 0]);
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.output("a", "echo well"), "well\n");
+}
+
+fn lazily() {
+    const FILL: &str = "mkdir /m && mount -t tmpfs none /m && \
+                        dd if=/dev/urandom of=/m/x bs=1M count=40 2>/dev/null && sha256sum /m/x";
+    let all = machines();
+    let names = ["a", "b"];
+    let sums = names.map(|name| {
+        create(&all, name, &["--autoshutdown", "suspend"]);
+        let _ = all.does(&["start", name]);
+        all.output(name, FILL)
+    });
+    let of_both = |words: &[&str], done: &str| {
+        let run = all.does(words);
+        let _ = run.explains(
+            &names
+                .map(|name| format!("{name}: {done} in"))
+                .each_ref()
+                .map(|it| &**it),
+        );
+    };
+    of_both(&["autostop", "--jobs", "2"], "suspended");
+    // Neither has autoboot: they are resumed because they were suspended with the host. It goes down
+    // again before they have all of their memory.
+    of_both(&["autostart", "--jobs", "2"], "resumed");
+    of_both(&["autostop", "--jobs", "2"], "suspended");
+    of_both(&["autostart", "--eager"], "resumed");
+    let again = names.map(|name| all.output(name, "sha256sum /m/x"));
+    assert_eq!(again, sums);
+    for name in names {
+        let log = all.does(&["log", name]).text();
+        let places = [
+            "VM has all of its memory after",
+            "VM suspending",
+            "loaded: ",
+        ];
+        let places = places.map(|text| log.rfind(text));
+        assert!(places.is_sorted() && places[0].is_some(), "{log}");
+        assert_eq!(log.matches("loaded: ").count(), 1, "{log}");
+    }
+    // One that was not suspended with the host stays as it is.
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["autostart"]);
+    assert_eq!(all.doing("a"), "suspended");
 }
 
 /// Starts a command that suspends a VM for long, and waits until it is at work.

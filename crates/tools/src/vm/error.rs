@@ -4,10 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use brisk_vm::launch;
+use brisk_vm::libvirt;
 use brisk_vm::qemu::control;
 
 use super::condition::Condition;
 use super::definition::DefinitionError;
+use super::late::Late;
 use crate::guest;
 
 /// Error of a command on a persistent VM.
@@ -125,6 +127,12 @@ pub enum Error {
         /// Reason.
         source: Box<Error>,
     },
+    /// A guest would not be suspended in time.
+    #[error("{0}")]
+    Late(Late),
+    /// libvirt, or a domain of it.
+    #[error(transparent)]
+    Libvirt(libvirt::Error),
     /// There is no directory for the VM's files.
     #[error("{0}")]
     Nowhere(String),
@@ -230,6 +238,15 @@ impl Error {
                 Some("free some space there".to_owned())
             }
             _ => None,
+        }
+    }
+}
+
+impl From<libvirt::Error> for Error {
+    fn from(error: libvirt::Error) -> Self {
+        match error {
+            libvirt::Error::Interrupted => Self::Interrupted,
+            error => Self::Libvirt(error),
         }
     }
 }

@@ -255,10 +255,10 @@ mod tests {
 
     #[test]
     fn managed_saves_are_where_libvirt_keeps_them() {
-        let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/home/a"));
+        let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/h"));
         let system = Some("/var/lib/libvirt/qemu/save".into());
         assert_eq!(saved_in("qemu:///system", home), system);
-        let session = Some("/home/a/.config/libvirt/qemu/save".into());
+        let session = Some("/h/.config/libvirt/qemu/save".into());
         assert_eq!(saved_in("qemu+unix:///session?socket=/x/y", home), session);
         let config = |_: &str| Some(PathBuf::from("/c"));
         let session = Some("/c/libvirt/qemu/save".into());

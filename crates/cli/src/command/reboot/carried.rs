@@ -4,25 +4,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::Context;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::config::{Config, QuiesceConfig};
 use brisk_tools::reboot::quiesce;
 use brisk_tools::reboot::restart::{Devices, Vms};
-use brisk_tools::vm::{self, Condition, Outcome, StateDirs, Turn};
+use brisk_tools::vm::{self, Condition, Down, Outcome, StateDirs, Turn, Up};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::command::vm::explain;
+use crate::command::vm::{configuration, domains, explain, suspended_at_once};
 use crate::ui::error_text;
 
 /// Directory of the record of what was released.
 const RECORDS: &str = "/run/brisk/reboot";
-/// VMs that are suspended or resumed at once.
+/// VMs that are resumed at once: each runs soon, and its memory follows.
 const JOBS: usize = 32;
 
-/// Names of root's VMs that run.
+/// Names of root's VMs that run, and of the domains of libvirt that are carried with them.
 pub(super) fn running() -> Vec<String> {
     let Ok(dirs) = StateDirs::here() else {
         return Vec::new();
@@ -31,7 +32,10 @@ pub(super) fn running() -> Vec<String> {
         let condition = dirs.vm(name).and_then(|paths| vm::condition(&paths));
         condition.is_ok_and(|now| matches!(now, Condition::Running | Condition::Paused))
     };
-    dirs.names().into_iter().filter(runs).collect()
+    let (config, _) = configuration(&dirs);
+    let mut running: Vec<_> = dirs.names().into_iter().filter(runs).collect();
+    running.extend(domains(&config).running());
+    running
 }
 
 /// VMs of root.
@@ -62,15 +66,34 @@ impl Vms for OwnVms {
         if !self.is_wanted {
             return Ok(Vec::new());
         }
-        all(&self.cancel, tell, vm::carry)
+        let dirs = here()?;
+        let (config, wrong) = configuration(&dirs);
+        if let Some(error) = wrong {
+            return Err(error_text(&error));
+        }
+        let domains = domains(&config);
+        let down = Down {
+            deadline: config.deadline,
+            stop: Duration::ZERO,
+            domains: &domains,
+        };
+        let jobs = suspended_at_once(&config);
+        all(&self.cancel, jobs, tell, |turn| {
+            vm::carry(&dirs, down, turn)
+        })
     }
 
     fn resume(&mut self) -> Result<(), String> {
         let cache = Cache::open().map_err(|error| error.to_string())?;
+        let dirs = here()?;
         let never = AtomicBool::new(false);
-        let work = |dirs: &StateDirs, turn: Turn<'_>| vm::carry_back(dirs, &cache, turn);
-        all(&never, &mut |_| {}, work).map(drop)
+        let work = |turn: Turn<'_>| vm::carry_back(&dirs, &cache, Up::default(), turn);
+        all(&never, JOBS, &mut |_| {}, work).map(drop)
     }
+}
+
+fn here() -> Result<StateDirs, String> {
+    StateDirs::here().map_err(|error| error_text(&explain(error)))
 }
 
 /// Acts on all VMs. The result are the names of those that something was done to.
@@ -79,10 +102,10 @@ impl Vms for OwnVms {
 /// Those that failed, with reasons.
 fn all(
     cancel: &AtomicBool,
+    jobs: usize,
     tell: &mut dyn FnMut(&str),
-    work: impl FnOnce(&StateDirs, Turn<'_>) -> Vec<Outcome> + Send,
+    work: impl FnOnce(Turn<'_>) -> Vec<Outcome>,
 ) -> Result<Vec<String>, String> {
-    let dirs = StateDirs::here().map_err(|error| error_text(&explain(error)))?;
     let (sender, lines) = mpsc::channel();
     let report = |outcome: &Outcome| {
         if let Ok(Some(action)) = &outcome.result {
@@ -91,11 +114,11 @@ fn all(
         }
     };
     let turn = Turn {
-        jobs: JOBS,
+        jobs,
         cancel,
         report: &report,
     };
-    let outcomes = work(&dirs, turn);
+    let outcomes = work(turn);
     drop(sender);
     for line in lines {
         tell(&line);

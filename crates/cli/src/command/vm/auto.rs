@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
-use brisk_tools::vm::{self as tool, Error, Outcome, StateDirs, Turn};
+use brisk_tools::reboot::config::{Config, VmsConfig};
+use brisk_tools::vm::{self as tool, Domains, Down, Error, Outcome, StateDirs, Turn, Up};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -13,10 +15,14 @@ use crate::exit;
 use crate::parse::duration;
 use crate::ui::{Ui, error_text};
 
-/// VMs that are stopped at once; most of them only wait.
-const DOWN: usize = 32;
+/// Time for all VMs to go down: less than brisk-vms.service has (`TimeoutStopSec`).
+const DEADLINE: Duration = Duration::from_secs(20 * 60);
 
 /// Start all VMs with autoboot, and resume those that are suspended.
+///
+/// VMs that were suspended because this host went down are resumed, too, with or without autoboot,
+/// and so are domains of libvirt. Resumed VMs run at once; their memory follows (see brisk vm
+/// resume).
 ///
 /// brisk-vms.service does this when this host boots. A VM that fails does not keep others from
 /// starting; the exit status is then 125.
@@ -25,44 +31,118 @@ pub(super) struct AutostartArgs {
     /// Number of VMs at once. Default: as many as there are processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+
+    /// Load all memory of a VM before it runs.
+    #[arg(long)]
+    eager: bool,
 }
 
 /// Suspend, stop or end all running VMs, each as its autoshutdown says.
 ///
-/// brisk-vms.service does this when this host shuts down. A VM that cannot be suspended is stopped
-/// instead. A VM that fails does not keep others from stopping; the exit status is then 125.
+/// Domains of libvirt that reboot.toml names (section [vms]) are suspended, too.
+///
+/// brisk-vms.service does this when this host shuts down. A VM that cannot be suspended, or not in
+/// time, is stopped instead. A VM that fails does not keep others from stopping; the exit status is
+/// then 125.
 #[derive(Debug, clap::Args)]
 pub(super) struct AutostopArgs {
-    /// Number of VMs at once. Default: 32.
+    /// Number of VMs that are suspended at once. Default: that of reboot.toml, or as many as there
+    /// are processors, from 2 to 8. VMs that stop do not count.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
 
-    /// Time limit for a VM to stop.
+    /// Time for all VMs together. Default: that of reboot.toml, or 20m.
+    ///
+    /// What would not be suspended by then, less --timeout, is stopped instead: at the rate that is
+    /// measured meanwhile, or when that time has come.
+    #[arg(long, value_name = "DURATION")]
+    deadline: Option<String>,
+
+    /// Time limit for a VM to stop; at most half of --deadline.
     #[arg(long, value_name = "DURATION", default_value = "90s")]
     timeout: String,
 }
 
 pub(super) fn start(args: &AutostartArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or(processors, usize::from);
-    with_all("starting VMs", jobs, ui, tool::autostart)
+    let jobs = args.jobs.map_or_else(processors, usize::from);
+    let up = Up { eager: args.eager };
+    let dirs = StateDirs::here().map_err(explain)?;
+    with_all(
+        "starting VMs",
+        dirs.names().len(),
+        jobs,
+        ui,
+        |cache, turn| tool::autostart(&dirs, cache, up, turn),
+    )
 }
 
 pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let limit = duration("--timeout", &args.timeout)?;
-    let jobs = args.jobs.map_or(DOWN, usize::from);
-    with_all("stopping VMs", jobs, ui, |dirs, cache, turn| {
-        tool::autostop(dirs, cache, limit, turn)
+    let stop = duration("--timeout", &args.timeout)?;
+    let deadline = args.deadline.as_deref();
+    let deadline = deadline
+        .map(|text| duration("--deadline", text))
+        .transpose()?;
+    let dirs = StateDirs::here().map_err(explain)?;
+    let (config, wrong) = configuration(&dirs);
+    if let Some(error) = &wrong {
+        // VMs have to go down all the same.
+        ui.note(&format!("error: {}", error_text(error)));
+    }
+    let domains = domains(&config);
+    let jobs = args
+        .jobs
+        .map_or_else(|| suspended_at_once(&config), usize::from);
+    let down = Down {
+        deadline: deadline.or(config.deadline).or(Some(DEADLINE)),
+        stop,
+        domains: &domains,
+    };
+    let guests = dirs.names().len() + domains.names.len();
+    let status = with_all("stopping VMs", guests, jobs, ui, |cache, turn| {
+        tool::autostop(&dirs, cache, down, turn)
+    })?;
+    Ok(match wrong {
+        Some(_) if status == exit::OK => exit::BRISK,
+        _ => status,
     })
+}
+
+/// Section `[vms]` of the configuration beside the definitions of VMs; if it is wrong, its defaults
+/// and the reason.
+pub(in crate::command) fn configuration(dirs: &StateDirs) -> (VmsConfig, Option<anyhow::Error>) {
+    match dirs.config.parent().map(Config::read) {
+        None => (VmsConfig::default(), None),
+        Some(Ok(config)) => (config.vms, None),
+        Some(Err(error)) => (VmsConfig::default(), Some(error.into())),
+    }
+}
+
+/// The domains of libvirt that a configuration names.
+pub(in crate::command) fn domains(config: &VmsConfig) -> Domains {
+    Domains {
+        uri: config.uri.clone(),
+        names: config.libvirt.clone(),
+    }
+}
+
+/// Guests that are suspended at once: each compresses with all processors, and waits for the disk at
+/// its end, while another one compresses.
+pub(in crate::command) fn suspended_at_once(config: &VmsConfig) -> usize {
+    let usual = || processors().clamp(2, 8);
+    config.jobs.map_or_else(usual, usize::from)
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn with_all(
     what: &str,
+    guests: usize,
     jobs: usize,
     ui: &Ui,
-    work: impl FnOnce(&StateDirs, &Cache, Turn<'_>) -> Vec<Outcome>,
+    work: impl FnOnce(&Cache, Turn<'_>) -> Vec<Outcome>,
 ) -> anyhow::Result<u8> {
-    let dirs = StateDirs::here().map_err(explain)?;
     let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -72,7 +152,7 @@ fn with_all(
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
             .with_context(|| format!("cannot watch for signal {signal}"))?;
     }
-    let bar = ui.bar(dirs.names().len() as u64, what);
+    let bar = ui.bar(guests as u64, what);
     let done = AtomicU64::new(0);
     let report = |outcome: &Outcome| {
         bar.at(done.fetch_add(1, Ordering::Relaxed) + 1);
@@ -86,7 +166,7 @@ fn with_all(
         cancel: &cancel,
         report: &report,
     };
-    let outcomes = work(&dirs, &cache, turn);
+    let outcomes = work(&cache, turn);
     drop(bar);
     let (mut failed, mut interrupted) = (false, false);
     for outcome in outcomes {

@@ -7,6 +7,7 @@ pub(crate) mod named;
 mod power;
 mod settings;
 
+pub(super) use auto::{configuration, domains, suspended_at_once};
 use clap::Subcommand;
 pub(super) use named::explain;
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use brisk_host::files::{self, Durability};
 
-use super::paths::VmPaths;
+use super::super::paths::VmPaths;
 
 /// Notes that a VM, which has just been suspended, is to be resumed when the host is up again.
 ///

@@ -1,0 +1,200 @@
+//! Domains of libvirt that go down and come up with the host.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brisk_host::files::{self, Durability};
+use brisk_image::Progress;
+use brisk_vm::libvirt::{self, Activity, ManagedDomain};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::budget::Load;
+use super::gate::Gate;
+use super::turn::Action;
+use crate::vm::describe::{identify, is_unchanged};
+use crate::vm::error::{Error, file};
+use crate::vm::paths::StateDirs;
+
+/// Bytes that a note may have.
+const LARGEST: u64 = 64 << 10;
+
+/// Domains of one libvirt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Domains {
+    /// The libvirt, such as `qemu:///system`; `None`: as `virsh` chooses.
+    pub uri: Option<String>,
+    /// Names of the domains.
+    pub names: Vec<String>,
+}
+
+/// Note that a domain was saved with the host, and is to be started with it.
+///
+/// It is void if the domain has no managed save, or one of another run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    pub(super) name: String,
+    uuid: String,
+    uri: String,
+    /// Digest of the XML in the managed save.
+    xml: String,
+    /// The file of the managed save, where it is known.
+    image: Option<brisk_image::Disk>,
+}
+
+impl Domains {
+    /// Name of a domain beside those of VMs.
+    #[must_use]
+    pub fn label(name: &str) -> String {
+        format!("libvirt:{name}")
+    }
+
+    /// Labels of those that run, as far as libvirt answers.
+    #[must_use]
+    pub fn running(&self) -> Vec<String> {
+        let names = self.names.iter().filter(|name| self.runs(name));
+        names.map(|name| Self::label(name)).collect()
+    }
+
+    fn find(&self, name: &str) -> Result<ManagedDomain, Error> {
+        Ok(ManagedDomain::find(name, self.uri.as_deref())?)
+    }
+
+    /// Whether a domain runs.
+    pub(super) fn runs(&self, name: &str) -> bool {
+        let activity = self.find(name).and_then(|domain| Ok(domain.activity()?));
+        activity.is_ok_and(|now| now != Activity::Off)
+    }
+
+    /// Saves a domain if it runs.
+    pub(super) fn save(
+        &self,
+        dirs: &StateDirs,
+        name: &str,
+        gate: &Gate<'_>,
+    ) -> Result<Option<Action>, Error> {
+        let domain = self.find(name)?;
+        if domain.activity()? == Activity::Off {
+            Note::forget_void(dirs, &domain);
+            return Ok(None);
+        }
+        let pass = gate.enter(Load {
+            bytes: domain.memory(),
+            is_limited: false,
+        })?;
+        let saved = domain.save(pass.cancel(), &mut |job| {
+            pass.did(Progress {
+                done: job.processed,
+                total: job.processed.saturating_add(job.remaining),
+                stored: 0,
+            });
+        });
+        saved.map_err(|error| pass.explain(error.into()))?;
+        drop(pass);
+        Note::write(dirs, &domain)?;
+        Ok(Some(Action::Suspend))
+    }
+
+    /// Asks a domain to shut down, and waits for that.
+    pub(super) fn stop(&self, name: &str, limit: Duration) -> Result<(), Error> {
+        Ok(self.find(name)?.shut_down(limit)?)
+    }
+}
+
+impl Note {
+    /// Notes that a domain was saved just now.
+    fn write(dirs: &StateDirs, domain: &ManagedDomain) -> Result<(), Error> {
+        let note = Self {
+            name: domain.name().to_owned(),
+            uuid: domain.uuid().to_owned(),
+            uri: domain.uri().to_owned(),
+            xml: digest(&domain.saved_xml()?),
+            image: domain
+                .image()
+                .and_then(|image| identify(&image, false).ok()),
+        };
+        let path = note.path(dirs);
+        let write = || {
+            fs::create_dir_all(directory(dirs))?;
+            let text = serde_json::to_vec(&note)?;
+            files::replace(&path, &text, Durability::Durable)
+        };
+        write().map_err(file("write", &path))
+    }
+
+    /// All notes. What is none is left out.
+    pub(super) fn all(dirs: &StateDirs) -> Vec<Self> {
+        let list = fs::read_dir(directory(dirs))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let read = |entry: fs::DirEntry| {
+            let text = files::start(&entry.path(), LARGEST).ok()?;
+            let note: Self = serde_json::from_slice(&text).ok()?;
+            (note.path(dirs) == entry.path()).then_some(note)
+        };
+        let mut notes: Vec<_> = list.filter_map(read).collect();
+        notes.sort_by(|a, b| a.name.cmp(&b.name));
+        notes
+    }
+
+    /// Starts the domain from its managed save. If the note is void, there is nothing to do. It is
+    /// kept if libvirt does not answer, or refuses.
+    pub(super) fn restore(&self, dirs: &StateDirs) -> Result<Option<Action>, Error> {
+        let domain = match ManagedDomain::find(&self.uuid, Some(&self.uri)) {
+            Err(error @ libvirt::Error::Unknown { .. }) => {
+                self.forget(dirs);
+                return Err(error.into());
+            }
+            found => found?,
+        };
+        if !self.holds(&domain)? {
+            self.forget(dirs);
+            return Ok(None);
+        }
+        domain.restore()?;
+        self.forget(dirs);
+        Ok(Some(Action::Resume))
+    }
+
+    /// Whether the domain has the managed save that this is about.
+    fn holds(&self, domain: &ManagedDomain) -> Result<bool, Error> {
+        let is_saved = domain.activity()? == Activity::Off && domain.is_saved()?;
+        if !is_saved || digest(&domain.saved_xml()?) != self.xml {
+            return Ok(false);
+        }
+        self.image.as_ref().map_or(Ok(true), is_unchanged)
+    }
+
+    /// Removes the note of a domain that does not run, if it is void.
+    fn forget_void(dirs: &StateDirs, domain: &ManagedDomain) {
+        let notes = Self::all(dirs).into_iter();
+        for note in notes.filter(|note| note.uuid == domain.uuid()) {
+            if let Ok(false) = note.holds(domain) {
+                note.forget(dirs);
+            }
+        }
+    }
+
+    fn forget(&self, dirs: &StateDirs) {
+        // One that stays is void.
+        let _ = fs::remove_file(self.path(dirs));
+    }
+
+    fn path(&self, dirs: &StateDirs) -> PathBuf {
+        let plain = |c: &char| c.is_ascii_hexdigit() || *c == '-';
+        let name: String = self.uuid.chars().filter(plain).take(36).collect();
+        directory(dirs).join(format!("{name}.json"))
+    }
+}
+
+/// Directory of the notes, beside that of the VMs.
+fn directory(dirs: &StateDirs) -> PathBuf {
+    dirs.state.with_file_name("domains")
+}
+
+fn digest(xml: &str) -> String {
+    let bytes = Sha256::digest(xml.as_bytes());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,291 @@
+//! All guests before the host goes down: saved together under one deadline, or stopped.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use brisk_image::{Control, Progress};
+use brisk_vm::cache::Cache;
+
+use super::budget::{Load, saved_until};
+use super::carried;
+use super::domains::Domains;
+use super::gate::Gate;
+use super::turn::{Action, Outcome, Task, Turn};
+use crate::chain;
+use crate::vm::condition::Condition;
+use crate::vm::definition::Autoshutdown;
+use crate::vm::error::Error;
+use crate::vm::lifecycle::{kill, stop};
+use crate::vm::live::condition;
+use crate::vm::paths::{StateDirs, VmPaths};
+use crate::vm::process::is_there;
+use crate::vm::resume::{How, resume};
+use crate::vm::running::Running;
+use crate::vm::suspend::{Suspending, suspend};
+
+/// Least time for a guest to stop: one that is asked for it has to be asked.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// How guests go down.
+#[derive(Debug, Clone, Copy)]
+pub struct Down<'a> {
+    /// Time for all of them together; `None`: as long as it takes.
+    pub deadline: Option<Duration>,
+    /// Time limit for one of them to stop, which is kept free before the deadline.
+    pub stop: Duration,
+    /// Domains of libvirt that go down, too.
+    pub domains: &'a Domains,
+}
+
+/// Guests that are going down.
+struct Descent<'a> {
+    dirs: &'a StateDirs,
+    down: Down<'a>,
+    turn: Turn<'a>,
+    begun: Instant,
+    gate: Gate<'a>,
+}
+
+/// Suspends all running VMs whose `autoshutdown` is to suspend, and the domains, before the host
+/// restarts. One that cannot be suspended, or not in time, runs on.
+#[must_use]
+pub fn carry(dirs: &StateDirs, down: Down<'_>, turn: Turn<'_>) -> Vec<Outcome> {
+    // None of them stops, so there is no time to keep for that.
+    let descent = Descent::new(dirs, down, turn, down.deadline);
+    let decide = |paths: &VmPaths| {
+        let wanted = paths.definition().map(|it| it.autoshutdown);
+        if !matches!(wanted, Ok(Autoshutdown::Suspend)) {
+            return Ok(None);
+        }
+        Ok(at_shutdown(Autoshutdown::Suspend, condition(paths)?))
+    };
+    let act = |paths: &VmPaths, _| descent.away(paths);
+    descent.all(&decide, &act, &|name| {
+        down.domains.save(dirs, name, &descent.gate)
+    })
+}
+
+/// Suspends, stops or ends all running VMs, each as its `autoshutdown` says, and suspends the
+/// domains. One that cannot be suspended, or not in time, is stopped instead, which is reported as
+/// an error.
+#[must_use]
+pub fn autostop(dirs: &StateDirs, cache: &Cache, down: Down<'_>, turn: Turn<'_>) -> Vec<Outcome> {
+    let until = down
+        .deadline
+        .map(|deadline| saved_until(deadline, down.stop));
+    let descent = Descent::new(dirs, down, turn, until);
+    let decide = |paths: &VmPaths| {
+        let now = match condition(paths) {
+            Err(error) if is_there(paths)? => return Err(error),
+            // One whose definition is wrong, and that does nothing, is none of ours.
+            Err(_) => Condition::Off,
+            Ok(now) => now,
+        };
+        let wanted = paths.definition().map(|it| it.autoshutdown);
+        Ok(at_shutdown(wanted.unwrap_or_default(), now))
+    };
+    let halt = |paths: &VmPaths| {
+        if condition(paths).is_ok_and(|now| now == Condition::Paused) {
+            resume(paths, cache, &How::default(), turn.control())?;
+        }
+        stop(paths, descent.time_to_stop())
+    };
+    let act = |paths: &VmPaths, action| match action {
+        Action::Suspend => match descent.away(paths) {
+            Err(error) if runs(paths) && is_failure(&error) => {
+                paths.note(&format!(
+                    "VM is stopped, because it cannot be suspended: {}",
+                    chain(&error)
+                ));
+                Err(instead(error, halt(paths)))
+            }
+            other => other,
+        },
+        Action::Kill => kill(paths),
+        _ => halt(paths),
+    };
+    descent.all(&decide, &act, &|name| {
+        let domains = down.domains;
+        match domains.save(dirs, name, &descent.gate) {
+            Err(error) if is_failure(&error) && domains.runs(name) => {
+                let stopped = domains.stop(name, descent.time_to_stop());
+                Err(instead(error, stopped))
+            }
+            other => other,
+        }
+    })
+}
+
+/// The error of a guest that could not be suspended and was to stop.
+fn instead(error: Error, stopped: Result<(), Error>) -> Error {
+    let then = match stopped {
+        Ok(()) => "but stopped",
+        Err(_) => "and did not stop either",
+    };
+    Error::NotSuspended {
+        then,
+        source: Box::new(error),
+    }
+}
+
+impl<'a> Descent<'a> {
+    fn new(dirs: &'a StateDirs, down: Down<'a>, turn: Turn<'a>, until: Option<Duration>) -> Self {
+        let begun = Instant::now();
+        Self {
+            dirs,
+            down,
+            turn,
+            begun,
+            gate: Gate::new(begun, until, turn),
+        }
+    }
+
+    /// Has each guest go down, in a thread of its own: those that stop only wait, and those that
+    /// are suspended wait for each other.
+    fn all(
+        &self,
+        decide: &(dyn Fn(&VmPaths) -> Result<Option<Action>, Error> + Sync),
+        act: &(dyn Fn(&VmPaths, Action) -> Result<(), Error> + Sync),
+        domain: &(dyn Fn(&str) -> Result<Option<Action>, Error> + Sync),
+    ) -> Vec<Outcome> {
+        let task = Task {
+            decide,
+            act,
+            until: self.down.deadline.map(|deadline| self.begun + deadline),
+        };
+        let of_vm = |name: String| {
+            let paths = self.dirs.vm(&name);
+            Outcome::of(name, self.turn, || task.run(&paths?, self.turn))
+        };
+        let of_domain = |name: &str| {
+            let label = Domains::label(name);
+            Outcome::of(label, self.turn, || domain(name))
+        };
+        let done = Mutex::new(Vec::new());
+        let note = |outcome| {
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push(outcome);
+        };
+        thread::scope(|scope| {
+            let _open = self.gate.open();
+            scope.spawn(|| self.gate.watch());
+            let vms = self.dirs.names().into_iter();
+            let (of_vm, of_domain, note) = (&of_vm, &of_domain, &note);
+            let mut guests: Vec<_> = vms
+                .map(|name| scope.spawn(move || note(of_vm(name))))
+                .collect();
+            guests.extend(
+                self.down
+                    .domains
+                    .names
+                    .iter()
+                    .map(|name| scope.spawn(move || note(of_domain(name)))),
+            );
+            for guest in guests {
+                if let Err(panic) = guest.join() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        });
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_by(|a, b| a.name.cmp(&b.name));
+        done
+    }
+
+    /// Suspends a VM until the host is up again.
+    fn away(&self, paths: &VmPaths) -> Result<(), Error> {
+        let pass = self.gate.enter(load_of(paths))?;
+        let progress = |now: Progress| pass.did(now);
+        let control = Control {
+            progress: &progress,
+            cancel: pass.cancel(),
+        };
+        suspend(paths, Suspending::default(), control).map_err(|error| pass.explain(error))?;
+        drop(pass);
+        if let Err(error) = carried::note(paths) {
+            paths.note(&format!(
+                "VM will not be resumed with the host by itself: {error}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Time that a guest has to stop, if it is asked now.
+    fn time_to_stop(&self) -> Duration {
+        let left = |deadline: Duration| deadline.saturating_sub(self.begun.elapsed());
+        let left = self.down.deadline.map_or(Duration::MAX, left);
+        self.down.stop.min(left).max(LEAST)
+    }
+}
+
+/// What there is to write of a VM's memory: what the host has of it.
+fn load_of(paths: &VmPaths) -> Load {
+    let limit = paths
+        .definition()
+        .ok()
+        .and_then(|definition| definition.suspend.options().ok()?.limit);
+    let bytes = Running::of(paths).map_or(0, |running| {
+        let size = running.machine.memory.mib << 20;
+        let file = paths.open_memory(&running).ok();
+        let taken = file.and_then(|file| Some(file.metadata().ok()?.blocks() * 512));
+        // Not known of some file systems.
+        taken
+            .filter(|taken| *taken > 0)
+            .map_or(size, |taken| taken.min(size))
+    });
+    Load {
+        bytes,
+        is_limited: limit.is_some(),
+    }
+}
+
+fn runs(paths: &VmPaths) -> bool {
+    let now = condition(paths);
+    !now.is_ok_and(|now| {
+        matches!(
+            now,
+            Condition::Off | Condition::Suspended | Condition::Missing | Condition::CutOff
+        )
+    })
+}
+
+fn is_failure(error: &Error) -> bool {
+    !matches!(error, Error::Busy { .. } | Error::Interrupted)
+}
+
+fn at_shutdown(wanted: Autoshutdown, now: Condition) -> Option<Action> {
+    match (now, wanted) {
+        (Condition::Off | Condition::Suspended | Condition::Missing | Condition::CutOff, _) => None,
+        (_, Autoshutdown::Suspend) => Some(Action::Suspend),
+        (_, Autoshutdown::Shutdown) => Some(Action::Stop),
+        (_, Autoshutdown::Off) => Some(Action::Kill),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_that_run_go_down_as_they_want() {
+        let all = [
+            Condition::Off,
+            Condition::Suspended,
+            Condition::Running,
+            Condition::Paused,
+            Condition::Busy,
+        ];
+        for (wanted, action) in [
+            (Autoshutdown::Suspend, Action::Suspend),
+            (Autoshutdown::Shutdown, Action::Stop),
+            (Autoshutdown::Off, Action::Kill),
+        ] {
+            let actions = all.map(|now| at_shutdown(wanted, now));
+            let some = Some(action);
+            assert_eq!(actions, [None, None, some, some, some]);
+        }
+    }
+}
