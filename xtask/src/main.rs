@@ -10,6 +10,7 @@ mod clones;
 mod corpus;
 mod examples;
 mod goals;
+mod host;
 mod idle;
 mod man;
 mod pages;
@@ -57,6 +58,8 @@ enum Task {
     BenchSuspend(suspend::Args),
     /// Measure what watching idle guests and looking at many of them costs.
     BenchIdle(idle::Args),
+    /// Measure VMs that are suspended and resumed with their host, one after another and at once.
+    BenchHost(host::Args),
     /// Measure brisk beside an earlier version of it.
     BenchVersions(versions::Args),
     /// Render the reports of benchmarks/ as pages and pictures.
@@ -86,6 +89,7 @@ fn main() -> anyhow::Result<()> {
         Task::Bench(args) => bench::run(&args)?,
         Task::BenchSuspend(args) => suspend::run(&args)?,
         Task::BenchIdle(args) => idle::run(&args)?,
+        Task::BenchHost(args) => host::run(&args)?,
         Task::BenchVersions(args) => versions::run(&args)?,
         Task::BenchPages(args) => {
             let mut out = io::stdout().lock();
