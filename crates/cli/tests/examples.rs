@@ -17,7 +17,11 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 23] = [
+const NOT_RUN: [(&str, &str); 24] = [
+    (
+        "sudo ",
+        "changes this machine; see reboot_machine and reboot_quiesce",
+    ),
     ("crypto bench aes", "takes minutes; see crypto_guest"),
     ("--through", "needs another machine; see crypto_guest"),
     ("crypto combined", "needs virtio-crypto; see crypto_guest"),
