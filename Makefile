@@ -65,6 +65,7 @@ test:
 soak: export BRISK_SOAK ?= 1
 soak:
 	setup/install test
+	setup/reboot-machine '$(TOOLS)'
 	$(WITHTOOLS) $(CARGO) test --locked --package brisk-cli \
 		--test vm_survives --test vm_postcopy --test vm_load --test vm_targets --test warm \
 		--test reboot_machine
