@@ -133,10 +133,11 @@ fn a_plan_says_what_and_why() {
 }
 
 #[test]
-fn nothing_is_restarted_yet() {
-    brisk_of!["reboot"]
+fn another_system_is_not_restarted() {
+    let tree = BootTree::named("arch-systemd-boot");
+    brisk_of!["reboot", "--root", tree.root()]
         .exits(125)
-        .explains(&["nothing was restarted"]);
+        .explains(&["only this machine can be restarted"]);
 }
 
 #[test]
