@@ -32,6 +32,16 @@ pub fn names(root: &Path, path: &str) -> Vec<String> {
         .collect()
 }
 
+/// The first `most` names of the files in a directory below `sys`, in their order: of a tree that may
+/// be another system's, and have any number of them.
+#[must_use]
+pub fn first_names(root: &Path, path: &str, most: usize) -> Vec<String> {
+    let mut names = names(root, path);
+    names.sort();
+    names.truncate(most);
+    names
+}
+
 /// Last part of what a symbolic link below `sys` refers to, such as the driver of a device.
 #[must_use]
 pub fn link_name(root: &Path, path: &str) -> Option<String> {
@@ -53,6 +63,9 @@ mod tests {
         }
         assert_eq!(chosen(root.path(), "no"), None);
         assert_eq!(names(root.path(), "."), ["file"]);
+        fs::write(root.path().join("sys/b"), "").unwrap();
+        fs::write(root.path().join("sys/a"), "").unwrap();
+        assert_eq!(first_names(root.path(), ".", 2), ["a", "b"]);
         std::os::unix::fs::symlink("../drivers/e1000e", root.path().join("sys/driver")).unwrap();
         assert_eq!(link_name(root.path(), "driver").as_deref(), Some("e1000e"));
         assert_eq!(link_name(root.path(), "file"), None);

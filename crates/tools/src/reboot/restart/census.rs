@@ -1,7 +1,6 @@
 //! What of a machine should be there again after a restart.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use brisk_host::sysfs;
@@ -99,14 +98,6 @@ impl Census {
     }
 }
 
-fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).into_iter().flatten().take(MOST);
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<_> = names.collect();
-    names.sort();
-    names
-}
-
 fn gpus(root: &Path) -> Vec<Gpu> {
     let dir = "bus/pci/devices";
     let is_display = |address: &String| {
@@ -114,24 +105,23 @@ fn gpus(root: &Path) -> Vec<Gpu> {
         let class = sysfs::line(root, &format!("{dir}/{address}/class"));
         class.is_some_and(|class| class.starts_with("0x03"))
     };
-    let addresses = names(&root.join("sys").join(dir)).into_iter();
+    let addresses = sysfs::first_names(root, dir, MOST).into_iter();
     let addresses = addresses.filter(is_display);
     let gpus = addresses.map(|address| {
-        let link = root.join("sys").join(dir).join(&address).join("driver");
-        let target = fs::read_link(link).ok();
-        let driver = target.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+        let driver = sysfs::link_name(root, &format!("{dir}/{address}/driver"));
         Gpu { address, driver }
     });
     gpus.collect()
 }
 
 fn links(root: &Path) -> Vec<Link> {
-    let dir = root.join("sys/class/net");
+    let dir = "class/net";
     // Bridges, tunnels and the like have no device.
-    let with_device = names(&dir).into_iter();
-    let with_device = with_device.filter(|name| dir.join(name).join("device").exists());
+    let with_device = sysfs::first_names(root, dir, MOST).into_iter();
+    let with_device =
+        with_device.filter(|name| root.join(format!("sys/{dir}/{name}/device")).exists());
     let links = with_device.map(|name| {
-        let speed = sysfs::line(root, &format!("class/net/{name}/speed"));
+        let speed = sysfs::line(root, &format!("{dir}/{name}/speed"));
         // -1 of a link that is down.
         let speed = speed.and_then(|text| text.parse().ok());
         Link { name, speed }
@@ -141,6 +131,7 @@ fn links(root: &Path) -> Vec<Link> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

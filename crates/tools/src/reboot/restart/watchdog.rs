@@ -4,7 +4,6 @@
 //! (systemd-system.conf(5)), feeds it until the jump, and leaves it running. A driver in the new
 //! kernel takes it over; without one it resets the machine, which then boots through its firmware.
 
-use std::fs;
 use std::path::Path;
 
 use brisk_host::sysfs;
@@ -42,7 +41,7 @@ impl Dog {
             name: name.to_owned(),
             identity,
             longest: longest.filter(|longest| *longest > 0),
-            module: module(root, name),
+            module: sysfs::link_name(root, &format!("class/watchdog/{name}/device/driver/module")),
         })
     }
 
@@ -51,14 +50,6 @@ impl Dog {
     pub fn limit(&self, wanted: u32) -> u32 {
         self.longest.map_or(wanted, |longest| wanted.min(longest))
     }
-}
-
-/// Module of the driver of a watchdog.
-fn module(root: &Path, name: &str) -> Option<String> {
-    let driver = root.join("sys/class/watchdog").join(name);
-    let link = fs::read_link(driver.join("device/driver/module")).ok()?;
-    let module = link.file_name()?.to_str()?;
-    Some(module.to_owned())
 }
 
 /// What watches over a restart.

@@ -84,10 +84,7 @@ impl Devices {
 }
 
 fn names(root: &Path, path: &str) -> Vec<String> {
-    let mut names = sysfs::names(root, path);
-    names.sort();
-    names.truncate(ENTRIES);
-    names
+    sysfs::first_names(root, path, ENTRIES)
 }
 
 fn on_bus(root: &Path, bus: &'static str) -> Vec<Device> {

@@ -242,8 +242,5 @@ fn is_numbered(name: &str, word: &str) -> bool {
 }
 
 fn names(root: &Path, path: &str) -> Vec<String> {
-    let mut names = sysfs::names(root, path);
-    names.sort();
-    names.truncate(ENTRIES);
-    names
+    sysfs::first_names(root, path, ENTRIES)
 }
