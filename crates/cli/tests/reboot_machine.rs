@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use brisk_testkit::{CHECK_MEMORY, Computer, capture, times, tool, trials};
+use brisk_testkit::{CHECK_MEMORY, Computer, MEMORY_STATE, capture, rounds, times, tool, trials};
 use libtest_mimic::Arguments;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -145,14 +145,8 @@ fn last_restart(machine: &mut Computer) -> Value {
 /// that it makes progress. The result is how many rounds it has made.
 #[track_caller]
 fn is_well(machine: &mut Computer, vm: &str, boot: &str) -> u64 {
-    let script = "cat /proc/sys/kernel/random/boot_id; cd /run; n=$(cat n); \
-                  until test $(cat n) -gt $n; do busybox sleep 0.1; done; cat n; \
-                  if test -e bad; then cat bad; fi";
-    let output = machine.ok(&format!("brisk vm exec {vm} -- sh -c '{script}'"));
-    let rounds = output
-        .strip_prefix(boot)
-        .unwrap_or_else(|| panic!("{output} {boot}"));
-    rounds.trim().parse().unwrap_or_else(|_| panic!("{output}"))
+    let state = machine.ok(&format!("brisk vm exec {vm} -- sh -c '{MEMORY_STATE}'"));
+    rounds(&state, boot)
 }
 
 fn vms_go_on() {

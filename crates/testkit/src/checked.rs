@@ -29,6 +29,24 @@ until test $(cat n) -gt 2; do busybox sleep 0.01; done
 cat /proc/sys/kernel/random/boot_id
 "#;
 
+/// Script that waits for one more round of [`CHECK_MEMORY`], and says what [`rounds`] reads.
+pub const MEMORY_STATE: &str = "cat /proc/sys/kernel/random/boot_id; cd /run; n=$(cat n); \
+     until test $(cat n) -gt $n; do busybox sleep 0.01; done; cat n; \
+     if test -e bad; then cat bad; fi";
+
+/// Rounds that a guest has made, by what [`MEMORY_STATE`] said of it. `boot` is what
+/// [`CHECK_MEMORY`] said.
+///
+/// # Panics
+/// If it is another guest, or its memory was not as it left it.
+#[must_use]
+#[track_caller]
+pub fn rounds(state: &str, boot: &str) -> u64 {
+    let rest = state.strip_prefix(boot);
+    let rest = rest.unwrap_or_else(|| panic!("{state} {boot}"));
+    rest.trim().parse().unwrap_or_else(|_| panic!("{rest}"))
+}
+
 /// A VM `a` that checks its memory.
 #[derive(Debug)]
 pub struct Checked {
@@ -58,12 +76,7 @@ impl Checked {
     pub fn is_well(&mut self) {
         let all = &self.all;
         assert_eq!((all.doing("a").as_str(), all.count()), ("running", 1));
-        let script = "cat /proc/sys/kernel/random/boot_id; cd /run; n=$(cat n); \
-             until test $(cat n) -gt $n; do busybox sleep 0.01; done; cat n; \
-             if test -e bad; then cat bad; fi";
-        let output = all.output("a", script);
-        let rest = output.strip_prefix(&self.boot).unwrap();
-        let rounds: u64 = rest.trim().parse().unwrap_or_else(|_| panic!("{rest}"));
+        let rounds = rounds(&all.output("a", MEMORY_STATE), &self.boot);
         assert!(rounds > self.rounds, "{rounds} {}", self.rounds);
         self.rounds = rounds;
         let image = all.state_dir("a").join("a.brisk");

@@ -1,6 +1,5 @@
 //! A Debian machine in QEMU that can be restarted, made by `setup/reboot-machine`.
 
-use std::env;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::{capture, tool};
+use crate::program::{capture, tool, unpacked};
 use crate::wait::until;
 
 /// Time limit of a boot or of a command: a boot without KVM takes a minute, and more beside others.
@@ -49,16 +48,7 @@ impl Computer {
     /// # Errors
     /// The reason.
     pub fn files() -> Result<PathBuf, String> {
-        let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".local"));
-        let places = [Some("/usr/local".into()), home].into_iter().flatten();
-        let places = places.map(|place: PathBuf| place.join("lib/brisk"));
-        let places = env::var_os("BRISK_TOOLS_DIR")
-            .map(Into::into)
-            .into_iter()
-            .chain(places);
-        places
-            .map(|place: PathBuf| place.join("reboot-machine"))
-            .find(|place| place.join("version").exists())
+        unpacked("reboot-machine", "version")
             .ok_or_else(|| "without the machine of setup/reboot-machine".to_owned())
     }
 

@@ -36,7 +36,7 @@ mod wait;
 
 pub use boot_tree::BootTree;
 pub use brisk::{Brisk, Guest};
-pub use checked::{CHECK_MEMORY, Checked};
+pub use checked::{CHECK_MEMORY, Checked, MEMORY_STATE, rounds};
 pub use computer::{Computer, ConsoleLine, Ran};
 pub use container::{Image, docker_archive, oci_layout};
 pub use crypto::{CryptoKernel, newer_openssl, virtio_crypto};
