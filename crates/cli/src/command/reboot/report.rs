@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use brisk_measure::render::{html_with_bars, svg_of_bars};
-use brisk_tools::reboot::restart::{Record, Store, history, notes};
+use brisk_tools::reboot::restart::{Store, history, notes};
 
 use super::options::Form;
 use crate::exit;
@@ -62,9 +62,4 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> anyhow::Result<u8> {
         write(path, html_with_bars(&report, &panels))?;
     }
     Ok(exit::OK)
-}
-
-/// A restart in a line.
-pub(super) fn line(record: &Record) -> String {
-    history::line(record)
 }

@@ -6,8 +6,8 @@ use anyhow::{Context, anyhow, ensure};
 use brisk_host::files;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::restart::{
-    self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch, notes,
-    undo_leftovers, with_panic,
+    self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch, history,
+    notes, undo_leftovers, with_panic,
 };
 use clap::Subcommand;
 
@@ -39,8 +39,8 @@ pub(super) fn note(note: Note, ui: &Ui) -> anyhow::Result<u8> {
         Note::GoingDown => notes::going_down(&store)?,
         Note::Down => notes::down(&store)?,
         Note::After => {
-            if let Some(end) = notes::after(&store, super::carried::running())? {
-                ui.note(&super::report::line(&end.record));
+            if let Some(end) = notes::after(&store, super::carried::running)? {
+                ui.note(&history::line(&end.record));
             }
         }
     }

@@ -14,21 +14,21 @@ pub struct Conclusion {
 }
 
 /// Concludes from what was kept: the restart that had begun, if brisk was asked, and the mark of
-/// the shutdown. `times` are those of this boot. None if this boot is not one after a restart: the
-/// machine was off, or nothing was kept.
+/// the shutdown. `seen` are times of this boot, and what runs now: they are asked for only if this
+/// boot is one after a restart. None if it is not: the machine was off, or nothing was kept.
 #[must_use]
 pub fn conclude(
     pending: Option<&Restart>,
     down: Option<&Down>,
     now: &Boot,
-    times: Times,
-    after: Census,
+    seen: impl FnOnce() -> (Times, Census),
 ) -> Option<Conclusion> {
     let down = down.filter(|down| down.boot.id != now.id);
     // A restart of this boot has not ended yet.
     let Some(restart) = pending.filter(|restart| restart.from.id != now.id) else {
-        return other(down?, now, times, after);
+        return other(down?, now, seen);
     };
+    let (times, after) = seen();
     let down = down.filter(|down| down.boot.id == restart.from.id);
     let outcome = outcome(restart, down, now);
     let times = Times {
@@ -80,10 +80,11 @@ fn outcome(restart: &Restart, down: Option<&Down>, now: &Boot) -> Outcome {
 }
 
 /// A restart that brisk was not asked for.
-fn other(down: &Down, now: &Boot, times: Times, after: Census) -> Option<Conclusion> {
+fn other(down: &Down, now: &Boot, seen: impl FnOnce() -> (Times, Census)) -> Option<Conclusion> {
     if !matches!(&*down.target, "reboot" | "kexec") {
         return None;
     }
+    let (times, after) = seen();
     let outcome = match now.is_kexec {
         Some(true) => Outcome::Warm,
         _ => Outcome::Cold,
@@ -155,8 +156,7 @@ mod tests {
     }
 
     fn concluded(restart: &Restart, down: Option<&Down>, now: &Boot) -> (Outcome, bool) {
-        let times = Times::default();
-        let conclusion = conclude(Some(restart), down, now, times, Census::default()).unwrap();
+        let conclusion = conclude(Some(restart), down, now, Default::default).unwrap();
         (conclusion.record.outcome, conclusion.barred.is_some())
     }
 
@@ -208,8 +208,9 @@ mod tests {
             up: Some(60.0),
             ..Times::default()
         };
-        let of =
-            |down: &Down, now: &Boot| conclude(None, Some(down), now, times, Census::default());
+        let of = |down: &Down, now: &Boot| {
+            conclude(None, Some(down), now, || (times, Census::default()))
+        };
         let record = of(&down("reboot"), &now).unwrap().record;
         assert_eq!(record.outcome, Outcome::Cold);
         assert_eq!(record.times.downtime(), Some(47.5));
@@ -221,7 +222,7 @@ mod tests {
         // The machine was off; or the mark is of this boot, which goes down.
         assert_eq!(of(&down("poweroff"), &now), None);
         assert_eq!(of(&down("reboot"), &boot("a", false)), None);
-        assert_eq!(conclude(None, None, &now, times, Census::default()), None);
+        assert_eq!(conclude(None, None, &now, || unreachable!()), None);
     }
 
     #[test]
@@ -234,13 +235,7 @@ mod tests {
         );
         assert_eq!(concluded(&cold, None, &now), (Outcome::Cold, false));
         // A restart that has not left this boot is not concluded.
-        let this = conclude(
-            Some(&cold),
-            None,
-            &boot("a", false),
-            Times::default(),
-            Census::default(),
-        );
+        let this = conclude(Some(&cold), None, &boot("a", false), || unreachable!());
         assert_eq!(this, None);
     }
 }

@@ -106,11 +106,14 @@ fn target(jobs: &str) -> Option<&'static str> {
 /// Concludes what came of a restart, after this boot: disarms what watched over it, writes the
 /// record, and bars what failed.
 ///
-/// `vms` are the names of VMs that run.
+/// `vms` finds the names of VMs that run; it is called only if this boot is one after a restart.
 ///
 /// # Errors
 /// If something cannot be written; what can be is.
-pub fn after(store: &Store, vms: Vec<String>) -> Result<Option<Conclusion>, StoreError> {
+pub fn after(
+    store: &Store,
+    vms: impl FnOnce() -> Vec<String>,
+) -> Result<Option<Conclusion>, StoreError> {
     let root = Path::new("/");
     let boot = Boot::read(root);
     let pending = store.pending();
@@ -118,10 +121,12 @@ pub fn after(store: &Store, vms: Vec<String>) -> Result<Option<Conclusion>, Stor
     if let Some(restart) = pending.as_ref().filter(|it| it.from.id != boot.id) {
         release(restart.watch.as_ref());
     }
-    let times = times();
-    settle();
-    let census = census(vms);
-    let conclusion = conclude(pending.as_ref(), down.as_ref(), &boot, times, census);
+    let seen = || {
+        let times = times();
+        settle();
+        (times, census(vms()))
+    };
+    let conclusion = conclude(pending.as_ref(), down.as_ref(), &boot, seen);
     if let Some(conclusion) = &conclusion {
         if let Some(barred) = conclusion.barred.clone() {
             store.bar(barred)?;
