@@ -1,9 +1,11 @@
 //! VMs and GPUs of a restart.
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -104,25 +106,28 @@ fn all(
     cancel: &AtomicBool,
     jobs: usize,
     tell: &mut dyn FnMut(&str),
-    work: impl FnOnce(Turn<'_>) -> Vec<Outcome>,
+    work: impl FnOnce(Turn<'_>) -> Vec<Outcome> + Send,
 ) -> Result<Vec<String>, String> {
     let (sender, lines) = mpsc::channel();
-    let report = |outcome: &Outcome| {
-        if let Ok(Some(action)) = &outcome.result {
-            let (name, seconds) = (&outcome.name, outcome.took.as_secs_f64());
-            let _ = sender.send(format!("{name}: {} in {seconds:.1} s", action.done()));
+    let outcomes = thread::scope(|scope| {
+        // The channel ends with the thread that the sender belongs to.
+        let working = scope.spawn(move || {
+            let report = |outcome: &Outcome| {
+                if let Some(done) = outcome.done() {
+                    let _ = sender.send(done);
+                }
+            };
+            work(Turn {
+                jobs,
+                cancel,
+                report: &report,
+            })
+        });
+        for line in lines {
+            tell(&line);
         }
-    };
-    let turn = Turn {
-        jobs,
-        cancel,
-        report: &report,
-    };
-    let outcomes = work(turn);
-    drop(sender);
-    for line in lines {
-        tell(&line);
-    }
+        working.join().unwrap_or_else(|panic| resume_unwind(panic))
+    });
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for outcome in outcomes {
         match outcome.result {

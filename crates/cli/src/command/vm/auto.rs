@@ -156,9 +156,8 @@ fn with_all(
     let done = AtomicU64::new(0);
     let report = |outcome: &Outcome| {
         bar.at(done.fetch_add(1, Ordering::Relaxed) + 1);
-        if let Ok(Some(action)) = &outcome.result {
-            let (name, seconds) = (&outcome.name, outcome.took.as_secs_f64());
-            bar.above(&format!("{name}: {} in {seconds:.1} s", action.done()));
+        if let Some(done) = outcome.done() {
+            bar.above(&done);
         }
     };
     let turn = Turn {

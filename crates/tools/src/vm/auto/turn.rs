@@ -69,6 +69,18 @@ impl Outcome {
         (turn.report)(&outcome);
         outcome
     }
+
+    /// Sentence about what was done; none if nothing was.
+    #[must_use]
+    pub fn done(&self) -> Option<String> {
+        let action = self.result.as_ref().ok().copied().flatten()?;
+        let seconds = self.took.as_secs_f64();
+        Some(format!(
+            "{}: {} in {seconds:.1} s",
+            self.name,
+            action.done()
+        ))
+    }
 }
 
 /// Options of acting on all guests.
