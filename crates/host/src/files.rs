@@ -99,6 +99,21 @@ pub fn open_any(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
+/// Opens the file of a lock for reading and writing, and makes an empty one that only its owner may
+/// use if there is none. Its content stays.
+///
+/// # Errors
+/// If it cannot be opened or made.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
 /// The last bytes of a file, `most` of them, as text. Its position stays: a program that writes to
 /// it may share that.
 ///

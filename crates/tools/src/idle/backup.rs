@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use brisk_host::dirs::Dirs;
@@ -110,14 +110,7 @@ impl Backups {
         builder.recursive(true).mode(0o700);
         builder.create(dir).map_err(file("make", dir))?;
         let path = dir.join("lock");
-        let mut options = File::options();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        let lock = options.open(&path).map_err(file("open", &path))?;
+        let lock = files::open_lock(&path).map_err(file("open", &path))?;
         match try_lock(&lock, Sharing::Exclusive).map_err(file("lock", &path))? {
             true => Ok(Self {
                 dir: dir.to_owned(),

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
+use brisk_host::files;
 use brisk_vm::guest::Step;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -141,7 +142,7 @@ pub(super) fn quiet(
     let mut held = Vec::new();
     for index in 0..PORTS {
         let path = Port::lock_of(paths, index);
-        let lock = Port::open_lock(&path).map_err(file("open", &path))?;
+        let lock = files::open_lock(&path).map_err(file("open", &path))?;
         while flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             still()?;
             std::thread::sleep(GLANCE);

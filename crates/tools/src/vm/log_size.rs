@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use brisk_host::files;
 use brisk_sys::{Sharing, is_taken, try_lock, wait_for};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
@@ -51,9 +52,7 @@ pub(super) fn look_after(paths: &VmPaths) {
 /// Lock of the process that limits the files.
 fn lock(paths: &VmPaths) -> Result<File, Error> {
     let path = paths.runtime().join("bound-logs");
-    let mut options = File::options();
-    let opened = options.read(true).write(true).create(true).truncate(false);
-    opened.open(&path).map_err(file("open", path))
+    files::open_lock(&path).map_err(file("open", path))
 }
 
 /// Limits the files of a VM until its QEMU ends.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_host::dirs::Dirs;
-use brisk_host::files::sync_directory;
+use brisk_host::files::{self, sync_directory};
 use brisk_vm::launch::RuntimeFiles;
 use brisk_vm::qemu::VmConfig;
 use rustix::fs::{FlockOperation, flock};
@@ -393,14 +393,7 @@ impl VmPaths {
         }
         make_dir(&self.state(), 0o700)?;
         let path = self.state().join("lock");
-        let mut opened = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(file("open", &path))?;
+        let mut opened = files::open_lock(&path).map_err(file("open", &path))?;
         if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(Error::Busy {
                 name: self.name.clone(),

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use brisk_host::files;
 use brisk_vm::guest::{Decoder, Event, Kind, Step, config_frames, encode, frame};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
@@ -63,18 +63,12 @@ impl Port {
         paths.runtime().join(format!("port{index}.lock"))
     }
 
-    pub(super) fn open_lock(path: &Path) -> io::Result<File> {
-        let mut options = File::options();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        options.open(path)
-    }
-
     /// One of these that nobody uses, if there is one.
     pub(super) fn free(paths: &VmPaths, range: Range<u32>) -> Result<Option<Self>, Error> {
         let off = || Error::not_running(&paths.name, Condition::Off);
         for index in range {
             let path = Self::lock_of(paths, index);
-            let lock = match Self::open_lock(&path) {
+            let lock = match files::open_lock(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(off()),
                 other => other.map_err(file("open", &path))?,
             };

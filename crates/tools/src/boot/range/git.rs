@@ -1,12 +1,12 @@
 //! Git repository: its commits, and a worktree of brisk's own to build them in.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use brisk_host::files;
 use brisk_host::program::{self, Program};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -296,9 +296,7 @@ pub(super) fn try_lock(path: &Path) -> Result<Option<Lock>, GitError> {
         path: path.to_owned(),
         source,
     };
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(path).map_err(failed)?;
+    let file = files::open_lock(path).map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(Lock(file))),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
+use brisk_host::files;
 use brisk_sys::{Sharing, try_lock};
 
 /// Taken as long as it lives.
@@ -20,7 +21,7 @@ impl Lock {
     /// If the file of the lock cannot be made.
     pub fn take(directory: &Path) -> io::Result<Option<Self>> {
         fs::create_dir_all(directory)?;
-        let file = File::create(directory.join("quiesce.lock"))?;
+        let file = files::open_lock(&directory.join("quiesce.lock"))?;
         Ok(try_lock(&file, Sharing::Exclusive)?.then_some(Self { _file: file }))
     }
 }

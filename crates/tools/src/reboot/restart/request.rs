@@ -85,14 +85,7 @@ impl Exchange {
 
     fn lock_file(&self) -> io::Result<File> {
         self.make()?;
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        options.open(self.0.join("lock"))
+        files::open_lock(&self.0.join("lock"))
     }
 
     /// Writes a request, and forgets what was said of an earlier one.
