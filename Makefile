@@ -83,8 +83,8 @@ check:
 		set -x; $(CARGO) deny --offline check licenses bans sources; \
 	else echo 'cargo-deny is not installed: licences are not checked'; fi
 	@if command -v shellcheck >/dev/null; then \
-		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/usb-kernel \
-			setup/crypto-kernels setup/gpu-kernel setup/newer-openssl setup/reboot-machine \
+		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/general-kernels \
+			setup/newer-openssl setup/reboot-machine \
 			packaging/build-deb packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm \
 			examples/demo examples/kured-reboot \
 			crates/cli/tests/vm_load.sh; \

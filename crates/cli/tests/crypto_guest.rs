@@ -5,7 +5,9 @@
 use std::fs;
 use std::path::Path;
 
-use brisk_testkit::{Brisk, CryptoKernel, brisk_of, read_report, trial, values, virtio_crypto};
+use brisk_testkit::{
+    Brisk, GeneralKernel, brisk_of, read_report, trial, values, virtio_crypto, with_aes_ni,
+};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use tempfile::tempdir;
@@ -18,16 +20,16 @@ const WHOLE: &str = "whole-system CPU per operation";
 const WITHOUT_AES: &str = "--cpu=qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,-apic";
 
 /// A test in guests of a kernel.
-type Test = fn(&CryptoKernel);
+type Test = fn(&GeneralKernel);
 
 fn main() {
     let arguments = Arguments::from_args();
-    let (kernels, missing) = match CryptoKernel::all() {
+    let (kernels, missing) = match GeneralKernel::all() {
         Ok(kernels) => (kernels, None),
         Err(reason) => (Vec::new(), Some(reason)),
     };
     let newest = &kernels[kernels.len().saturating_sub(1)..];
-    let tests: [(&str, Test, &[CryptoKernel]); 7] = [
+    let tests: [(&str, Test, &[GeneralKernel]); 7] = [
         (
             "a_crossover_lies_where_the_order_changes",
             crossover_and_combined,
@@ -48,7 +50,7 @@ fn main() {
             newest,
         ),
     ];
-    let of = |(name, test, kernels): (&str, Test, &[CryptoKernel])| -> Vec<Trial> {
+    let of = |(name, test, kernels): (&str, Test, &[GeneralKernel])| -> Vec<Trial> {
         let named = kernels.iter().map(|kernel| {
             let own = kernel.clone();
             let name = format!("{name}_{}", kernel.release);
@@ -63,11 +65,12 @@ fn main() {
 }
 
 /// A command that runs brisk in a guest of a kernel.
-fn through(kernel: &CryptoKernel, options: &[String]) -> String {
+fn through(kernel: &GeneralKernel, options: &[String]) -> String {
     let brisk = env!("CARGO_BIN_EXE_brisk");
     let words = [brisk.to_owned(), "run".to_owned()];
     let words = words
         .into_iter()
+        .chain(with_aes_ni())
         .chain(kernel.options())
         .chain(options.iter().cloned());
     let words: Vec<_> = words.chain(["--".to_owned(), brisk.to_owned()]).collect();
@@ -124,7 +127,7 @@ fn proof<'a>(report: &'a Value, implementation: &str, bytes: u64) -> &'a str {
         .unwrap_or_else(|| panic!("{name}: {facts}"))
 }
 
-fn is_proven(kernel: &CryptoKernel) {
+fn is_proven(kernel: &GeneralKernel) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("report.json");
     let through = through(kernel, &with_device("", &["virtio_crypto", "aesni_intel"]));
@@ -200,7 +203,7 @@ fn is_proven(kernel: &CryptoKernel) {
 }
 
 /// A device that QEMU limits to known rates: 1000 operations a second, or 4 MB/s.
-fn is_recovered(kernel: &CryptoKernel) {
+fn is_recovered(kernel: &GeneralKernel) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("report.json");
     let measured = |throttle: &str, sizes: &str| {
@@ -231,12 +234,11 @@ fn is_recovered(kernel: &CryptoKernel) {
 
 /// The device is worth it for an OpenSSL without AES-NI, through the engine afalg; and what is written
 /// for that does what it says.
-fn configured(kernel: &CryptoKernel) {
+fn configured(kernel: &GeneralKernel) {
     let dir = tempdir().unwrap();
     let options = || {
         let mut options = kernel.options();
-        options.retain(|word| !word.starts_with("--cpu="));
-        options.push(WITHOUT_AES.to_owned());
+        options.extend(["--accel=tcg", WITHOUT_AES].map(str::to_owned));
         options.extend(with_device("", &["virtio_crypto"]));
         options
     };
@@ -278,14 +280,14 @@ fn configured(kernel: &CryptoKernel) {
 }
 
 /// The cause that brisk names in a guest for each algorithm and consumer: a step, or `used`.
-fn cause(kernel: &CryptoKernel, options: &[String], cases: &[(&str, &str, &str)]) {
+fn cause(kernel: &GeneralKernel, options: &[String], cases: &[(&str, &str, &str)]) {
     let brisk = env!("CARGO_BIN_EXE_brisk");
     let command = |(algorithm, consumer, _): &(&str, &str, &str)| {
         format!("{brisk} crypto explain {algorithm} --consumer {consumer} --format json; echo ---;")
     };
     let script: String = cases.iter().map(command).collect();
     let has_cpu = |words: &[String]| words.iter().any(|word| word.starts_with("--cpu="));
-    let mut own = kernel.options();
+    let mut own = [kernel.options(), with_aes_ni().to_vec()].concat();
     own.retain(|word| !(word.starts_with("--cpu=") && has_cpu(options)));
     let ended = brisk_of!["run"]
         .args(own)
@@ -303,7 +305,7 @@ fn cause(kernel: &CryptoKernel, options: &[String], cases: &[(&str, &str, &str)]
     }
 }
 
-fn causes(kernel: &CryptoKernel) {
+fn causes(kernel: &GeneralKernel) {
     // Netlink tells the drivers' flags, if its module is there.
     let all = with_device(
         "",
@@ -335,7 +337,7 @@ fn causes(kernel: &CryptoKernel) {
 }
 
 /// Published vectors of AEADs and hashes, in the kernel, come before their times.
-fn are_right(kernel: &CryptoKernel) {
+fn are_right(kernel: &GeneralKernel) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("report.json");
     let through = through(kernel, &with_modules(&["aesni_intel"]));
@@ -364,7 +366,7 @@ fn are_right(kernel: &CryptoKernel) {
 }
 
 /// Two threads, on two processors that share what emulates them.
-fn crossover_and_combined(kernel: &CryptoKernel) {
+fn crossover_and_combined(kernel: &GeneralKernel) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("report.json");
     let through = through(kernel, &with_device("", &["virtio_crypto", "aesni_intel"]));
@@ -427,7 +429,7 @@ fn crossover_and_combined(kernel: &CryptoKernel) {
     }
 }
 
-fn other_consumers(kernel: &CryptoKernel) {
+fn other_consumers(kernel: &GeneralKernel) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("report.json");
     let modules = with_device(

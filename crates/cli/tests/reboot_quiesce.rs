@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use brisk_testkit::{Brisk, Files, GpuKernel, brisk, brisk_of, trial};
+use brisk_testkit::{Brisk, Files, GeneralKernel, brisk, brisk_of, qemu_devices, trial};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 
@@ -81,12 +81,12 @@ printf '[quiesce]\ntimeout = "3s"\n' >/etc/brisk/reboot.toml
 
 /// A guest of two cards, with a script. Its modules can be loaded by modprobe.
 struct Guest<'a> {
-    kernel: &'a GpuKernel,
+    kernel: &'a GeneralKernel,
     files: Files,
 }
 
 impl<'a> Guest<'a> {
-    fn new(kernel: &'a GpuKernel) -> Self {
+    fn new(kernel: &'a GeneralKernel) -> Self {
         Self {
             kernel,
             files: Files::new(),
@@ -94,7 +94,8 @@ impl<'a> Guest<'a> {
     }
 
     fn command(&self) -> Brisk {
-        brisk!().args(self.kernel.options(&["bochs-display", "virtio-gpu-pci"]))
+        let cards = qemu_devices(&["bochs-display", "virtio-gpu-pci"]);
+        brisk!().args(self.kernel.options()).args(cards)
     }
 
     /// Parts of what a script shows.
@@ -103,6 +104,7 @@ impl<'a> Guest<'a> {
         let systemctl = self.files.at("systemctl");
         std::fs::write(&systemctl, SYSTEMCTL).unwrap();
         let modules = self.kernel.modules();
+        let modules = modules.display();
         let start = format!(
             "set -u; ln -sfn {modules} /lib/modules/$(uname -r); modprobe bochs; \
              modprobe virtio-gpu; SYSTEMCTL={systemctl}; B='{BRISK} reboot quiesce'\n"
@@ -124,7 +126,7 @@ impl<'a> Guest<'a> {
 }
 
 /// A test in guests of the kernel.
-type Test = fn(&GpuKernel);
+type Test = fn(&GeneralKernel);
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -137,7 +139,7 @@ fn main() {
         ),
         ("what_was_done_is_put_back_after_a_kill", killed),
     ];
-    let kernel = GpuKernel::find();
+    let kernel = GeneralKernel::own();
     let of = |(name, test): (&str, Test)| -> Trial {
         match &kernel {
             Ok(kernel) => {
@@ -156,7 +158,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn released(kernel: &GpuKernel) {
+fn released(kernel: &GeneralKernel) {
     let script = r#"
 part before state
 part plan $B --dry-run --format json
@@ -226,7 +228,7 @@ part bound state
     assert!(parts["bound"].contains("0000:00:04.0 bochs-drm"));
 }
 
-fn held(kernel: &GpuKernel) {
+fn held(kernel: &GeneralKernel) {
     let script = r#"
 part before state
 sleep 1000 </dev/dri/card1 & pid=$!
@@ -262,7 +264,7 @@ part back state
     assert_eq!(parts["back"], parts["before"]);
 }
 
-fn services(kernel: &GpuKernel) {
+fn services(kernel: &GeneralKernel) {
     let script = r#"
 part before units
 part done $B
@@ -321,7 +323,7 @@ part unchanged units
     assert_eq!(&parts["unchanged"], before);
 }
 
-fn killed(kernel: &GpuKernel) {
+fn killed(kernel: &GeneralKernel) {
     let script = r#"
 part before units
 while [ "$(opened /dev/dri/card0)" = 0 ]; do :; done

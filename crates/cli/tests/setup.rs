@@ -30,9 +30,7 @@ impl System {
         for name in [
             "install",
             "newer-qemu",
-            "usb-kernel",
-            "crypto-kernels",
-            "gpu-kernel",
+            "general-kernels",
             "newer-openssl",
             "reboot-machine",
         ] {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use brisk_host::kernel;
 
-use crate::program::unpacked;
+use crate::general_kernel::GeneralKernel;
 
 /// A kernel, and modules of it, in the order in which they are loaded.
 #[derive(Debug)]
@@ -26,6 +26,19 @@ const DISK: [&str; 6] = [
     "virtio_blk",
 ];
 
+/// Modules that a guest with USB 1 devices loads.
+const USB: [&str; 9] = [
+    "usb_common",
+    "usbcore",
+    "uhci_hcd",
+    "xhci_hcd",
+    "xhci_pci",
+    "hid",
+    "hid_generic",
+    "usbhid",
+    "evdev",
+];
+
 impl IdleKernel {
     /// The kernel that brisk chooses, with modules for a virtio disk.
     ///
@@ -43,21 +56,18 @@ impl IdleKernel {
         }
     }
 
-    /// Debian's general kernel with modules for USB, as `setup/usb-kernel` unpacks it.
+    /// Debian's general kernel with modules for USB 1 and input devices; a newer kernel may have some
+    /// built in.
     ///
     /// # Errors
     /// Why there is none.
     pub fn with_usb() -> Result<Self, String> {
-        let Some(dir) = unpacked("usb-kernel", "vmlinuz") else {
-            return Err("setup/usb-kernel could not unpack a kernel with USB".into());
-        };
-        let entries = fs::read_dir(&dir).unwrap();
-        let mut modules: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-        modules.retain(|path| path.extension().is_some_and(|end| end == "ko"));
-        modules.sort();
+        let kernel = GeneralKernel::own()?;
+        let modules = kernel.modules();
+        let named = USB.iter().filter_map(|name| find(&modules, name));
         Ok(Self {
-            image: dir.join("vmlinuz"),
-            modules,
+            image: kernel.image(),
+            modules: named.collect(),
         })
     }
 
