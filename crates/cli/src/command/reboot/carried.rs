@@ -12,7 +12,7 @@ use anyhow::Context;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::config::{Config, QuiesceConfig};
 use brisk_tools::reboot::quiesce;
-use brisk_tools::reboot::restart::{Devices, Vms};
+use brisk_tools::reboot::restart::{self, Devices, Vms};
 use brisk_tools::vm::{self, Condition, Down, Outcome, StateDirs, Turn, Up};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -20,8 +20,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::command::vm::{configuration, domains, explain, suspended_at_once};
 use crate::ui::error_text;
 
-/// Directory of the record of what was released.
-const RECORDS: &str = "/run/brisk/reboot";
 /// VMs that are resumed at once: each runs soon, and its memory follows.
 const JOBS: usize = 32;
 
@@ -182,7 +180,7 @@ impl Devices for Gpus {
     fn release(&mut self, tell: &mut dyn FnMut(&str)) -> Result<(), String> {
         match self.is_wanted {
             true => quiesce::release(
-                Path::new(RECORDS),
+                Path::new(restart::DIRECTORY),
                 &self.config,
                 self.interrupt.clone(),
                 tell,
@@ -192,6 +190,6 @@ impl Devices for Gpus {
     }
 
     fn give_back(&mut self) -> Result<(), String> {
-        quiesce::give_back(Path::new(RECORDS), &self.config, &mut |_| {})
+        quiesce::give_back(Path::new(restart::DIRECTORY), &self.config, &mut |_| {})
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use brisk_host::program::Program;
 use brisk_tools::interrupt::Interrupt;
+use brisk_tools::lint::Finding;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Consequence, Preflight, Trial, Verdict};
 use brisk_tools::reboot::rehearse;
@@ -159,7 +160,7 @@ fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Ver
     );
     let findings = preflight.findings();
     let verdict = Verdict::of(&findings);
-    let bad = |finding: &&_| is_reason(finding);
+    let bad = |finding: &&Finding<Consequence>| finding.severity >= Consequence::Cold;
     request.reasons = findings
         .iter()
         .filter(bad)
@@ -194,11 +195,6 @@ fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Ver
         Verdict::Refused => ui.data(&check::text(&preflight, &findings))?,
     }
     Ok(verdict)
-}
-
-/// Whether a finding keeps a machine from a warm reboot.
-fn is_reason(finding: &brisk_tools::lint::Finding<Consequence>) -> bool {
-    finding.severity >= Consequence::Cold
 }
 
 /// Starts the unit.

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow, ensure};
-use brisk_host::files;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::restart::{
     self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch, history,
     notes, undo_leftovers, with_panic,
 };
+use brisk_tools::vm;
 use clap::Subcommand;
 
 use super::carried::{Gpus, OwnVms};
@@ -114,14 +114,10 @@ fn go(
 fn begun(request: &Request) -> anyhow::Result<Restart> {
     let root = Path::new("/");
     let before = notes::census(super::carried::running());
-    let id = files::text(Path::new("/proc/sys/kernel/random/uuid")).unwrap_or_default();
-    let id: String = id
-        .chars()
-        .filter(char::is_ascii_hexdigit)
-        .take(16)
-        .collect();
+    let id = vm::new_uuid()?;
+    let digits = id.chars().filter(char::is_ascii_hexdigit);
     Ok(Restart {
-        id,
+        id: digits.take(16).collect(),
         way: request.way,
         reasons: request.reasons.clone(),
         stage: Stage::Begun,

@@ -132,7 +132,7 @@ impl Attachment {
         if let Some(bus) = known {
             return like(bus);
         }
-        // What is on no bus, such as a loop device, has no driver that could be missed.
+        // A device on no bus, such as a loop device, has no driver that could be missed.
         Self {
             bus: Bus::of_name(name).unwrap_or(Bus::VirtioBlk),
             unlike: driver,

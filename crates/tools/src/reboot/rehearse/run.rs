@@ -57,7 +57,7 @@ pub fn rehearse(
     verdict.vm.disks = files.disks.iter().map(OpenDisk::shown).collect();
     if files.disks.iter().any(OpenDisk::is_device) {
         progress(Step::Preparing("writing out what programs have written"));
-        // What is on the disk is what the VM sees.
+        // The VM reads the disk, not the page cache of its file systems.
         rustix::fs::sync();
     }
     let vm = Vm {

@@ -48,6 +48,9 @@ pub enum Progress {
     Failed(String),
 }
 
+/// Directory of what restarts of this boot leave for one another, which only root may change.
+pub const DIRECTORY: &str = "/run/brisk/reboot";
+
 /// The files.
 #[derive(Debug, Clone)]
 pub struct Exchange(PathBuf);
@@ -62,7 +65,7 @@ impl Exchange {
     /// Files of the system.
     #[must_use]
     pub fn of_system() -> Self {
-        Self::new("/run/brisk/reboot")
+        Self::new(DIRECTORY)
     }
 
     /// Takes the lock that a restart holds, for as long as the file is open; none if another

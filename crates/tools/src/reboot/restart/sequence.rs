@@ -100,7 +100,7 @@ pub trait Host {
     /// Whether the restart is no longer wanted.
     fn is_cancelled(&self) -> bool;
 
-    /// Told before a step, and with its number and the number of steps.
+    /// Shows a line of progress, such as the step that begins.
     fn tell(&mut self, text: &str);
 }
 

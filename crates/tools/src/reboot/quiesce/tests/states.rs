@@ -45,7 +45,7 @@ fn a_process_is_found_by_descriptors_mappings_and_buffers() {
 #[test]
 fn processes_that_vanish_are_left_out() {
     let scene = Scene::virtio();
-    // What is left of a process that ends while it is read.
+    // A process that ends while it is read leaves this.
     for (pid, missing) in [(201, "stat"), (202, "fd"), (203, "comm"), (204, "status")] {
         scene.process(
             pid,

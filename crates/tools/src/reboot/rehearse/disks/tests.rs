@@ -213,7 +213,7 @@ fn a_root_on_no_disk_is_named() {
         error.contains("nfs4 on 10.0.0.2:/srv") && error.contains("--disk"),
         "{error}"
     );
-    // What is mounted last is on top; and a path leads nowhere else.
+    // The last mount is on top; and a path leads nowhere else.
     let mounts = "1 1 8:2 / / rw - ext4 /dev/sda2 rw\n22 1 0:40 / / rw - btrfs /dev/../x rw\n";
     assert!(matches!(of(mounts), DisksError::NoDisk { .. }));
     assert!(matches!(of("garbage\n"), DisksError::NoTable(_)));
