@@ -58,7 +58,7 @@ test:
 	$(WITHTOOLS) $(CARGO) test --workspace --locked --no-fail-fast
 	@if [ -x '$(TOOLS)/bin/qemu-system-x86_64' ]; then \
 		echo 'once more, with the QEMU of the system:'; set -x; \
-		BRISK_TOOLS_DIR=/nonexistent $(CARGO) test --locked --package brisk-cli \
+		BRISK_TOOLS_DIR=/nonexistent $(CARGO) test --workspace --locked \
 			$(addprefix --test ,$(AGAIN)); fi
 
 # The same tests for longer: BRISK_SOAK=2 for twice as long, and so on.
@@ -66,10 +66,12 @@ soak: export BRISK_SOAK ?= 1
 soak:
 	setup/install test
 	setup/reboot-machine '$(TOOLS)'
-	$(WITHTOOLS) $(CARGO) test --locked --package brisk-cli \
+	@# xtask makes the package's manual pages; with tests, so that nothing is compiled twice.
+	$(CARGO) build --workspace --locked --bins --tests
+	$(WITHTOOLS) $(CARGO) test --workspace --locked \
 		--test vm_survives --test vm_postcopy --test vm_load --test vm_targets --test warm \
 		--test reboot_machine
-	BRISK_TOOLS_DIR=/nonexistent $(CARGO) test --locked --package brisk-cli \
+	BRISK_TOOLS_DIR=/nonexistent $(CARGO) test --workspace --locked \
 		$(addprefix --test ,$(ONCE_MORE))
 
 check:
@@ -99,9 +101,9 @@ bench: build
 bench-pages:
 	$(CARGO) run --quiet --locked --package xtask -- bench-pages --out '$(TARGET)/benchmarks'
 
-# Manual pages and completions, from the command line itself. Not `cargo xtask`: the release
+# Makes manual pages and completions from the command line itself. Not `cargo xtask`: the release
 # profile shares what `build` has compiled.
-XTASK := $(CARGO) run --quiet $(if $(PREBUILT),,--release) --locked --package xtask --
+XTASK     ?= $(CARGO) run --quiet --release --locked --package xtask --
 
 pages:
 	rm -rf '$(TARGET)/man' '$(TARGET)/completions'

@@ -89,9 +89,12 @@ fn package() -> PathBuf {
 fn build_package() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let out = directory().join("package");
+    // The programs of the workspace's tests are in one directory.
+    let brisk = Path::new(env!("CARGO_BIN_EXE_brisk"));
     let built = Command::new(here.join("packaging/build-deb"))
         .arg(&out)
-        .env("PREBUILT", env!("CARGO_BIN_EXE_brisk"))
+        .env("PREBUILT", brisk)
+        .env("XTASK", brisk.with_file_name("xtask"))
         .env("COMPRESSION", "gzip")
         .output()
         .unwrap();
@@ -226,7 +229,7 @@ fn vms_go_on() {
 fn restarts() {
     let mut machine = install(&directory().join("restarts.qcow2"));
     let first = machine.ok("cat /proc/sys/kernel/random/boot_id");
-    // What is not asked for by root, or is wrong, changes nothing.
+    // A refused request changes nothing.
     let refused = machine.run("brisk reboot --kernel 1.2.3");
     assert_eq!(refused.status, 125, "{}", refused.output);
     machine.ok("sysctl -q kernel.panic=7");
