@@ -91,6 +91,11 @@ fn go(
                 "note: there is no watchdog that outlives the kernel: if the new kernel hangs, the \
                  machine has to be reset by hand",
             );
+        } else if !watch.stays {
+            tell(
+                "note: the driver of the watchdog may stop it at the jump; it does not with \
+                 stop_on_reboot=0 as an option of the module watchdog",
+            );
         }
         restart.watch = Some(watch);
     }

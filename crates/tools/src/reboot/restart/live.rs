@@ -243,6 +243,7 @@ impl Watch {
         let before = files::text(&root.join("proc/sys/kernel/panic"));
         Self {
             watchdog: dog.as_ref().map(|dog| dog.limit(wanted)),
+            stays: dog.as_ref().is_some_and(|dog| dog.stays),
             module: dog.and_then(|dog| dog.module),
             panic,
             panic_before: before.and_then(|text| text.trim().parse().ok()),

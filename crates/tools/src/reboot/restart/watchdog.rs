@@ -3,6 +3,10 @@
 //! systemd arms a watchdog device as it shuts down for kexec if `KExecWatchdogSec=` is set
 //! (systemd-system.conf(5)), feeds it until the jump, and leaves it running. A driver in the new
 //! kernel takes it over; without one it resets the machine, which then boots through its firmware.
+//!
+//! Most drivers stop their device when the machine is restarted, also by kexec
+//! (`watchdog_stop_on_reboot()` of iTCO_wdt, sp5100_tco, i6300esb). `stop_on_reboot=0` of the module
+//! watchdog keeps them from that; it counts for drivers that are loaded later.
 
 use std::path::Path;
 
@@ -23,6 +27,8 @@ pub struct Dog {
     pub longest: Option<u32>,
     /// Module of its driver; none if that is built in.
     pub module: Option<String>,
+    /// Whether it is known to run on when the kernel ends.
+    pub stays: bool,
 }
 
 impl Dog {
@@ -36,10 +42,14 @@ impl Dog {
         if OF_THE_KERNEL.contains(&&*identity) {
             return None;
         }
+        let policy = sysfs::line(root, "module/watchdog/parameters/stop_on_reboot");
+        // ipmi_watchdog has no part in that, and lets its device run as the machine restarts.
+        let stays = policy.as_deref() == Some("0") || identity == "IPMI";
         let longest = line("max_timeout").and_then(|text| text.parse().ok());
         Some(Self {
             name: name.to_owned(),
             identity,
+            stays,
             longest: longest.filter(|longest| *longest > 0),
             module: sysfs::link_name(root, &format!("class/watchdog/{name}/device/driver/module")),
         })
@@ -57,6 +67,9 @@ impl Dog {
 pub struct Watch {
     /// Time limit of the watchdog, seconds; none if no device outlives the kernel.
     pub watchdog: Option<u32>,
+    /// Whether its driver is known to leave it running.
+    #[serde(default)]
+    pub stays: bool,
     /// Module of the watchdog's driver, which the next boot is to load: without its driver nothing
     /// would stop it.
     #[serde(default)]
@@ -100,8 +113,15 @@ mod tests {
     fn dog(files: &[(&str, &str)]) -> Option<Dog> {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("sys/class/watchdog/watchdog0");
+        let policy = root.path().join("sys/module/watchdog/parameters");
         std::fs::create_dir_all(&dir).unwrap();
+        std::fs::create_dir_all(&policy).unwrap();
         for (name, text) in files {
+            let dir = if *name == "stop_on_reboot" {
+                &policy
+            } else {
+                &dir
+            };
             std::fs::write(dir.join(name), text).unwrap();
         }
         Dog::find(root.path())
@@ -115,6 +135,21 @@ mod tests {
         assert_eq!(unlimited.limit(5000), 5000);
         assert_eq!(dog(&[("identity", "Software Watchdog\n")]), None);
         assert_eq!(dog(&[]), None);
+    }
+
+    #[test]
+    fn drivers_stop_most_watchdogs_at_a_restart() {
+        for (identity, policy, stays) in [
+            ("i6300ESB timer\n", Some("-1\n"), false),
+            ("i6300ESB timer\n", Some("1\n"), false),
+            ("i6300ESB timer\n", Some("0\n"), true),
+            ("i6300ESB timer\n", None, false),
+            ("IPMI\n", Some("-1\n"), true),
+        ] {
+            let policy = policy.map(|text| ("stop_on_reboot", text));
+            let files: Vec<_> = [("identity", identity)].into_iter().chain(policy).collect();
+            assert_eq!(dog(&files).unwrap().stays, stays, "{files:?}");
+        }
     }
 
     #[test]
