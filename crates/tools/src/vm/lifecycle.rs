@@ -41,10 +41,10 @@ const GLANCE: Duration = Duration::from_millis(20);
 const ASKED_AGAIN: Duration = Duration::from_secs(3);
 /// Time limit for QEMU to end once its channels are closed.
 const ENDING: Duration = Duration::from_secs(1);
-/// Time limit of a boot.
-const BOOT: Duration = Duration::from_secs(120);
+/// Usual time limit of a boot.
+pub const BOOT: Duration = Duration::from_secs(120);
 
-/// Boots a VM. `cancel` ends it again.
+/// Boots a VM. `cancel` ends it again; `limit` is the time that its guest has to come up.
 ///
 /// # Errors
 /// If it runs or is suspended, its definition is wrong, or the guest does not boot.
@@ -54,12 +54,23 @@ pub fn start(
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let cancelled = || cancel.load(Ordering::Relaxed);
-    start_as(paths, &paths.definition()?, cache, &cancelled, progress)
+    let ending = Ending {
+        limit,
+        cancelled: &|| cancel.load(Ordering::Relaxed),
+    };
+    start_as(paths, &paths.definition()?, cache, ending, progress)
 }
 
-/// Boots a VM from a definition other than that of its file, which stays as it is, unless `cancelled`
-/// meanwhile.
+/// What ends a boot before its guest is up.
+#[derive(Clone, Copy)]
+pub struct Ending<'a> {
+    /// Time limit.
+    pub limit: Duration,
+    /// Whether the boot is no longer wanted.
+    pub cancelled: &'a dyn Fn() -> bool,
+}
+
+/// Boots a VM from a definition other than that of its file, which stays as it is.
 ///
 /// # Errors
 /// As [`start`].
@@ -67,7 +78,7 @@ pub fn start_as(
     paths: &VmPaths,
     definition: &Definition,
     cache: &Cache,
-    cancelled: &dyn Fn() -> bool,
+    ending: Ending<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let _lock = paths.lock("start")?;
@@ -107,7 +118,7 @@ pub fn start_as(
     let steps = first_steps(plan.prepare, &paths.name, init);
     progress("booting");
     let stderr = StderrTail::from_now(paths);
-    let booted = launch(paths, &running).and_then(|()| boot(paths, &steps, init, cancelled));
+    let booted = launch(paths, &running).and_then(|()| boot(paths, &steps, init, ending));
     progress("");
     running.booting = false;
     let booted = booted.and_then(|()| running.save(paths));
@@ -124,7 +135,7 @@ pub fn start_as(
             // What went wrong first is what matters.
             let _ = process::end(paths);
             paths.note(&format!("VM did not start: {error}"));
-            if cancelled() {
+            if (ending.cancelled)() {
                 return Err(Error::Interrupted);
             }
             Err(error)
@@ -170,11 +181,11 @@ fn boot(
     paths: &VmPaths,
     steps: &[Step],
     init: Option<&str>,
-    cancelled: &dyn Fn() -> bool,
+    ending: Ending<'_>,
 ) -> Result<(), Error> {
     let port = connect(&paths.runtime_files().guest())?;
     let still = || {
-        if cancelled() {
+        if (ending.cancelled)() {
             return Err("interrupted".to_owned());
         }
         match process::pid(paths) {
@@ -182,7 +193,7 @@ fn boot(
             None => Err("QEMU ended".to_owned()),
         }
     };
-    let result = converse(&port, steps, false, BOOT, &still).map(drop);
+    let result = converse(&port, steps, false, ending.limit, &still).map(drop);
     result.map_err(|reason| Error::Guest {
         reason: match init {
             Some(init) => format!("{init} did not become PID 1: {reason}"),
@@ -191,18 +202,14 @@ fn boot(
         console: paths.runtime_files().console,
     })?;
     match init {
-        Some(init) => wait_for_init(paths, init, cancelled),
+        Some(init) => wait_for_init(paths, init, ending),
         None => Ok(()),
     }
 }
 
 /// Waits until the program that is to be PID 1 is: `exec` would find nothing of what it starts
 /// before.
-fn wait_for_init(
-    paths: &VmPaths,
-    program: &str,
-    cancelled: &dyn Fn() -> bool,
-) -> Result<(), Error> {
+fn wait_for_init(paths: &VmPaths, program: &str, ending: Ending<'_>) -> Result<(), Error> {
     let words = [Step::SendFile {
         path: "/proc/1/cmdline".into(),
     }];
@@ -210,9 +217,9 @@ fn wait_for_init(
         reason: format!("{program} did not become PID 1"),
         console: paths.runtime_files().console,
     };
-    let deadline = Instant::now() + BOOT;
+    let deadline = Instant::now() + ending.limit;
     loop {
-        let answer = run_steps(paths, &words, BOOT).map_err(|error| {
+        let answer = run_steps(paths, &words, ending.limit).map_err(|error| {
             // The kernel gave up, for lack of a PID 1. Channels close before QEMU has ended.
             match process::wait_for_end(paths, ENDING) {
                 true => failed(),
@@ -223,7 +230,7 @@ fn wait_for_init(
         if answer.split(|byte| *byte == 0).next() != Some(BRISK_INIT) {
             return Ok(());
         }
-        if cancelled() {
+        if (ending.cancelled)() {
             return Err(Error::Interrupted);
         }
         if process::pid(paths).is_none() || Instant::now() > deadline {

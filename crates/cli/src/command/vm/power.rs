@@ -25,6 +25,10 @@ use crate::{exit, passphrase};
 pub(super) struct StartArgs {
     /// Name of the VM.
     pub(super) name: String,
+
+    /// Time limit for the guest to come up.
+    #[arg(long, value_name = "DURATION", default_value = "2m")]
+    timeout: String,
 }
 
 /// Ask a VM to shut down, and wait until it has.
@@ -148,6 +152,7 @@ pub(super) struct BoundLogsArgs {
 
 pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
+    let limit = duration("--timeout", &args.timeout)?;
     let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -157,7 +162,7 @@ pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
     let mut progress = |text: &str| {
         spinner = (!text.is_empty()).then(|| ui.spinner(text));
     };
-    let started = tool::start(&paths, &cache, &cancel, &mut progress);
+    let started = tool::start(&paths, &cache, limit, &cancel, &mut progress);
     drop(spinner);
     concluded(started, "the VM is off", ui)
 }

@@ -120,7 +120,11 @@ impl Start {
             ) => {
                 let definition = paths.parse(text)?;
                 let cancelled = || interrupt.came();
-                vm::start_as(paths, &definition, cache, &cancelled, &mut |_| {})?;
+                let ending = vm::Ending {
+                    limit: vm::BOOT,
+                    cancelled: &cancelled,
+                };
+                vm::start_as(paths, &definition, cache, ending, &mut |_| {})?;
                 Ok(Running::Vm {
                     pid: vm::pid(paths).unwrap_or_default(),
                     paths: paths.clone(),

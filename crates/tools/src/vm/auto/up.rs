@@ -10,7 +10,7 @@ use super::domains::{Domains, Note};
 use super::turn::{Action, Outcome, Task, Turn};
 use crate::vm::condition::Condition;
 use crate::vm::error::Error;
-use crate::vm::lifecycle::start;
+use crate::vm::lifecycle::{BOOT, start};
 use crate::vm::live::condition;
 use crate::vm::paths::{StateDirs, VmPaths};
 use crate::vm::postcopy::{Postcopied, resume_postcopy};
@@ -34,7 +34,7 @@ pub fn autostart(dirs: &StateDirs, cache: &Cache, up: Up, turn: Turn<'_>) -> Vec
     };
     let act = |paths: &VmPaths, action| match action {
         Action::Resume => back(paths, cache, up, turn),
-        _ => start(paths, cache, turn.cancel, &mut |_| {}),
+        _ => start(paths, cache, BOOT, turn.cancel, &mut |_| {}),
     };
     each(dirs, turn, &decide, &act)
 }
