@@ -79,6 +79,7 @@ impl Images {
             state: b"device state",
             description: &description,
             base,
+            kept: None,
             working_set: &[],
         };
         let options = Options {

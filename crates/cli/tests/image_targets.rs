@@ -77,6 +77,7 @@ impl Memory {
             state: b"device state",
             description: &description,
             base: None,
+            kept: None,
             working_set: &[],
         };
         let options = Options {

@@ -126,6 +126,15 @@ pub enum Error {
         /// Identity of the base image.
         id: String,
     },
+    /// The memory is not in the image.
+    #[error(
+        "{} has no memory: that was kept in the RAM of the host, where brisk vm resume finds it \
+         until the host loses it", path.display()
+    )]
+    Kept {
+        /// The image.
+        path: PathBuf,
+    },
     /// The options contradict each other or the source.
     #[error("{0}")]
     Invalid(String),

@@ -14,6 +14,7 @@ mod durable;
 mod error;
 mod format;
 mod host_key;
+mod kept;
 mod keys;
 mod memory;
 mod naming;
@@ -33,6 +34,7 @@ pub use format::record::Record;
 pub use format::slot::{Slot, SlotKind};
 pub use format::working_set::WORKING_PAGES;
 pub use host_key::{host_key, host_key_path};
+pub use kept::{Kept, digest};
 pub use keys::{Keys, Recipient, Secret};
 pub use memory::{PAGE, PAGE_SIZE, Pages, is_zero, push_page};
 pub use pipeline::{Control, Progress};
@@ -47,7 +49,7 @@ pub use working_set_file::{read_working_set, write_working_set};
 pub use write::early::Forecast;
 pub use write::estimate::{Estimate, estimate};
 pub use write::report::{Report, Stages};
-pub use write::source::{Base, Changed, Source};
+pub use write::source::{Base, Changed, KeptMemory, Source};
 pub use write::writer::{Options, Outline, Writer, write};
 
 /// The usual end of an image's name.

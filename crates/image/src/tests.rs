@@ -3,6 +3,7 @@ mod damage;
 mod durability;
 mod early;
 mod fixture;
+mod kept;
 mod keys;
 mod parents;
 mod round_trip;

@@ -54,6 +54,7 @@ fn write_image(memory: &str, image: &str, key: &str, rest: &[&str]) {
         state: b"no device state",
         description: &description,
         base: None,
+        kept: None,
         working_set: &[],
     };
     let recipients = [Recipient::Host(identity.to_public())];

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::format::description::{Description, MAX_DESCRIPTION};
 use crate::format::header::Header;
 use crate::format::seal::TAG;
+use crate::kept::Kept;
 
 /// Most device state, and most of a working set, in bytes.
 pub(crate) const MAX_BLOB: u64 = 256 << 20;
@@ -19,6 +20,9 @@ pub struct Head {
     /// The base image, of an incremental image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// The memory that was kept, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
     pub(crate) state: Blob,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) working_set: Option<Blob>,
@@ -76,6 +80,10 @@ impl Head {
         head.description.check(header.memory)?;
         if head.parent.is_some() != header.incremental {
             return Err("it does not agree with the header on a parent".into());
+        }
+        let is_whole = |kept: &Kept| kept.check().is_ok();
+        if header.kept && head.kept.is_none() || !head.kept.iter().all(is_whole) {
+            return Err("it does not say where the memory was kept".into());
         }
         let inside = |blob: &Blob| blob.check(header.data_len);
         let optional = [&head.working_set, &head.working_pages];

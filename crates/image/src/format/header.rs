@@ -34,6 +34,7 @@ pub(crate) const RECORD: usize = 16;
 pub(crate) const MAX_HEAD: u32 = 64 << 20;
 
 const FLAG_PARENT: u32 = 1;
+const FLAG_KEPT: u32 = 2;
 
 /// Public facts about an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Header {
     pub chunk_size: u32,
     /// Whether it is based on another image.
     pub incremental: bool,
+    /// Whether the guest's memory was kept where it was, and is not in this file.
+    pub kept: bool,
     /// Compression of chunks, used where it makes them smaller.
     pub compression: Compression,
     /// Chunks that are in this file.
@@ -162,7 +165,8 @@ impl Header {
         out.extend(self.data_len.to_le_bytes());
         out.extend(self.stored_chunks.to_le_bytes());
         out.extend(self.stored_pages.to_le_bytes());
-        let flags = if self.incremental { FLAG_PARENT } else { 0 };
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(self.incremental, FLAG_PARENT) | flag(self.kept, FLAG_KEPT);
         out.extend(flags.to_le_bytes());
         let (codec, level) = self.compression.to_bytes();
         out.extend([codec, level, self.slots.len() as u8, 0]);
@@ -211,6 +215,7 @@ impl Header {
             stored_chunks: u64::from_le_bytes(fields.take()),
             stored_pages: u64::from_le_bytes(fields.take()),
             incremental: false,
+            kept: false,
             compression: Compression::None,
             slots: Vec::new(),
         };
@@ -219,12 +224,13 @@ impl Header {
         let reserved: [u8; 8] = fields.take();
         check_sizes(header.memory, header.chunk_size).map_err(Fault::Damaged)?;
         header.incremental = flags & FLAG_PARENT != 0;
+        header.kept = flags & FLAG_KEPT != 0;
         header.compression = Compression::from_bytes(codec, level)
             .ok_or(Fault::Damaged("an unknown compression"))?;
         let rest;
         (header.slots, rest) =
             slot::decode(&bytes[FIXED..], slots.into()).map_err(Fault::Damaged)?;
-        if flags & !FLAG_PARENT != 0
+        if flags & !(FLAG_PARENT | FLAG_KEPT) != 0
             || zero != 0
             || reserved != [0; 8]
             || rest.iter().any(|byte| *byte != 0)
@@ -238,6 +244,7 @@ impl Header {
             || header.stored_pages > header.memory / PAGE_SIZE
             || header.data_len > 2 * MAX_MEMORY
             || header.head_len > MAX_HEAD
+            || (header.kept && (header.incremental || header.stored_chunks > 0))
             || (header.head_len as usize) < TAG;
         if impossible {
             return Err(Fault::Damaged("its numbers do not fit each other"));

@@ -18,6 +18,8 @@ pub enum Record {
     },
     /// As in the image that this one is based on.
     Parent,
+    /// In memory that was kept, and in no image.
+    Kept,
 }
 
 impl Record {
@@ -30,6 +32,7 @@ impl Record {
                 early,
             } => (if early { 3 } else { 1 }, length, offset),
             Self::Parent => (2, 0, 0),
+            Self::Kept => (4, 0, 0),
         };
         let mut bytes = [0; RECORD];
         bytes[..4].copy_from_slice(&tag.to_le_bytes());
@@ -50,6 +53,7 @@ impl Record {
                 early: tag == 3,
             }),
             2 if length == 0 && offset == 0 => Some(Self::Parent),
+            4 if length == 0 && offset == 0 => Some(Self::Kept),
             _ => None,
         }
     }

@@ -94,6 +94,9 @@ pub(crate) fn read_records(
     let mut offset = header.head_offset() + u64::from(header.head_len);
     let longest = chunk::sealed_bound(header.chunk_size as usize) as u64;
     let possible = |record: &Record| match *record {
+        // All of the memory was kept, or none.
+        Record::Kept => header.kept,
+        _ if header.kept => false,
         Record::Zero => true,
         Record::Parent => header.incremental,
         Record::Here { offset, length, .. } => {

@@ -250,6 +250,11 @@ impl Image {
                     .resize(pages::bitmap_len(self.header.chunk_len(index)), 0);
                 return Ok(&scratch.bitmap);
             }
+            Record::Kept => {
+                return Err(Error::Kept {
+                    path: self.path.clone(),
+                });
+            }
             Record::Parent => {
                 let parent = self.parent.as_ref().ok_or_else(|| Error::NoParent {
                     path: self.path.clone(),

@@ -88,6 +88,7 @@ impl Fixture {
             state: &self.state,
             description: &self.description,
             base: None,
+            kept: None,
             working_set: &[],
         }
     }

@@ -48,6 +48,7 @@ impl Done {
                 Record::Here { .. } => 0,
                 Record::Zero => 1,
                 Record::Parent => 2,
+                Record::Kept => continue,
             }] += 1;
         }
         counts
@@ -74,6 +75,9 @@ impl Job<'_> {
     }
 
     fn step(&self, worker: &mut Worker, index: u64, work: &Work<'_>) -> Result<(), Error> {
+        if self.target.header.kept {
+            return self.finish(index, Record::Kept, 0);
+        }
         let mut watch = Watch::start();
         let (path, header) = (self.target.path, self.target.header);
         let (start, length) = (header.chunk_start(index), header.chunk_len(index));

@@ -3,6 +3,7 @@
 use std::fs::File;
 
 use crate::format::description::Description;
+use crate::kept::Kept;
 use crate::memory::Pages;
 use crate::read::reader::Image;
 
@@ -22,9 +23,20 @@ pub struct Source<'a> {
     pub description: &'a Description,
     /// The image that it was resumed from, to write only what has changed.
     pub base: Option<Base<'a>>,
+    /// Memory that stays where it is until the guest is resumed.
+    pub kept: Option<KeptMemory<'a>>,
     /// Ranges of pages in the order in which they were needed after the last resume; empty if
     /// unknown. Those that are left out are no part of the image's.
     pub working_set: &'a [std::ops::Range<u64>],
+}
+
+/// Memory that stays where it is until the guest is resumed.
+#[derive(Debug, Clone, Copy)]
+pub struct KeptMemory<'a> {
+    /// Its place and content.
+    pub kept: &'a Kept,
+    /// Whether the image has the memory, too; if not, a guest whose memory is lost is lost.
+    pub in_image: bool,
 }
 
 /// What an incremental image is based on.

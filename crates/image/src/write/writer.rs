@@ -147,6 +147,7 @@ impl<'a> Writer<'a> {
             memory: outline.memory,
             chunk_size,
             incremental: outline.base.is_some(),
+            kept: false,
             compression: options.compression,
             stored_chunks: 0,
             stored_pages: 0,
@@ -172,6 +173,12 @@ impl<'a> Writer<'a> {
             early: None,
             written: 0,
         })
+    }
+
+    /// Random identity of the image.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        self.header.id
     }
 
     /// Whether [`Self::write_early`] would write anything: not for an incremental image, nor with
@@ -224,7 +231,10 @@ impl<'a> Writer<'a> {
     pub fn finish(mut self, source: &Source<'_>) -> Result<Report, Error> {
         let started = Instant::now();
         self.check(source)?;
-        check_space(self.path, source, self.options)?;
+        self.header.kept = source.kept.is_some_and(|memory| !memory.in_image);
+        if !self.header.kept {
+            check_space(self.path, source, self.options)?;
+        }
         let (path, control) = (self.path, self.control);
         self.header.created = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -259,6 +269,7 @@ impl<'a> Writer<'a> {
         let head = Head {
             description: source.description.clone(),
             parent: source.base.map(|base| base.image.as_parent()),
+            kept: source.kept.map(|memory| memory.kept.clone()),
             state: blobs.state,
             working_set: blobs.working_set,
             working_pages: blobs.working_pages,
@@ -337,6 +348,14 @@ impl<'a> Writer<'a> {
             )));
         }
         source.description.check(size).map_err(Error::Invalid)?;
+        if let Some(memory) = source.kept {
+            memory.kept.check().map_err(Error::Invalid)?;
+            if !memory.in_image && (base.is_some() || !source.working_set.is_empty()) {
+                return Err(Error::invalid(
+                    "an image without memory, and with a base image or a working set",
+                ));
+            }
+        }
         if source.state.len() as u64 > MAX_BLOB || source.working_set.len() as u64 * 16 > MAX_BLOB {
             return Err(Error::invalid(format!(
                 "a device state or working set of more than {MAX_BLOB} bytes"
@@ -394,7 +413,7 @@ fn check_outline(outline: &Outline<'_>, options: &Options) -> Result<u32, Error>
     header::check_sizes(size, chunk_size).map_err(Error::invalid)?;
     if let Some(base) = base {
         let fits = base.header().memory == size && base.header().chunk_size == chunk_size;
-        if !fits || base.description().uuid != outline.vm {
+        if !fits || base.header().kept || base.description().uuid != outline.vm {
             return Err(Error::invalid(format!(
                 "{} is no image of the same VM with memory and chunks of the same size",
                 base.path().display()

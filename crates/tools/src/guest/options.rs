@@ -99,6 +99,8 @@ pub struct HardwareOptions {
     /// Whether QEMU's memory, with the guest's, is locked (mlockall(2)), so that none of it gets to
     /// this host's swap.
     pub lock_memory: bool,
+    /// Whether the guest gives no free memory back to this host while it runs.
+    pub keep_memory: bool,
     /// Accelerator.
     pub accel: Accel,
     /// Machine type.
@@ -172,6 +174,7 @@ impl Default for HardwareOptions {
             memory_mib: 512,
             ram: Ram::Auto,
             lock_memory: false,
+            keep_memory: false,
             accel: Accel::Tcg,
             machine: Machine::Auto,
             firmware: Firmware::Auto,

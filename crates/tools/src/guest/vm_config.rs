@@ -119,7 +119,9 @@ fn kernel_parameters(
     })
 }
 
-/// Memory that is locked cannot be given back: madvise(2) refuses it.
+/// Memory that is locked cannot be given back: madvise(2) refuses it. Memory of which the host has
+/// only so much may not be there again.
 pub(super) fn reports_free_memory(options: &Options, facts: &Facts) -> bool {
-    options.persistent && !options.hardware.lock_memory && facts.is_in_kernel("virtio_balloon")
+    let stays = options.hardware.lock_memory || options.hardware.keep_memory;
+    options.persistent && !stays && facts.is_in_kernel("virtio_balloon")
 }

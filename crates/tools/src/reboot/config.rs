@@ -63,6 +63,8 @@ pub struct VmsConfig {
     pub deadline: Option<Duration>,
     /// Number of guests that are suspended at once.
     pub jobs: Option<u16>,
+    /// Directory of memory that is kept in RAM over a warm restart.
+    pub keep: Option<PathBuf>,
 }
 
 /// Section `[quiesce]`: what is released before a warm reboot, besides GPUs.
@@ -109,6 +111,7 @@ struct VmsFile {
     uri: Option<Spanned<String>>,
     deadline: Option<Spanned<String>>,
     jobs: Option<Spanned<i64>>,
+    keep: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -202,6 +205,12 @@ impl VmsFile {
             is_uri,
             "is no URI of a libvirt; write one such as qemu:///system",
         )?;
+        let keep = checked(
+            text,
+            self.keep.into_iter().collect(),
+            |path| path.starts_with('/') && !path.contains('\0'),
+            "is no absolute path of a directory; write one such as /var/lib/brisk/memory",
+        )?;
         let jobs = |jobs: Spanned<i64>| {
             let number = u16::try_from(*jobs.get_ref()).ok().filter(|it| *it > 0);
             let what = "is no number of guests; write one from 1 to 65535";
@@ -217,6 +226,7 @@ impl VmsFile {
             uri: uri.into_iter().next(),
             deadline: time(text, self.deadline)?,
             jobs: self.jobs.map(jobs).transpose()?,
+            keep: keep.into_iter().next().map(PathBuf::from),
         })
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn keep(paths: &VmPaths, claim: Claim, image: &Image) -> Result<(), E
     // One that a VM left which was started anew since is of no use.
     remove_own(paths, &path);
     let is_taken = path.symlink_metadata().is_ok();
-    if !useful || is_taken || is_enough(image) {
+    if !useful || is_taken || image.header().kept || is_enough(image) {
         claim.finish()?;
         remove(paths, &was, None);
         return Ok(());

@@ -118,6 +118,9 @@ pub struct Definition {
     /// Whether its memory is locked, so that none of it gets to this host's swap.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lock_memory: bool,
+    /// Whether its memory is where it outlives a warm restart of this host, if there is such a place.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep_memory: bool,
     /// Network.
     pub net: Network,
     /// Program of the root that becomes PID 1, such as `/sbin/init`; `None`: only commands of
@@ -162,6 +165,7 @@ impl Default for Definition {
             memory: "512M".into(),
             huge_pages: true,
             lock_memory: false,
+            keep_memory: false,
             net: Network::None,
             init: None,
             append: Vec::new(),
@@ -308,6 +312,7 @@ impl Definition {
                 memory_mib: self.memory_mib()?,
                 ram: Ram::Shared,
                 lock_memory: self.lock_memory,
+                keep_memory: self.keep_memory,
                 accel: Accel::Auto,
                 disks: self.extra_disks(),
                 shares: self

@@ -42,6 +42,7 @@ pub(super) fn note_end(paths: &VmPaths) {
         (None, Some(message)) => format!("VM ended by itself; QEMU reported: {}", short(&message)),
         (None, None) => "VM ended by itself".to_owned(),
     });
+    paths.forget_running_memory();
     // Once is enough. What the next command removes of it, it removes by other files.
     let _ = fs::remove_file(paths.pid());
 }

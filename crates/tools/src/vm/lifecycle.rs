@@ -51,6 +51,7 @@ pub const BOOT: Duration = Duration::from_secs(120);
 pub fn start(
     paths: &VmPaths,
     cache: &Cache,
+    limit: Duration,
     cancel: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
@@ -98,7 +99,12 @@ pub fn start_as(
     // A suspended VM needs them, and a cache may be emptied.
     plan.machine.boot.kernel = paths.keep("kernel", &plan.machine.boot.kernel)?;
     plan.machine.boot.initramfs = paths.keep("initramfs", &plan.machine.boot.initramfs)?;
-    let memory = paths.make_memory(plan.machine.memory.mib << 20, definition.huge_pages)?;
+    paths.forget_memory();
+    let bytes = plan.machine.memory.mib << 20;
+    let memory = match paths.make_memory_in_area(bytes, definition) {
+        Some(memory) => memory,
+        None => paths.make_memory(bytes, definition.huge_pages)?,
+    };
     plan.machine.memory.ram = Ram::File(memory.path);
     plan.machine.channels = Channels::Listening { ports: ALL };
     let uuid = definition.uuid().map_err(|source| paths.wrong(source))?;
@@ -282,7 +288,7 @@ pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
     paths.processing("stop", "");
     let deadline = Instant::now() + limit;
     let once = paths.definition().is_ok_and(|now| now.init.is_none());
-    let ended = looking_after(paths, || {
+    let has_ended = looking_after(paths, || {
         let left = || deadline.saturating_duration_since(Instant::now());
         loop {
             let time = if once {
@@ -305,16 +311,14 @@ pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
             }
         }
     })?;
-    if !ended {
+    if !has_ended {
         return Err(Error::state(
             &paths.name,
             format!("did not stop within {} s", limit.as_secs()),
             "brisk vm kill ends it",
         ));
     }
-    backing_chain::forget(paths);
-    SuspendRecord::remove(paths);
-    paths.clear();
+    ended(paths);
     paths.note("VM halted");
     Ok(())
 }
@@ -413,6 +417,7 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
 /// Removes the runtime files of a VM that is off.
 fn ended(paths: &VmPaths) {
     backing_chain::forget(paths);
+    paths.forget_memory();
     SuspendRecord::remove(paths);
     paths.clear();
 }

@@ -17,11 +17,11 @@ use super::running::{Running, has_name};
 use crate::guest;
 
 /// Memory that no QEMU has yet.
-pub(super) struct Fresh {
+pub(in crate::vm) struct Fresh {
     /// The empty file, of the size that was asked for.
-    pub(super) file: File,
+    pub(in crate::vm) file: File,
     /// Path of the file, valid as long as the file is open here.
-    pub(super) path: PathBuf,
+    pub(in crate::vm) path: PathBuf,
 }
 
 impl Fresh {

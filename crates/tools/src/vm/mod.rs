@@ -22,6 +22,7 @@ mod error;
 mod exec;
 mod first_run;
 mod identity;
+mod kept;
 mod late;
 mod lifecycle;
 mod live;

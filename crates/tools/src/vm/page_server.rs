@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brisk_image::Claim;
+use brisk_image::{Claim, Header};
 use brisk_vm::cache::Cache;
 use brisk_vm::migration::Source;
 use brisk_vm::qemu::control::{self, Control};
@@ -108,6 +108,15 @@ fn attempt(
         _ => return Err(Error::runs_already(&paths.name)),
     }
     let path = paths.image(&definition);
+    if let Ok(Some(area)) = paths.area(&definition) {
+        return Ok(Some(format!(
+            "its memory is to be in {}, which is no memory that userfaultfd(2) serves",
+            area.directory.display()
+        )));
+    }
+    if Header::read(&path).is_ok_and(|header| header.kept) {
+        return Ok(Some("its image has no memory".to_owned()));
+    }
     paths.processing("resume", &format!("from {}", path.display()));
     let claim = Claim::take(&path)?;
     let serving = match begin(paths, claim, cache, begun) {
@@ -164,6 +173,7 @@ fn attempt(
                 } else {
                     set_clock(paths);
                 }
+                paths.forget_memory();
                 paths.note("VM running");
                 conclude(runs(running));
             }

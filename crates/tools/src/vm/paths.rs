@@ -134,6 +134,12 @@ impl VmPaths {
         self.dirs.config.join(format!("{}.toml", self.name))
     }
 
+    /// Directory of brisk's configuration, which has that of definitions.
+    pub(super) fn configuration(&self) -> PathBuf {
+        let config = &self.dirs.config;
+        config.parent().unwrap_or(config).to_owned()
+    }
+
     /// Directory of its state.
     #[must_use]
     pub fn state(&self) -> PathBuf {
@@ -154,7 +160,7 @@ impl VmPaths {
 
     /// Name of the file with its memory, while it runs, if the file has a name. VMs of other
     /// directories may have the same name.
-    pub(super) fn memory_name(&self) -> String {
+    pub(in crate::vm) fn memory_name(&self) -> String {
         let runtime = self.dirs.runtime.as_os_str().as_encoded_bytes();
         let hash = runtime
             .iter()

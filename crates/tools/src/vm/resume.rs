@@ -17,6 +17,7 @@ use super::definition::text_of_uuid;
 use super::describe::disks_are_as_noted;
 use super::error::{Error, file};
 use super::first_run::{self, Failure, FirstRun};
+use super::kept::{self, Found, Loss};
 use super::lifecycle::launch;
 use super::live;
 use super::memory::Fresh;
@@ -176,10 +177,16 @@ pub(super) fn run_from(
     paths.clear();
     paths.prepare()?;
     let length = image.header().memory;
-    let memory = paths.make_memory(length, paths.definition()?.huge_pages)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let loading = Instant::now();
-    image.load(&memory.file, &memory.path, threads, control)?;
+    // A clone leaves it to its VM.
+    let found = match first.claim.is_some() {
+        true => kept_memory(paths, image, control)?,
+        false => None,
+    };
+    let memory = match &found {
+        Some(found) => found.memory().map_err(file("open", "kept memory"))?,
+        None => loaded_memory(paths, image, control)?,
+    };
     let loading = loading.elapsed();
     let devices = image.state()?;
     let state = Fresh::without_name(devices.len() as u64, false)?;
@@ -205,11 +212,53 @@ pub(super) fn run_from(
     first.run(&mut qmp, &mut || {
         !control.cancelled() && asked.elapsed() < first_run::PATIENCE
     })?;
+    if let Some(Err(error)) = found.map(|found| found.runs(paths)) {
+        // Nothing finds it by an image: that is used up.
+        paths.note(&format!("Its memory keeps the name of its image: {error}"));
+    }
     Ok(Resumed {
         running: begun.elapsed(),
         memory: length,
         loading,
     })
+}
+
+/// The memory that was kept for an image, if it can be used. An image that has the memory, too, is
+/// read if not.
+fn kept_memory(
+    paths: &VmPaths,
+    image: &Image,
+    control: brisk_image::Control<'_>,
+) -> Result<Option<Found>, Error> {
+    match kept::find(paths, image, control) {
+        Err(loss) if image.header().kept => Err(loss.error(paths)),
+        Err(Loss::Cancelled) => Err(Error::Interrupted),
+        Err(Loss::Lost(reason)) => {
+            paths.note(&format!(
+                "The memory that was kept in RAM is not used, but the image's: {reason}"
+            ));
+            Ok(None)
+        }
+        Ok(found) => Ok(found),
+    }
+}
+
+/// Memory with the content that an image has.
+fn loaded_memory(
+    paths: &VmPaths,
+    image: &Image,
+    control: brisk_image::Control<'_>,
+) -> Result<Fresh, Error> {
+    let length = image.header().memory;
+    let definition = paths.definition()?;
+    paths.forget_memory();
+    let memory = match paths.make_memory_in_area(length, &definition) {
+        Some(memory) => memory,
+        None => paths.make_memory(length, definition.huge_pages)?,
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    image.load(&memory.file, &memory.path, threads, control)?;
+    Ok(memory)
 }
 
 /// An image that is open and stays as it is, and the VM in it, which can go on here.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use brisk_image::{
-    self, Base, Changed, Image, Outline, PAGE_SIZE, Recipient, Report, Secret, Source, Writer,
-    host_key,
+    self, Base, Changed, Image, KeptMemory, Outline, PAGE_SIZE, Recipient, Report, Secret, Source,
+    Writer, host_key,
 };
 use brisk_vm::guest_pages::VmcoreinfoLocation;
 use brisk_vm::qemu::control::Control;
@@ -23,6 +23,7 @@ use super::directories::one_has_ended;
 use super::disk_locks::DiskLocks;
 use super::error::Error;
 use super::exec::{executions, quiet};
+use super::kept::{Area, Keep, Keeping};
 use super::live;
 use super::paths::VmPaths;
 use super::postcopy::wait_until_filled;
@@ -46,6 +47,8 @@ pub struct Suspending {
     pub drop_cache: Option<bool>,
     /// Whether to wait for commands that run in the VM; no other one begins meanwhile.
     pub wait: bool,
+    /// Whether its memory is kept in RAM, where its definition wants that and it is possible.
+    pub keep: Option<Keep>,
 }
 
 /// Writes a running VM to its image and ends it. If this fails, the VM continues.
@@ -109,8 +112,13 @@ pub fn suspend(
         );
         return Err(Error::state(&paths.name, what, hint));
     }
+    let keeps = how
+        .keep
+        .and_then(|keep| area(paths, &definition, &running, keep));
+    let alone = matches!(keeps, Some((_, Keep::Alone)));
     let base = backing_chain::of(paths, &path).filter(|base| {
-        definition.suspend.incremental
+        !alone
+            && definition.suspend.incremental
             && backing_chain::has_same_recipients(base, &definition, how.passphrase.as_ref())
     });
     let suspend = Suspend {
@@ -121,9 +129,10 @@ pub fn suspend(
         recipients: &recipients,
         options: &options,
         base: base.as_ref(),
+        keeps: keeps.as_ref(),
         control,
     };
-    let drops = how.drop_cache.unwrap_or(definition.suspend.drop_cache);
+    let drops = !alone && how.drop_cache.unwrap_or(definition.suspend.drop_cache);
     let begun = suspend.begin(drops).map_err(|error| {
         paths.note(&format!(
             "Suspend failed before the guest stood still: {error}"
@@ -145,11 +154,36 @@ pub fn suspend(
     let _ = qmp.execute("quit", &json!(null));
     process::wait_for_end(paths, END);
     process::end(paths)?;
+    if keeps.is_none() {
+        paths.forget_running_memory();
+    }
     for line in report.lines() {
         paths.note(&line);
     }
     paths.note("VM halted");
     Ok(report)
+}
+
+/// Area that the memory of a VM is kept in.
+fn area(
+    paths: &VmPaths,
+    definition: &Definition,
+    running: &Running,
+    keep: Keep,
+) -> Option<(Area, Keep)> {
+    let found = paths.area(definition).and_then(|area| {
+        let Some(area) = area else { return Ok(None) };
+        let memory = paths.open_memory(running).map_err(|error| chain(&error))?;
+        area.has(&memory)?;
+        Ok(Some(area))
+    });
+    match found {
+        Ok(area) => Some((area?, keep)),
+        Err(reason) => {
+            paths.note(&format!("Its memory is not kept in RAM: {reason}"));
+            None
+        }
+    }
 }
 
 /// What opens the image, besides this host's key.
@@ -195,6 +229,8 @@ struct Suspend<'a> {
     options: &'a brisk_image::Options,
     /// The image that it was resumed from, to write only what has changed.
     base: Option<&'a Image>,
+    /// Where its memory is kept.
+    keeps: Option<&'a (Area, Keep)>,
     control: brisk_image::Control<'a>,
 }
 
@@ -257,6 +293,23 @@ impl<'a> Suspend<'a> {
         Standing::record(paths, disks, true)?;
         let description = describe(paths, self.running, self.definition)?;
         let free = place.and_then(|place| left_out(paths, place, &ram, &description));
+        let keeping = match self.keeps {
+            Some((area, keep)) => {
+                let keeping = Keeping::begin(paths, area, &ram, &writer.id(), self.control);
+                Some((keeping?, *keep))
+            }
+            None => None,
+        };
+        let kept = keeping.as_ref().map(|(keeping, keep)| KeptMemory {
+            kept: &keeping.kept,
+            in_image: *keep == Keep::WithImage,
+        });
+        let needed = match kept {
+            Some(KeptMemory {
+                in_image: false, ..
+            }) => Vec::new(),
+            _ => needed_first(paths, self.memory()),
+        };
         let source = Source {
             memory: &ram,
             size: self.memory(),
@@ -267,19 +320,26 @@ impl<'a> Suspend<'a> {
                 image,
                 changed: Changed::Compare,
             }),
-            working_set: &needed_first(paths, self.memory()),
+            kept,
+            working_set: &needed,
         };
-        match writer.finish(&source) {
+        let written = match writer.finish(&source) {
             Err(error @ brisk_image::Error::Damaged { .. }) if base.is_some() => {
                 paths.note(&format!("All is written, not what changed: {error}"));
                 let whole = Source {
                     base: None,
+                    // It has the name of the other image.
+                    kept: None,
                     ..source
                 };
-                Ok((self.writer(None)?.finish(&whole)?, false))
+                return Ok((self.writer(None)?.finish(&whole)?, false));
             }
-            result => Ok((result?, base.is_some())),
+            result => (result?, base.is_some()),
+        };
+        if let Some((keeping, _)) = keeping {
+            keeping.stay(paths);
         }
+        Ok(written)
     }
 
     /// Notes where the image is, and removes those that it does not need.

@@ -13,7 +13,7 @@ use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::config::{Config, QuiesceConfig};
 use brisk_tools::reboot::quiesce;
 use brisk_tools::reboot::restart::{self, Devices, Vms};
-use brisk_tools::vm::{self, Condition, Down, Outcome, StateDirs, Turn, Up};
+use brisk_tools::vm::{self, Condition, Down, Keep, Outcome, StateDirs, Turn, Up};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -42,22 +42,27 @@ pub(super) fn running() -> Vec<String> {
 #[derive(Debug)]
 pub(super) struct OwnVms {
     is_wanted: bool,
+    keep: Option<Keep>,
     cancel: Arc<AtomicBool>,
 }
 
 impl OwnVms {
-    /// If they are not wanted, none is suspended. A signal ends what is being suspended; such a VM
+    /// If they are not wanted, none is suspended. `keep`: how their memory is kept in RAM. A signal ends what is being suspended; such a VM
     /// runs on.
     ///
     /// # Errors
     /// If signals cannot be watched for.
-    pub(super) fn new(is_wanted: bool) -> anyhow::Result<Self> {
+    pub(super) fn new(is_wanted: bool, keep: Option<Keep>) -> anyhow::Result<Self> {
         let cancel = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&cancel))
                 .with_context(|| format!("cannot watch for signal {signal}"))?;
         }
-        Ok(Self { is_wanted, cancel })
+        Ok(Self {
+            is_wanted,
+            keep,
+            cancel,
+        })
     }
 }
 
@@ -76,6 +81,7 @@ impl Vms for OwnVms {
             deadline: config.deadline,
             stop: Duration::ZERO,
             domains: &domains,
+            keep: self.keep,
         };
         let jobs = suspended_at_once(&config);
         all(&self.cancel, jobs, tell, |turn| {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use brisk_host::program::Program;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::lint::Finding;
@@ -14,9 +14,11 @@ use brisk_tools::reboot::rehearse;
 use brisk_tools::reboot::restart::{
     Exchange, Progress, Request, UNIT, Way, combination, systemd_run, unit_is_active,
 };
+use brisk_tools::vm::{Area, Keep, StateDirs};
 
 use super::plan::PlanArgs;
 use super::rehearse::watched;
+use crate::command::vm::{KeepMemory, configuration};
 use crate::exit;
 use crate::parse::duration_unless_zero;
 use crate::ui::Ui;
@@ -46,6 +48,16 @@ pub(super) struct RestartArgs {
     /// Leave VMs to brisk-vms.service, which suspends or stops them as the machine goes down.
     #[arg(long)]
     no_vms: bool,
+
+    /// Keep the memory of VMs in RAM over a warm reboot: of those whose definition has keep-memory,
+    /// in the directory that keep in the section [vms] of reboot.toml names.
+    ///
+    /// with-image writes it to their images, too, for a boot that is not warm after all; alone writes
+    /// only the state of their devices, so that a VM whose memory is lost has to be booted. In RAM
+    /// the memory is not encrypted.
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
+          default_missing_value = "with-image", conflicts_with_all = ["no_vms", "cold"])]
+    keep_vms: Option<KeepMemory>,
 
     /// Leave GPUs as they are.
     #[arg(long)]
@@ -91,6 +103,7 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
         combination: None,
         reasons: vec!["--cold was given".to_owned()],
         vms: !args.no_vms,
+        keep: None,
         quiesce: !args.no_quiesce,
         watch: limit.map(|limit| u32::try_from(limit.as_secs().max(1)).unwrap_or(u32::MAX)),
     };
@@ -106,6 +119,9 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
         if let Some(status) = rehearse(target, ui)? {
             return Ok(status);
         }
+    }
+    if let Some(how) = args.keep_vms {
+        request.keep = keep(how, request.target.as_ref(), ui)?;
     }
     ask(&exchange, &request)?;
     follow(&exchange, ui)
@@ -195,6 +211,37 @@ fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Ver
         Verdict::Refused => ui.data(&check::text(&preflight, &findings))?,
     }
     Ok(verdict)
+}
+
+/// How memory is kept over a restart into a target; none if it would not be there afterwards.
+///
+/// # Errors
+/// If there is no place for it.
+fn keep(how: KeepMemory, target: Option<&Target>, ui: &Ui) -> anyhow::Result<Option<Keep>> {
+    let dirs = StateDirs::here()?;
+    let (config, wrong) = configuration(&dirs);
+    if let Some(error) = wrong {
+        return Err(error);
+    }
+    let hint = "see Memory that stays in RAM in the book, and brisk reboot without --keep-vms";
+    let directory = config.keep.with_context(|| {
+        format!("--keep-vms needs keep = DIRECTORY in the section [vms] of reboot.toml; {hint}")
+    })?;
+    let area = Area::open(&directory).map_err(|reason| anyhow!("{reason}; {hint}"))?;
+    let Some(target) = target else {
+        ui.note("the memory of VMs is not kept in RAM, but in images: the restart is cold");
+        return Ok(None);
+    };
+    if !area.is_reserved_by(&target.cmdline) {
+        ui.note(&format!(
+            "the memory of VMs is not kept in RAM, but in images: the command line of the new \
+             kernel has no memmap=SIZE!START for {}",
+            directory.display()
+        ));
+        return Ok(None);
+    }
+    ui.note("the memory of VMs stays in RAM meanwhile, where it is not encrypted");
+    Ok(Some(how.into()))
 }
 
 /// Starts the unit.

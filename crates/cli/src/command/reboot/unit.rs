@@ -99,7 +99,7 @@ fn go(
         }
         restart.watch = Some(watch);
     }
-    let mut vms = OwnVms::new(request.vms)?;
+    let mut vms = OwnVms::new(request.vms, request.keep)?;
     let mut devices = Gpus::new(request.quiesce, interrupt.clone())?;
     let mut live = Live {
         store: Store::of_system(),
@@ -158,7 +158,7 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
         restart::UNIT
     );
     let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
-    let (mut vms, mut devices) = (OwnVms::new(true)?, Gpus::to_give_back(interrupt));
+    let (mut vms, mut devices) = (OwnVms::new(true, None)?, Gpus::to_give_back(interrupt));
     let mut live = Live {
         store: Store::of_system(),
         target: None,

@@ -96,6 +96,7 @@ pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
         deadline: deadline.or(config.deadline).or(Some(DEADLINE)),
         stop,
         domains: &domains,
+        keep: None,
     };
     let guests = dirs.names().len() + domains.names.len();
     let status = with_all("stopping VMs", guests, jobs, ui, |cache, turn| {

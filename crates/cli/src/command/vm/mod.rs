@@ -10,6 +10,7 @@ mod settings;
 pub(super) use auto::{configuration, domains, suspended_at_once};
 use clap::Subcommand;
 pub(super) use named::explain;
+pub(super) use power::KeepMemory;
 
 use crate::ui::Ui;
 

@@ -61,6 +61,24 @@ pub(super) struct DiscardArgs {
     pub(super) name: String,
 }
 
+/// What becomes of the memory of a VM that is suspended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::command) enum KeepMemory {
+    /// It stays in RAM, and is written to the image.
+    WithImage,
+    /// It stays in RAM, and is written nowhere.
+    Alone,
+}
+
+impl From<KeepMemory> for tool::Keep {
+    fn from(how: KeepMemory) -> Self {
+        match how {
+            KeepMemory::WithImage => Self::WithImage,
+            KeepMemory::Alone => Self::Alone,
+        }
+    }
+}
+
 /// Suspend a running VM to its image.
 ///
 /// QEMU ends when the image is durable. If the suspend fails, the VM continues. Prints how much was
@@ -83,6 +101,14 @@ pub(super) struct SuspendArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     drop_cache: Option<bool>,
+
+    /// Keep the memory in RAM, in the area that the VM has it in by keep-memory of its definition.
+    ///
+    /// The image says where it is and what it was. with-image writes the memory to it, too; alone
+    /// does not, so that the VM is lost with the memory.
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
+          default_missing_value = "with-image")]
+    keep_memory: Option<KeepMemory>,
 
     /// Wait for commands of brisk vm exec to end; no other one begins meanwhile.
     ///
@@ -202,6 +228,7 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
         passphrase,
         drop_cache: args.drop_cache,
         wait: args.wait,
+        keep: args.keep_memory.map(tool::Keep::from),
     };
     let suspended = tool::suspend(&paths, how, work.control());
     drop(work);

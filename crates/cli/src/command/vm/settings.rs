@@ -109,6 +109,14 @@ struct Settings {
           default_missing_value = "true")]
     lock_memory: Option<bool>,
 
+    /// Put the memory into the area of RAM that brisk reboot --keep-vms keeps, if this host has one.
+    ///
+    /// It counts from the next start or resume on. All of the memory is allocated then, and none is
+    /// given back while the VM runs.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true")]
+    keep_memory: Option<bool>,
+
     /// Network.
     #[arg(long, value_enum)]
     net: Option<Net>,
@@ -254,6 +262,7 @@ impl Settings {
         put(&mut definition.memory, &self.memory);
         put(&mut definition.huge_pages, &self.huge_pages);
         put(&mut definition.lock_memory, &self.lock_memory);
+        put(&mut definition.keep_memory, &self.keep_memory);
         if let Some(net) = self.net {
             definition.net = match net {
                 Net::None => Network::None,

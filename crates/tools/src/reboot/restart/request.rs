@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::live::systemctl;
 use super::record::Way;
 use crate::reboot::Target;
+use crate::vm::Keep;
 
 /// Unit in which a restart runs, so that it goes on when the terminal ends that asked for it.
 pub const UNIT: &str = "brisk-reboot-run.service";
@@ -30,6 +31,9 @@ pub struct Request {
     pub reasons: Vec<String>,
     /// Whether VMs are suspended before.
     pub vms: bool,
+    /// Whether their memory is kept in RAM.
+    #[serde(default)]
+    pub keep: Option<Keep>,
     /// Whether GPUs are released before.
     pub quiesce: bool,
     /// Time limit of the watchdog, seconds; none: it is not armed, and `panic=` is not added.
@@ -220,6 +224,7 @@ mod tests {
             combination: Some("c".to_owned()),
             reasons: Vec::new(),
             vms: true,
+            keep: Some(Keep::Alone),
             quiesce: true,
             watch: Some(120),
         };

@@ -18,6 +18,7 @@ use crate::chain;
 use crate::vm::condition::Condition;
 use crate::vm::definition::Autoshutdown;
 use crate::vm::error::Error;
+use crate::vm::kept::Keep;
 use crate::vm::lifecycle::{kill, stop};
 use crate::vm::live::condition;
 use crate::vm::paths::{StateDirs, VmPaths};
@@ -38,6 +39,8 @@ pub struct Down<'a> {
     pub stop: Duration,
     /// Domains of libvirt that go down, too.
     pub domains: &'a Domains,
+    /// Whether memory is kept in RAM, of those VMs whose definition wants that.
+    pub keep: Option<Keep>,
 }
 
 /// Guests that are going down.
@@ -197,13 +200,18 @@ impl<'a> Descent<'a> {
 
     /// Suspends a VM until the host is up again.
     fn away(&self, paths: &VmPaths) -> Result<(), Error> {
-        let pass = self.gate.enter(load_of(paths))?;
+        let keep = self.down.keep;
+        let pass = self.gate.enter(load_of(paths, keep))?;
         let progress = |now: Progress| pass.did(now);
         let control = Control {
             progress: &progress,
             cancel: pass.cancel(),
         };
-        suspend(paths, Suspending::default(), control).map_err(|error| pass.explain(error))?;
+        let how = Suspending {
+            keep,
+            ..Suspending::default()
+        };
+        suspend(paths, how, control).map_err(|error| pass.explain(error))?;
         drop(pass);
         if let Err(error) = carried::note(paths) {
             paths.note(&format!(
@@ -221,13 +229,21 @@ impl<'a> Descent<'a> {
     }
 }
 
-/// What there is to write of a VM's memory: what the host has of it.
-fn load_of(paths: &VmPaths) -> Load {
+/// What there is to write of a VM's memory: what the host has of it, and nothing if it is kept in
+/// RAM alone.
+fn load_of(paths: &VmPaths, keep: Option<Keep>) -> Load {
     let limit = paths
         .definition()
         .ok()
         .and_then(|definition| definition.suspend.options().ok()?.limit);
+    let stays = keep == Some(Keep::Alone)
+        && paths
+            .definition()
+            .is_ok_and(|definition| matches!(paths.area(&definition), Ok(Some(_))));
     let bytes = Running::of(paths).map_or(0, |running| {
+        if stays {
+            return 0;
+        }
         let size = running.machine.memory.mib << 20;
         let file = paths.open_memory(&running).ok();
         let taken = file.and_then(|file| Some(file.metadata().ok()?.blocks() * 512));

@@ -12,6 +12,7 @@ fn what_is_written_is_read() {
         rw: true,
         huge_pages: false,
         lock_memory: true,
+        keep_memory: true,
         init: Some("/sbin/init".into()),
         append: vec!["a=1".into()],
         uuid: Some(text_of_uuid([0xab; 16])),

@@ -1,0 +1,348 @@
+//! The file of a guest's memory in an area, and its names.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use brisk_host::files;
+use brisk_image::{Control, Image, Kept, digest};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+
+use super::super::definition::Definition;
+use super::super::error::{self, Error};
+use super::super::memory::Fresh;
+use super::super::paths::VmPaths;
+use super::area::Area;
+use crate::reboot::config::Config;
+use crate::reboot::restart::Boot;
+
+/// Digits at the end of the name of memory that is kept: those of an image's identity.
+const DIGITS: usize = 32;
+
+/// Why memory that was kept cannot be used.
+#[derive(Debug)]
+pub(in crate::vm) enum Loss {
+    /// The memory is not there, or not what it was.
+    Lost(String),
+    /// The user cancelled.
+    Cancelled,
+}
+
+impl VmPaths {
+    /// The area that the memory of this VM is in, if its definition wants that.
+    ///
+    /// # Errors
+    /// Reason why there is none.
+    pub(in crate::vm) fn area(&self, definition: &Definition) -> Result<Option<Area>, String> {
+        if !definition.keep_memory {
+            return Ok(None);
+        }
+        let config = Config::read(&self.configuration()).map_err(|error| error.to_string())?;
+        match config.vms.keep {
+            Some(directory) => Area::open(&directory).map(Some),
+            None => Err("reboot.toml has no keep in its section [vms]".to_owned()),
+        }
+    }
+
+    /// Makes memory in the area, if the definition wants that and it is possible.
+    pub(in crate::vm) fn make_memory_in_area(
+        &self,
+        bytes: u64,
+        definition: &Definition,
+    ) -> Option<Fresh> {
+        let made = match self.area(definition) {
+            Ok(None) => return None,
+            Ok(Some(area)) => make(&area.directory.join(self.memory_name()), bytes)
+                .map_err(|error| format!("{}: {error}", area.directory.display())),
+            Err(reason) => Err(reason),
+        };
+        match made {
+            Ok(file) => {
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+                Some(Fresh { file, path })
+            }
+            Err(reason) => {
+                self.note(&format!("Its memory cannot be kept in RAM: {reason}"));
+                None
+            }
+        }
+    }
+
+    /// Removes the memory from the area that this VM had while it ran; none that is kept.
+    pub(in crate::vm) fn forget_running_memory(&self) {
+        if let Some(directory) = self.directory_of_area() {
+            let _ = fs::remove_file(directory.join(self.memory_name()));
+        }
+    }
+
+    /// Removes all memory of this VM from its area, also what is kept: nothing needs it.
+    pub(in crate::vm) fn forget_memory(&self) {
+        if let Some(directory) = self.directory_of_area() {
+            remove(&directory, &self.memory_name(), None);
+        }
+    }
+
+    fn directory_of_area(&self) -> Option<PathBuf> {
+        Config::read(&self.configuration()).ok()?.vms.keep
+    }
+}
+
+/// A file of `bytes`, all of them allocated: a guest whose memory cannot be found when it touches it
+/// is killed.
+fn make(path: &Path, bytes: u64) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = File::options();
+    let options = options.read(true).write(true).create_new(true).mode(0o600);
+    let file = options.open(path)?;
+    let allocated = fallocate(&file, FallocateFlags::empty(), 0, bytes);
+    if let Err(error) = allocated {
+        let _ = fs::remove_file(path);
+        return Err(error.into());
+    }
+    Ok(file)
+}
+
+/// Removes files with the memory of a VM, except one.
+fn remove(directory: &Path, name: &str, except: Option<&Path>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let is_own = file.to_str().is_some_and(|file| is_of(file, name));
+        if is_own && except != Some(&*entry.path()) {
+            // It takes room until the host is restarted.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether a file has memory of the VM whose memory has this name while it runs.
+fn is_of(file: &str, name: &str) -> bool {
+    match file.strip_prefix(name) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix('.').is_some_and(|digits| {
+            digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        }),
+        None => false,
+    }
+}
+
+fn kept_name(name: &str, image: &[u8; 16]) -> String {
+    let digits: String = image.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{name}.{digits}")
+}
+
+impl Area {
+    /// Whether the memory of a guest is in this area.
+    ///
+    /// # Errors
+    /// If not.
+    pub(in crate::vm) fn has(&self, memory: &File) -> Result<(), String> {
+        match self.path_of(memory) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(format!(
+                "it is not in {}, but will be from the next start or resume on",
+                self.directory.display()
+            )),
+        }
+    }
+
+    /// Path of a file in this area.
+    fn path_of(&self, memory: &File) -> io::Result<PathBuf> {
+        let path = fs::read_link(format!("/proc/self/fd/{}", memory.as_raw_fd()))?;
+        let (own, found) = (memory.metadata()?, fs::symlink_metadata(&path)?);
+        let is_same = (own.dev(), own.ino()) == (found.dev(), found.ino());
+        match is_same && path.parent() == Some(&*self.directory) {
+            true => Ok(path),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+/// Memory that is about to be kept; it gets back its name of before when this is dropped.
+#[derive(Debug)]
+pub(in crate::vm) struct Keeping {
+    before: PathBuf,
+    now: PathBuf,
+    /// Its place and content.
+    pub(in crate::vm) kept: Kept,
+    stays: bool,
+}
+
+impl Keeping {
+    /// Keeps the memory of a guest that stands still, for an image of this identity.
+    ///
+    /// # Errors
+    /// Reason why that is not possible.
+    pub(in crate::vm) fn begin(
+        paths: &VmPaths,
+        area: &Area,
+        memory: &File,
+        image: &[u8; 16],
+        control: Control<'_>,
+    ) -> Result<Self, Error> {
+        let before = area
+            .path_of(memory)
+            .map_err(error::file("find", "its memory"))?;
+        let failed = || error::file("keep", before.clone());
+        let size = memory.metadata().map_err(failed())?.len();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let digest = digest(memory, &before, size, threads, control)?;
+        let now = area.directory.join(kept_name(&paths.memory_name(), image));
+        memory.sync_all().map_err(failed())?;
+        fs::rename(&before, &now).map_err(failed())?;
+        let keeping = Self {
+            before,
+            kept: Kept {
+                path: now.clone(),
+                start: area.range.start,
+                size: area.range.end - area.range.start,
+                boot: Boot::read(Path::new("/")).id,
+                digest,
+            },
+            now,
+            stays: false,
+        };
+        files::sync_directory(&area.directory)
+            .map_err(error::file("write", area.directory.clone()))?;
+        Ok(keeping)
+    }
+
+    /// Lets it have its name, now that the image is durable, and removes what is left of others.
+    pub(in crate::vm) fn stay(mut self, paths: &VmPaths) {
+        self.stays = true;
+        if let Some(directory) = self.now.parent() {
+            remove(directory, &paths.memory_name(), Some(&self.now));
+        }
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if !self.stays {
+            // Its guest goes on with it whatever its name is.
+            let _ = fs::rename(&self.now, &self.before);
+        }
+    }
+}
+
+/// Memory that was kept and is what it was.
+#[derive(Debug)]
+pub(in crate::vm) struct Found {
+    file: File,
+    path: PathBuf,
+}
+
+impl Found {
+    /// The memory for a QEMU.
+    pub(in crate::vm) fn memory(&self) -> io::Result<Fresh> {
+        let file = self.file.try_clone()?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+        Ok(Fresh { file, path })
+    }
+
+    /// Gives it the name that memory of a guest has which runs, so that no image finds it again.
+    ///
+    /// # Errors
+    /// If it cannot be renamed.
+    pub(in crate::vm) fn runs(self, paths: &VmPaths) -> io::Result<()> {
+        let name = paths.memory_name();
+        let Some(directory) = self.path.parent() else {
+            return Ok(());
+        };
+        let running = directory.join(&name);
+        fs::rename(&self.path, &running)?;
+        remove(directory, &name, Some(&running));
+        files::sync_directory(directory)
+    }
+}
+
+/// The memory that was kept for an image; none if none was.
+///
+/// # Errors
+/// If it cannot be used any more.
+pub(in crate::vm) fn find(
+    paths: &VmPaths,
+    image: &Image,
+    control: Control<'_>,
+) -> Result<Option<Found>, Loss> {
+    let now = Boot::read(Path::new("/"));
+    find_in(&Area::open, &now, paths, image, control)
+}
+
+fn find_in(
+    open: &dyn Fn(&Path) -> Result<Area, String>,
+    now: &Boot,
+    paths: &VmPaths,
+    image: &Image,
+    control: Control<'_>,
+) -> Result<Option<Found>, Loss> {
+    let Some(kept) = &image.head().kept else {
+        return Ok(None);
+    };
+    is_reachable(kept, now).map_err(Loss::Lost)?;
+    let name = kept_name(&paths.memory_name(), &image.header().id);
+    let directory = kept.path.parent().unwrap_or(Path::new("/"));
+    let area = open(directory).map_err(Loss::Lost)?;
+    if area.range != (kept.start..kept.start.saturating_add(kept.size)) {
+        let text = format!("{} is in another place of the RAM", directory.display());
+        return Err(Loss::Lost(text));
+    }
+    check(&area.directory.join(name), image, kept, control).map(Some)
+}
+
+/// Whether the RAM may still have what it had when the guest was suspended.
+fn is_reachable(kept: &Kept, now: &Boot) -> Result<(), String> {
+    // A kexec says so; several of them in a row keep the memory, too, which its digest shows.
+    match kept.boot == now.id || now.is_kexec == Some(true) {
+        true => Ok(()),
+        false => Err("the host has been through its firmware since".to_owned()),
+    }
+}
+
+/// Opens the memory, and looks at each byte.
+fn check(path: &Path, image: &Image, kept: &Kept, control: Control<'_>) -> Result<Found, Loss> {
+    let shown = path.display();
+    let lost = |reason: String| Loss::Lost(format!("{shown}: {reason}"));
+    let mut options = File::options();
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let options = options.read(true).write(true).custom_flags(flags);
+    let file = options
+        .open(path)
+        .map_err(|error| lost(error.to_string()))?;
+    let meta = file.metadata().map_err(|error| lost(error.to_string()))?;
+    let size = image.header().memory;
+    if !meta.is_file() || meta.len() != size {
+        return Err(lost(format!("it is no file of {size} bytes")));
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    match digest(&file, path, size, threads, control) {
+        Ok(found) if found == kept.digest => Ok(Found {
+            file,
+            path: path.to_owned(),
+        }),
+        Ok(_) => Err(lost("it is not what it was".to_owned())),
+        Err(brisk_image::Error::Cancelled) => Err(Loss::Cancelled),
+        Err(error) => Err(lost(crate::chain(&error))),
+    }
+}
+
+impl Loss {
+    /// The error of a VM whose memory was kept alone.
+    pub(in crate::vm) fn error(self, paths: &VmPaths) -> Error {
+        match self {
+            Self::Cancelled => Error::Interrupted,
+            Self::Lost(reason) => Error::state(
+                &paths.name,
+                format!("has lost its memory, which was kept in RAM alone: {reason}"),
+                "brisk vm discard gives it up, and brisk vm start boots it from its disks",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! Guest memory that stays in the RAM of the host while the guest is suspended and the host is
+//! restarted by kexec.
+//!
+//! The memory is a file in a file system with DAX on a part of the RAM that no kernel uses
+//! ([`area`]): what a guest writes is in that RAM and nowhere else, and the next kernel finds it
+//! there. While the guest runs the file has the name of its VM. When it is suspended the file gets
+//! the identity of the image as the end of its name, and the image says, sealed, which content it
+//! has ([`brisk_image::Kept`]).
+
+mod area;
+mod file;
+
+pub use area::Area;
+pub(super) use file::{Found, Keeping, Loss, find};
+
+use serde::{Deserialize, Serialize};
+
+/// What becomes of the memory of guests that are suspended for a warm restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// It stays in RAM, and is written to the image, too, for a boot that is not warm after all.
+    WithImage,
+    /// It stays in RAM alone, and is lost with it.
+    Alone,
+}
