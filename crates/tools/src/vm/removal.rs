@@ -25,6 +25,7 @@ impl VmPaths {
     /// If a file cannot be removed.
     pub fn remove(&self) -> Result<(), Error> {
         backing_chain::forget(self);
+        self.forget_memory();
         self.clear();
         let path = self.file();
         match fs::remove_file(&path) {

@@ -239,7 +239,12 @@ fn kept_memory(
             ));
             Ok(None)
         }
-        Ok(found) => Ok(found),
+        Ok(found) => {
+            if found.is_some() {
+                paths.note("Its memory is what was kept in RAM");
+            }
+            Ok(found)
+        }
     }
 }
 

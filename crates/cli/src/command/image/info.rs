@@ -131,6 +131,9 @@ impl Machine {
         for disk in &description.disks {
             list.push(("disk", format!("{} {}", disk.path.display(), disk.size)));
         }
+        if let Some(kept) = &self.head.kept {
+            list.push(("kept in RAM", kept.path.display().to_string()));
+        }
         list.push(("device state", self.device_state.to_string()));
         if let Some(ranges) = self.working_set {
             list.push(("working set", format!("{ranges} ranges")));
