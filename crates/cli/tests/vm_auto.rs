@@ -160,8 +160,15 @@ fn killed() {
     let _ = run.wait();
     assert_eq!(all.doing("a"), "paused");
     assert_eq!(images(&all, "a"), [""; 0]);
-    let _ = all.does(&["resume", "a"]);
+    // It was to go down with the host, and runs again with it, or when that is undone.
+    let up = all.does(&["autostart"]);
+    let _ = up.explains(&["a: resumed in"]);
     assert_eq!(all.output("a", "echo well"), "well\n");
+    // A later suspend is another one.
+    let _ = all.does(&["set", "a", "--bandwidth", "none"]);
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["autostart"]);
+    assert_eq!(all.doing("a"), "suspended");
 }
 
 fn lazily() {
@@ -234,6 +241,9 @@ fn waited_for() {
     let down = all.does(&["autostop"]);
     assert!(!down.stderr.contains("a: "), "{}", down.stderr);
     let _ = suspend.wait().exited(0);
+    assert_eq!(all.doing("a"), "suspended");
+    // It was not the host that suspended it.
+    let _ = all.does(&["autostart"]);
     assert_eq!(all.doing("a"), "suspended");
 }
 

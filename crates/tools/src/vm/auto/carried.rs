@@ -4,7 +4,32 @@ use std::fs;
 
 use brisk_host::files::{self, Durability};
 
+use super::super::condition::Condition;
+use super::super::error::{Error, file};
 use super::super::paths::VmPaths;
+
+/// Content of the note while a VM is being suspended: what names its image is not known yet.
+const BEGUN: &[u8] = b"being suspended\n";
+
+/// What was noted of a VM before.
+pub(super) struct Before(Option<Vec<u8>>);
+
+/// Notes that a VM that runs is to be resumed with the host, whatever ends this process from now
+/// on: it is suspended then, or stands still, or runs.
+pub(super) fn begin(paths: &VmPaths) -> Result<Before, Error> {
+    let path = paths.carried();
+    let before = Before(fs::read(&path).ok());
+    files::replace(&path, BEGUN, Durability::Durable).map_err(file("write", &path))?;
+    Ok(before)
+}
+
+/// Takes back that a VM is being suspended: another command works on it, or did.
+pub(super) fn take_back(paths: &VmPaths, Before(before): Before) {
+    match before {
+        Some(bytes) => drop(files::replace(&paths.carried(), &bytes, Durability::Atomic)),
+        None => forget(paths),
+    }
+}
 
 /// Notes that a VM, which has just been suspended, is to be resumed when the host is up again.
 ///
@@ -15,10 +40,21 @@ pub(super) fn note(paths: &VmPaths) -> std::io::Result<()> {
     files::replace(&paths.carried(), &suspended, Durability::Durable)
 }
 
-/// Whether a VM is to be resumed when the host is up.
-pub(super) fn is_noted(paths: &VmPaths) -> bool {
-    let noted = fs::read(paths.carried());
-    noted.is_ok_and(|noted| fs::read(paths.suspended()).is_ok_and(|now| now == noted))
+/// Whether a VM in this condition is to be resumed when the host is up.
+pub(super) fn is_noted(paths: &VmPaths, now: Condition) -> bool {
+    match fs::read(paths.carried()) {
+        Ok(noted) if noted == BEGUN => matches!(now, Condition::Suspended | Condition::Paused),
+        Ok(noted) => fs::read(paths.suspended()).is_ok_and(|now| now == noted),
+        Err(_) => false,
+    }
+}
+
+/// Forgets what an earlier process began, if the VM runs, or is off: a later suspend is not its own.
+pub(super) fn forget_begun(paths: &VmPaths, now: Condition) {
+    let is_over = matches!(now, Condition::Running | Condition::Off);
+    if is_over && fs::read(paths.carried()).is_ok_and(|noted| noted == BEGUN) {
+        forget(paths);
+    }
 }
 
 /// Forgets the note.

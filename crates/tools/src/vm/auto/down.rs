@@ -10,7 +10,7 @@ use brisk_image::{Control, Progress};
 use brisk_vm::cache::Cache;
 
 use super::budget::{Load, saved_until};
-use super::carried;
+use super::carried::{self, Before};
 use super::domains::Domains;
 use super::gate::Gate;
 use super::turn::{Action, Outcome, Task, Turn};
@@ -65,7 +65,7 @@ pub fn carry(dirs: &StateDirs, down: Down<'_>, turn: Turn<'_>) -> Vec<Outcome> {
         }
         Ok(at_shutdown(Autoshutdown::Suspend, condition(paths)?))
     };
-    let act = |paths: &VmPaths, _| descent.away(paths);
+    let act = |paths: &VmPaths, _| descent.away(paths, carried::begin(paths)?);
     descent.all(&decide, &act, &|name| {
         down.domains.save(dirs, name, &descent.gate)
     })
@@ -97,7 +97,7 @@ pub fn autostop(dirs: &StateDirs, cache: &Cache, down: Down<'_>, turn: Turn<'_>)
         stop(paths, descent.time_to_stop())
     };
     let act = |paths: &VmPaths, action| match action {
-        Action::Suspend => match descent.away(paths) {
+        Action::Suspend => match descent.away_noted_or_not(paths) {
             Err(error) if runs(paths) && is_failure(&error) => {
                 paths.note(&format!(
                     "VM is stopped, because it cannot be suspended: {}",
@@ -198,8 +198,45 @@ impl<'a> Descent<'a> {
         done
     }
 
-    /// Suspends a VM until the host is up again.
-    fn away(&self, paths: &VmPaths) -> Result<(), Error> {
+    /// Suspends a VM, also if that cannot be noted: its state is worth more than its being resumed
+    /// by itself.
+    fn away_noted_or_not(&self, paths: &VmPaths) -> Result<(), Error> {
+        let error = match carried::begin(paths) {
+            Ok(before) => return self.away(paths, before),
+            Err(error) => error,
+        };
+        self.suspend(paths)?;
+        if carried::note(paths).is_err() {
+            paths.note(&format!(
+                "VM will not be resumed with the host by itself: {}",
+                chain(&error)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Suspends a VM until the host is up again, which was noted.
+    fn away(&self, paths: &VmPaths, before: Before) -> Result<(), Error> {
+        let suspended = self.suspend(paths);
+        match &suspended {
+            // If this cannot be written, what was noted before holds for it.
+            Ok(()) => drop(carried::note(paths)),
+            Err(error) => {
+                let now = condition(paths).unwrap_or(Condition::Busy);
+                match error {
+                    Error::Busy { .. } => carried::take_back(paths, before),
+                    // It stands still after a suspend that failed, or another command did it.
+                    Error::State { .. } if now != Condition::Paused => {
+                        carried::take_back(paths, before);
+                    }
+                    _ => carried::forget_begun(paths, now),
+                }
+            }
+        }
+        suspended
+    }
+
+    fn suspend(&self, paths: &VmPaths) -> Result<(), Error> {
         let keep = self.down.keep;
         let pass = self.gate.enter(load_of(paths, keep))?;
         let progress = |now: Progress| pass.did(now);
@@ -211,14 +248,8 @@ impl<'a> Descent<'a> {
             keep,
             ..Suspending::default()
         };
-        suspend(paths, how, control).map_err(|error| pass.explain(error))?;
-        drop(pass);
-        if let Err(error) = carried::note(paths) {
-            paths.note(&format!(
-                "VM will not be resumed with the host by itself: {error}"
-            ));
-        }
-        Ok(())
+        let suspended = suspend(paths, how, control);
+        suspended.map(drop).map_err(|error| pass.explain(error))
     }
 
     /// Time that a guest has to stop, if it is asked now.

@@ -29,8 +29,10 @@ pub struct Up {
 #[must_use]
 pub fn autostart(dirs: &StateDirs, cache: &Cache, up: Up, turn: Turn<'_>) -> Vec<Outcome> {
     let decide = |paths: &VmPaths| {
-        let is_wanted = paths.definition()?.autoboot || carried::is_noted(paths);
-        Ok(at_boot(is_wanted, condition(paths)?))
+        let now = condition(paths)?;
+        carried::forget_begun(paths, now);
+        let is_wanted = paths.definition()?.autoboot || carried::is_noted(paths, now);
+        Ok(at_boot(is_wanted, now))
     };
     let act = |paths: &VmPaths, action| match action {
         Action::Resume => back(paths, cache, up, turn),
@@ -44,7 +46,10 @@ pub fn autostart(dirs: &StateDirs, cache: &Cache, up: Up, turn: Turn<'_>) -> Vec
 #[must_use]
 pub fn carry_back(dirs: &StateDirs, cache: &Cache, up: Up, turn: Turn<'_>) -> Vec<Outcome> {
     let decide = |paths: &VmPaths| {
-        let is_carried = carried::is_noted(paths) && condition(paths)? == Condition::Suspended;
+        let now = condition(paths)?;
+        carried::forget_begun(paths, now);
+        let stands = matches!(now, Condition::Suspended | Condition::Paused);
+        let is_carried = stands && carried::is_noted(paths, now);
         Ok(is_carried.then_some(Action::Resume))
     };
     let act = |paths: &VmPaths, _| back(paths, cache, up, turn);
