@@ -58,14 +58,22 @@ impl Domain {
 pub(super) fn of_domain(virsh: &Virsh, words: &[&str], name: &str) -> Result<String, Error> {
     let words = [words, &["--domain", name]].concat();
     virsh.call(&words).map_err(|error| match &error {
-        Error::Virsh(Failed { stderr, .. }) if stderr.contains("failed to get domain") => {
-            Error::Unknown {
-                name: name.to_owned(),
-                uri: virsh.uri().to_owned(),
-            }
-        }
+        Error::Virsh(Failed { stderr, .. }) if says_unknown(stderr) => Error::Unknown {
+            name: name.to_owned(),
+            uri: virsh.uri().to_owned(),
+        },
         _ => error,
     })
+}
+
+/// Whether a message of `virsh` is about a domain that does not exist, and says nothing else: it is
+/// the first line, too, where a domain could not be looked for, as when the connection broke.
+fn says_unknown(stderr: &str) -> bool {
+    let is_known = |line: &str| line.contains("failed to get domain");
+    // `VIR_ERR_NO_DOMAIN`, of some versions.
+    let is_reason = |line: &str| line.contains("Domain not found");
+    let mut lines = stderr.lines().filter(|line| !line.trim().is_empty());
+    stderr.lines().any(is_known) && lines.all(|line| is_known(line) || is_reason(line))
 }
 
 /// Checks that the domain can be booted repeatedly without a lasting change to it.
@@ -115,6 +123,29 @@ mod tests {
             persistent: true,
             managed_save: false,
         }
+    }
+
+    #[test]
+    fn a_domain_that_cannot_be_looked_for_may_exist() {
+        for (reasons, is_unknown) in [
+            ("", true),
+            (
+                "error: Domain not found: no domain with matching name 'x'\n",
+                true,
+            ),
+            (
+                "error: End of file while reading data: Input/output error\n",
+                false,
+            ),
+            (
+                "error: Disconnected from qemu:///system due to end of file\n",
+                false,
+            ),
+        ] {
+            let text = format!("error: failed to get domain 'x'\n\n{reasons}");
+            assert_eq!(says_unknown(&text), is_unknown, "{text}");
+        }
+        assert!(!says_unknown("error: operation failed\n"));
     }
 
     #[test]
