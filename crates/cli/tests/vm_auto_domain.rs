@@ -2,17 +2,20 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
+use std::path::PathBuf;
 
-use brisk_testkit::{Brisk, Libvirt, Machines, brisk_of, trials};
+use brisk_testkit::{Brisk, Libvirt, Machines, Signal, brisk_of, trials, until};
 use libtest_mimic::Arguments;
+use serde_json::Value;
 
 fn main() {
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         (
             "domains_are_saved_and_started_with_the_host",
             saved_and_started,
         ),
         ("a_note_about_another_save_is_void", void),
+        ("a_save_goes_on_when_brisk_is_killed", killed),
         ("a_domain_that_cannot_be_saved_is_shut_down", refused),
         ("a_libvirt_that_is_not_there_stops_no_other", not_there),
         ("a_configuration_that_is_wrong_stops_no_other", wrong),
@@ -71,11 +74,28 @@ impl Host {
         line.unwrap().ends_with("yes")
     }
 
+    /// Files of notes.
+    fn note_files(&self) -> Vec<PathBuf> {
+        let list = fs::read_dir(self.all.dir().join("state/domains"));
+        let files = list
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path());
+        // One that is being written has another name.
+        files
+            .filter(|path| path.extension().is_some_and(|end| end == "json"))
+            .collect()
+    }
+
     /// Number of notes.
     fn notes(&self) -> usize {
-        fs::read_dir(self.all.dir().join("state/domains"))
-            .unwrap()
-            .count()
+        self.note_files().len()
+    }
+
+    /// What the note says, if there is one.
+    fn note(&self) -> Option<Value> {
+        let text = fs::read(self.note_files().first()?).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 }
 
@@ -130,6 +150,30 @@ fn void() {
     let up = host.vm(&["autostart"]).exits(125);
     let _ = up.explains(&["error: libvirt:web: ", "has no domain"]);
     let _ = host.vm(&["autostart"]).exits(0);
+}
+
+fn killed() {
+    let host = Host::new();
+    let run = host.vm(&["autostop"]).spawn();
+    let config = host.libvirt.directory().with_file_name("config");
+    let image = config.join("libvirt/qemu/save/web.save");
+    until("libvirt saves it", || image.exists().then_some(()));
+    run.signal(Signal::KILL);
+    let _ = run.wait();
+    // libvirt goes on, or has done so.
+    let up = host.vm(&["autostart"]).exits(0);
+    assert!(!up.stderr.contains("error"), "{}", up.stderr);
+    assert_eq!(host.states(), ["running", "shut off"]);
+    assert_eq!((host.is_saved(), host.notes()), (false, 0));
+    // It was saved, and nothing more could be written.
+    let down = host.vm(&["autostop"]).exits(0);
+    let _ = down.explains(&["libvirt:web: suspended in"]);
+    let mut note = host.note().unwrap();
+    note["xml"] = Value::Null;
+    note["image"] = Value::Null;
+    fs::write(&host.note_files()[0], note.to_string()).unwrap();
+    let up = host.vm(&["autostart"]).exits(0);
+    let _ = up.explains(&["libvirt:web: resumed in"]);
 }
 
 fn refused() {

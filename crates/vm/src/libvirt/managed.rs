@@ -158,6 +158,28 @@ impl ManagedDomain {
         }
     }
 
+    /// Ends a save that goes on though the process that asked for it has ended: libvirt knows
+    /// nothing of that. Afterwards the domain runs on, or is saved.
+    ///
+    /// # Errors
+    /// If it goes on for so long, or `virsh` fails.
+    pub fn end_save(&self, limit: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
+        while self.activity()? == Activity::On && has_job(&self.call(&["domjobinfo"])?) {
+            if Instant::now() >= deadline {
+                return Err(Error::State {
+                    name: self.name.clone(),
+                    what: "is still being saved".to_owned(),
+                    hint: format!("virsh domjobinfo {} shows how far that is", self.name),
+                });
+            }
+            // It may have come to its end meanwhile.
+            let _ = self.call(&["domjobabort"]);
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
     /// Starts it, from its managed save if it has one.
     ///
     /// # Errors
@@ -204,6 +226,13 @@ impl ManagedDomain {
     }
 }
 
+/// Whether `virsh domjobinfo` tells of a job.
+fn has_job(text: &str) -> bool {
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let kind = fields.find(|(name, _)| name.trim() == "Job type");
+    kind.is_some_and(|(_, kind)| !matches!(kind.trim(), "None" | ""))
+}
+
 /// Directory of managed saves of a libvirt on this host.
 fn saved_in(uri: &str, variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let (_, place) = uri.split_once("://")?;
@@ -241,6 +270,14 @@ mod tests {
             ("crashed", Activity::Off),
         ] {
             assert_eq!(Activity::of(state), activity, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_job_has_a_kind() {
+        assert!(has_job("Job type:         Unbounded   \nOperation: Save\n"));
+        for none in ["Job type:         None        \n\n", "", "error: x\n"] {
+            assert!(!has_job(none), "{none}");
         }
     }
 

@@ -19,6 +19,8 @@ use crate::vm::paths::StateDirs;
 
 /// Bytes that a note may have.
 const LARGEST: u64 = 64 << 10;
+/// Time in which a save ends that is given up.
+const SAVE: Duration = Duration::from_secs(60);
 
 /// Domains of one libvirt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,8 +39,8 @@ pub(super) struct Note {
     pub(super) name: String,
     uuid: String,
     uri: String,
-    /// Digest of the XML in the managed save.
-    xml: String,
+    /// Digest of the XML in the managed save; none while it is being made.
+    xml: Option<String>,
     /// The file of the managed save, where it is known.
     image: Option<brisk_image::Disk>,
 }
@@ -92,6 +94,8 @@ impl Domains {
             bytes: domain.memory(),
             is_limited: false,
         })?;
+        // Before anything is done: libvirt saves it to the end, whatever becomes of this process.
+        let note = Note::begin(dirs, &domain)?;
         let saved = domain.save(pass.cancel(), &mut |job| {
             pass.did(Progress {
                 done: job.processed,
@@ -99,9 +103,15 @@ impl Domains {
                 stored: 0,
             });
         });
-        saved.map_err(|error| pass.explain(error.into()))?;
+        if let Err(error) = saved {
+            if domain.activity().is_ok_and(|now| now == Activity::On) {
+                note.forget(dirs);
+            }
+            return Err(pass.explain(error.into()));
+        }
         drop(pass);
-        Note::write(dirs, &domain)?;
+        // If it cannot be written, the one before is there.
+        let _ = note.finish(dirs, &domain);
         Ok(Some(Action::Suspend))
     }
 
@@ -112,21 +122,33 @@ impl Domains {
 }
 
 impl Note {
-    /// Notes that a domain was saved just now.
-    fn write(dirs: &StateDirs, domain: &ManagedDomain) -> Result<(), Error> {
+    /// Notes that a domain that runs is to be started with the host, whatever ends this process from
+    /// now on.
+    fn begin(dirs: &StateDirs, domain: &ManagedDomain) -> Result<Self, Error> {
         let note = Self {
             name: domain.name().to_owned(),
             uuid: domain.uuid().to_owned(),
             uri: domain.uri().to_owned(),
-            xml: digest(&domain.saved_xml()?),
-            image: domain
-                .image()
-                .and_then(|image| identify(&image, false).ok()),
+            xml: None,
+            image: None,
         };
-        let path = note.path(dirs);
+        note.write(dirs)?;
+        Ok(note)
+    }
+
+    /// Notes which managed save it is about.
+    fn finish(mut self, dirs: &StateDirs, domain: &ManagedDomain) -> Result<(), Error> {
+        self.xml = Some(digest(&domain.saved_xml()?));
+        let image = domain.image();
+        self.image = image.and_then(|image| identify(&image, false).ok());
+        self.write(dirs)
+    }
+
+    fn write(&self, dirs: &StateDirs) -> Result<(), Error> {
+        let path = self.path(dirs);
         let write = || {
             fs::create_dir_all(directory(dirs))?;
-            let text = serde_json::to_vec(&note)?;
+            let text = serde_json::to_vec(self)?;
             files::replace(&path, &text, Durability::Durable)
         };
         write().map_err(file("write", &path))
@@ -158,6 +180,9 @@ impl Note {
             }
             found => found?,
         };
+        if self.xml.is_none() {
+            domain.end_save(SAVE)?;
+        }
         if !self.holds(&domain)? {
             self.forget(dirs);
             return Ok(None);
@@ -170,7 +195,11 @@ impl Note {
     /// Whether the domain has the managed save that this is about.
     fn holds(&self, domain: &ManagedDomain) -> Result<bool, Error> {
         let is_saved = domain.activity()? == Activity::Off && domain.is_saved()?;
-        if !is_saved || digest(&domain.saved_xml()?) != self.xml {
+        // While it was being made the domain ran, so it has no other one.
+        let Some(xml) = self.xml.as_ref().filter(|_| is_saved) else {
+            return Ok(is_saved);
+        };
+        if digest(&domain.saved_xml()?) != *xml {
             return Ok(false);
         }
         self.image.as_ref().map_or(Ok(true), is_unchanged)
