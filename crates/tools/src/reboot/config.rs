@@ -1,6 +1,7 @@
 //! Configuration of warm reboots: `reboot.toml` in brisk's directory of configuration, such as
 //! `/etc/brisk/reboot.toml`. Parsing is pure.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -216,6 +217,11 @@ impl VmsFile {
             let what = "is no number of guests; write one from 1 to 65535";
             number.ok_or_else(|| wrong(text, &jobs, what))
         };
+        let mut names = BTreeSet::new();
+        let is_again = |name: &&Spanned<String>| !names.insert(name.get_ref().clone());
+        if let Some(name) = self.libvirt.iter().find(is_again) {
+            return Err(wrong(text, name, "is there already; leave it out here"));
+        }
         Ok(VmsConfig {
             libvirt: checked(
                 text,
@@ -353,6 +359,10 @@ mod tests {
                 ["line 3", "\"-b\" is no name of a domain"],
             ),
             ("[vms]\nlibvirt = [\"a\\nb\"]\n", ["line 2", "virsh"]),
+            (
+                "[vms]\nlibvirt = ['a', 'b',\n'a']\n",
+                ["line 3", "\"a\" is there already"],
+            ),
             ("[vms]\ndeadline = '0s'\n", ["line 2", "2m"]),
             (
                 "[quiesce]\n\nmodules = ['x', '../y']\n",
