@@ -74,9 +74,15 @@ fn outcome(restart: &Restart, down: Option<&Down>, now: &Boot) -> Outcome {
         (Way::Warm, Some(up)) if up.id == now.id => Outcome::Warm,
         (Way::Warm, Some(_)) => Outcome::ColdInstead(Phase::Userspace),
         (Way::Warm, None) if is_warm => Outcome::Warm,
-        (Way::Warm, None) if down.is_some() => Outcome::ColdInstead(Phase::Kernel),
+        (Way::Warm, None) if down.is_some_and(jumped) => Outcome::ColdInstead(Phase::Kernel),
         (Way::Warm, None) => Outcome::ColdInstead(Phase::Shutdown),
     }
+}
+
+/// Whether the kernel was started, as far as is known: somebody else may have asked for another
+/// shutdown, which it has no part in.
+fn jumped(down: &Down) -> bool {
+    matches!(&*down.target, "kexec" | "")
 }
 
 /// A restart that brisk was not asked for.
@@ -189,6 +195,17 @@ mod tests {
         assert_eq!(
             ends(&handed, None, &firmware),
             (ColdInstead(Phase::Shutdown), false)
+        );
+        // Somebody else had the machine reboot, or turned it off.
+        for target in ["reboot", "poweroff", "halt"] {
+            assert_eq!(
+                ends(&handed, Some(&down(target)), &firmware),
+                (ColdInstead(Phase::Shutdown), false)
+            );
+        }
+        assert_eq!(
+            ends(&handed, Some(&down("")), &firmware),
+            (ColdInstead(Phase::Kernel), true)
         );
         let begun = restart(Way::Warm, Stage::Quiesce);
         assert_eq!(
