@@ -6,6 +6,7 @@ use std::path::Path;
 
 use brisk_host::files;
 use brisk_host::program::Program;
+use brisk_host::sysfs;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::boot::Boot;
@@ -13,9 +14,8 @@ use super::census::Census;
 use super::conclude::{Conclusion, conclude};
 pub use super::live::now;
 use super::live::{is_going_down, systemctl};
-use super::record::{Down, Record, Stage, Times};
+use super::record::{Down, Record, Restart, Stage, Times};
 use super::store::{Store, StoreError};
-use super::watchdog::Watch;
 
 /// Seconds after which a kernel that panicked restarts the machine.
 const PANIC: &str = "/proc/sys/kernel/panic";
@@ -119,7 +119,7 @@ pub fn after(
     let pending = store.pending();
     let down = store.down();
     if let Some(restart) = pending.as_ref().filter(|it| it.from.id != boot.id) {
-        release(restart.watch.as_ref());
+        release(restart, &boot);
     }
     let seen = || {
         let times = times();
@@ -128,16 +128,21 @@ pub fn after(
     };
     let conclusion = conclude(pending.as_ref(), down.as_ref(), &boot, seen);
     if let Some(conclusion) = &conclusion {
-        if let Some(barred) = conclusion.barred.clone() {
-            store.bar(barred)?;
-        }
-        store.add(&conclusion.record)?;
-        store.clear_pending()?;
+        keep(store, conclusion)?;
     }
     if down.is_some_and(|down| down.boot.id != boot.id) {
         store.clear_down()?;
     }
     Ok(conclusion)
+}
+
+/// Keeps a conclusion. What could not be barred is concluded again, by the unit or after the next
+/// boot.
+fn keep(store: &Store, conclusion: &Conclusion) -> Result<(), StoreError> {
+    let barred = conclusion.barred.clone().map(|barred| store.bar(barred));
+    let added = store.add(&conclusion.record);
+    barred.unwrap_or(Ok(()))?;
+    added.and(store.clear_pending())
 }
 
 /// What runs now; `vms` are the names of VMs that run.
@@ -209,24 +214,37 @@ fn load_module(module: &str) {
     }
 }
 
-/// Ends the watch.
-fn release(watch: Option<&Watch>) {
-    let Some(watch) = watch else { return };
+/// Ends the watch over a restart.
+fn release(restart: &Restart, now: &Boot) {
+    let Some(watch) = &restart.watch else { return };
     let is_as_added = |panic: u32| {
         let text = files::text(Path::new(PANIC)).unwrap_or_default();
         text.trim() == panic.to_string()
     };
-    if watch.panic.is_some_and(is_as_added) {
+    if may_last(restart, now) && watch.panic.is_some_and(is_as_added) {
         // panic= of the command line was for this boot's start. sysctl.d(5) may have set another
         // value meanwhile, which stays.
         let _ = fs::write(PANIC, watch.panic_before.unwrap_or(0).to_string());
     }
-    if watch.watchdog.is_some() && !systemd_feeds() {
+    let runs = watch.watchdog.is_some() && may_last(restart, now) && can_be_stopped(Path::new("/"));
+    if runs && !systemd_feeds() {
         // Magic Close: Documentation/watchdog/watchdog-api.rst. It fails if another program has the
         // device, which then feeds it.
         let device = OpenOptions::new().write(true).open("/dev/watchdog0");
         let _ = device.and_then(|mut device| device.write_all(b"V"));
     }
+}
+
+/// Whether this boot may have been started by the jump over which the watch was: the firmware starts
+/// without it. To open a watchdog that does not run would start it.
+fn may_last(restart: &Restart, now: &Boot) -> bool {
+    restart.stage >= Stage::Restart && now.is_kexec != Some(false)
+}
+
+/// Whether the watchdog can be stopped: with `nowayout`, one that was opened runs for ever, while the
+/// kernel feeds one that runs and was never opened (`watchdog_dev.c`).
+fn can_be_stopped(root: &Path) -> bool {
+    sysfs::line(root, "class/watchdog/watchdog0/nowayout").is_none_or(|text| text != "1")
 }
 
 /// Whether systemd has the watchdog.
@@ -238,6 +256,95 @@ fn systemd_feeds() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reboot::restart::{Barred, Outcome, Phase, Way};
+
+    fn restart(stage: Stage) -> Restart {
+        Restart {
+            id: "1".to_owned(),
+            way: Way::Warm,
+            reasons: Vec::new(),
+            stage,
+            from: Boot::default(),
+            release: String::new(),
+            combination: None,
+            times: Times::default(),
+            vms: Vec::new(),
+            watch: None,
+            before: Census::default(),
+            up: None,
+        }
+    }
+
+    #[test]
+    fn a_watchdog_is_opened_only_if_it_may_run() {
+        let boot = |is_kexec| Boot {
+            is_kexec,
+            ..Boot::default()
+        };
+        for (stage, is_kexec, lasts) in [
+            (Stage::Restart, Some(true), true),
+            (Stage::Up, Some(true), true),
+            (Stage::Up, None, true),
+            // Through the firmware, by a power cut too.
+            (Stage::Restart, Some(false), false),
+            (Stage::Arm, Some(false), false),
+            // Somebody else's kexec.
+            (Stage::Vms, Some(true), false),
+        ] {
+            let may = may_last(&restart(stage), &boot(is_kexec));
+            assert_eq!(may, lasts, "{stage:?} {is_kexec:?}");
+        }
+        let root = tempfile::tempdir().unwrap();
+        assert!(can_be_stopped(root.path()));
+        let dir = root.path().join("sys/class/watchdog/watchdog0");
+        fs::create_dir_all(&dir).unwrap();
+        for (text, can) in [("0\n", true), ("1\n", false)] {
+            fs::write(dir.join("nowayout"), text).unwrap();
+            assert_eq!(can_be_stopped(root.path()), can);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_barred_is_not_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        store.set_pending(&restart(Stage::Restart)).unwrap();
+        let record = Record {
+            id: "1".to_owned(),
+            by_brisk: true,
+            outcome: Outcome::ColdInstead(Phase::Kernel),
+            reasons: Vec::new(),
+            from: Boot::default(),
+            to: Boot::default(),
+            times: Times::default(),
+            combination: None,
+            before: Census::default(),
+            after: Census::default(),
+        };
+        let barred = Barred {
+            combination: "c".to_owned(),
+            release: String::new(),
+            phase: Phase::Kernel,
+            at: 0.0,
+        };
+        let conclusion = Conclusion {
+            record: record.clone(),
+            barred: Some(barred.clone()),
+        };
+        // As on a full disk.
+        let place = dir.path().join("barred.json");
+        fs::create_dir_all(place.join("x")).unwrap();
+        assert!(keep(&store, &conclusion).is_err());
+        assert_eq!(store.history(), std::slice::from_ref(&record));
+        assert!(store.pending().is_some());
+        fs::remove_dir_all(place).unwrap();
+        keep(&store, &conclusion).unwrap();
+        assert_eq!(
+            (store.barred(), store.history()),
+            (vec![barred], vec![record])
+        );
+        assert_eq!(store.pending(), None);
+    }
 
     #[test]
     fn the_target_is_told_by_its_job() {
