@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, ensure};
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::restart::{
     self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch, history,
-    notes, undo_leftovers, with_panic,
+    is_going_down, notes, undo_leftovers, with_panic,
 };
 use brisk_tools::vm;
 use clap::Subcommand;
@@ -107,6 +107,7 @@ fn go(
         vms: &mut vms,
         devices: &mut devices,
         cancelled: &|| interrupt.came(),
+        going_down: &is_going_down,
         tell: &mut tell,
     };
     // Of a process that was killed.
@@ -165,6 +166,7 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
         vms: &mut vms,
         devices: &mut devices,
         cancelled: &|| false,
+        going_down: &is_going_down,
         tell: &mut |text| ui.note(text),
     };
     match undo_leftovers(&mut live) {
@@ -172,7 +174,8 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
             let reason = "the process of the restart ended; what it had done is undone".to_owned();
             exchange.say(&Progress::Failed(reason));
         }
-        Ok(false) => {}
+        Ok(false) if is_going_down() => ui.note("nothing is undone: the machine goes down"),
+        Ok(false) => ui.note("there is nothing to undo"),
         Err(left) => {
             exchange.say(&Progress::Failed(format!("not undone: {left}")));
             return Err(anyhow!("not undone: {left}"));

@@ -62,6 +62,8 @@ pub struct Live<'a> {
     pub devices: &'a mut dyn Devices,
     /// Whether it is no longer wanted.
     pub cancelled: &'a dyn Fn() -> bool,
+    /// Whether the machine goes down already: [`is_going_down`].
+    pub going_down: &'a dyn Fn() -> bool,
     /// Told what happens.
     pub tell: &'a mut dyn FnMut(&str),
 }
@@ -106,6 +108,12 @@ impl Host for Live<'_> {
                 Some(false) => Ok(()),
                 _ => load::unload().map_err(|error| chain(&error)),
             },
+            // Somebody else has asked for that: what would be started now would end with it.
+            Step::Vms if (self.going_down)() => Err(
+                "the machine goes down; brisk-vms.service resumes them when it is up again"
+                    .to_owned(),
+            ),
+            Step::Quiesce if (self.going_down)() => Ok(()),
             Step::Vms => self.vms.resume(),
             Step::Quiesce => self.devices.give_back(),
             Step::Arm => disarm(),
@@ -146,7 +154,7 @@ pub fn undo_leftovers(host: &mut Live<'_>) -> Result<bool, String> {
         return Ok(false);
     };
     let is_of_this_boot = restart.from.id == Boot::read(Path::new("/")).id;
-    if !is_of_this_boot || is_going_down() {
+    if !is_of_this_boot || (host.going_down)() {
         return Ok(false);
     }
     let mut left = Vec::new();
@@ -161,9 +169,9 @@ pub fn undo_leftovers(host: &mut Live<'_>) -> Result<bool, String> {
             left.push(format!("{}: {reason}", step.undoing()));
         }
     }
-    host.forget()?;
     match &left[..] {
-        [] => Ok(true),
+        [] => host.forget().map(|()| true),
+        // It can be tried again.
         left => Err(left.join("; ")),
     }
 }
@@ -183,11 +191,30 @@ pub(super) fn systemctl(words: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
 
-/// Whether systemd is shutting the machine down.
-pub(super) fn is_going_down() -> bool {
+/// Whether the machine is being shut down: by systemd, or by logind, which before it asks systemd
+/// waits for programs that have delayed it (systemd-inhibit(1)).
+#[must_use]
+pub fn is_going_down() -> bool {
     // A property, as is-system-running fails in other states than running, too.
-    systemctl(&["show", "--property=SystemState", "--value"])
-        .is_ok_and(|state| state.trim() == "stopping")
+    let state = systemctl(&["show", "--property=SystemState", "--value"]);
+    state.is_ok_and(|state| state.trim() == "stopping") || is_delayed()
+}
+
+/// Whether logind has been asked to shut the machine down.
+fn is_delayed() -> bool {
+    let words = [
+        "--system",
+        "--timeout=10",
+        "--auto-start=no",
+        "get-property",
+        "org.freedesktop.login1",
+        "/org/freedesktop/login1",
+        "org.freedesktop.login1.Manager",
+        "PreparingForShutdown",
+    ];
+    let value = Program::find("busctl").and_then(|busctl| busctl.args(words).run());
+    // Without logind, nothing delays it.
+    value.is_ok_and(|value| value.trim_ascii() == b"b true")
 }
 
 /// Has systemd arm the watchdog as it jumps.
@@ -247,6 +274,123 @@ impl Watch {
             module: dog.and_then(|dog| dog.module),
             panic,
             panic_before: before.and_then(|text| text.trim().parse().ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reboot::restart::{Census, Times};
+
+    /// Number of times that something was put back, or would have been but fails.
+    #[derive(Default)]
+    struct Counted(usize, bool);
+
+    impl Vms for Counted {
+        fn suspend(&mut self, _: &mut dyn FnMut(&str)) -> Result<Vec<String>, String> {
+            unreachable!("nothing is to be done")
+        }
+
+        fn resume(&mut self) -> Result<(), String> {
+            self.0 += 1;
+            match self.1 {
+                true => Err("web: no memory".to_owned()),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl Devices for Counted {
+        fn release(&mut self, _: &mut dyn FnMut(&str)) -> Result<(), String> {
+            unreachable!("nothing is to be done")
+        }
+
+        fn give_back(&mut self) -> Result<(), String> {
+            self.0 += 1;
+            Ok(())
+        }
+    }
+
+    /// A restart of this boot, or of another one, that came as far as this.
+    fn restart(boot: &str, stage: Stage) -> Restart {
+        Restart {
+            id: "1".to_owned(),
+            way: Way::Cold,
+            reasons: Vec::new(),
+            stage,
+            from: Boot {
+                id: boot.to_owned(),
+                ..Boot::default()
+            },
+            release: String::new(),
+            combination: None,
+            times: Times::default(),
+            vms: Vec::new(),
+            watch: None,
+            before: Census::default(),
+            up: None,
+        }
+    }
+
+    #[test]
+    fn nothing_is_started_again_on_a_machine_that_goes_down() {
+        let now = Boot::read(Path::new("/")).id;
+        for (boot, stage, going_down, undone) in [
+            (&*now, Stage::Restart, false, Ok(true)),
+            (&*now, Stage::Vms, false, Ok(true)),
+            // logind still waits for programs that delay it, or somebody else has asked.
+            (&*now, Stage::Restart, true, Ok(false)),
+            (&*now, Stage::Vms, true, Ok(false)),
+            ("another", Stage::Vms, false, Ok(false)),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::new(dir.path());
+            store.set_pending(&restart(boot, stage)).unwrap();
+            let (mut vms, mut devices) = (Counted::default(), Counted::default());
+            let mut host = Live {
+                store: store.clone(),
+                target: None,
+                vms: &mut vms,
+                devices: &mut devices,
+                cancelled: &|| false,
+                going_down: &|| going_down,
+                tell: &mut |_| {},
+            };
+            assert_eq!(undo_leftovers(&mut host), undone);
+            // So does a restart that is cancelled because its unit is stopped.
+            let left = host.undo(Step::Vms, &restart(boot, stage));
+            assert_eq!(left.is_err(), going_down);
+            host.undo(Step::Quiesce, &restart(boot, stage)).unwrap();
+            let is_undone = undone == Ok(true);
+            assert_eq!(store.pending().is_none(), is_undone);
+            let times = usize::from(is_undone) + usize::from(!going_down);
+            assert_eq!((vms.0, devices.0), (times, usize::from(!going_down)));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_undone_can_be_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        let now = Boot::read(Path::new("/")).id;
+        store.set_pending(&restart(&now, Stage::Vms)).unwrap();
+        for (fails, result) in [
+            (true, Err("resume VMs: web: no memory".to_owned())),
+            (false, Ok(true)),
+            (false, Ok(false)),
+        ] {
+            let (mut vms, mut devices) = (Counted(0, fails), Counted::default());
+            let mut host = Live {
+                store: store.clone(),
+                target: None,
+                vms: &mut vms,
+                devices: &mut devices,
+                cancelled: &|| false,
+                going_down: &|| false,
+                tell: &mut |_| {},
+            };
+            assert_eq!(undo_leftovers(&mut host), result);
         }
     }
 }

@@ -132,7 +132,11 @@ impl std::fmt::Display for Failure {
         }
         match &self.left[..] {
             [] => f.write_str("; the machine is as it was before"),
-            left => write!(f, "; not undone: {}", left.join("; ")),
+            left => write!(
+                f,
+                "; not undone: {}; brisk reboot undo tries that again",
+                left.join("; ")
+            ),
         }
     }
 }
@@ -191,8 +195,8 @@ fn back(
             left.push(format!("{}: {reason}", step.undoing()));
         }
     }
-    if let Err(reason) = host.forget() {
-        left.push(reason);
+    if left.is_empty() {
+        left.extend(host.forget().err());
     }
     Failure { step, reason, left }
 }
@@ -226,6 +230,8 @@ mod tests {
         fails: Option<usize>,
         /// Whether it fails for want of memory, the first time only.
         memory: bool,
+        /// Step that cannot be undone.
+        stuck: Option<Step>,
         /// Number of steps before it is cancelled.
         cancelled: Option<usize>,
         calls: usize,
@@ -271,7 +277,10 @@ mod tests {
 
         fn undo(&mut self, step: Step, _: &Restart) -> Result<(), String> {
             assert_eq!(self.done.pop(), Some(step), "the last one first");
-            Ok(())
+            match self.stuck {
+                Some(stuck) if stuck == step => Err("stuck".to_owned()),
+                _ => Ok(()),
+            }
         }
 
         fn is_cancelled(&self) -> bool {
@@ -315,6 +324,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_undone_is_not_forgotten() {
+        let mut machine = Machine {
+            stuck: Some(Step::Vms),
+            cancelled: Some(3),
+            ..Machine::default()
+        };
+        let failure = run(&mut restart(Way::Warm), &mut machine).unwrap_err();
+        assert_eq!(failure.left, ["resume VMs: stuck"]);
+        // The other steps are undone all the same.
+        assert_eq!(machine.done, []);
+        assert_eq!(machine.stage, Some(Stage::Quiesce));
+    }
+
+    #[test]
     fn a_restart_can_be_cancelled_before_each_step() {
         for steps in 0..5 {
             let mut machine = Machine {
@@ -350,7 +373,8 @@ mod tests {
         };
         assert_eq!(
             failure.to_string(),
-            "could not release GPUs: i915 is held by Xorg; not undone: resume VMs: web: no memory"
+            "could not release GPUs: i915 is held by Xorg; not undone: resume VMs: web: no memory; \
+             brisk reboot undo tries that again"
         );
     }
 }
