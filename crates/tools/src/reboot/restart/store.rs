@@ -95,15 +95,31 @@ impl Store {
         self.remove("down.json")
     }
 
-    /// Records, the oldest first. Lines that are not of brisk's are left out.
+    /// Records, the oldest first. Lines that are not of brisk's are left out; of a file that is too
+    /// long, the newest lines count.
     #[must_use]
     pub fn history(&self) -> Vec<Record> {
-        let text = files::text_within(&self.0.join("history.jsonl"), LONGEST);
+        let file = files::open(&self.0.join("history.jsonl"));
+        let text = file.and_then(|file| files::tail(&file, LONGEST));
         let text = text.unwrap_or_default();
         let records = text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok());
         records.collect()
+    }
+
+    /// Whether there are no files, or this user may read them.
+    ///
+    /// # Errors
+    /// If this user may not.
+    pub fn may_be_read(&self) -> Result<(), StoreError> {
+        let path = self.0.join("history.jsonl");
+        match files::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(cannot("read", &path)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Adds a record, once: one whose boot is in the history already is left out.
@@ -117,14 +133,20 @@ impl Store {
             return Ok(());
         }
         history.push(record.clone());
-        let skipped = history.len().saturating_sub(MOST);
-        let mut text = String::new();
-        for record in &history[skipped..] {
+        let mut lines = Vec::new();
+        let mut size = 0;
+        for record in history.iter().rev().take(MOST) {
             // A map of strings and numbers, which JSON always has.
-            text += &serde_json::to_string(record).unwrap_or_default();
-            text.push('\n');
+            let line = serde_json::to_string(record).unwrap_or_default() + "\n";
+            size += line.len() as u64;
+            // Machines have thousands of network interfaces.
+            if size > LONGEST {
+                break;
+            }
+            lines.push(line);
         }
-        self.put("history.jsonl", text.as_bytes())
+        lines.reverse();
+        self.put("history.jsonl", lines.concat().as_bytes())
     }
 
     /// Combinations that are not restarted into without the firmware.
@@ -246,6 +268,28 @@ mod tests {
         let history = store.history();
         assert_eq!(history.len(), MOST);
         assert_eq!(history.last(), Some(&record("c")));
+    }
+
+    #[test]
+    fn the_newest_records_stay_however_long_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        let long = |id: &str| Record {
+            reasons: vec!["x".repeat(3 << 20)],
+            ..record(id)
+        };
+        for id in ["a", "b", "c", "d"] {
+            store.add(&long(id)).unwrap();
+        }
+        let ids: Vec<_> = store.history().into_iter().map(|one| one.id).collect();
+        assert_eq!(ids, ["c", "d"]);
+        // Of a longer file, too, that something else has made.
+        let path = dir.path().join("history.jsonl");
+        let all = [long("e"), long("f"), long("g")];
+        let lines = all.map(|one| serde_json::to_string(&one).unwrap() + "\n");
+        fs::write(&path, lines.concat()).unwrap();
+        let ids: Vec<_> = store.history().into_iter().map(|one| one.id).collect();
+        assert_eq!(ids, ["f", "g"]);
     }
 
     #[test]
