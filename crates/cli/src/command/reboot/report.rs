@@ -18,8 +18,9 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 pub(super) struct ReportArgs {
     /// Show the last N restarts only.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    last: usize,
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    last: u16,
 
     /// Form of the report.
     #[arg(long, value_enum, default_value_t = Form::Table)]
@@ -40,17 +41,21 @@ pub(super) struct ReportArgs {
 /// If a file cannot be written.
 pub(super) fn run(args: &ReportArgs, ui: &Ui) -> anyhow::Result<u8> {
     let store = Store::of_system();
+    store.may_be_read()?;
     let (mut all, barred) = (store.history(), store.barred());
-    notes::look_again(&mut all, super::carried::running);
-    let last = &all[all.len().saturating_sub(args.last)..];
+    // Others see neither root's VMs nor its domains.
+    if rustix::process::geteuid().is_root() {
+        notes::look_again(&mut all, super::carried::running);
+    }
+    let last = usize::from(args.last);
     match args.format {
-        Form::Table => ui.data(&history::text(last, &barred))?,
+        Form::Table => ui.data(&history::text(&all, last, &barred))?,
         Form::Json => {
-            let value = history::json(last, &barred);
+            let value = history::json(&all, last, &barred);
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
         }
     }
-    let (report, panel) = history::picture(last, &now());
+    let (report, panel) = history::picture(&all, last, &now());
     let panels = [panel];
     let write = |path: &Path, text: String| {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))

@@ -4,7 +4,7 @@ use brisk_measure::render::{Bar, BarPanel, clean, columns};
 use brisk_measure::{Environment, Report, Series, Statistics, Summary, Unit};
 use serde_json::{Value, json};
 
-use super::record::{Barred, Outcome, Record};
+use super::record::{Barred, Outcome, Record, Times};
 
 /// Schema of [`json`].
 pub const SCHEMA: &str = "brisk.reboot.report/1";
@@ -14,19 +14,27 @@ const BASELINE: usize = 20;
 /// Seconds from the end of the services to multi-user.target: what differs between a warm restart
 /// and a cold one.
 fn from_down_to_up(record: &Record) -> Option<f64> {
-    let times = record.times;
-    Some((times.up? - times.down?).max(0.0))
+    Times::between(record.times.down, record.times.up)
+}
+
+/// Times that the newest cold restarts took, as far as they are known.
+fn cold_times(history: &[Record]) -> Vec<f64> {
+    let cold = history
+        .iter()
+        .filter(|record| record.outcome == Outcome::Cold);
+    let times: Vec<f64> = cold.filter_map(from_down_to_up).collect();
+    tail(&times, BASELINE).to_vec()
+}
+
+/// The last elements, so many of them.
+fn tail<T>(all: &[T], most: usize) -> &[T] {
+    &all[all.len().saturating_sub(most)..]
 }
 
 /// Time that cold restarts took, from the end of the services to multi-user.target.
 #[must_use]
 pub fn baseline(history: &[Record]) -> Option<Statistics> {
-    let cold = history
-        .iter()
-        .filter(|record| record.outcome == Outcome::Cold);
-    let times: Vec<f64> = cold.filter_map(from_down_to_up).collect();
-    let newest = &times[times.len().saturating_sub(BASELINE)..];
-    let series = Series::of_values("cold", Unit::Seconds, newest.iter().copied());
+    let series = Series::of_values("cold", Unit::Seconds, cold_times(history));
     Summary::of(&series).statistics
 }
 
@@ -72,15 +80,15 @@ fn when(record: &Record) -> String {
     at.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// The history as a table, with the last restart in full.
+/// The `most` last restarts of the history as a table, and the last one in full.
 #[must_use]
-pub fn text(history: &[Record], barred: &[Barred]) -> String {
+pub fn text(history: &[Record], most: usize, barred: &[Barred]) -> String {
     let Some(last) = history.last() else {
         return "No restart is known yet. They are noted from the next one on if \
                 brisk-reboot.service is enabled.\n"
             .to_owned();
     };
-    let rows = history.iter().map(|record| {
+    let rows = tail(history, most).iter().map(|record| {
         vec![
             when(record),
             record.to.release.clone(),
@@ -127,10 +135,6 @@ pub fn text(history: &[Record], barred: &[Barred]) -> String {
     }
     match (saved(last, history), baseline(history)) {
         (Some(time), Some(cold)) => {
-            let count = history
-                .iter()
-                .filter(|one| one.outcome == Outcome::Cold)
-                .count();
             let interval = cold.median_interval.map_or(String::new(), |interval| {
                 format!(" [{:.1}, {:.1}]", interval.low, interval.high)
             });
@@ -139,7 +143,7 @@ pub fn text(history: &[Record], barred: &[Barred]) -> String {
                 &format!(
                     "{time:.1} s against {:.1}{interval} s, the median of {} cold restarts",
                     cold.median,
-                    count.min(BASELINE)
+                    cold_times(history).len()
                 ),
             );
         }
@@ -170,10 +174,10 @@ pub fn text(history: &[Record], barred: &[Barred]) -> String {
     text
 }
 
-/// For programs.
+/// The `most` last restarts of the history, for programs.
 #[must_use]
-pub fn json(history: &[Record], barred: &[Barred]) -> Value {
-    let restarts = history.iter().map(|record| {
+pub fn json(history: &[Record], most: usize, barred: &[Barred]) -> Value {
+    let restarts = tail(history, most).iter().map(|record| {
         let phases = record.times.phases();
         let phases = phases
             .iter()
@@ -194,9 +198,11 @@ pub fn json(history: &[Record], barred: &[Barred]) -> Value {
     })
 }
 
-/// The history as a measurement, with its panel of bars: phases of each restart.
+/// The `most` last restarts of the history as a measurement, with its panel of bars: phases of each
+/// restart.
 #[must_use]
-pub fn picture(history: &[Record], created: &str) -> (Report, BarPanel) {
+pub fn picture(history: &[Record], most: usize, created: &str) -> (Report, BarPanel) {
+    let history = tail(history, most);
     let mut report = Report::new("reboot-history", created, Environment::default());
     for record in history {
         let name = match record.outcome {
@@ -240,7 +246,7 @@ pub fn picture(history: &[Record], created: &str) -> (Report, BarPanel) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reboot::restart::{Boot, Census, Phase, Times};
+    use crate::reboot::restart::{Boot, Census, Phase};
 
     fn record(outcome: Outcome, down: f64, up: f64) -> Record {
         let boot = |id: &str, is_kexec| Boot {
@@ -285,7 +291,7 @@ mod tests {
         assert_eq!(warm.times.downtime(), Some(14.0));
         let phases = warm.times.phases().map(|(_, time)| time.unwrap());
         assert_eq!(phases, [3.0, 2.0, 2.0, 4.0, 6.0]);
-        let text = text(&history[..4], &[]);
+        let text = text(&history[..4], 20, &[]);
         insta::assert_snapshot!(text, @r"
         when (UTC)        kernel  down, s  firmware, s  saved, s  how
         1970-01-01 00:16  6.12.1  102.0    90.0         -         cold
@@ -318,8 +324,46 @@ mod tests {
             saved(&warm, &[record(Outcome::Cold, 0.0, 60.0), warm.clone()]),
             None
         );
-        let text = text(&[warm], &[]);
+        let text = text(&[warm], 20, &[]);
         assert!(text.contains("saved:              not known"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_shown_is_compared_with_too() {
+        let mut lost = record(Outcome::Cold, 500.0, 560.0);
+        lost.times.down = None;
+        let history = [
+            lost,
+            record(Outcome::Cold, 1000.0, 1100.0),
+            record(Outcome::Warm, 4000.0, 4012.0),
+        ];
+        let text = text(&history, 1, &[]);
+        let lines = text.lines().filter(|line| line.starts_with("1970"));
+        assert_eq!(lines.count(), 1, "{text}");
+        let saved = "saved:              88.0 s against 100.0 s, the median of 1 cold restarts";
+        assert!(text.contains(saved), "{text}");
+        let json = json(&history, 1, &[]);
+        let restarts = json["restarts"].as_array().unwrap();
+        assert_eq!((restarts.len(), &restarts[0]["saved"]), (1, &json!(88.0)));
+        assert_eq!(picture(&history, 1, "").1.bars.len(), 1);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_tells_no_time() {
+        // As a machine whose hardware clock has no battery.
+        let mut cold = record(Outcome::Cold, 1000.0, 1100.0);
+        cold.times.kernel = Some(10.0);
+        cold.times.userspace = Some(14.0);
+        cold.times.up = Some(20.0);
+        assert_eq!(cold.times.downtime(), None);
+        let phases = cold.times.phases().map(|(_, time)| time);
+        assert_eq!(phases, [Some(3.0), Some(2.0), None, Some(4.0), Some(6.0)]);
+        let warm = record(Outcome::Warm, 4000.0, 4012.0);
+        assert_eq!(saved(&warm, &[cold, warm.clone()]), None);
+        // The hardware clock has whole seconds.
+        let mut rounded = record(Outcome::Warm, 4000.9, 4012.0);
+        rounded.times.kernel = Some(4000.1);
+        assert_eq!(rounded.times.phases()[2].1, Some(0.0));
     }
 
     #[test]
@@ -328,7 +372,7 @@ mod tests {
             record(Outcome::Cold, 1000.0, 1100.0),
             record(Outcome::Warm, 4000.0, 4012.0),
         ];
-        let (report, panel) = picture(&history, "2026-11-26T00:00:00Z");
+        let (report, panel) = picture(&history, 20, "2026-11-26T00:00:00Z");
         let values: Vec<_> = panel.bars.iter().map(|bar| bar.values.clone()).collect();
         assert_eq!(values, [[2.0, 2.0, 4.0, 6.0], [2.0, 90.0, 4.0, 6.0]]);
         assert_eq!(report.series("warm").unwrap().values(), [14.0]);

@@ -121,10 +121,15 @@ pub struct Times {
     pub up: Option<f64>,
 }
 
+/// Seconds that two times, of the hardware clock and of a kernel's own, may be the wrong way round.
+const ROUNDING: f64 = 2.0;
+
 impl Times {
-    /// Seconds from one to the other; none if one is not known.
-    fn between(from: Option<f64>, to: Option<f64>) -> Option<f64> {
-        Some((to? - from?).max(0.0))
+    /// Seconds from one to the other; none if one is not known, or the clock was set back between
+    /// them.
+    pub(super) fn between(from: Option<f64>, to: Option<f64>) -> Option<f64> {
+        let time = to? - from?;
+        (time >= -ROUNDING).then(|| time.max(0.0))
     }
 
     /// Phases in their order: name and seconds.
