@@ -28,10 +28,9 @@ use crate::ui::Ui;
 /// All of this runs in a unit of systemd, which the end of the terminal does not stop. A kernel that
 /// does not come up ends in a boot through the firmware; it is not restarted into that way again
 /// until brisk reboot allow permits it.
-/// So far it is planned, checked and rehearsed alone: --dry-run shows the kernel, its initial RAM disks and its
-/// command line, brisk reboot check whether that could be started, and brisk reboot rehearse boots it
-/// in a VM. By default it is the entry that the boot loader starts next. Nothing is stopped or
-/// changed.
+///
+/// With --dry-run it shows the kernel, its initial RAM disks and its command line, and changes
+/// nothing.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
