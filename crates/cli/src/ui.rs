@@ -53,8 +53,9 @@ impl Ui {
         }
     }
 
-    /// Prints a message.
+    /// Prints a message, in which text from elsewhere may be.
     pub fn note(&self, text: &str) {
+        let text = crate::output::printable(text);
         let _ = writeln!(io::stderr().lock(), "brisk: {text}");
     }
 

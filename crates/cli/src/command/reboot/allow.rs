@@ -4,6 +4,7 @@ use anyhow::{bail, ensure};
 use brisk_tools::reboot::restart::Store;
 
 use crate::exit;
+use crate::output::printable_line;
 use crate::ui::Ui;
 
 /// Permit warm reboots into a kernel that failed before.
@@ -32,12 +33,13 @@ pub(super) fn run(args: &AllowArgs, ui: &Ui) -> anyhow::Result<u8> {
         (None, true) => "",
         (None, false) => {
             for barred in store.barred() {
-                ui.data(&format!(
-                    "{} {} failed {}\n",
+                let line = format!(
+                    "{} {} failed {}",
                     barred.combination,
                     barred.release,
                     barred.phase.text()
-                ))?;
+                );
+                ui.data(&(printable_line(&line) + "\n"))?;
             }
             return Ok(exit::OK);
         }
