@@ -89,14 +89,10 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
          before the jump; try brisk reboot check, and the init's own reboot"
     );
     let limit = duration_unless_zero("--watchdog", &args.watchdog)?;
+    // A package that is upgraded meanwhile replaces the file.
+    let brisk = std::env::current_exe().context("cannot find brisk's own file")?;
     let exchange = Exchange::of_system();
-    let is_locked = exchange
-        .is_locked()
-        .context("cannot make /run/brisk/reboot")?;
-    ensure!(
-        !is_locked && !unit_is_active(),
-        "a restart is under way already; see journalctl --unit={UNIT}"
-    );
+    is_alone(&exchange)?;
     let mut request = Request {
         way: Way::Cold,
         target: None,
@@ -123,8 +119,20 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
     if let Some(how) = args.keep_vms {
         request.keep = keep(how, request.target.as_ref(), ui)?;
     }
-    ask(&exchange, &request)?;
+    ask(&exchange, &request, &brisk)?;
     follow(&exchange, ui)
+}
+
+/// Ensures that no restart is under way.
+fn is_alone(exchange: &Exchange) -> anyhow::Result<()> {
+    let is_locked = exchange
+        .is_locked()
+        .context("cannot make /run/brisk/reboot")?;
+    ensure!(
+        !is_locked && !unit_is_active(),
+        "a restart is under way already; see journalctl --unit={UNIT}"
+    );
+    Ok(())
 }
 
 /// Time in which a rehearsal has to reach the root's init.
@@ -245,13 +253,17 @@ fn keep(how: KeepMemory, target: Option<&Target>, ui: &Ui) -> anyhow::Result<Opt
 }
 
 /// Starts the unit.
-fn ask(exchange: &Exchange, request: &Request) -> anyhow::Result<()> {
+fn ask(exchange: &Exchange, request: &Request, brisk: &Path) -> anyhow::Result<()> {
+    let run = Program::find("systemd-run")?;
+    // Somebody else may have asked while this was checked and rehearsed.
+    let _asking = exchange
+        .lock_to_ask()
+        .context("cannot make a lock in /run/brisk/reboot")?;
+    is_alone(exchange)?;
     exchange
         .ask(request)
         .context("cannot write to /run/brisk/reboot")?;
-    let brisk = std::env::current_exe().context("cannot find brisk's own file")?;
-    let run = Program::find("systemd-run")?;
-    run.args(systemd_run(&brisk))
+    run.args(systemd_run(brisk))
         .run()
         .map(drop)
         .context("cannot start the restart's unit")

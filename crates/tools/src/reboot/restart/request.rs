@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use brisk_host::files::{self, Durability};
-use brisk_sys::{Sharing, is_taken, try_lock};
+use brisk_sys::{Sharing, is_taken, lock, try_lock};
 use serde::{Deserialize, Serialize};
 
 use super::live::systemctl;
@@ -80,6 +80,18 @@ impl Exchange {
     pub fn try_lock(&self) -> io::Result<Option<File>> {
         let file = self.lock_file()?;
         Ok(try_lock(&file, Sharing::Exclusive)?.then_some(file))
+    }
+
+    /// Takes the lock of who asks for a restart, until the file is dropped: two who asked at once
+    /// would have one request.
+    ///
+    /// # Errors
+    /// If the file cannot be made, or the lock not be taken.
+    pub fn lock_to_ask(&self) -> io::Result<File> {
+        self.make()?;
+        let file = files::open_lock(&self.0.join("asking"))?;
+        lock(&file, Sharing::Exclusive)?;
+        Ok(file)
     }
 
     /// Whether a restart holds the lock.
@@ -166,12 +178,12 @@ pub fn systemd_run(brisk: &Path) -> Vec<String> {
         &format!("--unit={UNIT}"),
         "--description=Restart of this machine (brisk reboot)",
         "--collect",
-        "--no-block",
         "--quiet",
         // Leaving the graphical target by isolate stops other units.
         "--property=IgnoreOnIsolate=yes",
-        // A signal to the main process; what it started ends with it or goes on.
-        "--property=KillMode=mixed",
+        // A signal to the main process alone: a VM that it has resumed, to undo a restart, is in this
+        // unit where systemd gives it none of its own.
+        "--property=KillMode=process",
         "--property=TimeoutStopSec=15min",
         // Undoes what a killed process has done.
         &format!("--property=ExecStopPost={} reboot undo", quoted(&brisk)),
@@ -238,6 +250,10 @@ mod tests {
         let words = systemd_run(Path::new("/opt/my $5 %n\"/brisk"));
         let undo = r#"--property=ExecStopPost="/opt/my $$5 %%n\"/brisk" reboot undo"#;
         assert!(words.iter().any(|word| word == undo), "{words:?}");
+        // The unit is there when systemd-run(1) ends, and a VM that was resumed outlives it.
+        assert!(!words.contains(&"--no-block".to_owned()), "{words:?}");
+        let kill = "--property=KillMode=process".to_owned();
+        assert!(words.contains(&kill), "{words:?}");
         assert!(words.ends_with(&["reboot".to_owned(), "execute".to_owned()]));
     }
 
