@@ -8,12 +8,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use brisk_host::program::Program;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::config::{Config, QuiesceConfig};
 use brisk_tools::reboot::quiesce;
 use brisk_tools::reboot::restart::{self, Devices, Vms};
-use brisk_tools::vm::{self, Condition, Down, Keep, Outcome, StateDirs, Turn, Up};
+use brisk_tools::vm::{
+    self, Autoshutdown, Condition, Down, Keep, Outcome, StateDirs, Turn, Up,
+};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -37,6 +40,38 @@ pub(super) fn running() -> Vec<String> {
     running.extend(domains(&config).running());
     running
 }
+
+/// Ensures that what is suspended for a restart is resumed after it.
+///
+/// # Errors
+/// If there is something, and the unit that does so is not enabled.
+pub(super) fn come_back() -> anyhow::Result<()> {
+    let Ok(dirs) = StateDirs::here() else {
+        return Ok(());
+    };
+    let goes = |name: &String| {
+        let suspends = dirs.vm(name).and_then(|paths| paths.definition());
+        // A domain of libvirt has no such definition.
+        suspends.map_or(name.contains(':'), |it| {
+            it.autoshutdown == Autoshutdown::Suspend
+        })
+    };
+    let going: Vec<_> = running().into_iter().filter(goes).collect();
+    let is_enabled = || {
+        let systemctl = Program::find("systemctl")?;
+        systemctl.args(["--quiet", "is-enabled", UNIT]).run()
+    };
+    ensure!(
+        going.is_empty() || is_enabled().is_ok(),
+        "nothing would resume {} after the restart: {UNIT} is not enabled; try systemctl enable \
+         --now {UNIT}, or --no-vms, which leaves them alone",
+        going.join(", ")
+    );
+    Ok(())
+}
+
+/// Unit that resumes VMs after a boot.
+const UNIT: &str = "brisk-vms.service";
 
 /// VMs of root.
 #[derive(Debug)]

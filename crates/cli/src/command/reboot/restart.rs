@@ -16,6 +16,7 @@ use brisk_tools::reboot::restart::{
 };
 use brisk_tools::vm::{Area, Keep, StateDirs};
 
+use super::carried;
 use super::plan::PlanArgs;
 use super::rehearse::watched;
 use crate::command::vm::{KeepMemory, configuration};
@@ -118,6 +119,9 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
     }
     if let Some(how) = args.keep_vms {
         request.keep = keep(how, request.target.as_ref(), ui)?;
+    }
+    if request.vms {
+        carried::come_back()?;
     }
     ask(&exchange, &request, &brisk)?;
     follow(&exchange, ui)
