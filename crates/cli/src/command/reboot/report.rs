@@ -41,7 +41,9 @@ pub(super) struct ReportArgs {
 /// If a file cannot be written.
 pub(super) fn run(args: &ReportArgs, ui: &Ui) -> anyhow::Result<u8> {
     let store = Store::of_system();
-    store.may_be_read()?;
+    store
+        .may_be_read()
+        .context("the history is root's here; try: sudo brisk reboot report")?;
     let (mut all, barred) = (store.history(), store.barred());
     // Others see neither root's VMs nor its domains.
     if rustix::process::geteuid().is_root() {

@@ -75,9 +75,12 @@ fn seconds(time: Option<f64>) -> String {
 /// Time of day of a record, UTC.
 fn when(record: &Record) -> String {
     let times = record.times;
-    let at = times.down.or(times.handed).or(times.kernel).unwrap_or(0.0);
-    let at = jiff::Timestamp::from_second(at as i64).unwrap_or_default();
-    at.strftime("%Y-%m-%d %H:%M").to_string()
+    let at = times.down.or(times.handed).or(times.kernel);
+    let at = at.and_then(|at| jiff::Timestamp::from_second(at as i64).ok());
+    at.map_or_else(
+        || "-".to_owned(),
+        |at| at.strftime("%Y-%m-%d %H:%M").to_string(),
+    )
 }
 
 /// The `most` last restarts of the history as a table, and the last one in full.
@@ -222,15 +225,24 @@ pub fn picture(history: &[Record], most: usize, created: &str) -> (Report, BarPa
         "kernel and initrd",
         "userspace",
     ];
-    let bars = history.iter().rev().take(BASELINE).map(|record| {
+    let bars = history.iter().rev().filter_map(|record| {
+        // There is no room for more beside the bars.
+        let word = match record.outcome {
+            Outcome::Warm => "warm",
+            Outcome::Cold => "cold",
+            Outcome::ColdInstead(_) => "failed",
+            Outcome::Interrupted(_) => "interrupted",
+        };
+        record.times.downtime()?;
         let phases = record.times.phases();
         let values = phases[1..].iter().map(|(_, time)| time.unwrap_or(0.0));
-        Bar {
-            name: format!("{} {}", when(record), outcome(record)),
+        Some(Bar {
+            name: format!("{} {word}", when(record)),
             values: values.collect(),
             interval: None,
-        }
+        })
     });
+    let bars = bars.take(BASELINE);
     let panel = BarPanel {
         title: "Downtime of restarts".to_owned(),
         unit: Unit::Seconds,
@@ -360,6 +372,11 @@ mod tests {
         assert_eq!(phases, [Some(3.0), Some(2.0), None, Some(4.0), Some(6.0)]);
         let warm = record(Outcome::Warm, 4000.0, 4012.0);
         assert_eq!(saved(&warm, &[cold, warm.clone()]), None);
+        // As one whose clock was wrong before it went down.
+        let mut early = record(Outcome::Cold, 1000.0, 1.8e9);
+        assert_eq!(early.times.downtime(), None);
+        early.times.up = Some(f64::MAX);
+        assert_eq!(saved(&warm, &[early, warm.clone()]), None);
         // The hardware clock has whole seconds.
         let mut rounded = record(Outcome::Warm, 4000.9, 4012.0);
         rounded.times.kernel = Some(4000.1);
@@ -368,13 +385,19 @@ mod tests {
 
     #[test]
     fn pictures_have_a_bar_for_each_restart() {
+        let mut unknown = record(Outcome::Cold, 500.0, 600.0);
+        unknown.times = Times::default();
         let history = [
+            unknown,
             record(Outcome::Cold, 1000.0, 1100.0),
             record(Outcome::Warm, 4000.0, 4012.0),
+            record(Outcome::ColdInstead(Phase::Kernel), 5000.0, 5012.0),
         ];
         let (report, panel) = picture(&history, 20, "2026-11-26T00:00:00Z");
         let values: Vec<_> = panel.bars.iter().map(|bar| bar.values.clone()).collect();
-        assert_eq!(values, [[2.0, 2.0, 4.0, 6.0], [2.0, 90.0, 4.0, 6.0]]);
+        let short = [2.0, 2.0, 4.0, 6.0];
+        assert_eq!(values, [short, short, [2.0, 90.0, 4.0, 6.0]]);
+        assert_eq!(panel.bars[0].name, "1970-01-01 01:23 failed");
         assert_eq!(report.series("warm").unwrap().values(), [14.0]);
         assert_eq!(report.series("cold").unwrap().values(), [102.0]);
     }

@@ -123,13 +123,14 @@ pub struct Times {
 
 /// Seconds that two times, of the hardware clock and of a kernel's own, may be the wrong way round.
 const ROUNDING: f64 = 2.0;
+/// Seconds that no restart takes: a week. More is a clock that was wrong before.
+const LONGEST: f64 = 7.0 * 86400.0;
 
 impl Times {
-    /// Seconds from one to the other; none if one is not known, or the clock was set back between
-    /// them.
+    /// Seconds from one to the other; none if one is not known, or the clock was set between them.
     pub(super) fn between(from: Option<f64>, to: Option<f64>) -> Option<f64> {
         let time = to? - from?;
-        (time >= -ROUNDING).then(|| time.max(0.0))
+        (-ROUNDING..=LONGEST).contains(&time).then(|| time.max(0.0))
     }
 
     /// Phases in their order: name and seconds.
