@@ -14,7 +14,8 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 pub(super) struct AllowArgs {
     /// Kernel that is permitted again: the first digits of its hash, as brisk reboot report shows them.
-    #[arg(value_name = "HASH", conflicts_with = "all")]
+    #[arg(value_name = "HASH", conflicts_with = "all",
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
     hash: Option<String>,
 
     /// Permit all of them.
@@ -28,6 +29,9 @@ pub(super) struct AllowArgs {
 /// If nothing is called so, or it cannot be written.
 pub(super) fn run(args: &AllowArgs, ui: &Ui) -> anyhow::Result<u8> {
     let store = Store::of_system();
+    if store.barred().is_empty() {
+        ui.note("nothing is barred");
+    }
     let hash = match (&args.hash, args.all) {
         (Some(hash), _) => hash.as_str(),
         (None, true) => "",

@@ -149,6 +149,10 @@ fn begun(request: &Request) -> anyhow::Result<Restart> {
 /// # Errors
 /// What could not be undone.
 pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "only root may undo a restart; try: sudo brisk reboot undo"
+    );
     let exchange = Exchange::of_system();
     let lock = exchange
         .try_lock()
