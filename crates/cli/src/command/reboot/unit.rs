@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, anyhow, ensure};
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::restart::{
-    self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch, history,
-    is_going_down, notes, undo_leftovers, with_panic,
+    self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch,
+    combination, history, is_going_down, notes, undo_leftovers, with_panic,
 };
 use brisk_tools::vm;
 use clap::Subcommand;
@@ -80,6 +80,7 @@ fn go(
         exchange.say(&Progress::Step(text.to_owned()));
         ui.note(text);
     };
+    is_as_checked(request, root)?;
     let mut restart = begun(request)?;
     let mut target = request.target.clone();
     if let (Some(target), Some(limit)) = (&mut target, request.watch) {
@@ -114,6 +115,20 @@ fn go(
     undo_leftovers(&mut live)
         .map_err(|left| anyhow!("an earlier restart was not undone: {left}"))?;
     restart::run(&mut restart, &mut live).map_err(|failure| anyhow!("{failure}"))
+}
+
+/// Ensures that what is loaded is what was checked and rehearsed, and what is barred if it fails.
+fn is_as_checked(request: &Request, root: &Path) -> anyhow::Result<()> {
+    if let (Some(target), Some(checked)) = (&request.target, &request.combination) {
+        let now = combination(root, target)
+            .with_context(|| format!("cannot read {} or its initrds", target.kernel.display()))?;
+        ensure!(
+            now == *checked,
+            "{} or its initrds were changed since they were checked, as by an upgrade; try again",
+            target.kernel.display()
+        );
+    }
+    Ok(())
 }
 
 /// A restart that begins.
@@ -186,4 +201,49 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
         }
     }
     Ok(exit::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use brisk_tools::reboot::Target;
+    use brisk_tools::reboot::restart::Way;
+
+    use super::*;
+
+    #[test]
+    fn what_was_changed_since_it_was_checked_is_not_started() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("kernel"), "kernel").unwrap();
+        fs::write(root.path().join("initrd"), "initrd").unwrap();
+        let target = Target {
+            release: String::new(),
+            kernel: "/kernel".into(),
+            initrds: vec!["/initrd".into()],
+            cmdline: "quiet".to_owned(),
+            is_uki: false,
+        };
+        let request = Request {
+            way: Way::Warm,
+            combination: Some(combination(root.path(), &target).unwrap()),
+            target: Some(target),
+            reasons: Vec::new(),
+            vms: false,
+            keep: None,
+            quiesce: false,
+            watch: None,
+        };
+        is_as_checked(&request, root.path()).unwrap();
+        fs::write(root.path().join("initrd"), "another").unwrap();
+        let error = is_as_checked(&request, root.path()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "/kernel or its initrds were changed since they were checked, as by an upgrade; try \
+             again"
+        );
+        fs::remove_file(root.path().join("initrd")).unwrap();
+        let error = is_as_checked(&request, root.path()).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read /kernel or its initrds");
+    }
 }
