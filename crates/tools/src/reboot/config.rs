@@ -105,6 +105,13 @@ struct File {
     vms: VmsFile,
 }
 
+/// A file of which only one section counts.
+#[derive(Deserialize)]
+struct OnlyVms {
+    #[serde(default)]
+    vms: VmsFile,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct VmsFile {
@@ -132,10 +139,11 @@ impl Config {
     /// If it cannot be read, or is no configuration.
     pub fn read(directory: &Path) -> Result<Self, ConfigError> {
         let path = directory.join(FILE);
-        let read = match path.try_exists() {
-            Ok(false) => return Ok(Self::default()),
-            Ok(true) => files::start(&path, LARGEST + 1),
+        // A link to nothing is no missing file: it was to be there.
+        let read = match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => Err(error),
+            Ok(_) => files::start(&path, LARGEST + 1),
         };
         let bytes = read.map_err(|source| ConfigError::Read {
             path: path.clone(),
@@ -150,6 +158,15 @@ impl Config {
         };
         let text = String::from_utf8(bytes).map_err(|error| form(error.to_string()))?;
         Self::parse(&text).map_err(form)
+    }
+
+    /// Section `[vms]` of a file that cannot be used, if nothing is wrong with that section: guests
+    /// have to go down whatever is wrong with the others.
+    #[must_use]
+    pub fn only_vms(directory: &Path) -> Option<VmsConfig> {
+        let text = String::from_utf8(files::start(&directory.join(FILE), LARGEST).ok()?).ok()?;
+        let file: OnlyVms = toml::from_str(&text).ok()?;
+        file.vms.checked(&text).ok()
     }
 
     /// Parses the text of the file.
@@ -398,6 +415,19 @@ mod tests {
         std::fs::write(&path, "[quiesce]\nstop = [1]\n").unwrap();
         let error = Config::read(dir.path()).unwrap_err().to_string();
         assert!(error.starts_with(&path.display().to_string()), "{error}");
+        // What is wrong with another section is no reason to forget a domain.
+        let vms = "[vms]\nlibvirt = ['web']\n";
+        for (text, is_good) in [
+            (format!("{vms}[quiesce]\nstop = ['gdm']\n"), true),
+            (format!("{vms}[quiet]\n"), true),
+            (format!("{vms}jobs = 0\n"), false),
+            (format!("{vms}["), false),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            assert!(Config::read(dir.path()).is_err(), "{text}");
+            let names = Config::only_vms(dir.path()).map(|vms| vms.libvirt);
+            assert_eq!(names, is_good.then(|| vec!["web".to_owned()]), "{text}");
+        }
         std::fs::write(&path, b"\xff").unwrap();
         assert!(matches!(
             Config::read(dir.path()),
@@ -407,6 +437,12 @@ mod tests {
         assert!(matches!(
             Config::read(dir.path()),
             Err(ConfigError::Large(_))
+        ));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("nowhere", &path).unwrap();
+        assert!(matches!(
+            Config::read(dir.path()),
+            Err(ConfigError::Read { .. })
         ));
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();

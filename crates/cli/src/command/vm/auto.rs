@@ -108,13 +108,18 @@ pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
     })
 }
 
-/// Section `[vms]` of the configuration beside the definitions of VMs; if it is wrong, its defaults
-/// and the reason.
+/// Section `[vms]` of the configuration beside the definitions of VMs; if the configuration is wrong,
+/// the reason, too, and the defaults if that section is.
 pub(in crate::command) fn configuration(dirs: &StateDirs) -> (VmsConfig, Option<anyhow::Error>) {
-    match dirs.config.parent().map(Config::read) {
-        None => (VmsConfig::default(), None),
-        Some(Ok(config)) => (config.vms, None),
-        Some(Err(error)) => (VmsConfig::default(), Some(error.into())),
+    let Some(directory) = dirs.config.parent() else {
+        return (VmsConfig::default(), None);
+    };
+    match Config::read(directory) {
+        Ok(config) => (config.vms, None),
+        Err(error) => {
+            let vms = Config::only_vms(directory);
+            (vms.unwrap_or_default(), Some(error.into()))
+        }
     }
 }
 
