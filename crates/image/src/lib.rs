@@ -10,11 +10,11 @@
 //! ```
 
 mod claim;
+mod digest;
 mod durable;
 mod error;
 mod format;
 mod host_key;
-mod kept;
 mod keys;
 mod memory;
 mod naming;
@@ -25,16 +25,17 @@ mod working_set_file;
 mod write;
 
 pub use claim::{Claim, Hold, State, remove_resumed, resumable, resumed, resumed_name, state};
+pub use digest::digest;
 pub use error::{Error, Place};
 pub use format::codec::Compression;
 pub use format::description::{Description, Disk, Kernel, MAX_DESCRIPTION, MAX_TEXT, Range};
 pub use format::head::{Head, Parent};
 pub use format::header::{DEFAULT_CHUNK, Header, MAX_CHUNK, MIN_CHUNK, VERSION, chunk_size_for};
+pub use format::kept::Kept;
 pub use format::record::Record;
 pub use format::slot::{Slot, SlotKind};
 pub use format::working_set::WORKING_PAGES;
 pub use host_key::{host_key, host_key_path};
-pub use kept::{Kept, digest};
 pub use keys::{Keys, Recipient, Secret};
 pub use memory::{PAGE, PAGE_SIZE, Pages, is_zero, push_page};
 pub use pipeline::{Control, Progress};

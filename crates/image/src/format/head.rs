@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::description::{Description, MAX_DESCRIPTION};
 use crate::format::header::Header;
+use crate::format::kept::Kept;
 use crate::format::seal::TAG;
-use crate::kept::Kept;
 
 /// Most device state, and most of a working set, in bytes.
 pub(crate) const MAX_BLOB: u64 = 256 << 20;

@@ -9,6 +9,7 @@ pub(crate) mod codec;
 pub(crate) mod description;
 pub(crate) mod head;
 pub(crate) mod header;
+pub(crate) mod kept;
 pub(crate) mod pages;
 pub(crate) mod record;
 pub(crate) mod seal;

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use crate::format::description::Description;
-use crate::kept::Kept;
+use crate::format::kept::Kept;
 use crate::memory::Pages;
 use crate::read::reader::Image;
 

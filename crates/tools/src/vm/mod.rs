@@ -53,7 +53,7 @@ pub use condition::Condition;
 pub use definition::{Autoshutdown, Definition, DefinitionError, ImageFormat, Network, Suspend};
 pub use error::Error;
 pub use exec::{ExecRequest, Execution, exec, executions};
-pub use kept::{Area, Keep};
+pub use kept::Area;
 pub use late::Late;
 pub use lifecycle::{BOOT, Ending, discard, kill, start, start_as, stop};
 pub use live::condition;

@@ -23,7 +23,7 @@ use super::directories::one_has_ended;
 use super::disk_locks::DiskLocks;
 use super::error::Error;
 use super::exec::{executions, quiet};
-use super::kept::{Area, Keep, Keeping};
+use super::kept::{Area, Keeping};
 use super::live;
 use super::paths::VmPaths;
 use super::postcopy::wait_until_filled;
@@ -34,6 +34,7 @@ use super::standing::{self, Standing};
 use super::suspend_record::SuspendRecord;
 use super::unlock::host_keys;
 use crate::chain;
+use crate::reboot::restart::Keep;
 
 /// Time limit of QEMU to end.
 const END: Duration = Duration::from_secs(30);

@@ -13,8 +13,8 @@ use brisk_host::program::Program;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::config::{Config, QuiesceConfig};
 use brisk_tools::reboot::quiesce;
-use brisk_tools::reboot::restart::{self, Devices, Vms};
-use brisk_tools::vm::{self, Autoshutdown, Condition, Down, Keep, Outcome, StateDirs, Turn, Up};
+use brisk_tools::reboot::restart::{self, Devices, Keep, Vms};
+use brisk_tools::vm::{self, Autoshutdown, Condition, Down, Outcome, StateDirs, Turn, Up};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGINT, SIGTERM};
 

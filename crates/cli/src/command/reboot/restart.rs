@@ -12,9 +12,9 @@ use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Consequence, Preflight, Trial, Verdict};
 use brisk_tools::reboot::rehearse;
 use brisk_tools::reboot::restart::{
-    Exchange, Progress, Request, UNIT, Way, combination, systemd_run, unit_is_active,
+    Exchange, Keep, Progress, Request, UNIT, Way, combination, systemd_run, unit_is_active,
 };
-use brisk_tools::vm::{Area, Keep, StateDirs};
+use brisk_tools::vm::{Area, StateDirs};
 
 use super::carried;
 use super::plan::PlanArgs;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use brisk_image::{Keys, Secret};
+use brisk_tools::reboot::restart::Keep;
 use brisk_tools::vm::{
     self as tool, Condition, Postcopied, Resumed, VmPaths, condition, needs_passphrase,
 };
@@ -70,7 +71,7 @@ pub(in crate::command) enum KeepMemory {
     Alone,
 }
 
-impl From<KeepMemory> for tool::Keep {
+impl From<KeepMemory> for Keep {
     fn from(how: KeepMemory) -> Self {
         match how {
             KeepMemory::WithImage => Self::WithImage,
@@ -228,7 +229,7 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
         passphrase,
         drop_cache: args.drop_cache,
         wait: args.wait,
-        keep: args.keep_memory.map(tool::Keep::from),
+        keep: args.keep_memory.map(Keep::from),
     };
     let suspended = tool::suspend(&paths, how, work.control());
     drop(work);

@@ -13,10 +13,19 @@ use serde::{Deserialize, Serialize};
 use super::live::systemctl;
 use super::record::Way;
 use crate::reboot::Target;
-use crate::vm::Keep;
 
 /// Unit in which a restart runs, so that it goes on when the terminal ends that asked for it.
 pub const UNIT: &str = "brisk-reboot-run.service";
+
+/// What becomes of the memory of guests that are suspended for a warm restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// It stays in RAM, and is written to the image, too, for a boot that is not warm after all.
+    WithImage,
+    /// It stays in RAM alone, and is lost with it.
+    Alone,
+}
 
 /// A restart that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,15 +12,3 @@ mod file;
 
 pub use area::Area;
 pub(super) use file::{Found, Keeping, Loss, find};
-
-use serde::{Deserialize, Serialize};
-
-/// What becomes of the memory of guests that are suspended for a warm restart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Keep {
-    /// It stays in RAM, and is written to the image, too, for a boot that is not warm after all.
-    WithImage,
-    /// It stays in RAM alone, and is lost with it.
-    Alone,
-}
