@@ -30,11 +30,13 @@ pub fn conclude(
     };
     let (times, after) = seen();
     let down = down.filter(|down| down.boot.id == restart.from.id);
-    let outcome = outcome(restart, down, now);
+    // The mark is begun when the shutdown begins; the jump comes after all services.
+    let stopped = down.filter(|down| down.at.is_some());
+    let outcome = outcome(restart, stopped, now);
     let times = Times {
         begun: restart.times.begun,
         handed: restart.times.handed,
-        down: down.map(|down| down.at),
+        down: down.and_then(|down| down.at),
         ..times
     };
     let barred = match (&outcome, &restart.combination) {
@@ -98,7 +100,7 @@ fn other(down: &Down, now: &Boot, seen: impl FnOnce() -> (Times, Census)) -> Opt
     let times = Times {
         begun: None,
         handed: down.asked,
-        down: Some(down.at),
+        down: down.at,
         ..times
     };
     let record = Record {
@@ -155,7 +157,7 @@ mod tests {
     fn down(target: &str) -> Down {
         Down {
             boot: boot("a", false),
-            at: 15.0,
+            at: Some(15.0),
             asked: Some(12.5),
             target: target.to_owned(),
         }
@@ -216,6 +218,17 @@ mod tests {
             ends(&begun, Some(&mark), &firmware),
             (Interrupted(Stage::Quiesce), false)
         );
+    }
+
+    #[test]
+    fn a_kernel_has_no_part_in_a_shutdown_that_did_not_come_to_its_end() {
+        let handed = restart(Way::Warm, Stage::Restart);
+        let early = Down {
+            at: None,
+            ..down("kexec")
+        };
+        let end = concluded(&handed, Some(&early), &boot("c", false));
+        assert_eq!(end, (Outcome::ColdInstead(Phase::Shutdown), false));
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub fn going_down(store: &Store) -> Result<(), StoreError> {
 /// # Errors
 /// If the note cannot be written.
 pub fn down(store: &Store) -> Result<(), StoreError> {
-    note_down(store, |down| down.at = now())
+    note_down(store, |down| down.at = Some(now()))
 }
 
 fn note_down(store: &Store, change: impl FnOnce(&mut Down)) -> Result<(), StoreError> {
@@ -72,7 +72,7 @@ fn note_down(store: &Store, change: impl FnOnce(&mut Down)) -> Result<(), StoreE
     let before = store.down().filter(|down| down.boot.id == boot.id);
     let mut note = before.unwrap_or_else(|| Down {
         boot,
-        at: now(),
+        at: None,
         asked: None,
         target: String::new(),
     });

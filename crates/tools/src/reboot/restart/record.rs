@@ -161,8 +161,10 @@ impl Times {
 pub struct Down {
     /// Boot that ends.
     pub boot: Boot,
-    /// When all services were stopped, seconds since 1970.
-    pub at: f64,
+    /// When all services were stopped, seconds since 1970; none if that is not known: the shutdown
+    /// did not come so far, or the unit that notes it is not there.
+    #[serde(default)]
+    pub at: Option<f64>,
     /// When systemd was asked, if that is known.
     #[serde(default)]
     pub asked: Option<f64>,
