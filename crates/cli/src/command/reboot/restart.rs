@@ -12,7 +12,8 @@ use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Consequence, Preflight, Trial, Verdict};
 use brisk_tools::reboot::rehearse;
 use brisk_tools::reboot::restart::{
-    Exchange, Keep, Progress, Request, UNIT, Way, combination, systemd_run, unit_is_active,
+    Exchange, Keep, Progress, Request, UNIT, Way, combination, systemd_run, unit_has_ended,
+    unit_is_active,
 };
 use brisk_tools::vm::{Area, StateDirs};
 
@@ -281,7 +282,7 @@ fn follow(exchange: &Exchange, ui: &Ui) -> anyhow::Result<u8> {
     loop {
         let is_over = asked.elapsed() > ASK && {
             asked = Instant::now();
-            !unit_is_active()
+            unit_has_ended()
         };
         let said = exchange.said(skipped);
         skipped += said.len();

@@ -24,7 +24,7 @@ pub use conclude::{Conclusion, conclude};
 pub use live::{Devices, Live, Vms, is_going_down, undo_leftovers};
 pub use record::{Barred, Down, Outcome, Phase, Record, Restart, Stage, Times, Way};
 pub use request::{
-    DIRECTORY, Exchange, Keep, Progress, Request, UNIT, systemd_run, unit_is_active,
+    DIRECTORY, Exchange, Keep, Progress, Request, UNIT, systemd_run, unit_has_ended, unit_is_active,
 };
 pub use sequence::{Failure, Host, Step, run, steps};
 pub use store::{Store, StoreError};

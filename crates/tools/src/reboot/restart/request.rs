@@ -207,8 +207,20 @@ pub fn systemd_run(brisk: &Path) -> Vec<String> {
 /// Whether the unit runs.
 #[must_use]
 pub fn unit_is_active() -> bool {
-    let state = systemctl(&["show", "--property=ActiveState", "--value", UNIT]);
-    state.is_ok_and(|state| !matches!(state.trim(), "" | "inactive" | "failed"))
+    is_active() == Some(true)
+}
+
+/// Whether the unit has ended: systemd says so. While it reads its units again, as arming a watchdog
+/// has it do, it answers nobody, on a busy machine for longer than systemctl waits.
+#[must_use]
+pub fn unit_has_ended() -> bool {
+    is_active() == Some(false)
+}
+
+/// None if systemd does not say.
+fn is_active() -> Option<bool> {
+    let state = systemctl(&["show", "--property=ActiveState", "--value", UNIT]).ok()?;
+    Some(!matches!(state.trim(), "" | "inactive" | "failed"))
 }
 
 /// A path as a word of a command line of systemd.service(5).
