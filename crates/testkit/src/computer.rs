@@ -9,11 +9,79 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::program::{capture, tool, unpacked};
-use crate::wait::until;
+use crate::wait::{until, within_time};
 
 /// Time limit of a boot or of a command: a boot without KVM takes a minute, and more beside others.
 const LIMIT: Duration = Duration::from_secs(900);
+
+/// The console says that services begin to stop.
+pub const STOPPING: &str = "services stop now";
+/// The console says that all services are stopped.
+pub const STOPPED: &str = "services are stopped";
+/// The console says that the root's init runs.
+pub const UP: &str = "init is up";
+
+/// Units that have the console say so.
+const TELL: &str = "\
+    unit() {
+        cat >/etc/systemd/system/$1.service
+        systemctl enable -q $1
+    }
+    unit tell-early <<'END'
+[Unit]
+DefaultDependencies=no
+After=local-fs.target
+Before=brisk-reboot-early.service
+Conflicts=shutdown.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=true
+ExecStop=sh -c 'echo services are stopped >/dev/ttyS0'
+StandardOutput=null
+[Install]
+WantedBy=sysinit.target
+END
+    unit tell-up <<'END'
+[Unit]
+DefaultDependencies=no
+After=brisk-reboot-early.service
+Before=sysinit.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=sh -c 'echo init is up >/dev/ttyS0'
+[Install]
+WantedBy=sysinit.target
+END
+    unit tell-late <<'END'
+[Unit]
+Before=brisk-reboot.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=true
+ExecStop=sh -c 'echo services stop now >/dev/ttyS0'
+[Install]
+WantedBy=multi-user.target
+END
+    systemctl start tell-early tell-up tell-late && sync";
+
+/// Makes a disk with a Debian package, which is moved to it, as `brisk.deb`.
+#[track_caller]
+pub fn package_disk(package: &Path, disk: &Path) {
+    let tree = disk.with_extension("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::rename(package, tree.join("brisk.deb")).unwrap();
+    let [tree, disk] = [&tree, disk].map(|path| path.to_str().unwrap());
+    capture(
+        &tool("mke2fs"),
+        &["-q", "-t", "ext4", "-d", tree, disk, "64M"],
+    );
+}
 
 /// A line of the console.
 #[derive(Debug, Clone)]
@@ -27,6 +95,8 @@ pub struct ConsoleLine {
 /// A machine that runs. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Computer {
+    disk: PathBuf,
+    directory: PathBuf,
     qemu: Child,
     begun: Instant,
     console: Arc<Mutex<Vec<ConsoleLine>>>,
@@ -62,20 +132,20 @@ impl Computer {
     }
 
     /// Starts a machine with a disk in qcow2, and with more options of QEMU. `directory` is for its
-    /// socket.
+    /// sockets.
     #[must_use]
     pub fn start(disk: &Path, directory: &Path, options: &[&str]) -> Self {
-        let socket = directory.join("shell");
-        let _ = fs::remove_file(&socket);
+        let [socket, monitor] = ["shell", "monitor"].map(|name| directory.join(name));
+        for socket in [&socket, &monitor] {
+            let _ = fs::remove_file(socket);
+        }
         let mut command = Command::new(tool("qemu-system-x86_64"));
         command
             .args(["-no-user-config", "-accel", "tcg,thread=multi,tb-size=512"])
             .args(["-cpu", "Nehalem", "-smp", "2", "-m", "2G", "-nic", "none"])
-            .args(["-display", "none", "-monitor", "none", "-serial", "stdio"])
-            .args([
-                "-serial",
-                &format!("unix:{},server=on,wait=off", socket.display()),
-            ])
+            .args(["-display", "none", "-serial", "stdio"])
+            .args(["-serial", &listening(&socket)])
+            .args(["-monitor", &listening(&monitor)])
             .args([
                 "-drive",
                 &format!("file={},format=qcow2,if=virtio", disk.display()),
@@ -97,6 +167,8 @@ impl Computer {
         });
         shell.set_read_timeout(Some(LIMIT)).unwrap();
         Self {
+            disk: disk.to_owned(),
+            directory: directory.to_owned(),
             qemu,
             begun,
             console,
@@ -154,6 +226,19 @@ impl Computer {
         ran.output
     }
 
+    /// Installs a package that is on the second disk: [`package_disk`].
+    #[track_caller]
+    pub fn install(&mut self) {
+        self.ok("mount -o ro /dev/vdb /mnt && dpkg -i /mnt/brisk.deb && umount /mnt");
+    }
+
+    /// From now on the console says how far systemd is: [`STOPPING`], [`STOPPED`] and [`UP`], each
+    /// behind the note that brisk takes of that.
+    #[track_caller]
+    pub fn tells_how_far_it_is(&mut self) {
+        self.ok(TELL);
+    }
+
     /// Time since QEMU's start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
@@ -172,13 +257,18 @@ impl Computer {
     /// Waits until the console shows a text.
     #[track_caller]
     pub fn shows(&self, text: &str) {
-        until(text, || {
+        self.shows_one_of(&[text]);
+    }
+
+    /// Waits until the console shows one of these texts; the result is its index.
+    #[track_caller]
+    pub fn shows_one_of(&self, texts: &[&str]) -> usize {
+        let shown = within_time(LIMIT, || {
             let console = self.console();
-            console
-                .iter()
-                .any(|line| line.text.contains(text))
-                .then_some(())
+            let shown = |line: &ConsoleLine| texts.iter().position(|it| line.text.contains(it));
+            console.iter().find_map(shown)
         });
+        shown.unwrap_or_else(|| panic!("no {texts:?}\n{}", self.tail()))
     }
 
     /// Number of times that the firmware ran.
@@ -192,10 +282,67 @@ impl Computer {
             .count()
     }
 
-    /// Cuts the power.
-    pub fn cut(mut self) {
-        self.qemu.kill().unwrap();
-        self.qemu.wait().unwrap();
+    /// Ends the machine, and keeps it in a file as it is now: memory, devices, and the disk below.
+    #[track_caller]
+    pub fn keep(mut self, state: &Path) {
+        let said = self.monitor(&format!("stop\nmigrate file:{}\nquit\n", state.display()));
+        let status = self.qemu.wait().unwrap();
+        assert!(status.success() && !said.contains("Error"), "{said}");
+    }
+
+    /// Goes on with a machine that was kept, with a disk in qcow2 that has that of the kept one below
+    /// it, and the options that it had.
+    #[must_use]
+    pub fn go_on(state: &Path, disk: &Path, directory: &Path, options: &[&str]) -> Self {
+        let incoming = format!("file:{}", state.display());
+        let options = [options, &["-incoming", &incoming]].concat();
+        let machine = Self::start(disk, directory, &options);
+        // What is written to a serial port before is lost. It was stopped when it was kept.
+        let status = || machine.monitor("cont\ninfo status\n");
+        until("the machine goes on", || {
+            status().contains("VM status: running").then_some(())
+        });
+        machine
+    }
+
+    /// What QEMU says to commands of qemu-monitor(7).
+    fn monitor(&self, commands: &str) -> String {
+        let socket = self.directory.join("monitor");
+        let mut monitor = until("QEMU has made its socket", || {
+            UnixStream::connect(&socket).ok()
+        });
+        monitor.write_all(commands.as_bytes()).unwrap();
+        // A prompt comes at first, and after each command.
+        let prompts = 1 + commands.lines().count();
+        let (mut said, mut buffer) = (String::new(), [0; 4096]);
+        while said.matches("(qemu) ").count() < prompts {
+            match monitor.read(&mut buffer) {
+                Ok(count @ 1..) => said += &String::from_utf8_lossy(&buffer[..count]),
+                _ => break,
+            }
+        }
+        said
+    }
+
+    /// Copies the disk as a power cut at this moment would leave it. The machine goes on.
+    #[track_caller]
+    pub fn copy_disk(&self, path: &Path) {
+        let pid = Pid::from_child(&self.qemu);
+        kill_process(pid, Signal::STOP).unwrap();
+        // A thread stops when its system call is over.
+        let tasks = format!("/proc/{}/task", pid.as_raw_nonzero());
+        until("all threads of QEMU are stopped", || {
+            let mut tasks = fs::read_dir(&tasks).unwrap();
+            let is_stopped = |task: io::Result<fs::DirEntry>| {
+                // One that has ended has no state.
+                let stat = fs::read_to_string(task.unwrap().path().join("stat"));
+                stat.map_or(true, |stat| stat.contains(") T "))
+            };
+            tasks.all(is_stopped).then_some(())
+        });
+        let copied = fs::copy(&self.disk, path);
+        kill_process(pid, Signal::CONT).unwrap();
+        copied.unwrap();
     }
 
     /// Waits until the machine has powered itself off.
@@ -238,6 +385,11 @@ impl Drop for Computer {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
     }
+}
+
+/// A socket that QEMU makes.
+fn listening(socket: &Path) -> String {
+    format!("unix:{},server=on,wait=off", socket.display())
 }
 
 /// Keeps the lines of a console with their times.

@@ -37,7 +37,7 @@ mod wait;
 pub use boot_tree::BootTree;
 pub use brisk::{Brisk, Guest};
 pub use checked::{CHECK_MEMORY, Checked, MEMORY_STATE, rounds};
-pub use computer::{Computer, ConsoleLine, Ran};
+pub use computer::{Computer, ConsoleLine, Ran, STOPPED, STOPPING, UP, package_disk};
 pub use container::{Image, docker_archive, oci_layout};
 pub use crypto::{newer_openssl, virtio_crypto, with_aes_ni};
 pub use files::Files;

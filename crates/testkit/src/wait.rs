@@ -19,8 +19,16 @@ pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Polls `condition` until it gives a value; `None` at the [`DEADLINE`].
-pub(crate) fn within<T>(mut condition: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + DEADLINE;
+pub(crate) fn within<T>(condition: impl FnMut() -> Option<T>) -> Option<T> {
+    within_time(DEADLINE, condition)
+}
+
+/// Polls `condition` until it gives a value; `None` after a time.
+pub(crate) fn within_time<T>(
+    time: Duration,
+    mut condition: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    let deadline = Instant::now() + time;
     loop {
         if let Some(value) = condition() {
             return Some(value);

@@ -2,11 +2,16 @@
 //! installed, VMs run in it, and it is restarted.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
+mod faults;
+mod kept;
+mod rehearsed;
+mod repeated;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use brisk_testkit::{CHECK_MEMORY, Computer, MEMORY_STATE, capture, rounds, times, tool, trials};
+use brisk_testkit::{CHECK_MEMORY, Computer, MEMORY_STATE, package_disk, rounds, times, trials};
 use libtest_mimic::Arguments;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -37,8 +42,17 @@ fn main() {
                 "a_kernel_that_hangs_ends_in_the_firmware",
                 a_kernel_that_hangs,
             ),
-            ("a_killed_restart_is_undone", a_killed_restart_is_undone),
-            ("a_power_cut_leaves_a_machine_that_boots", a_power_cut),
+            ("a_killed_restart_is_undone", faults::killed),
+            ("a_power_cut_leaves_a_machine_that_boots", faults::power_cut),
+            (
+                "rehearsals_agree_with_reality",
+                rehearsed::agree_with_reality,
+            ),
+            ("one_restart_after_the_other", repeated::restarts),
+            (
+                "a_kernel_that_hangs_early_ends_in_the_firmware",
+                repeated::hangs_early,
+            ),
         ],
     );
     libtest_mimic::run(&arguments, all).exit();
@@ -73,7 +87,7 @@ fn install(disk: &Path) -> Computer {
     );
     let mut machine = Computer::start(disk, directory(), &["-drive", &drive]);
     machine.booted();
-    machine.ok("mount -o ro /dev/vdb /mnt && dpkg -i /mnt/brisk.deb && umount /mnt");
+    machine.install();
     let units = "brisk-reboot brisk-reboot-early brisk-vms";
     machine.ok(&format!(
         "systemctl is-enabled {units} && systemctl is-active {units}"
@@ -104,24 +118,12 @@ fn build_package() -> PathBuf {
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
-    let tree = directory().join("tree");
-    std::fs::create_dir(&tree).unwrap();
     let is_package = |path: &PathBuf| path.extension().is_some_and(|end| end == "deb");
     let mut files = std::fs::read_dir(&out)
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    std::fs::rename(files.find(is_package).unwrap(), tree.join("brisk.deb")).unwrap();
     let disk = directory().join("package.ext4");
-    let words = [
-        "-q",
-        "-t",
-        "ext4",
-        "-d",
-        tree.to_str().unwrap(),
-        disk.to_str().unwrap(),
-        "64M",
-    ];
-    capture(&tool("mke2fs"), &words);
+    package_disk(&files.find(is_package).unwrap(), &disk);
     disk
 }
 
@@ -385,49 +387,4 @@ fn a_kernel_that_hangs() {
         (&record["result"], &record["phase"]),
         (&"cold-instead".into(), &"kernel".into())
     );
-}
-
-/// Lines of the journal of the restart's unit after which it is ended.
-const STEPS: [&str; 4] = [
-    "load the kernel",
-    "suspend VMs",
-    "release GPUs",
-    "arm the watchdog",
-];
-
-fn a_killed_restart_is_undone() {
-    let mut machine = Computer::start(&disk("killed"), directory(), &[]);
-    machine.booted();
-    for step in STEPS {
-        // The unit ends with its process, and another one undoes what it did.
-        machine.run(&format!(
-            "brisk reboot --same & until grep -q '{step}' /run/brisk/reboot/progress.jsonl; do :; \
-             done; systemctl kill --kill-whom=main --signal=KILL brisk-reboot-run; wait $!"
-        ));
-        machine.ok("until ! systemctl is-active -q brisk-reboot-run; do sleep 0.1; done");
-        let left = "cat /sys/kernel/kexec/loaded /sys/kernel/kexec_loaded 2>/dev/null | head -n 1; \
-                    ls /var/lib/brisk/reboot/pending.json /run/systemd/system.conf.d/*brisk* \
-                    2>/dev/null; true";
-        assert_eq!(machine.ok(left), "0\n", "{step}");
-    }
-    assert_eq!(machine.firmware_runs(), 1);
-}
-
-fn a_power_cut() {
-    let disk = disk("cut");
-    for step in STEPS {
-        let mut machine = Computer::start(&disk, directory(), &[]);
-        machine.booted();
-        machine.begin(&format!(
-            "brisk reboot --same & until grep -q '{step}' /run/brisk/reboot/progress.jsonl; do :; \
-             done; echo 'cut here' >/dev/ttyS0; wait $!"
-        ));
-        machine.shows("cut here");
-        machine.cut();
-    }
-    let mut machine = Computer::start(&disk, directory(), &[]);
-    machine.booted();
-    let restart = last_restart(&mut machine);
-    assert_eq!(restart["record"]["result"], "interrupted", "{restart:#}");
-    machine.ok("brisk reboot check --no-trial-load --same");
 }

@@ -1,0 +1,63 @@
+//! Machines that have booted, each kept as it is then: a test goes on with one, as often as it likes,
+//! in less time than a boot takes.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use brisk_testkit::Computer;
+
+use super::{directory, disk, rehearsed};
+
+/// A watchdog that outlives a kernel.
+const WATCHDOG: [&str; 4] = ["-device", "i6300esb", "-watchdog-action", "reset"];
+
+/// Options of QEMU for all of them: the watchdog, and a disk with the files of rehearsals.
+fn options() -> Vec<&'static str> {
+    static CASES: OnceLock<String> = OnceLock::new();
+    let cases = CASES.get_or_init(|| {
+        let disk = rehearsed::disk().display();
+        format!("file={disk},format=raw,if=virtio,readonly=on")
+    });
+    [&WATCHDOG[..], &["-drive", cases]].concat()
+}
+
+/// A machine that was kept.
+#[derive(Debug)]
+pub(super) struct Kept {
+    disk: PathBuf,
+    state: PathBuf,
+}
+
+impl Kept {
+    /// One that has booted, and has brisk.
+    pub(super) fn booted() -> &'static Self {
+        static KEPT: OnceLock<Kept> = OnceLock::new();
+        KEPT.get_or_init(|| {
+            let disk = disk("booted");
+            let mut machine = Computer::start(&disk, directory(), &options());
+            machine.booted();
+            machine.tells_how_far_it_is();
+            // Debian loads no such driver by itself, and this one would stop its device at the jump.
+            machine.ok(
+                "modprobe watchdog stop_on_reboot=0 && modprobe i6300esb && test -e /dev/watchdog0",
+            );
+            let state = directory().join("booted.state");
+            machine.keep(&state);
+            Self { disk, state }
+        })
+    }
+
+    /// Goes on with it, on a disk of its own.
+    pub(super) fn go_on(&self, name: &str) -> Computer {
+        let disk = directory().join(format!("{name}.qcow2"));
+        Computer::disk(&disk, &self.disk);
+        Computer::go_on(&self.state, &disk, directory(), &options())
+    }
+
+    /// Boots a machine of this kind from a disk.
+    pub(super) fn boot(disk: &Path) -> Computer {
+        let mut machine = Computer::start(disk, directory(), &options());
+        machine.booted();
+        machine
+    }
+}
