@@ -15,6 +15,7 @@ mod idle;
 mod man;
 mod pages;
 mod reference;
+mod restarts;
 mod rules;
 mod sections;
 mod structure;
@@ -60,6 +61,8 @@ enum Task {
     BenchIdle(idle::Args),
     /// Measure VMs that are suspended and resumed with their host, one after another and at once.
     BenchHost(host::Args),
+    /// Measure restarts of a machine, warm and cold by turns.
+    BenchReboot(restarts::Args),
     /// Measure brisk beside an earlier version of it.
     BenchVersions(versions::Args),
     /// Render the reports of benchmarks/ as pages and pictures.
@@ -90,6 +93,7 @@ fn main() -> anyhow::Result<()> {
         Task::BenchSuspend(args) => suspend::run(&args)?,
         Task::BenchIdle(args) => idle::run(&args)?,
         Task::BenchHost(args) => host::run(&args)?,
+        Task::BenchReboot(args) => restarts::run(&args)?,
         Task::BenchVersions(args) => versions::run(&args)?,
         Task::BenchPages(args) => {
             let mut out = io::stdout().lock();

@@ -1,0 +1,130 @@
+//! `cargo xtask bench-reboot`: restarts of the machine of `setup/reboot-machine`, warm and cold by
+//! turns.
+//!
+//! Times are taken on this host, by the machine's console. The machine is the same one all the time.
+//! In each round it restarts in both ways, in a random order.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use brisk_measure::{CompareOptions, Report, Unit, render};
+use brisk_testkit::{Computer, STOPPED, STOPPING, UP, package_disk};
+use brisk_tools::environment;
+use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
+use brisk_tools::interrupt::Interrupt;
+use tempfile::TempDir;
+
+use crate::bench::{ended, say, say_round};
+
+/// Options of the benchmark.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Debian package of the brisk to measure.
+    #[arg(long)]
+    package: PathBuf,
+    /// Pairs of restarts that count.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Pairs before them.
+    #[arg(long, default_value_t = 1)]
+    warmup: u32,
+    /// Directory in which the machine's disk is written.
+    #[arg(long)]
+    place: PathBuf,
+    /// Directory of the report.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// Ways to restart, and the option of each.
+const SIDES: [(&str, &str); 2] = [("cold", "--cold"), ("warm", "--warm-only")];
+
+/// From the end of all services to the root's init: in a cold restart firmware, boot loader, kernel
+/// and initrd.
+const BETWEEN: &str = "from the end of services to init";
+/// From the beginning of the end of services to the end of the boot.
+const DOWN: &str = "down";
+/// From the request to the end of the boot.
+const ALL: &str = "request to end of boot";
+const METRICS: [&str; 3] = [DOWN, BETWEEN, ALL];
+
+/// Measures.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let base = Computer::files().map_err(|reason| anyhow!(reason))?;
+    // It is removed, and QEMU ends, as this returns.
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let dir = TempDir::with_prefix_in("bench-reboot-", &args.place)?;
+    let dir_path = fs::canonicalize(dir.path())?;
+    let copy = dir_path.join("copy.deb");
+    fs::copy(&args.package, &copy)
+        .with_context(|| format!("cannot read {}", args.package.display()))?;
+    let package = dir_path.join("package.ext4");
+    package_disk(&copy, &package);
+    let disk = dir_path.join("disk.qcow2");
+    Computer::disk(&disk, &base.join("disk.qcow2"));
+    let drive = format!(
+        "file={},format=raw,if=virtio,readonly=on",
+        package.display()
+    );
+    let mut machine = Computer::start(&disk, &dir_path, &["-drive", &drive]);
+    machine.booted();
+    machine.install();
+    machine.tells_how_far_it_is();
+    let now = jiff::Timestamp::now().to_string();
+    let mut report = Report::new("bench", now, environment::here());
+    let file = args.out.join("reboot.json");
+    let plan = Plan::new(SIDES.map(|(name, _)| name), args.runs)
+        .warmups(args.warmup)
+        .naming(Naming::MetricFirst);
+    Experiment::new(&plan, &interrupt)
+        .on_round(say_round)
+        .run(&mut Saved::new(&mut report, &file), |turn, readings| {
+            restart(&mut machine, SIDES[turn.side], readings)
+        })
+        .map_err(ended)?;
+    for metric in METRICS {
+        let options = CompareOptions::default();
+        report
+            .comparisons
+            .extend(plan.comparisons(&report.series, metric, 0, &options));
+    }
+    report.warn();
+    report.save(&file)?;
+    let text = render::table(&report);
+    fs::write(args.out.join("reboot.txt"), &text)?;
+    say(&text);
+    Ok(())
+}
+
+/// Restarts the machine once.
+fn restart(
+    machine: &mut Computer,
+    (name, option): (&str, &str),
+    readings: &mut Readings,
+) -> anyhow::Result<()> {
+    let (asked, firmware) = (machine.elapsed(), machine.firmware_runs());
+    machine.begin(&format!("brisk reboot --same {option}"));
+    machine.booted();
+    let up = machine.elapsed();
+    ensure!(
+        machine.firmware_runs() - firmware == usize::from(name == "cold"),
+        "this was not a {name} restart"
+    );
+    let console = machine.console();
+    let at = |text: &str| {
+        let mut lines = console.iter().rev().take_while(|line| line.at > asked);
+        let line = lines.find(|line| line.text.contains(text));
+        line.map(|line| line.at)
+            .with_context(|| format!("the console does not say: {text}"))
+    };
+    let mut put = |metric: &str, from: Duration, to: Duration| {
+        readings.put(metric, Unit::Seconds, (to - from).as_secs_f64());
+    };
+    put(DOWN, at(STOPPING)?, up);
+    put(BETWEEN, at(STOPPED)?, at(UP)?);
+    put(ALL, asked, up);
+    Ok(())
+}
