@@ -31,7 +31,8 @@ impl Reality {
     const LINES: [(Self, &str); 4] = [
         (Up, UP),
         (Panic, "Kernel panic"),
-        (Shell, "ALERT!"),
+        // By panic=, which brisk adds, in place of its shell.
+        (Shell, "Rebooting automatically"),
         (Refused, "the command ended: 11"),
     ];
 }
