@@ -38,8 +38,23 @@ pub(crate) struct Args {
     out: PathBuf,
 }
 
-/// Ways to restart, and the option of each.
-const SIDES: [(&str, &str); 2] = [("cold", "--cold"), ("warm", "--warm-only")];
+/// Ways to restart.
+const SIDES: [Side; 2] = [
+    Side {
+        name: "cold",
+        option: "--cold",
+    },
+    Side {
+        name: "warm",
+        option: "--warm-only",
+    },
+];
+
+struct Side {
+    name: &'static str,
+    /// Of brisk reboot.
+    option: &'static str,
+}
 
 /// From the end of all services to the root's init: in a cold restart firmware, boot loader, kernel
 /// and initrd.
@@ -76,13 +91,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let now = jiff::Timestamp::now().to_string();
     let mut report = Report::new("bench", now, environment::here());
     let file = args.out.join("reboot.json");
-    let plan = Plan::new(SIDES.map(|(name, _)| name), args.runs)
+    let plan = Plan::new(SIDES.map(|side| side.name), args.runs)
         .warmups(args.warmup)
         .naming(Naming::MetricFirst);
     Experiment::new(&plan, &interrupt)
         .on_round(say_round)
         .run(&mut Saved::new(&mut report, &file), |turn, readings| {
-            restart(&mut machine, SIDES[turn.side], readings)
+            restart(&mut machine, &SIDES[turn.side], readings)
         })
         .map_err(ended)?;
     for metric in METRICS {
@@ -100,17 +115,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Restarts the machine once.
-fn restart(
-    machine: &mut Computer,
-    (name, option): (&str, &str),
-    readings: &mut Readings,
-) -> anyhow::Result<()> {
+fn restart(machine: &mut Computer, side: &Side, readings: &mut Readings) -> anyhow::Result<()> {
+    let Side { name, option } = side;
     let (asked, firmware) = (machine.elapsed(), machine.firmware_runs());
     machine.begin(&format!("brisk reboot --same {option}"));
     machine.booted();
     let up = machine.elapsed();
     ensure!(
-        machine.firmware_runs() - firmware == usize::from(name == "cold"),
+        machine.firmware_runs() - firmware == usize::from(*name == "cold"),
         "this was not a {name} restart"
     );
     let console = machine.console();
