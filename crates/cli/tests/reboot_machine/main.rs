@@ -300,7 +300,7 @@ fn memory_stays() {
     machine.booted();
     let lost = machine.run("brisk vm resume one");
     assert!(
-        lost.status != 0 && lost.output.contains("has lost its memory"),
+        lost.status != 0 && lost.output.contains("cannot use its memory"),
         "{}",
         lost.output
     );

@@ -337,8 +337,9 @@ impl Loss {
             Self::Cancelled => Error::Interrupted,
             Self::Lost(reason) => Error::state(
                 &paths.name,
-                format!("has lost its memory, which was kept in RAM alone: {reason}"),
-                "brisk vm discard gives it up, and brisk vm start boots it from its disks",
+                format!("cannot use its memory, which was kept in RAM alone: {reason}"),
+                "mount its area if only that is missing, and resume it again; if it is lost, brisk \
+                 vm discard gives it up, and brisk vm start boots the VM from its disks",
             ),
         }
     }
