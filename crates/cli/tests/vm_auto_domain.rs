@@ -191,6 +191,8 @@ fn refused() {
         "transient",
     ]);
     assert_eq!(host.states(), ["shut off", "running"]);
+    // libvirt leaves domains that run when it ends.
+    host.libvirt.virsh(&["destroy", "it's 1 domain"]);
 }
 
 fn not_there() {
