@@ -297,7 +297,7 @@ impl Computer {
         let incoming = format!("file:{}", state.display());
         let options = [options, &["-incoming", &incoming]].concat();
         let machine = Self::start(disk, directory, &options);
-        // What is written to a serial port before is lost. It was stopped when it was kept.
+        // A serial port loses words that come before. The machine was stopped when it was kept.
         let status = || machine.monitor("cont\ninfo status\n");
         until("the machine goes on", || {
             status().contains("VM status: running").then_some(())

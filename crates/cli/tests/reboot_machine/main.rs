@@ -147,6 +147,15 @@ fn last_restart(machine: &mut Computer) -> Value {
         .clone()
 }
 
+/// Asserts that the last restart came through the firmware because its kernel failed.
+#[track_caller]
+fn ended_in_the_firmware(machine: &mut Computer) {
+    let restart = last_restart(machine);
+    let record = &restart["record"];
+    assert_eq!(record["result"], "cold-instead", "{restart:#}");
+    assert_eq!(record["phase"], "kernel", "{restart:#}");
+}
+
 /// Starts a VM that checks its memory; the result is its boot_id.
 #[track_caller]
 fn start(machine: &mut Computer, vm: &str) -> String {
@@ -351,10 +360,7 @@ fn a_kernel_that_panics_is_barred() {
     machine.booted();
     // The kernel ended itself, and the firmware ran again.
     assert_eq!(machine.firmware_runs(), 2);
-    let restart = last_restart(&mut machine);
-    let record = &restart["record"];
-    assert_eq!(record["result"], "cold-instead", "{restart:#}");
-    assert_eq!(record["phase"], "kernel", "{restart:#}");
+    ended_in_the_firmware(&mut machine);
     let check = machine.run(&format!("brisk reboot check --no-trial-load {bad}"));
     assert_eq!(check.status, 10, "{}", check.output);
     assert!(check.output.contains("[barred]"), "{}", check.output);
@@ -381,10 +387,5 @@ fn a_kernel_that_hangs() {
     machine.begin("brisk reboot --same --initrd /root/loops.img --watchdog 40s");
     machine.booted();
     assert_eq!(machine.firmware_runs(), 2);
-    let restart = last_restart(&mut machine);
-    let record = &restart["record"];
-    assert_eq!(
-        (&record["result"], &record["phase"]),
-        (&"cold-instead".into(), &"kernel".into())
-    );
+    ended_in_the_firmware(&mut machine);
 }

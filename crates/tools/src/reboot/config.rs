@@ -415,7 +415,7 @@ mod tests {
         std::fs::write(&path, "[quiesce]\nstop = [1]\n").unwrap();
         let error = Config::read(dir.path()).unwrap_err().to_string();
         assert!(error.starts_with(&path.display().to_string()), "{error}");
-        // What is wrong with another section is no reason to forget a domain.
+        // A mistake in another section is no reason to forget a domain.
         let vms = "[vms]\nlibvirt = ['web']\n";
         for (text, is_good) in [
             (format!("{vms}[quiesce]\nstop = ['gdm']\n"), true),

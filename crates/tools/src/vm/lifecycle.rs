@@ -99,12 +99,7 @@ pub fn start_as(
     // A suspended VM needs them, and a cache may be emptied.
     plan.machine.boot.kernel = paths.keep("kernel", &plan.machine.boot.kernel)?;
     plan.machine.boot.initramfs = paths.keep("initramfs", &plan.machine.boot.initramfs)?;
-    paths.forget_memory();
-    let bytes = plan.machine.memory.mib << 20;
-    let memory = match paths.make_memory_in_area(bytes, definition) {
-        Some(memory) => memory,
-        None => paths.make_memory(bytes, definition.huge_pages)?,
-    };
+    let memory = paths.make_defined_memory(plan.machine.memory.mib << 20, definition)?;
     plan.machine.memory.ram = Ram::File(memory.path);
     plan.machine.channels = Channels::Listening { ports: ALL };
     let uuid = definition.uuid().map_err(|source| paths.wrong(source))?;

@@ -10,6 +10,7 @@ use brisk_vm::qemu::{Fds, Ram};
 use rustix::fs::OFlags;
 use rustix::thread::{CapabilitySet, capabilities};
 
+use super::definition::Definition;
 use super::error::{Error, file};
 use super::paths::VmPaths;
 use super::process;
@@ -31,13 +32,34 @@ impl Fresh {
     /// If it cannot be made.
     pub(super) fn without_name(bytes: u64, huge_pages: bool) -> Result<Self, Error> {
         let made = without_name(bytes, huge_pages);
-        let file = File::from(made.map_err(file("make", "memory"))?);
+        Ok(Self::of(File::from(made.map_err(file("make", "memory"))?)))
+    }
+
+    /// Memory in a file, by a path that does not depend on the file's name.
+    pub(in crate::vm) fn of(file: File) -> Self {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
-        Ok(Self { file, path })
+        Self { file, path }
     }
 }
 
 impl VmPaths {
+    /// Makes memory for this VM where its definition wants it.
+    ///
+    /// # Errors
+    /// As of [`Self::make_memory`].
+    pub(super) fn make_defined_memory(
+        &self,
+        bytes: u64,
+        definition: &Definition,
+    ) -> Result<Fresh, Error> {
+        // An earlier one would take the room.
+        self.forget_memory();
+        match self.make_memory_in_area(bytes, definition) {
+            Some(memory) => Ok(memory),
+            None => self.make_memory(bytes, definition.huge_pages),
+        }
+    }
+
     /// Makes memory for this VM, which is gone when its QEMU ends.
     ///
     /// # Errors

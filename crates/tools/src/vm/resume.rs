@@ -254,13 +254,7 @@ fn loaded_memory(
     image: &Image,
     control: brisk_image::Control<'_>,
 ) -> Result<Fresh, Error> {
-    let length = image.header().memory;
-    let definition = paths.definition()?;
-    paths.forget_memory();
-    let memory = match paths.make_memory_in_area(length, &definition) {
-        Some(memory) => memory,
-        None => paths.make_memory(length, definition.huge_pages)?,
-    };
+    let memory = paths.make_defined_memory(image.header().memory, &paths.definition()?)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     image.load(&memory.file, &memory.path, threads, control)?;
     Ok(memory)

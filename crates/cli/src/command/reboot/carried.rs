@@ -80,8 +80,8 @@ pub(super) struct OwnVms {
 }
 
 impl OwnVms {
-    /// If they are not wanted, none is suspended. `keep`: how their memory is kept in RAM. A signal ends what is being suspended; such a VM
-    /// runs on.
+    /// If they are not wanted, none is suspended. `keep`: how their memory is kept in RAM. A signal
+    /// ends what is being suspended; such a VM runs on.
     ///
     /// # Errors
     /// If signals cannot be watched for.

@@ -281,7 +281,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reboot::restart::{Census, Times};
+    use crate::reboot::restart::samples;
 
     /// Number of times that something was put back, or would have been but fails.
     #[derive(Default)]
@@ -315,21 +315,11 @@ mod tests {
     /// A restart of this boot, or of another one, that came as far as this.
     fn restart(boot: &str, stage: Stage) -> Restart {
         Restart {
-            id: "1".to_owned(),
-            way: Way::Cold,
-            reasons: Vec::new(),
-            stage,
             from: Boot {
                 id: boot.to_owned(),
                 ..Boot::default()
             },
-            release: String::new(),
-            combination: None,
-            times: Times::default(),
-            vms: Vec::new(),
-            watch: None,
-            before: Census::default(),
-            up: None,
+            ..samples::restart(Way::Cold, stage)
         }
     }
 

@@ -13,6 +13,8 @@ mod live;
 pub mod notes;
 mod record;
 mod request;
+#[cfg(test)]
+mod samples;
 mod sequence;
 mod store;
 mod watchdog;

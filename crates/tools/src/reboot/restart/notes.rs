@@ -256,23 +256,10 @@ fn systemd_feeds() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reboot::restart::{Barred, Outcome, Phase, Way};
+    use crate::reboot::restart::{Barred, Phase, Way, samples};
 
     fn restart(stage: Stage) -> Restart {
-        Restart {
-            id: "1".to_owned(),
-            way: Way::Warm,
-            reasons: Vec::new(),
-            stage,
-            from: Boot::default(),
-            release: String::new(),
-            combination: None,
-            times: Times::default(),
-            vms: Vec::new(),
-            watch: None,
-            before: Census::default(),
-            up: None,
-        }
+        samples::restart(Way::Warm, stage)
     }
 
     #[test]
@@ -309,18 +296,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         store.set_pending(&restart(Stage::Restart)).unwrap();
-        let record = Record {
-            id: "1".to_owned(),
-            by_brisk: true,
-            outcome: Outcome::ColdInstead(Phase::Kernel),
-            reasons: Vec::new(),
-            from: Boot::default(),
-            to: Boot::default(),
-            times: Times::default(),
-            combination: None,
-            before: Census::default(),
-            after: Census::default(),
-        };
+        let record = samples::record("1");
         let barred = Barred {
             combination: "c".to_owned(),
             release: String::new(),

@@ -204,23 +204,10 @@ fn back(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reboot::restart::{Boot, Census, Times};
+    use crate::reboot::restart::samples;
 
     fn restart(way: Way) -> Restart {
-        Restart {
-            id: "1".to_owned(),
-            way,
-            reasons: Vec::new(),
-            stage: Stage::Begun,
-            from: Boot::default(),
-            release: String::new(),
-            combination: None,
-            times: Times::default(),
-            vms: Vec::new(),
-            watch: None,
-            before: Census::default(),
-            up: None,
-        }
+        samples::restart(way, Stage::Begun)
     }
 
     /// A machine on which one call fails.

@@ -236,22 +236,8 @@ fn cannot(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reboot::restart::{Boot, Census, Outcome, Phase, Times};
-
-    fn record(id: &str) -> Record {
-        Record {
-            id: id.to_owned(),
-            by_brisk: true,
-            outcome: Outcome::ColdInstead(Phase::Kernel),
-            reasons: Vec::new(),
-            from: Boot::default(),
-            to: Boot::default(),
-            times: Times::default(),
-            combination: None,
-            before: Census::default(),
-            after: Census::default(),
-        }
-    }
+    use crate::reboot::restart::Phase;
+    use crate::reboot::restart::samples::record;
 
     #[test]
     fn the_history_keeps_each_restart_once_and_only_the_last_ones() {

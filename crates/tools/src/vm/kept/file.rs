@@ -59,10 +59,7 @@ impl VmPaths {
             Err(reason) => Err(reason),
         };
         match made {
-            Ok(file) => {
-                let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
-                Some(Fresh { file, path })
-            }
+            Ok(file) => Some(Fresh::of(file)),
             Err(reason) => {
                 self.note(&format!("Its memory cannot be kept in RAM: {reason}"));
                 None
@@ -130,6 +127,11 @@ fn is_of(file: &str, name: &str) -> bool {
     }
 }
 
+/// Threads that hash memory.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 fn kept_name(name: &str, image: &[u8; 16]) -> String {
     let digits: String = image.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{name}.{digits}")
@@ -189,8 +191,7 @@ impl Keeping {
             .map_err(error::file("find", "its memory"))?;
         let failed = || error::file("keep", before.clone());
         let size = memory.metadata().map_err(failed())?.len();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let digest = digest(memory, &before, size, threads, control)?;
+        let digest = digest(memory, &before, size, threads(), control)?;
         let now = area.directory.join(kept_name(&paths.memory_name(), image));
         memory.sync_all().map_err(failed())?;
         fs::rename(&before, &now).map_err(failed())?;
@@ -239,9 +240,7 @@ pub(in crate::vm) struct Found {
 impl Found {
     /// The memory for a QEMU.
     pub(in crate::vm) fn memory(&self) -> io::Result<Fresh> {
-        let file = self.file.try_clone()?;
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
-        Ok(Fresh { file, path })
+        self.file.try_clone().map(Fresh::of)
     }
 
     /// Gives it the name that memory of a guest has which runs, so that no image finds it again.
@@ -318,8 +317,7 @@ fn check(path: &Path, image: &Image, kept: &Kept, control: Control<'_>) -> Resul
     if !meta.is_file() || meta.len() != size {
         return Err(lost(format!("it is no file of {size} bytes")));
     }
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    match digest(&file, path, size, threads, control) {
+    match digest(&file, path, size, threads(), control) {
         Ok(found) if found == kept.digest => Ok(Found {
             file,
             path: path.to_owned(),
