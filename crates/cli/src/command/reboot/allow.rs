@@ -1,6 +1,6 @@
 //! `brisk reboot allow`.
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use brisk_tools::reboot::restart::Store;
 
 use crate::exit;
@@ -29,14 +29,23 @@ pub(super) struct AllowArgs {
 /// If nothing is called so, or it cannot be written.
 pub(super) fn run(args: &AllowArgs, ui: &Ui) -> anyhow::Result<u8> {
     let store = Store::of_system();
-    if store.barred().is_empty() {
+    let barred = match store.barred() {
+        // What cannot be read cannot be named, but removed.
+        Err(error) if args.all => {
+            ui.note(&format!("{error}: it is removed"));
+            store.allow_all()?;
+            return Ok(exit::OK);
+        }
+        barred => barred.context("to permit everything: sudo brisk reboot allow --all")?,
+    };
+    if barred.is_empty() {
         ui.note("nothing is barred");
     }
     let hash = match (&args.hash, args.all) {
         (Some(hash), _) => hash.as_str(),
         (None, true) => "",
         (None, false) => {
-            for barred in store.barred() {
+            for barred in &barred {
                 let line = format!(
                     "{} {} failed {}",
                     barred.combination,
@@ -48,8 +57,7 @@ pub(super) fn run(args: &AllowArgs, ui: &Ui) -> anyhow::Result<u8> {
             return Ok(exit::OK);
         }
     };
-    let meant = store.barred();
-    let meant: Vec<_> = meant
+    let meant: Vec<_> = barred
         .iter()
         .filter(|one| one.combination.starts_with(hash))
         .collect();

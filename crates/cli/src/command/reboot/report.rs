@@ -44,7 +44,11 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> anyhow::Result<u8> {
     store
         .may_be_read()
         .context("the history is root's here; try: sudo brisk reboot report")?;
-    let (mut all, barred) = (store.history(), store.barred());
+    let mut all = store.history();
+    let barred = store.barred().unwrap_or_else(|error| {
+        ui.note(&format!("{error}: no kernel is shown as barred"));
+        Vec::new()
+    });
     // Others see neither root's VMs nor its domains.
     if rustix::process::geteuid().is_root() {
         notes::look_again(&mut all, super::carried::running);

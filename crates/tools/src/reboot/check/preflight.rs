@@ -17,8 +17,8 @@ pub struct Preflight {
     pub target: Target,
     /// The files of that.
     pub images: Images,
-    /// If it failed before, and was not permitted since.
-    pub barred: Option<Barred>,
+    /// If it failed before, and was not permitted since; or why that cannot be known.
+    pub barred: Result<Option<Barred>, String>,
     /// Device that the target resumes from.
     pub resume: Option<Resume>,
     /// The trial load, as far as it has come.
@@ -32,10 +32,18 @@ impl Preflight {
         Self {
             machine: Machine::read(root),
             images: Images::read(root, target),
-            barred: Store::below(root).barred_target(root, target),
+            barred: barred(root, target),
             resume: Resume::read(root, &target.cmdline),
             target: target.clone(),
             trial: Trial::NotYet,
         }
     }
+}
+
+fn barred(root: &Path, target: &Target) -> Result<Option<Barred>, String> {
+    let barred = Store::below(root).barred_target(root, target);
+    barred.map_err(|error| {
+        let reason = std::error::Error::source(&error).map(ToString::to_string);
+        reason.unwrap_or_default()
+    })
 }

@@ -316,7 +316,7 @@ mod tests {
         fs::remove_dir_all(place).unwrap();
         keep(&store, &conclusion).unwrap();
         assert_eq!(
-            (store.barred(), store.history()),
+            (store.barred().unwrap(), store.history()),
             (vec![barred], vec![record])
         );
         assert_eq!(store.pending(), None);

@@ -150,23 +150,39 @@ impl Store {
     }
 
     /// Combinations that are not restarted into without the firmware.
-    #[must_use]
-    pub fn barred(&self) -> Vec<Barred> {
-        self.read("barred.json").unwrap_or_default()
+    ///
+    /// # Errors
+    /// If the list cannot be read, or is not one of brisk's: then any combination may be barred.
+    pub fn barred(&self) -> Result<Vec<Barred>, StoreError> {
+        let path = self.0.join("barred.json");
+        let bytes = match files::start(&path, LONGEST) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            bytes => bytes.map_err(cannot("read", &path))?,
+        };
+        serde_json::from_slice(&bytes)
+            .map_err(|error| cannot("read", &path)(io::Error::from(error)))
     }
 
     /// Whether a combination of the system below `root` is barred. Files are read only if some
     /// combination is.
-    #[must_use]
-    pub fn barred_target(&self, root: &Path, target: &Target) -> Option<Barred> {
-        let barred = self.barred();
+    ///
+    /// # Errors
+    /// If it cannot be known.
+    pub fn barred_target(
+        &self,
+        root: &Path,
+        target: &Target,
+    ) -> Result<Option<Barred>, StoreError> {
+        let barred = self.barred()?;
         if barred.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let combination = combination(root, target).ok()?;
-        barred
-            .into_iter()
-            .find(|one| one.combination == combination)
+        // Files that cannot be read are a finding of their own.
+        let Ok(combination) = combination(root, target) else {
+            return Ok(None);
+        };
+        let mut barred = barred.into_iter();
+        Ok(barred.find(|one| one.combination == combination))
     }
 
     /// Bars a combination.
@@ -174,19 +190,28 @@ impl Store {
     /// # Errors
     /// If it cannot be written.
     pub fn bar(&self, barred: Barred) -> Result<(), StoreError> {
-        let mut all = self.barred();
+        // A list that cannot be read says nothing any more, and this one must be said.
+        let mut all = self.barred().unwrap_or_default();
         all.retain(|one| one.combination != barred.combination);
         all.push(barred);
         self.write("barred.json", &all)
     }
 
+    /// Allows everything, also what cannot be read.
+    ///
+    /// # Errors
+    /// If the list cannot be removed.
+    pub fn allow_all(&self) -> Result<(), StoreError> {
+        self.remove("barred.json")
+    }
+
     /// Allows what was barred: combinations that begin with a text. The result is what was allowed.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the list cannot be read or written.
     pub fn allow(&self, beginning: &str) -> Result<Vec<Barred>, StoreError> {
         let is_meant = |one: &Barred| one.combination.starts_with(beginning);
-        let (allowed, rest): (Vec<_>, Vec<_>) = self.barred().into_iter().partition(is_meant);
+        let (allowed, rest): (Vec<_>, Vec<_>) = self.barred()?.into_iter().partition(is_meant);
         if !allowed.is_empty() {
             self.write("barred.json", &rest)?;
         }
@@ -291,12 +316,12 @@ mod tests {
         store.bar(barred("abc")).unwrap();
         store.bar(barred("abc")).unwrap();
         store.bar(barred("def")).unwrap();
-        assert_eq!(store.barred(), [barred("abc"), barred("def")]);
+        assert_eq!(store.barred().unwrap(), [barred("abc"), barred("def")]);
         assert_eq!(store.allow("x").unwrap(), []);
         assert_eq!(store.allow("ab").unwrap(), [barred("abc")]);
-        assert_eq!(store.barred(), [barred("def")]);
+        assert_eq!(store.barred().unwrap(), [barred("def")]);
         assert_eq!(store.allow("").unwrap(), [barred("def")]);
-        assert_eq!(store.barred(), []);
+        assert_eq!(store.barred().unwrap(), []);
     }
 
     #[test]

@@ -87,7 +87,21 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn barred(on: &Preflight, findings: &mut Findings) {
-    let Some(barred) = &on.barred else { return };
+    let barred = match &on.barred {
+        Ok(None) => return,
+        Ok(Some(barred)) => barred,
+        Err(reason) => {
+            findings.add(
+                Consequence::Cold,
+                format!(
+                    "whether this kernel failed before cannot be known: \
+                     /var/lib/brisk/reboot/barred.json cannot be read: {reason}"
+                ),
+                command("brisk reboot allow --all".to_owned()),
+            );
+            return;
+        }
+    };
     findings.add(
         Consequence::Cold,
         format!(

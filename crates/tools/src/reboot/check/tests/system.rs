@@ -101,6 +101,13 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     case(
+        "barred",
+        "whether this kernel failed before cannot be known",
+        Cold,
+        |scene| scene.file("var/lib/brisk/reboot/barred.json", "[{\"combination\":"),
+        |scene| scene.file("var/lib/brisk/reboot/barred.json", "[]\n"),
+    ),
+    case(
         "network-root",
         "10.0.0.2:/srv/root (nfs4)",
         Warn,
