@@ -7,6 +7,7 @@ mod kept;
 mod rehearsed;
 mod repeated;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -14,7 +15,6 @@ use std::sync::OnceLock;
 use brisk_testkit::{CHECK_MEMORY, Computer, MEMORY_STATE, package_disk, rounds, times, trials};
 use libtest_mimic::Arguments;
 use serde_json::Value;
-use tempfile::TempDir;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -55,14 +55,22 @@ fn main() {
             ),
         ],
     );
-    libtest_mimic::run(&arguments, all).exit();
+    let conclusion = libtest_mimic::run(&arguments, all);
+    if let Some(directory) = DIRECTORY.get() {
+        fs::remove_dir_all(directory).unwrap();
+    }
+    conclusion.exit();
 }
+
+static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
 /// Directory of the disks, while the tests run.
 fn directory() -> &'static Path {
-    static DIRECTORY: OnceLock<TempDir> = OnceLock::new();
-    let new = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    DIRECTORY.get_or_init(new).path()
+    let new = || {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        directory.keep()
+    };
+    DIRECTORY.get_or_init(new)
 }
 
 /// Disk of the machine on which the package is installed, made once.
