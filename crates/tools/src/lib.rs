@@ -8,6 +8,7 @@ pub mod experiment;
 pub mod guest;
 pub mod idle;
 pub mod interrupt;
+mod kernel_config;
 pub mod lint;
 pub mod overhead;
 mod program_output;

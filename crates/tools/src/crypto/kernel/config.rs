@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::text;
+use crate::kernel_config::KernelConfig;
 
 /// Options that are kept begin so.
 const KEPT: [&str; 6] = [
@@ -31,12 +31,10 @@ pub enum Setting {
 pub struct Config(BTreeMap<String, Setting>);
 
 impl Config {
-    /// Reads `/proc/config.gz`, or the file of `/boot` or of the modules for the kernel `release`.
+    /// Reads that of the kernel `release`, which runs.
     pub(super) fn below(root: &Path, release: &str) -> Option<Self> {
-        let text = text::of_gzip(root, "proc/config.gz")
-            .or_else(|| text::of(root, &format!("boot/config-{release}")))
-            .or_else(|| text::of(root, &format!("lib/modules/{release}/config")))?;
-        Some(Self::parse(&text))
+        let config = KernelConfig::running(root, release)?;
+        Some(Self::parse(&config.text))
     }
 
     /// Parses lines `CONFIG_X=y`.

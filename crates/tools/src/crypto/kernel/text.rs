@@ -1,38 +1,16 @@
 //! Text of files below a root, of a bounded size.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::Path;
 
 use brisk_host::files;
-use flate2::read::GzDecoder;
-use rustix::fs::OFlags;
 
-/// Bytes that are read of a compressed file at most.
-const LIMIT: u64 = 16 << 20;
 /// Entries of a directory that are looked at.
 const ENTRIES: usize = 4096;
 
 /// Text of a file, as [`files::text`].
 pub(super) fn of(root: &Path, path: &str) -> Option<String> {
     files::text(&root.join(path))
-}
-
-/// Text of a file that gzip compressed, at most [`LIMIT`] bytes of it, likewise.
-pub(super) fn of_gzip(root: &Path, path: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let text = GzDecoder::new(open(root, path).ok()?);
-    text.take(LIMIT).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// A pipe in another system's tree is not waited for.
-fn open(root: &Path, path: &str) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits() as i32)
-        .open(root.join(path))
 }
 
 /// Number in a file that has one.
@@ -59,9 +37,14 @@ pub(super) fn link_name(root: &Path, path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
+
+    /// Bytes that [`files::text`] reads at most.
+    const LIMIT: u64 = 16 << 20;
 
     #[test]
     fn files_are_read_in_part_and_pipes_not_waited_for() {
@@ -75,7 +58,6 @@ mod tests {
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert_eq!(of(root.path(), "pipe").unwrap(), "");
         assert_eq!(of(root.path(), "none"), None);
-        assert_eq!(of_gzip(root.path(), "binary"), None);
         assert_eq!(names(root.path(), "."), ["binary", "long", "pipe"]);
     }
 }

@@ -12,6 +12,7 @@ use brisk_vm::kernel::{BzImage, Compression, Image, MAX_SIZE, Signed};
 use serde::Serialize;
 
 use crate::chain;
+use crate::kernel_config::KernelConfig;
 use crate::reboot::Target;
 
 /// Bytes that kexec_file_load(2) keeps free on a command line on x86 (`MAX_ELFCOREHDR_STR_LEN` of
@@ -118,7 +119,7 @@ impl Images {
         Self {
             kernel: kernel.and_then(|bytes| of_bytes(&bytes)),
             initrds,
-            config: config(root, &target.release),
+            config: KernelConfig::installed(root, &target.release).map(|config| config.text),
         }
     }
 
@@ -253,18 +254,6 @@ fn differs(signed: &Signed<'_>) -> bool {
 
 fn not_taken(what: &str) -> Defect {
     Defect::Unusable(format!("it is {what}, and kexec_file_load takes a bzImage"))
-}
-
-fn config(root: &Path, release: &str) -> Option<String> {
-    if release.is_empty() || release.contains('/') || release.starts_with('.') {
-        return None;
-    }
-    let paths = [
-        format!("boot/config-{release}"),
-        format!("usr/lib/modules/{release}/config"),
-        format!("lib/modules/{release}/config"),
-    ];
-    paths.iter().find_map(|path| files::text(&root.join(path)))
 }
 
 /// Option of the kernel's configuration that unpacks an initial RAM disk.
