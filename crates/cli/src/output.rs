@@ -18,6 +18,15 @@ pub enum Format {
     Csv,
 }
 
+/// Form of what is printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Form {
+    /// For people.
+    Table,
+    /// With a versioned schema.
+    Json,
+}
+
 /// With what to try as part of the message.
 pub(crate) fn explain(error: guest::Error) -> anyhow::Error {
     let hint = error.hint();

@@ -15,5 +15,6 @@ pub mod report;
 mod rules;
 pub mod run;
 mod run_output;
+mod system;
 pub mod vm;
 mod warm_pool;

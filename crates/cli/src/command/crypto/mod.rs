@@ -16,8 +16,9 @@ mod options;
 mod picture;
 mod worker;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
+pub use crate::output::Form;
 use crate::ui::Ui;
 
 /// Find out whether crypto hardware is used, and whether it is worth it.
@@ -38,15 +39,6 @@ pub enum Command {
     /// Measure what standard input asks for, as JSON: what --through starts.
     #[command(hide = true)]
     Worker,
-}
-
-/// Form of what is printed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Form {
-    /// For people.
-    Table,
-    /// With a versioned schema.
-    Json,
 }
 
 /// Runs a subcommand; the result is the exit status.

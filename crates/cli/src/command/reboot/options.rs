@@ -7,46 +7,11 @@ use brisk_host::boot_entries::{self, Entry};
 use brisk_host::kernel;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::plan::{self, Cmdline, Plan, PlanError, Request, Running};
-use clap::ValueEnum;
 
 use crate::output::printable_line;
 
-/// Form of what is printed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(super) enum Form {
-    /// For people.
-    Table,
-    /// With a versioned schema.
-    Json,
-}
-
-/// Where the system is.
-#[derive(Debug, clap::Args)]
-pub(super) struct RootArgs {
-    /// Look in another system's tree, of which only files are read.
-    #[arg(long, alias = "sysroot", value_name = "DIR", default_value = "/")]
-    pub(super) root: PathBuf,
-}
-
-impl RootArgs {
-    /// The root.
-    ///
-    /// # Errors
-    /// If there is no such directory.
-    pub(super) fn checked(&self) -> anyhow::Result<&Path> {
-        ensure!(
-            self.root.is_dir(),
-            "--root {}: there is no such directory",
-            printable_line(&self.root.display().to_string())
-        );
-        Ok(&self.root)
-    }
-
-    /// Whether it is the system that runs.
-    pub(super) fn is_running(&self) -> bool {
-        self.root == Path::new("/")
-    }
-}
+pub(super) use crate::command::system::RootArgs;
+pub(super) use crate::output::Form;
 
 /// Kernel to start, and what it is started with.
 #[derive(Debug, clap::Args)]
