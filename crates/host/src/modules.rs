@@ -54,6 +54,17 @@ pub fn loaded(root: &Path) -> Vec<Module> {
     text.lines().filter_map(Module::parse).collect()
 }
 
+/// Memory of all modules that `/proc/modules` below a root lists, bytes.
+#[must_use]
+pub fn memory(root: &Path) -> u64 {
+    let text = files::text_within(&root.join("proc/modules"), LONGEST_LIST);
+    let text = text.unwrap_or_default();
+    let sizes = text
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1)?.parse().ok());
+    sizes.fold(0, u64::saturating_add)
+}
+
 /// Modules of these names that are loaded, and all that use them, each behind those that use it:
 /// the order in which they can be unloaded. Modules that use each other are in any order.
 #[must_use]
@@ -95,6 +106,16 @@ mod tests {
         for line in ["", " 1 2 - Live", "x", "x 1 y - Live", "x 1 2"] {
             assert_eq!(Module::parse(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn sizes_are_added() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(memory(root.path()), 0);
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let text = "a 4096 0 - Live 0x0\nb x 0 - Live 0x0\nc 8192 0 - Live 0x0\n";
+        std::fs::write(root.path().join("proc/modules"), text).unwrap();
+        assert_eq!(memory(root.path()), 12288);
     }
 
     #[test]
