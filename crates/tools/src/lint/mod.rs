@@ -139,7 +139,7 @@ pub struct Finding<G = Severity> {
     pub what: String,
     /// What it does.
     pub effect: &'static str,
-    /// What was measured that speaks for it.
+    /// What was measured or read that speaks for it.
     pub evidence: Option<String>,
     /// What to do.
     pub fix: Fix,
@@ -179,6 +179,20 @@ impl<G: Grade> Findings<G> {
     /// Adds a finding about the host.
     pub fn add(&mut self, severity: G, what: impl Into<String>, fix: impl Into<Fix>) {
         self.push(severity, None, what.into(), fix.into());
+    }
+
+    /// Adds a finding about the host, with what was read that speaks for it.
+    pub fn add_with_evidence(
+        &mut self,
+        severity: G,
+        what: impl Into<String>,
+        evidence: impl Into<String>,
+        fix: impl Into<Fix>,
+    ) {
+        self.push(severity, None, what.into(), fix.into());
+        if let Some(finding) = self.list.last_mut() {
+            finding.evidence = Some(evidence.into());
+        }
     }
 
     /// Adds a finding about a part of a guest.
