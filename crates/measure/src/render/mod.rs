@@ -25,8 +25,8 @@ pub use html::{html, html_with_bars, html_with_curves};
 pub use json::json;
 pub use perfetto::perfetto;
 pub use svg::{
-    Bar, BarPanel, CurvePanel, PlottedCurve, PlottedPoint, svg, svg_of_bars, svg_of_curves,
-    svg_over_time,
+    Bar, BarPanel, Cell, CellPanel, CellPart, CellRow, CurvePanel, PlottedCurve, PlottedPoint, svg,
+    svg_of_bars, svg_of_cells, svg_of_curves, svg_over_time,
 };
 pub use table::{columns, sheet, table};
 pub use text::{clean, shorten};

@@ -5,6 +5,7 @@
 
 mod axis;
 mod bars;
+mod cells;
 mod courses;
 mod curves;
 mod drawing;
@@ -16,6 +17,7 @@ mod timeline;
 use ::svg::node::element::{Group, SVG, Style};
 
 pub use bars::{Bar, BarPanel};
+pub use cells::{Cell, CellPanel, CellPart, CellRow};
 pub use curves::{CurvePanel, PlottedCurve, PlottedPoint};
 use drawing::{Drawing, MARGIN, WIDTH, px, rectangle, text};
 
@@ -58,6 +60,12 @@ pub fn svg_of_curves(report: &Report, panels: &[CurvePanel]) -> String {
 /// Bars below the heading of a report.
 pub fn svg_of_bars(report: &Report, panels: &[BarPanel]) -> String {
     let drawings = [heading(report), bars::draw(panels)];
+    document(drawings.into_iter().flatten().collect())
+}
+
+/// Rows of coloured fields below the heading of a report.
+pub fn svg_of_cells(report: &Report, panels: &[CellPanel]) -> String {
+    let drawings = [heading(report), cells::draw(panels)];
     document(drawings.into_iter().flatten().collect())
 }
 
