@@ -6,8 +6,8 @@
 
 /// All is well.
 pub const OK: u8 = 0;
-/// `brisk doctor` found a problem that makes boots impossible, or `brisk image verify` found
-/// damage.
+/// `brisk doctor` found a problem that makes boots impossible, `brisk image verify` damage, `brisk
+/// ktext verify` copies that differ, or `brisk ktext check` a machine that would not gain.
 pub const FOUND: u8 = 1;
 /// The command line is wrong.
 pub const USAGE: u8 = 2;

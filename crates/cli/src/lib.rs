@@ -49,6 +49,8 @@ enum Command {
     Crypto(command::crypto::Command),
     Reboot(Box<command::reboot::Args>),
     #[command(subcommand)]
+    Ktext(command::ktext::Command),
+    #[command(subcommand)]
     Kernel(command::kernel::Command),
     #[command(subcommand)]
     Initramfs(command::initramfs::Command),
@@ -100,6 +102,7 @@ pub fn main() -> u8 {
         Command::Overhead(command) => command::overhead::run(&command, &ui),
         Command::Crypto(command) => command::crypto::run(&command, &ui),
         Command::Reboot(args) => command::reboot::run(&args, &ui),
+        Command::Ktext(command) => command::ktext::run(&command, &ui),
         Command::Kernel(command) => command::kernel::run(&command, &ui),
         Command::Initramfs(command) => command::initramfs::run(&command, &ui),
         Command::Image(command) => command::image::run(&command, &ui),

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 24] = [
+const NOT_RUN: [(&str, &str); 27] = [
     (
         "sudo ",
         "changes this machine; see reboot_machine and reboot_quiesce",
@@ -62,6 +62,18 @@ const NOT_RUN: [(&str, &str); 24] = [
     (
         "reboot rehearse",
         "needs a machine that is on disks; see reboot_rehearse",
+    ),
+    (
+        "ktext info",
+        "needs a kernel that replicates its text; see ktext",
+    ),
+    (
+        "ktext verify",
+        "needs a kernel that replicates its text; see ktext",
+    ),
+    (
+        "ktext draw",
+        "needs a kernel that replicates its text; see ktext",
     ),
     (
         "--bisect",
@@ -110,6 +122,7 @@ fn main() {
         "docs/src/overhead",
         "docs/src/crypto",
         "docs/src/reboot",
+        "docs/src/ktext",
     ] {
         let chapters = fs::read_dir(repository.join(dir)).unwrap();
         files.extend(chapters.map(|entry| entry.unwrap().path()));
@@ -415,7 +428,11 @@ impl Place {
             };
             let (status, text) = self.shell(&command);
             // It has found something.
-            let finds = ["brisk idle lint", "brisk crypto explain"];
+            let finds = [
+                "brisk idle lint",
+                "brisk crypto explain",
+                "brisk ktext check",
+            ];
             let finds = finds.iter().any(|start| command.starts_with(start));
             let is_verdict = command.starts_with("brisk reboot check");
             let decides = is_verdict && matches!(status, Some(10 | 11));

@@ -9,6 +9,7 @@ pub mod guest;
 pub mod idle;
 pub mod interrupt;
 mod kernel_config;
+pub mod ktext;
 pub mod lint;
 pub mod overhead;
 mod program_output;

@@ -9,6 +9,7 @@ pub mod idle;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;
+pub mod ktext;
 pub mod overhead;
 pub mod reboot;
 pub mod report;

@@ -1,0 +1,69 @@
+//! `brisk ktext check`.
+
+use brisk_tools::ktext::check::{self, Machine, Verdict, descriptions};
+
+use crate::command::rules;
+use crate::command::system::RootArgs;
+use crate::exit;
+use crate::output::Form;
+use crate::ui::Ui;
+
+/// Say whether this machine could gain from a kernel that copies its text to each NUMA node.
+///
+/// It works on any kernel, and reads /proc, /sys and the kernel's configuration alone. Rules look at
+/// nodes and their distances, at what such a kernel refuses, and at what the copies cost. Each finding
+/// has the name of its rule, what it was seen from, and what to do.
+///
+/// Whether the machine does gain is another question, which only a measurement answers. Without root
+/// the size of the kernel is not known.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_long_help = "Exit status: 0 it could gain; 1 it would not, or the kernel would refuse; 125 \
+                       if brisk failed.",
+    group = clap::ArgGroup::new("list").args(["rules", "explain"])
+)]
+pub struct Args {
+    /// Form of the findings.
+    #[arg(long, value_enum, default_value_t = Form::Table)]
+    format: Form,
+
+    /// List the rules.
+    #[arg(long)]
+    rules: bool,
+
+    /// Show what is known of a rule.
+    #[arg(long, value_name = "RULE")]
+    explain: Option<String>,
+
+    #[command(flatten)]
+    root: RootArgs,
+}
+
+/// Checks.
+///
+/// # Errors
+/// If there is no such tree or rule, or nothing can be printed.
+pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    if args.rules {
+        ui.data(&rules::list(&descriptions(), 20))?;
+        return Ok(exit::OK);
+    }
+    if let Some(id) = &args.explain {
+        let rule = rules::find(&descriptions(), id, "brisk ktext check")?;
+        ui.data(&rules::explanation(&rule))?;
+        return Ok(exit::OK);
+    }
+    let machine = Machine::read(args.root.checked()?);
+    let findings = machine.findings();
+    match args.format {
+        Form::Table => ui.data(&check::text(&machine, &findings))?,
+        Form::Json => {
+            let value = check::json(&machine, &findings);
+            ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
+        }
+    }
+    Ok(match Verdict::of(&findings) {
+        Verdict::CouldGain => exit::OK,
+        Verdict::Refused | Verdict::NoGain => exit::FOUND,
+    })
+}

@@ -1,0 +1,208 @@
+//! Facts of a machine. Only files below a root are read.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use brisk_host::{cpu::Cpu, files, modules, sysfs};
+use serde::Serialize;
+
+use super::nodes::Node;
+use crate::kernel_config::KernelConfig;
+use crate::ktext::absence::OPTION;
+use crate::ktext::status::release;
+use crate::ktext::{Source, SourceError, Stats};
+
+/// Entries of `/proc` that are counted at most (`PID_MAX_LIMIT` of `include/linux/threads.h`).
+const MOST_PROCESSES: usize = 4 << 20;
+
+/// A machine, as far as it matters for replication of its kernel's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Release of the running kernel.
+    pub release: String,
+    /// Its command line.
+    pub cmdline: String,
+    /// Whether it was built with replication; none if its configuration cannot be read.
+    pub is_built: Option<bool>,
+    /// File with its configuration.
+    pub config: Option<String>,
+    /// What it says about replication.
+    pub replication: Replication,
+    /// Model of the processors.
+    pub model: String,
+    /// Vendor of the processors, such as `AuthenticAMD`.
+    pub vendor: String,
+    /// Features of the processors that the kernel uses, as `/proc/cpuinfo` names them.
+    pub flags: BTreeSet<String>,
+    /// What the kernel does about Meltdown, such as `Mitigation: PTI`.
+    pub meltdown: Option<String>,
+    /// Why this is a guest of Hyper-V, if it is one: what shows it.
+    pub hyper_v: Option<&'static str>,
+    /// Kind of guest of Xen, such as `PV`, if it is one.
+    pub xen: Option<String>,
+    /// What shows a guest with memory that its host cannot read, if there is something.
+    pub encrypted_guest: Option<&'static str>,
+    /// NUMA nodes.
+    pub nodes: Vec<Node>,
+    /// Sizes of the kernel.
+    pub image: Image,
+    /// Memory of modules, bytes.
+    pub modules: u64,
+    /// Processes, threads of the kernel among them.
+    pub processes: u64,
+    /// Device that a hibernated system is resumed from, if there is one.
+    pub resume: Option<String>,
+    /// Facts that could not be read, each with the reason.
+    pub unread: Vec<String>,
+}
+
+/// What the running kernel says about replication of its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replication {
+    /// Nothing, for this reason.
+    Absent(String),
+    /// Its counts.
+    Present(Box<Stats>),
+}
+
+/// Sizes of what would be copied of the kernel, bytes; none where they cannot be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Image {
+    /// Instructions.
+    pub text: Option<u64>,
+    /// Read-only data.
+    pub rodata: Option<u64>,
+}
+
+impl Machine {
+    /// Reads the machine whose tree is below `root`: `/`, or a captured one.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let mut unread = Vec::new();
+        let line = |path: &str| {
+            let text = files::text_within(&root.join(path), 64 << 10).unwrap_or_default();
+            text.trim_end_matches(['\n', '\0']).to_owned()
+        };
+        let cpu = Cpu::below(root);
+        let flags: BTreeSet<_> = cpu.flags().into_iter().map(str::to_owned).collect();
+        if flags.is_empty() {
+            unread.push("features of the processors: /proc/cpuinfo has none".to_owned());
+        }
+        let release = release(root);
+        let config = KernelConfig::running(root, &release);
+        let nodes = Node::read_all(root);
+        if nodes.is_empty() {
+            unread.push("NUMA nodes: /sys/devices/system/node shows none".to_owned());
+        }
+        let model = cpu.model().unwrap_or_default();
+        Self {
+            cmdline: line("proc/cmdline"),
+            is_built: config.as_ref().map(|config| config.has(OPTION)),
+            config: config.map(|config| config.path),
+            replication: replication(root),
+            vendor: vendor(&line("proc/cpuinfo")),
+            meltdown: sysfs::line(root, "devices/system/cpu/vulnerabilities/meltdown"),
+            hyper_v: hyper_v(root),
+            xen: xen(root),
+            encrypted_guest: encrypted_guest(root, &flags),
+            image: image(root, &mut unread),
+            modules: modules::memory(root),
+            processes: processes(root),
+            resume: resume(root),
+            release,
+            model,
+            flags,
+            nodes,
+            unread,
+        }
+    }
+
+    /// Whether the kernel uses a feature of the processors.
+    #[must_use]
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.contains(flag)
+    }
+}
+
+fn replication(root: &Path) -> Replication {
+    let stats = Source::find(root).and_then(|source| source.parsed("stats", Stats::parse));
+    match stats {
+        Ok(stats) => Replication::Present(Box::new(stats)),
+        Err(error @ SourceError::Absent(_)) => Replication::Absent(error.to_string()),
+        Err(error) => Replication::Absent(format!("its files cannot be used: {error}")),
+    }
+}
+
+fn vendor(cpuinfo: &str) -> String {
+    let line = cpuinfo.lines().find(|line| line.starts_with("vendor_id"));
+    let value = line.and_then(|line| Some(line.split_once(':')?.1.trim()));
+    value.unwrap_or_default().to_owned()
+}
+
+/// The driver of Hyper-V's bus is there in its guests alone (`hv_acpi_init` of
+/// `drivers/hv/vmbus_drv.c`), and so are its clocks.
+fn hyper_v(root: &Path) -> Option<&'static str> {
+    let clocks = "devices/system/clocksource/clocksource0/available_clocksource";
+    if root.join("sys/bus/vmbus").is_dir() {
+        return Some("/sys/bus/vmbus is there");
+    }
+    let clocks = sysfs::line(root, clocks)?;
+    clocks
+        .contains("hyperv_clocksource")
+        .then_some("/sys/devices/system/clocksource has a clock of Hyper-V's")
+}
+
+fn xen(root: &Path) -> Option<String> {
+    let is_xen = sysfs::line(root, "hypervisor/type")? == "xen";
+    is_xen.then(|| sysfs::line(root, "hypervisor/guest_type").unwrap_or_default())
+}
+
+/// A guest of SEV or SEV-ES alone has no file that says so.
+fn encrypted_guest(root: &Path, flags: &BTreeSet<String>) -> Option<&'static str> {
+    if flags.contains("tdx_guest") {
+        return Some("/proc/cpuinfo: flags have tdx_guest");
+    }
+    let is_snp = root.join("sys/devices/platform/sev-guest").is_dir();
+    is_snp.then_some("/sys/devices/platform/sev-guest is there")
+}
+
+/// Sizes by `/proc/iomem` (`code_resource` and `rodata_resource` of `arch/x86/kernel/setup.c`).
+fn image(root: &Path, unread: &mut Vec<String>) -> Image {
+    let text = files::text_within(&root.join("proc/iomem"), 4 << 20).unwrap_or_default();
+    let size = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(" : "));
+        let (range, _) = lines.find(|(_, of)| *of == name)?;
+        let (first, last) = range.trim().split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (first, last) = (number(first)?, number(last)?);
+        // To other users than root all are 0.
+        (last > 0).then_some(last.checked_sub(first)?.checked_add(1)?)
+    };
+    let image = Image {
+        text: size("Kernel code"),
+        rodata: size("Kernel rodata"),
+    };
+    if image.text.is_none() {
+        unread.push("size of the kernel: /proc/iomem shows it to root alone".to_owned());
+    } else if image.rodata.is_none() {
+        unread.push("size of the kernel's read-only data: /proc/iomem does not show it".to_owned());
+    }
+    image
+}
+
+fn processes(root: &Path) -> u64 {
+    let entries = std::fs::read_dir(root.join("proc"));
+    let entries = entries.into_iter().flatten().flatten();
+    let numbers = entries.filter(|entry| {
+        let name = entry.file_name();
+        let bytes = name.as_encoded_bytes();
+        bytes.iter().all(u8::is_ascii_digit)
+    });
+    numbers.take(MOST_PROCESSES).count() as u64
+}
+
+/// `/sys/power/resume` is `0:0` without one (`Documentation/ABI/testing/sysfs-power`).
+fn resume(root: &Path) -> Option<String> {
+    let device = sysfs::line(root, "power/resume")?;
+    (device != "0:0" && !device.is_empty()).then_some(device)
+}

@@ -1,0 +1,132 @@
+//! Whether copies could bring anything nearer.
+
+use super::{Findings, Rule, advice};
+use crate::ktext::check::consequence::Consequence;
+use crate::ktext::check::machine::Machine;
+use crate::ktext::check::nodes::{Node, farthest};
+use crate::lint::Applies;
+
+/// Distance up to which other memory counts as near: that of the parts of one socket. The memory of
+/// another socket has 20 or more.
+const NEAR: u32 = 12;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "one-node",
+        applies: Applies::Host,
+        why: "all memory is equally near, and a copy would be no nearer",
+        source: "Linux: Documentation/mm/numa.rst",
+        check: one_node,
+    },
+    Rule {
+        id: "one-node-with-cpus",
+        applies: Applies::Host,
+        why: "the kernel is loaded near the CPUs as it is, or no memory is",
+        source: "Linux: Documentation/mm/numa.rst",
+        check: one_with_cpus,
+    },
+    Rule {
+        id: "near-nodes",
+        applies: Applies::Host,
+        why: "fetching instructions from there costs little more",
+        source: "ACPI 6.5, 5.2.17, System Locality Information Table: 10 is local",
+        check: near,
+    },
+    Rule {
+        id: "virtual-machine",
+        applies: Applies::Host,
+        why: "the nodes of a guest are near and far only where its host keeps CPUs and memory in place",
+        source: "libvirt: Format of domain XML, NUMA node tuning",
+        check: virtual_machine,
+    },
+    Rule {
+        id: "mixed-results",
+        applies: Applies::Host,
+        why: "on one such processor another implementation made more slower than faster",
+        source: "linux-mm, December 2023, the x86 series measured again on an EPYC 7713: kill −54.2 % \
+                 with cold caches, open −6.8 % with hot ones and +4.6 % with cold ones",
+        check: mixed,
+    },
+];
+
+fn one_node(on: &Machine, findings: &mut Findings) {
+    let with_memory: Vec<_> = on.nodes.iter().filter(|node| node.has_memory()).collect();
+    let (what, fix) = match (on.nodes.is_empty(), with_memory.len()) {
+        (true, _) => (
+            "the kernel shows no NUMA nodes",
+            "a kernel with CONFIG_NUMA=y would show them, if the machine has any",
+        ),
+        (false, 0 | 1) => (
+            "only one NUMA node has memory",
+            "nothing, unless the firmware interleaves the memory of several sockets (Node \
+             Interleaving) or hides nodes (NPS, Sub-NUMA Clustering), or the kernel's command line has \
+             numa=off",
+        ),
+        _ => return,
+    };
+    let evidence = match &*with_memory {
+        [] => "/sys/devices/system/node: no node has memory".to_owned(),
+        nodes => format!("/sys/devices/system/node: memory on {}", names(nodes)),
+    };
+    findings.add_with_evidence(Consequence::NoGain, what, evidence, advice(fix));
+}
+
+fn one_with_cpus(on: &Machine, findings: &mut Findings) {
+    let memory = on.nodes.iter().filter(|node| node.has_memory());
+    let (with, without): (Vec<_>, Vec<_>) = memory.partition(|node| !node.cpus.is_empty());
+    if with.len() < 2 && !without.is_empty() && !with.is_empty() {
+        findings.add_with_evidence(
+            Consequence::NoGain,
+            "only one NUMA node has memory and CPUs",
+            format!(
+                "/sys/devices/system/node: CPUs on {}, none on {}",
+                names(&with),
+                names(&without)
+            ),
+            advice("nothing: CPUs without memory of their own run on the master in any case"),
+        );
+    }
+}
+
+fn near(on: &Machine, findings: &mut Findings) {
+    let Some(distance) = farthest(&on.nodes).filter(|distance| *distance <= NEAR) else {
+        return;
+    };
+    findings.add_with_evidence(
+        Consequence::Warn,
+        "the memory of other nodes is hardly farther away than that of their own",
+        format!("/sys/devices/system/node/node*/distance: at most {distance}; 10 is local"),
+        advice("measure: nodes of one socket share its caches"),
+    );
+}
+
+fn virtual_machine(on: &Machine, findings: &mut Findings) {
+    if on.has("hypervisor") {
+        findings.add_with_evidence(
+            Consequence::Warn,
+            "this is a virtual machine",
+            "/proc/cpuinfo: flags have hypervisor",
+            advice(
+                "have the host pin CPUs and memory of each node to one of its own (vcpupin, memnode), \
+                 or measure on the host",
+            ),
+        );
+    }
+}
+
+fn mixed(on: &Machine, findings: &mut Findings) {
+    if on.vendor == "AuthenticAMD" {
+        findings.add_with_evidence(
+            Consequence::Warn,
+            format!("the processors are AMD's: {}", on.model),
+            "/proc/cpuinfo: vendor_id is AuthenticAMD",
+            advice("measure both sides in one boot: brisk ktext off and on"),
+        );
+    }
+}
+
+/// `node 0, 2`.
+pub(super) fn names(nodes: &[&Node]) -> String {
+    let numbers: Vec<_> = nodes.iter().map(|node| node.number).collect();
+    format!("node {}", crate::ktext::ranges(&numbers))
+}

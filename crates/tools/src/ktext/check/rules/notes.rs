@@ -1,0 +1,157 @@
+//! What replication costs and what is to be known of it.
+
+use super::gain::names;
+use super::{Findings, Rule, advice};
+use crate::ktext::check::consequence::Consequence;
+use crate::ktext::check::cost::Cost;
+use crate::ktext::check::machine::{Machine, Replication};
+use crate::ktext::{amount, kib};
+use crate::lint::Applies;
+
+/// Part of a node's memory from which on its cost is a warning: one in so many.
+const PART: u64 = 50;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "memory-cost",
+        applies: Applies::Host,
+        why: "that memory is taken from programs, and never given back",
+        source: "the patch series; Linux: code_resource of arch/x86/kernel/setup.c",
+        check: cost,
+    },
+    Rule {
+        id: "node-without-cpus",
+        applies: Applies::Host,
+        why: "a copy there is used by no CPU",
+        source: "the patch series: pgtable_cache_init makes a slot for each node with memory",
+        check: without_cpus,
+    },
+    Rule {
+        id: "node-without-memory",
+        applies: Applies::Host,
+        why: "its CPUs run on the master, as they do now",
+        source: "the patch series: ktext_repl_cpu_slot of arch/x86/mm/ktext_repl.c",
+        check: without_memory,
+    },
+    Rule {
+        id: "hibernation",
+        applies: Applies::Host,
+        why: "the kernel refuses to hibernate while it has copies",
+        source: "the patch series: hibernation_available of kernel/power/hibernate.c",
+        check: hibernation,
+    },
+    Rule {
+        id: "kernel-without",
+        applies: Applies::Host,
+        why: "whether this machine gains can be measured only with such a kernel",
+        source: "Linux: /proc/config.gz, /boot/config-RELEASE",
+        check: without,
+    },
+    Rule {
+        id: "replication-off",
+        applies: Applies::Host,
+        why: "CPUs fetch instructions from the node that has the kernel image",
+        source: "debugfs: ktext_repl/stats",
+        check: off,
+    },
+];
+
+fn cost(on: &Machine, findings: &mut Findings) {
+    let cost = Cost::of(on);
+    let Some(bytes) = cost.on_a_node().filter(|_| cost.nodes > 0) else {
+        return;
+    };
+    let with_memory = on.nodes.iter().filter(|node| node.has_memory());
+    let Some(smallest) = with_memory.min_by_key(|node| node.memory) else {
+        return;
+    };
+    if bytes > smallest.memory / PART {
+        findings.add_with_evidence(
+            Consequence::Warn,
+            format!(
+                "copies take up to {} of each node, and node {} has {}",
+                amount(bytes),
+                smallest.number,
+                amount(smallest.memory)
+            ),
+            "/proc/iomem, /proc/modules, /sys/devices/system/node/node*/meminfo",
+            advice(
+                "ktext_repl_modules=off leaves modules out; a smaller kernel has smaller copies",
+            ),
+        );
+    }
+}
+
+fn without_cpus(on: &Machine, findings: &mut Findings) {
+    let empty = on.nodes.iter();
+    let empty: Vec<_> = empty
+        .filter(|node| node.has_memory() && node.cpus.is_empty())
+        .collect();
+    if !empty.is_empty() {
+        findings.add_with_evidence(
+            Consequence::Note,
+            format!("{} has memory and no CPUs", names(&empty)),
+            "/sys/devices/system/node/node*/cpulist",
+            advice("nothing: it costs the memory of a copy"),
+        );
+    }
+}
+
+fn without_memory(on: &Machine, findings: &mut Findings) {
+    let empty = on.nodes.iter();
+    let empty: Vec<_> = empty
+        .filter(|node| !node.has_memory() && !node.cpus.is_empty())
+        .collect();
+    if !empty.is_empty() {
+        findings.add_with_evidence(
+            Consequence::Note,
+            format!("{} has CPUs and no memory", names(&empty)),
+            "/sys/devices/system/node/node*/meminfo",
+            advice("put memory into its slots"),
+        );
+    }
+}
+
+fn hibernation(on: &Machine, findings: &mut Findings) {
+    if let Some(device) = &on.resume {
+        findings.add_with_evidence(
+            Consequence::Warn,
+            "the machine is set up to hibernate",
+            format!("/sys/power/resume is {device}"),
+            advice("suspend to RAM, or boot with ktext_repl=off where it has to hibernate"),
+        );
+    }
+}
+
+fn without(on: &Machine, findings: &mut Findings) {
+    if on.is_built == Some(false) {
+        findings.add_with_evidence(
+            Consequence::Note,
+            format!("Linux {} was built without replication", on.release),
+            format!(
+                "{}: no CONFIG_KTEXT_REPLICATION=y",
+                on.config.as_deref().unwrap_or_default()
+            ),
+            advice("boot a kernel with the patch series, and measure both sides in one boot"),
+        );
+    }
+}
+
+fn off(on: &Machine, findings: &mut Findings) {
+    let Replication::Present(stats) = &on.replication else {
+        return;
+    };
+    let Some(reason) = stats.why_off() else {
+        return;
+    };
+    let kept = stats.resident_pages.saturating_add(stats.module_pages);
+    findings.add_with_evidence(
+        Consequence::Note,
+        format!("this kernel can replicate its text, and does not: {reason}"),
+        format!(
+            "ktext_repl/stats: active is 0, copies of {}",
+            kib(kept.saturating_mul(4096))
+        ),
+        advice("brisk ktext info says more"),
+    );
+}

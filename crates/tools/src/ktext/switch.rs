@@ -1,0 +1,76 @@
+//! Switching replication on and off.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::source::{Source, SourceError};
+use super::stats::Stats;
+
+/// Why replication was not switched.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    /// The kernel's files cannot be used.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The kernel made no copies when it booted.
+    #[error(
+        "this boot has no copies to switch to: {0}; they are made at boot alone, so change that and \
+         boot again"
+    )]
+    NoCopies(String),
+    /// The file cannot be written.
+    #[error(
+        "cannot write {}: {reason}; it takes root, and a kernel that is not locked down \
+         (kernel_lockdown(7))",
+        path.display()
+    )]
+    Denied {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: io::Error,
+    },
+    /// The kernel refuses.
+    #[error("cannot write {}: {reason}; look for ktext_repl in the kernel's log (dmesg)", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: io::Error,
+    },
+    /// The kernel took it and did not do it.
+    #[error("the kernel took it, and replication is still {}", if *.0 { "on" } else { "off" })]
+    Unchanged(bool),
+}
+
+/// Moves all CPUs of the system below `root` to their nodes' copies, or back to the master.
+///
+/// # Errors
+/// If the kernel has no copies, refuses, or does not show that it has done so.
+pub fn switch(root: &Path, on: bool) -> Result<(), SwitchError> {
+    let source = Source::find(root)?;
+    let stats = source.parsed("stats", Stats::parse)?;
+    if stats.slots == 0 {
+        let reason = stats.off_reason;
+        let reason = reason.unwrap_or_else(|| "no node needs one".to_owned());
+        return Err(SwitchError::NoCopies(reason));
+    }
+    let path = source.path("active");
+    let text = if on { "1\n" } else { "0\n" };
+    let file = OpenOptions::new().write(true).open(&path);
+    if let Err(reason) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        let denied = [Errno::ACCESS, Errno::PERM].map(Errno::raw_os_error);
+        return Err(match reason.raw_os_error() {
+            Some(error) if denied.contains(&error) => SwitchError::Denied { path, reason },
+            _ => SwitchError::Refused { path, reason },
+        });
+    }
+    let is_active = source.parsed("active", |text| Ok(text.trim() == "1"))?;
+    match is_active == on {
+        true => Ok(()),
+        false => Err(SwitchError::Unchanged(is_active)),
+    }
+}
