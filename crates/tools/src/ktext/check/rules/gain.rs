@@ -21,8 +21,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "one-node-with-cpus",
         applies: Applies::Host,
-        why: "the kernel is loaded near the CPUs as it is, or no memory is",
-        source: "Linux: Documentation/mm/numa.rst",
+        why: "its CPUs gain only if the kernel was loaded into the memory of another node",
+        source: "Linux: kaslr.c of arch/x86/boot/compressed chooses any memory",
         check: one_with_cpus,
     },
     Rule {
@@ -76,14 +76,14 @@ fn one_with_cpus(on: &Machine, findings: &mut Findings) {
     let (with, without): (Vec<_>, Vec<_>) = memory.partition(|node| !node.cpus.is_empty());
     if with.len() < 2 && !without.is_empty() && !with.is_empty() {
         findings.add_with_evidence(
-            Consequence::NoGain,
+            Consequence::Warn,
             "only one NUMA node has memory and CPUs",
             format!(
                 "/sys/devices/system/node: CPUs on {}, none on {}",
                 names(&with),
                 names(&without)
             ),
-            advice("nothing: CPUs without memory of their own run on the master in any case"),
+            advice("see where it is: brisk ktext draw, or Kernel code in /proc/iomem"),
         );
     }
 }

@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: "one-node-with-cpus",
         words: "only one NUMA node has memory and CPUs",
-        consequence: NoGain,
+        consequence: Warn,
         bad: |scene| scene.node(1, "", "66044900", "0", "21 10"),
         // One node without memory is another rule's.
         near: |scene| scene.memory(1, 0),
