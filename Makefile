@@ -30,13 +30,14 @@ WITHTOOLS := PATH='$(TOOLS)/bin':"$$PATH"
 AGAIN     := dry_run exit_status roots streams vm
 ONCE_MORE := arguments disks failures vm_seen
 
-.PHONY: help build demo test soak check bench bench-pages pages install uninstall deb book clean
+.PHONY: help build demo test soak kernel check bench bench-pages pages install uninstall deb book clean
 
 help:
 	@echo 'make demo      set up, build, and run a kernel in a second'
 	@echo 'make test      set up, and run all tests'
 	@echo 'make soak      set up, and let VMs go through what may lose them, for an hour'
 	@echo 'make build     only build $(BRISK)'
+	@echo 'make kernel    build a Linux 6.12 with kernel text replication; see kernel/ktext'
 	@echo 'make check     formatting, lints, licences, generated files'
 	@echo 'make bench     measure; see benchmarks/'
 	@echo 'make bench-pages  pages and pictures of the reports in benchmarks/'
@@ -66,13 +67,19 @@ soak: export BRISK_SOAK ?= 1
 soak:
 	setup/install test
 	setup/reboot-machine '$(TOOLS)'
+	setup/ktext-kernel '$(TOOLS)'
 	@# xtask makes the package's manual pages; with tests, so that nothing is compiled twice.
 	$(CARGO) build --workspace --locked --bins --tests
 	$(WITHTOOLS) $(CARGO) test --workspace --locked \
 		--test vm_survives --test vm_postcopy --test vm_load --test vm_targets --test warm \
-		--test reboot_machine
+		--test reboot_machine --test ktext_kernel
 	BRISK_TOOLS_DIR=/nonexistent $(CARGO) test --workspace --locked \
 		$(addprefix --test ,$(ONCE_MORE))
+
+# setup/install test installs what compiles a kernel.
+kernel:
+	setup/install test
+	setup/ktext-kernel '$(TOOLS)'
 
 check:
 	$(CARGO) fmt --all --check
@@ -86,7 +93,7 @@ check:
 	else echo 'cargo-deny is not installed: licences are not checked'; fi
 	@if command -v shellcheck >/dev/null; then \
 		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/general-kernels \
-			setup/newer-openssl setup/reboot-machine \
+			setup/newer-openssl setup/reboot-machine setup/ktext-kernel \
 			packaging/build-deb packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm \
 			examples/demo examples/kured-reboot \
 			crates/cli/tests/vm_load.sh; \
