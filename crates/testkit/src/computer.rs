@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::monitor::monitor;
 use crate::program::{capture, tool, unpacked};
 use crate::wait::{until, within_time};
 
@@ -307,21 +308,7 @@ impl Computer {
 
     /// What QEMU says to commands of qemu-monitor(7).
     fn monitor(&self, commands: &str) -> String {
-        let socket = self.directory.join("monitor");
-        let mut monitor = until("QEMU has made its socket", || {
-            UnixStream::connect(&socket).ok()
-        });
-        monitor.write_all(commands.as_bytes()).unwrap();
-        // A prompt comes at first, and after each command.
-        let prompts = 1 + commands.lines().count();
-        let (mut said, mut buffer) = (String::new(), [0; 4096]);
-        while said.matches("(qemu) ").count() < prompts {
-            match monitor.read(&mut buffer) {
-                Ok(count @ 1..) => said += &String::from_utf8_lossy(&buffer[..count]),
-                _ => break,
-            }
-        }
-        said
+        monitor(&self.directory.join("monitor"), commands)
     }
 
     /// Copies the disk as a power cut at this moment would leave it. The machine goes on.

@@ -7,6 +7,7 @@ use std::process::Command;
 use brisk_host::kernel;
 
 use crate::general_kernel::GeneralKernel;
+use crate::initramfs::initramfs;
 
 /// A kernel, and modules of it, in the order in which they are loaded.
 #[derive(Debug)]
@@ -81,10 +82,6 @@ impl IdleKernel {
         let tree = directory.join("tree");
         let modules = tree.join("modules");
         fs::create_dir_all(&modules).unwrap();
-        for name in ["bin", "proc", "sys", "dev"] {
-            fs::create_dir_all(tree.join(name)).unwrap();
-        }
-        fs::copy(crate::tool("busybox"), tree.join("bin/busybox")).unwrap();
         for (number, path) in (10..).zip(&self.modules) {
             let name = path.file_name().unwrap().to_str().unwrap();
             let to = modules.join(format!("{number}-{}", name.trim_end_matches(".xz")));
@@ -96,23 +93,8 @@ impl IdleKernel {
                 fs::copy(path, to).unwrap();
             }
         }
-        let init = format!(
-            "#!/bin/busybox sh\nbusybox=/bin/busybox\n$busybox --install -s /bin\n\
-             export PATH=/bin\nmount -t proc proc /proc\nmount -t sysfs sysfs /sys\n\
-             mount -t devtmpfs dev /dev\nfor module in /modules/*; do insmod $module; done\n\
-             {script}\n"
-        );
-        fs::write(tree.join("init"), init).unwrap();
-        let packed = directory.join("initramfs");
-        let pack = "chmod 755 init bin/busybox && find . | busybox cpio -o -H newc > \"$0\"";
-        let output = Command::new("sh")
-            .args(["-c", pack])
-            .arg(&packed)
-            .current_dir(&tree)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        packed
+        let load = "for module in /modules/*; do insmod $module; done";
+        initramfs(directory, &format!("{load}\n{script}"))
     }
 }
 

@@ -1,0 +1,75 @@
+//! Faults put into the series, each of which one of the checks must find: what they do not find,
+//! they do not prove.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use brisk_testkit::NumaKernel;
+
+use crate::machine::kernel;
+use crate::{copies, modules, storms};
+
+type Check = fn(&NumaKernel) -> Result<(), String>;
+
+/// Each patch in `kernel/ktext/faults`, and the check that finds it.
+const FAULTS: [(&str, Check); 13] = [
+    ("poke-misses-a-copy", copies::check_poked),
+    ("pgd-misses-an-entry", check_storm),
+    ("pgd-keeps-an-entry", check_storm),
+    ("module-mapping-is-not-synchronized", modules::check),
+    ("module-copies-are-not-dropped", modules::check),
+    ("module-is-copied-too-early", modules::check),
+    ("modules-are-anywhere", modules::check),
+    ("switch-keeps-cr3", check_divergence),
+    ("switching-off-does-nothing", check_divergence),
+    ("one-copy-for-all-nodes", check_divergence),
+    ("new-cpu-stays-on-the-master", copies::check_hotplug),
+    ("copies-lie-on-the-wrong-node", check_mapped),
+    ("copies-are-writable", check_mapped),
+];
+
+fn check_storm(kernel: &NumaKernel) -> Result<(), String> {
+    storms::check(kernel, 10)
+}
+
+fn check_divergence(kernel: &NumaKernel) -> Result<(), String> {
+    copies::check_who_runs_what(kernel, 4)
+}
+
+fn check_mapped(kernel: &NumaKernel) -> Result<(), String> {
+    copies::check_mapped(kernel, 4)
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The series with a fault, built beside the kernel without.
+fn build(fault: &str) -> NumaKernel {
+    let kernel = kernel().file("");
+    let directory = kernel.parent().unwrap();
+    let name = "ktext-fault";
+    let status = Command::new(repository().join("setup/ktext-kernel"))
+        .arg("--patch")
+        .arg(repository().join(format!("kernel/ktext/faults/{fault}.patch")))
+        .args(["--name", name])
+        .arg(directory)
+        .status()
+        .unwrap();
+    assert!(status.success(), "{fault} is not built");
+    NumaKernel::at(&directory.join(name))
+}
+
+pub(super) fn are_found() {
+    let mut missed = Vec::new();
+    for (fault, check) in FAULTS {
+        match check(&build(fault)) {
+            Err(found) => {
+                let last = found.lines().last().unwrap_or_default();
+                println!("{fault}: {last}");
+            }
+            Ok(()) => missed.push(fault),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

@@ -1,0 +1,58 @@
+//! Kernel text replication in Linux, in emulated machines of several NUMA nodes: the kernel is
+//! built by `setup/ktext-kernel` from the patches in `kernel/ktext`.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+#![expect(clippy::print_stdout, reason = "what was counted and found")]
+
+mod copies;
+mod faults;
+mod locality;
+mod machine;
+mod modules;
+mod monitor;
+mod refused;
+mod storms;
+
+use brisk_testkit::{NumaKernel, times, trials};
+use libtest_mimic::Arguments;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    // One at a time: each has all processors.
+    let arguments = Arguments {
+        test_threads: Some(1),
+        ..arguments
+    };
+    let long = NumaKernel::named("ktext-kernel").err().or_else(|| {
+        let is_soak = times(0, 1) > 0;
+        (!is_soak).then(|| "make soak runs it".to_owned())
+    });
+    let all = trials(
+        long,
+        [
+            (
+                "cpus_run_the_copy_of_their_node",
+                copies::divergence as fn(),
+            ),
+            ("copies_stay_equal_while_text_is_modified", copies::poked),
+            (
+                "copies_lie_on_their_nodes_and_are_read_only",
+                copies::mapped,
+            ),
+            ("qemu_sees_each_cpu_on_its_own_copy", monitor::agrees),
+            ("cpus_that_come_back_use_their_copy", copies::hotplug),
+            ("modules_are_replicated_and_dropped", modules::come_and_go),
+            (
+                "page_tables_of_processes_are_equal_on_all_nodes",
+                storms::churn,
+            ),
+            ("machines_that_cannot_replicate_say_why", refused::says_why),
+            (
+                "instructions_are_fetched_from_the_own_node",
+                locality::of_two,
+            ),
+            ("instructions_are_local_on_four_nodes", locality::of_four),
+            ("faults_of_the_series_are_found", faults::are_found),
+        ],
+    );
+    libtest_mimic::run(&arguments, all).exit();
+}
