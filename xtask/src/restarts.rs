@@ -63,7 +63,9 @@ const BETWEEN: &str = "from the end of services to init";
 const DOWN: &str = "down";
 /// From the request to the end of the boot.
 const ALL: &str = "request to end of boot";
-const METRICS: [&str; 3] = [DOWN, BETWEEN, ALL];
+/// `brisk reboot check`, with the trial load of the kernel, before the restart.
+const CHECK: &str = "check";
+const METRICS: [&str; 4] = [DOWN, BETWEEN, ALL, CHECK];
 
 /// Measures.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -117,6 +119,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// Restarts the machine once.
 fn restart(machine: &mut Computer, side: &Side, readings: &mut Readings) -> anyhow::Result<()> {
     let Side { name, option } = side;
+    let begun = machine.elapsed();
+    machine.ok("brisk reboot check --same");
+    let checked = machine.elapsed();
     let (asked, firmware) = (machine.elapsed(), machine.firmware_runs());
     machine.begin(&format!("brisk reboot --same {option}"));
     machine.booted();
@@ -138,5 +143,6 @@ fn restart(machine: &mut Computer, side: &Side, readings: &mut Readings) -> anyh
     put(DOWN, at(STOPPING)?, up);
     put(BETWEEN, at(STOPPED)?, at(UP)?);
     put(ALL, asked, up);
+    put(CHECK, begun, checked);
     Ok(())
 }
