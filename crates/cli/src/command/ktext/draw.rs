@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             host_kernel: Some(status.release.clone()).filter(|release| !release.is_empty()),
             ..Environment::default()
         };
-        let report = Report::new("ktext draw", &output::now(), environment);
+        let report = Report::new("ktext draw", output::now(), environment);
         let svg = render::svg_of_cells(&report, &draw::panels(&parts));
         output::write_whole(path, svg.as_bytes())?;
     }

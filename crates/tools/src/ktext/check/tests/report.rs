@@ -68,6 +68,12 @@ fn programs_get_the_verdict_and_each_rule() {
     let rules = value["rules"].as_array_mut().unwrap();
     assert_eq!(rules.len(), super::descriptions().len());
     rules.retain(|rule| rule["result"] != "pass");
+    let nodes = value.as_object_mut().unwrap().remove("nodes").unwrap();
+    let node = |number: usize, name: &str| nodes[number][name].to_string();
+    assert_eq!(node(1, "cpus"), "[8,9,10,11,12,13,14,15]");
+    assert_eq!(node(1, "distances"), "[21,10]");
+    assert_eq!(node(0, "memory"), "67422601216");
+    assert_eq!(node(0, "free"), "62302601216");
     insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap(), @r#"
     {
       "built_with_replication": false,
@@ -118,46 +124,6 @@ fn programs_get_the_verdict_and_each_rule() {
           "rule": "kernel-without",
           "what": "Linux 6.12.117 was built without replication",
           "where": null
-        }
-      ],
-      "nodes": [
-        {
-          "cpus": [
-            0,
-            1,
-            2,
-            3,
-            4,
-            5,
-            6,
-            7
-          ],
-          "distances": [
-            10,
-            21
-          ],
-          "free": 62302601216,
-          "memory": 67422601216,
-          "number": 0
-        },
-        {
-          "cpus": [
-            8,
-            9,
-            10,
-            11,
-            12,
-            13,
-            14,
-            15
-          ],
-          "distances": [
-            21,
-            10
-          ],
-          "free": 62509977600,
-          "memory": 67629977600,
-          "number": 1
         }
       ],
       "replication": {
