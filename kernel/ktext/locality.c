@@ -56,12 +56,12 @@ void qemu_plugin_register_vcpu_tb_trans_cb(
 void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id,
 				    void (*cb)(qemu_plugin_id_t, void *), void *data);
 uint64_t qemu_plugin_u64_get(qemu_plugin_u64 entry, unsigned int vcpu);
-void qemu_plugin_u64_set(qemu_plugin_u64 entry, unsigned int vcpu, uint64_t value);
 int qemu_plugin_num_vcpus(void);
 
 EXPORT int qemu_plugin_version = 4;
 
 #define MAX_NODES	8
+#define MAX_CPUS	64
 /* Fetches from no node's memory: ROM, or unknown. */
 #define NOWHERE		MAX_NODES
 #define COUNTERS	(MAX_NODES + 1)
@@ -149,6 +149,21 @@ static qemu_plugin_u64 counter(size_t symbol, unsigned int node)
 	};
 }
 
+/*
+ * Where the count at the last mark is kept.  Counters are never set: another CPU
+ * may just add to them.
+ */
+static uint64_t *last_of(unsigned int cpu, size_t symbol, unsigned int node)
+{
+	static uint64_t *lasts[MAX_CPUS];
+
+	if (cpu >= MAX_CPUS)
+		return NULL;
+	if (!lasts[cpu])
+		lasts[cpu] = calloc((symbol_count + 1) * COUNTERS, sizeof(uint64_t));
+	return lasts[cpu] ? &lasts[cpu][symbol * COUNTERS + node] : NULL;
+}
+
 static void write_section(void)
 {
 	int cpus = qemu_plugin_num_vcpus();
@@ -156,12 +171,14 @@ static void write_section(void)
 	for (size_t i = 0; i <= symbol_count; i++) {
 		for (int cpu = 0; cpu < cpus; cpu++) {
 			for (unsigned int node = 0; node <= MAX_NODES; node++) {
-				qemu_plugin_u64 at = counter(i, node);
-				uint64_t count = qemu_plugin_u64_get(at, cpu);
+				uint64_t now = qemu_plugin_u64_get(counter(i, node), cpu);
+				uint64_t *last = last_of(cpu, i, node);
+				uint64_t count = last ? now - *last : now;
 
 				if (!count)
 					continue;
-				qemu_plugin_u64_set(at, cpu, 0);
+				if (last)
+					*last = now;
 				fprintf(out, "%u\t%d\t%d\t%s\t%s\t%" PRIu64 "\n",
 					section, cpu,
 					node == NOWHERE ? -1 : (int)node,

@@ -12,7 +12,7 @@ mod monitor;
 mod refused;
 mod storms;
 
-use brisk_testkit::{NumaKernel, times, trials};
+use brisk_testkit::{NumaKernel, times, trial, trials};
 use libtest_mimic::Arguments;
 
 fn main() {
@@ -26,8 +26,8 @@ fn main() {
         let is_soak = times(0, 1) > 0;
         (!is_soak).then(|| "make soak runs it".to_owned())
     });
-    let all = trials(
-        long,
+    let mut all = trials(
+        long.clone(),
         [
             (
                 "cpus_run_the_copy_of_their_node",
@@ -51,8 +51,11 @@ fn main() {
                 locality::of_two,
             ),
             ("instructions_are_local_on_four_nodes", locality::of_four),
-            ("faults_of_the_series_are_found", faults::are_found),
         ],
     );
+    all.extend(faults::FAULTS.map(|(fault, check)| {
+        let name = format!("fault_{}_is_found", fault.replace('-', "_"));
+        trial(name, long.clone(), move || faults::is_found(fault, check))
+    }));
     libtest_mimic::run(&arguments, all).exit();
 }
