@@ -63,5 +63,6 @@ fn build(fault: &str) -> NumaKernel {
 /// Builds the series with a fault, which its check has to find.
 pub(super) fn is_found(fault: &str, check: Check) {
     let found = check(&build(fault)).expect_err("the fault is not found");
-    println!("{fault}: {}", found.lines().last().unwrap_or_default());
+    let last = found.lines().rfind(|line| !line.trim().is_empty());
+    println!("{fault}: {}", last.unwrap_or_default());
 }
