@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(config.path, "/proc/config.gz");
         assert!(config.has("CONFIG_PCI"));
         assert!(!config.has("CONFIG_NUMA") && !config.has("CONFIG_SMP"));
-        // What is no gzip, and a pipe, are as nothing.
+        // A file that is no gzip, and a pipe, are as nothing.
         fs::write(&gz, "CONFIG_NUMA=y\n").unwrap();
         assert_eq!(running("6.12.1").unwrap().path, "/boot/config-6.12.1");
         fs::remove_file(&gz).unwrap();

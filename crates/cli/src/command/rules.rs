@@ -3,6 +3,40 @@
 use anyhow::Context as _;
 use brisk_tools::lint::Description;
 
+/// Options of a check that ask about its rules instead.
+#[derive(Debug, clap::Args)]
+#[group(id = "list", multiple = false)]
+pub(super) struct RulesArgs {
+    /// List the rules.
+    #[arg(long)]
+    rules: bool,
+
+    /// Show what is known of a rule.
+    #[arg(long, value_name = "RULE")]
+    explain: Option<String>,
+}
+
+impl RulesArgs {
+    /// What was asked of the rules of a command; none if it is to check. Names in the list have a
+    /// column of `width` characters.
+    ///
+    /// # Errors
+    /// If there is no such rule.
+    pub(super) fn answer(
+        &self,
+        rules: &[Description],
+        width: usize,
+        command: &str,
+    ) -> anyhow::Result<Option<String>> {
+        if self.rules {
+            return Ok(Some(list(rules, width)));
+        }
+        let explain = self.explain.as_deref();
+        let rule = explain.map(|id| find(rules, id, command)).transpose()?;
+        Ok(rule.map(|rule| explanation(&rule)))
+    }
+}
+
 /// A line for each rule; names have a column of `width` characters.
 pub(super) fn list(rules: &[Description], width: usize) -> String {
     let lines = rules

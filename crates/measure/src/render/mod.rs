@@ -29,4 +29,4 @@ pub use svg::{
     svg_of_bars, svg_of_cells, svg_of_curves, svg_over_time,
 };
 pub use table::{columns, sheet, table};
-pub use text::{clean, shorten};
+pub use text::{clean, one_line, shorten};

@@ -14,6 +14,12 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The text as [`clean`] leaves it, in one line: line ends and tabs are spaces.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    clean(&text.replace(['\n', '\t'], " ")).into_owned()
+}
+
 /// Trojan Source (Boucher and Anderson, USENIX Security 2023) lists the directional characters;
 /// XML 1.0 section 2.2 the ones no document may hold.
 fn unsafe_to_show(c: char) -> bool {

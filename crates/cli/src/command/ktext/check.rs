@@ -2,7 +2,7 @@
 
 use brisk_tools::ktext::check::{self, Machine, Verdict, descriptions};
 
-use crate::command::rules;
+use crate::command::rules::RulesArgs;
 use crate::command::system::RootArgs;
 use crate::exit;
 use crate::output::Form;
@@ -19,21 +19,15 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "Exit status: 0 it could gain; 1 it would not, or the kernel would refuse; 125 \
-                       if brisk failed.",
-    group = clap::ArgGroup::new("list").args(["rules", "explain"])
+                       if brisk failed."
 )]
 pub struct Args {
     /// Form of the findings.
     #[arg(long, value_enum, default_value_t = Form::Table)]
     format: Form,
 
-    /// List the rules.
-    #[arg(long)]
-    rules: bool,
-
-    /// Show what is known of a rule.
-    #[arg(long, value_name = "RULE")]
-    explain: Option<String>,
+    #[command(flatten)]
+    rules: RulesArgs,
 
     #[command(flatten)]
     root: RootArgs,
@@ -44,13 +38,11 @@ pub struct Args {
 /// # Errors
 /// If there is no such tree or rule, or nothing can be printed.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    if args.rules {
-        ui.data(&rules::list(&descriptions(), 20))?;
-        return Ok(exit::OK);
-    }
-    if let Some(id) = &args.explain {
-        let rule = rules::find(&descriptions(), id, "brisk ktext check")?;
-        ui.data(&rules::explanation(&rule))?;
+    let asked = args
+        .rules
+        .answer(&descriptions(), 20, "brisk ktext check")?;
+    if let Some(text) = asked {
+        ui.data(&text)?;
         return Ok(exit::OK);
     }
     let machine = Machine::read(args.root.checked()?);

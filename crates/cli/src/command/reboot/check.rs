@@ -6,7 +6,7 @@ use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Preflight, Trial, Verdict, descriptions};
 
 use super::options::{Form, TargetArgs};
-use crate::command::rules;
+use crate::command::rules::RulesArgs;
 use crate::exit;
 use crate::ui::Ui;
 
@@ -23,8 +23,7 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 #[command(
     after_long_help = "Exit status: 0 warm, 10 cold, 11 refused; 125 if brisk failed, 130 after \
-                       Ctrl-C.",
-    group = clap::ArgGroup::new("list").args(["rules", "explain"])
+                       Ctrl-C."
 )]
 pub(super) struct CheckArgs {
     #[command(flatten)]
@@ -38,13 +37,8 @@ pub(super) struct CheckArgs {
     #[arg(long, value_enum, default_value_t = Form::Table)]
     format: Form,
 
-    /// List the rules.
-    #[arg(long)]
-    rules: bool,
-
-    /// Show what is known of a rule.
-    #[arg(long, value_name = "RULE")]
-    explain: Option<String>,
+    #[command(flatten)]
+    rules: RulesArgs,
 }
 
 /// Checks.
@@ -52,13 +46,11 @@ pub(super) struct CheckArgs {
 /// # Errors
 /// If the kernel cannot be found, or nothing can be printed.
 pub(super) fn run(args: &CheckArgs, ui: &Ui) -> anyhow::Result<u8> {
-    if args.rules {
-        ui.data(&rules::list(&descriptions(), 18))?;
-        return Ok(exit::OK);
-    }
-    if let Some(id) = &args.explain {
-        let rule = rules::find(&descriptions(), id, "brisk reboot check")?;
-        ui.data(&rules::explanation(&rule))?;
+    let asked = args
+        .rules
+        .answer(&descriptions(), 18, "brisk reboot check")?;
+    if let Some(text) = asked {
+        ui.data(&text)?;
         return Ok(exit::OK);
     }
     let root = args.target.root.checked()?;

@@ -3,7 +3,9 @@
 use ::svg::node::element::Group;
 
 use super::axis::Axis;
-use super::drawing::{CHARACTER, Drawing, MARGIN, WIDTH, hint, line, rectangle, text};
+use super::drawing::{
+    CHARACTER, Drawing, MARGIN, WIDTH, below_each_other, hint, line, rectangle, text,
+};
 use crate::render::text::shorten;
 use crate::{Interval, Unit};
 
@@ -55,18 +57,8 @@ impl Bar {
 
 /// The panels below one another.
 pub(super) fn draw(panels: &[BarPanel]) -> Option<Drawing> {
-    let mut body = Group::new();
-    let mut height = 0.0;
-    for one in panels.iter().filter(|panel| !panel.bars.is_empty()) {
-        let (group, group_height) = panel(one);
-        let place = format!("translate(0 {height})");
-        body = body.add(group.set("transform", place));
-        height += group_height + MARGIN;
-    }
-    (height > 0.0).then(|| Drawing {
-        body,
-        height: height - MARGIN,
-    })
+    let drawn = panels.iter().filter(|panel| !panel.bars.is_empty());
+    below_each_other(drawn.map(panel))
 }
 
 fn panel(panel: &BarPanel) -> (Group, f64) {

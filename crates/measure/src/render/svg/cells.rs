@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::svg::node::element::Group;
 
-use super::drawing::{CHARACTER, Drawing, MARGIN, WIDTH, hint, rectangle, text};
+use super::drawing::{CHARACTER, Drawing, MARGIN, WIDTH, below_each_other, hint, rectangle, text};
 use crate::render::text::shorten;
 
 /// Left end of the fields; names stand before it.
@@ -70,18 +70,8 @@ pub struct CellPart {
 
 /// The panels below one another.
 pub(super) fn draw(panels: &[CellPanel]) -> Option<Drawing> {
-    let mut body = Group::new();
-    let mut height = 0.0;
-    for one in panels.iter().filter(|panel| !panel.rows.is_empty()) {
-        let (group, group_height) = panel(one);
-        let place = format!("translate(0 {height})");
-        body = body.add(group.set("transform", place));
-        height += group_height + MARGIN;
-    }
-    (height > 0.0).then(|| Drawing {
-        body,
-        height: height - MARGIN,
-    })
+    let drawn = panels.iter().filter(|panel| !panel.rows.is_empty());
+    below_each_other(drawn.map(panel))
 }
 
 fn panel(panel: &CellPanel) -> (Group, f64) {

@@ -32,12 +32,18 @@ pub(super) fn by_unit(
             units.push(one.unit);
         }
     }
-    let mut body = Group::new();
-    let mut height = 0.0;
-    for unit in units {
+    below_each_other(units.into_iter().map(|unit| {
         let all = series.iter().enumerate();
         let alike: Vec<_> = all.filter(|(_, one)| one.unit == unit).collect();
-        let (group, group_height) = panel(unit, &alike);
+        panel(unit, &alike)
+    }))
+}
+
+/// Panels, each with its height, from top to bottom. None without panels.
+pub(super) fn below_each_other(panels: impl IntoIterator<Item = (Group, f64)>) -> Option<Drawing> {
+    let mut body = Group::new();
+    let mut height = 0.0;
+    for (group, group_height) in panels {
         let place = format!("translate(0 {})", px(height));
         body = body.add(group.set("transform", place));
         height += group_height + MARGIN;

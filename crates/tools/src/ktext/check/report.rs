@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use brisk_measure::render::{clean, columns};
+use brisk_measure::render::{columns, one_line};
 use serde_json::{Value, json};
 
 use super::consequence::{Consequence, Verdict};
@@ -10,7 +10,7 @@ use super::cost::Cost;
 use super::machine::{Machine, Replication};
 use super::rules::descriptions;
 use crate::ktext::{amount, ranges};
-use crate::lint::Finding;
+use crate::lint::{Finding, report};
 
 /// Schema of [`json`].
 pub const SCHEMA: &str = "brisk.ktext.check/1";
@@ -21,33 +21,27 @@ pub fn text(on: &Machine, findings: &[Finding<Consequence>]) -> String {
     let mut text = facts(on);
     for finding in findings {
         let name = finding.severity.name();
-        let _ = writeln!(text, "{name}: {} [{}]", line(&finding.what), finding.rule);
+        let _ = writeln!(
+            text,
+            "{name}: {} [{}]",
+            one_line(&finding.what),
+            finding.rule
+        );
         if let Some(evidence) = &finding.evidence {
-            let _ = writeln!(text, "    seen: {}", line(evidence));
+            let _ = writeln!(text, "    seen: {}", one_line(evidence));
         }
-        let _ = writeln!(text, "    so:   {}", line(finding.effect));
-        let _ = writeln!(text, "    fix:  {}", line(&finding.fix.to_string()));
+        let _ = writeln!(text, "    so:   {}", one_line(finding.effect));
+        let _ = writeln!(text, "    fix:  {}", one_line(&finding.fix.to_string()));
     }
     for fact in &on.unread {
-        let _ = writeln!(text, "Not read: {}", line(fact));
+        let _ = writeln!(text, "Not read: {}", one_line(fact));
     }
     let _ = writeln!(text, "{}", sentence(findings));
     text
 }
 
-/// Text from elsewhere, in one line.
-fn line(text: &str) -> String {
-    clean(&text.replace(['\n', '\t'], " ")).into_owned()
-}
-
 fn sentence(findings: &[Finding<Consequence>]) -> String {
-    let count = |consequence| {
-        let of = findings.iter().filter(|one| one.severity == consequence);
-        match of.count() {
-            1 => "1 finding".to_owned(),
-            count => format!("{count} findings"),
-        }
-    };
+    let count = |consequence| report::count(findings, consequence);
     match Verdict::of(findings) {
         Verdict::CouldGain => {
             let warned = findings.iter().any(|one| one.severity == Consequence::Warn);
@@ -70,7 +64,7 @@ fn sentence(findings: &[Finding<Consequence>]) -> String {
 fn facts(on: &Machine) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<11} {}", line(&value));
+        let _ = writeln!(text, "{name:<11} {}", one_line(&value));
     };
     let config = on.config.as_deref().unwrap_or("no configuration was found");
     let built = match on.is_built {
@@ -147,18 +141,6 @@ fn nodes(on: &Machine) -> String {
 /// For programs: the verdict, the facts, each rule with what it found, and what was not read.
 #[must_use]
 pub fn json(on: &Machine, findings: &[Finding<Consequence>]) -> Value {
-    let result = |rule: &str| {
-        let of = findings.iter().filter(|finding| finding.rule == rule);
-        let worst = of.map(|finding| finding.severity).max();
-        worst.map_or("pass", Consequence::name)
-    };
-    let rules = descriptions().into_iter().map(|rule| {
-        json!({
-            "rule": rule.id,
-            "result": result(rule.id),
-            "source": rule.source,
-        })
-    });
     let replication = match &on.replication {
         Replication::Present(stats) => json!({ "stats": stats }),
         Replication::Absent(reason) => json!({ "absent": reason }),
@@ -173,7 +155,7 @@ pub fn json(on: &Machine, findings: &[Finding<Consequence>]) -> Value {
         "nodes": on.nodes,
         "cost": { "of": cost, "on_a_node": cost.on_a_node() },
         "findings": findings,
-        "rules": rules.collect::<Vec<_>>(),
+        "rules": report::results(&descriptions(), findings, Consequence::name),
         "unread": on.unread,
     })
 }

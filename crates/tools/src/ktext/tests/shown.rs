@@ -1,4 +1,4 @@
-//! What is shown of a kernel's files.
+//! Views of a kernel's files.
 
 use std::fs;
 

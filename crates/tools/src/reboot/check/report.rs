@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use brisk_measure::render::clean;
+use brisk_measure::render::one_line;
 use serde_json::{Value, json};
 
 use super::consequence::{Consequence, Verdict};
@@ -10,7 +10,7 @@ use super::images::Defect;
 use super::preflight::Preflight;
 use super::rules::descriptions;
 use super::trial::Trial;
-use crate::lint::Finding;
+use crate::lint::{Finding, report};
 
 /// Schema of [`json`].
 pub const SCHEMA: &str = "brisk.reboot.check/1";
@@ -21,26 +21,23 @@ pub fn text(on: &Preflight, findings: &[Finding<Consequence>]) -> String {
     let mut text = target(on);
     for finding in findings {
         let name = finding.severity.name();
-        let _ = writeln!(text, "{name}: {} [{}]", line(&finding.what), finding.rule);
-        let _ = writeln!(text, "    so:  {}", line(finding.effect));
-        let _ = writeln!(text, "    fix: {}", line(&finding.fix.to_string()));
+        let _ = writeln!(
+            text,
+            "{name}: {} [{}]",
+            one_line(&finding.what),
+            finding.rule
+        );
+        let _ = writeln!(text, "    so:  {}", one_line(finding.effect));
+        let _ = writeln!(text, "    fix: {}", one_line(&finding.fix.to_string()));
     }
     for fact in &on.machine.unread {
-        let _ = writeln!(text, "Not read: {}", line(fact));
+        let _ = writeln!(text, "Not read: {}", one_line(fact));
     }
     // A finding says what else came of it.
     if on.trial == Trial::Passed {
         let _ = writeln!(text, "Trial load: {}.", on.trial.describe());
     }
-    let count = |consequence| {
-        let of = findings
-            .iter()
-            .filter(|finding| finding.severity == consequence);
-        match of.count() {
-            1 => "1 finding".to_owned(),
-            count => format!("{count} findings"),
-        }
-    };
+    let count = |consequence| report::count(findings, consequence);
     let sentence = match Verdict::of(findings) {
         Verdict::Warm => match findings.iter().any(|one| one.severity == Consequence::Warn) {
             true => "Warm: the machine can be restarted without its firmware; see the warnings.",
@@ -61,16 +58,11 @@ pub fn text(on: &Preflight, findings: &[Finding<Consequence>]) -> String {
     text
 }
 
-/// Text from elsewhere, in one line.
-fn line(text: &str) -> String {
-    clean(&text.replace(['\n', '\t'], " ")).into_owned()
-}
-
 /// What the machine is to be restarted into.
 fn target(on: &Preflight) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<13} {}", line(&value));
+        let _ = writeln!(text, "{name:<13} {}", one_line(&value));
     };
     let release = match &*on.target.release {
         "" => String::new(),
@@ -93,18 +85,6 @@ fn target(on: &Preflight) -> String {
 /// For programs: the verdict, each rule with what it found, and what was not read.
 #[must_use]
 pub fn json(on: &Preflight, findings: &[Finding<Consequence>]) -> Value {
-    let result = |rule: &str| {
-        let of = findings.iter().filter(|finding| finding.rule == rule);
-        let worst = of.map(|finding| finding.severity).max();
-        worst.map_or("pass", Consequence::name)
-    };
-    let rules = descriptions().into_iter().map(|rule| {
-        json!({
-            "rule": rule.id,
-            "result": result(rule.id),
-            "source": rule.source,
-        })
-    });
     let initrds = on
         .images
         .initrds
@@ -125,7 +105,7 @@ pub fn json(on: &Preflight, findings: &[Finding<Consequence>]) -> Value {
         "initrds": initrds.collect::<Vec<_>>(),
         "trial_load": { "result": on.trial.name(), "text": on.trial.describe() },
         "findings": findings,
-        "rules": rules.collect::<Vec<_>>(),
+        "rules": report::results(&descriptions(), findings, Consequence::name),
         "unread": on.machine.unread,
     })
 }

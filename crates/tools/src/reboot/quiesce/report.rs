@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use brisk_measure::render::{clean, columns};
+use brisk_measure::render::{columns, one_line};
 use serde_json::{Value, json as value};
 
 use super::plan::{Plan, describe};
@@ -24,7 +24,7 @@ pub fn text(plan: &Plan) -> String {
         text.push('\n');
     }
     for holder in &plan.holders {
-        let _ = writeln!(text, "In use: {}", line(&describe(holder)));
+        let _ = writeln!(text, "In use: {}", one_line(&describe(holder)));
     }
     if !plan.holders.is_empty() {
         text.push('\n');
@@ -39,19 +39,19 @@ pub fn text(plan: &Plan) -> String {
             let (word, what) = step.action.words();
             [
                 number.to_string(),
-                line(&format!("{word} {what}")),
-                line(&step.reason),
+                one_line(&format!("{word} {what}")),
+                one_line(&step.reason),
             ]
             .into()
         });
         text.push_str(&columns(&["", "step", "because"], rows));
     }
     for note in &plan.notes {
-        let _ = writeln!(text, "Note: {}", line(note));
+        let _ = writeln!(text, "Note: {}", one_line(note));
     }
     for obstacle in &plan.obstacles {
-        let _ = writeln!(text, "refuse: {}", line(&obstacle.what));
-        let _ = writeln!(text, "    fix: {}", line(&obstacle.fix));
+        let _ = writeln!(text, "refuse: {}", one_line(&obstacle.what));
+        let _ = writeln!(text, "    fix: {}", one_line(&obstacle.fix));
     }
     text
 }
@@ -62,9 +62,4 @@ pub fn json(plan: &Plan) -> Value {
     let mut all = value!(plan);
     all["schema"] = SCHEMA.into();
     all
-}
-
-/// Text from elsewhere, in one line.
-fn line(text: &str) -> String {
-    clean(&text.replace(['\n', '\t'], " ")).into_owned()
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use brisk_measure::Unit;
-use brisk_measure::render::clean;
+use brisk_measure::render::one_line;
 use serde_json::{Value, json};
 
 use super::verdict::{Judgement, Outcome, Verdict};
@@ -26,7 +26,7 @@ impl Verdict {
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut row = |name: &str, value: &str| {
-            let _ = writeln!(text, "{:<14} {}", name, line(value));
+            let _ = writeln!(text, "{:<14} {}", name, one_line(value));
         };
         let release = match &*self.target.release {
             "" => String::new(),
@@ -78,11 +78,11 @@ impl Verdict {
         if self.outcome != Outcome::Reached {
             let skipped = self.last_lines.len().saturating_sub(LINES);
             for one in &self.last_lines[skipped..] {
-                let _ = writeln!(text, "  | {}", line(one));
+                let _ = writeln!(text, "  | {}", one_line(one));
             }
         }
         for note in &self.notes {
-            let _ = writeln!(text, "Note: {}.", line(note));
+            let _ = writeln!(text, "Note: {}.", one_line(note));
         }
         for fact in UNPROVEN {
             let _ = writeln!(text, "Not proven: {fact}.");
@@ -96,17 +96,17 @@ impl Verdict {
         let _ = writeln!(
             text,
             "{word} after {seconds:.1} s: {}.",
-            line(&self.sentence())
+            one_line(&self.sentence())
         );
         let cause = self.causes.first().map(|(_, line)| line);
         let cause = cause.filter(|_| self.outcome != Outcome::Reached);
         let mut lines: Vec<_> = cause.into_iter().chain(&self.line).collect();
         lines.dedup();
         for one in lines {
-            let _ = writeln!(text, "    says: {}", line(one));
+            let _ = writeln!(text, "    says: {}", one_line(one));
         }
         if let Some(advice) = self.advice() {
-            let _ = writeln!(text, "    fix:  {}", line(&advice));
+            let _ = writeln!(text, "    fix:  {}", one_line(&advice));
         }
         text
     }
@@ -136,9 +136,4 @@ impl Verdict {
             "not_proven": UNPROVEN,
         })
     }
-}
-
-/// Text from elsewhere, in one line.
-fn line(text: &str) -> String {
-    clean(&text.replace(['\n', '\t'], " ")).into_owned()
 }
