@@ -88,20 +88,11 @@ pub struct NumaAsked {
 
 impl NumaMachine<'_> {
     /// Boots, runs a script of busybox as init, and waits until the machine is off. In the script,
-    /// `section NAME` begins a section, `storm` is the load, and modules are in `/modules`.
+    /// `section NAME` begins a section, `storm` is the load, and modules are in `/modules`. When it
+    /// says `look`, commands are given to QEMU's monitor, and it waits until they are answered.
     ///
     /// # Errors
     /// The last lines of the console, if the machine hangs or its kernel panics.
-    pub fn run(&self, script: &str) -> Result<NumaConsole, String> {
-        let asked = self.run_and_ask(script, "")?;
-        Ok(asked.console)
-    }
-
-    /// Runs a script, and gives commands to QEMU's monitor when the script says `look`, which waits
-    /// until they are answered.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
     pub fn run_and_ask(&self, script: &str, commands: &str) -> Result<NumaAsked, String> {
         let directory = tempfile::tempdir().unwrap();
         let mut qemu = self.start(&directory, script);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brisk_testkit::{CPUS_OF_NODE, NumaMachine};
 
-use crate::machine::{kernel, run};
+use crate::machine::{kernel, machine, run};
 
 /// Forks, signals, mmaps, opens and a module, on all processors, with replication and without.
 /// Reading `active` ends a section of what the plugin counts.
@@ -103,12 +103,11 @@ fn counted(nodes: usize, directory: &Path) -> String {
         list.display()
     );
     let machine = NumaMachine {
-        kernel: &kernel,
-        nodes,
         append: "nokaslr",
         is_parallel: true,
         options: &["-plugin", &plugin],
         limit: Duration::from_secs(600),
+        ..machine(&kernel, nodes)
     };
     run(&machine, WORK).unwrap();
     fs::read_to_string(&table).unwrap()

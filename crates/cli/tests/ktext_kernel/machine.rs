@@ -5,7 +5,7 @@ use std::time::Duration;
 use brisk_testkit::{NumaAsked, NumaConsole, NumaKernel, NumaMachine};
 
 /// A boot takes ten seconds, and a minute on a host that is busy.
-pub(super) const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Says what the kernel has complained about.
 const COMPLAINTS: &str = "section complaints\n\
@@ -28,41 +28,39 @@ pub(super) fn on(
     script: &str,
 ) -> Result<NumaConsole, String> {
     let machine = NumaMachine {
-        kernel,
-        nodes,
         append,
-        is_parallel: false,
-        options: &[],
-        limit: LIMIT,
+        ..machine(kernel, nodes)
     };
     run(&machine, script)
 }
 
-/// Runs a script, and asks QEMU's monitor when it says `look`.
-pub(super) fn asked(
-    kernel: &NumaKernel,
-    nodes: usize,
-    append: &str,
-    script: &str,
-    commands: &str,
-) -> Result<NumaAsked, String> {
-    let machine = NumaMachine {
+/// A machine of some nodes, whose processors take turns.
+pub(super) fn machine(kernel: &NumaKernel, nodes: usize) -> NumaMachine<'_> {
+    NumaMachine {
         kernel,
         nodes,
-        append,
+        append: "",
         is_parallel: false,
         options: &[],
         limit: LIMIT,
-    };
-    machine.run_and_ask(script, commands)
+    }
 }
 
 /// Runs a script; an error is also what the kernel complains about.
 pub(super) fn run(machine: &NumaMachine<'_>, script: &str) -> Result<NumaConsole, String> {
-    let console = machine.run(&format!("{script}\n{COMPLAINTS}"))?;
-    let complaints = console.section("complaints");
+    Ok(run_and_ask(machine, script, "")?.console)
+}
+
+/// Runs a script, and gives commands to QEMU's monitor when it says `look`.
+pub(super) fn run_and_ask(
+    machine: &NumaMachine<'_>,
+    script: &str,
+    commands: &str,
+) -> Result<NumaAsked, String> {
+    let asked = machine.run_and_ask(&format!("{script}\n{COMPLAINTS}"), commands)?;
+    let complaints = asked.console.section("complaints");
     if complaints.is_empty() {
-        Ok(console)
+        Ok(asked)
     } else {
         Err(format!("the kernel complains: {complaints}"))
     }

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use brisk_testkit::CPUS_OF_NODE;
+use brisk_testkit::{CPUS_OF_NODE, NumaMachine};
 
-use crate::machine::{asked, kernel};
+use crate::machine::{kernel, machine, run_and_ask};
 
 const NODES: usize = 4;
 /// Bytes of memory of each node, which lies below the hole for devices.
@@ -30,7 +30,11 @@ pub(super) fn agrees() {
         .map(|cpu| format!("cpu {cpu}\ngva2gpa 0x{address}\n"))
         .collect();
     let script = "section map; cat ktext_repl/map; look";
-    let asked = asked(&kernel, NODES, "nokaslr", script, &commands).unwrap();
+    let machine = NumaMachine {
+        append: "nokaslr",
+        ..machine(&kernel, NODES)
+    };
+    let asked = run_and_ask(&machine, script, &commands).unwrap();
     let gpas = walked(&asked.answer);
     assert_eq!(gpas.len(), NODES * CPUS_OF_NODE, "{}", asked.answer);
     let address = u64::from_str_radix(address, 16).unwrap();

@@ -3,7 +3,7 @@
 use brisk_testkit::{NumaConsole, NumaKernel, NumaMachine, times};
 
 use crate::copies::{check_divergence, check_equal};
-use crate::machine::{LIMIT, expect, kernel, on_two, run};
+use crate::machine::{expect, kernel, machine, on_two, run};
 
 /// The load, while replication is switched.
 const SWITCHED: &str = "echo $((round % 2)) >ktext_repl/active";
@@ -32,12 +32,8 @@ fn storm(seconds: usize, meanwhile: &str) -> String {
 /// Runs the load on processors that run at once, and with text that is modified.
 pub(super) fn check(kernel: &NumaKernel, seconds: usize) -> Result<(), String> {
     let parallel = NumaMachine {
-        kernel,
-        nodes: 2,
-        append: "",
         is_parallel: true,
-        options: &[],
-        limit: LIMIT,
+        ..machine(kernel, 2)
     };
     check_console(&run(&parallel, &storm(seconds, SWITCHED))?)?;
     check_console(&on_two(kernel, &storm(seconds, MODIFIED))?)
