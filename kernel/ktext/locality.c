@@ -3,14 +3,16 @@
  * QEMU TCG plugin: counts the instructions that each CPU fetches, by the NUMA
  * node whose memory they lie in.
  *
- *   -plugin liblocality.so,out=FILE,symbols=FILE[,mark=NAME],node=PATH[,node=PATH...]
+ *   -plugin liblocality.so,out=FILE,symbols=FILE[,mark=NAME][,memory=MIB],node=PATH[,node=PATH...]
  *
  * node=PATH, in order of the nodes: the file of that node's memory-backend-file.
  * symbols=FILE: lines "ADDRESS END KIND NAME" in hexadecimal without 0x, sorted,
  * that do not overlap; KIND is one word, such as text. An instruction outside of
  * them is counted as other when its address is the kernel's, and not otherwise.
  * out=FILE: gets a table, separated by tabs.  mark=NAME: each call of that symbol
- * ends a section of the table, in which counts begin anew.
+ * ends a section of the table, in which counts begin anew.  memory=MIB: the size
+ * of each node's memory, one after the other from physical address 0; with it,
+ * loads from symbols of the kind rodata are counted, too.
  *
  * The host address of an instruction is known when it is translated, and the
  * translation is bound to its page frame: one virtual address that lies in two
@@ -33,11 +35,14 @@ struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_plugin_scoreboard;
 struct qemu_info;
+struct qemu_plugin_hwaddr;
+typedef uint32_t qemu_plugin_meminfo_t;
 typedef struct {
 	struct qemu_plugin_scoreboard *score;
 	size_t offset;
 } qemu_plugin_u64;
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
+enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_R = 1 };
 
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb,
@@ -51,6 +56,15 @@ void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
 void qemu_plugin_register_vcpu_insn_exec_cb(
 	struct qemu_plugin_insn *insn, void (*cb)(unsigned int, void *),
 	int flags, void *data);
+void qemu_plugin_register_vcpu_mem_cb(
+	struct qemu_plugin_insn *insn,
+	void (*cb)(unsigned int, qemu_plugin_meminfo_t, uint64_t, void *),
+	int flags, enum qemu_plugin_mem_rw rw, void *data);
+struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info,
+						  uint64_t vaddr);
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *hwaddr);
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *hwaddr);
+void qemu_plugin_u64_add(qemu_plugin_u64 entry, unsigned int vcpu, uint64_t added);
 void qemu_plugin_register_vcpu_tb_trans_cb(
 	qemu_plugin_id_t id, void (*cb)(qemu_plugin_id_t, struct qemu_plugin_tb *));
 void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id,
@@ -83,6 +97,10 @@ static unsigned int node_count;
 static struct qemu_plugin_scoreboard *scores;
 static FILE *out;
 static unsigned int section;
+/* Bytes of a node's memory; 0 if loads are not counted. */
+static uint64_t node_size;
+/* From the first to the last symbol of the kind rodata. */
+static uint64_t rodata_start, rodata_end;
 /* Symbol whose first instruction ends a section. */
 static const char *mark = "";
 
@@ -199,6 +217,29 @@ static void on_mark(unsigned int cpu, void *data)
 	write_section();
 }
 
+static void on_load(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t at,
+		    void *data)
+{
+	struct qemu_plugin_hwaddr *hwaddr;
+	unsigned int node = NOWHERE;
+	size_t symbol;
+
+	(void)data;
+	if (at < rodata_start || at >= rodata_end)
+		return;
+	symbol = symbol_of(at);
+	if (symbol == symbol_count || strcmp(symbols[symbol].kind, "rodata"))
+		return;
+	hwaddr = qemu_plugin_get_hwaddr(info, at);
+	if (hwaddr && !qemu_plugin_hwaddr_is_io(hwaddr)) {
+		uint64_t place = qemu_plugin_hwaddr_phys_addr(hwaddr) / node_size;
+
+		if (place < node_count)
+			node = place;
+	}
+	qemu_plugin_u64_add(counter(symbol, node), cpu, 1);
+}
+
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
@@ -219,6 +260,9 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
 			insn, QEMU_PLUGIN_INLINE_ADD_U64,
 			counter(symbol, node_of(qemu_plugin_insn_haddr(insn))), 1);
+		if (node_size && rodata_end)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_load, 0,
+							 QEMU_PLUGIN_MEM_R, NULL);
 	}
 }
 
@@ -254,6 +298,11 @@ static bool read_symbols(const char *path)
 			symbols = more;
 		}
 		symbols[symbol_count++] = new;
+		if (!strcmp(new.kind, "rodata")) {
+			if (!rodata_end)
+				rodata_start = new.start;
+			rodata_end = new.end;
+		}
 	}
 	fclose(file);
 	return true;
@@ -278,6 +327,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info
 			}
 		} else if (!strcmp(argv[i], "mark")) {
 			mark = strdup(value);
+		} else if (!strcmp(argv[i], "memory")) {
+			node_size = strtoull(value, NULL, 10) << 20;
 		} else if (!strcmp(argv[i], "node") && node_count < MAX_NODES) {
 			nodes[node_count++].path = strdup(value);
 		} else {
