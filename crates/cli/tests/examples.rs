@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 27] = [
+const NOT_RUN: [(&str, &str); 29] = [
     (
         "sudo ",
         "changes this machine; see reboot_machine and reboot_quiesce",
@@ -74,6 +74,14 @@ const NOT_RUN: [(&str, &str); 27] = [
     (
         "ktext draw",
         "needs a kernel that replicates its text; see ktext",
+    ),
+    (
+        "ktext locality",
+        "needs a kernel that replicates its text; see ktext_kernel",
+    ),
+    (
+        "ktext bench",
+        "needs a kernel that replicates its text; see ktext_kernel",
     ),
     (
         "--bisect",

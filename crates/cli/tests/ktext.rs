@@ -1,7 +1,8 @@
 //! brisk ktext, on trees of kernels that replicate their text and of one that does not.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 use brisk_testkit::{Files, brisk_of};
 use serde_json::Value;
@@ -217,4 +218,71 @@ fn check_decides_on_this_machine_and_on_another() {
             .prints(&["check", "--explain", "la57"], 0)
             .contains("source: ")
     );
+}
+
+/// A directory as `make kernel` leaves it, as far as files go.
+fn kernel_directory() -> Files {
+    let files = Files::new();
+    for name in ["bzImage", "liblocality.so"] {
+        fs::write(files.at(name), "not one").unwrap();
+    }
+    let map = "ffffffff81000000 T _text\nffffffff81200000 T _etext\nffffffff82000000 B _end\n";
+    fs::write(files.at("System.map"), map).unwrap();
+    files
+}
+
+#[test]
+fn machines_that_cannot_be_emulated_are_named() {
+    let kernel = kernel_directory();
+    let place = kernel.at("");
+    let locality = |words: &[&str]| {
+        brisk_of!["ktext", "locality", "--kernel"]
+            .arg(&place)
+            .args(words)
+    };
+    let run = brisk_of!["ktext", "locality", "--kernel", "/nonexistent"];
+    run.exits(125)
+        .explains(&["/nonexistent/bzImage", "No such file"]);
+    let none = brisk_of!["ktext", "bench", "--emulated"].env("BRISK_TOOLS_DIR", "/nonexistent");
+    none.exits(125).explains(&["make kernel", "--kernel"]);
+    for (words, reason) in [
+        (&["--nodes", "8", "--cpus", "4"][..], "32 CPUs"),
+        (&["--node-memory", "64M"], "at least 96 MiB"),
+        (&["--node-memory", "2G"], "at most 2048 MiB"),
+        (&["--node-memory", "much"], "--node-memory much"),
+        (&["--timeout", "soon"], "--timeout"),
+    ] {
+        locality(words).exits(125).explains(&[reason]);
+    }
+    // The plugin is code that QEMU runs.
+    fs::set_permissions(kernel.at("liblocality.so"), Permissions::from_mode(0o666)).unwrap();
+    locality(&[])
+        .exits(125)
+        .explains(&["liblocality.so", "other users"]);
+    fs::remove_file(kernel.at("System.map")).unwrap();
+    locality(&[]).exits(125).explains(&["System.map"]);
+    fs::write(kernel.at("System.map"), "0 T nothing\n").unwrap();
+    locality(&[]).exits(125).explains(&["_etext"]);
+}
+
+#[test]
+fn a_file_that_is_no_kernel_ends_qemu_and_says_so() {
+    let kernel = kernel_directory();
+    let run = brisk_of!["ktext", "bench", "--emulated", "--rounds", "1", "--kernel"];
+    let run = run
+        .arg(kernel.at(""))
+        .arg("--output")
+        .arg(kernel.at("report.json"));
+    run.exits(125).explains(&["QEMU ended by itself", "kernel"]);
+}
+
+#[test]
+fn a_bench_needs_the_kernel_and_known_operations() {
+    let run = brisk_of!["ktext", "bench", "--operations", "fork,exec"];
+    run.exits(2).explains(&["there are fork, kill, mmap, open"]);
+    // No distribution has such a kernel.
+    let files = Files::new();
+    let run = brisk_of!["ktext", "bench", "--output"].arg(files.at("report.json"));
+    run.exits(125)
+        .explains(&["does not replicate its text", "brisk ktext check"]);
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::initramfs::initramfs;
 use crate::monitor::monitor;
-use crate::program::{tool, unpacked};
+use crate::program::{capture, tool, unpacked};
 
 /// Processors of each node.
 pub const CPUS_OF_NODE: usize = 2;
@@ -67,6 +67,8 @@ pub struct NumaMachine<'a> {
     /// instruction anew while another one writes to it, and go on with what was there before: QEMU
     /// invalidates before it stores. For Linux that is a breakpoint that was removed.
     pub is_parallel: bool,
+    /// Programs of the host that its script can run; their libraries come with them.
+    pub programs: &'a [&'a Path],
     /// More options of QEMU; `{nodes}` in them becomes `node=FILE` of each node's memory.
     pub options: &'a [&'a str],
     /// After so long without an end it hangs.
@@ -118,6 +120,9 @@ impl NumaMachine<'_> {
         for module in fs::read_dir(self.kernel.file("modules")).unwrap() {
             let module = module.unwrap();
             fs::copy(module.path(), modules.join(module.file_name())).unwrap();
+        }
+        for program in self.programs {
+            add_program(&tree, program);
         }
         let script = format!(
             "section() {{ echo \"{SECTION}$1\"; }}\n\
@@ -210,6 +215,25 @@ impl NumaMachine<'_> {
             return Err(format!("it ended too early:\n{}", last(&text)));
         }
         Ok(NumaConsole(text))
+    }
+}
+
+/// Adds a program without its symbols, and the libraries that it is linked to.
+fn add_program(tree: &Path, program: &Path) {
+    let name = program.file_name().unwrap();
+    let to = tree.join("bin").join(name);
+    let mut strip = Command::new("strip");
+    let status = strip.arg("-o").arg(&to).arg(program).status().unwrap();
+    assert!(status.success(), "strip {}: {status}", program.display());
+    let libraries = capture(Path::new("ldd"), &[program.to_str().unwrap()]);
+    // `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, and the loader alone.
+    for word in libraries
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+    {
+        let to = tree.join(word.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(word, to).unwrap();
     }
 }
 

@@ -7,9 +7,11 @@
 //! skip NAME REASON                     what cannot be measured here
 //! ```
 //!
-//! `--list` prints the operations with the unit and what is done, separated by tabs.
+//! `--list` prints the operations with the unit and what is done, separated by tabs. `--ktext` works
+//! for `brisk ktext`, as does the program when it is the init of a guest; see [`ktext`].
 
 mod batch;
+mod ktext;
 mod operations;
 mod sys;
 
@@ -34,6 +36,10 @@ fn main() -> ExitCode {
     // What `process-exec` starts.
     if words.first().is_some_and(|word| word == "--exit") {
         return ExitCode::SUCCESS;
+    }
+    let is_init = std::process::id() == 1;
+    if is_init || words.first().is_some_and(|word| word == "--ktext") {
+        return ktext::run(is_init);
     }
     let result = wanted(&words).map(|wanted| print(&wanted, &mut io::stdout()));
     let problem = match result {

@@ -24,6 +24,13 @@ const SYS_FUTEX: c_long = 202;
 const FUTEX_WAIT_PRIVATE: c_int = 128;
 const FUTEX_WAKE_PRIVATE: c_int = 129;
 const PR_SET_TIMERSLACK: c_int = 29;
+const PR_SET_PDEATHSIG: c_int = 1;
+const SYS_FINIT_MODULE: c_long = 313;
+const SYS_DELETE_MODULE: c_long = 176;
+const SIGUSR1: c_int = 10;
+const SIGKILL: c_int = 9;
+const SIG_ERR: usize = usize::MAX;
+const RB_POWER_OFF: c_int = 0x4321_fedc;
 
 /// Words of a set of CPUs (`cpu_set_t`).
 const CPU_WORDS: usize = 16;
@@ -52,6 +59,17 @@ unsafe extern "C" {
     fn prctl(option: c_int, ...) -> c_int;
     fn sched_getaffinity(pid: c_int, size: usize, set: *mut u64) -> c_int;
     fn sched_setaffinity(pid: c_int, size: usize, set: *const u64) -> c_int;
+    fn mount(
+        source: *const c_char,
+        target: *const c_char,
+        kind: *const c_char,
+        flags: usize,
+        data: *const c_void,
+    ) -> c_int;
+    safe fn reboot(command: c_int) -> c_int;
+    safe fn getpid() -> c_int;
+    fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;
 }
 
 fn checked(result: c_int) -> io::Result<c_int> {
@@ -97,6 +115,12 @@ impl Area {
     /// A file, from its beginning, to be read. It must not become shorter.
     pub(crate) fn of_file(file: &File, length: usize) -> io::Result<Self> {
         Self::map(length, PROT_READ, MAP_SHARED, file.as_raw_fd())
+    }
+
+    /// A private mapping of a file, such as `/dev/zero`, to be read and written.
+    pub(crate) fn private_of(file: &File, length: usize) -> io::Result<Self> {
+        let protection = PROT_READ | PROT_WRITE;
+        Self::map(length, protection, MAP_PRIVATE, file.as_raw_fd())
     }
 
     fn map(length: usize, protection: c_int, flags: c_int, fd: c_int) -> io::Result<Self> {
@@ -174,6 +198,29 @@ impl Child {
             }
             pid => Ok(Self(pid)),
         }
+    }
+}
+
+/// A child that works until this is dropped, which kills it. It is killed, too, when its parent ends.
+pub(crate) struct Worker(Child);
+
+impl Worker {
+    /// Starts it. `work` is not to use more than memory it has and the kernel: the parent may have
+    /// held locks in other threads.
+    pub(crate) fn fork(work: impl FnOnce()) -> io::Result<Self> {
+        let child = Child::fork(|| {
+            // SAFETY: The argument is a number.
+            unsafe { prctl(PR_SET_PDEATHSIG, SIGKILL) };
+            work();
+        })?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // SAFETY: The child has not been waited for, so that the number is its own.
+        unsafe { kill(self.0.0, SIGKILL) };
     }
 }
 
@@ -274,6 +321,13 @@ impl Processors {
         Ok(Self(set))
     }
 
+    /// One, by its number; none if there is no room for it.
+    pub(crate) fn only(cpu: usize) -> Option<Self> {
+        let mut set = [0; CPU_WORDS];
+        *set.get_mut(cpu / 64)? = 1 << (cpu % 64);
+        Some(Self(set))
+    }
+
     /// Each of them alone.
     pub(crate) fn each(&self) -> Vec<Self> {
         let is_set = |cpu: &usize| self.0[cpu / 64] >> (cpu % 64) & 1 == 1;
@@ -290,4 +344,66 @@ impl Processors {
         // SAFETY: The size is that of the set.
         checked(unsafe { sched_setaffinity(0, size_of_val(&self.0), self.0.as_ptr()) }).map(drop)
     }
+}
+
+extern "C" fn on_signal(_: c_int) {}
+
+/// Has SIGUSR1 do nothing.
+pub(crate) fn handle_signal() -> io::Result<()> {
+    // SAFETY: The handler does nothing.
+    match unsafe { signal(SIGUSR1, on_signal) } {
+        SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Sends SIGUSR1 to this process, which has handled it when this returns.
+pub(crate) fn signal_self() -> io::Result<()> {
+    // SAFETY: It is this process that gets the signal; see [`handle_signal`].
+    checked(unsafe { kill(getpid(), SIGUSR1) }).map(drop)
+}
+
+/// Ticks of the time stamp counter.
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: Every x86-64 processor has it, and Linux allows it unless somebody asks otherwise.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Mounts a file system of the kernel's.
+pub(crate) fn mount_kernel(kind: &CStr, target: &CStr) -> io::Result<()> {
+    // SAFETY: All strings end with a zero byte; these file systems need no data.
+    let result = unsafe {
+        mount(
+            kind.as_ptr(),
+            target.as_ptr(),
+            kind.as_ptr(),
+            0,
+            std::ptr::null(),
+        )
+    };
+    checked(result).map(drop)
+}
+
+fn checked_call(result: c_long) -> io::Result<()> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Loads a module, without parameters.
+pub(crate) fn load_module(file: &File) -> io::Result<()> {
+    // SAFETY: The parameters are an empty string; the kernel reads the file.
+    checked_call(unsafe { syscall(SYS_FINIT_MODULE, file.as_raw_fd(), c"".as_ptr(), 0) })
+}
+
+/// Unloads a module by its name.
+pub(crate) fn unload_module(name: &CStr) -> io::Result<()> {
+    // SAFETY: The name ends with a zero byte.
+    checked_call(unsafe { syscall(SYS_DELETE_MODULE, name.as_ptr(), 0) })
+}
+
+/// Turns the machine off at once. Only PID 1 of a guest calls this.
+pub(crate) fn power_off() {
+    reboot(RB_POWER_OFF);
 }

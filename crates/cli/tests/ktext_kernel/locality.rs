@@ -1,140 +1,82 @@
-//! From which node's memory instructions are fetched, counted by a plugin of QEMU.
+//! `brisk ktext locality` and `brisk ktext bench`, in machines of the kernel of the series.
 
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
+use brisk_testkit::brisk_of;
+use serde_json::Value;
 
-use brisk_testkit::{CPUS_OF_NODE, NumaMachine};
-
-use crate::machine::{kernel, machine, run};
-
-/// Forks, signals, mmaps, opens and a module, on all processors, with replication and without.
-/// Reading `active` ends a section of what the plugin counts.
-const WORK: &str = "\
-    insmod /modules/lkdtm.ko\n\
-    work() {\n\
-    for cpu in $(seq 0 $(($(grep -c ^processor /proc/cpuinfo) - 1))); do taskset -c $cpu sh -c '\n\
-    for turn in 1 2 3 4 5 6 7 8 9 10; do\n\
-    cat /proc/version /proc/meminfo /sys/kernel/debug/provoke-crash/DIRECT >/dev/null\n\
-    echo >/dev/$turn; sleep 100 & kill $!\n\
-    done'; done\n\
-    storm 2\n\
-    }\n\
-    mark() { cat ktext_repl/active >/dev/null; }\n\
-    mark; work; mark\n\
-    echo 0 >ktext_repl/active; mark; work; mark";
-
-/// Sections of the plugin's table in which the work is done.
-const ON: &str = "1";
-const OFF: &str = "3";
-
-/// Instructions of one kind in one section.
-#[derive(Debug, Default, Clone, Copy)]
-struct Fetches {
-    local: u64,
-    remote: u64,
+/// Counts of a kind on a side of `brisk ktext locality`.
+fn counts<'a>(report: &'a Value, side: &str, kind: &str) -> &'a Value {
+    let counts = report[side]["counts"].as_array().unwrap();
+    let found = counts.iter().find(|one| one["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind} {side}: {report:#}"))
 }
 
-impl Fetches {
-    fn share(self) -> f64 {
-        self.local as f64 / (self.local + self.remote) as f64
-    }
-}
-
-/// Lines of `symbols` for the plugin, for a kernel that is where it was linked.
-fn symbols(map: &str) -> String {
-    let mut text: Vec<(&str, &str)> = Vec::new();
-    let mut end = "";
-    for line in map.lines() {
-        let mut words = line.split(' ');
-        let [Some(address), Some(kind), Some(name)] = [words.next(), words.next(), words.next()]
-        else {
-            continue;
-        };
-        if name == "_etext" {
-            end = address;
-        } else if matches!(kind, "t" | "T") && address >= "ffffffff81000000" {
-            text.push((address, name));
-        }
-    }
-    text.retain(|(address, _)| *address < end);
-    text.dedup_by_key(|(address, _)| *address);
-    let ends = text
-        .iter()
-        .skip(1)
-        .map(|(address, _)| *address)
-        .chain([end]);
-    let mut lines: String = text
-        .iter()
-        .zip(ends)
-        .map(|((address, name), end)| format!("{address} {end} text {name}\n"))
-        .collect();
-    lines.push_str("ffffffffc0000000 ffffffffff000000 module modules\n");
-    lines
-}
-
-fn fetches(table: &str, section: &str, kind: &str) -> Fetches {
-    let mut sum = Fetches::default();
-    for line in table.lines().skip(1) {
-        let row: Vec<_> = line.split('\t').collect();
-        if row[0] != section || row[3] != kind {
-            continue;
-        }
-        let cpu: usize = row[1].parse().unwrap();
-        let count: u64 = row[5].parse().unwrap();
-        if row[2] == (cpu / CPUS_OF_NODE).to_string() {
-            sum.local += count;
-        } else {
-            sum.remote += count;
-        }
-    }
-    sum
-}
-
-fn counted(nodes: usize, directory: &Path) -> String {
-    let kernel = kernel();
-    let map = fs::read_to_string(kernel.file("System.map")).unwrap();
-    let (table, list) = (directory.join("table"), directory.join("symbols"));
-    fs::write(&list, symbols(&map)).unwrap();
-    let plugin = format!(
-        "{},out={},symbols={},mark=active_get,{{nodes}}",
-        kernel.file("liblocality.so").display(),
-        table.display(),
-        list.display()
-    );
-    let machine = NumaMachine {
-        append: "nokaslr",
-        is_parallel: true,
-        options: &["-plugin", &plugin],
-        limit: Duration::from_secs(600),
-        ..machine(&kernel, nodes)
-    };
-    run(&machine, WORK).unwrap();
-    fs::read_to_string(&table).unwrap()
-}
-
-fn of(nodes: usize) {
-    let directory = tempfile::tempdir().unwrap();
-    let table = counted(nodes, directory.path());
-    for kind in ["text", "module"] {
-        let (on, off) = (fetches(&table, ON, kind), fetches(&table, OFF, kind));
-        println!("{nodes} nodes, {kind}: {on:?} with replication, {off:?} without");
-        let least = if kind == "text" { 10_000_000 } else { 1_000 };
-        assert!(
-            on.local > least && off.local > least / 10,
-            "{kind}: {on:?} {off:?}"
+fn of(nodes: u32, more: &[&str], kinds: &[&str]) {
+    let nodes_word = nodes.to_string();
+    let words = ["locality", "--format", "json", "--nodes", &nodes_word];
+    let output = brisk_of!["ktext"].args(words).args(more).exits(0).text();
+    let report: Value = serde_json::from_str(&output).unwrap();
+    for kind in kinds {
+        let (with, without) = (
+            counts(&report, "with", kind),
+            counts(&report, "without", kind),
         );
-        assert!(on.share() >= 0.99, "{kind}: {on:?}");
+        println!("{nodes} nodes, {kind}: {with}\nwithout: {without}");
+        let least = if *kind == "text" { 10_000_000 } else { 1_000 };
+        assert!(with["local"].as_u64().unwrap() > least, "{with}");
+        assert!(without["total"].as_u64().unwrap() > least, "{without}");
+        assert!(with["share"].as_f64().unwrap() >= 0.99, "{with}");
         // All nodes work alike, and one has the text.
-        let fair = 1.0 / nodes as f64;
-        assert!((off.share() - fair).abs() < 0.2, "{kind}: {off:?}");
+        let fair = 1.0 / f64::from(nodes);
+        let share = without["share"].as_f64().unwrap();
+        assert!((share - fair).abs() < 0.2, "{without}");
     }
+    // The matrix has a row for the CPUs of each node.
+    let rows = counts(&report, "with", "text")["cpus"].as_array().unwrap();
+    assert_eq!(rows.len(), nodes as usize);
 }
 
 pub(super) fn of_two() {
-    of(2);
+    of(2, &[], &["text", "module"]);
 }
 
 pub(super) fn of_four() {
-    of(4);
+    of(4, &[], &["text", "module"]);
+}
+
+pub(super) fn of_data() {
+    of(
+        2,
+        &["--read-only-data", "--turns", "2"],
+        &["text", "rodata"],
+    );
+}
+
+/// Instructions with replication and without, and the same twice without.
+pub(super) fn costs() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report.json");
+    let words = ["bench", "--emulated", "--rounds", "6", "--operations"];
+    let text = brisk_of!["ktext"]
+        .args(words)
+        .arg("kill,open")
+        .arg("--output")
+        .arg(&file)
+        .exits(0)
+        .text();
+    println!("{text}");
+    let report = brisk_testkit::read_report(&file);
+    assert_eq!(report["environment"]["accelerator"], "tcg icount");
+    for operation in ["kill", "open"] {
+        assert!(text.contains(operation), "{text}");
+        let values = |side: &str| brisk_testkit::values(&report, side, operation);
+        for side in ["off", "on", "off again"] {
+            let values = values(side);
+            assert_eq!(values.len(), 6, "{report:#}");
+            // A system call has some thousand instructions.
+            assert!(values.iter().all(|value| (500.0..50_000.0).contains(value)));
+        }
+        let sum = |side: &str| values(side).iter().sum::<f64>();
+        let ratio = sum("on") / sum("off");
+        assert!((0.98..1.02).contains(&ratio), "{operation}: {ratio}");
+    }
 }

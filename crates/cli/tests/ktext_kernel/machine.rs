@@ -41,6 +41,7 @@ pub(super) fn machine(kernel: &NumaKernel, nodes: usize) -> NumaMachine<'_> {
         nodes,
         append: "",
         is_parallel: false,
+        programs: &[],
         options: &[],
         limit: LIMIT,
     }

@@ -5,6 +5,7 @@
 
 mod copies;
 mod faults;
+mod live;
 mod locality;
 mod machine;
 mod modules;
@@ -51,6 +52,12 @@ fn main() {
                 locality::of_two,
             ),
             ("instructions_are_local_on_four_nodes", locality::of_four),
+            (
+                "brisk_shows_and_measures_the_kernel",
+                live::shows_and_measures,
+            ),
+            ("read_only_data_is_local", locality::of_data),
+            ("instructions_of_operations_are_counted", locality::costs),
         ],
     );
     all.extend(faults::FAULTS.map(|(fault, check)| {

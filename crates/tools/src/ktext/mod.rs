@@ -3,13 +3,17 @@
 //! which page tables, and whether the copies are equal to what they were copied from.
 //!
 //! [`Source`] reads the files, [`Status`] is what they say, [`info`], [`draw`] and [`verify`] show it.
-//! [`check`] needs no such kernel: it says whether a machine could gain from one.
+//! [`check`] needs no such kernel: it says whether a machine could gain from one. [`bench`] measures
+//! what it gains, and [`locality`] counts, in an emulated machine, from where instructions come.
 
 mod absence;
+pub mod bench;
 pub mod check;
 mod cpus;
 pub mod draw;
+pub mod emulated;
 pub mod info;
+pub mod locality;
 mod mapping;
 mod modules;
 mod source;
@@ -21,6 +25,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 pub mod verify;
+mod worker;
 
 use serde::Serializer;
 
@@ -32,6 +37,7 @@ pub use source::{Source, SourceError};
 pub use stats::Stats;
 pub use status::Status;
 pub use switch::{SwitchError, switch};
+pub use worker::{Operation, WorkerError};
 
 /// NUMA nodes that the kernel can have at most on x86-64 (`NODES_SHIFT` of `arch/x86/Kconfig` is at
 /// most 10).

@@ -1,0 +1,55 @@
+//! Load of the kernel on chosen CPUs.
+
+use std::fs;
+use std::io;
+
+use super::{guest, invalid, operations};
+use crate::sys::{Area, Processors, Worker};
+
+/// Bytes that are copied from and to: more than caches have.
+const COPIED: usize = 64 << 20;
+/// Code of the kernel's own test module runs when this is read, if it is loaded.
+const RUNS_MODULE: &str = "/sys/kernel/debug/provoke-crash/DIRECT";
+/// A module that comes and goes, if the guest has it.
+const COMES_AND_GOES: &str = "test_module";
+
+/// Does on each CPU in turn what programs have the kernel do, so many times.
+pub(super) fn work(cpus: &[usize], times: u64) -> io::Result<()> {
+    for cpu in cpus {
+        enter(*cpu)?;
+        for _ in 0..times {
+            operations::fork()?;
+            operations::kill()?;
+            operations::mmap()?;
+            operations::open()?;
+            for path in ["/proc/version", "/proc/meminfo"] {
+                fs::read(path)?;
+            }
+            let _ = fs::read(RUNS_MODULE);
+        }
+        guest::reload(COMES_AND_GOES)?;
+    }
+    Ok(())
+}
+
+fn enter(cpu: usize) -> io::Result<()> {
+    let processors = Processors::only(cpu).ok_or_else(|| invalid("no such CPU"))?;
+    processors.enter()
+}
+
+/// Copies memory on each of these CPUs until the result is dropped.
+pub(super) fn load(cpus: &[usize]) -> io::Result<Vec<Worker>> {
+    let worker = |cpu: &usize| {
+        let (mut from, mut to) = (Area::anonymous(COPIED)?, Area::anonymous(COPIED)?);
+        let processors = Processors::only(*cpu).ok_or_else(|| invalid("no such CPU"))?;
+        Worker::fork(move || {
+            if processors.enter().is_ok() {
+                loop {
+                    to.words().copy_from_slice(from.words());
+                    std::hint::black_box(&mut to);
+                }
+            }
+        })
+    };
+    cpus.iter().map(worker).collect()
+}
