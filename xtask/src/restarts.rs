@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use brisk_measure::{CompareOptions, Report, Unit, render};
+use brisk_measure::{CompareOptions, Phase, Report, Sample, Unit, render};
 use brisk_testkit::{Computer, STOPPED, STOPPING, UP, package_disk};
 use brisk_tools::environment;
 use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Pairs before them.
     #[arg(long, default_value_t = 1)]
     warmup: u32,
+    /// Rehearsals of a restart, in the machine.
+    #[arg(long, default_value_t = 3)]
+    rehearsals: u32,
     /// Directory in which the machine's disk is written.
     #[arg(long)]
     place: PathBuf,
@@ -65,6 +68,8 @@ const DOWN: &str = "down";
 const ALL: &str = "request to end of boot";
 /// `brisk reboot check`, with the trial load of the kernel, before the restart.
 const CHECK: &str = "check";
+/// `brisk reboot rehearse`, which boots the kernel in a VM in the machine.
+const REHEARSAL: &str = "rehearsal";
 const METRICS: [&str; 4] = [DOWN, BETWEEN, ALL, CHECK];
 
 /// Measures.
@@ -102,6 +107,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             restart(&mut machine, &SIDES[turn.side], readings)
         })
         .map_err(ended)?;
+    for iteration in 0..args.rehearsals {
+        let begun = machine.elapsed();
+        machine.ok("brisk reboot rehearse --same");
+        let took = machine.elapsed() - begun;
+        let series = report.series_mut(REHEARSAL, Unit::Seconds);
+        series.push(Sample {
+            iteration,
+            phase: Phase::Measured,
+            outcome: took.as_secs_f64().into(),
+        });
+    }
     for metric in METRICS {
         let options = CompareOptions::default();
         report
