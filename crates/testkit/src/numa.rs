@@ -19,6 +19,9 @@ pub const CPUS_OF_NODE: usize = 2;
 /// Memory of each node, in MiB.
 const MEMORY_OF_NODE: usize = 256;
 
+/// What `setup/ktext-kernel` builds for guests.
+const PROGRAMS: [&str; 4] = ["storm", "operations", "lone", "again"];
+
 /// Begins a section of the console.
 const SECTION: &str = "@@@ ";
 
@@ -69,6 +72,11 @@ pub struct NumaMachine<'a> {
     pub is_parallel: bool,
     /// Programs of the host that its script can run; their libraries come with them.
     pub programs: &'a [&'a Path],
+    /// Whether the last node has the first processors, so that the one that boots and suspends the
+    /// machine is not on the node where a kernel usually lies.
+    pub is_reversed: bool,
+    /// Files that are put into its root directory.
+    pub files: &'a [PathBuf],
     /// More options of QEMU; `{nodes}` in them becomes `node=FILE` of each node's memory.
     pub options: &'a [&'a str],
     /// After so long without an end it hangs.
@@ -90,8 +98,9 @@ pub struct NumaAsked {
 
 impl NumaMachine<'_> {
     /// Boots, runs a script of busybox as init, and waits until the machine is off. In the script,
-    /// `section NAME` begins a section, `storm` is the load, and modules are in `/modules`. When it
-    /// says `look`, commands are given to QEMU's monitor, and it waits until they are answered.
+    /// `section NAME` begins a section, `storm` is the load, beside what else `setup/ktext-kernel` builds
+    /// for guests, and modules are in `/modules`. When it says `look`, commands are given to QEMU's
+    /// monitor, and it waits until they are answered.
     ///
     /// # Errors
     /// The last lines of the console, if the machine hangs or its kernel panics.
@@ -116,7 +125,12 @@ impl NumaMachine<'_> {
         let modules = tree.join("modules");
         fs::create_dir_all(&modules).unwrap();
         fs::create_dir_all(tree.join("bin")).unwrap();
-        fs::copy(self.kernel.file("storm"), tree.join("bin/storm")).unwrap();
+        for program in PROGRAMS {
+            fs::copy(self.kernel.file(program), tree.join("bin").join(program)).unwrap();
+        }
+        for file in self.files {
+            fs::copy(file, tree.join(file.file_name().unwrap())).unwrap();
+        }
         for module in fs::read_dir(self.kernel.file("modules")).unwrap() {
             let module = module.unwrap();
             fs::copy(module.path(), modules.join(module.file_name())).unwrap();
@@ -157,7 +171,12 @@ impl NumaMachine<'_> {
             .arg(format!("console=ttyS0 panic=-1 quiet {}", self.append));
         let memory = |node: usize| directory.path().join(format!("node{node}"));
         for node in 0..self.nodes {
-            let (first, path) = (node * CPUS_OF_NODE, memory(node));
+            let place = if self.is_reversed {
+                self.nodes - 1 - node
+            } else {
+                node
+            };
+            let (first, path) = (place * CPUS_OF_NODE, memory(node));
             command
                 .arg("-object")
                 .arg(format!(

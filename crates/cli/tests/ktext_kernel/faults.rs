@@ -1,18 +1,15 @@
 //! Faults put into the series, each of which one of the checks must find: what they do not find,
 //! they do not prove.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use brisk_testkit::NumaKernel;
 
-use crate::machine::kernel;
-use crate::{copies, modules, storms};
+use crate::machine::variant;
+use crate::{copies, modules, monitor, storms};
 
 pub(super) type Check = fn(&NumaKernel) -> Result<(), String>;
 
 /// Each patch in `kernel/ktext/faults`, and the check that finds it.
-pub(super) const FAULTS: [(&str, Check); 13] = [
+pub(super) const FAULTS: [(&str, Check); 14] = [
     ("poke-misses-a-copy", copies::check_poked),
     ("pgd-misses-an-entry", check_storm),
     ("pgd-keeps-an-entry", check_storm),
@@ -26,6 +23,7 @@ pub(super) const FAULTS: [(&str, Check); 13] = [
     ("new-cpu-stays-on-the-master", copies::check_hotplug),
     ("copies-lie-on-the-wrong-node", check_mapped),
     ("copies-are-writable", check_mapped),
+    ("module-copies-are-writable", monitor::check_protection),
 ];
 
 fn check_storm(kernel: &NumaKernel) -> Result<(), String> {
@@ -40,29 +38,11 @@ fn check_mapped(kernel: &NumaKernel) -> Result<(), String> {
     copies::check_mapped(kernel, 4)
 }
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The series with a fault, built beside the kernel without.
-fn build(fault: &str) -> NumaKernel {
-    let kernel = kernel().file("");
-    let directory = kernel.parent().unwrap();
-    let name = "ktext-fault";
-    let status = Command::new(repository().join("setup/ktext-kernel"))
-        .arg("--patch")
-        .arg(repository().join(format!("kernel/ktext/faults/{fault}.patch")))
-        .args(["--name", name])
-        .arg(directory)
-        .status()
-        .unwrap();
-    assert!(status.success(), "{fault} is not built");
-    NumaKernel::at(&directory.join(name))
-}
-
 /// Builds the series with a fault, which its check has to find.
 pub(super) fn is_found(fault: &str, check: Check) {
-    let found = check(&build(fault)).expect_err("the fault is not found");
+    let patch = format!("faults/{fault}.patch");
+    let kernel = variant("ktext-fault", &["--patch", &patch]);
+    let found = check(&kernel).expect_err("the fault is not found");
     let last = found.lines().rfind(|line| !line.trim().is_empty());
     println!("{fault}: {}", last.unwrap_or_default());
 }

@@ -1,5 +1,7 @@
 //! A machine with the kernel of the series, and what each of its runs is checked for.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use brisk_testkit::{NumaAsked, NumaConsole, NumaKernel, NumaMachine};
@@ -7,12 +9,33 @@ use brisk_testkit::{NumaAsked, NumaConsole, NumaKernel, NumaMachine};
 /// A boot takes ten seconds, and a minute on a host that is busy.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Says what the kernel has complained about.
-const COMPLAINTS: &str = "section complaints\n\
-    dmesg | grep -E 'BUG|WARNING|Oops|rcu:.*stall|W\\+X mappings: FAILED|general protection' || :\n";
+/// Lets a script say what the kernel has complained about.
+const COMPLAINTS: &str = "complaints() {\n\
+    dmesg | grep -E 'BUG|WARNING|Oops|rcu:.*stall|W\\+X mappings: FAILED|general protection|\
+    INFO: trying to register|corruption' || :\n\
+    }\n";
 
 pub(super) fn kernel() -> NumaKernel {
     NumaKernel::named("ktext-kernel").unwrap()
+}
+
+/// A variant of the kernel, which is built beside it: words for `setup/ktext-kernel`, in which paths
+/// begin in `kernel/ktext`.
+pub(super) fn variant(name: &str, words: &[&str]) -> NumaKernel {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let kernel = kernel().file("");
+    let directory = kernel.parent().unwrap();
+    let mut command = Command::new(repository.join("setup/ktext-kernel"));
+    for word in words {
+        if word.starts_with('-') {
+            command.arg(word);
+        } else {
+            command.arg(repository.join("kernel/ktext").join(word));
+        }
+    }
+    let status = command.args(["--name", name]).arg(directory).status();
+    assert!(status.unwrap().success(), "{name} is not built: {words:?}");
+    NumaKernel::at(&directory.join(name))
 }
 
 /// Runs a script on a machine of two nodes, or says what went wrong.
@@ -42,6 +65,8 @@ pub(super) fn machine(kernel: &NumaKernel, nodes: usize) -> NumaMachine<'_> {
         append: "",
         is_parallel: false,
         programs: &[],
+        is_reversed: false,
+        files: &[],
         options: &[],
         limit: LIMIT,
     }
@@ -58,13 +83,19 @@ pub(super) fn run_and_ask(
     script: &str,
     commands: &str,
 ) -> Result<NumaAsked, String> {
-    let asked = machine.run_and_ask(&format!("{script}\n{COMPLAINTS}"), commands)?;
-    let complaints = asked.console.section("complaints");
-    if complaints.is_empty() {
-        Ok(asked)
-    } else {
-        Err(format!("the kernel complains: {complaints}"))
-    }
+    let script = format!("{COMPLAINTS}{script}\nsection complaints; complaints");
+    let asked = machine.run_and_ask(&script, commands)?;
+    no_complaints(&asked.console, "complaints")?;
+    Ok(asked)
+}
+
+/// Whether the kernel has not complained, from a section with what it has.
+pub(super) fn no_complaints(console: &NumaConsole, section: &str) -> Result<(), String> {
+    let complaints = console.section(section);
+    expect(
+        complaints.is_empty(),
+        format!("the kernel complains: {complaints}"),
+    )
 }
 
 /// An error with this text, unless it is so.

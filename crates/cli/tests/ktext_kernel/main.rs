@@ -10,6 +10,7 @@ mod locality;
 mod machine;
 mod modules;
 mod monitor;
+mod power;
 mod refused;
 mod storms;
 
@@ -46,7 +47,11 @@ fn main() {
                 "page_tables_of_processes_are_equal_on_all_nodes",
                 storms::churn,
             ),
+            ("a_lone_mapping_comes_and_goes_on_all_nodes", storms::lone),
             ("machines_that_cannot_replicate_say_why", refused::says_why),
+            ("no_page_is_writable_and_executable", monitor::protects),
+            ("machines_suspend_and_resume", power::suspends),
+            ("a_kernel_boots_another_one", power::boots_another),
             (
                 "instructions_are_fetched_from_the_own_node",
                 locality::of_two,

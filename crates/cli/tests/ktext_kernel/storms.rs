@@ -57,3 +57,39 @@ fn check_console(console: &NumaConsole) -> Result<(), String> {
 pub(super) fn churn() {
     check(&kernel(), times(10, 60)).unwrap();
 }
+
+/// One mapping alone in its entry of the PML4, which two processors of different nodes map, touch,
+/// unmap and miss, while replication is on and while it is switched.
+const LONE: &str = "\
+    section lone\n\
+    for pair in '0 2' '2 0' '1 3' '3 1'; do lone 4 $pair; echo status $?; done\n\
+    lone 10 0 3 >/result & lone=$!\n\
+    while kill -0 $lone 2>/dev/null; do echo 0 >ktext_repl/active; echo 1 >ktext_repl/active; done\n\
+    wait $lone; status=$?; cat /result; echo status $status\n\
+    section verify; cat ktext_repl/verify";
+
+pub(super) fn check_lone(kernel: &NumaKernel) -> Result<(), String> {
+    let parallel = NumaMachine {
+        is_parallel: true,
+        ..machine(kernel, 2)
+    };
+    let console = run(&parallel, LONE)?;
+    let result = console.section("lone");
+    println!("{result}");
+    let mut runs = 0;
+    for line in result.lines().filter(|line| line.starts_with("lone\t")) {
+        let counts = line.split('\t').skip(1);
+        let counts: Vec<u64> = counts.map(|count| count.parse().unwrap()).collect();
+        // Mapped in turns and at once, then read and missed.
+        let is_enough = counts.len() == 4 && counts.iter().all(|count| *count > 2);
+        expect(is_enough, line)?;
+        runs += 1;
+    }
+    let is_well = result.matches("status 0\n").count() == 5 && runs == 5;
+    expect(is_well, format!("lone: {result}"))?;
+    check_equal(&console, "verify")
+}
+
+pub(super) fn lone() {
+    check_lone(&kernel()).unwrap();
+}
