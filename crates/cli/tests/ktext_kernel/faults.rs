@@ -4,12 +4,12 @@
 use brisk_testkit::NumaKernel;
 
 use crate::machine::variant;
-use crate::{copies, modules, monitor, storms};
+use crate::{copies, failures, modules, monitor, storms};
 
 pub(super) type Check = fn(&NumaKernel) -> Result<(), String>;
 
 /// Each patch in `kernel/ktext/faults`, and the check that finds it.
-pub(super) const FAULTS: [(&str, Check); 14] = [
+pub(super) const FAULTS: [(&str, Check); 16] = [
     ("poke-misses-a-copy", copies::check_poked),
     ("pgd-misses-an-entry", check_storm),
     ("pgd-keeps-an-entry", check_storm),
@@ -24,6 +24,8 @@ pub(super) const FAULTS: [(&str, Check); 14] = [
     ("copies-lie-on-the-wrong-node", check_mapped),
     ("copies-are-writable", check_mapped),
     ("module-copies-are-writable", monitor::check_protection),
+    ("new-table-is-incomplete", modules::check),
+    ("fallback-is-freed", failures::check_boots),
 ];
 
 fn check_storm(kernel: &NumaKernel) -> Result<(), String> {

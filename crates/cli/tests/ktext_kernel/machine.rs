@@ -1,5 +1,6 @@
 //! A machine with the kernel of the series, and what each of its runs is checked for.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -8,6 +9,8 @@ use brisk_testkit::{NumaAsked, NumaConsole, NumaKernel, NumaMachine};
 
 /// A boot takes ten seconds, and a minute on a host that is busy.
 const LIMIT: Duration = Duration::from_secs(300);
+/// With lockdep all takes several times as long.
+const LIMIT_WITH_LOCKDEP: Duration = Duration::from_secs(1500);
 
 /// Lets a script say what the kernel has complained about.
 const COMPLAINTS: &str = "complaints() {\n\
@@ -59,6 +62,12 @@ pub(super) fn on(
 
 /// A machine of some nodes, whose processors take turns.
 pub(super) fn machine(kernel: &NumaKernel, nodes: usize) -> NumaMachine<'_> {
+    let config = fs::read_to_string(kernel.file("config")).unwrap();
+    let limit = if config.contains("CONFIG_LOCKDEP=y\n") {
+        LIMIT_WITH_LOCKDEP
+    } else {
+        LIMIT
+    };
     NumaMachine {
         kernel,
         nodes,
@@ -68,7 +77,7 @@ pub(super) fn machine(kernel: &NumaKernel, nodes: usize) -> NumaMachine<'_> {
         is_reversed: false,
         files: &[],
         options: &[],
-        limit: LIMIT,
+        limit,
     }
 }
 

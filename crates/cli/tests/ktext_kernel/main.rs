@@ -4,9 +4,11 @@
 #![expect(clippy::print_stdout, reason = "what was counted and found")]
 
 mod copies;
+mod failures;
 mod faults;
 mod live;
 mod locality;
+mod locks;
 mod machine;
 mod modules;
 mod monitor;
@@ -52,6 +54,15 @@ fn main() {
             ("no_page_is_writable_and_executable", monitor::protects),
             ("machines_suspend_and_resume", power::suspends),
             ("a_kernel_boots_another_one", power::boots_another),
+            (
+                "boots_without_memory_fall_back_to_the_master",
+                failures::boots,
+            ),
+            (
+                "failed_allocations_fall_back_to_the_master",
+                failures::fall_back,
+            ),
+            ("no_lock_is_taken_wrongly", locks::none_taken_wrongly),
             (
                 "instructions_are_fetched_from_the_own_node",
                 locality::of_two,
