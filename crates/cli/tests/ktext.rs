@@ -282,7 +282,8 @@ fn a_bench_needs_the_kernel_and_known_operations() {
     run.exits(2).explains(&["there are fork, kill, mmap, open"]);
     // No distribution has such a kernel.
     let files = Files::new();
-    let run = brisk_of!["ktext", "bench", "--output"].arg(files.at("report.json"));
-    run.exits(125)
-        .explains(&["does not replicate its text", "brisk ktext check"]);
+    let report = files.at("report.json");
+    let run = brisk_of!["ktext", "bench", "--output"].arg(&report);
+    let _ = run.exits(125);
+    assert!(!std::path::Path::new(&report).exists());
 }
