@@ -92,6 +92,12 @@ pub(crate) fn gave_up(text: &str) -> Option<&str> {
     text.lines().rfind(|line| has_reason(line))
 }
 
+/// The last line that a program wrote to stderr.
+pub(crate) fn last_line(stderr: &str) -> String {
+    let last = stderr.lines().rfind(|line| !line.trim().is_empty());
+    last.unwrap_or("it does not say why").trim().to_owned()
+}
+
 /// Text of a guest's without control characters, fit for a terminal.
 #[must_use]
 pub fn harmless(bytes: &[u8]) -> String {

@@ -30,8 +30,8 @@ mod user;
 mod variables;
 mod vm_config;
 
-pub(crate) use console::gave_up;
 pub use console::harmless;
+pub(crate) use console::{gave_up, last_line};
 pub use error::Error;
 pub use facts::{Facts, gather};
 pub(crate) use identity::{clock, identity};

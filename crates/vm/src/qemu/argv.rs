@@ -7,6 +7,7 @@ mod machine;
 mod part;
 
 pub use devices::FILESYSTEM;
+pub use machine::SANDBOX;
 pub use part::{ODD_SLOTS, Part};
 
 use super::config::VmConfig;

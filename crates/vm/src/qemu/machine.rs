@@ -242,6 +242,12 @@ impl Parameter {
 pub struct Fds;
 
 impl Fds {
+    /// Path by which QEMU opens a descriptor of its own anew.
+    #[must_use]
+    pub fn path(number: i32) -> String {
+        format!("/proc/self/fd/{number}")
+    }
+
     /// Control channel.
     pub const QMP: i32 = 3;
     /// First serial port.

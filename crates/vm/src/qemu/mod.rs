@@ -16,7 +16,7 @@ pub mod qmp;
 mod state;
 pub mod watch;
 
-pub use argv::{FILESYSTEM, ODD_SLOTS, Part, argv};
+pub use argv::{FILESYSTEM, ODD_SLOTS, Part, SANDBOX, argv};
 pub use capabilities::{Capabilities, Error as CapabilitiesError};
 pub use choice::{Choice, ChoiceError, Older, USUAL, choose};
 pub use config::{BootPayload, Debugging, Devices, GuestMemory, Processors, VmConfig};

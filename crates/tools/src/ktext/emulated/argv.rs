@@ -1,6 +1,6 @@
 //! QEMU's command line for a machine of several nodes. Pure.
 
-use brisk_vm::qemu::Fds;
+use brisk_vm::qemu::{Fds, SANDBOX};
 
 use super::{EmulationError, MOST_CPUS, NODES};
 
@@ -89,10 +89,7 @@ pub(super) fn argv(plan: &Plan, mark: Option<&str>) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut add = |list: &[&str]| words.extend(list.iter().map(|word| (*word).to_owned()));
     add(&["-nodefaults", "-no-user-config", "-display", "none"]);
-    add(&[
-        "-sandbox",
-        "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-    ]);
+    add(&["-sandbox", SANDBOX]);
     // A reset is an end: the kernel has panicked.
     add(&["-no-reboot", "-M", "q35,usb=off,dump-guest-core=off"]);
     if plan.counts {
@@ -110,7 +107,7 @@ pub(super) fn argv(plan: &Plan, mark: Option<&str>) -> Vec<String> {
             "-object",
             &format!(
                 "memory-backend-file,id=node{node},mem-path={},share=on,size={}M",
-                by_name(MEMORY + node as i32),
+                Fds::path(MEMORY + node as i32),
                 plan.memory_of_node
             ),
         ]);
@@ -128,8 +125,8 @@ pub(super) fn argv(plan: &Plan, mark: Option<&str>) -> Vec<String> {
     add(&["-mon", "chardev=qmp,mode=control"]);
     let console = format!("socket,id=console,fd={}", Fds::CONSOLE);
     add(&["-chardev", &console, "-serial", "chardev:console"]);
-    add(&["-kernel", &by_name(Fds::KERNEL)]);
-    add(&["-initrd", &by_name(Fds::INITRAMFS)]);
+    add(&["-kernel", &Fds::path(Fds::KERNEL)]);
+    add(&["-initrd", &Fds::path(Fds::INITRAMFS)]);
     // The symbols are where they were linked.
     let line = format!(
         "console=ttyS0 panic=-1 quiet nokaslr {}",
@@ -139,9 +136,9 @@ pub(super) fn argv(plan: &Plan, mark: Option<&str>) -> Vec<String> {
     if let Some(mark) = mark {
         let mut plugin = format!(
             "{},out={},symbols={},mark={mark},memory={}",
-            by_name(PLUGIN),
-            by_name(TABLE),
-            by_name(SYMBOLS),
+            Fds::path(PLUGIN),
+            Fds::path(TABLE),
+            Fds::path(SYMBOLS),
             plan.memory_of_node
         );
         for node in 0..plan.nodes {
@@ -151,10 +148,6 @@ pub(super) fn argv(plan: &Plan, mark: Option<&str>) -> Vec<String> {
         add(&["-plugin", &plugin]);
     }
     words
-}
-
-fn by_name(number: i32) -> String {
-    format!("/proc/self/fd/{number}")
 }
 
 #[cfg(test)]

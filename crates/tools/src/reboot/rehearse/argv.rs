@@ -1,6 +1,6 @@
 //! QEMU's command line for a rehearsal. Pure.
 
-use brisk_vm::qemu::{Accelerator, Disk, DiskFormat, Fds};
+use brisk_vm::qemu::{Accelerator, Disk, DiskFormat, Fds, SANDBOX};
 use serde_json::{Value, json};
 
 use super::attachment::Bus;
@@ -36,10 +36,7 @@ pub(super) fn argv(vm: &Vm) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut add = |list: &[&str]| words.extend(list.iter().map(|word| (*word).to_owned()));
     add(&["-nodefaults", "-no-user-config", "-display", "none"]);
-    add(&[
-        "-sandbox",
-        "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-    ]);
+    add(&["-sandbox", SANDBOX]);
     // A reset is the end of a rehearsal: panic= would have it begin again.
     add(&["-no-reboot"]);
     add(&["-M", "q35,usb=off,hpet=off,dump-guest-core=off"]);
@@ -60,9 +57,9 @@ pub(super) fn argv(vm: &Vm) -> Vec<String> {
         &format!("socket,id=console,fd={}", Fds::CONSOLE),
     ]);
     add(&["-serial", "chardev:console"]);
-    add(&["-kernel", &by_name(Fds::KERNEL)]);
+    add(&["-kernel", &Fds::path(Fds::KERNEL)]);
     if vm.has_initrd {
-        add(&["-initrd", &by_name(Fds::INITRAMFS)]);
+        add(&["-initrd", &Fds::path(Fds::INITRAMFS)]);
     }
     add(&["-append", &vm.cmdline]);
     let mut backing = Fds::BACKING..;
@@ -81,10 +78,6 @@ pub(super) fn argv(vm: &Vm) -> Vec<String> {
         add(&["-device", &device]);
     }
     words
-}
-
-fn by_name(number: i32) -> String {
-    format!("/proc/self/fd/{number}")
 }
 
 fn file(number: i32, is_device: bool) -> Value {

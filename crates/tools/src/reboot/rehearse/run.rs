@@ -18,7 +18,7 @@ use super::notes;
 use super::request::{RehearseError, Request, Step};
 use super::verdict::{Outcome, RehearsedVm, Verdict};
 use super::watch::{End, Watch};
-use crate::guest::unprivileged_for;
+use crate::guest::{last_line, unprivileged_for};
 use crate::interrupt::Interrupt;
 
 /// Memory that QEMU takes itself, bytes.
@@ -137,7 +137,7 @@ fn watched(
     }
     match end.map_err(RehearseError::Watch)? {
         End::Interrupted(signal) => Err(RehearseError::Interrupted(signal)),
-        End::Gone => Err(RehearseError::Ended(reason(&stderr))),
+        End::Gone => Err(RehearseError::Ended(last_line(&stderr))),
         end => Ok((console, end)),
     }
 }
@@ -183,12 +183,6 @@ fn outcome(end: &End, stage: Stage) -> Outcome {
         _ if stage == Stage::Nothing => Outcome::Silent,
         _ => Outcome::Stopped,
     }
-}
-
-/// The last line that QEMU wrote.
-fn reason(stderr: &str) -> String {
-    let last = stderr.lines().rfind(|line| !line.trim().is_empty());
-    last.unwrap_or("it does not say why").trim().to_owned()
 }
 
 fn has_memory(memory_mib: u64) -> Result<(), RehearseError> {

@@ -37,12 +37,7 @@ pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
     }
     if plan.processors.traced {
         parts.add(
-            [
-                "-trace",
-                EVENT,
-                "-D",
-                &format!("/proc/self/fd/{}", Fds::TRACE),
-            ],
+            ["-trace", EVENT, "-D", &Fds::path(Fds::TRACE)],
             "which code of the kernel is executed when, for the next run to have it \
                  translated ahead",
         );

@@ -4,6 +4,10 @@ use super::part::Parts;
 use crate::qemu::config::VmConfig;
 use crate::qemu::machine::{Accelerator, Fds, Firmware, Machine, Ram, Transport};
 
+/// Value of `-sandbox` for a QEMU whose guest is not trusted: it may neither start programs nor change
+/// its rights.
+pub const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
 pub(super) fn add(parts: &mut Parts, plan: &VmConfig) {
     add_process(parts, plan);
     add_board(parts, plan);
@@ -25,10 +29,7 @@ fn add_process(parts: &mut Parts, plan: &VmConfig) {
     );
     if plan.sandbox {
         parts.add(
-            [
-                "-sandbox",
-                "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-            ],
+            ["-sandbox", SANDBOX],
             "the guest is not trusted: QEMU may neither start programs nor change its rights",
         );
     }
