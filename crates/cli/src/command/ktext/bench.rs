@@ -154,15 +154,14 @@ impl Subject {
         interrupt: &Interrupt,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<(), BenchError> {
-        let place = match self {
+        match self {
             Self::Live { cpu, is_loaded } => {
                 bench::live(settings, *cpu, *is_loaded, saved, interrupt, progress)
             }
             Self::Emulated(machine) => {
                 bench::emulated(settings, machine, saved, interrupt, progress)
             }
-        };
-        place.map(drop)
+        }
     }
 }
 

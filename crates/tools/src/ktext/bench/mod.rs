@@ -114,9 +114,6 @@ pub enum BenchError {
     /// No CPU is of use.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The guest's kernel does not replicate.
-    #[error("the guest's kernel does not replicate its text: {0}")]
-    Off(String),
     /// The program that does the operations.
     #[error("cannot run the program that does the operations")]
     Program(#[source] std::io::Error),

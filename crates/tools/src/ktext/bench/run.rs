@@ -9,18 +9,14 @@ use super::live::{Program, can_flush};
 use super::{AGAIN, BenchError, Caches, OFF, ON, Place, Quantity, SIDES, Settings, metric};
 use crate::experiment::{Experiment, Plan as Rounds, Progress, Readings, Saved};
 use crate::interrupt::Interrupt;
-use crate::ktext::emulated::{BuiltKernel, EmulationError, Machine, Plan};
-use crate::ktext::stats::Stats;
-use crate::ktext::worker::{Answer, Operation, Step, WorkerError};
+use crate::ktext::emulated::{BuiltKernel, Machine, Plan};
+use crate::ktext::worker::{Answer, Operation, Step};
 use crate::ktext::{Status, SwitchError};
 
 /// Time that the repetitions of an operation are to take, nanoseconds.
 const REPEATED: f64 = 3e7;
 /// Repetitions at most.
 const MOST: u32 = 100_000;
-/// File of the emulated kernel that says whether it replicates.
-const STATS: &str = "/sys/kernel/debug/ktext_repl/stats";
-
 /// Something that does steps.
 trait Subject {
     fn step(&mut self, step: &Step<'_>) -> Result<Answer, BenchError>;
@@ -50,7 +46,7 @@ pub fn live(
     saved: &mut Saved<'_>,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Place, BenchError> {
+) -> Result<(), BenchError> {
     let status = Status::read(Path::new("/"))?;
     if status.stats.slots == 0 {
         let reason = status.stats.off_reason.clone();
@@ -75,8 +71,7 @@ pub fn live(
         caches,
         quantity: Quantity::Time,
     };
-    run.all(&mut program, saved, interrupt, progress)?;
-    Ok(place)
+    run.all(&mut program, saved, interrupt, progress)
 }
 
 /// A machine to be emulated.
@@ -100,26 +95,13 @@ pub fn emulated(
     saved: &mut Saved<'_>,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Place, BenchError> {
+) -> Result<(), BenchError> {
     let Emulated { kernel, cache, .. } = emulated;
     let plan = Plan {
         counts: true,
         ..emulated.plan.clone()
     };
     let mut machine = Machine::start(&plan, kernel, None, cache, settings.limit, interrupt)?;
-    let stats = match machine.step(&Step::Show(STATS)) {
-        Err(EmulationError::Worker(WorkerError::Refused(reason))) => {
-            return Err(BenchError::Off(format!(
-                "{reason}; build it with make kernel"
-            )));
-        }
-        shown => shown?.lines.join("\n") + "\n",
-    };
-    let stats = Stats::parse(&stats).map_err(|error| BenchError::Off(error.to_string()))?;
-    if let Some(reason) = stats.off_reason {
-        return Err(BenchError::Off(reason));
-    }
-    let release = machine.step(&Step::Show("/proc/sys/kernel/osrelease"))?;
     let node = plan.nodes - 1;
     let place = Place {
         cpu: plan.cpus(node).start,
@@ -129,7 +111,7 @@ pub fn emulated(
     let environment = &mut saved.report.environment;
     environment.qemu_version = Some(machine.emulator.clone());
     environment.accelerator = Some("tcg icount".to_owned());
-    environment.guest_kernel = Some(release.lines.concat());
+    environment.guest_kernel = Some(machine.release.clone());
     environment
         .extra
         .insert("nodes".into(), plan.nodes.to_string());
@@ -141,8 +123,7 @@ pub fn emulated(
         caches: &[Caches::Hot],
         quantity: Quantity::Instructions,
     };
-    run.all(&mut machine, saved, interrupt, progress)?;
-    Ok(place)
+    run.all(&mut machine, saved, interrupt, progress)
 }
 
 fn note(environment: &mut brisk_measure::Environment, place: &Place, load: &[u32]) {

@@ -19,14 +19,17 @@ use super::argv::{self, MEMORY, PLUGIN, Plan, SYMBOLS, TABLE, argv};
 use super::console::Console;
 use super::initramfs::initramfs;
 use super::{BuiltKernel, EmulationError};
-use crate::guest::unprivileged_for;
+use crate::guest::{last_line, unprivileged_for};
 use crate::interrupt::Interrupt;
+use crate::ktext::stats::Stats;
 use crate::ktext::worker::{Answer, Step};
 
 /// Memory that QEMU takes itself, bytes.
 const QEMU: u64 = 256 << 20;
 /// Bytes of the plugin's table at most.
 const LONGEST_TABLE: u64 = 256 << 20;
+/// Directory of the kernel's files in the guest.
+pub(in super::super) const FILES: &str = "/sys/kernel/debug/ktext_repl";
 /// Pause after which the end of QEMU is looked for again.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -48,15 +51,17 @@ pub(in super::super) struct Machine<'a> {
     limit: Duration,
     console: Console,
     table: File,
-    /// The release of the QEMU.
+    /// Version of the QEMU.
     pub(in super::super) emulator: String,
+    /// Release of the guest's kernel.
+    pub(in super::super) release: String,
 }
 
 impl<'a> Machine<'a> {
     /// Starts one, and waits until its program is there.
     ///
     /// # Errors
-    /// If it cannot be started, its kernel panics or hangs, or somebody interrupts.
+    /// If it cannot be started, its kernel does not replicate, panics or hangs, or somebody interrupts.
     pub(in super::super) fn start(
         plan: &Plan,
         kernel: &BuiltKernel,
@@ -98,18 +103,43 @@ impl<'a> Machine<'a> {
             console: Console::default(),
             table,
             emulator: choice.capabilities.package.clone(),
+            release: String::new(),
         };
         match machine.answer("boot") {
-            Ok(_) => Ok(machine),
             // QEMU's own words, as its guest has not said any.
             Err(EmulationError::Ended(lines)) if lines.trim().is_empty() => {
-                let text = machine.qemu.end();
-                let last = text.lines().rfind(|line| !line.trim().is_empty());
-                let last = last.unwrap_or("it does not say why").trim();
-                Err(EmulationError::OfQemu(last.to_owned()))
+                return Err(EmulationError::OfQemu(last_line(&machine.qemu.end())));
             }
-            Err(error) => Err(error),
+            answer => answer?,
+        };
+        machine.replicates(kernel)?;
+        machine.release = machine
+            .show("/proc/sys/kernel/osrelease")?
+            .trim()
+            .to_owned();
+        Ok(machine)
+    }
+
+    /// Whether its kernel does; an error says why not.
+    fn replicates(&mut self, kernel: &BuiltKernel) -> Result<(), EmulationError> {
+        let stats = match self.show(&format!("{FILES}/stats")) {
+            Err(EmulationError::Worker(_)) => {
+                return Err(EmulationError::NotBuilt(kernel.directory().to_owned()));
+            }
+            shown => Stats::parse(&shown?)?,
+        };
+        match stats.off_reason {
+            Some(reason) => Err(EmulationError::Off(reason)),
+            None => Ok(()),
         }
+    }
+
+    /// Text of a file of the guest's.
+    ///
+    /// # Errors
+    /// [`EmulationError::Worker`] if it cannot be read; otherwise those of [`Machine::step`].
+    pub(in super::super) fn show(&mut self, path: &str) -> Result<String, EmulationError> {
+        Ok(self.step(&Step::Show(path))?.lines.join("\n") + "\n")
     }
 
     /// Has a step done.

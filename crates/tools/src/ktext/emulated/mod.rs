@@ -18,8 +18,9 @@ use brisk_vm::qemu::ChoiceError;
 
 pub use argv::Plan;
 pub use kernel::BuiltKernel;
-pub(super) use machine::{Machine, Plugin};
+pub(super) use machine::{FILES, Machine, Plugin};
 
+use super::FormatError;
 use super::worker::WorkerError;
 
 /// Nodes of an emulated machine.
@@ -92,6 +93,18 @@ pub enum EmulationError {
         /// The last lines.
         console: String,
     },
+    /// The kernel has no replication.
+    #[error(
+        "the kernel in {} has no replication of its text, or no debugfs: build it with make kernel",
+        .0.display()
+    )]
+    NotBuilt(PathBuf),
+    /// It has, and does not replicate.
+    #[error("the guest's kernel does not replicate its text: {0}")]
+    Off(String),
+    /// A file of the guest's kernel.
+    #[error(transparent)]
+    Format(#[from] FormatError),
     /// The guest's program.
     #[error(transparent)]
     Worker(#[from] WorkerError),

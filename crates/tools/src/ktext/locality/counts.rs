@@ -35,14 +35,14 @@ pub(super) struct Count<'a> {
     pub(super) count: u64,
 }
 
-/// Bytes of each node, and of none: how much was fetched from it.
+/// How much was fetched from each node's memory, and from no node's.
 pub(super) type ByNode = BTreeMap<Option<u32>, u64>;
 
-/// The rows of some sections.
+/// The rows.
 ///
 /// # Errors
 /// If it is not as the plugin writes it.
-pub(super) fn rows<'a>(table: &'a str, wanted: &[u32]) -> Result<Vec<Count<'a>>, FormatError> {
+pub(super) fn rows(table: &str) -> Result<Vec<Count<'_>>, FormatError> {
     let wrong = |line: usize, reason: &str| FormatError {
         file: TABLE,
         line,
@@ -57,10 +57,7 @@ pub(super) fn rows<'a>(table: &'a str, wanted: &[u32]) -> Result<Vec<Count<'a>>,
     }
     let mut rows = Vec::new();
     for (place, line) in lines {
-        let row = row(line).ok_or_else(|| wrong(place + 1, "it is not a count"))?;
-        if wanted.contains(&row.section) {
-            rows.push(row);
-        }
+        rows.push(row(line).ok_or_else(|| wrong(place + 1, "it is not a count"))?);
     }
     Ok(rows)
 }
@@ -98,9 +95,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_wanted_sections_are_taken() {
+    fn rows_have_their_section_and_what_was_counted() {
         let table = format!("{HEAD}\n0\t1\t0\ttext\tfork\t7\n1\t3\t-1\tother\t-\t2\n");
-        let rows = rows(&table, &[1]).unwrap();
+        let rows = rows(&table).unwrap();
         let expected = Count {
             section: 1,
             cpu: 3,
@@ -109,7 +106,11 @@ mod tests {
             symbol: "-",
             count: 2,
         };
-        assert_eq!(rows, [expected]);
+        assert_eq!(rows[1..], [expected]);
+        assert_eq!(
+            (rows[0].section, rows[0].symbol, rows[0].count),
+            (0, "fork", 7)
+        );
     }
 
     #[test]
@@ -124,7 +125,7 @@ mod tests {
             &format!("{HEAD}\n0\t99999\t0\ttext\tfork\t7\n"),
             &format!("{HEAD}\n0\t1\t0\ttext\tfork\t-7\n"),
         ] {
-            assert!(rows(text, &[0]).is_err(), "{text:?}");
+            assert!(rows(text).is_err(), "{text:?}");
         }
     }
 }

@@ -142,7 +142,11 @@ impl Ranges {
 
 impl Side {
     /// Adds up rows of a section.
-    pub(super) fn of(plan: &Plan, rows: &[Count<'_>], ranges: &Ranges) -> Self {
+    pub(super) fn of<'a>(
+        plan: &Plan,
+        rows: impl Iterator<Item = &'a Count<'a>>,
+        ranges: &Ranges,
+    ) -> Self {
         let mut side = Self::default();
         let mut remote: BTreeMap<(Fetched, String), u64> = BTreeMap::new();
         for row in rows {
@@ -211,7 +215,7 @@ pub(super) mod tests {
             (0xa000_1000, 0xa000_3000, "first".into()),
             (0xa000_4000, 0xa000_5000, "second".into()),
         ]);
-        Side::of(&plan(), &rows, &ranges)
+        Side::of(&plan(), rows.iter(), &ranges)
     }
 
     #[test]

@@ -15,15 +15,12 @@ pub use draw::panels;
 pub use matrix::{Fetched, Matrix, Residue, Side};
 pub use text::{json, text};
 
-use super::emulated::{BuiltKernel, EmulationError, Machine, Plan, Plugin};
-use super::stats::Stats;
+use super::emulated::{BuiltKernel, EmulationError, FILES, Machine, Plan, Plugin};
 use super::worker::Step;
 use super::{FormatError, modules};
 use crate::interrupt::Interrupt;
 use matrix::Ranges;
 
-/// Directory of the kernel's files in the guest.
-const FILES: &str = "/sys/kernel/debug/ktext_repl";
 /// Function that is called when the file of the switch is read.
 const MARK: &str = "active_get";
 
@@ -73,14 +70,6 @@ pub enum LocalityError {
         /// The mistake.
         reason: String,
     },
-    /// The kernel has no replication.
-    #[error(
-        "the kernel in {0} has no replication of its text, or no debugfs: build it with make kernel"
-    )]
-    NotBuilt(String),
-    /// It has, and does not replicate.
-    #[error("the guest's kernel does not replicate its text: {0}")]
-    Off(String),
     /// A file of the guest's, or the plugin's table.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -124,10 +113,9 @@ pub fn locality(
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(Stage),
 ) -> Result<Locality, LocalityError> {
-    let directory = || request.kernel.directory().display().to_string();
     let symbols = symbols::symbols(&request.kernel.map()?, request.with_rodata);
     let symbols = symbols.map_err(|reason| LocalityError::Symbols {
-        kernel: directory(),
+        kernel: request.kernel.directory().display().to_string(),
         reason,
     })?;
     let plugin = Plugin {
@@ -144,12 +132,7 @@ pub fn locality(
         request.limit,
         interrupt,
     )?;
-    let qemu = machine.emulator.clone();
-    let stats = show(&mut machine, "stats").map_err(|_| LocalityError::NotBuilt(directory()))?;
-    let stats = Stats::parse(&stats)?;
-    if let Some(reason) = stats.off_reason {
-        return Err(LocalityError::Off(reason));
-    }
+    let (qemu, release) = (machine.emulator.clone(), machine.release.clone());
     for name in request.kernel.loaded() {
         machine.step(&Step::Module(name))?;
     }
@@ -157,34 +140,33 @@ pub fn locality(
         cpus: (0..plan.all_cpus()).collect(),
         times: request.turns,
     };
-    let mut marks = 0;
     let mut sides = Vec::new();
     for (on, stage) in [(true, Stage::With), (false, Stage::Without)] {
         progress(stage);
         machine.step(&Step::Switch(on))?;
-        // A section ends at each mark: the work is in the one that the second of them ends.
+        // A section ends at each mark: the work is in the ones that every second of them ends.
         machine.step(&Step::Mark)?;
         machine.step(&work)?;
         machine.step(&Step::Mark)?;
-        marks += 2;
-        let ranges = match show(&mut machine, "modules") {
+        let ranges = match machine.show(&format!("{FILES}/modules")) {
             Ok(text) => Ranges::of(&modules::parse(&text)?),
             // It replicates no modules.
             Err(EmulationError::Worker(_)) => Ranges::default(),
             Err(error) => return Err(error.into()),
         };
-        sides.push((on, marks - 1, ranges));
+        sides.push(ranges);
     }
-    let release = machine.step(&Step::Show("/proc/sys/kernel/osrelease"))?;
     let table = machine.off()?;
-    let side = |(_, section, ranges): &(bool, u32, Ranges)| {
-        let rows = counts::rows(&table, &[*section])?;
-        Ok::<_, FormatError>(Side::of(plan, &rows, ranges))
+    let rows = counts::rows(&table)?;
+    let side = |(place, ranges): (usize, &Ranges)| {
+        let section = 2 * place as u32 + 1;
+        let own = rows.iter().filter(|row| row.section == section);
+        Side::of(plan, own, ranges)
     };
-    let [with, without] = &sides[..] else {
+    let sides: Vec<_> = sides.iter().enumerate().map(side).collect();
+    let Ok([with, without]) = <[Side; 2]>::try_from(sides) else {
         return Err(LocalityError::Nothing);
     };
-    let (with, without) = (side(with)?, side(without)?);
     if with.text().total() == 0 || without.text().total() == 0 {
         return Err(LocalityError::Nothing);
     }
@@ -192,14 +174,8 @@ pub fn locality(
         plan: plan.clone(),
         turns: request.turns,
         qemu,
-        release: release.lines.concat(),
+        release,
         with,
         without,
     })
-}
-
-/// A file of the kernel's, in the guest.
-fn show(machine: &mut Machine<'_>, file: &str) -> Result<String, EmulationError> {
-    let answer = machine.step(&Step::Show(&format!("{FILES}/{file}")))?;
-    Ok(answer.lines.join("\n") + "\n")
 }
