@@ -3,6 +3,7 @@
 mod clock;
 mod file;
 mod kexec;
+mod libcrypto;
 mod lock;
 mod memory;
 mod pretranslation;
@@ -12,6 +13,7 @@ mod wait;
 pub use clock::tsc_khz;
 pub use file::start_writeback;
 pub use kexec::{kexec_file_load, kexec_file_unload};
+pub use libcrypto::{CipherError, CipherOperation, Libcrypto, Source, Tag};
 pub use lock::{Sharing, is_byte_taken, is_taken, lock, try_lock, try_lock_byte};
 pub use memory::populate;
 pub use pretranslation::{

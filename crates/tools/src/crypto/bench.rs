@@ -7,11 +7,12 @@ use std::time::Duration;
 use brisk_host::proc::Procfs;
 use brisk_measure::{ReportError, Unit};
 
+pub(super) use self::words::{FEW, unchecked};
 use self::words::{no_answer, proven};
 use super::af_alg::Direction;
 use super::algorithm::{Algorithm, Kind};
 use super::implementation::Implementation;
-use super::local::{About, Worker};
+use super::local::{About, Checked, Worker};
 use super::measure::{Group, Mark, Measured, NotMeasured, Request};
 use super::metric;
 use crate::experiment::{End, Experiment, Plan, Progress, Readings, Saved, Stopped, Store, Turn};
@@ -234,12 +235,9 @@ fn checked(
         }
         match machine.check(implementation, options.algorithm) {
             Ok(is_checked) => {
-                if !is_checked {
-                    let name = options.algorithm.name;
-                    saved.report.notes.push(format!(
-                        "{implementation} was not checked by a published test vector: there is \
-                         no command that has it do one of {name}"
-                    ));
+                if let Checked::No(reason) = is_checked {
+                    let note = unchecked(implementation, options.algorithm, &reason);
+                    saved.report.notes.push(note);
                 }
                 good.push(implementation.clone());
             }

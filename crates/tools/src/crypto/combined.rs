@@ -5,9 +5,9 @@ use std::time::Duration;
 use brisk_measure::{Comparison, Report, Unit};
 
 use super::algorithm::Algorithm;
-use super::bench::{BenchError, Step};
+use super::bench::{BenchError, Step, unchecked};
 use super::implementation::Implementation;
-use super::local::Worker;
+use super::local::{Checked, Worker};
 use super::measure::{Group, NotMeasured, Request};
 use super::{Direction, metric};
 use crate::experiment::{Experiment, Plan, Readings, Saved, Store, Turn};
@@ -108,7 +108,12 @@ pub fn combined(
         let reason = match implementation.excludes(pair.algorithm) {
             Some(reason) => reason.to_owned(),
             None => match machine.check(implementation, pair.algorithm) {
-                Ok(_) => continue,
+                Ok(Checked::Yes) => continue,
+                Ok(Checked::No(reason)) => {
+                    let note = unchecked(implementation, pair.algorithm, &reason);
+                    saved.report.notes.push(note);
+                    continue;
+                }
                 Err(NotMeasured::Failed(reason)) => reason,
                 Err(other) => return Err(other.into()),
             },

@@ -1,6 +1,7 @@
-//! Whether libcrypto gives the published results, by the program `openssl`.
+//! Whether libcrypto gives the published results, by commands of the program `openssl`.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use brisk_host::program::Program;
@@ -8,9 +9,11 @@ use tempfile::NamedTempFile;
 
 use super::algorithm::{Algorithm, Kind};
 use super::configured;
+use super::direct;
 use super::implementation::Implementation;
 use super::libcrypto::VersionInfo;
 use super::libcrypto::program::{PATIENCE, output};
+use super::local::Checked;
 use super::measure::{NotMeasured, environment};
 use super::vectors::{digits, vector};
 use crate::interrupt::Interrupt;
@@ -42,16 +45,17 @@ fn version_of(program: &Program) -> Result<String, String> {
     Err("openssl version does not say which".to_owned())
 }
 
-/// Has `openssl enc` or `openssl dgst` do the vector in both directions. Whether that was done: no
-/// command of OpenSSL does AEADs and XTS.
+/// Has `openssl enc` or `openssl dgst` do the vector in both directions. No command of OpenSSL does
+/// AEADs and XTS: for these a process of the program `brisk` calls libcrypto's functions.
 ///
 /// # Errors
 /// If the result differs, the program fails, or a signal comes.
 pub(super) fn check(
+    brisk: Option<&Path>,
     implementation: &Implementation,
     algorithm: &'static Algorithm,
     interrupt: &Interrupt,
-) -> Result<bool, NotMeasured> {
+) -> Result<Checked, NotMeasured> {
     if let Implementation::Engine(name) = implementation {
         let version = version().map_err(NotMeasured::Failed)?;
         if !VersionInfo::parse(&version).has_engines() {
@@ -69,7 +73,12 @@ pub(super) fn check(
         configured::check(path, interrupt)?;
     }
     if algorithm.kind == Kind::Aead || algorithm.kernel.starts_with("xts") {
-        return Ok(false);
+        return match brisk {
+            Some(brisk) => direct::check(brisk, implementation, algorithm, interrupt),
+            None => Ok(Checked::No(
+                "there is no command that has it do one".to_owned(),
+            )),
+        };
     }
     let vector = vector(algorithm);
     let once = |decrypt: bool, input: &[u8], expected: &[u8]| {
@@ -99,7 +108,7 @@ pub(super) fn check(
     if algorithm.kind == Kind::Cipher {
         once(true, &vector.result, &vector.plain)?;
     }
-    Ok(true)
+    Ok(Checked::Yes)
 }
 
 pub(super) fn not_measured(error: NoOutput) -> NotMeasured {
@@ -163,9 +172,9 @@ mod tests {
     fn libcrypto_gives_the_published_results() {
         let interrupt = Interrupt::new().unwrap();
         for algorithm in ALGORITHMS {
-            let checked = check(&Implementation::OpenSsl, algorithm, &interrupt).unwrap();
+            let checked = check(None, &Implementation::OpenSsl, algorithm, &interrupt).unwrap();
             let is_done = !algorithm.name.ends_with("xts") && algorithm.kind != Kind::Aead;
-            assert_eq!(checked, is_done, "{}", algorithm.name);
+            assert_eq!(checked == Checked::Yes, is_done, "{}", algorithm.name);
         }
     }
 
@@ -188,7 +197,7 @@ mod tests {
         let interrupt = Interrupt::new().unwrap();
         let algorithm = Algorithm::find("aes-128-cbc").unwrap();
         let engine = Implementation::Engine("nosuch".to_owned());
-        let error = check(&engine, algorithm, &interrupt).unwrap_err();
+        let error = check(None, &engine, algorithm, &interrupt).unwrap_err();
         assert!(error.to_string().contains("nosuch"), "{error}");
     }
 }

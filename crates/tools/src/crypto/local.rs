@@ -32,6 +32,16 @@ pub struct About {
     pub notes: Vec<String>,
 }
 
+/// Whether an implementation was checked by published test vectors, and gave their results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Checked {
+    /// It was.
+    Yes,
+    /// It could not be; the reason.
+    No(String),
+}
+
 /// A machine that is measured.
 pub trait Worker {
     /// What it is, and which implementations of an algorithm it has.
@@ -40,8 +50,7 @@ pub trait Worker {
     /// If it does not say.
     fn about(&mut self, algorithm: &'static Algorithm) -> Result<About, NotMeasured>;
 
-    /// Checks an implementation by published test vectors. Whether that was done: OpenSSL has no
-    /// command for some algorithms.
+    /// Checks an implementation by published test vectors.
     ///
     /// # Errors
     /// If it gives wrong results, or none.
@@ -49,7 +58,7 @@ pub trait Worker {
         &mut self,
         implementation: &Implementation,
         algorithm: &'static Algorithm,
-    ) -> Result<bool, NotMeasured>;
+    ) -> Result<Checked, NotMeasured>;
 
     /// Measures. `mark` is called at the begin and at the end.
     ///
@@ -72,6 +81,7 @@ pub trait Worker {
 pub struct Local {
     root: PathBuf,
     interrupt: Interrupt,
+    program: Option<PathBuf>,
 }
 
 impl Local {
@@ -81,6 +91,17 @@ impl Local {
         Self {
             root: PathBuf::from("/"),
             interrupt,
+            program: None,
+        }
+    }
+
+    /// With the program `brisk`, a process of which asks libcrypto. Without it what no command of
+    /// OpenSSL does is not checked.
+    #[must_use]
+    pub fn with_program(self, program: PathBuf) -> Self {
+        Self {
+            program: Some(program),
+            ..self
         }
     }
 }
@@ -131,19 +152,26 @@ impl Worker for Local {
         &mut self,
         implementation: &Implementation,
         algorithm: &'static Algorithm,
-    ) -> Result<bool, NotMeasured> {
+    ) -> Result<Checked, NotMeasured> {
         match implementation.bound_name(algorithm) {
             _ if *implementation == Implementation::Ktls => ktls::check(algorithm)
-                .map(|()| true)
+                .map(|()| Checked::Yes)
                 .map_err(NotMeasured::Failed),
             // Nothing is encrypted.
-            _ if *implementation == Implementation::Tcp => Ok(true),
-            // What it keeps has a number of its own in each sector: there are no vectors for it.
-            _ if matches!(implementation, Implementation::DmCrypt(_)) => Ok(false),
+            _ if *implementation == Implementation::Tcp => Ok(Checked::Yes),
+            _ if matches!(implementation, Implementation::DmCrypt(_)) => Ok(Checked::No(
+                "dm-crypt gives each sector a vector of its own, and none is published for that"
+                    .to_owned(),
+            )),
             Some(driver) => vectors::check(driver, algorithm)
-                .map(|()| true)
+                .map(|()| Checked::Yes)
                 .map_err(|error| NotMeasured::Failed(error.to_string())),
-            None => super::correct::check(implementation, algorithm, &self.interrupt),
+            None => super::correct::check(
+                self.program.as_deref(),
+                implementation,
+                algorithm,
+                &self.interrupt,
+            ),
         }
     }
 

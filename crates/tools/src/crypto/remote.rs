@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::algorithm::Algorithm;
 use super::implementation::Implementation;
-use super::local::{About, Worker};
+use super::local::{About, Checked, Worker};
 use super::measure::{Mark, Measured, NotMeasured, Request};
 use super::worker::{Answer, Question, next_line, say};
 use crate::interrupt::Interrupt;
@@ -191,13 +191,13 @@ impl Worker for Remote {
         &mut self,
         implementation: &Implementation,
         algorithm: &'static Algorithm,
-    ) -> Result<bool, NotMeasured> {
+    ) -> Result<Checked, NotMeasured> {
         self.ask(&Question::Check {
             implementation: implementation.clone(),
             algorithm: algorithm.name.to_owned(),
         })?;
         match self.answer(PATIENCE)? {
-            Answer::Checked(is_checked) => Ok(is_checked),
+            Answer::Checked(checked) => Ok(checked),
             other => Err(self.unexpected(&other)),
         }
     }
@@ -293,10 +293,11 @@ mod tests {
         let window = r#"{"seconds":1.0,"cpus":1,"idle":0.5,"steal":0.0,"interrupts":0.0,"kernel_threads":{},"others":0.0,"device_interrupts":null,"joules":null}"#;
         let measured = format!(r#"{{"measured":{{"groups":[],"window":{window},"proof":null}}}}"#);
         let marks = format!("\"begin\"\n\"end\"\n{measured}");
-        let mut remote = start(&[about, r#"{"checked":true}"#, &marks]);
+        let mut remote = start(&[about, r#"{"checked":"yes"}"#, &marks]);
         let found = remote.about(algorithm()).unwrap();
         assert_eq!(found.implementations[0].to_string(), "af-alg:x");
-        assert!(remote.check(&Implementation::OpenSsl, algorithm()).unwrap());
+        let checked = remote.check(&Implementation::OpenSsl, algorithm());
+        assert_eq!(checked.unwrap(), Checked::Yes);
         let mut seen = Vec::new();
         let result = remote.measure(&request(), &mut |mark| seen.push(mark));
         assert!((result.unwrap().window.busy() - 0.5).abs() < 1e-9);
@@ -318,7 +319,7 @@ mod tests {
             "{error}"
         );
         // A result for other groups than those that were asked for.
-        let mut remote = start(&[r#"{"checked":true}"#]);
+        let mut remote = start(&[r#"{"checked":"yes"}"#]);
         let error = remote.about(algorithm()).unwrap_err().to_string();
         assert!(error.contains("unexpected answer"), "{error}");
         let error = Remote::start("'", &Interrupt::new().unwrap()).unwrap_err();

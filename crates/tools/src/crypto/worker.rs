@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::algorithm::Algorithm;
 use super::implementation::Implementation;
-use super::local::{About, Worker};
+use super::local::{About, Checked, Worker};
 use super::measure::{Mark, Measured, NotMeasured, Request};
 
 /// Bytes of the longest line that is read.
@@ -37,7 +37,7 @@ pub(super) enum Answer {
     /// What the machine is.
     About(About),
     /// Whether the implementation was checked.
-    Checked(bool),
+    Checked(Checked),
     /// The measurement begins.
     Begin,
     /// It is to end.
@@ -142,9 +142,9 @@ mod tests {
             &mut self,
             implementation: &Implementation,
             _: &'static Algorithm,
-        ) -> Result<bool, NotMeasured> {
+        ) -> Result<Checked, NotMeasured> {
             match implementation {
-                Implementation::OpenSsl => Ok(true),
+                Implementation::OpenSsl => Ok(Checked::Yes),
                 other => Err(NotMeasured::Failed(format!("{other} is broken"))),
             }
         }
@@ -194,7 +194,7 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[0].contains(r#""kernel":"cbc(aes)""#), "{text}");
         assert_eq!(lines[1], r#"{"failed":"no algorithm rot13"}"#);
-        assert_eq!(lines[2], r#"{"checked":true}"#);
+        assert_eq!(lines[2], r#"{"checked":"yes"}"#);
         assert_eq!(lines[3], r#"{"failed":"af-alg:x is broken"}"#);
         assert_eq!(lines[4..6], [r#""begin""#, r#""end""#]);
         assert!(lines[6].starts_with(r#"{"measured":{"#), "{text}");

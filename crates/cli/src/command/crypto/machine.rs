@@ -2,10 +2,20 @@
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
-use brisk_tools::crypto::Machine;
+use anyhow::{Context, ensure};
+use brisk_tools::crypto::{Local, Machine};
+use brisk_tools::interrupt::Interrupt;
 
 use crate::output::printable_line;
+
+/// This machine, to be measured until a signal comes.
+///
+/// # Errors
+/// If the path of this program is not known.
+pub(super) fn this_machine(interrupt: Interrupt) -> anyhow::Result<Local> {
+    let program = std::env::current_exe().context("cannot find the program brisk itself")?;
+    Ok(Local::new(interrupt).with_program(program))
+}
 
 /// Where to look.
 #[derive(Debug, clap::Args)]

@@ -16,8 +16,10 @@ mod options;
 mod picture;
 mod worker;
 
+use brisk_tools::crypto::answer_of_libcrypto;
 use clap::Subcommand;
 
+use crate::exit;
 pub use crate::output::Form;
 use crate::ui::Ui;
 
@@ -39,6 +41,12 @@ pub enum Command {
     /// Measure what standard input asks for, as JSON: what --through starts.
     #[command(hide = true)]
     Worker,
+    /// Ask a libcrypto by its functions: what a check by test vectors starts.
+    #[command(hide = true)]
+    Libcrypto {
+        /// Question, as JSON.
+        question: String,
+    },
 }
 
 /// Runs a subcommand; the result is the exit status.
@@ -54,5 +62,9 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
         Command::Combined(args) => combined::run(args, ui),
         Command::Config(args) => config::run(args, ui),
         Command::Worker => worker::run(),
+        Command::Libcrypto { question } => {
+            ui.data(&answer_of_libcrypto(question)?)?;
+            Ok(exit::OK)
+        }
     }
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use brisk_tools::crypto::{
-    ALGORITHMS, Algorithm, Direction, Implementation, Local, Options, Remote, Worker,
+    ALGORITHMS, Algorithm, Direction, Implementation, Options, Remote, Worker,
 };
 use brisk_tools::interrupt::Interrupt;
 
+use super::machine::this_machine;
 use crate::parse::duration;
 use crate::ui::Ui;
 
@@ -153,7 +154,7 @@ impl MeasureArgs {
         ui: &Ui,
     ) -> anyhow::Result<Box<dyn Worker>> {
         match &self.through {
-            None => Ok(Box::new(Local::new(interrupt.clone()))),
+            None => Ok(Box::new(this_machine(interrupt.clone())?)),
             Some(command) => {
                 let _spinner = ui.spinner("starting the machine");
                 let remote = Remote::start(command, interrupt);

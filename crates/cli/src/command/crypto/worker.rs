@@ -2,9 +2,10 @@
 
 use std::io;
 
-use brisk_tools::crypto::{Local, NotMeasured, serve};
+use brisk_tools::crypto::{NotMeasured, serve};
 use brisk_tools::interrupt::Interrupt;
 
+use super::machine::this_machine;
 use crate::exit;
 
 /// Measures what standard input asks for until it ends.
@@ -12,7 +13,7 @@ use crate::exit;
 /// # Errors
 /// If a question is not understood, or the output cannot be written.
 pub(super) fn run() -> anyhow::Result<u8> {
-    let mut machine = Local::new(Interrupt::by_signals()?);
+    let mut machine = this_machine(Interrupt::by_signals()?)?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     match serve(&mut machine, &mut input, &mut output) {
         Ok(()) => Ok(exit::OK),

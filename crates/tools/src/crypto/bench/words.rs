@@ -1,5 +1,6 @@
 //! Sentences about measurements.
 
+use crate::crypto::algorithm::Algorithm;
 use crate::crypto::implementation::Implementation;
 use crate::crypto::measure::Proof;
 
@@ -22,6 +23,16 @@ pub(super) fn proven(proof: &Proof, operations: f64) -> String {
     }
 }
 
+/// That an implementation is measured without its results being known to be right.
+pub(in crate::crypto) fn unchecked(
+    implementation: &Implementation,
+    algorithm: &Algorithm,
+    reason: &str,
+) -> String {
+    let name = algorithm.name;
+    format!("{implementation} was not checked by a published test vector of {name}: {reason}")
+}
+
 /// Why an implementation gave no answer to an operation, as far as that is known.
 ///
 /// The driver of virtio-crypto gives each page with all that follow it, so that a buffer of n pages
@@ -40,4 +51,4 @@ pub(super) fn no_answer(implementation: &Implementation, bytes: usize, reason: &
 
 /// Interrupts an operation that are too few for a device that does all of them. Drivers that
 /// coalesce interrupts raise one for some tens of operations.
-const FEW: f64 = 0.005;
+pub(in crate::crypto) const FEW: f64 = 0.005;

@@ -1,0 +1,264 @@
+//! Whether libcrypto gives the published results, by its functions: for AEADs and XTS, of which no
+//! command of OpenSSL does one.
+//!
+//! A process of its own loads the library that the program `openssl` is linked with: settings of the
+//! environment count from the library's start, and a provider may end the process.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use brisk_host::program::Program;
+use brisk_sys::{CipherError, CipherOperation, Libcrypto, Source, Tag};
+use serde::{Deserialize, Serialize};
+
+use super::algorithm::{Algorithm, Kind};
+use super::correct::{LIMIT, not_measured};
+use super::implementation::Implementation;
+use super::libcrypto::program::{PATIENCE, output};
+use super::local::Checked;
+use super::measure::{NotMeasured, environment};
+use super::vectors::{Vector, VectorError, vector};
+use crate::interrupt::Interrupt;
+use crate::program_output::output_within;
+
+/// What the process is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Question {
+    library: PathBuf,
+    algorithm: String,
+    implementation: Implementation,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Answer {
+    /// The published results.
+    Right,
+    /// Other results, or a forged tag was accepted.
+    Wrong,
+    /// The library does not have what is asked for; the reason.
+    Lacks(String),
+    /// It cannot be asked; the reason.
+    Unable(String),
+}
+
+/// Asks the libcrypto of `openssl` by a process of `brisk`, the path of this program.
+///
+/// # Errors
+/// If it gives wrong results, does not have the algorithm, or a signal comes.
+pub(super) fn check(
+    brisk: &Path,
+    implementation: &Implementation,
+    algorithm: &'static Algorithm,
+    interrupt: &Interrupt,
+) -> Result<Checked, NotMeasured> {
+    let library = match library() {
+        Ok(library) => library,
+        Err(reason) => return Ok(Checked::No(reason)),
+    };
+    let question = Question {
+        library,
+        algorithm: algorithm.name.to_owned(),
+        implementation: implementation.clone(),
+    };
+    let question = serde_json::to_string(&question).map_err(io::Error::from)?;
+    let program = Program::at(brisk).args(["crypto", "libcrypto", &question]);
+    let variables = environment(implementation).into_iter();
+    let program = variables.fold(program, |program, (name, value)| program.set(name, value));
+    let text = match output_within(&program, Some(LIMIT), interrupt).map_err(not_measured) {
+        Ok(text) => text,
+        // A library that ends the process has not answered.
+        Err(NotMeasured::Failed(reason)) => return Ok(Checked::No(reason)),
+        Err(other) => return Err(other),
+    };
+    match serde_json::from_slice(&text) {
+        Ok(Answer::Right) => Ok(Checked::Yes),
+        Ok(Answer::Wrong) => Err(NotMeasured::Failed(
+            VectorError::Wrong {
+                implementation: implementation.to_string(),
+                algorithm: algorithm.name,
+            }
+            .to_string(),
+        )),
+        Ok(Answer::Lacks(reason)) => Err(NotMeasured::Failed(format!(
+            "it does not do {}: {reason}",
+            algorithm.name
+        ))),
+        Ok(Answer::Unable(reason)) => Ok(Checked::No(reason)),
+        Err(error) => Ok(Checked::No(format!("libcrypto did not answer: {error}"))),
+    }
+}
+
+/// Answers a question, which is JSON, with JSON.
+///
+/// # Errors
+/// If it is no question.
+pub fn answer(question: &str) -> io::Result<String> {
+    let question: Question = serde_json::from_str(question).map_err(io::Error::from)?;
+    let answer = match Algorithm::find(&question.algorithm) {
+        None => Answer::Unable(format!("no algorithm {}", question.algorithm)),
+        Some(algorithm) => Libcrypto::load(&question.library)
+            .and_then(|library| {
+                let implementation = &question.implementation;
+                try_vector(&library, implementation, algorithm, &vector(algorithm))
+            })
+            .into(),
+    };
+    serde_json::to_string(&answer).map_err(io::Error::from)
+}
+
+impl From<Result<bool, CipherError>> for Answer {
+    fn from(tried: Result<bool, CipherError>) -> Self {
+        match tried {
+            Ok(true) => Self::Right,
+            Ok(false) => Self::Wrong,
+            Err(CipherError::Lacks(reason) | CipherError::Refused(reason)) => Self::Lacks(reason),
+            Err(CipherError::Unable(reason)) => Self::Unable(reason),
+        }
+    }
+}
+
+/// Whether a library encrypts and decrypts the vector, and refuses a forged tag.
+fn try_vector(
+    library: &Libcrypto,
+    implementation: &Implementation,
+    algorithm: &Algorithm,
+    vector: &Vector,
+) -> Result<bool, CipherError> {
+    let run = |input: &[u8], tag| {
+        library.apply(&CipherOperation {
+            cipher: algorithm.name,
+            source: match implementation {
+                Implementation::Engine(name) => Source::Engine(name),
+                Implementation::Provider(name) => Source::Provider(name),
+                _ => Source::Chosen,
+            },
+            key: &vector.key,
+            iv: &vector.iv,
+            associated: &vector.associated,
+            input,
+            tag,
+        })
+    };
+    if run(&vector.plain, Tag::Make(algorithm.tag()))? != vector.result {
+        return Ok(false);
+    }
+    let (sealed, tag) = vector.result.split_at(vector.plain.len());
+    // What it encrypted right and does not take back, it does wrong.
+    match run(sealed, Tag::Check(tag)) {
+        Ok(plain) if plain == vector.plain => {}
+        Ok(_) | Err(CipherError::Refused(_)) => return Ok(false),
+        Err(other) => return Err(other),
+    }
+    if algorithm.kind != Kind::Aead {
+        return Ok(true);
+    }
+    let mut forged = tag.to_vec();
+    forged[0] ^= 1;
+    match run(sealed, Tag::Check(&forged)) {
+        Err(CipherError::Refused(_)) => Ok(true),
+        Ok(_) => Ok(false),
+        Err(other) => Err(other),
+    }
+}
+
+/// Path of the libcrypto that the program `openssl` is linked with, as the dynamic loader finds it
+/// (`LD_TRACE_LOADED_OBJECTS`, ld.so(8)).
+fn library() -> Result<PathBuf, String> {
+    let program = Program::find("openssl").map_err(|error| error.to_string())?;
+    let trace = program.set("LD_TRACE_LOADED_OBJECTS", "1");
+    traced(&output(&trace, PATIENCE)?)
+        .ok_or_else(|| "openssl is a script, or is not linked with a libcrypto of its own".into())
+}
+
+/// The libcrypto of a list such as `\tlibcrypto.so.3 => /lib/libcrypto.so.3 (0x00007f)`.
+fn traced(list: &str) -> Option<PathBuf> {
+    list.lines().find_map(|line| {
+        let (name, rest) = line.trim().split_once(" => ")?;
+        let path = rest.rsplit_once(" (0x").map_or(rest, |(path, _)| path);
+        let is_it = name.starts_with("libcrypto.so") && path.starts_with('/');
+        is_it.then(|| PathBuf::from(path))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::algorithm::ALGORITHMS;
+    use super::*;
+
+    fn ask(implementation: &str, algorithm: &str) -> Answer {
+        let question = Question {
+            library: library().unwrap(),
+            algorithm: algorithm.to_owned(),
+            implementation: implementation.parse().unwrap(),
+        };
+        let text = answer(&serde_json::to_string(&question).unwrap()).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn the_systems_libcrypto_gives_the_published_results() {
+        for algorithm in ALGORITHMS {
+            if algorithm.kind == Kind::Aead || algorithm.kernel.starts_with("xts") {
+                for implementation in ["openssl", "provider:default"] {
+                    let answer = ask(implementation, algorithm.name);
+                    assert_eq!(answer, Answer::Right, "{implementation} {}", algorithm.name);
+                }
+            }
+        }
+    }
+
+    /// Flips a bit of what a vector has.
+    fn altered(name: &str, alter: fn(&mut Vector)) -> Result<bool, CipherError> {
+        let algorithm = Algorithm::find(name).unwrap();
+        let mut vector = vector(algorithm);
+        alter(&mut vector);
+        let library = Libcrypto::load(&library().unwrap()).unwrap();
+        try_vector(&library, &Implementation::OpenSsl, algorithm, &vector)
+    }
+
+    #[test]
+    fn a_result_that_differs_is_wrong() {
+        for name in ["aes-128-gcm", "aes-256-xts", "chacha20-poly1305"] {
+            assert_eq!(altered(name, |_| ()), Ok(true), "{name}");
+            assert_eq!(altered(name, |it| it.result[0] ^= 1), Ok(false), "{name}");
+            assert_eq!(altered(name, |it| it.plain[1] ^= 1), Ok(false), "{name}");
+            assert_eq!(altered(name, |it| it.key[2] ^= 1), Ok(false), "{name}");
+        }
+        let other = |it: &mut Vector| it.associated[0] ^= 1;
+        assert_eq!(altered("aes-256-gcm", other), Ok(false));
+        let short = altered("aes-256-gcm", |it| it.key.truncate(16));
+        assert!(matches!(short, Err(CipherError::Lacks(_))), "{short:?}");
+    }
+
+    #[test]
+    fn what_is_not_there_is_lacking() {
+        for implementation in ["provider:nosuch", "provider:legacy", "engine:nosuch"] {
+            let answer = ask(implementation, "aes-128-gcm");
+            assert!(
+                matches!(answer, Answer::Lacks(_)),
+                "{implementation}: {answer:?}"
+            );
+        }
+        let missing = Libcrypto::load(Path::new("/nonexistent/libcrypto.so.3"));
+        assert!(matches!(missing, Err(CipherError::Unable(_))));
+        let other = Libcrypto::load(Path::new("libc.so.6"));
+        assert!(matches!(other, Err(CipherError::Unable(_))));
+    }
+
+    #[test]
+    fn the_loaders_list_is_read() {
+        let list = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibssl.so.3 => /lib/libssl.so.3 (0x00007f1)\n\
+                    \tlibcrypto.so.3 => /opt/my ssl/libcrypto.so.3 (0x00007f2)\n";
+        let found = traced(list);
+        assert_eq!(found, Some(PathBuf::from("/opt/my ssl/libcrypto.so.3")));
+        for other in [
+            "",
+            "\tlibcrypto.so.3 => not found\n",
+            "\tlibc.so.6 => /lib/libc.so.6 (0x1)\n",
+        ] {
+            assert_eq!(traced(other), None, "{other}");
+        }
+    }
+}
