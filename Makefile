@@ -93,7 +93,7 @@ check:
 	else echo 'cargo-deny is not installed: licences are not checked'; fi
 	@if command -v shellcheck >/dev/null; then \
 		set -x; shellcheck .ci/run setup/install setup/newer-qemu setup/general-kernels \
-			setup/newer-openssl setup/reboot-machine setup/ktext-kernel \
+			setup/newer-openssl setup/fallback-module setup/reboot-machine setup/ktext-kernel \
 			packaging/build-deb packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm \
 			examples/demo examples/kured-reboot \
 			crates/cli/tests/vm_load.sh; \

@@ -32,6 +32,7 @@ impl System {
             "newer-qemu",
             "general-kernels",
             "newer-openssl",
+            "fallback-module",
             "reboot-machine",
         ] {
             let copy = system.path("setup").join(name);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::general_kernel::GeneralKernel;
 use crate::program::unpacked;
 
 /// An AES device of QEMU's for the guest, as options of `brisk run`. `throttle` limits it, such as
@@ -35,4 +36,15 @@ pub fn newer_openssl() -> Result<PathBuf, String> {
     let dir = unpacked("newer-openssl", "bin/openssl");
     dir.map(|dir| dir.join("bin"))
         .ok_or_else(|| "setup/newer-openssl unpacked none; Debian 13's own is tested there".into())
+}
+
+/// Module of a driver that leaves requests to software, as `setup/fallback-module` compiles it.
+///
+/// # Errors
+/// Why there is none for this kernel.
+pub fn fallback_module(kernel: &GeneralKernel) -> Result<PathBuf, String> {
+    let file = format!("{}/brisk_fallback.ko", kernel.release);
+    unpacked("fallback-module", &file)
+        .map(|dir| dir.join(&file))
+        .ok_or_else(|| format!("setup/fallback-module compiled none for {}", kernel.release))
 }

@@ -42,7 +42,7 @@ pub use brisk::{Brisk, Guest};
 pub use checked::{CHECK_MEMORY, Checked, MEMORY_STATE, rounds};
 pub use computer::{Computer, ConsoleLine, Ran, STOPPED, STOPPING, UP, package_disk};
 pub use container::{Image, docker_archive, oci_layout};
-pub use crypto::{newer_openssl, virtio_crypto, with_aes_ni};
+pub use crypto::{fallback_module, newer_openssl, virtio_crypto, with_aes_ni};
 pub use files::Files;
 pub use general_kernel::{GeneralKernel, qemu_devices};
 pub use idle::IdleKernel;

@@ -1,27 +1,30 @@
 //! `brisk crypto explain`.
 
 use std::fmt::Write;
+use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use brisk_measure::render::{clean, columns};
 use brisk_tools::crypto::explain::rules::figures;
-use brisk_tools::crypto::explain::{Answer, Explanation, Subject, explain, routes};
-use brisk_tools::crypto::{ALGORITHMS, Algorithm, Machine};
+use brisk_tools::crypto::explain::{Answer, Explanation, Subject, explain, offload, routes};
+use brisk_tools::crypto::{ALGORITHMS, Algorithm, Machine, NotMeasured, SIZES, Trial};
+use brisk_tools::interrupt::Interrupt;
 use brisk_tools::lint::Finding;
 
 use super::Form;
 use super::consumer::ConsumerOption;
-use super::machine::MachineArgs;
+use super::machine::{MachineArgs, this_machine};
 use crate::exit;
+use crate::output::printable;
 use crate::ui::Ui;
 
 /// Explain why a device for cryptography is not used.
 ///
 /// Looks at one thing after another, from the device to OpenSSL: device, module, algorithm,
-/// self-test, consumer, flags, af_alg_restrict, capability, priority, size of the key, OpenSSL,
-/// FIPS. The first that is in the way is the cause. At the end are figures of other programs that
-/// mislead on this machine. Instructions of the CPU, such as AES-NI, are no device. Nothing is
-/// loaded or changed.
+/// self-test, consumer, flags, af_alg_restrict, capability, priority, size of the key, software in
+/// the place of the device, OpenSSL, FIPS. The first that is in the way is the cause. At the end are figures of
+/// other programs that mislead on this machine. Instructions of the CPU, such as AES-NI, are no
+/// device. Without --try nothing is loaded or changed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Exit status: 0, or 1 if no device is used.")]
 pub struct Args {
@@ -32,6 +35,14 @@ pub struct Args {
     /// What should use a device. Default: a line for each of them.
     #[arg(long, value_enum, value_name = "CONSUMER")]
     pub consumer: Option<ConsumerOption>,
+
+    /// Use the driver of a device, by AF_ALG, for two seconds: does its device do the work, and from
+    /// which size?
+    ///
+    /// Drivers may hand requests to software, such as small ones. Requests of 16 to 65536 bytes are
+    /// encrypted, and interrupts of the device tell who did them.
+    #[arg(long = "try")]
+    pub is_tried: bool,
 
     /// Where to look.
     #[command(flatten)]
@@ -55,7 +66,16 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             known.join(", ")
         );
     };
+    ensure!(
+        !args.is_tried || args.machine.sysroot == Path::new("/"),
+        "--try uses a driver of this machine, and --sysroot names another: leave one of them out"
+    );
     let machine = args.machine.look(true)?;
+    let trial = match tried(args.is_tried, &machine, algorithm, ui) {
+        Ok(trial) => trial,
+        Err(NotMeasured::Interrupted(signal)) => return Ok(exit::by_signal(signal)),
+        Err(error) => return Err(error.into()),
+    };
     let asked = match args.consumer {
         Some(one) => vec![one.route()],
         None => routes(),
@@ -67,6 +87,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
                 machine: &machine,
                 algorithm,
                 route,
+                trial: trial.as_ref(),
             })
         })
         .collect();
@@ -85,6 +106,29 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     let is_used = explanations.iter().any(|one| one.is_used == Answer::Yes);
     Ok(if is_used { exit::OK } else { exit::FOUND })
+}
+
+/// What the driver of a device does, if that is to be tried and there is one.
+fn tried(
+    is_tried: bool,
+    machine: &Machine,
+    algorithm: &'static Algorithm,
+    ui: &Ui,
+) -> Result<Option<Trial>, NotMeasured> {
+    let driver = offload(machine, algorithm).filter(|driver| is_tried && driver.is_tested);
+    let Some(driver) = driver else {
+        return Ok(None);
+    };
+    let bar = ui.bar(SIZES.len() as u64, "");
+    let mut worker = this_machine(Interrupt::by_signals()?)
+        .map_err(|error| NotMeasured::Failed(format!("{error:#}")))?;
+    let mut done = 0;
+    let trial = Trial::of(&mut worker, driver, algorithm, |bytes| {
+        bar.say(&format!("{bytes} bytes by {}", printable(&driver.driver)));
+        bar.at(done);
+        done += 1;
+    });
+    trial.map(Some)
 }
 
 fn text(machine: &Machine, explanations: &[Explanation], figures: &[Finding]) -> String {

@@ -134,11 +134,11 @@ fn is_configured(question: &Question<'_>, step: &str) -> bool {
 
 /// The first step of `explain` that is in the way, else the first that cannot be answered.
 fn by_steps(question: &Question<'_>) -> Option<Obstacle> {
-    let explanation = explain(&Subject {
-        machine: question.machine,
-        algorithm: question.algorithm,
-        route: question.route,
-    });
+    let explanation = explain(&Subject::new(
+        question.machine,
+        question.algorithm,
+        question.route,
+    ));
     let steps = explanation.steps.iter();
     let steps = steps.filter(|step| !is_configured(question, step.id));
     let mut unknown = None;
@@ -309,11 +309,11 @@ fn provider(question: &Question<'_>, library: &Library, name: &str) -> Option<Ob
 
 /// The step about FIPS alone, for what does not go by the kernel.
 fn fips(question: &Question<'_>) -> Option<Obstacle> {
-    let explanation = explain(&Subject {
-        machine: question.machine,
-        algorithm: question.algorithm,
-        route: question.route,
-    });
+    let explanation = explain(&Subject::new(
+        question.machine,
+        question.algorithm,
+        question.route,
+    ));
     let mut steps = explanation.steps.into_iter();
     let outcome = steps.find(|step| step.id == "fips")?.outcome;
     (outcome.answer == Answer::No).then(|| Obstacle {

@@ -77,11 +77,7 @@ pub(super) fn against(question: &Question<'_>) -> Pieces {
     let Route::Kernel(consumer) = question.route else {
         return made;
     };
-    let subject = Subject {
-        machine: question.machine,
-        algorithm: question.algorithm,
-        route: question.route,
-    };
+    let subject = Subject::new(question.machine, question.algorithm, question.route);
     let name = question.offload.and_then(driver);
     let chosen = subject.choice().filter(|chosen| {
         let is_on_device =

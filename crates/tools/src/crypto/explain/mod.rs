@@ -3,6 +3,7 @@
 //! Each step says what was looked at, and answers yes, no or unknown; the first no is the cause. The
 //! rules of [`rules`] find the same for `brisk doctor`, and say which figures mislead on a machine.
 
+mod fallback;
 mod openssl;
 pub mod rules;
 mod steps;
@@ -15,7 +16,7 @@ use serde::{Serialize, Serializer};
 use super::kernel::{self, Driver, Kernel};
 use super::libcrypto::Library;
 use super::list::{CONSUMERS, Consumer, Place, Runs, consumer_choice};
-use super::{Algorithm, Machine};
+use super::{Algorithm, Machine, Trial};
 use crate::lint::Fix;
 
 pub(super) use openssl::AFALG;
@@ -39,6 +40,8 @@ pub struct Subject<'a> {
     pub algorithm: &'static Algorithm,
     /// The consumer.
     pub route: Route,
+    /// What the driver of the device did when it was used; none if it was not tried.
+    pub trial: Option<&'a Trial>,
 }
 
 /// Answer to a step.
@@ -99,6 +102,14 @@ pub struct Explanation {
     pub is_used: Answer,
     /// Steps in their order.
     pub steps: Vec<Answered>,
+}
+
+/// Driver of a device that would be used for an algorithm: of those that passed their self-test the
+/// one with the highest priority; else the first.
+#[must_use]
+pub fn offload<'a>(machine: &'a Machine, algorithm: &'static Algorithm) -> Option<&'a Driver> {
+    let route = Route::Kernel(Consumer::AfAlg);
+    Subject::new(machine, algorithm, route).offload()
 }
 
 /// All routes, in the order of tables.
@@ -215,6 +226,17 @@ impl Serialize for Answered {
 }
 
 impl<'a> Subject<'a> {
+    /// A question about a machine on which nothing was tried.
+    #[must_use]
+    pub const fn new(machine: &'a Machine, algorithm: &'static Algorithm, route: Route) -> Self {
+        Self {
+            machine,
+            algorithm,
+            route,
+            trial: None,
+        }
+    }
+
     fn kernel(&self) -> &'a Kernel {
         &self.machine.kernel
     }
@@ -239,8 +261,7 @@ impl<'a> Subject<'a> {
         all
     }
 
-    /// The one on a device that would be used: of those that passed their self-test the one with the
-    /// highest priority; else the first.
+    /// See [`offload`].
     fn offload(&self) -> Option<&'a Driver> {
         let all = self.offloads();
         kernel::chosen(all.iter().copied()).or(all.first().copied())

@@ -118,11 +118,7 @@ fn offloaded(machine: &Machine) -> Vec<&'static Algorithm> {
 }
 
 fn ask(machine: &Machine, algorithm: &'static Algorithm, consumer: Consumer) -> super::Explanation {
-    explain(&Subject {
-        machine,
-        algorithm,
-        route: Route::Kernel(consumer),
-    })
+    explain(&Subject::new(machine, algorithm, Route::Kernel(consumer)))
 }
 
 /// Steps whose causes other rules report.
@@ -138,11 +134,8 @@ fn unused(machine: &Machine, findings: &mut Findings) {
     let Some(algorithm) = algorithms.first().copied().or(usual) else {
         return;
     };
-    let all = routes().into_iter().map(|route| Subject {
-        machine,
-        algorithm,
-        route,
-    });
+    let subject = |route| Subject::new(machine, algorithm, route);
+    let all = routes().into_iter().map(subject);
     if all
         .map(|subject| explain(&subject))
         .any(|one| one.is_used == Answer::Yes)
@@ -221,11 +214,7 @@ fn engine_gone(machine: &Machine, findings: &mut Findings) {
 
 fn cryptsetup_benchmark(machine: &Machine, findings: &mut Findings) {
     for algorithm in offloaded(machine) {
-        let subject = |consumer| Subject {
-            machine,
-            algorithm,
-            route: Route::Kernel(consumer),
-        };
+        let subject = |consumer| Subject::new(machine, algorithm, Route::Kernel(consumer));
         let shown = subject(Consumer::AfAlg).choice();
         let used = subject(Consumer::DmCrypt).choice();
         let (Some(shown), Some(used)) = (shown, used) else {

@@ -1,5 +1,6 @@
 //! The steps, in their order. Pure.
 
+use super::fallback;
 use super::openssl;
 use super::{Outcome, Route, Step, Subject};
 use crate::crypto::kernel::{Driver, State};
@@ -59,6 +60,11 @@ pub const STEPS: &[Step] = &[
         check: key_size,
     },
     Step {
+        id: "fallback",
+        question: "does the driver have its device do the work?",
+        check: fallback::done_by_device,
+    },
+    Step {
         id: "openssl",
         question: "does OpenSSL hand the work on?",
         check: openssl::handed_on,
@@ -75,11 +81,11 @@ const QEMU: &str = "none on this machine: the CPU's instructions are what there 
                     has one with -object cryptodev-backend-builtin,id=c0 -device \
                     virtio-crypto-pci,cryptodev=c0";
 
-fn advice(text: impl Into<String>) -> Fix {
+pub(super) fn advice(text: impl Into<String>) -> Fix {
     Fix::Advice(text.into())
 }
 
-fn command(text: impl Into<String>) -> Fix {
+pub(super) fn command(text: impl Into<String>) -> Fix {
     Fix::Command(text.into())
 }
 
@@ -90,7 +96,7 @@ fn all_offloads<'a>(subject: &Subject<'a>) -> Vec<&'a Driver> {
 }
 
 /// The driver, if no step before is in the way of looking at it.
-fn with_driver(subject: &Subject<'_>, check: impl Fn(&Driver) -> Outcome) -> Outcome {
+pub(super) fn with_driver(subject: &Subject<'_>, check: impl Fn(&Driver) -> Outcome) -> Outcome {
     if openssl::reaches_device(subject).is_some() {
         return Outcome::yes("OpenSSL reaches the device without the kernel's crypto API");
     }

@@ -1,3 +1,5 @@
+mod fallback;
+
 use std::path::Path;
 
 use super::rules::{figures, findings};
@@ -48,11 +50,8 @@ fn machine(capture: &str, library: Library) -> Machine {
 
 /// Name of the first step that is in the way, its cause, and the remedy; or the answer.
 fn cause(machine: &Machine, algorithm: &str, route: Route) -> (String, String, String) {
-    let explanation = explain(&Subject {
-        machine,
-        algorithm: Algorithm::find(algorithm).unwrap(),
-        route,
-    });
+    let algorithm = Algorithm::find(algorithm).unwrap();
+    let explanation = explain(&Subject::new(machine, algorithm, route));
     let ids: Vec<_> = explanation.steps.iter().map(|step| step.id).collect();
     assert_eq!(ids, STEPS.iter().map(|step| step.id).collect::<Vec<_>>());
     let Some(step) = explanation.cause() else {
