@@ -1,6 +1,8 @@
 //! Kinds of targets, each with a real one.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
+mod domains;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -8,8 +10,8 @@ use std::process::Command;
 
 use brisk_host::cgroup::Group;
 use brisk_testkit::{
-    Brisk, Libvirt, Machines, Mount, Signal, agent_initramfs, brisk_of, capture, missing, not_root,
-    samples, tool, trial, trials, until,
+    Brisk, Machines, Mount, Signal, brisk_of, capture, missing, not_root, samples, tool, trial,
+    trials, until,
 };
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
@@ -72,21 +74,7 @@ fn main() {
             a_container_of_podman_is_counted_and_removed,
         ),
     ]);
-    all.push(trial(
-        "a_domain_is_measured_by_its_console_and_left_as_it_was",
-        missing("libvirtd").or_else(Libvirt::forbidden),
-        a_domain_is_measured_by_its_console_and_left_as_it_was,
-    ));
-    all.push(trial(
-        "what_a_change_of_a_domain_is_worth_is_measured",
-        missing("libvirtd").or_else(Libvirt::forbidden),
-        what_a_change_of_a_domain_is_worth_is_measured,
-    ));
-    all.push(trial(
-        "a_domain_is_measured_by_its_agent_where_nobody_can_log_in",
-        missing("libvirtd").or_else(Libvirt::forbidden),
-        a_domain_is_measured_by_its_agent_where_nobody_can_log_in,
-    ));
+    all.extend(domains::trials());
     all.push(trial(
         "nothing_is_removed_where_no_work_directory_can_be_made",
         not_root(),
@@ -315,8 +303,9 @@ fn kernel() -> PathBuf {
     kernels.max().unwrap()
 }
 
-/// An initramfs with a login prompt on the serial port, for root without a password.
-fn login_initramfs(directory: &Path) -> PathBuf {
+/// An initramfs with the programs of busybox, `/etc/passwd` with root, who has no password, and the
+/// script `init`; `more` adds to the tree, whose path is its directory.
+fn initramfs(directory: &Path, init: &str, more: &str) -> PathBuf {
     let script = r#"
 set -e
 mkdir -p "$1/bin" "$1/etc" "$1/dev" "$1/proc" "$1/root" "$1/tmp"
@@ -324,24 +313,32 @@ cp "$BUSYBOX" "$1/bin/busybox"
 cd "$1"
 for name in $(bin/busybox --list); do [ -e "bin/$name" ] || ln -s busybox "bin/$name"; done
 echo 'root::0:0:root:/root:/bin/sh' >etc/passwd
-cat >init <<'END'
-#!/bin/sh
-export PATH=/bin
-mount -t devtmpfs dev /dev
-mount -t proc proc /proc
-while :; do setsid getty 0 ttyS0 vt100; done
-END
+printf '%s' "$INIT" >init
 chmod 755 init
+eval "$MORE"
 find . | bin/busybox cpio -o -H newc >../initramfs
 "#;
     let output = Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(directory.join("tree"))
         .env("BUSYBOX", tool("busybox"))
+        .env("INIT", init)
+        .env("MORE", more)
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     directory.join("initramfs")
+}
+
+/// An initramfs with a login prompt on the serial port, for root without a password.
+fn login_initramfs(directory: &Path) -> PathBuf {
+    let init = "#!/bin/sh
+export PATH=/bin
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+while :; do setsid getty 0 ttyS0 vt100; done
+";
+    initramfs(directory, init, "")
 }
 
 /// A guest with a login prompt on its serial port, as options of QEMU.
@@ -391,161 +388,6 @@ fn any_qemu_is_logged_in_to_and_counted() {
     };
     refused("qemu-system-x86_64 -daemonize", "take it out");
     refused("qemu-system-none -m 1G", "qemu-system-none");
-}
-
-/// The domain is started in turn as it is and with another cache of its disk.
-fn what_a_change_of_a_domain_is_worth_is_measured() {
-    let libvirt = Libvirt::start();
-    let dir = libvirt.directory();
-    let disk = dir.join("disk.raw");
-    fs::write(&disk, vec![0; 1 << 20]).unwrap();
-    libvirt.define(&format!(
-        "<domain type='qemu'><name>web</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\
-         <os><type arch='x86_64' machine='q35'>hvm</type><kernel>{}</kernel>\
-         <initrd>{}</initrd><cmdline>console=ttyS0 quiet</cmdline></os>\
-         <features><acpi/><apic/></features><devices><emulator>{}</emulator>\
-         <memballoon model='none'/><console type='pty'/><disk type='file' device='disk'>\
-         <driver name='qemu' type='raw' cache='unsafe'/><source file='{}'/>\
-         <target dev='vda' bus='virtio'/></disk></devices></domain>",
-        kernel().display(),
-        login_initramfs(&dir).display(),
-        tool("qemu-system-x86_64").display(),
-        disk.display(),
-    ));
-    let before = libvirt.virsh(&["dumpxml", "--inactive", "web"]);
-    let tried = brisk_of!["overhead", "fix", "--domain=web", "--try", "--rounds=1"]
-        .args(["--keep-disturbed", "--command", LOOP])
-        .env("LIBVIRT_DEFAULT_URI", libvirt.uri())
-        .exits(0);
-    let text = tried.text();
-    assert!(text.contains("cache='writeback'"), "{text}");
-    let note = text.lines().find(|line| line.ends_with("[unsafe-cache]"));
-    assert!(
-        note.unwrap().starts_with("Note: guest: with caveat"),
-        "{text}"
-    );
-    let changed = text.split("one thing changed").nth(1).unwrap();
-    let line = changed
-        .lines()
-        .find(|line| line.starts_with("guest with its fixes"));
-    let ratio: f64 = line
-        .unwrap()
-        .split_whitespace()
-        .nth(4)
-        .unwrap()
-        .parse()
-        .unwrap();
-    assert!((0.2..5.0).contains(&ratio), "{text}");
-    assert_eq!(libvirt.virsh(&["dumpxml", "--inactive", "web"]), before);
-    assert_eq!(libvirt.virsh(&["domstate", "web"]), "shut off");
-}
-
-/// An initramfs with the guest agent and the programs of busybox, where nobody can log in.
-fn initramfs_of_agent(directory: &Path) -> PathBuf {
-    let base = directory.join("base");
-    let _ = brisk_of!["initramfs", "build", "--root", "none", "--machine", "q35"]
-        .arg("--kernel")
-        .arg(kernel())
-        .arg("--output")
-        .arg(&base)
-        .exits(0);
-    let path = agent_initramfs(&base, directory);
-    let script = r#"
-set -e
-mkdir -p "$1/links/bin" "$1/links/tmp"
-cd "$1/links"
-cp "$BUSYBOX" bin/busybox
-for name in $(bin/busybox --list); do [ -e "bin/$name" ] || ln -s busybox "bin/$name"; done
-find . | bin/busybox cpio -o -H newc >>"$2"
-"#;
-    let output = Command::new("sh")
-        .args(["-c", script, "sh"])
-        .args([directory, &path])
-        .env("BUSYBOX", tool("busybox"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    path
-}
-
-fn a_domain_is_measured_by_its_agent_where_nobody_can_log_in() {
-    let libvirt = Libvirt::start();
-    let initramfs = initramfs_of_agent(&libvirt.directory());
-    let define = |name: &str, channel: &str| {
-        libvirt.define(&format!(
-            "<domain type='qemu'><name>{name}</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\
-             <os><type arch='x86_64' machine='q35'>hvm</type><kernel>{}</kernel>\
-             <initrd>{}</initrd><cmdline>console=ttyS0 quiet</cmdline></os>\
-             <features><acpi/><apic/></features><devices><emulator>{}</emulator>\
-             <memballoon model='none'/><console type='pty'/>{channel}</devices></domain>",
-            kernel().display(),
-            initramfs.display(),
-            tool("qemu-system-x86_64").display(),
-        ));
-        libvirt.virsh(&["start", name]);
-    };
-    define(
-        "web",
-        "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>",
-    );
-    define("mute", "");
-    let with = |brisk: Brisk| brisk.env("LIBVIRT_DEFAULT_URI", libvirt.uri());
-    let words = ["--timeout=100s", "--target=x=libvirt:web,via=agent"];
-    let mute = with(overhead(&libvirt.directory(), "true"));
-    let mute = mute.arg("--target=x=libvirt:mute,via=agent").exits(125);
-    mute.explains(&["target x: ", "agent", "qemu-guest-agent"]);
-    libvirt.virsh(&["destroy", "mute"]);
-    let ping = ["qemu-agent-command", "web", "{\"execute\":\"guest-ping\"}"];
-    until("the agent answers", || {
-        libvirt.try_virsh(&ping).status.success().then_some(())
-    });
-    for _ in 0..2 {
-        let measured = measure_with(with, LOOP, &words);
-        is_counted(&measured, "x");
-    }
-    assert_eq!(libvirt.virsh(&["domstate", "web"]), "running");
-}
-
-fn a_domain_is_measured_by_its_console_and_left_as_it_was() {
-    let libvirt = Libvirt::start();
-    let dir = libvirt.directory();
-    let define = |name: &str, devices: &str| {
-        libvirt.define(&format!(
-            "<domain type='qemu'><name>{name}</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\
-             <os><type arch='x86_64' machine='q35'>hvm</type><kernel>{}</kernel>\
-             <initrd>{}</initrd><cmdline>console=ttyS0 quiet</cmdline></os>\
-             <features><acpi/><apic/></features><devices><emulator>{}</emulator>\
-             <memballoon model='none'/>{devices}</devices></domain>",
-            kernel().display(),
-            dir.join("initramfs").display(),
-            tool("qemu-system-x86_64").display(),
-        ));
-    };
-    login_initramfs(&dir);
-    define("web", "<console type='pty'/>");
-    define("mute", "");
-    let with = |brisk: Brisk| brisk.env("LIBVIRT_DEFAULT_URI", libvirt.uri());
-    let refused = |target: &str, text: &str| {
-        let run = with(overhead(&dir, "true").args(["--target", target]));
-        run.exits(125).explains(&["target x: ", text]);
-    };
-    refused("x=libvirt:web", "virsh start web");
-    refused("x=libvirt:none", "has no domain none");
-    libvirt.virsh(&["start", "mute"]);
-    refused("x=libvirt:mute", "has no console");
-    libvirt.virsh(&["destroy", "mute"]);
-    libvirt.virsh(&["start", "web"]);
-    let qemu = libvirt.process("web").pid;
-    let before = allowed(qemu);
-    let words = ["--timeout=100s", "--target=x=libvirt:web"];
-    let measured = measure_with(with, LOOP, &words);
-    is_counted(&measured, "x");
-    assert_eq!(measured.fact("x: accelerators"), "tcg");
-    assert_eq!(allowed(qemu), before);
-    // Its shell has logged out, and another one can log in.
-    let measured = measure_with(with, "true", &words);
-    assert!(measured.value("x", "time") > 0.0);
-    assert_eq!(libvirt.virsh(&["domstate", "web"]), "running");
 }
 
 fn targets_of_a_file_are_measured() {

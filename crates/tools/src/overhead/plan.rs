@@ -16,6 +16,8 @@ use crate::experiment::{Narrow, Plan, Record};
 pub struct Options {
     /// Rounds that count, at most; each runs every target once.
     pub rounds: u32,
+    /// Rounds before these, which do not count.
+    pub warmups: u32,
     /// Half the width of the interval of a ratio that is narrow enough to end before that, relative
     /// to the ratio: 0.01 for 1 %. None to make all rounds.
     pub precision: Option<f64>,
@@ -73,12 +75,12 @@ pub enum PlanError {
     },
 }
 
-/// The plan: each side in each round; one round more, which does not count.
+/// The plan: each side in each round, after rounds that do not count.
 #[must_use]
 pub fn plan(sides: &[Side], options: &Options) -> Plan {
     let rounds = options.rounds.saturating_sub(options.first);
     let plan = Plan::new(names(sides), rounds)
-        .warmups(1)
+        .warmups(options.warmups)
         .repeats(AGAIN, HOST)
         .seed(options.seed)
         .beginning_at(options.first);
@@ -169,6 +171,7 @@ mod tests {
     fn options() -> Options {
         Options {
             rounds: 9,
+            warmups: 1,
             precision: None,
             budget: None,
             keeps_disturbed: false,
@@ -199,6 +202,11 @@ mod tests {
         let names = [0, 1, 2].map(|side| later.series_name(side, TIME));
         assert_eq!(names, ["host: time", "host again: time", "x: time"]);
         assert_eq!(check(&sides), Ok(()));
+        let cold = Options {
+            warmups: 0,
+            ..options()
+        };
+        assert_eq!(plan(&sides, &cold).most_rounds(), 9);
     }
 
     #[test]

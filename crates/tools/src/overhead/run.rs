@@ -76,6 +76,8 @@ pub enum Step<'a> {
     Starts(&'a str),
     /// The costs of single operations are measured in a target.
     Probes(&'a str),
+    /// The workload runs in a target.
+    Runs(&'a str),
     /// A target fails for the first time: its name, and why.
     Fails(&'a str, &'a str),
     /// A round was made.
@@ -151,9 +153,10 @@ pub fn run(
             .until(is_enough)
             .on_round(|progress| (step.borrow_mut())(Step::Round(progress)));
         let ended = experiment.run(saved, |turn, readings| {
+            let name = bench.slots[turn.side].side.name.clone();
+            (step.borrow_mut())(Step::Runs(&name));
             if let Some(reason) = bench.turn(turn, readings) {
-                let name = &bench.slots[turn.side].side.name;
-                (step.borrow_mut())(Step::Fails(name, &reason));
+                (step.borrow_mut())(Step::Fails(&name, &reason));
             }
             Ok::<_, OverheadError>(())
         });

@@ -81,6 +81,11 @@ pub struct Args {
     #[arg(long, short = 'n', value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
+    /// Make so many rounds before these, which do not count. Default: 1, and 0 for the workload
+    /// kernel, which takes minutes.
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    warmup: Option<u32>,
+
     /// End when half of the interval of each ratio is at most so wide, in percent of the ratio, or
     /// half as wide as what the host differs from itself by. Default, without --rounds: 1.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
@@ -190,11 +195,12 @@ pub(super) fn measure(
         }
     };
     report.environment.extra.extend(facts);
-    let steps = u64::from(options.rounds - options.first) + 1;
+    let steps = u64::from(options.rounds - options.first) + u64::from(options.warmups);
     let bar = ui.bar(steps, "starting the targets");
+    let mut left = None;
     let mut saved = Saved::new(&mut report, &file);
     let measured = overhead::run(sides, &workload, &options, &mut saved, &mut |step| {
-        progress(&bar, &step);
+        progress(&bar, &mut left, &step);
     });
     drop(bar);
     report.notes.extend(left_out);
@@ -262,7 +268,8 @@ fn interrupted(error: anyhow::Error, ui: &Ui) -> anyhow::Result<u8> {
     }
 }
 
-fn progress(bar: &Bar, step: &Step<'_>) {
+/// Shows a step. `left` keeps the seconds that are left, when a round has told.
+fn progress(bar: &Bar, left: &mut Option<u64>, step: &Step<'_>) {
     match step {
         Step::Starts(name) => bar.say(&format!("starting {name}")),
         Step::Probes(name) => bar.say(&format!("costs of operations in {name}")),
@@ -271,12 +278,13 @@ fn progress(bar: &Bar, step: &Step<'_>) {
             let line = printable(&format!("{name} fails: {reason}"));
             bar.above(&format!("brisk: {line}"));
         }
+        Step::Runs(name) => {
+            let left = left.map(|seconds| format!(", about {seconds} s left"));
+            bar.say(&format!("rounds: {name}{}", left.unwrap_or_default()));
+        }
         Step::Round(progress) => {
             bar.at(u64::from(progress.done));
-            bar.say(&format!(
-                "rounds, about {} s left",
-                progress.rest().as_secs()
-            ));
+            *left = Some(progress.rest().as_secs());
         }
     }
 }
@@ -291,6 +299,7 @@ fn options(args: &Args, cpus: Vec<usize>) -> anyhow::Result<Options> {
         .map(|text| duration("--budget", text));
     Ok(Options {
         rounds: args.rounds.unwrap_or(MOST_ROUNDS),
+        warmups: args.warmup.unwrap_or(u32::from(!args.workload.is_kernel())),
         precision: precision.map(|percent| percent / 100.0),
         budget: budget.transpose()?,
         keeps_disturbed: args.keep_disturbed,

@@ -70,6 +70,11 @@ enum Kind {
 }
 
 impl WorkloadArgs {
+    /// Whether a kernel is compiled, which takes minutes.
+    pub(super) fn is_kernel(&self) -> bool {
+        matches!(self.workload, Kind::Kernel)
+    }
+
     /// Makes the workload for so many processors; what is to be compiled if the cache has none.
     ///
     /// # Errors
