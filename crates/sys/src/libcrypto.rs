@@ -43,7 +43,7 @@ pub enum Source<'a> {
 pub struct CipherOperation<'a> {
     /// Name of the cipher, such as `aes-128-gcm`.
     pub cipher: &'a str,
-    /// What is to do it.
+    /// Part of the library that does it.
     pub source: Source<'a>,
     /// Key, of the cipher's length.
     pub key: &'a [u8],

@@ -12,9 +12,10 @@ use self::words::{no_answer, proven};
 use super::af_alg::Direction;
 use super::algorithm::{Algorithm, Kind};
 use super::implementation::Implementation;
-use super::local::{About, Checked, Worker};
+use super::local::{About, Worker};
 use super::measure::{Group, Mark, Measured, NotMeasured, Request};
 use super::metric;
+use super::vectors::Checked;
 use crate::experiment::{End, Experiment, Plan, Progress, Readings, Saved, Stopped, Store, Turn};
 use crate::interrupt::Interrupt;
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use brisk_host::program::Program;
 use tempfile::NamedTempFile;
 
-use super::correct::{LIMIT, not_measured};
+use super::libcrypto::program::AT_WORK;
 use super::libcrypto::{Configuration, Configured, Engine, Provider};
 use super::measure::NotMeasured;
 use crate::interrupt::Interrupt;
@@ -52,7 +52,7 @@ fn read_strictly(bytes: &[u8], path: &str, interrupt: &Interrupt) -> Result<(), 
         .map_err(|error| NotMeasured::Failed(error.to_string()))?
         .arg("version")
         .set("OPENSSL_CONF", copy.path());
-    match output_within(&program, Some(LIMIT), interrupt).map_err(not_measured) {
+    match output_within(&program, Some(AT_WORK), interrupt).map_err(NotMeasured::from) {
         Err(NotMeasured::Failed(reason)) => Err(NotMeasured::Failed(format!(
             "OpenSSL cannot load all of {path}, and goes on without the rest unless \
              config_diagnostics = 1 is set: {reason}"
@@ -73,7 +73,7 @@ pub(super) fn check(path: &str, interrupt: &Interrupt) -> Result<(), NotMeasured
             .map_err(|error| NotMeasured::Failed(error.to_string()))?
             .args(words)
             .set("OPENSSL_CONF", path);
-        let output = output_within(&program, Some(LIMIT), interrupt).map_err(not_measured)?;
+        let output = output_within(&program, Some(AT_WORK), interrupt)?;
         Ok::<_, NotMeasured>(String::from_utf8_lossy(&output).into_owned())
     };
     let lacks = |kind: &str, one: &Configured| {

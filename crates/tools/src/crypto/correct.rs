@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use brisk_host::program::Program;
 use tempfile::NamedTempFile;
@@ -12,15 +11,11 @@ use super::configured;
 use super::direct;
 use super::implementation::Implementation;
 use super::libcrypto::VersionInfo;
-use super::libcrypto::program::{PATIENCE, output};
-use super::local::Checked;
+use super::libcrypto::program::{AT_WORK, PATIENCE, output};
 use super::measure::{NotMeasured, environment};
-use super::vectors::{digits, vector};
+use super::vectors::{Checked, digits, vector};
 use crate::interrupt::Interrupt;
-use crate::program_output::{NoOutput, output_within};
-
-/// How long `openssl` may take, also in an emulated guest.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+use crate::program_output::output_within;
 
 /// Bytes of the longest version.
 const LONGEST_VERSION: usize = 1000;
@@ -67,7 +62,7 @@ pub(super) fn check(
         let program = Program::find("openssl")
             .map_err(|error| NotMeasured::Failed(error.to_string()))?
             .args(["engine", name]);
-        output_within(&program, Some(LIMIT), interrupt).map_err(not_measured)?;
+        output_within(&program, Some(AT_WORK), interrupt)?;
     }
     if let Implementation::OpenSslConf(path) = implementation {
         configured::check(path, interrupt)?;
@@ -94,7 +89,7 @@ pub(super) fn check(
             .args(words);
         let variables = environment(implementation).into_iter();
         let program = variables.fold(program, |program, (name, value)| program.set(name, value));
-        let found = output_within(&program, Some(LIMIT), interrupt).map_err(not_measured)?;
+        let found = output_within(&program, Some(AT_WORK), interrupt)?;
         if found == expected {
             return Ok(());
         }
@@ -109,13 +104,6 @@ pub(super) fn check(
         once(true, &vector.result, &vector.plain)?;
     }
     Ok(Checked::Yes)
-}
-
-pub(super) fn not_measured(error: NoOutput) -> NotMeasured {
-    match error {
-        NoOutput::Failed(error) => NotMeasured::Failed(error.to_string()),
-        NoOutput::Interrupted(signal) => NotMeasured::Interrupted(signal),
-    }
 }
 
 /// Arguments of `openssl`, but for the input. The key is a published one, and no secret.

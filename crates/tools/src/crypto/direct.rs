@@ -12,12 +12,10 @@ use brisk_sys::{CipherError, CipherOperation, Libcrypto, Source, Tag};
 use serde::{Deserialize, Serialize};
 
 use super::algorithm::{Algorithm, Kind};
-use super::correct::{LIMIT, not_measured};
 use super::implementation::Implementation;
-use super::libcrypto::program::{PATIENCE, output};
-use super::local::Checked;
+use super::libcrypto::program::{AT_WORK, PATIENCE, output};
 use super::measure::{NotMeasured, environment};
-use super::vectors::{Vector, VectorError, vector};
+use super::vectors::{Checked, Vector, VectorError, vector};
 use crate::interrupt::Interrupt;
 use crate::program_output::output_within;
 
@@ -66,7 +64,7 @@ pub(super) fn check(
     let program = Program::at(brisk).args(["crypto", "libcrypto", &question]);
     let variables = environment(implementation).into_iter();
     let program = variables.fold(program, |program, (name, value)| program.set(name, value));
-    let text = match output_within(&program, Some(LIMIT), interrupt).map_err(not_measured) {
+    let text = match output_within(&program, Some(AT_WORK), interrupt).map_err(NotMeasured::from) {
         Ok(text) => text,
         // A library that ends the process has not answered.
         Err(NotMeasured::Failed(reason)) => return Ok(Checked::No(reason)),

@@ -11,7 +11,7 @@ use super::algorithm::Algorithm;
 use super::implementation::Implementation;
 use super::kernel::{self, Driver};
 use super::measure::{Mark, Measured, NotMeasured, Request, ktls, measure};
-use super::vectors;
+use super::vectors::{self, Checked};
 use crate::interrupt::Interrupt;
 use crate::overhead::allowed;
 
@@ -30,16 +30,6 @@ pub struct About {
     pub implementations: Vec<Implementation>,
     /// Why others cannot.
     pub notes: Vec<String>,
-}
-
-/// Whether an implementation was checked by published test vectors, and gave their results.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Checked {
-    /// It was.
-    Yes,
-    /// It could not be; the reason.
-    No(String),
 }
 
 /// A machine that is measured.

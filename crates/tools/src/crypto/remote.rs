@@ -12,8 +12,9 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::algorithm::Algorithm;
 use super::implementation::Implementation;
-use super::local::{About, Checked, Worker};
+use super::local::{About, Worker};
 use super::measure::{Mark, Measured, NotMeasured, Request};
+use super::vectors::Checked;
 use super::worker::{Answer, Question, next_line, say};
 use crate::interrupt::Interrupt;
 

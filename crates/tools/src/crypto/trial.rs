@@ -110,8 +110,9 @@ fn seen(
 
 #[cfg(test)]
 mod tests {
-    use super::super::local::{About, Checked};
+    use super::super::local::About;
     use super::super::measure::{GroupRate, Mark, Measured, Proof};
+    use super::super::vectors::Checked;
     use super::super::window::Window;
     use super::*;
 

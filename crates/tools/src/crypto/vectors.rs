@@ -6,6 +6,8 @@
 //! - ChaCha20-Poly1305: RFC 8439, section 2.8.2.
 //! - SHA: FIPS 180-2, the message of one block.
 
+use serde::{Deserialize, Serialize};
+
 use super::af_alg::{AfAlgError, Direction, Parameters, Transform};
 use super::algorithm::{Algorithm, Kind};
 
@@ -168,6 +170,16 @@ fn bytes(digits: &str) -> Vec<u8> {
 /// Hexadecimal digits of bytes, as command lines and tables of devices have keys.
 pub(super) fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether an implementation was checked by published test vectors, and gave their results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Checked {
+    /// It was.
+    Yes,
+    /// It could not be; the reason.
+    No(String),
 }
 
 /// Reason why an implementation is not measured.

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::algorithm::Algorithm;
 use super::implementation::Implementation;
-use super::local::{About, Checked, Worker};
+use super::local::{About, Worker};
 use super::measure::{Mark, Measured, NotMeasured, Request};
+use super::vectors::Checked;
 
 /// Bytes of the longest line that is read.
 pub(super) const LONGEST: u64 = 1 << 20;

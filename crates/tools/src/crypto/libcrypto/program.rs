@@ -10,6 +10,8 @@ use rustix::event::{PollFd, PollFlags};
 
 /// Bytes of output that are read; what follows is left.
 const LIMIT: usize = 1 << 20;
+/// Longest run of a program that works, also in an emulated guest.
+pub(in crate::crypto) const AT_WORK: Duration = Duration::from_secs(60);
 /// Longest run of a program.
 pub(in crate::crypto) const PATIENCE: Duration = Duration::from_secs(10);
 

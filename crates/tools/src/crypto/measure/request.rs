@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::af_alg::Direction;
 use crate::crypto::implementation::Implementation;
 use crate::crypto::window::Window;
+use crate::program_output::NoOutput;
 
 /// A measurement: an operation, and threads that do it at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -100,6 +101,15 @@ pub enum NotMeasured {
     /// A system call of ours failed.
     #[error("cannot measure: {0}")]
     System(#[from] std::io::Error),
+}
+
+impl From<NoOutput> for NotMeasured {
+    fn from(error: NoOutput) -> Self {
+        match error {
+            NoOutput::Failed(error) => Self::Failed(error.to_string()),
+            NoOutput::Interrupted(signal) => Self::Interrupted(signal),
+        }
+    }
 }
 
 /// A moment of a measurement.
