@@ -285,7 +285,8 @@ fn a_domain_is_measured_by_its_ssh_server() {
     let config = dir.join("config");
     let lines = format!(
         "Host web\nHostName 127.0.0.1\nPort {port}\nUser root\nIdentityFile {}\n\
-         StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n",
+         StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n\
+         Host closed\nHostName 127.0.0.1\nPort 1\n",
         identity.display()
     );
     fs::write(&config, lines).unwrap();
@@ -309,9 +310,10 @@ fn a_domain_is_measured_by_its_ssh_server() {
     assert_eq!(measured.fact("x: accelerators"), "tcg");
     // What ssh says is the reason that is shown.
     let wrong = with(overhead(&dir, "true"));
-    let wrong = wrong.arg("--target=x=libvirt:web,via=ssh:nosuch.invalid");
+    let wrong = wrong.arg("--target=x=libvirt:web,via=ssh:closed");
     let text = wrong.exits(0).text();
-    let reason = "x: 1 run failed: the target ended: exit status: 255: ssh: Could not resolve";
+    let reason = "x: 1 run failed: the target ended: exit status: 255: ssh: connect to \
+                  host 127.0.0.1 port 1: Connection refused";
     assert!(text.contains(reason), "{text}");
     assert_eq!(libvirt.virsh(&["domstate", "web"]), "running");
 }

@@ -30,7 +30,7 @@ const KIND: &str = "overhead";
 
 /// Run a workload on the host and in other targets in turn, and compare the times.
 ///
-/// Each round runs every target once, in random order, after a first round that does not count. The
+/// Each round runs every target once, in random order, after rounds that do not count (--warmup). The
 /// host takes part twice: by what the two differ is noise. All targets are started before, and run
 /// on the same processor. Times are taken by the host's clock, CPU time by the host's counters, so
 /// that it does not matter what a guest says.
@@ -82,7 +82,7 @@ pub struct Args {
     rounds: Option<u32>,
 
     /// Make so many rounds before these, which do not count. Default: 1, and 0 for the workload
-    /// kernel, which takes minutes.
+    /// kernel, which takes minutes, and which the host compiles once before all rounds.
     #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(0..=1000))]
     warmup: Option<u32>,
 
