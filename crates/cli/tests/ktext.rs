@@ -4,7 +4,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use brisk_testkit::{Files, brisk_of};
+use brisk_testkit::{Files, brisk_of, capture, tool};
 use serde_json::Value;
 
 /// Where the kernel shows it.
@@ -121,11 +121,9 @@ fn verify_has_a_status_for_equal_different_and_nothing() {
     );
     let head = VERIFY.lines().next().unwrap().replace(' ', "\t");
     system.write(&verify, &(head + "\n"));
-    assert!(
-        system
-            .prints(&["verify"], 125)
-            .contains("Nothing was compared")
-    );
+    let run = brisk_of!["ktext", "verify", "--root"].arg(system.root());
+    run.exits(125)
+        .explains(&["verify", "it has 0 nodes, and stats has 1 slots"]);
 }
 
 #[test]
@@ -286,4 +284,17 @@ fn a_bench_needs_the_kernel_and_known_operations() {
     let run = brisk_of!["ktext", "bench", "--output"].arg(&report);
     let _ = run.exits(125);
     assert!(!std::path::Path::new(&report).exists());
+    // A machine is described, and this one would be measured.
+    let run = brisk_of!["ktext", "bench", "--nodes", "4"];
+    run.exits(125).explains(&["--nodes", "add --emulated"]);
+}
+
+/// A pipe in the place of a kernel would be waited for.
+#[test]
+fn a_pipe_is_no_kernel() {
+    let files = Files::new();
+    let _ = capture(&tool("mkfifo"), &[&files.at("bzImage")]);
+    let run = brisk_of!["ktext", "locality", "--kernel", &files.at("")];
+    run.exits(125)
+        .explains(&["bzImage", "it is no regular file"]);
 }

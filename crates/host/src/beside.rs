@@ -62,7 +62,8 @@ fn there(name: &str) -> impl Iterator<Item = PathBuf> {
 /// bit, where they cannot rename files of other users.
 #[must_use]
 pub fn is_trusted(path: &Path, user: u32) -> bool {
-    let Ok(real) = path.canonicalize() else {
+    // A relative path has no directories above it that could be looked at.
+    let (Ok(path), Ok(real)) = (std::path::absolute(path), path.canonicalize()) else {
         return false;
     };
     let safe = |place: &Path| {
@@ -113,6 +114,10 @@ mod tests {
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
+        // A relative path counts as the absolute one does.
+        let relative = Path::new("Cargo.toml");
+        let absolute = relative.canonicalize().unwrap();
+        assert_eq!(is_trusted(relative, me), is_trusted(&absolute, me));
         let trusted = || [is_trusted(&file, me), is_trusted(&link, me)];
         mode(&file, 0o755);
         assert_eq!(trusted(), [true, true]);

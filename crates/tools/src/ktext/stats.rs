@@ -15,8 +15,8 @@ pub struct Stats {
     pub is_active: bool,
     /// Why the kernel has not made any; none if it has.
     pub off_reason: Option<String>,
-    /// Sets of page tables beside the master's: one for each node with memory that does not hold the
-    /// kernel image.
+    /// Sets of page tables beside the master's: one for each node with memory and CPUs that does not
+    /// hold the kernel image.
     pub slots: u64,
     /// Pages of copies of the kernel image.
     pub resident_pages: u64,

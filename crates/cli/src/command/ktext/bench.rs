@@ -1,6 +1,6 @@
 //! `brisk ktext bench`.
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::{Progress, Saved};
@@ -80,8 +80,21 @@ fn operation(name: &str) -> Result<Operation, String> {
 /// # Errors
 /// If the kernel does not replicate, nothing can be measured, or a report cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
+    if let Some(option) = args.machine.described().filter(|_| !args.emulated) {
+        bail!(
+            "{option} describes an emulated machine, and without --emulated this machine is measured: \
+             add --emulated, or leave {option} out"
+        );
+    }
+    let mut operations = args.operations.clone();
+    let mut known = Vec::new();
+    operations.retain(|operation| {
+        let is_new = !known.contains(operation);
+        known.push(*operation);
+        is_new
+    });
     let settings = Settings {
-        operations: args.operations.clone(),
+        operations,
         rounds: args.rounds,
         seed: args.seed,
         limit: parse::duration("--timeout", &args.machine.timeout)?,
@@ -104,7 +117,13 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let kept = brisk_host::program::quote(file.as_os_str());
     match measured {
         Err(BenchError::Interrupted(signal)) => {
-            ui.note(&format!("interrupted; what was measured is in {kept}"));
+            match report.series.is_empty() {
+                true => ui.note("interrupted before anything was measured"),
+                false => {
+                    report.save(&file)?;
+                    ui.note(&format!("interrupted; what was measured is in {kept}"));
+                }
+            }
             return Ok(exit::by_signal(signal));
         }
         measured => measured?,

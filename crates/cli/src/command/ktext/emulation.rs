@@ -15,15 +15,15 @@ pub(super) struct MachineArgs {
     kernel: Option<PathBuf>,
 
     /// Number of NUMA nodes of the emulated machine.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_NODES, value_parser = clap::value_parser!(u32).range(1..=8))]
     nodes: u32,
 
     /// CPUs of each of its nodes.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_CPUS, value_parser = clap::value_parser!(u32).range(1..=16))]
     cpus: u32,
 
     /// Memory of each of its nodes.
-    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    #[arg(long, value_name = "SIZE", default_value = DEFAULT_MEMORY)]
     node_memory: String,
 
     /// Words to add to the kernel's command line.
@@ -35,7 +35,25 @@ pub(super) struct MachineArgs {
     pub(super) timeout: String,
 }
 
+/// Options whose defaults tell whether a machine was described.
+const DEFAULT_NODES: u32 = 2;
+const DEFAULT_CPUS: u32 = 2;
+const DEFAULT_MEMORY: &str = "256M";
+
 impl MachineArgs {
+    /// An option that describes the machine and is not as it is by default.
+    pub(super) fn described(&self) -> Option<&'static str> {
+        let all = [
+            ("--kernel", self.kernel.is_some()),
+            ("--nodes", self.nodes != DEFAULT_NODES),
+            ("--cpus", self.cpus != DEFAULT_CPUS),
+            ("--node-memory", self.node_memory != DEFAULT_MEMORY),
+            ("--append", self.append.is_some()),
+        ];
+        let mut given = all.into_iter().filter(|(_, is_given)| *is_given);
+        given.next().map(|(option, _)| option)
+    }
+
     /// The kernel.
     pub(super) fn kernel(&self) -> anyhow::Result<BuiltKernel> {
         Ok(BuiltKernel::find(self.kernel.as_deref())?)

@@ -104,11 +104,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
 
 fn is_local(counted: &Locality) -> bool {
     use locality::Fetched::{Module, Text};
-    let mut wanted = [Text, Module].into_iter();
-    wanted.all(|fetched| {
+    let is_wanted = |fetched| {
         let matrix = counted.with.counts.get(&fetched);
         matrix
             .and_then(locality::Matrix::share)
-            .is_none_or(|share| share >= WANTED)
-    })
+            .map(|share| share >= WANTED)
+    };
+    // A kernel without modules ran no code of them.
+    is_wanted(Text) == Some(true) && counted.has_modules && is_wanted(Module) != Some(false)
 }

@@ -104,7 +104,7 @@ pub struct Settings {
 pub enum BenchError {
     /// The emulated machine.
     #[error(transparent)]
-    Emulation(#[from] EmulationError),
+    Emulation(EmulationError),
     /// The kernel's files cannot be used.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -139,13 +139,19 @@ pub enum BenchError {
     Interrupted(i32),
 }
 
+impl From<EmulationError> for BenchError {
+    fn from(error: EmulationError) -> Self {
+        match error {
+            EmulationError::Interrupted(signal) => Self::Interrupted(signal),
+            error => Self::Emulation(error),
+        }
+    }
+}
+
 impl From<Stopped<Self>> for BenchError {
     fn from(stopped: Stopped<Self>) -> Self {
         match stopped {
-            Stopped::Interrupted(signal)
-            | Stopped::Run(Self::Emulation(EmulationError::Interrupted(signal))) => {
-                Self::Interrupted(signal)
-            }
+            Stopped::Interrupted(signal) => Self::Interrupted(signal),
             Stopped::Save(error) => Self::Save(error),
             Stopped::Run(error) => error,
         }

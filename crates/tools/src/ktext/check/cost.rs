@@ -28,7 +28,8 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What it is on a machine: for each node with memory but one, which has the kernel image.
+    /// What it is on a machine: for each node with memory and CPUs but one, which is taken to have the
+    /// kernel image.
     #[must_use]
     pub fn of(machine: &Machine) -> Self {
         let whole = |bytes: u64| bytes.div_ceil(PAGE).saturating_mul(PAGE);
@@ -38,9 +39,9 @@ impl Cost {
         let granules = parts.into_iter().flatten();
         let granules = granules.map(|bytes| bytes.div_ceil(LARGE_PAGE));
         let tables = granules.fold(FIXED_TABLES, u64::saturating_add);
-        let with_memory = machine.nodes.iter().filter(|node| node.has_memory());
+        let served = machine.nodes.iter().filter(|node| node.is_served());
         Self {
-            nodes: (with_memory.count() as u64).saturating_sub(1),
+            nodes: (served.count() as u64).saturating_sub(1),
             text,
             rodata,
             modules: machine.modules,

@@ -54,6 +54,13 @@ impl Node {
         }
     }
 
+    /// Whether the kernel gives it a copy, unless it has the kernel image (`ktext_repl_has_cpus` of the
+    /// patch series).
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.has_memory() && !self.cpus.is_empty()
+    }
+
     /// Whether the kernel would have something to copy to.
     #[must_use]
     pub const fn has_memory(&self) -> bool {

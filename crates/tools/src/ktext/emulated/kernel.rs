@@ -63,13 +63,7 @@ impl BuiltKernel {
     }
 
     pub(super) fn open(&self, name: &str) -> Result<File, EmulationError> {
-        let file = File::open(self.directory.join(name)).map_err(self.failed(name))?;
-        let metadata = file.metadata().map_err(self.failed(name))?;
-        if !metadata.is_file() {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-            return Err(self.failed(name)(error));
-        }
-        Ok(file)
+        files::open_regular(&self.directory.join(name)).map_err(self.failed(name))
     }
 
     /// The plugin that counts. QEMU runs it.

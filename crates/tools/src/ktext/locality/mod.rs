@@ -16,13 +16,15 @@ pub use matrix::{Fetched, Matrix, Residue, Side};
 pub use text::{json, text};
 
 use super::emulated::{BuiltKernel, EmulationError, FILES, Machine, Plan, Plugin};
-use super::worker::Step;
+use super::worker::{Step, WorkerError};
 use super::{FormatError, modules};
 use crate::interrupt::Interrupt;
 use matrix::Ranges;
 
 /// Function that is called when the file of the switch is read.
 const MARK: &str = "active_get";
+/// Reason of an answer about a file that is not there (`ENOENT`).
+const NO_FILE: &str = "No such file or directory";
 
 /// What to count, and how.
 #[derive(Debug, Clone)]
@@ -50,6 +52,8 @@ pub struct Locality {
     pub qemu: String,
     /// Release of the guest's kernel.
     pub release: String,
+    /// Whether the kernel replicates modules, which were loaded: else their code is not counted apart.
+    pub has_modules: bool,
     /// With replication.
     pub with: Side,
     /// Without it.
@@ -73,6 +77,17 @@ pub enum LocalityError {
     /// A file of the guest's, or the plugin's table.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// The plugin saw other marks than were made.
+    #[error(
+        "{MARK} of the kernel was called {found} times instead of {expected}: what was counted is not \
+         what was done between the marks"
+    )]
+    Marks {
+        /// Marks that it saw.
+        found: u32,
+        /// Marks that were made.
+        expected: u32,
+    },
     /// The plugin did not see the marks.
     #[error(
         "nothing was counted between the marks: {MARK} of the kernel is not called, or inlined"
@@ -141,6 +156,7 @@ pub fn locality(
         times: request.turns,
     };
     let mut sides = Vec::new();
+    let mut has_modules = true;
     for (on, stage) in [(true, Stage::With), (false, Stage::Without)] {
         progress(stage);
         machine.step(&Step::Switch(on))?;
@@ -151,13 +167,27 @@ pub fn locality(
         let ranges = match machine.show(&format!("{FILES}/modules")) {
             Ok(text) => Ranges::of(&modules::parse(&text)?),
             // It replicates no modules.
-            Err(EmulationError::Worker(_)) => Ranges::default(),
+            Err(EmulationError::Worker(WorkerError::Refused(reason)))
+                if reason.contains(NO_FILE) =>
+            {
+                has_modules = false;
+                Ranges::default()
+            }
             Err(error) => return Err(error.into()),
         };
         sides.push(ranges);
     }
     let table = machine.off()?;
     let rows = counts::rows(&table)?;
+    // A section ends at each mark, and the last one at the machine's end.
+    let found = rows.iter().map(|row| row.section).max().unwrap_or(0);
+    let expected = 2 * sides.len() as u32;
+    if found != expected {
+        return Err(match found {
+            0 => LocalityError::Nothing,
+            _ => LocalityError::Marks { found, expected },
+        });
+    }
     let side = |(place, ranges): (usize, &Ranges)| {
         let section = 2 * place as u32 + 1;
         let own = rows.iter().filter(|row| row.section == section);
@@ -175,6 +205,7 @@ pub fn locality(
         turns: request.turns,
         qemu,
         release,
+        has_modules,
         with,
         without,
     })

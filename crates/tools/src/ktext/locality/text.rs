@@ -20,6 +20,9 @@ pub fn text(locality: &Locality) -> String {
         locality.release, plan.nodes, plan.cpus_of_node, locality.qemu
     );
     text += &shares(locality);
+    if !locality.has_modules {
+        text += "\nThe kernel replicates no modules: their code is among the shared pages.\n";
+    }
     for (name, side) in sides(locality) {
         for fetched in [Fetched::Text, Fetched::Module] {
             if let Some(matrix) = side.counts.get(&fetched) {
@@ -80,11 +83,11 @@ fn percent(matrix: Option<&Matrix>) -> String {
     }
 }
 
-/// Rounded down where it would be 100 %, and is not.
+/// Rounded, and down where it would be 100 %, and is not.
 pub(super) fn percentage(share: f64) -> String {
-    let hundredths = share * 1e4;
+    let hundredths = (share * 1e4).round();
     let hundredths = if share < 1.0 {
-        hundredths.floor()
+        hundredths.min(9999.0)
     } else {
         hundredths
     };
@@ -185,6 +188,7 @@ pub fn json(locality: &Locality) -> Value {
         "memory_of_node_mib": plan.memory_of_node,
         "cmdline": plan.cmdline,
         "turns": locality.turns,
+        "replicates_modules": locality.has_modules,
         "with": side(&locality.with),
         "without": side(&locality.without),
     })
@@ -209,6 +213,7 @@ mod tests {
                 (2, 0, Module, "a0003000", 7),
                 (2, 1, Module, "a0002000", 70),
             ]),
+            has_modules: true,
             without: side(&[
                 (0, 0, Text, "fork", 100_000),
                 (2, 0, Text, "fork", 50_000),
@@ -223,7 +228,7 @@ mod tests {
         Linux 6.12.117 on 2 nodes of 2 CPUs in QEMU 10.0.2
 
         fetched from the CPU's own node  with replication  without  count with  count without
-        resident text                    99.99 %           66.66 %  199999      150000
+        resident text                    99.99 %           66.67 %  199999      150000
         module text                      100.00 %          -        70          0
         shared pages                     0.00 %            -        7           0
         read-only data                   -                 0.00 %   0           3
@@ -268,5 +273,6 @@ mod tests {
         assert_eq!(percentage(1.0), "100.00 %");
         assert_eq!(percentage(0.999_999), "99.99 %");
         assert_eq!(percentage(0.0), "0.00 %");
+        assert_eq!(percentage(0.57), "57.00 %");
     }
 }

@@ -292,6 +292,14 @@ fn a_comparison_of_nothing_is_no_proof() {
     );
     tree.edit("stats", "slots 1", "slots 0");
     assert!(nothing(&tree).contains("no node needs a copy"));
+    // A node that is missing was not compared, and the others do not speak for it.
+    tree.edit("verify", "1 0 0 0x0 0 0x0\n", "");
+    tree.edit("stats", "slots 0", "slots 1");
+    let error = Verification::read(tree.root()).unwrap_err().to_string();
+    assert!(
+        error.contains("verify, line 1: it has 0 nodes, and stats has 1 slots"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -22,8 +22,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "node-without-cpus",
         applies: Applies::Host,
-        why: "a copy there is used by no CPU",
-        source: "the patch series: pgtable_cache_init makes a slot for each node with memory",
+        why: "it gets no copy, which no CPU would use",
+        source: "the patch series: ktext_repl_has_cpus of arch/x86/mm/ktext_repl.c",
         check: without_cpus,
     },
     Rule {
@@ -92,7 +92,7 @@ fn without_cpus(on: &Machine, findings: &mut Findings) {
             Consequence::Note,
             format!("{} has memory and no CPUs", names(&empty)),
             "/sys/devices/system/node/node*/cpulist",
-            advice("nothing: it costs the memory of a copy"),
+            advice("nothing: it takes no memory of it"),
         );
     }
 }
