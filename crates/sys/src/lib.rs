@@ -21,8 +21,8 @@ pub use pretranslation::{
     pretranslator,
 };
 pub use process::{
-    Credentials, Usage, as_user_that_locks, die_with_parent, in_background, nice, own_session,
-    read_only_view, small_pages, wait_with_usage, with_userfaultfd,
+    Credentials, Usage, as_user_that_locks, die_with_parent, exit_at_once, in_background, nice,
+    own_session, read_only_view, small_pages, wait_with_usage, with_userfaultfd,
 };
 pub use wait::wait_for;
 

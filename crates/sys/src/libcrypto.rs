@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "functions of a C library that is loaded")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr;
 
@@ -23,8 +24,10 @@ pub enum CipherError {
     Unable(String),
     /// It can be asked, and does not have the cipher, provider or engine.
     Lacks(String),
-    /// It began, and refused: on decryption, the tag does not match.
-    Refused(String),
+    /// It has the cipher, and a step of the operation failed.
+    Failed(String),
+    /// It decrypted, and does not accept the tag.
+    Forged(String),
 }
 
 /// Part of the library that is to do an operation.
@@ -84,18 +87,22 @@ type CipherInit = unsafe extern "C" fn(
 type Control = unsafe extern "C" fn(*mut c_void, c_int, c_int, *mut c_void) -> c_int;
 type Update = unsafe extern "C" fn(*mut c_void, *mut u8, *mut c_int, *const u8, c_int) -> c_int;
 type Final = unsafe extern "C" fn(*mut c_void, *mut u8, *mut c_int) -> c_int;
+type SetPadding = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+type Clear = unsafe extern "C" fn();
 type Error = unsafe extern "C" fn() -> c_ulong;
 type Describe = unsafe extern "C" fn(c_ulong, *mut c_char, usize);
 
-/// A libcrypto that is loaded. It stays so until the process ends, as OpenSSL asks for.
+/// A libcrypto that is loaded. It stays so until the process ends: threads of providers, and what it
+/// has registered for the end of the process, go on to use it.
 pub struct Libcrypto {
-    library: Library,
+    library: ManuallyDrop<Library>,
     new: Symbol<New>,
     free: Symbol<Free>,
     init: Symbol<CipherInit>,
     control: Symbol<Control>,
     update: Symbol<Update>,
     finish: Symbol<Final>,
+    set_padding: Symbol<SetPadding>,
     by_name: Symbol<ByName>,
     key_length: Symbol<Number>,
     iv_length: Symbol<Number>,
@@ -150,6 +157,9 @@ impl Libcrypto {
                 control: library.get(b"EVP_CIPHER_CTX_ctrl\0").map_err(unable)?,
                 update: library.get(b"EVP_CipherUpdate\0").map_err(unable)?,
                 finish: library.get(b"EVP_CipherFinal_ex\0").map_err(unable)?,
+                set_padding: library
+                    .get(b"EVP_CIPHER_CTX_set_padding\0")
+                    .map_err(unable)?,
                 by_name: library.get(b"EVP_get_cipherbyname\0").map_err(unable)?,
                 key_length: number(
                     b"EVP_CIPHER_CTX_get_key_length\0",
@@ -159,7 +169,7 @@ impl Libcrypto {
                     b"EVP_CIPHER_CTX_get_iv_length\0",
                     b"EVP_CIPHER_CTX_iv_length\0",
                 )?,
-                library,
+                library: ManuallyDrop::new(library),
             }
         };
         Ok(loaded)
@@ -170,6 +180,7 @@ impl Libcrypto {
     /// # Errors
     /// If the library lacks what is asked for, or refuses.
     pub fn apply(&self, operation: &CipherOperation<'_>) -> Result<Vec<u8>, CipherError> {
+        self.forget_errors();
         let engine = match operation.source {
             Source::Engine(name) => self.engine(name)?,
             _ => ptr::null_mut(),
@@ -197,6 +208,8 @@ impl Libcrypto {
             let reason = self.reason("it has no such cipher");
             return Err(CipherError::Lacks(reason));
         }
+        // SAFETY: this sets a flag of the context.
+        unsafe { (self.set_padding)(context.raw, 0) };
         self.set_key(&context, operation)?;
         self.run(&context, operation)
     }
@@ -280,14 +293,14 @@ impl Libcrypto {
         context: &Context<'_>,
         operation: &CipherOperation<'_>,
     ) -> Result<(), CipherError> {
-        let refused = |what: &str| CipherError::Refused(self.reason(what));
+        let failed = |what: &str| CipherError::Failed(self.reason(what));
         if let Tag::Make(1..) | Tag::Check([_, ..]) = operation.tag {
             let length = length(operation.iv)?;
             // SAFETY: this control has a number, and no data.
             let set =
                 unsafe { (self.control)(context.raw, SET_IV_LENGTH, length, ptr::null_mut()) };
             if set != 1 {
-                return Err(refused("it does not take a nonce of this length"));
+                return Err(failed("it does not take a nonce of this length"));
             }
         }
         // SAFETY: both read fields of the context.
@@ -307,7 +320,7 @@ impl Libcrypto {
             (self.init)(context.raw, ptr::null(), ptr::null_mut(), key, iv, -1)
         };
         if set != 1 {
-            return Err(refused("it does not take the key"));
+            return Err(failed("it does not take the key"));
         }
         if let Tag::Check(tag @ [_, ..]) = operation.tag {
             let mut own = tag.to_vec();
@@ -316,7 +329,7 @@ impl Libcrypto {
                 (self.control)(context.raw, SET_TAG, length(tag)?, own.as_mut_ptr().cast())
             };
             if set != 1 {
-                return Err(refused("it does not take the tag"));
+                return Err(failed("it does not take the tag"));
             }
         }
         Ok(())
@@ -327,7 +340,7 @@ impl Libcrypto {
         context: &Context<'_>,
         operation: &CipherOperation<'_>,
     ) -> Result<Vec<u8>, CipherError> {
-        let refused = |what: &str| CipherError::Refused(self.reason(what));
+        let failed = |what: &str| CipherError::Failed(self.reason(what));
         let mut count: c_int = 0;
         if !operation.associated.is_empty() {
             let associated = operation.associated;
@@ -344,7 +357,7 @@ impl Libcrypto {
                 )
             };
             if read != 1 {
-                return Err(refused("it does not take the associated data"));
+                return Err(failed("it does not take the associated data"));
             }
         }
         let mut output = vec![0; operation.input.len() + MORE];
@@ -361,17 +374,20 @@ impl Libcrypto {
         };
         let mut length = usize::try_from(count).unwrap_or(usize::MAX);
         if written != 1 || length > operation.input.len() + MORE / 2 {
-            return Err(refused("it does not take the data"));
+            return Err(failed("it does not take the data"));
         }
         // SAFETY: behind what was written there is room for half of `MORE`, two blocks at least.
         let ended =
             unsafe { (self.finish)(context.raw, output[length..].as_mut_ptr(), &raw mut count) };
         if ended != 1 {
-            return Err(refused("it does not end the operation"));
+            return Err(match operation.tag {
+                Tag::Check([_, ..]) => CipherError::Forged(self.reason("another tag")),
+                _ => failed("it does not end the operation"),
+            });
         }
         length = length.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
         if length > output.len() {
-            return Err(refused("it gives more than it was given"));
+            return Err(failed("it gives more than it was given"));
         }
         output.truncate(length);
         if let Tag::Make(bytes @ 1..=16) = operation.tag {
@@ -386,18 +402,28 @@ impl Libcrypto {
                 )
             };
             if got != 1 {
-                return Err(refused("it gives no tag"));
+                return Err(failed("it gives no tag"));
             }
             output.extend(&tag[..bytes]);
         }
         Ok(output)
     }
 
+    /// What went wrong before is no reason for what fails now.
+    fn forget_errors(&self) {
+        // SAFETY: its type in every OpenSSL (`openssl/err.h`); it takes and gives nothing.
+        unsafe {
+            if let Ok(clear) = self.library.get::<Clear>(b"ERR_clear_error\0") {
+                clear();
+            }
+        }
+    }
+
     /// What failed, with what the library says of it, if it does.
     fn reason(&self, what: &str) -> String {
         // SAFETY: their types in every OpenSSL (`openssl/err.h`).
         let functions = unsafe {
-            let error = self.library.get::<Error>(b"ERR_get_error\0");
+            let error = self.library.get::<Error>(b"ERR_peek_last_error\0");
             let describe = self.library.get::<Describe>(b"ERR_error_string_n\0");
             error.and_then(|error| Ok((error, describe?)))
         };

@@ -34,6 +34,13 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// Ends this process with a status, without what is registered for its end. What is in buffers is
+/// lost.
+pub fn exit_at_once(status: i32) -> ! {
+    // SAFETY: it does not return, and nothing of this process is used any more.
+    unsafe { libc::_exit(status) }
+}
+
 /// Starts the child in a session of its own, so that no terminal's end or signal reaches it.
 pub fn own_session(command: &mut Command) -> &mut Command {
     let prepare = || Ok(rustix::process::setsid().map(drop)?);

@@ -51,8 +51,8 @@ pub(super) fn software(kernel: &GeneralKernel) {
     assert_eq!([&*used, &*answer], ["yes", "yes"], "{some}");
     assert_eq!(
         looked_at,
-        "interrupts of its device at 1024, 4096, 16384, 65536 bytes, and none at 16, 64, 256: those \
-         are done in software"
+        "interrupts of its device at 1024, 4096, 16384, 65536 bytes; none, so software, at 16, 64, \
+         256 bytes"
     );
     let (used, answer, looked_at, cause) = of(none);
     assert_eq!([&*used, &*answer], ["no", "no"], "{none}");

@@ -29,8 +29,8 @@ const SOFTWARE: &str = "software_in_the_place_of_a_device_is_named";
 /// A test in guests of a kernel.
 type Test = fn(&GeneralKernel);
 
-/// Taken by each test; those that compare times have it alone, as another guest beside them takes a
-/// processor away.
+/// Taken by each test. The one that compares times of several processors has it alone: another guest
+/// beside it takes a processor away.
 static HOST: RwLock<()> = RwLock::new(());
 
 /// Whether other tests may run beside a test.
@@ -64,6 +64,7 @@ fn main() {
         Err(reason) => (Vec::new(), Some(reason)),
     };
     let newest = &kernels[kernels.len().saturating_sub(1)..];
+    // The longest one of those that share the host begins first.
     let tests: [(&str, Test, &[GeneralKernel], Beside); 8] = [
         (
             "a_crossover_lies_where_the_order_changes",
@@ -72,16 +73,22 @@ fn main() {
             Nothing,
         ),
         (
-            "an_offload_is_proven_and_accounted_for",
-            is_proven,
-            &kernels,
-            Nothing,
+            "a_configuration_is_recommended_and_proven",
+            configured,
+            newest,
+            Others,
         ),
         (
             "a_device_of_known_times_is_recovered",
             is_recovered,
             newest,
-            Nothing,
+            Others,
+        ),
+        (
+            "an_offload_is_proven_and_accounted_for",
+            is_proven,
+            &kernels,
+            Others,
         ),
         (SOFTWARE, fallback::software, &kernels, Others),
         (
@@ -99,12 +106,6 @@ fn main() {
         (
             "disks_and_tls_are_measured",
             other_consumers,
-            newest,
-            Others,
-        ),
-        (
-            "a_configuration_is_recommended_and_proven",
-            configured,
             newest,
             Others,
         ),
@@ -257,6 +258,16 @@ fn is_proven(kernel: &GeneralKernel) {
     assert!(time(VIRTIO, 65536) < time(generic, 65536) * 0.8);
     assert!(time("af-alg:cbc-aes-aesni", 65536) < time(generic, 65536));
     assert!(values(&report, "idle again", "CPUs in use").len() == 2);
+    // Its figures say nothing of the kernel of this host.
+    let elsewhere = brisk_of!["crypto", "config", "--from"]
+        .arg(&path)
+        .args(["--software=af-alg:cbc(aes-generic)", "--consumer=af-alg"])
+        .args(["--offload", VIRTIO, "--output"])
+        .arg(dir.path().join("elsewhere.json"))
+        .output()
+        .text();
+    let other = format!("{} was measured, and this is the kernel", kernel.release);
+    assert!(elsewhere.contains(&other), "{elsewhere}");
     for part in [
         "af-alg:nosuch is left out: the kernel gives no nosuch",
         "QEMU on the host",
@@ -444,7 +455,7 @@ fn crossover_and_combined(kernel: &GeneralKernel) {
             .text()
     };
     let generic = "af-alg:cbc(aes-generic)";
-    // The order changes once, wherever this host is slow.
+    // Against plain code the order changes once, wherever this host is slow.
     for software in [generic, "af-alg:cbc-aes-aesni"] {
         let text = run("crossover", software, &["--sizes=256,1K,16K,64K"]);
         let report = read_report(&path);
@@ -454,7 +465,9 @@ fn crossover_and_combined(kernel: &GeneralKernel) {
             times.into_iter().fold(f64::INFINITY, f64::min)
         };
         assert!(time(VIRTIO, 256) > time(software, 256), "{text}");
-        assert!(time(VIRTIO, 65536) < time(software, 65536), "{text}");
+        // AES-NI takes about as long as the device at this size; which takes less is the host's matter.
+        let is_faster = time(VIRTIO, 65536) < time(software, 65536) * 0.8;
+        assert!(is_faster || software != generic, "{text}");
         // What the noise of a busy host hides is not claimed.
         let facts = &report["environment"]["extra"];
         let what = format!("time per operation: {VIRTIO} against {software}");
@@ -469,7 +482,9 @@ fn crossover_and_combined(kernel: &GeneralKernel) {
         if let Some(crossover) = numbers("crossover") {
             assert!((256.0..65536.0).contains(&crossover[0]), "{text}");
         }
-        assert!(bracket.is_some() || text.contains("alike"), "{text}");
+        let is_told = bracket.is_some() || text.contains("alike");
+        assert!(is_told || !is_faster, "{text}");
+        assert!(is_told || text.contains("at no size"), "{text}");
         for metric in [
             "process CPU per operation",
             "whole-system CPU per operation",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::kernel::Driver;
+use super::kernel::{Driver, module_of_devices};
 
 /// Interrupts of some devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,24 @@ impl Lines {
             lines.add(&device);
         }
         (!lines.names.is_empty()).then_some(lines)
+    }
+
+    /// Those of the devices that do a driver's work, by the name of its module: of this module; or of
+    /// those that depend on it, as `qat_4xxx` on `intel_qat`; or of the one that has its devices.
+    pub(super) fn of_algorithms(root: &Path, module: &str) -> Option<Self> {
+        if module.is_empty() || module.contains('/') {
+            return None;
+        }
+        let holders = fs::read_dir(root.join("sys/module").join(module).join("holders"));
+        let holders = holders.into_iter().flatten().flatten();
+        let holders = holders.filter_map(|entry| entry.file_name().into_string().ok());
+        let of_holders = || {
+            let lines = holders.filter_map(|holder| Self::of_module(root, &holder));
+            lines.reduce(Self::and)
+        };
+        Self::of_module(root, module)
+            .or_else(of_holders)
+            .or_else(|| Self::of_module(root, module_of_devices(module)?))
     }
 
     /// Those of both.
@@ -66,7 +84,17 @@ impl Lines {
 
     /// How often they came, on all processors together, by the text of `/proc/interrupts`.
     pub(super) fn count(&self, text: &str) -> u64 {
-        let rows = text.lines().skip(1).filter_map(|line| {
+        self.rows(text).fold(0, u64::saturating_add)
+    }
+
+    /// Whether the devices have an interrupt that a driver takes.
+    pub(super) fn is_taken(&self, text: &str) -> bool {
+        self.rows(text).next().is_some()
+    }
+
+    /// How often each came.
+    fn rows(&self, text: &str) -> impl Iterator<Item = u64> {
+        text.lines().skip(1).filter_map(|line| {
             let (number, rest) = line.split_once(':')?;
             let words = rest.split_whitespace();
             let counts = words.clone().map_while(|word| word.parse::<u64>().ok());
@@ -79,8 +107,7 @@ impl Lines {
             };
             let is_own = self.numbers.contains(number.trim()) || self.names.iter().any(is_one);
             is_own.then_some(total)
-        });
-        rows.fold(0, u64::saturating_add)
+        })
     }
 }
 
@@ -159,6 +186,18 @@ mod tests {
         fs::write(driver.join("uevent"), "").unwrap();
         let lines = Lines::of_module(root.path(), "virtio_crypto").unwrap();
         assert_eq!(lines.count(INTERRUPTS), 133);
+        assert!(lines.is_taken(INTERRUPTS));
+        assert!(!lines.is_taken("CPU0\n 1: 9 IO-APIC 1-edge i8042\n"));
+        assert_eq!(
+            Lines::of_algorithms(root.path(), "virtio_crypto"),
+            Some(lines.clone())
+        );
+        // A module of algorithms, and the one of devices that depends on it.
+        let holders = root.path().join("sys/module/common/holders");
+        fs::create_dir_all(&holders).unwrap();
+        assert_eq!(Lines::of_algorithms(root.path(), "common"), None);
+        symlink("../../virtio_crypto", holders.join("virtio_crypto")).unwrap();
+        assert_eq!(Lines::of_algorithms(root.path(), "common"), Some(lines));
         assert_eq!(Lines::of_module(root.path(), "aesni_intel"), None);
         assert_eq!(Lines::of_module(root.path(), "../x"), None);
     }

@@ -4,7 +4,8 @@
 //! A process of its own loads the library that the program `openssl` is linked with: settings of the
 //! environment count from the library's start, and a provider may end the process.
 
-use std::io;
+use std::convert::Infallible;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use brisk_host::program::Program;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::algorithm::{Algorithm, Kind};
 use super::implementation::Implementation;
-use super::libcrypto::program::{AT_WORK, PATIENCE, output};
+use super::libcrypto::program::{AT_WORK, PATIENCE};
 use super::measure::{NotMeasured, environment};
 use super::vectors::{Checked, Vector, VectorError, vector};
 use crate::interrupt::Interrupt;
@@ -37,6 +38,8 @@ enum Answer {
     Wrong,
     /// The library does not have what is asked for; the reason.
     Lacks(String),
+    /// It has it, and a step of the operation failed; the reason.
+    Failed(String),
     /// It cannot be asked; the reason.
     Unable(String),
 }
@@ -51,23 +54,37 @@ pub(super) fn check(
     algorithm: &'static Algorithm,
     interrupt: &Interrupt,
 ) -> Result<Checked, NotMeasured> {
-    let library = match library() {
+    let library = match library(interrupt) {
         Ok(library) => library,
-        Err(reason) => return Ok(Checked::No(reason)),
+        Err(NotMeasured::Failed(reason)) => return Ok(Checked::No(reason)),
+        Err(other) => return Err(other),
     };
     let question = Question {
         library,
         algorithm: algorithm.name.to_owned(),
         implementation: implementation.clone(),
     };
-    let question = serde_json::to_string(&question).map_err(io::Error::from)?;
-    let program = Program::at(brisk).args(["crypto", "libcrypto", &question]);
+    let text = serde_json::to_string(&question).map_err(io::Error::from)?;
+    let program = Program::at(brisk).args(["crypto", "libcrypto", &text]);
     let variables = environment(implementation).into_iter();
     let program = variables.fold(program, |program, (name, value)| program.set(name, value));
     let text = match output_within(&program, Some(AT_WORK), interrupt).map_err(NotMeasured::from) {
         Ok(text) => text,
-        // A library that ends the process has not answered.
-        Err(NotMeasured::Failed(reason)) => return Ok(Checked::No(reason)),
+        Err(NotMeasured::Failed(reason)) => {
+            // What follows the command is how it ended, and what it wrote.
+            let how = reason.rsplit_once("}'").map_or(&*reason, |(_, how)| how);
+            let how = how.trim_start_matches([':', ' ']);
+            let reason = format!(
+                "{} ends brisk's process when it is to do the vector: {}",
+                question.library.display(),
+                how.split_whitespace().collect::<Vec<_>>().join(" ")
+            );
+            // libcrypto itself may not go with this process; what it loads has to.
+            return match implementation {
+                Implementation::OpenSsl | Implementation::OpenSslPlain => Ok(Checked::No(reason)),
+                _ => Err(NotMeasured::Failed(reason)),
+            };
+        }
         Err(other) => return Err(other),
     };
     match serde_json::from_slice(&text) {
@@ -83,16 +100,27 @@ pub(super) fn check(
             "it does not do {}: {reason}",
             algorithm.name
         ))),
+        Ok(Answer::Failed(reason)) => Err(NotMeasured::Failed(format!(
+            "it fails at the published test vector of {}: {reason}",
+            algorithm.name
+        ))),
         Ok(Answer::Unable(reason)) => Ok(Checked::No(reason)),
         Err(error) => Ok(Checked::No(format!("libcrypto did not answer: {error}"))),
     }
 }
 
-/// Answers a question, which is JSON, with JSON.
+/// Answers a question, which is JSON, with JSON, and ends the process: what the library would do at
+/// its end counts no more.
 ///
 /// # Errors
-/// If it is no question.
-pub fn answer(question: &str) -> io::Result<String> {
+/// If it is no question, or the answer cannot be written.
+pub fn answer_and_exit(question: &str, output: &mut dyn Write) -> io::Result<Infallible> {
+    output.write_all(answer(question)?.as_bytes())?;
+    output.flush()?;
+    brisk_sys::exit_at_once(0)
+}
+
+fn answer(question: &str) -> io::Result<String> {
     let question: Question = serde_json::from_str(question).map_err(io::Error::from)?;
     let answer = match Algorithm::find(&question.algorithm) {
         None => Answer::Unable(format!("no algorithm {}", question.algorithm)),
@@ -111,7 +139,8 @@ impl From<Result<bool, CipherError>> for Answer {
         match tried {
             Ok(true) => Self::Right,
             Ok(false) => Self::Wrong,
-            Err(CipherError::Lacks(reason) | CipherError::Refused(reason)) => Self::Lacks(reason),
+            Err(CipherError::Lacks(reason)) => Self::Lacks(reason),
+            Err(CipherError::Failed(reason) | CipherError::Forged(reason)) => Self::Failed(reason),
             Err(CipherError::Unable(reason)) => Self::Unable(reason),
         }
     }
@@ -124,6 +153,16 @@ fn try_vector(
     algorithm: &Algorithm,
     vector: &Vector,
 ) -> Result<bool, CipherError> {
+    let (sealed, tag) = vector.result.split_at(vector.plain.len());
+    // In its first bit and in its last one: an implementation may compare a part.
+    let [mut first, mut last] = [tag.to_vec(), tag.to_vec()];
+    if let Some(byte) = first.first_mut() {
+        *byte ^= 0x80;
+    }
+    if let Some(byte) = last.last_mut() {
+        *byte ^= 1;
+    }
+    let forged = [first, last];
     let run = |input: &[u8], tag| {
         library.apply(&CipherOperation {
             cipher: algorithm.name,
@@ -142,42 +181,51 @@ fn try_vector(
     if run(&vector.plain, Tag::Make(algorithm.tag()))? != vector.result {
         return Ok(false);
     }
-    let (sealed, tag) = vector.result.split_at(vector.plain.len());
     // What it encrypted right and does not take back, it does wrong.
     match run(sealed, Tag::Check(tag)) {
         Ok(plain) if plain == vector.plain => {}
-        Ok(_) | Err(CipherError::Refused(_)) => return Ok(false),
+        Ok(_) | Err(CipherError::Forged(_)) => return Ok(false),
         Err(other) => return Err(other),
     }
     if algorithm.kind != Kind::Aead {
         return Ok(true);
     }
-    let mut forged = tag.to_vec();
-    forged[0] ^= 1;
-    match run(sealed, Tag::Check(&forged)) {
-        Err(CipherError::Refused(_)) => Ok(true),
-        Ok(_) => Ok(false),
-        Err(other) => Err(other),
+    for tag in &forged {
+        match run(sealed, Tag::Check(tag)) {
+            Err(CipherError::Forged(_)) => {}
+            Ok(_) => return Ok(false),
+            Err(other) => return Err(other),
+        }
     }
+    Ok(true)
 }
 
 /// Path of the libcrypto that the program `openssl` is linked with, as the dynamic loader finds it
 /// (`LD_TRACE_LOADED_OBJECTS`, ld.so(8)).
-fn library() -> Result<PathBuf, String> {
-    let program = Program::find("openssl").map_err(|error| error.to_string())?;
+fn library(interrupt: &Interrupt) -> Result<PathBuf, NotMeasured> {
+    let failed = |error: String| NotMeasured::Failed(error);
+    let program = Program::find("openssl").map_err(|error| failed(error.to_string()))?;
     let trace = program.set("LD_TRACE_LOADED_OBJECTS", "1");
-    traced(&output(&trace, PATIENCE)?)
-        .ok_or_else(|| "openssl is a script, or is not linked with a libcrypto of its own".into())
+    let list = output_within(&trace, Some(PATIENCE), interrupt)?;
+    traced(&String::from_utf8_lossy(&list)).map_err(failed)
 }
 
 /// The libcrypto of a list such as `\tlibcrypto.so.3 => /lib/libcrypto.so.3 (0x00007f)`.
-fn traced(list: &str) -> Option<PathBuf> {
-    list.lines().find_map(|line| {
-        let (name, rest) = line.trim().split_once(" => ")?;
-        let path = rest.rsplit_once(" (0x").map_or(rest, |(path, _)| path);
-        let is_it = name.starts_with("libcrypto.so") && path.starts_with('/');
-        is_it.then(|| PathBuf::from(path))
-    })
+fn traced(list: &str) -> Result<PathBuf, String> {
+    let lines = list
+        .lines()
+        .filter_map(|line| line.trim().split_once(" => "));
+    let mut found = lines.filter(|(name, _)| name.starts_with("libcrypto.so"));
+    let Some((name, rest)) = found.next() else {
+        return Err("openssl is a script, or is not linked with a libcrypto of its own".to_owned());
+    };
+    let path = rest.rsplit_once(" (0x").map_or(rest, |(path, _)| path);
+    match path.starts_with('/') {
+        true => Ok(PathBuf::from(path)),
+        false => Err(format!(
+            "the dynamic loader does not find {name} of openssl"
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -187,7 +235,7 @@ mod tests {
 
     fn ask(implementation: &str, algorithm: &str) -> Answer {
         let question = Question {
-            library: library().unwrap(),
+            library: library(&Interrupt::new().unwrap()).unwrap(),
             algorithm: algorithm.to_owned(),
             implementation: implementation.parse().unwrap(),
         };
@@ -212,7 +260,7 @@ mod tests {
         let algorithm = Algorithm::find(name).unwrap();
         let mut vector = vector(algorithm);
         alter(&mut vector);
-        let library = Libcrypto::load(&library().unwrap()).unwrap();
+        let library = Libcrypto::load(&library(&Interrupt::new().unwrap()).unwrap()).unwrap();
         try_vector(&library, &Implementation::OpenSsl, algorithm, &vector)
     }
 
@@ -232,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_lacking() {
-        for implementation in ["provider:nosuch", "provider:legacy", "engine:nosuch"] {
+        for implementation in ["provider:nosuch", "provider:base", "engine:nosuch"] {
             let answer = ask(implementation, "aes-128-gcm");
             assert!(
                 matches!(answer, Answer::Lacks(_)),
@@ -250,13 +298,15 @@ mod tests {
         let list = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibssl.so.3 => /lib/libssl.so.3 (0x00007f1)\n\
                     \tlibcrypto.so.3 => /opt/my ssl/libcrypto.so.3 (0x00007f2)\n";
         let found = traced(list);
-        assert_eq!(found, Some(PathBuf::from("/opt/my ssl/libcrypto.so.3")));
-        for other in [
-            "",
-            "\tlibcrypto.so.3 => not found\n",
-            "\tlibc.so.6 => /lib/libc.so.6 (0x1)\n",
-        ] {
-            assert_eq!(traced(other), None, "{other}");
+        assert_eq!(found, Ok(PathBuf::from("/opt/my ssl/libcrypto.so.3")));
+        let missing = traced("\tlibcrypto.so.3 => not found\n").unwrap_err();
+        assert!(
+            missing.contains("does not find libcrypto.so.3"),
+            "{missing}"
+        );
+        for other in ["", "\tlibc.so.6 => /lib/libc.so.6 (0x1)\n"] {
+            let error = traced(other).unwrap_err();
+            assert!(error.starts_with("openssl is a script"), "{error}");
         }
     }
 }

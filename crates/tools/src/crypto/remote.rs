@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const QEMU: &str = "qemu-system";
 /// Characters of an answer that a message has.
 const SHOWN: usize = 200;
+/// Characters of a reason of the other side's that are kept.
+const REASON: usize = 1000;
 
 /// A machine that is reached by a command.
 #[derive(Debug)]
@@ -121,11 +123,11 @@ impl Remote {
                 return Err(self.lost("it answers without end"));
             }
             match self.answers.recv_timeout(LOOK) {
-                Ok(Ok(Answer::Failed(reason))) => return Err(NotMeasured::Failed(reason)),
+                Ok(Ok(Answer::Failed(reason))) => return Err(NotMeasured::Failed(short(reason))),
                 Ok(Ok(Answer::Silent(reason))) => {
                     // Its process cannot end while a thread of it waits in the kernel.
                     self.is_lost = true;
-                    return Err(NotMeasured::NoAnswer(reason));
+                    return Err(NotMeasured::NoAnswer(short(reason)));
                 }
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(reason)) => return Err(self.lost(&reason)),
@@ -179,6 +181,14 @@ impl Remote {
     }
 }
 
+/// A reason that the other side gives, not longer than people read.
+fn short(reason: String) -> String {
+    match reason.char_indices().nth(REASON) {
+        None => reason,
+        Some((end, _)) => format!("{}…", &reason[..end]),
+    }
+}
+
 impl Worker for Remote {
     fn about(&mut self, algorithm: &'static Algorithm) -> Result<About, NotMeasured> {
         self.ask(&Question::About(algorithm.name.to_owned()))?;
@@ -198,7 +208,8 @@ impl Worker for Remote {
             algorithm: algorithm.name.to_owned(),
         })?;
         match self.answer(PATIENCE)? {
-            Answer::Checked(checked) => Ok(checked),
+            Answer::Checked(Checked::No(reason)) => Ok(Checked::No(short(reason))),
+            Answer::Checked(Checked::Yes) => Ok(Checked::Yes),
             other => Err(self.unexpected(&other)),
         }
     }
@@ -309,6 +320,24 @@ mod tests {
             error.to_string().contains("the command has ended"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn reasons_are_not_longer_than_people_read() {
+        let long = "é".repeat(5000);
+        let answers = [
+            format!(r#"{{"checked":{{"no":"{long}"}}}}"#),
+            format!(r#"{{"failed":"{long}"}}"#),
+        ];
+        let mut remote = start(&answers.each_ref().map(|text| &**text));
+        let mut check = || remote.check(&Implementation::OpenSsl, algorithm());
+        let Checked::No(reason) = check().unwrap() else {
+            panic!("it was not checked");
+        };
+        let failed = check().unwrap_err().to_string();
+        for text in [reason, failed] {
+            assert_eq!(text.chars().count(), REASON + 1);
+        }
     }
 
     #[test]

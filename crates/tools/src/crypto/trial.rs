@@ -1,26 +1,35 @@
 //! Whether a driver's device works when the driver is used: drivers may hand requests to software
 //! without telling.
 
+use std::fs;
+use std::path::Path;
+
 use super::af_alg::Direction;
 use super::algorithm::Algorithm;
 use super::bench::FEW;
+use super::device::Lines;
 use super::implementation::Implementation;
 use super::kernel::Driver;
 use super::local::Worker;
 use super::measure::{Group, NotMeasured, Request};
+use crate::overhead::allowed;
 
 /// Sizes of the requests that a driver gets, bytes; virtio-crypto does not survive much larger ones.
 pub const SIZES: [usize; 7] = [16, 64, 256, 1024, 4096, 16384, 65536];
-/// How long it gets those of one size, seconds.
-const SECONDS: f64 = 0.2;
+/// How long it gets those of one size, seconds; and if that is for too few requests.
+const SECONDS: [f64; 2] = [0.2, 2.0];
+/// Requests of a size that tell something.
+const ENOUGH: f64 = 10.0;
 
 /// Requests to a driver, by size, and interrupts of its device meanwhile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
     /// Name of the driver.
     pub driver: String,
-    /// What was seen, or why nothing was.
-    pub seen: Result<Vec<Tried>, String>,
+    /// Sizes that were tried.
+    pub tried: Vec<Tried>,
+    /// Why not all were; none if all were.
+    pub ended: Option<String>,
 }
 
 /// Requests of one size.
@@ -30,101 +39,241 @@ pub struct Tried {
     pub bytes: usize,
     /// Number of requests.
     pub operations: f64,
-    /// Interrupts of the devices of the driver's module.
+    /// Interrupts of the devices of the driver.
     pub interrupts: u64,
 }
 
+/// What did requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doer {
+    /// The device, which raised interrupts.
+    Device,
+    /// Software: the device raised none.
+    Software,
+    /// The device raised fewer than one that did all would.
+    Unclear,
+}
+
 impl Tried {
-    /// Whether the device raised so many interrupts that it did the requests.
+    /// What did these requests.
     #[must_use]
-    pub fn is_by_device(&self) -> bool {
-        self.interrupts > 0 && self.interrupts as f64 >= self.operations * FEW
+    pub fn doer(&self) -> Doer {
+        match self.interrupts {
+            0 => Doer::Software,
+            1 => Doer::Unclear,
+            many if (many as f64) < self.operations * FEW => Doer::Unclear,
+            _ => Doer::Device,
+        }
     }
 }
 
 impl Trial {
-    /// Has `worker`, the machine of the driver, encrypt with it by AF_ALG for one and a half seconds.
+    /// Has `worker`, the machine below `root`, encrypt with a driver by AF_ALG for two seconds.
     /// `progress` gets each size.
     ///
     /// # Errors
-    /// [`NotMeasured::Interrupted`] if a signal comes. Everything else is in [`Trial::seen`].
+    /// [`NotMeasured::Interrupted`] if a signal comes. Everything else is in [`Trial::ended`].
     pub fn of(
         worker: &mut dyn Worker,
+        root: &Path,
         driver: &Driver,
         algorithm: &'static Algorithm,
         mut progress: impl FnMut(usize),
     ) -> Result<Self, NotMeasured> {
-        let seen = match seen(worker, driver, algorithm, &mut progress) {
-            Ok(seen) => Ok(seen),
+        let mut tried = Vec::new();
+        let request = |bytes, seconds, groups| Request {
+            algorithm: algorithm.name.to_owned(),
+            direction: Direction::Encrypt,
+            bytes,
+            seconds,
+            groups,
+        };
+        let mut all = || {
+            let device = Device::idle(worker, root, driver, &request(0, SECONDS[0], Vec::new()))?;
+            let cpu = allowed()?.first().copied();
+            let groups = vec![Group {
+                implementation: Implementation::Driver(driver.driver.clone()),
+                cpus: cpu.into_iter().collect(),
+            }];
+            for bytes in SIZES {
+                progress(bytes);
+                let mut seen = None;
+                for seconds in SECONDS {
+                    let one = device.during(worker, &request(bytes, seconds, groups.clone()))?;
+                    seen = Some(one);
+                    if one.operations >= ENOUGH {
+                        break;
+                    }
+                }
+                match seen {
+                    Some(one) if one.operations >= ENOUGH => tried.push(one),
+                    _ => return failed(format!("too few requests of {bytes} bytes in 2 s")),
+                }
+            }
+            Ok(())
+        };
+        let ended = match all() {
+            Ok(()) => None,
             Err(NotMeasured::Interrupted(signal)) => return Err(NotMeasured::Interrupted(signal)),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Some(error.to_string()),
         };
         Ok(Self {
             driver: driver.driver.clone(),
-            seen,
+            tried,
+            ended,
         })
     }
 }
 
-fn seen(
-    worker: &mut dyn Worker,
-    driver: &Driver,
-    algorithm: &'static Algorithm,
-    progress: &mut dyn FnMut(usize),
-) -> Result<Vec<Tried>, NotMeasured> {
-    let failed = |reason: &str| Err(NotMeasured::Failed(reason.to_owned()));
-    // The kernel counts one of its own.
-    if driver.references > 1 {
-        return failed("others use it now, whose interrupts are not told apart");
+fn failed<T>(reason: impl Into<String>) -> Result<T, NotMeasured> {
+    Err(NotMeasured::Failed(reason.into()))
+}
+
+/// Interrupts of a driver's devices, which nobody else uses.
+struct Device<'a> {
+    root: &'a Path,
+    lines: Lines,
+}
+
+impl<'a> Device<'a> {
+    fn idle(
+        worker: &mut dyn Worker,
+        root: &'a Path,
+        driver: &Driver,
+        idle: &Request,
+    ) -> Result<Self, NotMeasured> {
+        // The kernel counts one reference of its own.
+        let is_sibling = |it: &Driver| it.module == driver.module || it.driver == driver.driver;
+        let all = Driver::below(root);
+        let mut users = all.iter().filter(|it| is_sibling(it) && it.references > 1);
+        if let Some(used) = users.next() {
+            return failed(format!(
+                "others use {} now, and interrupts are not told apart",
+                used.driver
+            ));
+        }
+        let Some(lines) = Lines::of_algorithms(root, &driver.module) else {
+            return failed("no device of its module is known");
+        };
+        let device = Self { root, lines };
+        if !device.lines.is_taken(&device.text()?) {
+            return failed("its device has no interrupt that a driver takes: it may be polled");
+        }
+        let before = device.count()?;
+        worker.measure(idle, &mut |_| ())?;
+        if device.count()? > before {
+            return failed("its device raises interrupts while nobody uses the driver");
+        }
+        Ok(device)
     }
-    let about = worker.about(algorithm)?;
-    let Some(cpu) = about.cpus.first() else {
-        return failed("no processor may be used");
-    };
-    let mut all = Vec::new();
-    for bytes in SIZES {
-        progress(bytes);
-        let request = Request {
-            algorithm: algorithm.name.to_owned(),
-            direction: Direction::Encrypt,
-            bytes,
-            seconds: SECONDS,
-            groups: vec![Group {
-                implementation: Implementation::Driver(driver.driver.clone()),
-                cpus: vec![*cpu],
-            }],
-        };
-        let measured = worker.measure(&request, &mut |_| ())?;
-        let interrupts = measured.proof.and_then(|proof| proof.device_interrupts);
-        let Some(interrupts) = interrupts else {
-            return failed("no interrupts of a device of its module are known");
-        };
-        all.push(Tried {
-            bytes,
+
+    fn text(&self) -> Result<String, NotMeasured> {
+        Ok(fs::read_to_string(self.root.join("proc/interrupts"))?)
+    }
+
+    fn count(&self) -> Result<u64, NotMeasured> {
+        Ok(self.lines.count(&self.text()?))
+    }
+
+    fn during(&self, worker: &mut dyn Worker, request: &Request) -> Result<Tried, NotMeasured> {
+        let before = self.count()?;
+        let measured = worker.measure(request, &mut |_| ())?;
+        Ok(Tried {
+            bytes: request.bytes,
             operations: measured.groups.iter().map(|group| group.operations).sum(),
-            interrupts,
-        });
+            interrupts: self.count()?.saturating_sub(before),
+        })
     }
-    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use tempfile::TempDir;
+
     use super::super::local::About;
-    use super::super::measure::{GroupRate, Mark, Measured, Proof};
+    use super::super::measure::{GroupRate, Mark, Measured};
     use super::super::vectors::Checked;
     use super::super::window::Window;
     use super::*;
 
-    /// A device that does requests of so many bytes and more; its driver does the others.
-    struct Threshold(usize);
+    /// A machine with a device that does requests of so many bytes and more; its driver does the
+    /// others.
+    struct Threshold {
+        root: TempDir,
+        bytes: usize,
+        operations: f64,
+        interrupts: u64,
+        /// Interrupts that come without requests, in each run.
+        stray: u64,
+    }
+
+    impl Threshold {
+        fn new(bytes: usize) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let device = root.path().join("sys/devices/pci0000:00/0000:00:04.0");
+            fs::create_dir_all(&device).unwrap();
+            let driver = root.path().join("sys/module/x/drivers/pci:x");
+            fs::create_dir_all(&driver).unwrap();
+            symlink(&device, driver.join("0000:00:04.0")).unwrap();
+            fs::create_dir_all(root.path().join("proc")).unwrap();
+            let machine = Self {
+                root,
+                bytes,
+                operations: 1000.0,
+                interrupts: 0,
+                stray: 0,
+            };
+            machine.write("24", "0000:00:04.0");
+            machine.crypto(1);
+            machine
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.root.path().join("proc").join(name)
+        }
+
+        fn write(&self, number: &str, name: &str) {
+            let count = self.interrupts;
+            let text = format!("     CPU0\n {number}: {count} IO-APIC 4-edge {name}\n");
+            fs::write(self.path("interrupts"), text).unwrap();
+        }
+
+        /// What uses a driver beside the one that is tried.
+        fn crypto(&self, references: u64) {
+            let text = format!(
+                "name: xts(aes)\ndriver: xts-x\nmodule: x\nrefcnt: {references}\n\n\
+                 name: cbc(aes)\ndriver: cbc-x\nmodule: x\nrefcnt: 1\n"
+            );
+            fs::write(self.path("crypto"), text).unwrap();
+        }
+
+        fn trial(&mut self) -> Result<Trial, NotMeasured> {
+            let driver = Driver {
+                driver: "cbc-x".to_owned(),
+                module: "x".to_owned(),
+                ..Driver::default()
+            };
+            let algorithm = Algorithm::find("aes-128-cbc").unwrap();
+            let mut sizes = Vec::new();
+            let root = self.root.path().to_owned();
+            let trial = Trial::of(self, &root, &driver, algorithm, |it| sizes.push(it))?;
+            assert!(trial.ended.is_some() || sizes == SIZES);
+            Ok(trial)
+        }
+
+        fn ended(&mut self) -> String {
+            let trial = self.trial().unwrap();
+            assert_eq!(trial.tried, []);
+            trial.ended.unwrap()
+        }
+    }
 
     impl Worker for Threshold {
         fn about(&mut self, _: &'static Algorithm) -> Result<About, NotMeasured> {
-            Ok(About {
-                cpus: vec![0],
-                ..About::default()
-            })
+            unreachable!("a trial knows its driver")
         }
 
         fn check(
@@ -140,52 +289,80 @@ mod tests {
             request: &Request,
             _: &mut dyn FnMut(Mark),
         ) -> Result<Measured, NotMeasured> {
-            if self.0 == usize::MAX {
+            if self.bytes == usize::MAX {
                 return Err(NotMeasured::Interrupted(2));
             }
+            let is_by_device = !request.groups.is_empty() && request.bytes >= self.bytes;
+            if is_by_device {
+                self.interrupts += self.operations as u64;
+            }
+            self.interrupts += self.stray;
+            self.write("24", "0000:00:04.0");
             Ok(Measured {
                 groups: vec![GroupRate {
-                    operations: 1000.0,
+                    operations: self.operations * request.seconds,
                     ..GroupRate::default()
                 }],
                 window: Window::default(),
-                proof: (self.0 > 0).then(|| Proof {
-                    drivers: Vec::new(),
-                    device_interrupts: Some(if request.bytes >= self.0 { 1000 } else { 3 }),
-                }),
+                proof: None,
             })
         }
     }
 
-    fn trial(threshold: usize, references: u64) -> Result<Trial, NotMeasured> {
-        let driver = Driver {
-            driver: "x".to_owned(),
-            references,
-            ..Driver::default()
-        };
-        let algorithm = Algorithm::find("aes-128-cbc").unwrap();
-        let mut sizes = Vec::new();
-        let trial = Trial::of(&mut Threshold(threshold), &driver, algorithm, |it| {
-            sizes.push(it)
-        })?;
-        assert!(trial.seen.is_err() || sizes == SIZES);
-        Ok(trial)
+    #[test]
+    fn interrupts_tell_what_the_device_did() {
+        let trial = Threshold::new(1024).trial().unwrap();
+        let doers: Vec<_> = trial.tried.iter().map(Tried::doer).collect();
+        let (own, other) = (Doer::Device, Doer::Software);
+        assert_eq!(doers, [other, other, other, own, own, own, own]);
+        assert_eq!(trial.ended, None);
     }
 
     #[test]
-    fn interrupts_tell_what_the_device_did() {
-        let seen = trial(1024, 1).unwrap().seen.unwrap();
-        let by_device: Vec<_> = seen.iter().map(Tried::is_by_device).collect();
-        assert_eq!(by_device, [false, false, false, true, true, true, true]);
+    fn few_interrupts_are_not_clear() {
+        let of = |operations, interrupts| {
+            let tried = Tried {
+                bytes: 16,
+                operations,
+                interrupts,
+            };
+            tried.doer()
+        };
+        assert_eq!(of(1e4, 0), Doer::Software);
+        assert_eq!(of(10.0, 1), Doer::Unclear);
+        assert_eq!(of(1e4, 49), Doer::Unclear);
+        // A driver that coalesces interrupts.
+        assert_eq!(of(1e4, 300), Doer::Device);
+        assert_eq!(of(10.0, 10), Doer::Device);
+    }
+
+    #[test]
+    fn a_slow_device_gets_more_time() {
+        let mut slow = Threshold::new(0);
+        slow.operations = 6.0;
+        let trial = slow.trial().unwrap();
+        assert!(
+            trial.tried.iter().all(|it| it.operations == 12.0),
+            "{trial:?}"
+        );
+        slow.operations = 4.0;
+        assert!(slow.ended().starts_with("too few requests of 16 bytes"));
     }
 
     #[test]
     fn what_cannot_be_tried_has_a_reason() {
-        let unknown = trial(0, 1).unwrap().seen.unwrap_err();
-        assert!(unknown.starts_with("no interrupts"), "{unknown}");
-        let in_use = trial(1024, 2).unwrap().seen.unwrap_err();
-        assert!(in_use.starts_with("others use it"), "{in_use}");
-        let interrupted = trial(usize::MAX, 1);
+        let mut machine = Threshold::new(16);
+        machine.crypto(2);
+        assert!(machine.ended().starts_with("others use xts-x now"));
+        machine.crypto(1);
+        machine.stray = 1;
+        assert!(machine.ended().contains("while nobody uses the driver"));
+        machine.stray = 0;
+        machine.write("24", "another");
+        assert!(machine.ended().contains("it may be polled"));
+        fs::remove_dir_all(machine.root.path().join("sys")).unwrap();
+        assert!(machine.ended().starts_with("no device of its module"));
+        let interrupted = Threshold::new(usize::MAX).trial();
         assert!(matches!(interrupted, Err(NotMeasured::Interrupted(2))));
     }
 }

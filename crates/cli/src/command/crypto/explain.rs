@@ -26,7 +26,7 @@ use crate::ui::Ui;
 /// other programs that mislead on this machine. Instructions of the CPU, such as AES-NI, are no
 /// device. Without --try nothing is loaded or changed.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "Exit status: 0, or 1 if no device is used.")]
+#[command(after_long_help = "Exit status: 0, or 1 if no device is known to be used.")]
 pub struct Args {
     /// Algorithm with the size of its key, by OpenSSL's or the kernel's name.
     #[arg(value_name = "ALG", default_value = "aes-128-cbc")]
@@ -115,15 +115,32 @@ fn tried(
     algorithm: &'static Algorithm,
     ui: &Ui,
 ) -> Result<Option<Trial>, NotMeasured> {
-    let driver = offload(machine, algorithm).filter(|driver| is_tried && driver.is_tested);
-    let Some(driver) = driver else {
+    if !is_tried {
         return Ok(None);
+    }
+    let driver = match offload(machine, algorithm) {
+        Some(driver) if driver.is_tested => driver,
+        Some(driver) => {
+            ui.note(&format!(
+                "nothing was tried: the self-test of {} has not passed",
+                driver.driver
+            ));
+            return Ok(None);
+        }
+        None => {
+            ui.note(&format!(
+                "nothing was tried: no driver of a device has {}",
+                algorithm.kernel
+            ));
+            return Ok(None);
+        }
     };
     let bar = ui.bar(SIZES.len() as u64, "");
     let mut worker = this_machine(Interrupt::by_signals()?)
         .map_err(|error| NotMeasured::Failed(format!("{error:#}")))?;
     let mut done = 0;
-    let trial = Trial::of(&mut worker, driver, algorithm, |bytes| {
+    let root = Path::new("/");
+    let trial = Trial::of(&mut worker, root, driver, algorithm, |bytes| {
         bar.say(&format!("{bytes} bytes by {}", printable(&driver.driver)));
         bar.at(done);
         done += 1;
@@ -192,14 +209,18 @@ fn steps(one: &Explanation) -> String {
 }
 
 /// A line for each consumer, and below what to do about each cause.
-fn overview(all: &[Explanation]) -> String {
+fn overview<'a>(all: &'a [Explanation]) -> String {
     let algorithm = all.first().map_or("", |one| one.algorithm);
-    let rows = all.iter().map(|one| {
+    // The first that is in the way, else the first that is not known.
+    let cause_of = |one: &'a Explanation| {
         let unknown = || {
             let mut steps = one.steps.iter();
             steps.find(|step| step.outcome.answer == Answer::Unknown)
         };
-        let cause = one.cause().or_else(unknown);
+        one.cause().or_else(unknown)
+    };
+    let rows = all.iter().map(|one| {
+        let cause = cause_of(one);
         let why = cause.map(|step| match &step.outcome.cause {
             Some(cause) => cause.clone(),
             None => step.outcome.looked_at.clone(),
@@ -215,7 +236,7 @@ fn overview(all: &[Explanation]) -> String {
     let mut text = format!("{algorithm}\n\n{}\n", columns(&head, rows));
     let mut shown: Vec<String> = Vec::new();
     for one in all {
-        let Some(step) = one.cause() else { continue };
+        let Some(step) = cause_of(one) else { continue };
         let Some(fix) = &step.outcome.fix else {
             continue;
         };

@@ -16,10 +16,9 @@ mod options;
 mod picture;
 mod worker;
 
-use brisk_tools::crypto::answer_of_libcrypto;
+use brisk_tools::crypto::answer_and_exit;
 use clap::Subcommand;
 
-use crate::exit;
 pub use crate::output::Form;
 use crate::ui::Ui;
 
@@ -63,8 +62,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
         Command::Config(args) => config::run(args, ui),
         Command::Worker => worker::run(),
         Command::Libcrypto { question } => {
-            ui.data(&answer_of_libcrypto(question)?)?;
-            Ok(exit::OK)
+            match answer_and_exit(question, &mut std::io::stdout().lock())? {}
         }
     }
 }

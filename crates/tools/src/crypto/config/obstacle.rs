@@ -127,6 +127,8 @@ fn is_configured(question: &Question<'_>, step: &str) -> bool {
     );
     match (step, question.route) {
         ("openssl", _) => true,
+        // The measurement tells how often its device was at work.
+        ("fallback", _) => question.facts.proof.is_some(),
         ("priority", Route::Kernel(Consumer::AfAlg | Consumer::DmCrypt)) => is_named,
         _ => false,
     }

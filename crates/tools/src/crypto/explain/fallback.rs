@@ -1,82 +1,125 @@
 //! The step about drivers that do work in software. Pure.
 
+use std::ops::RangeInclusive;
+
 use super::steps::{advice, command, with_driver};
-use super::{Outcome, Subject};
+use super::{Answer, Outcome, Route, Subject};
 use crate::crypto::kernel::{Driver, Flags};
-use crate::crypto::trial::Tried;
+use crate::crypto::list::Consumer;
+use crate::crypto::trial::{Doer, Trial, Tried};
 
 /// Modules whose source gives no driver `NEED_FALLBACK`, for kernels that do not tell flags.
 const WITHOUT: [&str; 1] = ["virtio_crypto"];
 
+/// Bytes of the requests that a route sends: sectors of disks, blocks of files, records of TLS,
+/// packets.
+const fn sent(route: Route) -> RangeInclusive<usize> {
+    match route {
+        Route::Openssl | Route::Kernel(Consumer::AfAlg) => 1..=usize::MAX,
+        Route::Kernel(Consumer::DmCrypt) => 512..=4096,
+        Route::Kernel(Consumer::Fscrypt) => 16..=4096,
+        Route::Kernel(Consumer::Ktls) => 1..=16384,
+        Route::Kernel(Consumer::Ipsec) => 1..=1500,
+    }
+}
+
 pub(super) fn done_by_device(subject: &Subject<'_>) -> Outcome {
     with_driver(subject, |driver| {
+        let untried = untried(subject, driver);
         let trial = subject.trial.filter(|trial| trial.driver == driver.driver);
-        let falls_back = driver
-            .flags
-            .map(|flags| !flags.common(Flags::NEED_FALLBACK).is_empty());
-        let to_try = || {
-            command(format!(
-                "brisk crypto explain {} --try",
-                subject.algorithm.name
-            ))
-        };
-        match (trial.map(|trial| &trial.seen), falls_back) {
-            (Some(Ok(seen)), _) => tried(driver, seen, falls_back),
-            (_, Some(false)) => Outcome::yes("NETLINK_CRYPTO: no NEED_FALLBACK"),
-            (Some(Err(reason)), _) => Outcome::unknown(format!("it was tried in vain: {reason}")),
-            (None, Some(true)) => Outcome {
-                fix: Some(to_try()),
-                ..Outcome::unknown(format!(
-                    "NETLINK_CRYPTO: NEED_FALLBACK: {} hands some requests to software",
-                    driver.driver
-                ))
-            },
-            (None, None) if WITHOUT.contains(&&*driver.module) => {
-                Outcome::yes(format!("the source of {}: no NEED_FALLBACK", driver.module))
+        match trial {
+            None => untried,
+            Some(trial) if trial.tried.is_empty() => {
+                let reason = trial.ended.as_deref().unwrap_or("no size was tried");
+                Outcome {
+                    fix: None,
+                    ..told(untried, &format!("it was tried in vain: {reason}"))
+                }
             }
-            (None, None) => Outcome {
-                fix: Some(to_try()),
-                ..Outcome::unknown("/proc/crypto, without flags: it may hand requests to software")
-            },
+            Some(trial) => judged(subject, driver, trial, untried),
         }
     })
 }
 
-/// What interrupts of the device tell, if the driver may fall back to software.
-fn tried(driver: &Driver, seen: &[Tried], falls_back: Option<bool>) -> Outcome {
-    let name = &driver.driver;
-    let (by_device, by_software): (Vec<_>, Vec<_>) =
-        seen.iter().partition(|tried| tried.is_by_device());
-    let sizes = |some: &[&Tried]| {
-        let sizes: Vec<_> = some.iter().map(|tried| tried.bytes.to_string()).collect();
-        sizes.join(", ")
-    };
-    if by_software.is_empty() {
-        return Outcome::yes(format!(
-            "interrupts of its device at {} bytes",
-            sizes(&by_device)
-        ));
+/// Whether a driver may hand requests to software; none if its flags are not known.
+fn falls_back(driver: &Driver) -> Option<bool> {
+    match driver.flags {
+        Some(flags) => Some(!flags.common(Flags::NEED_FALLBACK).is_empty()),
+        None => WITHOUT.contains(&&*driver.module).then_some(false),
     }
-    if !by_device.is_empty() {
-        return Outcome::yes(format!(
-            "interrupts of its device at {} bytes, and none at {}: those are done in software",
-            sizes(&by_device),
-            sizes(&by_software)
-        ));
-    }
-    let operations: f64 = seen.iter().map(|tried| tried.operations).sum();
-    let looked_at =
-        format!("no interrupt of its device in {operations:.0} requests of 16 to 65536 bytes");
-    match falls_back {
-        // Some drivers look again and again at their device, which then raises none.
-        None | Some(false) => Outcome {
-            fix: falls_back
-                .is_none()
-                .then(|| command("modprobe crypto_user")),
+}
+
+/// What flags tell.
+fn untried(subject: &Subject<'_>, driver: &Driver) -> Outcome {
+    let to_try = command(format!(
+        "brisk crypto explain {} --try",
+        subject.algorithm.name
+    ));
+    match (falls_back(driver), driver.flags) {
+        (Some(false), Some(_)) => Outcome::yes("NETLINK_CRYPTO: no NEED_FALLBACK"),
+        (Some(false), None) => {
+            Outcome::yes(format!("the source of {}: no NEED_FALLBACK", driver.module))
+        }
+        (Some(true), _) => Outcome {
+            fix: Some(to_try),
             ..Outcome::unknown(format!(
-                "{looked_at}: it may be polled, or software does all"
+                "NETLINK_CRYPTO: NEED_FALLBACK: {} may hand requests to software",
+                driver.driver
             ))
         },
+        (None, _) => Outcome {
+            fix: Some(to_try),
+            ..Outcome::unknown("/proc/crypto, without flags: it may hand requests to software")
+        },
+    }
+}
+
+/// An outcome that something more was looked at for.
+fn told(outcome: Outcome, more: &str) -> Outcome {
+    Outcome {
+        looked_at: format!("{}; {more}", outcome.looked_at),
+        ..outcome
+    }
+}
+
+/// What interrupts of the device tell about the requests that the route sends.
+fn judged(subject: &Subject<'_>, driver: &Driver, trial: &Trial, untried: Outcome) -> Outcome {
+    let name = &driver.driver;
+    let of = |doer| -> Vec<&Tried> {
+        let all = trial.tried.iter();
+        all.filter(|tried| tried.doer() == doer).collect()
+    };
+    let (device, software) = (of(Doer::Device), of(Doer::Software));
+    let looked_at = looked_at(trial);
+    let sent = sent(subject.route);
+    let is_sent = |tried: &&&Tried| sent.contains(&tried.bytes);
+    if device.iter().any(|tried| is_sent(&tried)) {
+        return Outcome::yes(looked_at);
+    }
+    let of_route = trial
+        .tried
+        .iter()
+        .filter(|tried| sent.contains(&tried.bytes));
+    if of_route.clone().any(|tried| tried.doer() == Doer::Unclear) || of_route.count() == 0 {
+        return Outcome::unknown(looked_at);
+    }
+    if !device.is_empty() {
+        let consumer = subject.route.consumer().name();
+        let largest = software
+            .iter()
+            .filter(is_sent)
+            .map(|tried| tried.bytes)
+            .max();
+        let cause = format!(
+            "{name} does requests of {} bytes and less in software, and {consumer} sends none of \
+             more than {}.",
+            largest.unwrap_or_default(),
+            sent.end()
+        );
+        let none = "none: the driver decides; another consumer may send larger requests";
+        return Outcome::no(looked_at, cause, advice(none));
+    }
+    match falls_back(driver) {
         Some(true) => Outcome::no(
             looked_at,
             format!("{name} does all requests in software: its device does nothing."),
@@ -86,5 +129,46 @@ fn tried(driver: &Driver, seen: &[Tried], falls_back: Option<bool>) -> Outcome {
                 driver.module
             )),
         ),
+        // A driver may look at its device again and again, which then raises none.
+        Some(false) => told(untried, &format!("{looked_at}: it may be polled")),
+        None => Outcome {
+            answer: Answer::Unknown,
+            fix: Some(command("modprobe crypto_user")),
+            ..told(
+                untried,
+                &format!("{looked_at}: it may be polled, or software does all"),
+            )
+        },
     }
+}
+
+/// Sizes by what did them, and why there are no more of them.
+fn looked_at(trial: &Trial) -> String {
+    let sizes = |doer| {
+        let all = trial.tried.iter().filter(|tried| tried.doer() == doer);
+        let sizes: Vec<_> = all.map(|tried| tried.bytes.to_string()).collect();
+        sizes.join(", ")
+    };
+    let mut parts = Vec::new();
+    for (doer, text) in [
+        (Doer::Device, "interrupts of its device at"),
+        (Doer::Software, "none, so software, at"),
+        (Doer::Unclear, "too few to tell at"),
+    ] {
+        let sizes = sizes(doer);
+        if !sizes.is_empty() {
+            parts.push(format!("{text} {sizes} bytes"));
+        }
+    }
+    if sizes(Doer::Device).is_empty() && sizes(Doer::Unclear).is_empty() {
+        let operations: f64 = trial.tried.iter().map(|tried| tried.operations).sum();
+        let bytes = || trial.tried.iter().map(|tried| tried.bytes);
+        parts = vec![format!(
+            "no interrupt of its device in {operations:.0} requests of {} to {} bytes",
+            bytes().min().unwrap_or_default(),
+            bytes().max().unwrap_or_default()
+        )];
+    }
+    parts.extend(trial.ended.clone());
+    parts.join("; ")
 }

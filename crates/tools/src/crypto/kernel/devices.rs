@@ -58,6 +58,13 @@ const CLASSES: &[Class] = &[
 /// processor, and `ccp-crypto`, which nothing loads, has its ciphers (`drivers/crypto/ccp/Kconfig`).
 const SEPARATE: &[(&str, &str)] = &[("ccp", "ccp_crypto")];
 
+/// Module that drives the devices of a module of algorithms, where that is another one.
+pub(crate) fn module_of_devices(algorithms: &str) -> Option<&'static str> {
+    let mut pairs = SEPARATE.iter();
+    let found = pairs.find(|(_, separate)| *separate == algorithms);
+    found.map(|(devices, _)| *devices)
+}
+
 impl Device {
     /// Whether it is certain to have ciphers. Most of AMD's secure processors have none, and only
     /// their driver knows.

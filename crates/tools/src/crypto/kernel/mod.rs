@@ -23,6 +23,7 @@ use brisk_host::cpu::Cpu;
 pub use capabilities::Capabilities;
 pub use config::{Config, Setting};
 pub use devices::Device;
+pub(crate) use devices::module_of_devices;
 pub use driver::Driver;
 pub(crate) use driver::{chosen, of};
 pub use flags::Flags;

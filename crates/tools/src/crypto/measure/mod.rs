@@ -77,7 +77,7 @@ fn in_use(root: &Path, before: &References) -> (Vec<String>, Option<Lines>) {
     let now = References::read(root);
     let drivers = now.risen(before);
     let modules = drivers.iter().filter_map(|driver| now.module(driver));
-    let lines = modules.filter_map(|module| Lines::of_module(root, module));
+    let lines = modules.filter_map(|module| Lines::of_algorithms(root, module));
     let lines = lines.reduce(Lines::and);
     (drivers, lines)
 }

@@ -24,17 +24,26 @@ fn trial(by_device: &[usize]) -> Trial {
     };
     Trial {
         driver: DRIVER.into(),
-        seen: Ok([16, 4096, 65536].iter().map(tried).collect()),
+        tried: [16, 4096, 65536].iter().map(tried).collect(),
+        ended: None,
     }
 }
 
 /// Answer of the step, what it looked at, its cause, and whether a device is used.
 fn step(flags: Option<Flags>, trial: Option<&Trial>) -> (Answer, String, Option<String>, Answer) {
+    step_of(AF_ALG, flags, trial)
+}
+
+fn step_of(
+    route: Route,
+    flags: Option<Flags>,
+    trial: Option<&Trial>,
+) -> (Answer, String, Option<String>, Answer) {
     let machine = with_flags(flags);
     let algorithm = Algorithm::find("aes-128-cbc").unwrap();
     let explanation = explain(&Subject {
         trial,
-        ..Subject::new(&machine, algorithm, AF_ALG)
+        ..Subject::new(&machine, algorithm, route)
     });
     let mut steps = explanation.steps.into_iter();
     let step = steps.find(|step| step.id == "fallback").unwrap();
@@ -56,7 +65,10 @@ fn flags_tell_whether_a_driver_may_fall_back() {
     for flags in [FALLS_BACK, None] {
         let (answer, looked_at, cause, used) = step(flags, None);
         assert_eq!((answer, used), (Answer::Unknown, Answer::Unknown));
-        assert!(looked_at.contains("requests to software"), "{looked_at}");
+        assert!(
+            looked_at.contains("may hand requests to software"),
+            "{looked_at}"
+        );
         assert_eq!(cause, None);
     }
 }
@@ -79,7 +91,9 @@ fn a_trial_tells_what_the_device_does() {
         );
         let (answer, looked_at, ..) = step(flags, Some(&trial(&[4096, 65536])));
         assert_eq!(answer, Answer::Yes);
-        assert!(looked_at.contains("none at 16: those are"), "{looked_at}");
+        let expected =
+            "interrupts of its device at 4096, 65536 bytes; none, so software, at 16 bytes";
+        assert_eq!(looked_at, expected);
     }
 }
 
@@ -91,22 +105,66 @@ fn no_interrupt_means_software_where_the_driver_may_fall_back() {
     assert_eq!((answer, used), (Answer::No, Answer::No));
     assert!(looked_at.contains("in 300 requests"), "{looked_at}");
     assert!(cause.unwrap().contains(DRIVER));
-    for flags in [None, Some(Flags(0))] {
+    for (flags, expected) in [(None, Answer::Unknown), (Some(Flags(0)), Answer::Yes)] {
         let (answer, looked_at, cause, _) = step(flags, Some(&nothing));
-        assert_eq!((answer, cause), (Answer::Unknown, None));
+        assert_eq!((answer, cause), (expected, None));
         assert!(looked_at.contains("may be polled"), "{looked_at}");
     }
+    // One interrupt is no proof, and no proof of the contrary.
+    let mut stray = trial(&[]);
+    stray.tried[1].interrupts = 1;
+    let (answer, looked_at, cause, _) = step(FALLS_BACK, Some(&stray));
+    assert_eq!((answer, cause), (Answer::Unknown, None));
+    assert!(
+        looked_at.contains("too few to tell at 4096 bytes"),
+        "{looked_at}"
+    );
+}
+
+/// A disk's sectors never reach a device that does large requests alone.
+#[test]
+fn only_sizes_that_a_consumer_sends_count() {
+    let large = trial(&[65536]);
+    let (answer, ..) = step_of(AF_ALG, FALLS_BACK, Some(&large));
+    assert_eq!(answer, Answer::Yes);
+    for (route, most) in [(DM_CRYPT, "4096"), (FSCRYPT, "4096"), (KTLS, "16384")] {
+        let (answer, _, cause, used) = step_of(route, FALLS_BACK, Some(&large));
+        assert_eq!((answer, used), (Answer::No, Answer::No));
+        let cause = cause.unwrap();
+        let expected = format!("sends none of more than {most}.");
+        assert!(cause.contains("4096 bytes and less"), "{cause}");
+        assert!(cause.ends_with(&expected), "{cause}");
+    }
+    // The largest sectors do.
+    let (answer, ..) = step_of(DM_CRYPT, FALLS_BACK, Some(&trial(&[4096, 65536])));
+    assert_eq!(answer, Answer::Yes);
 }
 
 #[test]
 fn a_trial_that_failed_or_is_of_another_driver_tells_nothing() {
     let failed = Trial {
-        seen: Err("others use it now".into()),
+        tried: Vec::new(),
+        ended: Some("others use it now".into()),
         ..trial(&[])
     };
-    let (answer, looked_at, ..) = step(FALLS_BACK, Some(&failed));
-    assert_eq!(answer, Answer::Unknown);
-    assert!(looked_at.contains("others use it now"), "{looked_at}");
+    for (flags, expected) in [
+        (FALLS_BACK, Answer::Unknown),
+        (None, Answer::Unknown),
+        (Some(Flags(0)), Answer::Yes),
+    ] {
+        let (answer, looked_at, ..) = step(flags, Some(&failed));
+        assert_eq!(answer, expected);
+        let reason = "; it was tried in vain: others use it now";
+        assert!(looked_at.ends_with(reason), "{looked_at}");
+    }
+    // What was seen before it failed counts.
+    let half = Trial {
+        ended: Some("no answer".into()),
+        ..trial(&[16, 4096, 65536])
+    };
+    let (answer, looked_at, ..) = step(FALLS_BACK, Some(&half));
+    assert_eq!(answer, Answer::Yes);
+    assert!(looked_at.ends_with("65536 bytes; no answer"), "{looked_at}");
     let other = Trial {
         driver: "qat_aes_cbc".into(),
         ..trial(&[])
