@@ -423,7 +423,7 @@ impl Libcrypto {
     fn reason(&self, what: &str) -> String {
         // SAFETY: their types in every OpenSSL (`openssl/err.h`).
         let functions = unsafe {
-            let error = self.library.get::<Error>(b"ERR_peek_last_error\0");
+            let error = self.library.get::<Error>(b"ERR_peek_error\0");
             let describe = self.library.get::<Describe>(b"ERR_error_string_n\0");
             error.and_then(|error| Ok((error, describe?)))
         };
