@@ -5,14 +5,16 @@
  *
  *   insmod ktext_cold.ko; echo PID >/sys/module/ktext_cold/parameters/pid
  *
- * pid: the process (thread group), 0 for none.  flushes: how often it was done.
+ * pid: the process (thread group), 0 for none.  flushed: how often it was done,
+ * and the nanoseconds that it took.
  *
  * wbinvd takes milliseconds and disturbs all CPUs that share the caches: this is
  * a test, and nothing to leave loaded.
  */
-#include <linux/atomic.h>
+#include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/sched.h>
+#include <linux/sysfs.h>
 #include <linux/tracepoint.h>
 #include <asm/special_insns.h>
 #include <trace/events/syscalls.h>
@@ -21,19 +23,32 @@ static int pid;
 module_param(pid, int, 0600);
 MODULE_PARM_DESC(pid, "process whose system calls flush the caches, 0 for none");
 
-static ulong flushes;
-module_param(flushes, ulong, 0400);
-MODULE_PARM_DESC(flushes, "how often caches were flushed");
+/* One process does its system calls one after another. */
+static u64 flushes, nanoseconds;
+
+static int show_flushed(char *buffer, const struct kernel_param *parameter)
+{
+	return sysfs_emit(buffer, "%llu %llu\n", READ_ONCE(flushes), READ_ONCE(nanoseconds));
+}
+
+static const struct kernel_param_ops flushed_ops = {
+	.get = show_flushed,
+};
+module_param_cb(flushed, &flushed_ops, NULL, 0400);
+MODULE_PARM_DESC(flushed, "how often caches were flushed, and nanoseconds that it took");
 
 static struct tracepoint *entered;
 
 static void on_entry(void *data, struct pt_regs *regs, long number)
 {
 	int wanted = READ_ONCE(pid);
+	u64 begun;
 
 	if (likely(!wanted || current->tgid != wanted))
 		return;
+	begun = ktime_get_ns();
 	wbinvd();
+	WRITE_ONCE(nanoseconds, nanoseconds + ktime_get_ns() - begun);
 	WRITE_ONCE(flushes, flushes + 1);
 }
 

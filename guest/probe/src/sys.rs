@@ -68,6 +68,7 @@ unsafe extern "C" {
     ) -> c_int;
     safe fn reboot(command: c_int) -> c_int;
     safe fn getpid() -> c_int;
+    safe fn getppid() -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
     fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;
 }
@@ -208,10 +209,14 @@ impl Worker {
     /// Starts it. `work` is not to use more than memory it has and the kernel: the parent may have
     /// held locks in other threads.
     pub(crate) fn fork(work: impl FnOnce()) -> io::Result<Self> {
+        let parent = getpid();
         let child = Child::fork(|| {
             // SAFETY: The argument is a number.
             unsafe { prctl(PR_SET_PDEATHSIG, SIGKILL) };
-            work();
+            // The parent may have ended before the line above.
+            if getppid() == parent {
+                work();
+            }
         })?;
         Ok(Self(child))
     }

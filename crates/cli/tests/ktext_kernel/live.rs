@@ -23,7 +23,12 @@ const COMMANDS: &str = "\
     brisk ktext on; cat /sys/kernel/debug/ktext_repl/active\n\
     insmod /modules/ktext_cold.ko\n\
     section cold; brisk ktext bench --rounds 2 --operations open --no-load --output /tmp/cold.json 2>&1; echo status $?\n\
-    section flushed; cat /sys/module/ktext_cold/parameters/pid /sys/module/ktext_cold/parameters/flushes\n\
+    section flushed; cat /sys/module/ktext_cold/parameters/pid\n\
+    cut -d ' ' -f 1 /sys/module/ktext_cold/parameters/flushed\n\
+    cat /sys/kernel/debug/ktext_repl/active\n\
+    section killed; brisk ktext bench --rounds 100 --operations kill --no-load --output /tmp/killed.json & \n\
+    pid=$!; until [ $(cat /sys/kernel/debug/ktext_repl/active) = 0 ] || ! kill -0 $pid; do :; done; kill -9 $pid\n\
+    for i in $(seq 1000); do [ $(cat /sys/kernel/debug/ktext_repl/active) = 0 ] || break; done\n\
     cat /sys/kernel/debug/ktext_repl/active\n\
     section home; brisk ktext bench --cpu 0 --rounds 1 2>&1; echo status $?";
 
@@ -64,6 +69,8 @@ pub(super) fn shows_and_measures() {
     };
     assert_eq!((pid, active), (0, 1));
     assert!(flushes > 100, "{flushes}");
+    // What did the operations outlives a brisk that is killed, and restores replication.
+    has("killed", &["1\n"]);
     has(
         "home",
         &["CPU 0 has no copy", "one that has is 2", "status 125"],

@@ -37,7 +37,12 @@ const COLD: &str = "/sys/module/ktext_cold/parameters/pid";
 /// Works until standard input ends, or a step ends it.
 pub(crate) fn run(is_init: bool) -> ExitCode {
     let prepared = if is_init { guest::prepare() } else { Ok(()) };
+    // An init's machine ends with it; and to read the switch is a mark.
+    let before = (!is_init).then(Settings::read);
     let served = prepared.and_then(|()| serve(&mut io::stdin().lock(), &mut io::stdout()));
+    if let Some(before) = before {
+        before.restore();
+    }
     if let Err(error) = &served {
         // Without standard output there is still the status.
         let _ = writeln!(io::stdout(), "\n{ANSWER}error {error}");
@@ -64,6 +69,27 @@ fn serve(steps: &mut dyn BufRead, answers: &mut dyn Write) -> io::Result<()> {
             Err(error) => writeln!(answers, "{ANSWER}error {}: {error}", step.trim())?,
         }
         answers.flush()?;
+    }
+}
+
+/// Settings of the machine, which are to be as before when whoever gives the steps is gone.
+struct Settings([(&'static str, Option<String>); 2]);
+
+impl Settings {
+    fn read() -> Self {
+        Self([ACTIVE, COLD].map(|path| (path, fs::read_to_string(path).ok())))
+    }
+
+    fn restore(&self) {
+        for (path, before) in &self.0 {
+            let now = fs::read_to_string(path).ok();
+            if let Some(before) = before
+                .as_ref()
+                .filter(|before| now.as_ref() != Some(before))
+            {
+                let _ = fs::write(path, before);
+            }
+        }
     }
 }
 

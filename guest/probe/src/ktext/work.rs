@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use super::{guest, invalid, operations};
-use crate::sys::{Area, Processors, Worker};
+use crate::sys::{self, Area, PAGE, Processors, Worker};
 
 /// Bytes that are copied from and to: more than caches have.
 const COPIED: usize = 64 << 20;
@@ -42,14 +42,25 @@ pub(super) fn load(cpus: &[usize]) -> io::Result<Vec<Worker>> {
     let worker = |cpu: &usize| {
         let (mut from, mut to) = (Area::anonymous(COPIED)?, Area::anonymous(COPIED)?);
         let processors = Processors::only(*cpu).ok_or_else(|| invalid("no such CPU"))?;
-        Worker::fork(move || {
+        let (ready, tell) = sys::pipe()?;
+        let worker = Worker::fork(|| {
             if processors.enter().is_ok() {
+                // What was never written is one page of zeros for all, which stays in a cache.
+                from.write_every(PAGE);
+                let _ = sys::write_all(&tell, b"r");
                 loop {
                     to.words().copy_from_slice(from.words());
                     std::hint::black_box(&mut to);
                 }
             }
-        })
+        })?;
+        drop(tell);
+        let mut byte = [0];
+        sys::read_all(&ready, &mut byte).map_err(|_| {
+            let reason = format!("no memory is copied on CPU {cpu}: this process may not use it");
+            io::Error::other(reason)
+        })?;
+        Ok(worker)
     };
     cpus.iter().map(worker).collect()
 }

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use brisk_host::files;
 use brisk_sys::wait_for;
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::BenchError;
 use crate::guest::harmless;
@@ -31,6 +33,11 @@ pub(super) struct Program<'a> {
     answers: Answers,
     rest: Vec<u8>,
     was_active: bool,
+    /// What the module had before, if it is there.
+    was_cold: Option<String>,
+    has_ended: bool,
+    /// Keeps others from switching meanwhile.
+    _lock: File,
     limit: Duration,
     interrupt: &'a Interrupt,
 }
@@ -41,12 +48,21 @@ pub(super) fn can_flush() -> bool {
 }
 
 impl<'a> Program<'a> {
-    /// Starts it; it leaves replication as `was_active` says.
+    /// Starts it; it leaves replication as `was_active` says. `switch` is the file of the switch.
     pub(super) fn start(
         was_active: bool,
+        switch: &Path,
         limit: Duration,
         interrupt: &'a Interrupt,
     ) -> Result<Self, BenchError> {
+        let lock = File::open(switch).map_err(BenchError::Program)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(BenchError::Busy),
+            // A kernel without CONFIG_FILE_LOCKING has no locks.
+            Err(Errno::NOSYS) => {}
+            taken => taken.map_err(|error| BenchError::Program(error.into()))?,
+        }
+        let was_cold = fs::read_to_string(COLD).ok();
         let (mut child, file) = spawn().map_err(BenchError::Program)?;
         drop(file);
         let (Some(steps), Some(answered)) = (child.stdin.take(), child.stdout.take()) else {
@@ -59,11 +75,36 @@ impl<'a> Program<'a> {
             answers: Answers::default(),
             rest: Vec::new(),
             was_active,
+            was_cold,
+            has_ended: false,
+            _lock: lock,
             limit,
             interrupt,
         };
         program.answer("start")?;
         Ok(program)
+    }
+
+    /// Ends it, and restores replication and caches.
+    ///
+    /// # Errors
+    /// If they cannot be restored.
+    pub(super) fn finish(mut self) -> Result<(), BenchError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), BenchError> {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return Ok(());
+        }
+        // What loads memory ends with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let now = fs::read_to_string(COLD).ok();
+        if let Some(before) = self.was_cold.as_ref().filter(|it| now.as_ref() != Some(it)) {
+            fs::write(COLD, before).map_err(BenchError::Caches)?;
+        }
+        Ok(switch(Path::new("/"), self.was_active)?)
     }
 
     /// Has a step done.
@@ -101,7 +142,7 @@ impl<'a> Program<'a> {
                 match rustix::io::read(&self.answered, &mut buffer) {
                     Ok(0) => return Err(BenchError::Ended),
                     Ok(count) => self.rest.extend_from_slice(&buffer[..count]),
-                    Err(rustix::io::Errno::INTR) => {}
+                    Err(Errno::INTR) => {}
                     Err(error) => return Err(BenchError::Program(error.into())),
                 }
             }
@@ -127,19 +168,14 @@ fn spawn() -> io::Result<(Child, File)> {
     let mut command = Command::new(path);
     // Ctrl-C is for brisk to act on.
     command.arg("--ktext").arg0("brisk-probe").process_group(0);
+    // It ends with its input, and so with brisk; it restores what it changed then.
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    brisk_sys::die_with_parent(&mut command);
     Ok((command.spawn()?, file))
 }
 
 impl Drop for Program<'_> {
     fn drop(&mut self) {
-        // What loads memory ends with it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if can_flush() {
-            let _ = fs::write(COLD, "0");
-        }
-        let _ = switch(Path::new("/"), self.was_active);
+        // Another error is shown, which came first.
+        let _ = self.end();
     }
 }

@@ -117,6 +117,23 @@ pub enum BenchError {
     /// The program that does the operations.
     #[error("cannot run the program that does the operations")]
     Program(#[source] std::io::Error),
+    /// Another measurement runs.
+    #[error("another brisk ktext bench switches replication on this machine: wait for its end")]
+    Busy,
+    /// The module that flushes caches goes on.
+    #[error("cannot write /sys/module/ktext_cold/parameters/pid, and caches go on to be flushed")]
+    Caches(#[source] std::io::Error),
+    /// There is not enough memory for the load.
+    #[error(
+        "the memory load takes {} MiB, and {} MiB are available: --no-load leaves it out",
+        needed >> 20, available >> 20
+    )]
+    Memory {
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that are available.
+        available: u64,
+    },
     /// It has ended.
     #[error("the program that does the operations ended by itself")]
     Ended,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use brisk_host::proc::Procfs;
 use brisk_measure::{CompareOptions, Report, Test};
 use brisk_vm::cache::Cache;
 
@@ -10,11 +11,14 @@ use super::{AGAIN, BenchError, Caches, OFF, ON, Place, Quantity, SIDES, Settings
 use crate::experiment::{Experiment, Plan as Rounds, Progress, Readings, Saved};
 use crate::interrupt::Interrupt;
 use crate::ktext::emulated::{BuiltKernel, Machine, Plan};
+use crate::ktext::source::Source;
 use crate::ktext::worker::{Answer, Operation, Step};
 use crate::ktext::{Status, SwitchError};
 
 /// Time that the repetitions of an operation are to take, nanoseconds.
 const REPEATED: f64 = 3e7;
+/// Memory that the load takes on each CPU, bytes: as `guest/probe` has it.
+const LOAD: u64 = 2 * (64 << 20);
 /// Repetitions at most.
 const MOST: u32 = 100_000;
 /// Something that does steps.
@@ -54,12 +58,16 @@ pub fn live(
         return Err(SwitchError::NoCopies(reason).into());
     }
     let place = Place::find(&status, cpu)?;
-    let mut program = Program::start(status.stats.is_active, settings.limit, interrupt)?;
+    if is_loaded {
+        has_memory(place.load.len())?;
+    }
+    let switch = Source::find(Path::new("/"))?.path("active");
+    let mut program = Program::start(status.stats.is_active, &switch, settings.limit, interrupt)?;
     let environment = &mut saved.report.environment;
     let load = if is_loaded { &place.load[..] } else { &[] };
     note(environment, &place, load);
     if is_loaded {
-        program.step(&Step::Load(place.load.clone()))?;
+        program.step(&Step::Load(place.load))?;
     }
     let caches: &[Caches] = match can_flush() {
         true => &[Caches::Hot, Caches::Cold],
@@ -71,7 +79,18 @@ pub fn live(
         caches,
         quantity: Quantity::Time,
     };
-    run.all(&mut program, saved, interrupt, progress)
+    let measured = run.all(&mut program, saved, interrupt, progress);
+    let restored = program.finish();
+    measured.and(restored)
+}
+
+/// Whether so many CPUs can copy memory.
+fn has_memory(cpus: usize) -> Result<(), BenchError> {
+    let needed = cpus as u64 * LOAD;
+    match Procfs::default().available_memory() {
+        Some(available) if available < needed => Err(BenchError::Memory { needed, available }),
+        _ => Ok(()),
+    }
 }
 
 /// A machine to be emulated.
