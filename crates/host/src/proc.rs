@@ -127,6 +127,14 @@ impl Procfs {
         self.of_memory("MemAvailable:")
     }
 
+    /// Memory that programs can have, bytes, if that is less than `needed`. None where the kernel does
+    /// not say.
+    #[must_use]
+    pub fn less_memory_than(&self, needed: u64) -> Option<u64> {
+        self.available_memory()
+            .filter(|available| *available < needed)
+    }
+
     fn of_memory(&self, name: &str) -> Option<u64> {
         let text = fs::read_to_string(self.0.join("meminfo")).ok()?;
         let line = text.lines().find(|line| line.starts_with(name))?;

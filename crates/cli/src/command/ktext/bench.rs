@@ -86,13 +86,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
              add --emulated, or leave {option} out"
         );
     }
-    let mut operations = args.operations.clone();
-    let mut known = Vec::new();
-    operations.retain(|operation| {
-        let is_new = !known.contains(operation);
-        known.push(*operation);
-        is_new
-    });
+    let mut operations = Vec::new();
+    for operation in &args.operations {
+        if !operations.contains(operation) {
+            operations.push(*operation);
+        }
+    }
     let settings = Settings {
         operations,
         rounds: args.rounds,

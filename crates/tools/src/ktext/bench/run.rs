@@ -87,9 +87,9 @@ pub fn live(
 /// Whether so many CPUs can copy memory.
 fn has_memory(cpus: usize) -> Result<(), BenchError> {
     let needed = cpus as u64 * LOAD;
-    match Procfs::default().available_memory() {
-        Some(available) if available < needed => Err(BenchError::Memory { needed, available }),
-        _ => Ok(()),
+    match Procfs::default().less_memory_than(needed) {
+        Some(available) => Err(BenchError::Memory { needed, available }),
+        None => Ok(()),
     }
 }
 

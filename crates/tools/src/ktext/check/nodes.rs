@@ -79,9 +79,7 @@ fn field(text: &str, name: &str) -> u64 {
 
 /// Distance of the farthest memory from the CPUs of nodes that have both; none if it is not known.
 pub(super) fn farthest(nodes: &[Node]) -> Option<u32> {
-    let both = nodes
-        .iter()
-        .filter(|node| node.has_memory() && !node.cpus.is_empty());
+    let both = nodes.iter().filter(|node| node.is_served());
     let distances = both.flat_map(|node| {
         // Distances are in the order of the nodes, online ones alone.
         let others = nodes.iter().zip(&node.distances);

@@ -264,8 +264,8 @@ fn memory(name: &str, bytes: u64) -> Result<File, EmulationError> {
 
 fn has_memory(plan: &Plan) -> Result<(), EmulationError> {
     let needed = ((u64::from(plan.nodes) * plan.memory_of_node) << 20) + QEMU;
-    match Procfs::default().available_memory() {
-        Some(available) if available < needed => Err(EmulationError::Memory { needed, available }),
-        _ => Ok(()),
+    match Procfs::default().less_memory_than(needed) {
+        Some(available) => Err(EmulationError::Memory { needed, available }),
+        None => Ok(()),
     }
 }

@@ -187,8 +187,8 @@ fn outcome(end: &End, stage: Stage) -> Outcome {
 
 fn has_memory(memory_mib: u64) -> Result<(), RehearseError> {
     let needed = (memory_mib << 20).saturating_add(LAYER + QEMU);
-    match Procfs::default().available_memory() {
-        Some(available) if available < needed => Err(RehearseError::Memory { needed, available }),
-        _ => Ok(()),
+    match Procfs::default().less_memory_than(needed) {
+        Some(available) => Err(RehearseError::Memory { needed, available }),
+        None => Ok(()),
     }
 }

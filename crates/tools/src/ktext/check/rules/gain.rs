@@ -73,7 +73,7 @@ fn one_node(on: &Machine, findings: &mut Findings) {
 
 fn one_with_cpus(on: &Machine, findings: &mut Findings) {
     let memory = on.nodes.iter().filter(|node| node.has_memory());
-    let (with, without): (Vec<_>, Vec<_>) = memory.partition(|node| !node.cpus.is_empty());
+    let (with, without): (Vec<_>, Vec<_>) = memory.partition(|node| node.is_served());
     if with.len() < 2 && !without.is_empty() && !with.is_empty() {
         findings.add_with_evidence(
             Consequence::Warn,
