@@ -13,7 +13,7 @@ use super::implementation::Implementation;
 use super::libcrypto::VersionInfo;
 use super::libcrypto::program::{AT_WORK, PATIENCE, output};
 use super::measure::{NotMeasured, environment};
-use super::vectors::{Checked, digits, vector};
+use super::vectors::{Checked, VectorError, digits, vector};
 use crate::interrupt::Interrupt;
 use crate::program_output::output_within;
 
@@ -93,11 +93,8 @@ pub(super) fn check(
         if found == expected {
             return Ok(());
         }
-        Err(NotMeasured::Failed(format!(
-            "{implementation} gives a wrong result for the published test vector of {}: do not \
-             use it",
-            algorithm.name
-        )))
+        let wrong = VectorError::wrong(implementation, algorithm);
+        Err(NotMeasured::Failed(wrong.to_string()))
     };
     once(false, &vector.plain, &vector.result)?;
     if algorithm.kind == Kind::Cipher {

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use brisk_host::program::Program;
+use brisk_host::program::{Error, Program};
 use brisk_sys::{CipherError, CipherOperation, Libcrypto, Source, Tag};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use super::libcrypto::program::{AT_WORK, PATIENCE};
 use super::measure::{NotMeasured, environment};
 use super::vectors::{Checked, Vector, VectorError, vector};
 use crate::interrupt::Interrupt;
-use crate::program_output::output_within;
+use crate::program_output::{NoOutput, output_within};
 
 /// What the process is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,16 +68,14 @@ pub(super) fn check(
     let program = Program::at(brisk).args(["crypto", "libcrypto", &text]);
     let variables = environment(implementation).into_iter();
     let program = variables.fold(program, |program, (name, value)| program.set(name, value));
-    let text = match output_within(&program, Some(AT_WORK), interrupt).map_err(NotMeasured::from) {
+    let text = match output_within(&program, Some(AT_WORK), interrupt) {
         Ok(text) => text,
-        Err(NotMeasured::Failed(reason)) => {
-            // What follows the command is how it ended, and what it wrote.
-            let how = reason.rsplit_once("}'").map_or(&*reason, |(_, how)| how);
-            let how = how.trim_start_matches([':', ' ']);
+        Err(NoOutput::Failed(Error::Failed { status, stderr, .. })) => {
+            let said: Vec<_> = stderr.split_whitespace().collect();
             let reason = format!(
-                "{} ends brisk's process when it is to do the vector: {}",
+                "{} ends brisk's process when it is to do the vector: {status} {}",
                 question.library.display(),
-                how.split_whitespace().collect::<Vec<_>>().join(" ")
+                said.join(" ")
             );
             // libcrypto itself may not go with this process; what it loads has to.
             return match implementation {
@@ -85,17 +83,14 @@ pub(super) fn check(
                 _ => Err(NotMeasured::Failed(reason)),
             };
         }
-        Err(other) => return Err(other),
+        Err(other) => return Err(other.into()),
     };
     match serde_json::from_slice(&text) {
         Ok(Answer::Right) => Ok(Checked::Yes),
-        Ok(Answer::Wrong) => Err(NotMeasured::Failed(
-            VectorError::Wrong {
-                implementation: implementation.to_string(),
-                algorithm: algorithm.name,
-            }
-            .to_string(),
-        )),
+        Ok(Answer::Wrong) => {
+            let wrong = VectorError::wrong(implementation, algorithm);
+            Err(NotMeasured::Failed(wrong.to_string()))
+        }
         Ok(Answer::Lacks(reason)) => Err(NotMeasured::Failed(format!(
             "it does not do {}: {reason}",
             algorithm.name

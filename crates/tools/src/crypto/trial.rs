@@ -81,34 +81,23 @@ impl Trial {
         mut progress: impl FnMut(usize),
     ) -> Result<Self, NotMeasured> {
         let mut tried = Vec::new();
-        let request = |bytes, seconds, groups| Request {
+        let mut request = Request {
             algorithm: algorithm.name.to_owned(),
             direction: Direction::Encrypt,
-            bytes,
-            seconds,
-            groups,
+            bytes: 0,
+            seconds: SECONDS[0],
+            groups: Vec::new(),
         };
         let mut all = || {
-            let device = Device::idle(worker, root, driver, &request(0, SECONDS[0], Vec::new()))?;
-            let cpu = allowed()?.first().copied();
-            let groups = vec![Group {
+            let device = Device::idle(worker, root, driver, &request)?;
+            request.groups.push(Group {
                 implementation: Implementation::Driver(driver.driver.clone()),
-                cpus: cpu.into_iter().collect(),
-            }];
+                cpus: allowed()?.into_iter().take(1).collect(),
+            });
             for bytes in SIZES {
                 progress(bytes);
-                let mut seen = None;
-                for seconds in SECONDS {
-                    let one = device.during(worker, &request(bytes, seconds, groups.clone()))?;
-                    seen = Some(one);
-                    if one.operations >= ENOUGH {
-                        break;
-                    }
-                }
-                match seen {
-                    Some(one) if one.operations >= ENOUGH => tried.push(one),
-                    _ => return failed(format!("too few requests of {bytes} bytes in 2 s")),
-                }
+                request.bytes = bytes;
+                tried.push(device.during_enough(worker, &mut request)?);
             }
             Ok(())
         };
@@ -173,6 +162,25 @@ impl<'a> Device<'a> {
 
     fn count(&self) -> Result<u64, NotMeasured> {
         Ok(self.lines.count(&self.text()?))
+    }
+
+    /// Requests of a size, for longer if they are too few to tell something.
+    fn during_enough(
+        &self,
+        worker: &mut dyn Worker,
+        request: &mut Request,
+    ) -> Result<Tried, NotMeasured> {
+        for seconds in SECONDS {
+            request.seconds = seconds;
+            let tried = self.during(worker, request)?;
+            if tried.operations >= ENOUGH {
+                return Ok(tried);
+            }
+        }
+        failed(format!(
+            "too few requests of {} bytes in 2 s",
+            request.bytes
+        ))
     }
 
     fn during(&self, worker: &mut dyn Worker, request: &Request) -> Result<Tried, NotMeasured> {

@@ -6,6 +6,8 @@
 //! - ChaCha20-Poly1305: RFC 8439, section 2.8.2.
 //! - SHA: FIPS 180-2, the message of one block.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 
 use super::af_alg::{AfAlgError, Direction, Parameters, Transform};
@@ -201,6 +203,16 @@ pub enum VectorError {
     },
 }
 
+impl VectorError {
+    /// An implementation gave another result than the published one.
+    pub(super) fn wrong(implementation: impl Display, algorithm: &Algorithm) -> Self {
+        Self::Wrong {
+            implementation: implementation.to_string(),
+            algorithm: algorithm.name,
+        }
+    }
+}
+
 /// Has a driver of the kernel encrypt and decrypt the vector, or digest it, by AF_ALG. An AEAD must
 /// also refuse a wrong tag.
 ///
@@ -208,10 +220,7 @@ pub enum VectorError {
 /// If the result differs, or the kernel does not do it.
 pub(super) fn check(driver: &str, algorithm: &Algorithm) -> Result<(), VectorError> {
     let vector = vector(algorithm);
-    let wrong = || VectorError::Wrong {
-        implementation: driver.to_owned(),
-        algorithm: algorithm.name,
-    };
+    let wrong = || VectorError::wrong(driver, algorithm);
     let transform = Transform::new(driver, algorithm, &vector.key)?;
     let operations = transform.operations(1 << 12)?;
     let associated = vector.associated.len();

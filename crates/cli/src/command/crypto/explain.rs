@@ -6,7 +6,9 @@ use std::path::Path;
 use anyhow::{bail, ensure};
 use brisk_measure::render::{clean, columns};
 use brisk_tools::crypto::explain::rules::figures;
-use brisk_tools::crypto::explain::{Answer, Explanation, Subject, explain, offload, routes};
+use brisk_tools::crypto::explain::{
+    Answer, Answered, Explanation, Subject, explain, offload, routes,
+};
 use brisk_tools::crypto::{ALGORITHMS, Algorithm, Machine, NotMeasured, SIZES, Trial};
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::lint::Finding;
@@ -22,9 +24,9 @@ use crate::ui::Ui;
 ///
 /// Looks at one thing after another, from the device to OpenSSL: device, module, algorithm,
 /// self-test, consumer, flags, af_alg_restrict, capability, priority, size of the key, software in
-/// the place of the device, OpenSSL, FIPS. The first that is in the way is the cause. At the end are figures of
-/// other programs that mislead on this machine. Instructions of the CPU, such as AES-NI, are no
-/// device. Without --try nothing is loaded or changed.
+/// the place of the device, OpenSSL, FIPS. The first that is in the way is the cause. At the end are
+/// figures of other programs that mislead on this machine. Instructions of the CPU, such as AES-NI,
+/// are no device. Without --try nothing is loaded or changed.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Exit status: 0, or 1 if no device is known to be used.")]
 pub struct Args {
@@ -208,17 +210,16 @@ fn steps(one: &Explanation) -> String {
     text
 }
 
+/// The first step that is in the way, else the first that is not known.
+fn cause_of(one: &Explanation) -> Option<&Answered> {
+    let mut steps = one.steps.iter();
+    let unknown = || steps.find(|step| step.outcome.answer == Answer::Unknown);
+    one.cause().or_else(unknown)
+}
+
 /// A line for each consumer, and below what to do about each cause.
-fn overview<'a>(all: &'a [Explanation]) -> String {
+fn overview(all: &[Explanation]) -> String {
     let algorithm = all.first().map_or("", |one| one.algorithm);
-    // The first that is in the way, else the first that is not known.
-    let cause_of = |one: &'a Explanation| {
-        let unknown = || {
-            let mut steps = one.steps.iter();
-            steps.find(|step| step.outcome.answer == Answer::Unknown)
-        };
-        one.cause().or_else(unknown)
-    };
     let rows = all.iter().map(|one| {
         let cause = cause_of(one);
         let why = cause.map(|step| match &step.outcome.cause {
