@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use brisk_testkit::{Brisk, Libvirt, Machines, brisk_of, trials};
+use brisk_testkit::{Brisk, Libvirt, Machines, brisk_of, changed_ratio, trials};
 use libtest_mimic::Arguments;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -110,17 +110,7 @@ fn what_a_change_of_a_definition_is_worth_is_measured() {
         .arg(count)
         .exits(0);
     let text = tried.text();
-    let changed = text.split("one thing changed").nth(1).unwrap();
-    let line = changed
-        .lines()
-        .find(|line| line.starts_with("guest with its fixes"));
-    let ratio: f64 = line
-        .unwrap()
-        .split_whitespace()
-        .nth(4)
-        .unwrap()
-        .parse()
-        .unwrap();
+    let ratio = changed_ratio(&text, "guest");
     assert!((0.05..20.0).contains(&ratio), "{text}");
     assert!(!text.contains("failed"), "{text}");
     // Its definition is what it was, and it is off.

@@ -50,7 +50,9 @@ pub use image::{busybox, disk, ext4, partitioned, qcow2, tree};
 pub use leftovers::{BackgroundProcesses, Process};
 pub use libvirt::{Libvirt, agent_initramfs};
 pub use machines::Machines;
-pub use measured::{missing, not_root, read_report, reasons, samples, script, values};
+pub use measured::{
+    changed_ratio, missing, not_root, read_report, reasons, samples, script, values,
+};
 pub use memory::in_memory;
 pub use mount::{Breaking, Cut, Loop, Mount, Taken};
 pub use numa::{CPUS_OF_NODE, NumaAsked, NumaConsole, NumaKernel, NumaMachine};

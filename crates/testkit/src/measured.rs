@@ -72,3 +72,17 @@ pub fn script(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
+
+/// How many times as long a target takes with its fixes, by the table of `brisk overhead`.
+///
+/// # Panics
+/// If the table does not have it.
+#[must_use]
+#[track_caller]
+pub fn changed_ratio(text: &str, target: &str) -> f64 {
+    let name = format!("{target} with its fixes");
+    let changed = text.split("one thing changed").nth(1).unwrap();
+    let line = changed.lines().find(|line| line.starts_with(&name));
+    let ratio = line.unwrap().split_whitespace().nth(4).unwrap();
+    ratio.parse().unwrap()
+}

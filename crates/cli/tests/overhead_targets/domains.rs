@@ -4,16 +4,17 @@ use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use brisk_testkit::{
-    Brisk, Libvirt, agent_initramfs, brisk_of, capture, missing, script, tool, trial, until,
+    Brisk, Libvirt, agent_initramfs, brisk_of, capture, changed_ratio, missing, script, tool,
+    trial, until,
 };
 use libtest_mimic::Trial;
 
 use super::{
     LOOP, allowed, initramfs, is_counted, kernel, login_initramfs, measure_with, overhead,
+    run_script,
 };
 
 /// Tests that need libvirt.
@@ -85,17 +86,7 @@ fn what_a_change_of_a_domain_is_worth_is_measured() {
         note.unwrap().starts_with("Note: guest: with caveat"),
         "{text}"
     );
-    let changed = text.split("one thing changed").nth(1).unwrap();
-    let line = changed
-        .lines()
-        .find(|line| line.starts_with("guest with its fixes"));
-    let ratio: f64 = line
-        .unwrap()
-        .split_whitespace()
-        .nth(4)
-        .unwrap()
-        .parse()
-        .unwrap();
+    let ratio = changed_ratio(&text, "guest");
     assert!((0.2..5.0).contains(&ratio), "{text}");
     assert_eq!(libvirt.virsh(&["dumpxml", "--inactive", "web"]), before);
     assert_eq!(libvirt.virsh(&["domstate", "web"]), "shut off");
@@ -112,20 +103,12 @@ fn initramfs_of_agent(directory: &Path) -> PathBuf {
         .exits(0);
     let path = agent_initramfs(&base, directory);
     let script = r#"
-set -e
-mkdir -p "$1/links/bin" "$1/links/tmp"
+mkdir -p "$1/links/tmp"
 cd "$1/links"
-cp "$BUSYBOX" bin/busybox
-for name in $(bin/busybox --list); do [ -e "bin/$name" ] || ln -s busybox "bin/$name"; done
+programs
 find . | bin/busybox cpio -o -H newc >>"$2"
 "#;
-    let output = Command::new("sh")
-        .args(["-c", script, "sh"])
-        .args([directory, &path])
-        .env("BUSYBOX", tool("busybox"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    run_script(script, &[directory, &path], &[]);
     path
 }
 

@@ -1,17 +1,16 @@
 //! Kinds of targets, each with a real one.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
+mod containers;
 mod domains;
+mod leftovers;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use brisk_host::cgroup::Group;
 use brisk_testkit::{
-    Brisk, Machines, Mount, Signal, brisk_of, capture, missing, not_root, samples, tool, trial,
-    trials, until,
+    Brisk, Machines, brisk_of, changed_ratio, missing, not_root, samples, tool, trial, trials,
 };
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
@@ -21,7 +20,7 @@ fn main() {
     let plain: [(_, fn()); 9] = [
         (
             "a_qemu_ends_with_a_brisk_that_is_killed",
-            a_qemu_ends_with_a_brisk_that_is_killed,
+            leftovers::a_qemu_ends_with_a_brisk_that_is_killed,
         ),
         (
             "files_without_an_end_are_refused",
@@ -29,11 +28,11 @@ fn main() {
         ),
         (
             "an_interrupt_of_packing_leaves_nothing",
-            an_interrupt_of_packing_leaves_nothing,
+            leftovers::an_interrupt_of_packing_leaves_nothing,
         ),
         (
             "an_engine_that_hangs_is_not_waited_for",
-            an_engine_that_hangs_is_not_waited_for,
+            containers::an_engine_that_hangs_is_not_waited_for,
         ),
         (
             "targets_of_a_file_are_measured",
@@ -58,37 +57,37 @@ fn main() {
         |name: &str, program: &str, test: fn()| -> Trial { trial(name, missing(program), test) };
     all.extend([
         of("runc_sees_all_mounts_read_only", "runc", || {
-            all_mounts_are_seen_read_only("runc:");
+            containers::all_mounts_are_seen_read_only("runc:");
         }),
         of("gvisor_sees_all_mounts_read_only", "runsc", || {
-            all_mounts_are_seen_read_only("gvisor:");
+            containers::all_mounts_are_seen_read_only("gvisor:");
         }),
         of(
             "gvisor_is_counted_on_the_host",
             "runsc",
-            gvisor_is_counted_on_the_host,
+            containers::gvisor_is_counted_on_the_host,
         ),
         of(
             "a_container_of_podman_is_counted_and_removed",
             "podman",
-            a_container_of_podman_is_counted_and_removed,
+            containers::a_container_of_podman_is_counted_and_removed,
         ),
     ]);
     all.extend(domains::trials());
     all.push(trial(
         "nothing_is_removed_where_no_work_directory_can_be_made",
         not_root(),
-        nothing_is_removed_where_no_work_directory_can_be_made,
+        leftovers::nothing_is_removed_where_no_work_directory_can_be_made,
     ));
     all.push(trial(
         "what_the_work_has_mounted_is_not_removed",
         not_root(),
-        what_the_work_has_mounted_is_not_removed,
+        leftovers::what_the_work_has_mounted_is_not_removed,
     ));
     all.push(trial(
         "what_works_in_the_background_ends_without_groups",
         not_root(),
-        what_works_in_the_background_ends_without_groups,
+        leftovers::what_works_in_the_background_ends_without_groups,
     ));
     // One after another: each measures on one processor.
     let mut arguments = Arguments::from_args();
@@ -174,81 +173,6 @@ fn is_counted(measured: &Measured, target: &str) {
     );
 }
 
-fn all_mounts_are_seen_read_only(kind: &str) {
-    let dir = TempDir::with_prefix_in("brisk-mounts-", "/var/tmp").unwrap();
-    let mount = Mount::tmpfs(dir.path().join("one two"), "size=1m");
-    fs::write(mount.path().join("file"), "seen").unwrap();
-    let file = mount.path().join("file").display().to_string();
-    // In the container only, a file on that mount cannot be made, nor one elsewhere.
-    let command = format!(
-        "grep -q seen '{file}' || exit 3; [ $(uname -n) = brisk ] || exit 0; \
-         if echo >'{file}.new'; then exit 4; fi; if echo >/var/tmp/brisk-new; then exit 5; fi"
-    );
-    let measured = measure(&command, &["--target", &format!("x={kind}")]);
-    assert!(measured.value("x", "time") > 0.0);
-    assert_eq!(mount.names(), ["file"]);
-}
-
-fn gvisor_is_counted_on_the_host() {
-    let measured = measure(LOOP, &["--target=x=gvisor:ptrace"]);
-    is_counted(&measured, "x");
-    // Its own kernel answers.
-    assert_ne!(measured.fact("x: kernel"), measured.fact("host: kernel"));
-    assert_eq!(measured.fact("x: cpus"), "1");
-}
-
-/// Names of the files below a directory of podman, in which each container has one.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
-    names.filter(|name| name.len() == 64).collect()
-}
-
-fn a_container_of_podman_is_counted_and_removed() {
-    let dir = tempdir().unwrap();
-    let root = dir.path().join("root");
-    fs::create_dir_all(root.join("bin")).unwrap();
-    fs::copy(tool("busybox"), root.join("bin/busybox")).unwrap();
-    let tools = "sh nproc uname stat cat head tar mkdir rm tail true";
-    for name in tools.split(' ') {
-        symlink("busybox", root.join("bin").join(name)).unwrap();
-    }
-    let image = dir.path().join("image.tar");
-    let (root, image) = (root.to_str().unwrap(), image.to_str().unwrap());
-    capture(&tool("tar"), &["-C", root, "-cf", image, "."]);
-    // Images and containers of the test's own.
-    let storage = dir.path().join("storage.conf");
-    let (graph, run) = (dir.path().join("graph"), dir.path().join("run"));
-    let text = format!(
-        "[storage]\ndriver = \"vfs\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
-        graph.display(),
-        run.display()
-    );
-    fs::write(&storage, text).unwrap();
-    let mut import = Command::new("podman");
-    import.env("CONTAINERS_STORAGE_CONF", &storage);
-    let import = import.args(["import", image, "local:1"]).output().unwrap();
-    assert!(import.status.success(), "{import:?}");
-    let with = |brisk: Brisk| brisk.env("CONTAINERS_STORAGE_CONF", &storage);
-    // Where root may not raise limits, podman's default ones are refused.
-    let limits = "--ulimit nofile=1000:1000 --ulimit nproc=1000:1000 --network none";
-    let target = format!("x=podman:{limits} localhost/local:1");
-    let measured = measure_with(with, LOOP, &["--target", &target]);
-    is_counted(&measured, "x");
-    assert_eq!(measured.fact("x: cpus"), "1");
-    // After an interrupt nothing is left of it.
-    let words = ["--target", &*target];
-    let command = "[ -e /bin/bash ] || exec sleep 4321";
-    let running = with(overhead(dir.path(), command).args(words)).spawn();
-    let containers = graph.join("vfs-containers");
-    until("there is a container", || {
-        (!names(&containers).is_empty()).then_some(())
-    });
-    running.signal(Signal::INT);
-    running.wait().exited(130);
-    assert_eq!(names(&containers), [""; 0]);
-}
-
 /// Processors that each thread of a process may run on.
 fn allowed(pid: i32) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
@@ -307,27 +231,39 @@ fn kernel() -> PathBuf {
 /// script `init`; `more` adds to the tree, whose path is its directory.
 fn initramfs(directory: &Path, init: &str, more: &str) -> PathBuf {
     let script = r#"
-set -e
-mkdir -p "$1/bin" "$1/etc" "$1/dev" "$1/proc" "$1/root" "$1/tmp"
-cp "$BUSYBOX" "$1/bin/busybox"
+mkdir -p "$1/etc" "$1/dev" "$1/proc" "$1/root" "$1/tmp"
 cd "$1"
-for name in $(bin/busybox --list); do [ -e "bin/$name" ] || ln -s busybox "bin/$name"; done
+programs
 echo 'root::0:0:root:/root:/bin/sh' >etc/passwd
 printf '%s' "$INIT" >init
 chmod 755 init
 eval "$MORE"
 find . | bin/busybox cpio -o -H newc >../initramfs
 "#;
+    let variables = [("INIT", init), ("MORE", more)];
+    run_script(script, &[&directory.join("tree")], &variables);
+    directory.join("initramfs")
+}
+
+/// Has a shell run a script that makes a tree. Its command `programs` puts those of busybox into the
+/// directory `bin` of the current one.
+fn run_script(script: &str, words: &[&Path], variables: &[(&str, &str)]) {
+    let programs = r#"
+set -e
+programs() {
+    mkdir -p bin
+    cp "$BUSYBOX" bin/busybox
+    for name in $(bin/busybox --list); do [ -e "bin/$name" ] || ln -s busybox "bin/$name"; done
+}
+"#;
     let output = Command::new("sh")
-        .args(["-c", script, "sh"])
-        .arg(directory.join("tree"))
+        .args(["-c", &format!("{programs}{script}"), "sh"])
+        .args(words)
         .env("BUSYBOX", tool("busybox"))
-        .env("INIT", init)
-        .env("MORE", more)
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    directory.join("initramfs")
 }
 
 /// An initramfs with a login prompt on the serial port, for root without a password.
@@ -363,12 +299,7 @@ fn what_fixes_of_a_command_line_are_worth_is_measured() {
     let text = run.arg(&target).exits(0).text();
     let note = text.lines().find(|line| line.ends_with("[unsafe-cache]"));
     assert!(note.unwrap().starts_with("Note: x: with caveat"), "{text}");
-    let changed = text.split("one thing changed").nth(1).unwrap();
-    let line = changed
-        .lines()
-        .find(|line| line.starts_with("x with its fixes"));
-    let ratio = line.unwrap().split_whitespace().nth(4).unwrap();
-    let ratio: f64 = ratio.parse().unwrap();
+    let ratio = changed_ratio(&text, "x");
     // What the disk's cache is worth to a loop without a disk.
     assert!((0.2..5.0).contains(&ratio), "{text}");
 }
@@ -427,100 +358,6 @@ fn a_target_says_what_it_lacks() {
     ]);
 }
 
-fn nothing_is_removed_where_no_work_directory_can_be_made() {
-    let dir = tempdir().unwrap();
-    // A work directory has a directory of this name.
-    let out = dir.path().join("out");
-    fs::create_dir(&out).unwrap();
-    fs::write(out.join("file"), "mine").unwrap();
-    let log = dir.path().join("log");
-    let command = format!("pwd >>{}", log.display());
-    let target = |name: &str, places: &str| {
-        format!(
-            "{name}=command:env NAME={name} unshare --mount sh -c 'for p in {places}; do mount -t \
-             tmpfs -o ro tmpfs $p || exit; done; exec \"$@\"' sh"
-        )
-    };
-    let words = [
-        "--target",
-        &target("second", "/dev/shm"),
-        "--target",
-        &target("none", "/dev/shm /tmp"),
-    ];
-    let in_it = |brisk: Brisk| brisk.current_dir(dir.path()).env("TMPDIR", "/tmp");
-    let command = format!("[ -z \"$NAME\" ] || {command}");
-    let measured = measure_with(in_it, &command, &words);
-    assert_eq!(fs::read_to_string(out.join("file")).unwrap(), "mine");
-    assert!(!Path::new("/out").exists());
-    assert!(measured.value("second", "time") > 0.0);
-    let samples = measured.samples("none", "time");
-    let reason = samples[0]["reason"].as_str().unwrap_or_default();
-    let expected = "no work directory can be made in /dev/shm or /tmp";
-    assert!(reason.contains(expected), "{reason}");
-    let places = fs::read_to_string(log).unwrap();
-    for place in places.lines() {
-        assert!(place.starts_with("/tmp/brisk-overhead-"), "{place}");
-        assert!(!Path::new(place).exists(), "{place} was left");
-    }
-    assert_eq!(places.lines().count(), 2);
-}
-
-fn what_the_work_has_mounted_is_not_removed() {
-    let dir = tempdir().unwrap();
-    let mine = dir.path().join("mine");
-    fs::create_dir(&mine).unwrap();
-    fs::write(mine.join("file"), "mine").unwrap();
-    let log = dir.path().join("log");
-    // The first run mounts a directory of the user's, and the second finds it there. The target
-    // that is killed does not remove anything by itself.
-    let command = format!(
-        "[ -n \"$NAME\" ] || exit 0; pwd >>{}; mkdir -p out/x && mount --bind {} out/x || exit; [ \
-         $NAME = ends ] || kill -KILL $PPID",
-        log.display(),
-        mine.display()
-    );
-    let words = [
-        "--target=ends=command:env NAME=ends",
-        "--target=killed=command:env NAME=killed",
-    ];
-    let measured = measure(&command, &words);
-    assert_eq!(fs::read_to_string(mine.join("file")).unwrap(), "mine");
-    let samples = measured.samples("ends", "time");
-    let reason = samples[1]["reason"].as_str().unwrap();
-    let expected = "out/x is mounted; have the command unmount it";
-    assert!(reason.contains(expected), "{reason}");
-    let places = fs::read_to_string(log).unwrap();
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    for place in places.lines() {
-        assert!(!Path::new(place).exists(), "{place} was left");
-        assert!(!mounts.contains(place), "{place} is still mounted");
-    }
-    assert!(places.lines().count() >= 2, "{places}");
-}
-
-fn an_engine_that_hangs_is_not_waited_for() {
-    let dir = tempdir().unwrap();
-    let log = dir.path().join("log");
-    let podman = dir.path().join("podman");
-    let text = format!(
-        "#!/bin/sh\ncase $1 in run) exec sh;; inspect) exec sleep 4321;; rm) echo $3 >>{};; esac\n",
-        log.display()
-    );
-    fs::write(&podman, text).unwrap();
-    fs::set_permissions(&podman, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let path = format!("{}:{path}", dir.path().display());
-    let with = |brisk: Brisk| brisk.env("PATH", &path);
-    let words = ["--timeout=2s", "--target=x=podman:image"];
-    let measured = measure_with(with, "true", &words);
-    let samples = measured.samples("x", "time");
-    let reason = samples[0]["reason"].as_str().unwrap();
-    assert!(reason.contains("killed: no end within 2 s"), "{reason}");
-    // What it had started was removed each time.
-    let removed = fs::read_to_string(log).unwrap();
-    assert_eq!(removed.matches("brisk-overhead-").count(), 2, "{removed}");
-}
-
 fn files_without_an_end_are_refused() {
     let dir = tempdir().unwrap();
     let refused = |words: &[&str]| {
@@ -550,109 +387,5 @@ fn kernel_source(tree: &Path) {
     fs::create_dir(tree).unwrap();
     for name in ["Kconfig", "Makefile"] {
         fs::write(tree.join(name), "").unwrap();
-    }
-}
-
-fn an_interrupt_of_packing_leaves_nothing() {
-    let dir = tempdir().unwrap();
-    let tree = dir.path().join("tree");
-    kernel_source(&tree);
-    // Without holes, which an archive does not have.
-    fs::write(tree.join("big"), vec![1; 256 << 20]).unwrap();
-    let place = dir.path().join("place");
-    fs::create_dir(&place).unwrap();
-    let run = overhead_of("kernel").args(["--target=x=host", "--tree", tree.to_str().unwrap()]);
-    let running = run.env("TMPDIR", &place).spawn();
-    until("the source is being packed", || {
-        fs::read_dir(&place).unwrap().next().map(drop)
-    });
-    running.signal(Signal::INT);
-    let ended = running.wait().exited(130);
-    assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
-    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
-}
-
-fn what_works_in_the_background_ends_without_groups() {
-    let dir = tempdir().unwrap();
-    let log = dir.path().join("log");
-    // A user who may make no groups, and a program that takes no SIGTERM.
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // Where that user finds it.
-    let brisk = dir.path().join("brisk");
-    fs::copy(env!("CARGO_BIN_EXE_brisk"), &brisk).unwrap();
-    let words = [
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        "env",
-        "TMPDIR=/tmp",
-        brisk.to_str().unwrap(),
-        "overhead",
-        "run",
-        "--keep-disturbed",
-        "--rounds=1",
-        "--workload=command",
-        "--target=x=host",
-    ];
-    let command = format!(
-        "(trap '' TERM; exec sleep 4321) & echo $! >>{}",
-        log.display()
-    );
-    let ended = Command::new("setpriv")
-        .args(words)
-        .arg(format!("--command={command}"))
-        .arg("--output")
-        .arg(dir.path().join("report.json"))
-        .env("BRISK_STATE_DIR", dir.path())
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    let log = fs::read_to_string(log).unwrap();
-    assert!(log.lines().count() > 3, "{log}");
-    for pid in log.lines() {
-        // It was killed, and may not have ended yet.
-        until("it has ended", || {
-            let text = fs::read_to_string(format!("/proc/{pid}/cmdline"));
-            text.map_or(true, |text| !text.starts_with("sleep"))
-                .then_some(())
-        });
-    }
-}
-
-fn a_qemu_ends_with_a_brisk_that_is_killed() {
-    let dir = tempdir().unwrap();
-    let log = dir.path().join("log");
-    let qemu = dir.path().join("qemu");
-    // As QEMU, it does not end by the end of its input.
-    let text = format!(
-        "#!/bin/sh\necho $$ >{log}.new; mv {log}.new {log}; exec sleep 4321\n",
-        log = log.display()
-    );
-    fs::write(&qemu, text).unwrap();
-    fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
-    let place = dir.path().join("place");
-    fs::create_dir(&place).unwrap();
-    let mut brisk = Command::new(env!("CARGO_BIN_EXE_brisk"))
-        .args(["overhead", "run", "--workload=command", "--command=true"])
-        .arg(format!("--target=x=qemu:{}", qemu.display()))
-        .arg("--output")
-        .arg(dir.path().join("report.json"))
-        .env("TMPDIR", &place)
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let pid = until("it has started", || fs::read_to_string(&log).ok());
-    brisk.kill().unwrap();
-    brisk.wait().unwrap();
-    until("it has ended", || {
-        let text = fs::read_to_string(format!("/proc/{}/cmdline", pid.trim()));
-        text.map_or(true, |text| text.is_empty()).then_some(())
-    });
-    // The shells of the host end by the end of their input; their groups are left.
-    for entry in fs::read_dir(&place).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let group = Group::below_own(name.trim_end_matches("-files"));
-        let group = group.into_iter();
-        group.for_each(|group| until("its group is removed", || group.remove().ok()));
     }
 }
