@@ -18,6 +18,10 @@ const LEVEL: f64 = 0.05;
 /// The smallest ratio that is worth distinguishing from 1, where no noise floor is known.
 const LEAST_RATIO: f64 = 0.01;
 
+/// The largest noise floor within which a difference is called none. What differs from itself by more
+/// can hide a difference that matters.
+const MOST_NOISE: f64 = 0.1;
+
 /// Relation between the runs of two series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -37,9 +41,9 @@ pub enum Verdict {
     /// B is worse, beyond chance and noise.
     Slower,
     /// If there is a difference, it is too small to matter: the whole interval of the ratio lies
-    /// within the noise floor (within 1 % where that is unknown). This is the confidence interval
-    /// form of an equivalence test (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics
-    /// 15, 1987), here with the stricter 95 % interval.
+    /// within the noise floor (within 1 % where that is unknown, and at most within 10 %). This is
+    /// the confidence interval form of an equivalence test (Schuirmann, Journal of Pharmacokinetics
+    /// and Biopharmaceutics 15, 1987), here with the stricter 95 % interval.
     NoDifference,
     /// The runs do not decide.
     Inconclusive,
@@ -199,7 +203,7 @@ impl Comparison {
             return Verdict::Inconclusive;
         };
         let significant = self.significant();
-        let margin = self.noise_floor.unwrap_or(LEAST_RATIO);
+        let margin = self.noise_floor.unwrap_or(LEAST_RATIO).min(MOST_NOISE);
         // A known noise floor outranks significance: a tiny difference may be real and yet be one
         // of place or order instead of the thing under test.
         if (self.noise_floor.is_some() || !significant) && interval.within(&band(margin)) {

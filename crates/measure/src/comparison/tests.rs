@@ -77,6 +77,18 @@ fn the_noise_floor_outranks_significance() {
 }
 
 #[test]
+fn noise_that_hides_much_is_no_proof_of_no_difference() {
+    let (a, b) = (times("a", 1.0, 20, 1), times("b", 1.2, 20, 2));
+    let found = compare(&a, &b, Pairing::Interleaved, Some(0.5));
+    // It lies within the noise, which is five times as large as what matters.
+    let expected = (Verdict::Inconclusive, true);
+    assert_eq!((found.verdict, found.within_noise()), expected);
+    let alike = times("b", 1.0, 20, 2);
+    let found = compare(&a, &alike, Pairing::Interleaved, Some(0.5));
+    assert_eq!(found.verdict, Verdict::NoDifference);
+}
+
+#[test]
 fn like_series_show_no_difference() {
     let a = Series::of_values("a", Unit::Instructions, [500.0; 10]);
     let same = compare(&a, &a, Pairing::Interleaved, None);
