@@ -149,10 +149,16 @@ impl Imported {
 
 /// A finite number above 0, as files have it; with a comma or an apostrophe between thousands.
 fn number(text: &str) -> Option<f64> {
-    let plain: String = text
-        .chars()
-        .filter(|one| !matches!(one, ',' | '\''))
-        .collect();
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut groups = whole.split([',', '\'']);
+    let first = groups.next()?;
+    let groups: Vec<_> = groups.collect();
+    // Elsewhere, a comma is that of a decimal fraction, or of a list.
+    let are_thousands = groups.iter().all(|group| group.len() == 3);
+    if !are_thousands || !(groups.is_empty() || (1..=3).contains(&first.len())) {
+        return None;
+    }
+    let plain = format!("{first}{}{fraction}", groups.concat());
     let starts = plain.starts_with(|one: char| one.is_ascii_digit() || one == '.');
     let value: f64 = plain.parse().ok().filter(|_| starts)?;
     (value.is_finite() && value > 0.0).then_some(value)

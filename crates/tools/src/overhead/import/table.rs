@@ -18,10 +18,20 @@ struct Line {
 
 pub(super) fn parse(text: &str) -> Result<Imported, ImportError> {
     let has = |mark: &str| text.contains(mark);
-    let by_commas = !has("|") && !has("\t") && !has(";") && !has("  ") && has(",");
-    let lines = text.lines().enumerate();
-    let lines = lines.filter_map(|(place, text)| line(place + 1, text, by_commas));
-    let lines: Vec<Line> = lines.collect();
+    // A comma behind a number is one in it, unless others stand behind names.
+    let is_behind_a_name = |line: &str| {
+        line.split_once(',').is_some_and(|(name, _)| {
+            let name = name.trim_end_matches('"');
+            let last = name.rsplit(' ').next().unwrap_or_default();
+            last.parse::<f64>().is_err()
+        })
+    };
+    let has_others = has("|") || has("\t") || has(";") || has("  ");
+    let by_commas = !has_others && text.lines().any(is_behind_a_name);
+    let mut lines = Vec::new();
+    for (place, text) in text.lines().enumerate() {
+        lines.extend(line(place + 1, text, by_commas)?);
+    }
     let Some(first) = lines.first() else {
         return Err(ImportError::Nothing(
             "a table has a name and seconds in each line, for example host;12.5",
@@ -77,9 +87,14 @@ fn entry(line: &Line, base: f64) -> Result<Entry, ImportError> {
 }
 
 /// A line with a name and a number; None of others, such as a heading.
-fn line(number: usize, text: &str, by_commas: bool) -> Option<Line> {
+///
+/// # Errors
+/// If something stands in place of a number.
+fn line(number: usize, text: &str, by_commas: bool) -> Result<Option<Line>, ImportError> {
     let cells = cells(text, by_commas);
-    let (name, cells) = cells.split_first()?;
+    let Some((name, cells)) = cells.split_first() else {
+        return Ok(None);
+    };
     let mut line = Line {
         number,
         name: name.clone(),
@@ -90,13 +105,46 @@ fn line(number: usize, text: &str, by_commas: bool) -> Option<Line> {
         match value(cell) {
             Some((value, true)) => line.share = line.share.or(Some(value)),
             Some((value, false)) => line.seconds.push(value),
-            // A remark.
-            None => {}
+            None => {
+                // Otherwise it is a remark.
+                if let Some(reason) = mistake(cell) {
+                    let reason = format!("{}: {reason}", line.name);
+                    return Err(ImportError::Line {
+                        line: number,
+                        reason,
+                    });
+                }
+            }
         }
     }
     let is_empty = line.seconds.is_empty() && line.share.is_none();
-    (!is_empty && !line.name.is_empty()).then_some(line)
+    Ok((!is_empty && !line.name.is_empty()).then_some(line))
 }
+
+/// The mistake in a cell that stands in place of a number; none of a remark.
+fn mistake(cell: &str) -> Option<String> {
+    let plain = UNITS.iter().rev().fold(cell.trim(), |cell, unit| {
+        cell.strip_suffix(unit).map_or(cell, str::trim)
+    });
+    let begins = |one: char| one.is_ascii_digit() || matches!(one, '-' | '.');
+    if ABSENT.contains(&&*plain.to_lowercase()) {
+        Some(format!("{plain} is no number: leave the line out"))
+    } else if plain.starts_with(begins) && plain.parse::<f64>().is_ok() {
+        Some(format!("{plain} is not above 0"))
+    } else if !plain.is_empty()
+        && plain.starts_with(|one: char| one.is_ascii_digit())
+        && plain.chars().all(|one| one.is_ascii_digit() || one == ',')
+    {
+        Some(format!(
+            "{plain} is no number: write 12.5 with a point, and a comma before three digits only"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Words for a number that there is not.
+const ABSENT: [&str; 2] = ["n/a", "nan"];
 
 fn cells(text: &str, by_commas: bool) -> Vec<String> {
     let text = text.trim().trim_matches('|');
@@ -104,19 +152,34 @@ fn cells(text: &str, by_commas: bool) -> Vec<String> {
         let tidy = |cell: &str| cell.trim().trim_matches('"').to_owned();
         cells.into_iter().map(tidy).collect()
     };
-    for mark in ["|", "\t", ";"] {
+    for mark in ["|", "\t"] {
         if text.contains(mark) {
             return owned(text.split(mark).collect());
         }
     }
+    if text.contains(';') {
+        return by_delimiter(text, b';');
+    }
     if by_commas {
-        return owned(text.split(',').collect());
+        return by_delimiter(text, b',');
     }
     if text.contains("  ") {
         let cells = text.split("  ").filter(|cell| !cell.trim().is_empty());
         return owned(cells.collect());
     }
     by_words(text)
+}
+
+/// The cells of a line of RFC 4180, in which quotes keep a delimiter.
+fn by_delimiter(text: &str, delimiter: u8) -> Vec<String> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .delimiter(delimiter)
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let record = reader.records().next().and_then(Result::ok);
+    let tidy = |cell: &str| cell.trim_matches('"').to_owned();
+    record.map_or_else(Vec::new, |record| record.iter().map(tidy).collect())
 }
 
 /// The cells of a line whose words are one blank apart. A name may end with a number, as `Player 5`
@@ -127,9 +190,14 @@ fn by_words(text: &str) -> Vec<String> {
     while words.len() > 1 {
         let last = words[words.len() - 1];
         let before = words[words.len() - 2];
-        if UNITS.contains(&last) && words.len() > 2 && number(before).is_some() {
+        let is_number = || number(before).is_some() || mistake(before).is_some();
+        if UNITS.contains(&last) && words.len() > 2 && is_number() {
             cells.push(format!("{before} {last}"));
             words.truncate(words.len() - 2);
+        } else if cells.is_empty() && value(last).is_none() && mistake(last).is_some() {
+            cells.push(last.to_owned());
+            words.pop();
+            break;
         } else if value(last).is_some() && (number(last).is_none() || cells.is_empty()) {
             cells.push(last.to_owned());
             words.pop();

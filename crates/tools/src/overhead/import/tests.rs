@@ -44,6 +44,34 @@ fn tables_are_read_as_people_write_them() {
 }
 
 #[test]
+fn quotes_keep_a_comma_and_what_is_no_number_is_named() {
+    let quoted = "name,seconds\n\"bare metal, cold\",\"1,042.5\"\nKVM,\"1,691.8\"\n";
+    let expected = named(&[("bare metal, cold", 1042.5), ("KVM", 1691.8)]);
+    assert_eq!(entries(quoted), expected);
+    for (text, reason) in [
+        (
+            "host;12,5\nKVM;20,5\n",
+            "line 1: host: 12,5 is no number: write 12.5",
+        ),
+        ("host 12,5 s\nKVM 20 s\n", "line 1: host: 12,5 is no number"),
+        (
+            "host | 12.5\nKVM | n/a\nXen | 3\n",
+            "line 2: KVM: n/a is no number",
+        ),
+        (
+            "host | n/a\nKVM | 4\nXen | 3\n",
+            "line 1: host: n/a is no number",
+        ),
+        ("host;12.5\nKVM;0\nXen;3\n", "line 2: KVM: 0 is not above 0"),
+        ("host;12.5\nKVM;-4 s\n", "line 2: KVM: -4 is not above 0"),
+        ("host 12.5\nKVM 0\n", "line 2: KVM: 0 is not above 0"),
+    ] {
+        let error = import(text).unwrap_err().to_string();
+        assert!(error.starts_with(reason), "{text}: {error}");
+    }
+}
+
+#[test]
 fn errors_say_what_is_wrong() {
     let of = |text: &str| import(text).unwrap_err().to_string();
     assert!(of("").contains("for example host;12.5"));
