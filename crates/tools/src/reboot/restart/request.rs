@@ -267,6 +267,20 @@ mod tests {
     }
 
     #[test]
+    fn two_who_ask_at_once_take_turns() {
+        let dir = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(dir.path().join("run"));
+        let first = exchange.lock_to_ask().unwrap();
+        let seen = files::open_lock(&dir.path().join("run/asking")).unwrap();
+        assert!(is_taken(&seen).unwrap());
+        // Nobody restarts meanwhile: that is another lock.
+        assert!(!exchange.is_locked().unwrap());
+        drop(first);
+        assert!(!is_taken(&seen).unwrap());
+        exchange.lock_to_ask().unwrap();
+    }
+
+    #[test]
     fn the_unit_undoes_what_a_killed_process_did() {
         let words = systemd_run(Path::new("/opt/my $5 %n\"/brisk"));
         let undo = r#"--property=ExecStopPost="/opt/my $$5 %%n\"/brisk" reboot undo"#;
