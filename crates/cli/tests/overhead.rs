@@ -11,7 +11,7 @@ use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
 fn main() {
-    let plain: [(_, fn()); 6] = [
+    let plain: [(_, fn()); 7] = [
         (
             "a_measurement_goes_on_where_it_was_interrupted",
             a_measurement_goes_on_where_it_was_interrupted,
@@ -23,6 +23,10 @@ fn main() {
         (
             "an_interrupt_keeps_the_report_and_leaves_nothing",
             an_interrupt_keeps_the_report_and_leaves_nothing,
+        ),
+        (
+            "reports_in_other_forms_have_the_verdict",
+            reports_in_other_forms_have_the_verdict,
         ),
         (
             "work_that_fails_its_check_gives_no_time",
@@ -133,9 +137,12 @@ fn an_interrupt_keeps_the_report_and_leaves_nothing() {
     let path = dir.path().join("report.json");
     let log = dir.path().join("log");
     // Once on the host, three times in the warm-up; the fifth run is the first that counts.
+    let limit = dir.path().join("limit");
+    fs::write(&limit, "6\n").unwrap();
     let command = format!(
-        "pwd >>{log}; [ $(wc -l <{log}) -lt 6 ] || exec sleep 4321",
-        log = log.display()
+        "pwd >>{log}; [ $(wc -l <{log}) -lt $(cat {limit}) ] || exec sleep 4321",
+        log = log.display(),
+        limit = limit.display()
     );
     let words = [
         "--workload=command",
@@ -164,6 +171,64 @@ fn an_interrupt_keeps_the_report_and_leaves_nothing() {
             assert!(!group.exists(), "{} was left", group.display());
         }
     }
+    // The round that not all targets have is made again, and no other one is missing.
+    fs::write(&limit, "1000\n").unwrap();
+    let go_on = brisk_of![
+        "overhead",
+        "run",
+        "--keep-disturbed",
+        "--rounds=2",
+        "--continue"
+    ];
+    go_on.arg(&path).args(words).exits(0);
+    let report = read_report(&path);
+    for side in ["host", "host again", "x"] {
+        let samples = samples(&report, side, "time");
+        let measured = samples
+            .iter()
+            .filter(|sample| sample["phase"] == "measured");
+        let rounds: Vec<_> = measured
+            .map(|sample| sample["iteration"].as_u64())
+            .collect();
+        assert_eq!(rounds, [Some(0), Some(1)], "{side}");
+    }
+}
+
+fn reports_in_other_forms_have_the_verdict() {
+    let dir = tempdir().unwrap();
+    let (path, page) = (
+        dir.path().join("report.json"),
+        dir.path().join("report.html"),
+    );
+    let loops = ": '<b>x'; i=0; while [ $i -lt ${N:-1000} ]; do i=$((i+1)); done";
+    let words = [
+        "--workload=command",
+        "--command",
+        loops,
+        "--target=x=command:env N=2000",
+    ];
+    let run = overhead(&path, 6, &words).arg("--html").arg(&page);
+    let text = run.args(["--format", "csv"]).exits(0).text();
+    let mut lines = text.lines();
+    let head = lines.next().unwrap();
+    assert!(head.starts_with("series,"), "{head}");
+    // 6 rounds of the time of three sides, at least.
+    let times = lines.filter(|line| line.contains(": time,") && line.contains("measured"));
+    assert!(times.count() >= 18, "{text}");
+    let report = read_report(&path);
+    let verdict = report["environment"]["extra"]["x: verdict"]
+        .as_str()
+        .unwrap();
+    assert!(
+        verdict.contains("compar") || verdict.contains("caveat"),
+        "{verdict}"
+    );
+    let html = fs::read_to_string(&page).unwrap();
+    for part in ["x: verdict", "x: kernel", "&lt;b&gt;x", "<svg", "measured"] {
+        assert!(html.contains(part), "{part}");
+    }
+    // A command is text, not part of the page.
+    assert!(!html.contains("<b>x"), "{html}");
 }
 
 fn work_that_fails_its_check_gives_no_time() {

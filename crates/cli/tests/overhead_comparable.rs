@@ -189,7 +189,7 @@ fn half_of_the_processor_takes_twice_as_long() {
         "--target",
         &target,
     ];
-    overhead(&path, 4, &words).exits(0);
+    let text = overhead(&path, 4, &words).exits(0).text();
     let report = read_report(&path);
     let total = |metric: &str| values(&report, "half", metric).iter().sum::<f64>();
     // The quota keeps this from below on any machine. How much longer it takes depends on what else
@@ -198,6 +198,16 @@ fn half_of_the_processor_takes_twice_as_long() {
     assert!(held_back > 1.5, "{held_back}");
     let cpu = cpu_ratio(&report, "half");
     assert!((0.6..1.7).contains(&cpu), "the same work: {cpu}");
+    // Nobody else had the processor meanwhile: it is the group that had it no longer.
+    assert!(
+        text.contains("half: not comparable: its control group may use 0.50"),
+        "{text}"
+    );
+    let waiting = values(&report, "half", "waiting");
+    if !waiting.is_empty() {
+        let share = waiting.iter().sum::<f64>() / total("time");
+        assert!(share < 0.3, "{share}");
+    }
 }
 
 /// A control group that has a processor for 10 of each 20 ms.

@@ -4,6 +4,7 @@
 pub mod beside;
 pub mod boot_entries;
 pub mod cgroup;
+pub mod cgroup_limits;
 pub mod cpu;
 pub mod dirs;
 pub mod files;

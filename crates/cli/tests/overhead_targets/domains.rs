@@ -291,6 +291,14 @@ fn a_domain_is_measured_by_its_ssh_server() {
     let measured = measure_with(with, LOOP, &words);
     is_counted(&measured, "x");
     assert_eq!(measured.fact("x: accelerators"), "tcg");
+    // By a prefix its QEMU is not known: only ssh itself is counted.
+    let longer = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+    let elsewhere = with(overhead(&dir, longer));
+    let words = ["--timeout=100s", "--target=far=command:ssh web"];
+    let text = elsewhere.args(words).exits(0).text();
+    for rule in ["[works-elsewhere]", "[other-processor]"] {
+        assert!(text.contains(rule), "{text}");
+    }
     // What ssh says is the reason that is shown.
     let wrong = with(overhead(&dir, "true"));
     let wrong = wrong.arg("--target=x=libvirt:web,via=ssh:closed");

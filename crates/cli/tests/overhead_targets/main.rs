@@ -299,6 +299,13 @@ fn what_fixes_of_a_command_line_are_worth_is_measured() {
     let text = run.arg(&target).exits(0).text();
     let note = text.lines().find(|line| line.ends_with("[unsafe-cache]"));
     assert!(note.unwrap().starts_with("Note: x: with caveat"), "{text}");
+    // What was found about its times leads to what can be changed of its definition.
+    for change in [
+        "--ablate fix=guest-unsafe-cache measures the change [guest-unsafe-cache]",
+        "use KVM where it works; brisk doctor says whether it does [guest-tcg]",
+    ] {
+        assert!(text.contains(change), "{text}");
+    }
     let ratio = changed_ratio(&text, "x");
     // What the disk's cache is worth to a loop without a disk.
     assert!((0.2..5.0).contains(&ratio), "{text}");

@@ -28,6 +28,19 @@ pub enum Error {
     /// Somebody changed it since it was looked at.
     #[error("domain {0} was changed by somebody else just now; try again")]
     Raced(String),
+    /// It was changed, and its definition cannot be read back.
+    #[error(
+        "domain {name} was changed, and cannot be read back: the definition before that is in {backup}, \
+         under \"before\"; undo --force restores it"
+    )]
+    Defined {
+        /// The domain.
+        name: String,
+        /// File of the backup.
+        backup: String,
+        /// What virsh says.
+        source: libvirt::Error,
+    },
     /// Somebody changed it since brisk did.
     #[error(
         "domain {name} was changed by somebody since brisk changed it on {time}: the definition \
@@ -102,7 +115,7 @@ impl Change {
     ///
     /// # Errors
     /// If libvirt refuses it, somebody else changed the domain, or no backup can be kept. The domain
-    /// is as it was then.
+    /// is as it was then, but for [`Error::Defined`].
     pub fn apply(&self, backups: &Backups, time: String) -> Result<String, Error> {
         let Text::Xml(after) = &self.fixed.text else {
             return Err(Error::Unchanged(self.domain.name().to_owned()));
@@ -124,7 +137,13 @@ impl Change {
             backups.remove(&path)?;
             return Err(error.into());
         }
-        backup.after = self.domain.xml()?;
+        // It is defined: without this, undo would take it for a change of somebody else's.
+        let after = self.domain.xml().or_else(|_| self.domain.xml());
+        backup.after = after.map_err(|source| Error::Defined {
+            name: name.to_owned(),
+            backup: path.display().to_string(),
+            source,
+        })?;
         backups.write(&path, &backup)?;
         Ok(path.display().to_string())
     }

@@ -70,6 +70,15 @@ impl Account {
         }
     }
 
+    /// Without the time in which its groups did not let it run: the processors were idle then, and
+    /// nobody else had them.
+    pub(super) fn held_back(self, time: Duration) -> Self {
+        let waiting = self
+            .waiting
+            .map(|waiting| (waiting - time.as_secs_f64()).max(0.0));
+        Self { waiting, ..self }
+    }
+
     /// CPU time of the target, seconds.
     #[must_use]
     pub fn cpu(&self) -> f64 {
@@ -136,6 +145,15 @@ mod tests {
         assert_eq!(rounded(account.cpu()), 1000.0);
         assert_eq!(account.steal.map(rounded), Some(6.0));
         assert_eq!(rounded(account.rest()), 104.0);
+    }
+
+    #[test]
+    fn nobody_has_the_processors_while_a_group_may_not_run() {
+        let account = between(counters([0, 0, 0]), counters([500, 0, 450]), [1000, 0], 1);
+        assert!((account.lost() - 0.54).abs() < 1e-9);
+        let account = account.held_back(Duration::from_millis(430));
+        assert!((account.lost() - 0.11).abs() < 1e-9);
+        assert_eq!(account.held_back(Duration::from_secs(9)).waiting, Some(0.0));
     }
 
     #[test]

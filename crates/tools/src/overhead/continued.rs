@@ -2,13 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use brisk_measure::{Environment, Report};
+use brisk_measure::{Environment, Phase, Report, Series};
 
-use super::metrics::TIME;
+use super::limits::CPU_LIMIT;
+use super::metrics::{TIME, series};
 use super::run::OverheadError;
+use super::vmm::{ACCELERATORS, UNSAFE_CACHE};
 
 /// Facts of a target that must not change between rounds.
-const CONSTANT: [&str; 6] = ["cc1", "as", "compiler", "cpus", "kernel", "directory"];
+const CONSTANT: [&str; 14] = [
+    "cc1",
+    "as",
+    "compiler",
+    "make",
+    "configuration",
+    "cpus",
+    "processor",
+    "kernel",
+    "directory",
+    "hugepages",
+    "mitigations",
+    CPU_LIMIT,
+    ACCELERATORS,
+    UNSAFE_CACHE,
+];
 
 /// A report that cannot be gone on with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +57,9 @@ fn shown(fact: &Option<String>) -> &str {
     fact.as_deref().unwrap_or("nothing")
 }
 
-/// Has a report take further rounds: what follows from its samples is removed. `facts` are those
-/// by which the measurement is described. The result is the number of the next round.
+/// Has a report take further rounds: what follows from its samples is removed, and so is a last round
+/// that not all sides have. `facts` are those by which the measurement is described, `names` those of
+/// its sides. The result is the number of the next round.
 ///
 /// # Errors
 /// If another measurement, or one on another machine, is in the report.
@@ -50,6 +68,7 @@ pub fn go_on(
     kind: &str,
     here: &Environment,
     facts: &BTreeMap<String, String>,
+    names: &[String],
 ) -> Result<u32, ContinueError> {
     if report.kind != kind {
         return Err(ContinueError::Kind(report.kind.clone()));
@@ -76,16 +95,32 @@ pub fn go_on(
     report.comparisons.clear();
     report.notes.clear();
     report.warnings.clear();
-    let times = report
-        .series
-        .iter()
-        .filter(|series| series.name.ends_with(&format!(": {TIME}")));
-    let last = times
-        .flat_map(|series| series.measured())
-        .map(|sample| sample.iteration)
-        .max();
-    Ok(last.map_or(0, |last| last.saturating_add(1)))
+    let is_conclusion = |name: &String| CONCLUSIONS.iter().any(|end| name.ends_with(end));
+    report
+        .environment
+        .extra
+        .retain(|name, _| !is_conclusion(name));
+    let last = |name: &String| {
+        let samples = series(report, name, TIME)
+            .into_iter()
+            .flat_map(Series::measured);
+        samples
+            .map(|sample| sample.iteration.saturating_add(1))
+            .max()
+    };
+    let rounds = names.iter().map(|name| last(name).unwrap_or(0)).min();
+    let rounds = rounds.unwrap_or(0);
+    for series in &mut report.series {
+        let is_whole = |phase, iteration| phase != Phase::Measured || iteration < rounds;
+        series
+            .samples
+            .retain(|sample| is_whole(sample.phase, sample.iteration));
+    }
+    Ok(rounds)
 }
+
+/// Ends of the names of facts that follow from the samples.
+pub(super) const CONCLUSIONS: [&str; 3] = [": verdict", ": against the unchanged target", ": loss"];
 
 /// The fact that the engine of experiments adds.
 const SEED: &str = "seed of the order";
@@ -96,15 +131,19 @@ pub(super) fn changed(
     target: &str,
     facts: &BTreeMap<String, String>,
 ) -> Result<(), OverheadError> {
+    let then = |fact: &str| before.get(&format!("{target}: {fact}"));
+    // A target that was not started then has said nothing.
+    if CONSTANT.iter().all(|fact| then(fact).is_none()) {
+        return Ok(());
+    }
     for fact in CONSTANT {
-        let then = before.get(&format!("{target}: {fact}"));
-        let now = facts.get(fact);
-        if let Some((then, now)) = then.zip(now).filter(|(then, now)| then != now) {
+        let (then, now) = (then(fact), facts.get(fact));
+        if then != now {
             return Err(OverheadError::Changed {
                 target: target.to_owned(),
                 fact: fact.to_owned(),
-                before: then.clone(),
-                now: now.clone(),
+                before: shown(&then.cloned()).to_owned(),
+                now: shown(&now.cloned()).to_owned(),
             });
         }
     }
@@ -139,10 +178,36 @@ mod tests {
     fn rounds_go_on_after_the_last_and_conclusions_are_drawn_anew() {
         let mut report = report();
         let here = Environment::default();
-        let next = go_on(&mut report, "overhead", &here, &facts("compile 5 units"));
+        let facts = facts("compile 5 units");
+        let names = ["x".to_owned()];
+        let next = go_on(&mut report, "overhead", &here, &facts, &names);
         assert_eq!(next, Ok(2));
         assert!(report.notes.is_empty());
         assert_eq!(report.series[0].samples.len(), 3);
+    }
+
+    #[test]
+    fn a_round_that_not_all_have_is_made_again() {
+        let mut report = report();
+        let series = report.series_mut("y: time", Unit::Seconds);
+        series.push(Sample::measured(0, 1.0));
+        let here = Environment::default();
+        let facts = facts("compile 5 units");
+        let mut go_on = |names: [&str; 2]| {
+            let names = names.map(str::to_owned);
+            let next = go_on(&mut report, "overhead", &here, &facts, &names);
+            (
+                next,
+                report
+                    .series
+                    .iter()
+                    .map(|one| one.samples.len())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        // The warm-up run stays.
+        assert_eq!(go_on(["x", "y"]), (Ok(1), vec![2, 1]));
+        assert_eq!(go_on(["x", "z"]), (Ok(0), vec![1, 0]));
     }
 
     #[test]
@@ -151,7 +216,7 @@ mod tests {
         let refused = |kind: &str, here: &Environment, facts: &BTreeMap<String, String>| {
             let mut report = report();
             report.kind = kind.to_owned();
-            let refused = go_on(&mut report, "overhead", here, facts);
+            let refused = go_on(&mut report, "overhead", here, facts, &["x".to_owned()]);
             refused.unwrap_err().to_string()
         };
         let same = facts("compile 5 units");
@@ -181,6 +246,13 @@ mod tests {
         let now = |hash: &str| BTreeMap::from([("cc1".to_owned(), hash.to_owned())]);
         assert!(changed(&before, "x", &now("1")).is_ok());
         assert!(changed(&before, "y", &now("2")).is_ok());
+        // It had none before, or has none now.
+        let more = BTreeMap::from([
+            ("cc1".to_owned(), "1".to_owned()),
+            ("as".to_owned(), "1".to_owned()),
+        ]);
+        assert!(changed(&before, "x", &more).is_err());
+        assert!(changed(&before, "x", &BTreeMap::new()).is_err());
         let error = changed(&before, "x", &now("2")).unwrap_err().to_string();
         assert!(error.contains("target x has another cc1"), "{error}");
     }

@@ -7,7 +7,7 @@ use brisk_measure::{Outcome, Report, Series, Statistic};
 
 use super::disturbance::is_dropped;
 use super::instance::OBJECT_DIFFERS;
-use super::metrics::{OWN, PROCESSORS, SPEED, SWAPPED, TIME, series};
+use super::metrics::{CPU, OWN, PROCESSORS, SPEED, SWAPPED, TIME, series};
 use super::report::{Row, rows};
 use super::sides::AGAIN_NAME;
 
@@ -22,8 +22,8 @@ pub struct Evidence {
     pub cpus: usize,
     /// Objects that differ from the host's.
     pub objects: BTreeSet<String>,
-    /// Whether none of its runs succeeded, and not only for other programs.
-    pub has_failed: bool,
+    /// Runs of it that gave a time, and those that failed; dropped ones are neither.
+    pub runs: (usize, usize),
     /// Pages that either swapped in or out in the runs that count.
     pub swapped: f64,
     /// Rounds that were dropped, since other programs had the processors while the host or the
@@ -42,6 +42,8 @@ pub struct Evidence {
     pub host_neighbours: Option<f64>,
     /// Medians of the time by the target's own clock and by the host's, seconds.
     pub clocks: Option<(f64, f64)>,
+    /// Medians of the CPU time of the target and of the host, counted on the host, seconds.
+    pub cpu_times: Option<(f64, f64)>,
 }
 
 impl Evidence {
@@ -74,9 +76,8 @@ impl Evidence {
                 .len()
         };
         let rows = rows(report, &[host.to_owned(), target.to_owned()]);
-        let has_failed = rows
-            .get(1)
-            .is_some_and(|row| row.median.is_none() && row.failed > 0);
+        let succeeded = series(target, TIME).map_or(0, |times| times.values().len());
+        let failed = rows.get(1).map_or(0, |row| row.failed);
         let neighbours = |place: usize| rows.get(place).and_then(Row::neighbours);
         let cpus = report.environment.extra.get(PROCESSORS);
         let failures = series(target, TIME).into_iter().flat_map(Series::measured);
@@ -89,7 +90,7 @@ impl Evidence {
             objects: failures
                 .filter_map(|sample| object(&sample.outcome))
                 .collect(),
-            has_failed,
+            runs: (succeeded, failed),
             swapped: swapped.iter().sum(),
             dropped: (rounds(true), rounds(false)),
             speeds: median(target, SPEED).zip(median(host, SPEED)),
@@ -102,6 +103,7 @@ impl Evidence {
             clocks: series(target, OWN)
                 .zip(series(target, TIME))
                 .and_then(|(own, time)| clocks(own, time)),
+            cpu_times: median(target, CPU).zip(median(host, CPU)),
         }
     }
 

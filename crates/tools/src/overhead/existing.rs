@@ -113,6 +113,8 @@ fn of_domain(name: &str, via: &Via) -> Result<Existing, ExistingError> {
 /// Threads of another program that are kept on some processors until this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Pinned {
+    /// The processes.
+    processes: Vec<u32>,
     /// Each thread, and where it was allowed to run before.
     before: Vec<(Pid, CpuSet)>,
     /// Locks of the processes' directories in `/proc` (flock(2)), released after that: another
@@ -121,8 +123,8 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
-    /// Keeps all threads of some processes on these processors. Threads that they start later stay
-    /// there, too, also afterwards.
+    /// Keeps all threads of some processes on these processors. Threads that they start later are
+    /// there, too; in the end they go where the first thread of their process is.
     ///
     /// # Errors
     /// If this user may not, another measurement keeps them somewhere, or the processors are not
@@ -146,6 +148,8 @@ impl Pinned {
             }
             pinned.before.push((thread, before));
         }
+        // Only now: after an error, threads that were not reached keep their places.
+        pinned.processes.extend(processes);
         Ok(pinned)
     }
 }
@@ -155,6 +159,20 @@ impl Drop for Pinned {
         for (thread, before) in &self.before {
             // It may have ended.
             let _ = sched_setaffinity(Some(*thread), before);
+        }
+        let is_known = |thread: &Pid| self.before.iter().any(|(known, _)| known == thread);
+        for pid in &self.processes {
+            let first = i32::try_from(*pid).ok().and_then(Pid::from_raw);
+            let first = self
+                .before
+                .iter()
+                .find(|(thread, _)| Some(*thread) == first);
+            let Some((_, set)) = first else {
+                continue;
+            };
+            for thread in threads(*pid).into_iter().filter(|thread| !is_known(thread)) {
+                let _ = sched_setaffinity(Some(thread), set);
+            }
         }
     }
 }
@@ -183,7 +201,9 @@ fn threads(pid: u32) -> Vec<Pid> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -201,6 +221,34 @@ mod tests {
         assert!(second.to_string().contains("at a time"), "{second}");
         drop(pinned);
         assert_eq!(allowed(), before);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn threads_that_were_started_meanwhile_are_put_back_too() {
+        // It starts threads when it has something to compress.
+        let mut command = Command::new("xz");
+        command.args(["--threads=2", "--block-size=65536", "--stdout"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let before = sched_getaffinity(Some(Pid::from_child(&child))).unwrap();
+        let last = (0..CpuSet::MAX_CPU).rfind(|cpu| before.is_set(*cpu));
+        let pinned = Pinned::new(&[child.id()], &[last.unwrap()]).unwrap();
+        let input = child.stdin.as_mut().unwrap();
+        input.write_all(&vec![b'x'; 1 << 20]).unwrap();
+        let begun = Instant::now();
+        while threads(child.id()).len() < 2 {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "it has no threads"
+            );
+            std::thread::yield_now();
+        }
+        drop(pinned);
+        for thread in threads(child.id()) {
+            assert_eq!(sched_getaffinity(Some(thread)).unwrap(), before);
+        }
         drop(child.stdin.take());
         child.wait().unwrap();
     }

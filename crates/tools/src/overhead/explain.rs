@@ -1,7 +1,7 @@
 //! Where a target's loss comes from: what single operations cost there and on the host, times how
 //! often the work did them. Pure.
 
-use brisk_measure::{Report, Statistic};
+use brisk_measure::{Report, Statistic, Unit};
 
 use super::metrics::{COUNTS, PARTS, TIME, series};
 use super::sides::AGAIN_NAME;
@@ -32,6 +32,8 @@ pub struct Explanation {
     /// Parts of it in the order of [`LOSSES`], seconds; none for what was not counted, or what the
     /// probe could not measure.
     pub parts: [Option<f64>; LOSSES.len()],
+    /// Parts for which the host's counts stand in, as the target's kernel counts nothing.
+    pub stands_in: [bool; LOSSES.len()],
 }
 
 impl Explanation {
@@ -47,6 +49,26 @@ impl Explanation {
         self.loss - self.parts.iter().flatten().sum::<f64>()
     }
 
+    /// The loss with its parts, as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let seconds = |value: f64| Unit::Seconds.format(value);
+        let parts = LOSSES
+            .into_iter()
+            .zip(self.parts)
+            .filter_map(|(name, part)| {
+                let part = part?;
+                Some(format!("{name} {}", seconds(part)))
+            });
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        let verdict = match self.is_explained() {
+            true => "explained",
+            false => "not explained",
+        };
+        let percent = self.share() * 100.0;
+        format!("{}: {parts}; {percent:.0} %: {verdict}", seconds(self.loss))
+    }
+
     /// Whether the parts are 80 to 120 % of the loss.
     #[must_use]
     pub fn is_explained(&self) -> bool {
@@ -55,7 +77,8 @@ impl Explanation {
 }
 
 /// Explains the targets among `names`, of which the first is the host, and that are slower than it
-/// by more than it differs from itself; its repetition has nothing to explain. None of a report without costs of operations.
+/// by more than it differs from itself; its repetition has nothing to explain. None of a report without
+/// costs of operations.
 #[must_use]
 pub fn explain(report: &Report, names: &[String]) -> Vec<Explanation> {
     let Some((host, targets)) = names.split_first() else {
@@ -71,21 +94,26 @@ pub fn explain(report: &Report, names: &[String]) -> Vec<Explanation> {
         let own = median(host, TIME)?;
         let loss = median(name, TIME)? - own;
         let known = FAULT.iter().any(|cost| median(name, cost).is_some());
-        (known && loss > floor.unwrap_or(0.0) * own).then(|| Explanation {
+        if !known || loss <= floor.unwrap_or(0.0) * own {
+            return None;
+        }
+        let work = |count: usize, cost: &dyn Fn(&str) -> Option<f64>| {
+            work(&median, [host, name], COUNTS[count], cost)
+        };
+        let user = user_code(&median, host, name, is_emulated(report, name));
+        let parts = [
+            user.map(|seconds| (seconds, false)),
+            work(0, &|side| sum(FAULT.map(|cost| median(side, cost)))),
+            work(2, &|side| {
+                sum(CALLS.map(|cost| median(side, cost))).map(|both| both / 2.0)
+            }),
+            work(3, &|side| median(side, PROCESS)),
+        ];
+        Some(Explanation {
             name: name.clone(),
             loss,
-            parts: [
-                user_code(&median, host, name, is_emulated(report, name)),
-                work(&median, [host, name], COUNTS[0], &|side| {
-                    sum(FAULT.map(|cost| median(side, cost)))
-                }),
-                work(&median, [host, name], COUNTS[2], &|side| {
-                    sum(CALLS.map(|cost| median(side, cost))).map(|both| both / 2.0)
-                }),
-                work(&median, [host, name], COUNTS[3], &|side| {
-                    median(side, PROCESS)
-                }),
-            ],
+            parts: parts.map(|part| part.map(|(seconds, _)| seconds)),
+            stands_in: parts.map(|part| part.is_some_and(|(_, stands_in)| stands_in)),
         })
     });
     explained.collect()
@@ -93,18 +121,20 @@ pub fn explain(report: &Report, names: &[String]) -> Vec<Explanation> {
 
 type Median<'a> = dyn Fn(&str, &str) -> Option<f64> + 'a;
 
-/// What the target's counts and costs make, less what the host's make. Where the target's kernel
-/// counts nothing, as that of gVisor, the host's counts stand in: the work is the same.
+/// What the target's counts and costs make, less what the host's make, seconds. Where the target's
+/// kernel counts nothing, as that of gVisor, the host's counts stand in, as the work is the same: the
+/// second says so.
 fn work(
     median: &Median<'_>,
     sides: [&str; 2],
     count: &str,
     cost: &dyn Fn(&str) -> Option<f64>,
-) -> Option<f64> {
+) -> Option<(f64, bool)> {
     let [host, target] = sides;
     let of_host = median(host, count)?;
     let of_target = median(target, count).filter(|count| *count > 0.0);
-    Some(of_target.unwrap_or(of_host) * cost(target)? - of_host * cost(host)?)
+    let seconds = of_target.unwrap_or(of_host) * cost(target)? - of_host * cost(host)?;
+    Some((seconds, of_target.is_none() && of_host > 0.0))
 }
 
 /// How much longer the host's time in programs would take in the target, by the geometric mean of
@@ -131,7 +161,7 @@ fn is_emulated(report: &Report, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use brisk_measure::{Environment, Unit};
+    use brisk_measure::Environment;
 
     use super::*;
 
@@ -182,6 +212,12 @@ mod tests {
         assert_eq!(uml.name, "uml");
         let milliseconds = uml.parts.map(|part| (part.unwrap() * 1e3).round());
         assert_eq!(milliseconds, [50.0, 989.0, 1.0, 9.0]);
+        assert_eq!(uml.stands_in, [false; 4]);
+        let text = uml.text();
+        assert!(
+            text.contains(": user code ") && text.ends_with("95 %: explained"),
+            "{text}"
+        );
         assert!((uml.loss - 1.1).abs() < 1e-9);
         assert!((uml.share() - 1.049 / 1.1).abs() < 1e-3 && uml.is_explained());
         assert!((uml.rest() - 0.051).abs() < 1e-3);
@@ -198,6 +234,7 @@ mod tests {
         assert_eq!(uml.parts[0], None);
         // 10,000 as on the host, of 50 µs instead of 1.1.
         assert!((uml.parts[1].unwrap() - 0.489).abs() < 1e-9);
+        assert_eq!(uml.stands_in, [false, true, false, false]);
         assert!(!uml.is_explained());
         report
             .series

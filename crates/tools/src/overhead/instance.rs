@@ -11,6 +11,7 @@ use super::ablation::Ablation;
 use super::account::{Account, Reading};
 use super::affinity::allowed;
 use super::counts::{Counts, DEFINITIONS};
+use super::limits;
 use super::metrics::COUNTS;
 use super::probe::Figures;
 use super::session::Patience;
@@ -49,6 +50,9 @@ pub enum RunError {
         /// Messages.
         errors: String,
     },
+    /// The directory that is to be on a disk is not.
+    #[error("its {DISK} is no disk, but memory: the work directory would be on the same as before")]
+    DiskInRam,
     /// What the work made is not what it should be.
     #[error("the check failed with status {0}")]
     Check(i32),
@@ -84,7 +88,7 @@ pub(super) struct Run {
     pub(super) account: Account,
     /// Hashes of what was made, by name.
     pub(super) proofs: BTreeMap<String, String>,
-    /// Pages that the target has swapped in and out since the run before.
+    /// Pages that the target has swapped in and out meanwhile.
     pub(super) swapped: Option<u64>,
     /// What its kernel counted, in the order of [`COUNTS`].
     pub(super) counts: [Option<u64>; COUNTS.len()],
@@ -104,7 +108,7 @@ struct After {
 pub(super) struct Instance {
     started: Started,
     cpus: Vec<usize>,
-    /// Pages that it had swapped in and out at the end of its last run.
+    /// Pages that it had swapped in and out when its last run began.
     swapped: Option<u64>,
     /// Whether it has the probe, in a place where it can be executed.
     has_probe: bool,
@@ -124,12 +128,14 @@ impl Instance {
         patience: Patience<'_>,
     ) -> Result<Self, RunError> {
         let change = side.change.as_ref().map(|(change, _)| change);
+        // A guest has as many of its own, wherever they may run.
+        let count = cpus.len();
         let cpus = match change {
             Some(Ablation::Pinning) => allowed().map_err(SessionError::Io)?,
             _ => cpus.to_vec(),
         };
         let mut instance = Self {
-            started: Started::start(side, &cpus, patience)?,
+            started: Started::start(side, &cpus, count, patience)?,
             cpus,
             swapped: None,
             has_probe: false,
@@ -169,8 +175,15 @@ impl Instance {
             patience,
         )?;
         self.asked("it cannot say what it is", FACTS, patience)?;
+        if parents == DISK
+            && self
+                .facts
+                .get("directory")
+                .is_some_and(|kind| IN_RAM.contains(&&**kind))
+        {
+            return Err(RunError::DiskInRam);
+        }
         self.asked("it has no /proc/vmstat", SWAPPED, patience)?;
-        self.swapped = pages(&self.facts);
         for (what, script) in workload.needs() {
             self.asked(what, &script, patience)?;
         }
@@ -187,11 +200,13 @@ impl Instance {
             self.facts.extend(skipped);
         }
         // What the host knows counts, whatever the target says.
+        let of_host = [&vmm::NAMES[..], &limits::NAMES].concat();
         self.facts
-            .retain(|name, _| !vmm::NAMES.contains(&&**name) && name != "swapped");
+            .retain(|name, _| !of_host.contains(&&**name) && name != SWAPPED_FACT);
         self.facts.append(&mut self.started.facts);
-        self.facts
-            .extend(vmm::facts(&self.started.meter.processes()));
+        let processes = self.started.meter.processes();
+        self.facts.extend(vmm::facts(&processes));
+        self.facts.extend(limits::facts(&processes));
         Ok(())
     }
 
@@ -266,12 +281,18 @@ impl Instance {
             workload.before()
         );
         self.asked("what comes before the work fails", &before, patience)?;
+        // What others do between its runs is not of its own.
+        self.asked("it has no /proc/vmstat", SWAPPED, patience)?;
+        self.swapped = pages(&self.facts);
+        self.facts.remove(SWAPPED_FACT);
         let script = format!(
             "count_rest; count_calls; now && say begin $now; {}; s=$?; now; say end $now $s; \
              count_calls; count_rest",
             workload.work()
         );
         let guest = self.started.meter.guest().map_err(RunError::Counters)?;
+        let processes = self.started.meter.processes();
+        let held_back = limits::held_back(&processes);
         let mut marks: Vec<(String, Instant, io::Result<Reading>)> = Vec::new();
         let (mut counted, mut counts) = (Counts::default(), Counts::default());
         let (meter, cpus) = (&self.started.meter, &self.cpus);
@@ -307,6 +328,8 @@ impl Instance {
         let wall = ended.duration_since(began);
         let now = self.started.meter.guest().map_err(RunError::Counters)?;
         let guest = now.saturating_sub(guest);
+        let held_back = limits::held_back(&processes).saturating_sub(held_back);
+        let account = Account::between(&before, &after, guest, self.cpus.len());
         let After {
             proofs,
             swapped,
@@ -315,7 +338,7 @@ impl Instance {
         Ok(Run {
             wall,
             own: own_time(begin, end),
-            account: Account::between(&before, &after, guest, self.cpus.len()),
+            account: account.held_back(held_back),
             proofs,
             swapped,
             counts: counts.since(&counted),
@@ -344,10 +367,8 @@ impl Instance {
             0 => {}
             status => return Err(RunError::Check(status)),
         }
-        let now = pages(&facts);
-        let before = std::mem::replace(&mut self.swapped, now);
-        let swapped = now
-            .zip(before)
+        let swapped = pages(&facts)
+            .zip(self.swapped)
             .map(|(now, before)| now.saturating_sub(before));
         Ok(After {
             proofs,
@@ -362,6 +383,8 @@ const FACTS: &str = "\
 say fact cpus $(nproc)
 say fact kernel $(uname -r)
 say fact directory $(stat -f -c %T \"$d\")
+while read -r n m v; do case \"$n $m\" in 'model name') say \"fact processor ${v#: }\"; break;; esac; \
+done </proc/cpuinfo
 while read -r n v _; do case $n in MemTotal:) say fact memory $v;; esac; done </proc/meminfo
 h=/sys/kernel/mm/transparent_hugepage/enabled
 if [ -r $h ]; then read -r h <$h; h=${h#*[}; say fact hugepages ${h%]*}; fi
@@ -370,12 +393,18 @@ read -r l <\"$f\"; m=\"$m${m:+; }${f##*/}=$l\"; fi; done
 if [ -n \"$m\" ]; then say \"fact mitigations $m\"; fi
 ";
 
+/// File systems without a disk, as `stat -f` names them.
+const IN_RAM: [&str; 2] = ["tmpfs", "ramfs"];
+
+/// Name of what [`SWAPPED`] says.
+const SWAPPED_FACT: &str = "swapped";
+
 /// Shell text for the pages that a target has swapped.
 const SWAPPED: &str = "w=0; while read -r n v; do case $n in pswpin|pswpout) w=$((w+v));; esac; done \
                        </proc/vmstat; say fact swapped $w";
 
 fn pages(facts: &BTreeMap<String, String>) -> Option<u64> {
-    facts.get("swapped")?.parse().ok()
+    facts.get(SWAPPED_FACT)?.parse().ok()
 }
 
 fn fact(line: &str) -> Option<(String, String)> {

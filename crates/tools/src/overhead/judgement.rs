@@ -62,16 +62,18 @@ pub fn judge(report: &Report, names: &[String]) -> Vec<Judged> {
 
 #[cfg(test)]
 mod tests {
-    use brisk_measure::Environment;
+    use brisk_measure::{Environment, Series, Unit};
 
     use super::*;
 
     #[test]
     fn a_finding_about_several_targets_is_one_line() {
         let mut report = Report::new("overhead", "2026-11-25T00:00:00Z", Environment::default());
-        let extra = &mut report.environment.extra;
         for (name, kernel) in [("host", "6.12"), ("a", "6.1"), ("b", "6.1"), ("c", "6.12")] {
-            extra.insert(format!("{name}: kernel"), kernel.into());
+            let fact = format!("{name}: kernel");
+            report.environment.extra.insert(fact, kernel.into());
+            let series = Series::of_values(format!("{name}: time"), Unit::Seconds, [1.0]);
+            report.series.push(series);
         }
         let names = ["host", "a", "b", "c"].map(str::to_owned);
         let judged = judge(&report, &names);

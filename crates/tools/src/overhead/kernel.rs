@@ -3,11 +3,12 @@
 //! The source is one tar archive, which every target unpacks into its work directory.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use brisk_vm::cache::{Cache, key};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::kit::{KitError, SOURCES, described, find, program};
@@ -61,6 +62,11 @@ const LEFT_OUT: [&str; 4] = [
     "tools/testing/*",
     "arch/[!x]*/*.[chS]",
 ];
+
+/// Patterns of grep(1) for a configuration that puts random numbers into objects.
+const RANDOM: &str = "-e ^CONFIG_MODULE_SIG=y -e ^CONFIG_RANDSTRUCT=y";
+/// Name of the fact that objects are not compared for that. One word.
+pub(super) const NOT_COMPARED: &str = "not-compared";
 
 /// A kernel to compile.
 #[derive(Debug)]
@@ -139,19 +145,46 @@ impl Source {
         };
         let mut file = NamedTempFile::with_prefix("brisk-kernel-").map_err(failed)?;
         let interrupt = Interrupt::by_signals().map_err(KitError::Signals)?;
-        if fs::metadata(path).map_err(failed)?.is_dir() {
+        let is_directory = fs::metadata(path).map_err(failed)?.is_dir();
+        if is_directory {
             check(path, path)?;
             pack(path, path, file.as_file_mut(), &interrupt)?;
         } else {
             repack(path, &[], file.as_file_mut(), &interrupt)?;
         }
+        let hash = match is_directory {
+            true => content_hash(file.as_file_mut(), &interrupt),
+            // What is packed again has the time of now.
+            false => File::open(path).and_then(|mut file| content_hash(&mut file, &interrupt)),
+        };
+        let hash = hash.map_err(|error| match interrupt.signal() {
+            Some(signal) => KitError::Interrupted(signal),
+            None => failed(error),
+        })?;
         let temporary = file.into_temp_path();
         Ok(Self {
-            name: path.display().to_string(),
+            name: format!("{} ({hash})", path.display()),
             archive: temporary.to_path_buf(),
             _temporary: Some(temporary),
         })
     }
+}
+
+/// Beginning of the SHA-256 of a file, which may be large.
+fn content_hash(file: &mut File, interrupt: &Interrupt) -> io::Result<String> {
+    file.rewind()?;
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        if interrupt.signal().is_some() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => hasher.update(&buffer[..count]),
+        }
+    }
+    let hash = hasher.finalize();
+    Ok(hash[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn left_out() -> Vec<String> {
@@ -312,7 +345,8 @@ impl Kernel {
         let configured = self.configured();
         format!(
             "{{ {configured} && h=$(sha256sum <{TREE}/build/.config) && say \"fact configuration \
-             ${{h%% *}}\"; }} 2>out/errors"
+             ${{h%% *}}\" && if grep -q {RANDOM} {TREE}/build/.config; then say fact {NOT_COMPARED} yes; \
+             fi; }} 2>out/errors"
         )
     }
 
@@ -339,10 +373,10 @@ impl Kernel {
         format!(
             "(cd {TREE}/build && h=$(sha256sum <.config) && say \"proof ${{h%% *}} .config\" && \
              h=$(find . -name '*.o' ! -path './scripts/*' ! -path './tools/*' | LC_ALL=C sort | \
-             sha256sum) && say \"proof ${{h%% *}} names\" && {{ grep -q -e ^CONFIG_MODULE_SIG=y -e \
-             ^CONFIG_RANDSTRUCT=y .config || for p in *; do case $p in scripts|tools|source) \
+             sha256sum) && say \"proof ${{h%% *}} names\" && {{ grep -q {RANDOM} .config || for p in *; do case $p in scripts|tools|source) \
              continue;; vmlinux) ;; *) [ -d $p ] || continue;; esac; h=$(find $p \\( -name '*.o' -o \
-             -name vmlinux \\) -type f ! -path 'arch/*/boot/*' ! -path 'arch/*/realmode/*' -print0 | {sum}) && say \"proof ${{h%% *}} $p\"; done; }})"
+             -name vmlinux \\) -type f ! -path 'arch/*/boot/*' ! -path 'arch/*/realmode/*' -print0 | {sum}) && say \"proof ${{h%% *}} $p\"; done; }}) && \
+             rm -rf {TREE}/build"
         )
     }
 }

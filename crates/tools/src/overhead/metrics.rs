@@ -35,6 +35,8 @@ pub const COUNTS: [&str; 5] = [
 ];
 /// Name of the part of an account in which a target waits.
 pub(super) const WAITING: &str = PARTS[3];
+/// Name of the part that a hypervisor below the host gave to others.
+pub(super) const STEAL: &str = PARTS[5];
 /// Name of the part that the others leave over.
 pub(super) const REST: &str = PARTS[6];
 /// Name of the fact of a report that lists the processors.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use brisk_measure::{Interval, Outcome, Report, Sample, Series, Statistic, paired_ratio};
 
 use super::disturbance::is_dropped;
-use super::metrics::{CPU, PARTS, REST, TIME, WAITING, series};
+use super::metrics::{CPU, PARTS, REST, STEAL, TIME, WAITING, series};
 use super::sides::Side;
 
 /// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
@@ -41,16 +41,17 @@ pub struct Row {
 }
 
 impl Row {
-    /// Share of the time in which other programs had the processors and the target wanted them;
-    /// where that is not counted, the rest, which has it and may have more. None if no run
-    /// succeeded.
+    /// Share of the time in which others had the processors and the target wanted them: other programs,
+    /// or, where that is not counted, the rest, which has it and may have more; and other machines on a
+    /// hypervisor below the host. None if no run succeeded.
     #[must_use]
     pub fn neighbours(&self) -> Option<f64> {
         let part = |wanted| {
             let mut parts = PARTS.into_iter().zip(self.parts);
             parts.find_map(|(name, share)| share.filter(|_| name == wanted))
         };
-        part(WAITING).or_else(|| part(REST))
+        let wanted = part(WAITING).or_else(|| part(REST))?;
+        Some(wanted + part(STEAL).unwrap_or(0.0))
     }
 }
 
@@ -135,6 +136,20 @@ pub struct Change {
     pub interval: Option<Interval>,
 }
 
+impl Change {
+    /// The ratio with its interval, as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Some(ratio) = self.ratio else {
+            return "no round has both".to_owned();
+        };
+        match self.interval {
+            Some(interval) => format!("{ratio:.3} ({:.3}–{:.3})", interval.low, interval.high),
+            None => format!("{ratio:.3}"),
+        }
+    }
+}
+
 /// What was changed about targets, and what it is worth.
 #[must_use]
 pub fn changes(report: &Report, sides: &[Side]) -> Vec<Change> {
@@ -206,6 +221,11 @@ mod tests {
         );
         // Nobody counted how long it waited.
         assert!((slow.neighbours().unwrap() - 0.05).abs() < 1e-9);
+        let stolen = Row {
+            parts: [None, None, None, Some(0.01), None, Some(0.3), Some(0.2)],
+            ..slow.clone()
+        };
+        assert!((stolen.neighbours().unwrap() - 0.31).abs() < 1e-9);
         assert_eq!(dead.neighbours(), None);
         assert_eq!(dead.median, None);
         assert_eq!((dead.failed, dead.reason.as_deref()), (1, Some("why")));

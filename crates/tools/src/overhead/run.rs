@@ -7,12 +7,14 @@ use std::io;
 use brisk_measure::{CompareOptions, Report, ReportError, Sample, Unit};
 
 use super::affinity::time_of_a_loop;
-use super::continued::changed;
+use super::continued::{CONCLUSIONS, changed};
 use super::disturbance::disturbance;
+use super::explain::explain;
 use super::instance::{Instance, Run, RunError};
-use super::judgement::{judge, lines};
+use super::judgement::{Judged, judge, lines};
 use super::metrics::{COUNTS, CPU, DISTURBED, OWN, PARTS, SPEED, SWAPPED, TIME};
 use super::plan::{Options, is_settled, plan};
+use super::report::changes;
 use super::session::Patience;
 use super::session_error::SessionError;
 use super::sides::{HOST, Side, names};
@@ -140,6 +142,11 @@ pub fn run(
             .iter()
             .try_for_each(|(target, facts)| changed(before, target, facts))
     });
+    // Each save has them: an interrupted measurement goes on with the same targets alone.
+    let is_known = prepared.is_ok();
+    if is_known {
+        bench.describe(saved.report);
+    }
     let prepared = prepared.and_then(|()| bench.explain(saved.report, step));
     let ended = prepared.and_then(|()| {
         let experiment = Experiment::new(&plan, &interrupt);
@@ -165,10 +172,9 @@ pub fn run(
     // Before the rounds and after them, for what changed meanwhile.
     let ended = ended.and_then(|()| bench.explain(saved.report, step));
     let report = &mut *saved.report;
-    for (target, facts) in &bench.facts {
-        let known = facts.iter();
-        let known = known.map(|(name, value)| (format!("{target}: {name}"), value.clone()));
-        report.environment.extra.extend(known);
+    // Those of other targets would pass for the ones that were measured.
+    if is_known {
+        bench.describe(report);
     }
     let compare = CompareOptions::default();
     for metric in workload.compared() {
@@ -177,8 +183,29 @@ pub fn run(
     }
     let judged = judge(report, &names(sides));
     report.notes.extend(lines(&judged));
+    conclude(report, sides, &judged);
     warn(report);
     ended
+}
+
+/// Puts what follows from the samples into the report, beside the facts of each target: whether it is
+/// comparable, what its change is worth, and where its loss comes from.
+fn conclude(report: &mut Report, sides: &[Side], judged: &[Judged]) {
+    let [verdict, against, loss] = CONCLUSIONS;
+    let mut facts = BTreeMap::new();
+    for one in judged {
+        facts.insert(
+            format!("{}{verdict}", one.name),
+            one.comparable.name().to_owned(),
+        );
+    }
+    for change in changes(report, sides) {
+        facts.insert(format!("{}{against}", change.name), change.text());
+    }
+    for one in explain(report, &names(sides)) {
+        facts.insert(format!("{}{loss}", one.name), one.text());
+    }
+    report.environment.extra.extend(facts);
 }
 
 /// Adds warnings about times. Parts of accounts are medians of little, and vary.
@@ -204,6 +231,15 @@ impl Slot {
 }
 
 impl<'a> Bench<'a> {
+    /// Puts what targets say of themselves into the report.
+    fn describe(&self, report: &mut Report) {
+        for (target, facts) in &self.facts {
+            let known = facts.iter();
+            let known = known.map(|(name, value)| (format!("{target}: {name}"), value.clone()));
+            report.environment.extra.extend(known);
+        }
+    }
+
     fn patience(&self) -> Patience<'a> {
         Patience {
             interrupt: self.interrupt,

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -25,6 +26,12 @@ use crate::interrupt::Interrupt;
 
 /// Bytes that a target may write for one request.
 const MOST: usize = 1 << 20;
+/// Bytes on the disk that a target's messages may take.
+const MOST_MESSAGES: u64 = 16 << 20;
+/// Bytes of a block in the metadata of a file (stat(2)).
+const BLOCK: u64 = 512;
+/// How often the size of the messages is looked at while nothing comes.
+const GLANCE: Duration = Duration::from_secs(10);
 /// Bytes of a target's messages that an error shows.
 const TAIL: u64 = 600;
 /// How long a target may take to end when its input has ended, and again when it is asked to.
@@ -64,6 +71,8 @@ pub(super) struct Session {
     lines: VecDeque<Line>,
     /// Whether its shell was started on a console.
     is_on_console: bool,
+    /// As in [`Launch`].
+    hint: &'static str,
 }
 
 impl Session {
@@ -95,6 +104,7 @@ impl Session {
         let output = OwnedFd::from(child.stdout.take().expect("it is piped"));
         let mut session = Self::of(input.into(), output.into(), messages, token);
         session.child = Some(child);
+        session.hint = launch.hint;
         if let Some(input) = &session.input {
             fcntl_setfl(input, OFlags::NONBLOCK).map_err(io::Error::from)?;
         }
@@ -123,6 +133,7 @@ impl Session {
             received: Vec::new(),
             lines: VecDeque::new(),
             is_on_console: false,
+            hint: "",
         }
     }
 
@@ -260,13 +271,33 @@ impl Session {
         if let Some(input) = self.input.as_ref().filter(|_| writes) {
             fds.push(PollFd::new(input, PollFlags::OUT));
         }
-        let ready = wait_for(&mut fds, deadline)?;
+        let ready = loop {
+            let glance = Instant::now() + GLANCE;
+            let until = deadline.map_or(glance, |deadline| deadline.min(glance));
+            let ready = wait_for(&mut fds, Some(until))?;
+            self.bound_messages();
+            if ready > 0 || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break ready;
+            }
+        };
         let interrupted = fds[0].revents().contains(PollFlags::IN);
         drop(fds);
         match ready {
             _ if interrupted => Err(SessionError::Interrupted),
             0 => Err(self.silent(patience)),
             _ => Ok(()),
+        }
+    }
+
+    /// Forgets messages when they take much of the disk: the program goes on behind a hole.
+    fn bound_messages(&self) {
+        let is_large = |file: &File| {
+            let blocks = file.metadata().map_or(0, |metadata| metadata.blocks());
+            blocks * BLOCK > MOST_MESSAGES
+        };
+        if is_large(&self.messages) {
+            // A disk that is full is an error of its own.
+            let _ = self.messages.set_len(0);
         }
     }
 
@@ -316,14 +347,18 @@ impl Session {
             Some(status) => status.to_string(),
             None => "its output has ended".to_owned(),
         };
-        SessionError::Ended(format!("{status}{}", shown(&self.messages())))
+        let messages = self.messages();
+        SessionError::Ended(format!("{status}{}{}", shown(&messages), self.hint))
     }
 
     /// The last of what it wrote to standard error, in one line.
     fn messages(&self) -> String {
         // Without them there is still the status.
         let text = files::tail(&self.messages, TAIL).unwrap_or_default();
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        // A hole in the file reads as zeros.
+        let is_blank = |c: char| c == '\0' || c.is_whitespace();
+        let lines = text.lines().map(|line| line.trim_matches(is_blank));
+        let lines = lines.filter(|line| !line.is_empty());
         lines.collect::<Vec<_>>().join("; ")
     }
 
@@ -376,4 +411,25 @@ fn is_later(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_without_end_are_forgotten_but_for_the_last() {
+        let file = || tempfile::tempfile().unwrap();
+        let session = Session::of(file(), file(), file(), "t");
+        let mut program = session.messages.try_clone().unwrap();
+        program.write_all(&vec![b'x'; 17 << 20]).unwrap();
+        session.bound_messages();
+        program.write_all(b"\nno space\n").unwrap();
+        assert!(session.messages.metadata().unwrap().blocks() * BLOCK < 1 << 20);
+        assert!(
+            session.messages().ends_with("no space"),
+            "{}",
+            session.messages()
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::ablation::{Ablation, Here};
+use super::guest::PINNING;
 use super::plan::PlanError;
 use super::target::{Kind, Target};
 use crate::idle::prove::Start;
@@ -57,6 +58,9 @@ pub struct Trial {
     pub start: Start,
     /// Its description.
     pub text: Text,
+    /// Whether the description says which processors it runs on, and that is what is tried: it is not
+    /// kept on others then.
+    pub has_places: bool,
 }
 
 impl PartialEq for Trial {
@@ -71,9 +75,13 @@ impl Eq for Trial {}
 /// its runs. `kind` is how the guest is reached when it runs.
 #[must_use]
 pub fn sides_of_trial(kind: &Kind, start: &Start, texts: [Text; 2], rules: &[String]) -> Vec<Side> {
+    let has_places = rules.iter().any(|rule| rule == PINNING);
     let [before, after] = texts.map(|text| {
-        let start = start.clone();
-        Some(Trial { start, text })
+        Some(Trial {
+            start: start.clone(),
+            text,
+            has_places,
+        })
     });
     let fix = Ablation::Fix(rules.to_vec());
     let mut sides = Side::hosts().to_vec();

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brisk_host::cgroup::Group;
+use brisk_host::cpu::Cpu;
 use brisk_host::proc::Procfs;
 use brisk_host::process_times::tree;
 use brisk_host::program::Program;
@@ -19,11 +21,12 @@ use super::ablation::Ablation;
 use super::affinity::on_processors;
 use super::console::shell_of_agent;
 use super::existing::{self, Existing, ExistingError, Pinned};
-use super::launch::{Channel, Launch, Place, launch};
+use super::launch::{Channel, Launch, Place, launch, uml};
 use super::meter::Meter;
 use super::session::{Patience, Session};
 use super::session_error::SessionError;
 use super::sides::Side;
+use super::target::Kind;
 use super::work_directory;
 use crate::idle::prove::{Error as TrialError, Running};
 use crate::interrupt::Interrupt;
@@ -91,13 +94,14 @@ pub(super) struct Started {
 }
 
 impl Started {
-    /// Starts it on these processors.
+    /// Starts it on these processors, a guest with so many of its own.
     ///
     /// # Errors
     /// If it cannot be started, or is a guest that does not run.
     pub(super) fn start(
         side: &Side,
         cpus: &[usize],
+        count: usize,
         patience: Patience<'_>,
     ) -> Result<Self, StartError> {
         let kind = &side.kind;
@@ -107,10 +111,15 @@ impl Started {
             None => None,
         };
         let mut existing = existing::find(kind)?;
+        let parent = match change {
+            // What a target writes to its disk is below this.
+            Some(Ablation::Tmpfs) => DISK.into(),
+            _ => std::env::temp_dir(),
+        };
         let directory = tempfile::Builder::new()
             .prefix("brisk-overhead-")
             .suffix(FILES)
-            .tempdir();
+            .tempdir_in(parent);
         let directory = directory.map_err(SessionError::Io)?;
         let id = directory.path().file_name().unwrap_or_default();
         let id = id.to_string_lossy().trim_end_matches(FILES).to_owned();
@@ -121,12 +130,16 @@ impl Started {
             directory: directory.path(),
             id: &id,
             cpus,
+            count,
             brisk: &brisk,
             group: group.as_ref().map(Group::path),
             disk: (change == Some(&Ablation::Tmpfs)).then_some(&*disk),
         };
         let mut launch = launch(kind, &place);
         launch.has_small_pages = change == Some(&Ablation::HugePages);
+        if let Kind::Uml(_) = kind {
+            launch.hint = uml::hint(&Cpu::below(Path::new("/")).flags());
+        }
         write(&launch).map_err(SessionError::Io)?;
         // A user who may not make groups has the processes counted one by one.
         let group = group.filter(|group| launch.makes_group || group.make().is_ok());
@@ -142,7 +155,13 @@ impl Started {
             (None, Some(group)) => Meter::Group(group.clone()),
             (None, None) => Meter::Tree(session.pid().unwrap_or_default()),
         };
+        let has_places = side.trial.as_ref().is_some_and(|trial| trial.has_places);
         let (pinned, facts) = match existing {
+            Some(_) if has_places => {
+                let text = "not kept on these processors, as where it runs is what is tried";
+                let facts = BTreeMap::from([(PROCESSORS_OF_VMM.to_owned(), text.to_owned())]);
+                (Pinned::default(), facts)
+            }
             Some(_) => pinned(&meter, cpus),
             None => Default::default(),
         };
@@ -198,19 +217,20 @@ impl Started {
             _ => Vec::new(),
         };
         // A number may be that of another process when the target has ended.
-        let below = below.into_iter().filter_map(|pid| {
-            pidfd_open(
-                Pid::from_raw(i32::try_from(pid).ok()?)?,
-                PidfdFlags::empty(),
-            )
-            .ok()
-        });
-        let below: Vec<_> = below.collect();
+        let below: Vec<_> = below.into_iter().filter_map(process).collect();
         self.session.end(self.is_lost || self.ends_by_signal);
-        if let Some(group) = &self.group {
-            let _ = group.kill();
-        } else {
-            for process in below {
+        // Linux before 5.14 kills no groups.
+        let is_killed = self
+            .group
+            .as_ref()
+            .is_some_and(|group| group.kill().is_ok());
+        if !is_killed {
+            let members = self
+                .group
+                .iter()
+                .flat_map(Group::processes)
+                .filter_map(process);
+            for process in members.chain(below) {
                 let _ = pidfd_send_signal(process, Signal::KILL);
             }
         }
@@ -230,6 +250,12 @@ impl Started {
             let _ = work_directory::remove(&Path::new(parent).join(&self.id));
         }
     }
+}
+
+/// A process by its number, if it is there.
+fn process(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 impl Drop for Started {

@@ -7,7 +7,7 @@ use brisk_vm::hardware::{Backend, GuestHardware};
 /// Accelerators that QEMU tries, with commas.
 pub(super) const ACCELERATORS: &str = "accelerators";
 /// Whether a disk ignores flushes.
-const UNSAFE_CACHE: &str = "unsafe cache";
+pub(super) const UNSAFE_CACHE: &str = "unsafe cache";
 /// Names of all facts.
 pub(super) const NAMES: [&str; 2] = [ACCELERATORS, UNSAFE_CACHE];
 

@@ -174,9 +174,10 @@ impl Workload {
 }
 
 /// Shell text that finds a place from which the probe can be executed, for `$b`: a work directory
-/// on a file system that is mounted with noexec, as docker's /dev/shm, is none.
+/// on a file system that is mounted with noexec, as docker's /dev/shm, is none. A directory that is
+/// there already is somebody else's, who could put another program there.
 pub(super) const PLACE_PROBE: &str = "\
-b=$d/probe; \"$b\" --exit 2>/dev/null || { b=/tmp/$T/probe; mkdir -p -m 700 \"/tmp/$T\" && cp \
+b=$d/probe; \"$b\" --exit 2>/dev/null || { b=/tmp/$T/probe; mkdir -m 700 \"/tmp/$T\" && cp \
 \"$d/probe\" \"$b\" && \"$b\" --exit; } 2>out/errors";
 
 /// Shell text that has the probe measure, when its place was found.
@@ -200,6 +201,9 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -217,5 +221,30 @@ mod tests {
             "sh -c 'test -e x' </dev/null >/dev/null 2>out/errors"
         );
         assert!(workload.files().is_empty());
+    }
+
+    #[test]
+    fn the_probe_is_not_executed_from_a_directory_of_somebody_else() {
+        let place = |name: &str| {
+            let work = tempfile::tempdir().unwrap();
+            fs::create_dir(work.path().join("out")).unwrap();
+            // It cannot be executed there.
+            fs::write(work.path().join("probe"), "#!/bin/sh\n").unwrap();
+            let script = format!("T={name}; d=$PWD; {PLACE_PROBE}");
+            let mut shell = Command::new("sh");
+            let status = shell
+                .args(["-c", &script])
+                .current_dir(work.path())
+                .status();
+            status.unwrap().success()
+        };
+        let theirs = tempfile::tempdir_in("/tmp").unwrap();
+        let program = "#!/bin/sh\n# It does something else.\n";
+        fs::write(theirs.path().join("probe"), program).unwrap();
+        let name = theirs.path().file_name().unwrap().to_str().unwrap();
+        assert!(!place(name));
+        let text = fs::read_to_string(theirs.path().join("probe")).unwrap();
+        // Nor is it written to.
+        assert_eq!(text, program);
     }
 }

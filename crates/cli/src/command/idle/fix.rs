@@ -62,6 +62,18 @@ impl Args {
         &self.rules
     }
 
+    /// What the rules find about the one guest that was named.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(in crate::command) fn found(&self, topic: &Topic) -> anyhow::Result<Vec<Finding>> {
+        let mut guest = self.guests.one()?;
+        guest.context.look = topic.look;
+        let wanted = Wanted { rules: &self.rules };
+        let Fixed { applied, left, .. } = fix::fix(guest.text, &guest.context, wanted)?;
+        Ok(applied.into_iter().chain(left).collect())
+    }
+
     /// The one guest that was named, with what starts it for a measurement, if it is a domain or a
     /// VM, and its description with the changes. A domain has its passwords.
     ///

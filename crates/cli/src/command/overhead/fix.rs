@@ -3,7 +3,10 @@
 use brisk_host::program::quote;
 use brisk_tools::idle::prove::Start;
 use brisk_tools::idle::text::Text;
-use brisk_tools::overhead::{Target, guest, sides_of_trial};
+use brisk_tools::lint::{Finding, Fix};
+use brisk_tools::overhead::{
+    self, Explanation, Judged, Kind, Remedy, Target, guest, sides_of_trial,
+};
 use clap::Parser;
 
 use crate::command::idle::fix::{self, Topic};
@@ -41,6 +44,13 @@ pub struct Args {
     /// Count runs, too, in which other programs had the processors for more than 5 % of the time.
     #[arg(long, requires = "tries")]
     keep_disturbed: bool,
+}
+
+/// Arguments that name a guest.
+#[derive(Debug, Parser)]
+struct Named {
+    #[command(flatten)]
+    change: fix::Args,
 }
 
 /// Arguments of a measurement.
@@ -105,4 +115,60 @@ fn reached(text: &Text, name: &str) -> String {
         Text::Xml(_) => format!("libvirt:{name}"),
         Text::Vm { .. } => format!("vm:{}", name.trim_start_matches("VM ")),
     }
+}
+
+/// What could be changed about the definitions of guests among the targets, by what was measured of
+/// them: a line for each finding.
+pub(super) fn remedies(
+    targets: &[Target],
+    judged: &[Judged],
+    explained: &[Explanation],
+) -> Vec<String> {
+    let lines = targets.iter().flat_map(|target| {
+        let judged = judged.iter().find(|one| one.name == target.name);
+        let explained = explained.iter().find(|one| one.name == target.name);
+        of_target(target, &overhead::remedies(judged, explained))
+    });
+    lines.collect()
+}
+
+fn of_target(target: &Target, remedies: &[Remedy]) -> Vec<String> {
+    let (words, tries) = match &target.kind {
+        _ if remedies.is_empty() => return Vec::new(),
+        Kind::Libvirt { domain, .. } => {
+            let option = format!("--domain={domain}");
+            let tries = format!(
+                "brisk overhead fix {} --try --rule=",
+                quote(option.as_ref())
+            );
+            (vec![option], tries)
+        }
+        Kind::Vm(name) => {
+            let option = format!("--vm={name}");
+            let tries = format!("brisk overhead fix {option} --try --rule=");
+            (vec![option], tries)
+        }
+        Kind::Qemu(words) => {
+            let words = std::iter::once("--".to_owned()).chain(words.iter().cloned());
+            (words.collect(), "--ablate fix=".to_owned())
+        }
+        _ => return Vec::new(),
+    };
+    let words = std::iter::once("fix".to_owned()).chain(words);
+    let found = Named::try_parse_from(words)
+        .map_err(anyhow::Error::from)
+        .and_then(|named| named.change.found(&OVERHEAD));
+    // A guest that is gone meanwhile was measured all the same.
+    let found = found.unwrap_or_default();
+    let lines = remedies.iter().filter_map(|remedy| {
+        let finding = found.iter().find(|finding| finding.rule == remedy.rule)?;
+        let Finding { what, fix, .. } = finding;
+        let (name, Remedy { rule, because }) = (&target.name, remedy);
+        let then = match fix {
+            Fix::Edit(_) => format!("{tries}{rule} measures the change"),
+            fix => fix.to_string(),
+        };
+        Some(format!("{name}: {because}, and {what}: {then} [{rule}]"))
+    });
+    lines.collect()
 }

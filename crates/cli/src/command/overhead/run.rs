@@ -17,7 +17,7 @@ use rustix::system::uname;
 
 use super::table::{self, Findings};
 use super::workload::{self, WorkloadArgs};
-use super::{operations, picture};
+use super::{fix, operations, picture};
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::input::read_file;
@@ -166,6 +166,11 @@ pub(super) fn measure(
     check(sides)?;
     let cpus = processors(args.cpus.as_deref())?;
     let mut options = options(args, cpus)?;
+    ensure!(
+        !args.explain || options.cpus.len() == 1,
+        "--explain adds up the time of one processor, and --cpus names {}: name one",
+        options.cpus.len()
+    );
     let workload = match args.workload.workload(options.cpus.len(), ui) {
         Ok(workload) => workload,
         Err(error) => return interrupted(error, ui),
@@ -175,6 +180,7 @@ pub(super) fn measure(
     }
     let here = environment::here();
     let facts = facts(args, targets, &workload, &options);
+    let names = overhead::names(sides);
     let (mut report, file) = match &args.report {
         None => (Report::new(KIND, now(), here), args.output.file(KIND)?),
         Some(file) => {
@@ -182,7 +188,7 @@ pub(super) fn measure(
             let is_other = std::fs::metadata(file).is_ok_and(|it| !it.is_file());
             ensure!(!is_other, "{}: it is not a regular file", file.display());
             let mut report = Report::load(file)?;
-            options.first = go_on(&mut report, KIND, &here, &facts)
+            options.first = go_on(&mut report, KIND, &here, &facts, &names)
                 .with_context(|| format!("cannot go on with {}", file.display()))?;
             if options.first >= options.rounds {
                 let rounds = options.first;
@@ -204,6 +210,13 @@ pub(super) fn measure(
     });
     drop(bar);
     report.notes.extend(left_out);
+    let judged = judge(&report, &names);
+    let explained = explain(&report, &names);
+    // The changes of a trial are what is measured.
+    if measured.is_ok() && sides.iter().all(|side| side.trial.is_none()) {
+        let remedies = fix::remedies(targets, &judged, &explained);
+        report.notes.extend(remedies);
+    }
     report.save(&file)?;
     match measured {
         Ok(()) => {}
@@ -217,7 +230,6 @@ pub(super) fn measure(
         }
         Err(error) => return Err(error.into()),
     }
-    let names = overhead::names(sides);
     let rows = rows(&report, &names);
     if let Workload::Probe { .. } = workload {
         let operations = probe::rows(&report, &names);
@@ -231,9 +243,9 @@ pub(super) fn measure(
     }
     let findings = Findings {
         rows,
-        judged: judge(&report, &names),
+        judged,
         changes: changes(&report, sides),
-        explained: explain(&report, &names),
+        explained,
     };
     match args.output.format {
         Format::Table => ui.data(&table::text(&report, &findings))?,

@@ -152,12 +152,20 @@ fn changes(changed: &[Change]) -> String {
     sheet(&["one thing changed", "× unchanged", "95 %"], cells)
 }
 
+/// Mark of a part that the host's counts stand in for.
+const STANDS_IN: &str = " *";
+
 fn losses(explained: &[Explanation]) -> String {
     let seconds = |value: f64| Unit::Seconds.format(value);
     let cells = explained.iter().map(|one| {
         let parts = one
             .parts
-            .map(|part| part.map_or(UNKNOWN.to_owned(), seconds));
+            .iter()
+            .zip(one.stands_in)
+            .map(|(part, stands_in)| {
+                let mark = if stands_in { STANDS_IN } else { "" };
+                part.map_or(UNKNOWN.to_owned(), |part| seconds(part) + mark)
+            });
         let verdict = match one.is_explained() {
             true => "explained",
             false => "not explained",
@@ -175,7 +183,11 @@ fn losses(explained: &[Explanation]) -> String {
     let mut head = vec!["where the loss comes from", "loss"];
     head.extend(LOSSES);
     head.extend(["rest", "explained", ""]);
-    sheet(&head, cells)
+    let mut text = sheet(&head, cells);
+    if explained.iter().any(|one| one.stands_in.contains(&true)) {
+        text += "* by the host's counts, as the target's kernel counts nothing\n";
+    }
+    text
 }
 
 /// The verdict on a target; that on the host's repetition says how steady the host is.

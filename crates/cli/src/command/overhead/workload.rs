@@ -149,7 +149,10 @@ pub(super) fn facts(workload: &Workload) -> BTreeMap<String, String> {
             fact("kernel", kernel.source.name.clone());
             let config = match &kernel.config {
                 Config::Target(target) => target.clone(),
-                Config::Text(_) => "of a file".to_owned(),
+                Config::Text(text) => {
+                    let hash = brisk_vm::cache::key(text);
+                    format!("of a file ({})", hash.get(..16).unwrap_or(&hash))
+                }
             };
             fact("configuration", config);
         }

@@ -9,6 +9,9 @@ mod tests;
 use crate::idle::rules::Subject;
 use crate::lint::{self, Description, Finding, Rule};
 
+/// Rule that pins virtual CPUs.
+pub(super) const PINNING: &str = processor::PINNING;
+
 /// The rules, in the order in which their findings are shown.
 pub const RULES: &[&[Rule<Subject>]] = &[processor::RULES, memory::RULES, disks::RULES];
 

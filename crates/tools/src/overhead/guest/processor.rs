@@ -6,6 +6,8 @@ use brisk_vm::hardware::{CpuMode, Form, Part};
 use crate::idle::rules::Subject;
 use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
 
+pub(super) const PINNING: &str = "guest-pinning";
+
 pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {
         id: "guest-tcg",
@@ -24,7 +26,7 @@ pub(super) const RULES: &[Rule<Subject>] = &[
         check: model,
     },
     Rule {
-        id: "guest-pinning",
+        id: PINNING,
         applies: Applies::Guest,
         why: "the host's scheduler moves virtual CPUs, and two of them may share a processor",
         source: "libvirt: formatdomain.html, cputune",

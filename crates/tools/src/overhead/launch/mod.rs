@@ -10,7 +10,7 @@ use super::target::{Engine, Kind, Via};
 mod oci;
 pub(super) mod qemu;
 mod start;
-mod uml;
+pub(super) mod uml;
 
 pub(super) use start::{Channel, Launch, Place};
 
@@ -107,7 +107,7 @@ fn brisk(options: &[String], place: &Place<'_>) -> Vec<OsString> {
         options.iter().any(is)
     };
     if !has("--cpus") {
-        words.extend(["--cpus".into(), place.cpus.len().to_string().into()]);
+        words.extend(["--cpus".into(), place.count.to_string().into()]);
     }
     if let Some(disk) = place.disk {
         let mut share = disk.as_os_str().to_owned();
@@ -132,6 +132,7 @@ mod tests {
             directory: Path::new("/run/place"),
             id: "brisk-7",
             cpus: &[1, 3],
+            count: 2,
             brisk: Path::new("/bin/brisk"),
             group: Some("/own/brisk-7"),
             disk: None,

@@ -12,6 +12,8 @@ pub(in super::super) struct Place<'a> {
     pub(in super::super) id: &'a str,
     /// Processors of the host.
     pub(in super::super) cpus: &'a [usize],
+    /// Processors that a guest is to have, if its options do not say it.
+    pub(in super::super) count: usize,
     /// The program brisk.
     pub(in super::super) brisk: &'a Path,
     /// Path of the group that a runtime of containers makes.
@@ -59,6 +61,8 @@ pub(in super::super) struct Launch {
     pub(in super::super) ends_by_signal: bool,
     /// Whether the kernel is to give its processes no huge pages.
     pub(in super::super) has_small_pages: bool,
+    /// Text behind the reason, if it ends by itself.
+    pub(in super::super) hint: &'static str,
 }
 
 impl Launch {
@@ -74,6 +78,7 @@ impl Launch {
             channel: Channel::Pipes,
             ends_by_signal: false,
             has_small_pages: false,
+            hint: "",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! User-mode Linux. Pure.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -24,6 +25,21 @@ stty raw -echo
 echo \"$token-0 0\"
 exec sh
 ";
+
+/// Part of `flags` of /proc/cpuinfo: registers of 8 KiB, for which user-mode Linux of Debian 12 and 13
+/// has no room, and the kernel takes no part of them (`xstateregs_set` of `arch/x86/kernel/fpu`).
+const AMX: &str = "amx_tile";
+
+/// What a processor with these flags has to do with the end of user-mode Linux.
+pub(in super::super) fn hint(flags: &BTreeSet<&str>) -> &'static str {
+    match flags.contains(AMX) {
+        true => {
+            "; user-mode Linux that does not know AMX ends so at once on a processor that has it, as \
+             this one: measure another target"
+        }
+        false => "",
+    }
+}
 
 pub(super) fn launch(options: &[String], place: &Place<'_>) -> Launch {
     let init = place.directory.join("init");

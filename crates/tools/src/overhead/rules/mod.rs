@@ -1,9 +1,12 @@
 //! Whether a target is comparable with the host, as rules over evidence of both. Pure.
 
-use std::collections::BTreeSet;
+mod processors;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::evidence::Evidence;
-use super::started::PROCESSORS_OF_VMM;
+use super::kernel::NOT_COMPARED;
+use super::limits::MEMORY_LIMIT;
 use super::vmm::{ACCELERATORS, is_emulated};
 use crate::lint::{Applies, Description, Finding, Findings, Fix, Rule, Severity};
 
@@ -11,15 +14,6 @@ use crate::lint::{Applies, Description, Finding, Findings, Fix, Rule, Severity};
 const SKEW: f64 = 0.005;
 /// Difference that the resolution of a clock and the way of the lines may make besides, seconds.
 const RESOLUTION: f64 = 0.02;
-/// Share of the rounds that may be dropped.
-const DROPPED: f64 = 0.2;
-/// Difference of the speeds of the processor that is no caveat, unless the host differs more from
-/// itself.
-const DRIFT: f64 = 0.05;
-/// Share of its time in which other programs may have the processors.
-const NEIGHBOURS: f64 = 0.05;
-/// Share beyond which times say nothing.
-const MANY_NEIGHBOURS: f64 = 0.2;
 
 /// Whether times of a target may be compared with those of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,11 +58,25 @@ pub const RULES: &[Rule<Evidence>] = &[
         check: no_run,
     },
     Rule {
+        id: "failed-runs",
+        applies: Applies::Target,
+        why: "what made them fail may be in the times of the others, too",
+        source: "the runs of the target",
+        check: failed_runs,
+    },
+    Rule {
         id: "other-objects",
         applies: Applies::Target,
         why: "the target did other work than the host, so the times say nothing",
         source: "gcc makes the same object of the same unit and options wherever it runs",
         check: other_objects,
+    },
+    Rule {
+        id: "objects-not-compared",
+        applies: Applies::Target,
+        why: "that the same work was done is known by names alone",
+        source: "`MODULE_SIG` and `RANDSTRUCT` of the kernel put random numbers into objects",
+        check: objects_not_compared,
     },
     Rule {
         id: "other-compiler",
@@ -82,14 +90,36 @@ pub const RULES: &[Rule<Evidence>] = &[
         applies: Applies::Target,
         why: "the target can do more at once than the host may, or less",
         source: "`nproc` in the target, and the processors that it runs on",
-        check: unequal_cpus,
+        check: processors::unequal_cpus,
+    },
+    Rule {
+        id: "limited-cpu",
+        applies: Applies::Target,
+        why: "it is stopped whenever it has used its share, and the host is not",
+        source: "`cpu.max` of its control groups; `Documentation/admin-guide/cgroup-v2.rst` of the kernel",
+        check: processors::limited_cpu,
+    },
+    Rule {
+        id: "works-elsewhere",
+        applies: Applies::Target,
+        why: "what other programs do there, and how fast its processor is, was not seen",
+        source: "CPU time of the processes that brisk counts for it",
+        check: processors::works_elsewhere,
+    },
+    Rule {
+        id: "other-processor",
+        applies: Applies::Target,
+        why: "part of the difference may be that of the processors, or of instructions that a model \
+              lacks",
+        source: "`model name` of /proc/cpuinfo on both sides",
+        check: processors::other_processor,
     },
     Rule {
         id: "not-pinned",
         applies: Applies::Target,
         why: "it ran on other processors than the host, or on more of them",
         source: "sched_setaffinity(2) of the threads of its VMM",
-        check: not_pinned,
+        check: processors::not_pinned,
     },
     Rule {
         id: "swap",
@@ -103,7 +133,7 @@ pub const RULES: &[Rule<Evidence>] = &[
         applies: Applies::Target,
         why: "the time of other programs is in the times",
         source: "`Documentation/accounting/psi.rst` of the kernel: `full` of a group's CPU pressure",
-        check: neighbours,
+        check: processors::neighbours,
     },
     Rule {
         id: "processor-speed",
@@ -111,7 +141,7 @@ pub const RULES: &[Rule<Evidence>] = &[
         why: "the processor itself was faster or slower, by its clock rate",
         source: "the time of a fixed number of instructions on the host before each run; \
                  `Documentation/admin-guide/pm/cpufreq.rst` of the kernel",
-        check: processor_speed,
+        check: processors::processor_speed,
     },
     Rule {
         id: "unequal-memory",
@@ -120,6 +150,13 @@ pub const RULES: &[Rule<Evidence>] = &[
         source: "`MemTotal` of proc_meminfo(5); a comparison with 24 GB in guests against 32 GB on \
                  the host was repeated for it (Phoronix, 2011)",
         check: unequal_memory,
+    },
+    Rule {
+        id: "limited-memory",
+        applies: Applies::Target,
+        why: "with less memory, less of the files stays in the page cache",
+        source: "`memory.max` of its control groups",
+        check: limited_memory,
     },
     Rule {
         id: "other-kernel",
@@ -185,9 +222,47 @@ fn advice(text: &str) -> Fix {
 }
 
 fn no_run(evidence: &Evidence, findings: &mut Findings) {
-    if evidence.has_failed && evidence.objects.is_empty() {
-        let fix = advice("mend what its failed runs report, and measure it again");
-        findings.add(Severity::Impossible, "none of its runs succeeded", fix);
+    let (succeeded, failed) = evidence.runs;
+    // Where all were dropped, or all made another object, that is the reason.
+    let was_dropped = failed == 0 && evidence.dropped.0 > 0;
+    if succeeded > 0 || was_dropped || !evidence.objects.is_empty() {
+        return;
+    }
+    let (what, fix) = match failed {
+        0 => (
+            "the measurement ended before a run that counts",
+            "give it more time, or go on with --continue",
+        ),
+        _ => (
+            "none of its runs succeeded",
+            "mend what its failed runs report, and measure it again",
+        ),
+    };
+    findings.add(Severity::Impossible, what, advice(fix));
+}
+
+fn failed_runs(evidence: &Evidence, findings: &mut Findings) {
+    let (succeeded, failed) = evidence.runs;
+    if succeeded == 0 || failed == 0 {
+        return;
+    }
+    let severity = match failed > succeeded {
+        true => Severity::Impossible,
+        false => Severity::Low,
+    };
+    let what = format!("{failed} of its {} runs failed", succeeded + failed);
+    let fix = advice("mend what they report, and measure it again");
+    findings.add(severity, what, fix);
+}
+
+fn objects_not_compared(evidence: &Evidence, findings: &mut Findings) {
+    if evidence.target.contains_key(NOT_COMPARED) {
+        let fix = advice("choose a configuration without CONFIG_MODULE_SIG and CONFIG_RANDSTRUCT");
+        findings.add(
+            Severity::Low,
+            "its objects were not compared with the host's",
+            fix,
+        );
     }
 }
 
@@ -217,25 +292,6 @@ fn other_compiler(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-fn unequal_cpus(evidence: &Evidence, findings: &mut Findings) {
-    let seen = evidence
-        .target
-        .get("cpus")
-        .and_then(|text| text.parse::<usize>().ok());
-    if let Some(seen) = seen.filter(|seen| *seen != evidence.cpus) {
-        let what = format!("the target sees {seen} CPUs, and runs on {}", evidence.cpus);
-        let fix = advice("give the target as many CPUs as --cpus names");
-        findings.add(Severity::Impossible, what, fix);
-    }
-}
-
-fn not_pinned(evidence: &Evidence, findings: &mut Findings) {
-    if let Some(why) = evidence.target.get(PROCESSORS_OF_VMM) {
-        let fix = advice("run brisk as its user or as root, or pin it by itself");
-        findings.add(Severity::Low, format!("its VMM is {why}"), fix);
-    }
-}
-
 fn swap(evidence: &Evidence, findings: &mut Findings) {
     if evidence.swapped > 0.0 {
         let what = format!(
@@ -243,57 +299,6 @@ fn swap(evidence: &Evidence, findings: &mut Findings) {
             evidence.swapped
         );
         let fix = advice("give the target more memory, or free some of the host's");
-        findings.add(Severity::Impossible, what, fix);
-    }
-}
-
-fn neighbours(evidence: &Evidence, findings: &mut Findings) {
-    let (dropped, rounds) = evidence.dropped;
-    if dropped as f64 > DROPPED * rounds as f64 {
-        let what = format!(
-            "{dropped} of {rounds} rounds were dropped, since other programs had the processors"
-        );
-        let fix = advice("end them, choose another processor with --cpus, or --keep-disturbed");
-        findings.add(Severity::Impossible, what, fix);
-        return;
-    }
-    let sides = [
-        ("the target's", evidence.neighbours),
-        ("the host's", evidence.host_neighbours),
-    ];
-    for (side, share) in sides {
-        let Some(share) = share.filter(|share| *share > NEIGHBOURS) else {
-            continue;
-        };
-        let severity = match share > MANY_NEIGHBOURS {
-            true => Severity::Impossible,
-            false => Severity::Low,
-        };
-        let percent = share * 100.0;
-        let what = format!("other programs had the processors in {percent:.0} % of {side} time");
-        let fix = advice("end them, or choose another processor with --cpus");
-        findings.add(severity, what, fix);
-    }
-}
-
-fn processor_speed(evidence: &Evidence, findings: &mut Findings) {
-    let Some((target, host)) = evidence.speeds.filter(|(_, host)| *host > 0.0) else {
-        return;
-    };
-    let difference = target / host - 1.0;
-    let floor = evidence.floor_of_speed.unwrap_or(0.0);
-    if difference.abs() > DRIFT.max(floor) {
-        let more = match difference > 0.0 {
-            true => "more",
-            false => "less",
-        };
-        let what = format!(
-            "before its runs, the same instructions took {:.1} % {more} time on the host",
-            difference.abs() * 100.0
-        );
-        let fix = advice(
-            "have the processors keep their clock rate: cpupower frequency-set -g performance",
-        );
         findings.add(Severity::Impossible, what, fix);
     }
 }
@@ -306,6 +311,17 @@ fn unequal_memory(evidence: &Evidence, findings: &mut Findings) {
     if let Some((host, target)) = gib(host).zip(gib(target)) {
         let what = format!("it has {target:.1} GiB of memory, and the host {host:.1}");
         let fix = advice("give it as much, or keep what the workload needs in less");
+        findings.add(Severity::Low, what, fix);
+    }
+}
+
+fn limited_memory(evidence: &Evidence, findings: &mut Findings) {
+    let limit = |facts: &BTreeMap<String, String>| facts.get(MEMORY_LIMIT)?.parse::<f64>().ok();
+    let (host, target) = (limit(&evidence.host), limit(&evidence.target));
+    if let Some(kib) = target.filter(|_| target != host) {
+        let gib = kib / f64::from(1 << 20);
+        let what = format!("its control group may have {gib:.1} GiB of memory");
+        let fix = advice("take the limit away, or give brisk itself the same one");
         findings.add(Severity::Low, what, fix);
     }
 }

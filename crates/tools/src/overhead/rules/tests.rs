@@ -1,7 +1,5 @@
 //! Each rule, and near misses.
 
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::lint::check;
 
@@ -18,6 +16,7 @@ fn equal() -> Evidence {
         ("as", "2"),
         ("compiler", "gcc 12.2.0"),
         ("cpus", "1"),
+        ("processor", "AMD EPYC"),
         ("directory", "tmpfs"),
         ("kernel", "6.1"),
         ("memory", "8388608"),
@@ -29,7 +28,7 @@ fn equal() -> Evidence {
         target: facts,
         cpus: 1,
         objects: BTreeSet::new(),
-        has_failed: false,
+        runs: (8, 0),
         swapped: 0.0,
         dropped: (1, 8),
         speeds: Some((1.0, 1.0)),
@@ -37,6 +36,7 @@ fn equal() -> Evidence {
         neighbours: Some(0.01),
         host_neighbours: Some(0.01),
         clocks: Some((10.0, 10.01)),
+        cpu_times: Some((9.9, 9.8)),
     }
 }
 
@@ -54,10 +54,15 @@ fn found(change: impl FnOnce(&mut Evidence)) -> (Comparable, String) {
 #[test]
 fn one_reason_for_no_run_is_enough() {
     let differs = found(|evidence| {
-        evidence.has_failed = true;
+        evidence.runs = (0, 8);
         evidence.objects.insert("a.o".into());
     });
     assert!(!differs.1.contains("no-run"), "{}", differs.1);
+    let dropped = found(|evidence| {
+        evidence.runs = (0, 0);
+        evidence.dropped = (8, 8);
+    });
+    assert!(!dropped.1.contains("no-run"), "{}", dropped.1);
 }
 
 #[test]
@@ -72,16 +77,27 @@ fn equal_sides_are_comparable() {
     assert_eq!(unknown, (Comparable::Yes, String::new()));
 }
 
-/// A change of evidence each, with the verdict that it should have.
-fn cases() -> Vec<(Comparable, (Comparable, String))> {
-    use Comparable::{Caveat, No, Yes};
-    let set = |name: &'static str, value: &'static str| {
-        found(move |evidence| {
-            evidence.target.insert(name.into(), value.into());
-        })
-    };
+/// A change of evidence, with the verdict that it should have.
+type Case = (Comparable, (Comparable, String));
+
+/// With another fact of the target.
+fn set(name: &str, value: &str) -> (Comparable, String) {
+    found(|evidence| {
+        evidence.target.insert(name.into(), value.into());
+    })
+}
+
+fn cases() -> Vec<Case> {
+    use Comparable::{Caveat, No};
     vec![
-        (No, found(|evidence| evidence.has_failed = true)),
+        (No, found(|evidence| evidence.runs = (0, 8))),
+        (
+            No,
+            found(|evidence| (evidence.runs, evidence.dropped) = ((0, 0), (0, 0))),
+        ),
+        (Caveat, found(|evidence| evidence.runs = (7, 1))),
+        (No, found(|evidence| evidence.runs = (1, 7))),
+        (Caveat, set("not-compared", "yes")),
         (
             No,
             found(|evidence| {
@@ -99,6 +115,41 @@ fn cases() -> Vec<(Comparable, (Comparable, String))> {
             }),
         ),
         (No, set("cpus", "2")),
+    ]
+}
+
+fn cases_of_processors() -> Vec<Case> {
+    use Comparable::{Caveat, No, Yes};
+    vec![
+        (No, set("CPU time by its group", "0.50")),
+        (Yes, set("CPU time by its group", "1.00")),
+        (
+            Yes,
+            found(|evidence| {
+                for facts in [&mut evidence.host, &mut evidence.target] {
+                    facts.insert("CPU time by its group".into(), "0.50".into());
+                }
+            }),
+        ),
+        (
+            Caveat,
+            found(|evidence| evidence.cpu_times = Some((0.01, 9.8))),
+        ),
+        // Too little to say it.
+        (
+            Yes,
+            found(|evidence| evidence.cpu_times = Some((0.001, 0.003))),
+        ),
+        (Caveat, set("processor", "Intel Xeon")),
+        (Yes, set("processor", "UML")),
+        // That of gVisor says nothing.
+        (Yes, set("processor", "unknown")),
+    ]
+}
+
+fn more_cases() -> Vec<Case> {
+    use Comparable::{Caveat, No, Yes};
+    vec![
         (
             Caveat,
             set(
@@ -122,6 +173,7 @@ fn cases() -> Vec<(Comparable, (Comparable, String))> {
             }),
         ),
         (Caveat, set("memory", "1048576")),
+        (Caveat, set("memory by its group", "1048576")),
         (Caveat, set("kernel", "6.12")),
         (
             Caveat,
@@ -151,17 +203,29 @@ fn cases() -> Vec<(Comparable, (Comparable, String))> {
 
 #[test]
 fn each_rule_finds_what_it_is_about_and_no_near_miss() {
-    let cases = cases();
+    let cases = [cases(), cases_of_processors(), more_cases()].concat();
     for (expected, (verdict, text)) in &cases {
         assert_eq!(verdict, expected, "{text}");
     }
     let lines: Vec<_> = cases.iter().map(|(_, (_, text))| text.as_str()).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     no-run: none of its runs succeeded
+    no-run: the measurement ended before a run that counts
+    failed-runs: 1 of its 8 runs failed
+    failed-runs: 7 of its 8 runs failed
+    objects-not-compared: its objects were not compared with the host's
     other-objects: object a.o differs from the host's
     other-compiler: as of the target is another program than the host's
     other-compiler: cc1 of the target is another program than the host's: gcc 14.2.0, and gcc 12.2.0 on the host
     unequal-cpus: the target sees 2 CPUs, and runs on 1
+    limited-cpu: its control group may use 0.50 of the 1 s of CPU time in each second
+
+
+    works-elsewhere: 0.010 s of CPU time were counted for it, and 9.800 s for the host
+
+    other-processor: its processor is Intel Xeon, and the host's AMD EPYC
+
+
     not-pinned: its VMM is not kept on these processors: EPERM
     swap: 3 pages were swapped while it was measured
     neighbours: other programs had the processors in 6 % of the target's time
@@ -172,6 +236,7 @@ fn each_rule_finds_what_it_is_about_and_no_near_miss() {
 
 
     unequal-memory: it has 1.0 GiB of memory, and the host 8.0
+    limited-memory: its control group may have 1.0 GiB of memory
     other-kernel: its kernel is 6.12, and the host's 6.1
     other-mitigations: mitigations differ from the host's: mds
     other-huge-pages: its transparent huge pages are always, and the host's madvise

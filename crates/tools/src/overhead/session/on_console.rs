@@ -15,6 +15,8 @@ use crate::overhead::session_error::SessionError;
 const SETTLING: Duration = Duration::from_millis(300);
 /// How long a console without a prompt is left alone.
 const SILENCE: Duration = Duration::from_secs(6);
+/// Bytes of a line that are kept while a prompt is waited for: a guest may write without end.
+const MOST_BEFORE_PROMPT: usize = 64 << 10;
 /// Bytes of an archive in a line on a console.
 const PIECE: usize = 2000;
 
@@ -50,6 +52,9 @@ impl Session {
                 Ok(()) => {
                     silence = Duration::ZERO;
                     self.read()?;
+                    // A prompt is the end of it.
+                    let surplus = self.received.len().saturating_sub(MOST_BEFORE_PROMPT);
+                    self.received.drain(..surplus);
                     continue;
                 }
                 Err(SessionError::Silent { .. }) => silence += SETTLING,
