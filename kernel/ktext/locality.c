@@ -175,28 +175,34 @@ static uint64_t *last_of(unsigned int cpu, size_t symbol, unsigned int node)
 {
 	static uint64_t *lasts[MAX_CPUS];
 
-	if (cpu >= MAX_CPUS)
-		return NULL;
 	if (!lasts[cpu])
 		lasts[cpu] = calloc((symbol_count + 1) * COUNTERS, sizeof(uint64_t));
-	return lasts[cpu] ? &lasts[cpu][symbol * COUNTERS + node] : NULL;
+	/* Without it, counts of earlier sections would be counted again. */
+	if (!lasts[cpu]) {
+		fprintf(stderr, "locality: no memory\n");
+		abort();
+	}
+	return &lasts[cpu][symbol * COUNTERS + node];
 }
 
 static void write_section(void)
 {
 	int cpus = qemu_plugin_num_vcpus();
 
+	if (cpus > MAX_CPUS) {
+		fprintf(stderr, "locality: more than %d CPUs\n", MAX_CPUS);
+		abort();
+	}
 	for (size_t i = 0; i <= symbol_count; i++) {
 		for (int cpu = 0; cpu < cpus; cpu++) {
 			for (unsigned int node = 0; node <= MAX_NODES; node++) {
 				uint64_t now = qemu_plugin_u64_get(counter(i, node), cpu);
 				uint64_t *last = last_of(cpu, i, node);
-				uint64_t count = last ? now - *last : now;
+				uint64_t count = now - *last;
 
 				if (!count)
 					continue;
-				if (last)
-					*last = now;
+				*last = now;
 				fprintf(out, "%u\t%d\t%d\t%s\t%s\t%" PRIu64 "\n",
 					section, cpu,
 					node == NOWHERE ? -1 : (int)node,
@@ -293,8 +299,10 @@ static bool read_symbols(const char *path)
 
 			room = room ? 2 * room : 1024;
 			more = realloc(symbols, room * sizeof(*symbols));
-			if (!more)
-				break;
+			if (!more) {
+				fclose(file);
+				return false;
+			}
 			symbols = more;
 		}
 		symbols[symbol_count++] = new;

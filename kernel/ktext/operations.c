@@ -92,21 +92,27 @@ int main(int argc, char **argv)
 {
 	unsigned long long begin;
 	cpu_set_t set;
-	long times;
+	long times, cpu;
 
 	if (argc != 4) {
 		fprintf(stderr, "usage: operations fork|kill|mmap|open COUNT CPU\n");
 		return 2;
 	}
+	times = strtol(argv[2], NULL, 10);
+	cpu = strtol(argv[3], NULL, 10);
+	if (times < 1 || cpu < 0 || cpu >= CPU_SETSIZE) {
+		fprintf(stderr, "operations: no count or CPU: %s %s\n", argv[2],
+			argv[3]);
+		return 2;
+	}
 	CPU_ZERO(&set);
-	CPU_SET(atoi(argv[3]), &set);
+	CPU_SET(cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
 		fail("sched_setaffinity");
 	signal(SIGUSR1, on_signal);
 	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
 		if (strcmp(argv[1], operations[i].name))
 			continue;
-		times = atol(argv[2]);
 		begin = __rdtsc();
 		for (long count = 0; count < times; count++)
 			operations[i].one();

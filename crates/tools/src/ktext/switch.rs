@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use super::FormatError;
 use super::source::{Source, SourceError};
 use super::stats::Stats;
 
@@ -68,9 +69,22 @@ pub fn switch(root: &Path, on: bool) -> Result<(), SwitchError> {
             _ => SwitchError::Refused { path, reason },
         });
     }
-    let is_active = source.parsed("active", |text| Ok(text.trim() == "1"))?;
+    let is_active = source.parsed("active", active)?;
     match is_active == on {
         true => Ok(()),
         false => Err(SwitchError::Unchanged(is_active)),
+    }
+}
+
+/// State in the file `active`.
+fn active(text: &str) -> Result<bool, FormatError> {
+    match text.trim() {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        other => Err(FormatError {
+            file: "active",
+            line: 1,
+            reason: format!("it is {other:?}, and not 0 or 1"),
+        }),
     }
 }

@@ -14,17 +14,17 @@ pub(super) struct MachineArgs {
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
 
-    /// Number of NUMA nodes of the emulated machine.
-    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_NODES, value_parser = clap::value_parser!(u32).range(1..=8))]
-    nodes: u32,
+    /// Number of NUMA nodes of the emulated machine. Default: 2.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=8))]
+    nodes: Option<u32>,
 
-    /// CPUs of each of its nodes.
-    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_CPUS, value_parser = clap::value_parser!(u32).range(1..=16))]
-    cpus: u32,
+    /// CPUs of each of its nodes. Default: 2.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=16))]
+    cpus: Option<u32>,
 
-    /// Memory of each of its nodes.
-    #[arg(long, value_name = "SIZE", default_value = DEFAULT_MEMORY)]
-    node_memory: String,
+    /// Memory of each of its nodes. Default: 256M.
+    #[arg(long, value_name = "SIZE")]
+    node_memory: Option<String>,
 
     /// Words to add to the kernel's command line.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
@@ -35,19 +35,18 @@ pub(super) struct MachineArgs {
     pub(super) timeout: String,
 }
 
-/// Options whose defaults tell whether a machine was described.
 const DEFAULT_NODES: u32 = 2;
 const DEFAULT_CPUS: u32 = 2;
 const DEFAULT_MEMORY: &str = "256M";
 
 impl MachineArgs {
-    /// An option that describes the machine and is not as it is by default.
+    /// An option that describes the machine, if one was given.
     pub(super) fn described(&self) -> Option<&'static str> {
         let all = [
             ("--kernel", self.kernel.is_some()),
-            ("--nodes", self.nodes != DEFAULT_NODES),
-            ("--cpus", self.cpus != DEFAULT_CPUS),
-            ("--node-memory", self.node_memory != DEFAULT_MEMORY),
+            ("--nodes", self.nodes.is_some()),
+            ("--cpus", self.cpus.is_some()),
+            ("--node-memory", self.node_memory.is_some()),
             ("--append", self.append.is_some()),
         ];
         let mut given = all.into_iter().filter(|(_, is_given)| *is_given);
@@ -61,12 +60,12 @@ impl MachineArgs {
 
     /// The machine.
     pub(super) fn plan(&self) -> anyhow::Result<Plan> {
-        let memory = &self.node_memory;
+        let memory = self.node_memory.as_deref().unwrap_or(DEFAULT_MEMORY);
         let memory_of_node = quantity::memory_mib(memory)
             .with_context(|| format!("--node-memory {memory}: not a size such as 256M"))?;
         Ok(Plan {
-            nodes: self.nodes,
-            cpus_of_node: self.cpus,
+            nodes: self.nodes.unwrap_or(DEFAULT_NODES),
+            cpus_of_node: self.cpus.unwrap_or(DEFAULT_CPUS),
             memory_of_node,
             cmdline: self.append.clone().unwrap_or_default(),
             counts: false,

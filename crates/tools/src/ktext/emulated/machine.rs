@@ -30,6 +30,9 @@ const QEMU: u64 = 256 << 20;
 const LONGEST_TABLE: u64 = 256 << 20;
 /// Directory of the kernel's files in the guest.
 pub(in super::super) const FILES: &str = "/sys/kernel/debug/ktext_repl";
+/// Buffers of console output that are read before the deadline is looked at again, as a guest may
+/// write without end.
+const BUFFERS: usize = 16;
 /// Pause after which the end of QEMU is looked for again.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -210,10 +213,10 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Reads what is there, up to an answer.
+    /// Reads some of what is there, up to an answer.
     fn read(&mut self) -> Result<Option<Answer>, EmulationError> {
         let mut buffer = [0; 64 * 1024];
-        loop {
+        for _ in 0..BUFFERS {
             let count = match rustix::io::read(&self.qemu.console, &mut buffer) {
                 Ok(0) | Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET) => return Ok(None),
                 Ok(count) => count,
@@ -224,6 +227,7 @@ impl<'a> Machine<'a> {
                 return Ok(Some(answer?));
             }
         }
+        Ok(None)
     }
 
     fn hangs(&self, step: &str) -> EmulationError {
