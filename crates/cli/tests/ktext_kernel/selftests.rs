@@ -1,0 +1,94 @@
+//! The kernel's own tests of what modifies its text.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use brisk_testkit::{NumaConsole, NumaKernel, NumaMachine};
+
+use crate::copies::check_equal;
+use crate::machine::{machine, run, variant};
+
+/// A run takes ten minutes.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// `tools/testing/selftests/ftrace`, and KUnit's tests of kprobes, while replication is on. Those of
+/// static keys and calls, of tracers and of events ran when the kernel booted.
+const TESTS: &str = "\
+    section boot; dmesg | grep -E 'Testing |selftest|self test|FAILED' || :\n\
+    insmod /modules/test_static_key_base.ko && insmod /modules/test_static_keys.ko; status=$?\n\
+    section keys; echo $status\n\
+    insmod /modules/test_kprobes.ko\n\
+    section kunit; cat kunit/kprobes_test/results\n\
+    mkdir -p /tmp /selftests; tar -C /selftests -xf /selftests.tar; cd /selftests/ftrace\n\
+    section ftrace; sh ./ftracetest 2>&1 | grep '^\\[[0-9]*\\]' || :\n\
+    cd /sys/kernel/debug\n\
+    section verify; cat ktext_repl/verify";
+
+/// Verdict of each of the tests of ftrace, by its description.
+fn verdicts(console: &NumaConsole) -> BTreeMap<String, String> {
+    let lines = console.section("ftrace").lines();
+    let verdicts = lines.filter_map(|line| {
+        let (number, rest) = line.split_once(']')?;
+        let (description, verdict) = rest.trim_end().rsplit_once('[')?;
+        let name = format!("{number}] {}", description.trim());
+        Some((name, verdict.trim_end_matches(']').to_owned()))
+    });
+    verdicts.collect()
+}
+
+/// Verdict of each of KUnit's cases: `ok 1 test_kprobe`, or `not ok`.
+fn cases(console: &NumaConsole) -> Vec<&str> {
+    let lines = console.section("kunit").lines().map(str::trim);
+    let is_verdict = |line: &&str| line.starts_with("ok ") || line.starts_with("not ok ");
+    lines.filter(is_verdict).collect()
+}
+
+fn tested(kernel: &NumaKernel, append: &str) -> NumaConsole {
+    let machine = NumaMachine {
+        append,
+        files: &[kernel.file("selftests.tar")],
+        limit: LIMIT,
+        ..machine(kernel, 2)
+    };
+    run(&machine, TESTS).unwrap()
+}
+
+pub(super) fn pass() {
+    let kernel = variant(
+        "ktext-selftests",
+        &["--config", "variants/selftests.config"],
+    );
+    let with = tested(&kernel, "");
+    let without = tested(&kernel, "ktext_repl=off");
+    for (side, console) in [("with", &with), ("without", &without)] {
+        let boot = console.section("boot");
+        assert!(boot.contains("Testing tracer function"), "{side}: {boot}");
+        assert!(!boot.contains("FAILED"), "{side}: {boot}");
+        // The kernel writes what fails between the lines.
+        let keys = console.section("keys").lines().next();
+        assert_eq!(keys, Some("0"), "{side}");
+        println!("{side}: {}", console.section("kunit"));
+    }
+    let kunit = cases(&with);
+    assert!(kunit.len() > 4, "{kunit:?}");
+    assert_eq!(kunit, cases(&without));
+    check_equal(&with, "verify").unwrap();
+    let (with, without) = (verdicts(&with), verdicts(&without));
+    let passed = |verdicts: &BTreeMap<String, String>| {
+        let passed = verdicts.iter().filter(|(_, verdict)| *verdict == "PASS");
+        passed.count()
+    };
+    println!(
+        "ftrace: {} of {} pass with replication, {} without",
+        passed(&with),
+        with.len(),
+        passed(&without)
+    );
+    for (test, verdict) in &without {
+        if verdict != "PASS" {
+            println!("{test}: {verdict}");
+        }
+    }
+    assert!(passed(&without) > 50, "{without:#?}");
+    assert_eq!(with, without);
+}
