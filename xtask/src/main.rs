@@ -12,6 +12,7 @@ mod examples;
 mod goals;
 mod host;
 mod idle;
+mod kernels;
 mod man;
 mod pages;
 mod reference;
@@ -63,6 +64,8 @@ enum Task {
     BenchHost(host::Args),
     /// Measure restarts of a machine, warm and cold by turns.
     BenchReboot(restarts::Args),
+    /// Count instructions on the kernel of kernel/ktext beside the one without it.
+    BenchKtext(kernels::Args),
     /// Measure brisk beside an earlier version of it.
     BenchVersions(versions::Args),
     /// Render the reports of benchmarks/ as pages and pictures.
@@ -94,6 +97,7 @@ fn main() -> anyhow::Result<()> {
         Task::BenchIdle(args) => idle::run(&args)?,
         Task::BenchHost(args) => host::run(&args)?,
         Task::BenchReboot(args) => restarts::run(&args)?,
+        Task::BenchKtext(args) => kernels::run(&args, &repository())?,
         Task::BenchVersions(args) => versions::run(&args)?,
         Task::BenchPages(args) => {
             let mut out = io::stdout().lock();
