@@ -6,8 +6,7 @@
 //! is fixed as far as QEMU gives it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
@@ -98,13 +97,13 @@ const OPTIONS: [&str; 6] = [
 ];
 
 /// Measures.
-pub(crate) fn run(args: &Args, repository: &Path) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
-    let built = SIDES.each_ref().map(|side| built(args, repository, side));
     let mut kernels = Vec::new();
-    for kernel in built {
-        kernels.push(kernel?);
+    for side in &SIDES {
+        let kernel = NumaKernel::built(&args.kernels, side.kernel, side.words);
+        kernels.push(kernel.map_err(|error| anyhow!(error))?);
     }
     let now = jiff::Timestamp::now().to_string();
     let mut report = Report::new("bench", now, environment::here());
@@ -129,25 +128,6 @@ pub(crate) fn run(args: &Args, repository: &Path) -> anyhow::Result<()> {
     fs::write(file.with_extension("txt"), &text)?;
     say(&text);
     Ok(())
-}
-
-/// Builds a kernel, if it is not there.
-fn built(args: &Args, repository: &Path, side: &Side) -> anyhow::Result<NumaKernel> {
-    let mut command = Command::new(repository.join("setup/ktext-kernel"));
-    for word in side.words {
-        if word.starts_with('-') {
-            command.arg(word);
-        } else {
-            command.arg(repository.join("kernel/ktext").join(word));
-        }
-    }
-    let status = command
-        .args(["--name", side.kernel])
-        .arg(&args.kernels)
-        .status();
-    let status = status.context("cannot start setup/ktext-kernel")?;
-    ensure!(status.success(), "the kernel {} is not built", side.name);
-    Ok(NumaKernel::at(&args.kernels.join(side.kernel)))
 }
 
 /// Boots a kernel once, and has it do all operations on a CPU of the last node, alone.

@@ -97,7 +97,7 @@ fn main() -> anyhow::Result<()> {
         Task::BenchIdle(args) => idle::run(&args)?,
         Task::BenchHost(args) => host::run(&args)?,
         Task::BenchReboot(args) => restarts::run(&args)?,
-        Task::BenchKtext(args) => kernels::run(&args, &repository())?,
+        Task::BenchKtext(args) => kernels::run(&args)?,
         Task::BenchVersions(args) => versions::run(&args)?,
         Task::BenchPages(args) => {
             let mut out = io::stdout().lock();

@@ -55,18 +55,36 @@ pub fn parse_all_waiting(text: &str) -> Option<Duration> {
     total.parse().ok().map(Duration::from_micros)
 }
 
-/// Where version 2 is mounted, from `/proc/self/mounts` (proc_pid_mounts(5)).
-fn mount_point(mounts: &str) -> Option<PathBuf> {
-    let mut lines = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let found = lines.find(|fields| fields.get(2) == Some(&"cgroup2"))?;
-    found.get(1).map(PathBuf::from)
+/// Where the hierarchy of a controller of version 1 is mounted, or that of version 2, from
+/// `/proc/self/mounts` (proc_pid_mounts(5)).
+pub(crate) fn mount_point<'a>(mounts: &'a str, controller: Option<&str>) -> Option<&'a Path> {
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (point, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_it = match controller {
+            Some(controller) => kind == "cgroup" && has(options, controller),
+            None => kind == "cgroup2",
+        };
+        is_it.then_some(Path::new(point))
+    })
 }
 
-/// The group of a process, from `/proc/PID/cgroup` (cgroups(7)).
-fn group_path(text: &str) -> Option<&str> {
-    text.lines().find_map(|line| line.strip_prefix("0::"))
+/// The group of a process in such a hierarchy, from `/proc/PID/cgroup` (cgroups(7)).
+pub(crate) fn group_path<'a>(text: &'a str, controller: Option<&str>) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let is_it = match controller {
+            Some(controller) => has(controllers, controller),
+            None => controllers.is_empty(),
+        };
+        is_it.then_some(path)
+    })
+}
+
+/// Whether a list with commas has a name.
+fn has(list: &str, name: &str) -> bool {
+    list.split(',').any(|one| one == name)
 }
 
 impl Group {
@@ -77,7 +95,7 @@ impl Group {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         Self::at(format!(
             "{}/{name}",
-            group_path(&own)?.trim_end_matches('/')
+            group_path(&own, None)?.trim_end_matches('/')
         ))
     }
 
@@ -86,11 +104,12 @@ impl Group {
     #[must_use]
     pub fn of_process(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        Self::at(group_path(&text)?.to_owned())
+        Self::at(group_path(&text, None)?.to_owned())
     }
 
     fn at(path: String) -> Option<Self> {
-        let mount = mount_point(&fs::read_to_string("/proc/self/mounts").ok()?)?;
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let mount = mount_point(&mounts, None)?;
         Some(Self {
             directory: mount.join(path.trim_start_matches('/')),
             path,
@@ -227,13 +246,13 @@ mod tests {
         let beside = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
                       cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let unified = Some(PathBuf::from("/sys/fs/cgroup/unified"));
-        assert_eq!(mount_point(beside), unified);
+        let unified = Some(Path::new("/sys/fs/cgroup/unified"));
+        assert_eq!(mount_point(beside, None), unified);
         let alone = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n";
-        assert_eq!(mount_point(alone), Some("/sys/fs/cgroup".into()));
-        assert_eq!(mount_point("proc /proc proc rw 0 0\n"), None);
+        assert_eq!(mount_point(alone, None), Some(Path::new("/sys/fs/cgroup")));
+        assert_eq!(mount_point("proc /proc proc rw 0 0\n", None), None);
         let text = "4:memory:/x\n0::/user.slice/session-1.scope\n";
-        assert_eq!(group_path(text), Some("/user.slice/session-1.scope"));
-        assert_eq!(group_path("4:memory:/x\n"), None);
+        assert_eq!(group_path(text, None), Some("/user.slice/session-1.scope"));
+        assert_eq!(group_path("4:memory:/x\n", None), None);
     }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cgroup::{group_path, mount_point};
+
 /// Limits of a process: the lowest of its groups and of the groups above these.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Limits {
@@ -20,14 +22,10 @@ impl Limits {
     /// Those of a process. One that has ended has none.
     #[must_use]
     pub fn of_process(pid: u32) -> Self {
-        let groups = Groups::of_process(pid);
+        let (cpu, memory_groups) = (groups(pid, "cpu"), groups(pid, "memory"));
         Self {
-            cpus: groups
-                .cpu
-                .iter()
-                .filter_map(|dir| cpus(dir))
-                .reduce(f64::min),
-            memory: groups.memory.iter().filter_map(|dir| memory(dir)).min(),
+            cpus: cpu.iter().filter_map(|dir| cpus(dir)).reduce(f64::min),
+            memory: memory_groups.iter().filter_map(|dir| memory(dir)).min(),
         }
     }
 }
@@ -36,59 +34,27 @@ impl Limits {
 /// CPU time that they may have (`cpu.stat`). A process that has ended gives nothing.
 #[must_use]
 pub fn throttled(pid: u32) -> Duration {
-    let groups = Groups::of_process(pid);
-    let stats = groups.cpu.iter().filter_map(|dir| text(dir, "cpu.stat"));
+    let groups = groups(pid, "cpu");
+    let stats = groups.iter().filter_map(|dir| text(dir, "cpu.stat"));
     stats.map(|stat| parse_throttled(&stat)).sum()
 }
 
-/// Directories of a process's groups and of the groups above them, the root's left out.
-struct Groups {
-    cpu: Vec<PathBuf>,
-    memory: Vec<PathBuf>,
-}
-
-impl Groups {
-    fn of_process(pid: u32) -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let (groups, mounts) = (
-            read(&format!("/proc/{pid}/cgroup")),
-            read("/proc/self/mounts"),
-        );
-        let of = |controller| {
-            let second = directories(&groups, &mounts, None);
-            let first = directories(&groups, &mounts, Some(controller));
-            second.into_iter().chain(first).collect()
-        };
-        Self {
-            cpu: of("cpu"),
-            memory: of("memory"),
-        }
-    }
+/// Directories of a process's groups of both versions that may limit what a controller is for, and of
+/// the groups above them, the root's left out.
+fn groups(pid: u32, controller: &str) -> Vec<PathBuf> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let groups = read(&format!("/proc/{pid}/cgroup"));
+    let mounts = read("/proc/self/mounts");
+    let hierarchies = [None, Some(controller)].into_iter();
+    let found = hierarchies.flat_map(|controller| directories(&groups, &mounts, controller));
+    found.collect()
 }
 
 /// Directories of a group and those above it, in the hierarchy of a controller of version 1, or in that
-/// of version 2. From `/proc/PID/cgroup` and `/proc/self/mounts`.
+/// of version 2.
 fn directories(groups: &str, mounts: &str, controller: Option<&str>) -> Vec<PathBuf> {
-    let has = |list: &str| match controller {
-        Some(controller) => list.split(',').any(|name| name == controller),
-        None => true,
-    };
-    let kind = if controller.is_some() {
-        "cgroup"
-    } else {
-        "cgroup2"
-    };
-    let path = groups.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        (controllers.is_empty() == controller.is_none() && has(controllers)).then_some(path)
-    });
-    let point = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (point, of, options) = (fields.next()?, fields.next()?, fields.next()?);
-        (of == kind && has(options)).then_some(Path::new(point))
-    });
-    let Some((path, point)) = path.zip(point) else {
+    let path = group_path(groups, controller);
+    let Some((path, point)) = path.zip(mount_point(mounts, controller)) else {
         return Vec::new();
     };
     let directory = point.join(path.trim_start_matches('/'));

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use brisk_host::cpu::Cpu;
 use serde_json::Value;
 
 /// The reason not to run what needs a program.
@@ -11,18 +12,13 @@ use serde_json::Value;
 pub fn missing(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).exists());
-    if program == "linux.uml" && has_amx() {
+    let cpu = Cpu::below(Path::new("/"));
+    if program == "linux.uml" && cpu.flags().contains("amx_tile") {
         return Some(
             "user-mode Linux ends at once on a processor with AMX, as this one".to_owned(),
         );
     }
     (!found).then(|| format!("without {program}"))
-}
-
-/// Whether the processor has registers for which user-mode Linux has no room.
-fn has_amx() -> bool {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    text.split_whitespace().any(|word| word == "amx_tile")
 }
 
 /// The reason not to mount anything.

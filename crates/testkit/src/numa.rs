@@ -42,12 +42,27 @@ impl NumaKernel {
         Ok(Self { directory })
     }
 
-    /// The one in a directory.
-    #[must_use]
-    pub fn at(directory: &Path) -> Self {
-        Self {
-            directory: directory.to_owned(),
+    /// A variant, which `setup/ktext-kernel` builds in a directory if it is not there. `words` are for
+    /// that; paths in them begin in `kernel/ktext`.
+    ///
+    /// # Errors
+    /// If it cannot be built.
+    pub fn built(directory: &Path, name: &str, words: &[&str]) -> Result<Self, String> {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut command = Command::new(repository.join("setup/ktext-kernel"));
+        for word in words {
+            if word.starts_with('-') {
+                command.arg(word);
+            } else {
+                command.arg(repository.join("kernel/ktext").join(word));
+            }
         }
+        let status = command.args(["--name", name]).arg(directory).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err(format!("{name} is not built: {words:?}"));
+        }
+        let directory = directory.join(name);
+        Ok(Self { directory })
     }
 
     /// Path of a file that was built with it.

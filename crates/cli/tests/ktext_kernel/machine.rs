@@ -1,8 +1,6 @@
 //! A machine with the kernel of the series, and what each of its runs is checked for.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use brisk_testkit::{NumaAsked, NumaConsole, NumaKernel, NumaMachine};
@@ -22,23 +20,10 @@ pub(super) fn kernel() -> NumaKernel {
     NumaKernel::named("ktext-kernel").unwrap()
 }
 
-/// A variant of the kernel, which is built beside it: words for `setup/ktext-kernel`, in which paths
-/// begin in `kernel/ktext`.
+/// A variant of the kernel, which is built beside it, as by [`NumaKernel::built`].
 pub(super) fn variant(name: &str, words: &[&str]) -> NumaKernel {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let kernel = kernel().file("");
-    let directory = kernel.parent().unwrap();
-    let mut command = Command::new(repository.join("setup/ktext-kernel"));
-    for word in words {
-        if word.starts_with('-') {
-            command.arg(word);
-        } else {
-            command.arg(repository.join("kernel/ktext").join(word));
-        }
-    }
-    let status = command.args(["--name", name]).arg(directory).status();
-    assert!(status.unwrap().success(), "{name} is not built: {words:?}");
-    NumaKernel::at(&directory.join(name))
+    NumaKernel::built(kernel.parent().unwrap(), name, words).unwrap()
 }
 
 /// Runs a script on a machine of two nodes, or says what went wrong.

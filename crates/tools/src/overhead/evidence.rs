@@ -107,6 +107,12 @@ impl Evidence {
         }
     }
 
+    /// A number that the target has as a fact, unless the host has the same one.
+    pub(super) fn own_number(&self, name: &str) -> Option<f64> {
+        let of = |facts: &BTreeMap<String, String>| facts.get(name)?.parse::<f64>().ok();
+        of(&self.target).filter(|number| of(&self.host) != Some(*number))
+    }
+
     /// A fact that both sides have and that differs: the host's, and the target's.
     pub(super) fn differs(&self, name: &str) -> Option<(&str, &str)> {
         let (host, target) = self.host.get(name).zip(self.target.get(name))?;

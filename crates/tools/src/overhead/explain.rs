@@ -61,12 +61,17 @@ impl Explanation {
                 Some(format!("{name} {}", seconds(part)))
             });
         let parts = parts.collect::<Vec<_>>().join(", ");
-        let verdict = match self.is_explained() {
+        let (percent, verdict) = (self.share() * 100.0, self.verdict());
+        format!("{}: {parts}; {percent:.0} %: {verdict}", seconds(self.loss))
+    }
+
+    /// Whether it is explained, for people.
+    #[must_use]
+    pub fn verdict(&self) -> &'static str {
+        match self.is_explained() {
             true => "explained",
             false => "not explained",
-        };
-        let percent = self.share() * 100.0;
-        format!("{}: {parts}; {percent:.0} %: {verdict}", seconds(self.loss))
+        }
     }
 
     /// Whether the parts are 80 to 120 % of the loss.

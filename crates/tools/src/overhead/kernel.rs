@@ -154,7 +154,7 @@ impl Source {
         }
         let hash = match is_directory {
             true => content_hash(file.as_file_mut(), &interrupt),
-            // What is packed again has the time of now.
+            // An archive that is packed again has the time of now.
             false => File::open(path).and_then(|mut file| content_hash(&mut file, &interrupt)),
         };
         let hash = hash.map_err(|error| match interrupt.signal() {

@@ -12,89 +12,69 @@ pub struct Remedy {
     pub because: &'static str,
 }
 
-/// Rules of [`super::rules`] whose findings rules about a guest have to do with.
-const OF_CAVEATS: [(&str, Remedy); 7] = [
-    of("emulation", "guest-tcg", "its processor is emulated"),
-    of(
+/// Rules of [`super::rules`], each with a rule about a guest that has to do with what it finds, and with
+/// what that is.
+const OF_CAVEATS: [(&str, &str, &str); 7] = [
+    ("emulation", "guest-tcg", "its processor is emulated"),
+    (
         "other-processor",
         "guest-cpu-model",
         "its processor is not the host's",
     ),
-    of(
+    (
         "other-mitigations",
         "guest-cpu-model",
         "its mitigations are not the host's",
     ),
-    of("neighbours", "guest-pinning", "others had its processors"),
-    of("not-pinned", "guest-pinning", "it ran on other processors"),
-    of(
+    ("neighbours", "guest-pinning", "others had its processors"),
+    ("not-pinned", "guest-pinning", "it ran on other processors"),
+    (
         "unsafe-cache",
         "guest-unsafe-cache",
         "its flushes are ignored",
     ),
-    of(
+    (
         "other-file-system",
         "guest-sync-cache",
         "its work is on a disk",
     ),
 ];
 
-/// Parts of a loss, in the order of [`LOSSES`], and the rules that make them smaller.
-const OF_LOSSES: [(usize, Remedy); 6] = [
+/// For each of [`LOSSES`], if it is the largest: what that is, and the rules that make it smaller.
+const OF_LOSSES: [(&str, &[&str]); LOSSES.len()] = [
     (
-        0,
-        because("guest-cpu-model", "it loses most in its programs"),
+        "it loses most in its programs",
+        &["guest-cpu-model", "guest-huge-pages"],
     ),
     (
-        0,
-        because("guest-huge-pages", "it loses most in its programs"),
+        "it loses most by page faults",
+        &["guest-huge-pages", "guest-small-pages"],
     ),
     (
-        1,
-        because("guest-huge-pages", "it loses most by page faults"),
+        "it loses most when it reads and writes",
+        &["guest-sync-cache"],
     ),
     (
-        1,
-        because("guest-small-pages", "it loses most by page faults"),
-    ),
-    (
-        2,
-        because("guest-sync-cache", "it loses most when it reads and writes"),
-    ),
-    (
-        3,
-        because("guest-huge-pages", "it loses most when it starts programs"),
+        "it loses most when it starts programs",
+        &["guest-huge-pages"],
     ),
 ];
-
-const fn of(
-    caveat: &'static str,
-    rule: &'static str,
-    because: &'static str,
-) -> (&'static str, Remedy) {
-    (caveat, Remedy { rule, because })
-}
-
-const fn because(rule: &'static str, because: &'static str) -> Remedy {
-    Remedy { rule, because }
-}
 
 /// Rules for what is said about a target, each once.
 #[must_use]
 pub fn remedies(judged: Option<&Judged>, explained: Option<&Explanation>) -> Vec<Remedy> {
     let findings = judged.map_or(&[][..], |judged| &judged.findings[..]);
-    let of_caveats = OF_CAVEATS.iter().filter_map(|(caveat, remedy)| {
-        findings
-            .iter()
-            .any(|finding| finding.rule == *caveat)
-            .then_some(*remedy)
+    let is_found = |caveat: &str| findings.iter().any(|finding| finding.rule == caveat);
+    let of_caveats = OF_CAVEATS
+        .into_iter()
+        .filter(|(caveat, ..)| is_found(caveat));
+    let of_caveats = of_caveats.map(|(_, rule, because)| Remedy { rule, because });
+    let of_loss = explained.and_then(largest).into_iter().flat_map(|part| {
+        let (because, rules) = OF_LOSSES[part];
+        rules.iter().map(move |rule| Remedy { rule, because })
     });
-    let largest = explained.and_then(largest);
-    let of_losses = OF_LOSSES
-        .iter()
-        .filter_map(|(part, remedy)| (Some(*part) == largest).then_some(*remedy));
     let mut all: Vec<Remedy> = Vec::new();
-    for remedy in of_caveats.chain(of_losses) {
+    for remedy in of_caveats.chain(of_loss) {
         if all.iter().all(|one| one.rule != remedy.rule) {
             all.push(remedy);
         }
@@ -123,13 +103,12 @@ mod tests {
     #[test]
     fn rules_are_those_that_there_are() {
         let (guests, caveats) = (guest::descriptions(), rules::descriptions());
-        for (caveat, remedy) in OF_CAVEATS {
+        for (caveat, rule, _) in OF_CAVEATS {
             assert!(is_one_of(&caveats, caveat), "{caveat}");
-            assert!(is_one_of(&guests, remedy.rule), "{}", remedy.rule);
+            assert!(is_one_of(&guests, rule), "{rule}");
         }
-        for (part, remedy) in OF_LOSSES {
-            assert!(part < LOSSES.len());
-            assert!(is_one_of(&guests, remedy.rule), "{}", remedy.rule);
+        for rule in OF_LOSSES.iter().flat_map(|(_, rules)| *rules) {
+            assert!(is_one_of(&guests, rule), "{rule}");
         }
     }
 

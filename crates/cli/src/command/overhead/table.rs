@@ -166,17 +166,13 @@ fn losses(explained: &[Explanation]) -> String {
                 let mark = if stands_in { STANDS_IN } else { "" };
                 part.map_or(UNKNOWN.to_owned(), |part| seconds(part) + mark)
             });
-        let verdict = match one.is_explained() {
-            true => "explained",
-            false => "not explained",
-        };
         [one.name.clone(), seconds(one.loss)]
             .into_iter()
             .chain(parts)
             .chain([
                 seconds(one.rest()),
                 format!("{:.0} %", one.share() * 100.0),
-                verdict.to_owned(),
+                one.verdict().to_owned(),
             ])
             .collect::<Vec<_>>()
     });

@@ -2,7 +2,7 @@
 
 mod processors;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::evidence::Evidence;
 use super::kernel::NOT_COMPARED;
@@ -315,14 +315,14 @@ fn unequal_memory(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
+/// Advice on a limit that the host does not have.
+const WITHOUT_LIMIT: &str = "take the limit away, or give brisk itself the same one";
+
 fn limited_memory(evidence: &Evidence, findings: &mut Findings) {
-    let limit = |facts: &BTreeMap<String, String>| facts.get(MEMORY_LIMIT)?.parse::<f64>().ok();
-    let (host, target) = (limit(&evidence.host), limit(&evidence.target));
-    if let Some(kib) = target.filter(|_| target != host) {
+    if let Some(kib) = evidence.own_number(MEMORY_LIMIT) {
         let gib = kib / f64::from(1 << 20);
         let what = format!("its control group may have {gib:.1} GiB of memory");
-        let fix = advice("take the limit away, or give brisk itself the same one");
-        findings.add(Severity::Low, what, fix);
+        findings.add(Severity::Low, what, advice(WITHOUT_LIMIT));
     }
 }
 

@@ -1,8 +1,6 @@
 //! Rules about the processors: how many, which, how fast, and who else had them. Pure.
 
-use std::collections::BTreeMap;
-
-use super::advice;
+use super::{WITHOUT_LIMIT, advice};
 use crate::lint::{Findings, Severity};
 use crate::overhead::evidence::Evidence;
 use crate::overhead::limits::CPU_LIMIT;
@@ -36,18 +34,13 @@ pub(super) fn unequal_cpus(evidence: &Evidence, findings: &mut Findings) {
 }
 
 pub(super) fn limited_cpu(evidence: &Evidence, findings: &mut Findings) {
-    let limit = |facts: &BTreeMap<String, String>| facts.get(CPU_LIMIT)?.parse::<f64>().ok();
-    let target = limit(&evidence.target);
-    // The host may have no more.
-    if let Some(target) = target.filter(|target| limit(&evidence.host) != Some(*target)) {
-        if target < evidence.cpus as f64 {
-            let what = format!(
-                "its control group may use {target:.2} of the {} s of CPU time in each second",
-                evidence.cpus
-            );
-            let fix = advice("take the limit away, or give brisk itself the same one");
-            findings.add(Severity::Impossible, what, fix);
-        }
+    let limit = evidence.own_number(CPU_LIMIT);
+    if let Some(limit) = limit.filter(|limit| *limit < evidence.cpus as f64) {
+        let what = format!(
+            "its control group may use {limit:.2} of the {} s of CPU time in each second",
+            evidence.cpus
+        );
+        findings.add(Severity::Impossible, what, advice(WITHOUT_LIMIT));
     }
 }
 

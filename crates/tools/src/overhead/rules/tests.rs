@@ -1,5 +1,7 @@
 //! Each rule, and near misses.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::lint::check;
 
