@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use brisk_testkit::{capture, ext4, qcow2, qemu_is_before, tool, tree, trial};
+use brisk_testkit::{BackgroundProcesses, capture, ext4, qcow2, qemu_is_before, tool, tree, trial};
 use libtest_mimic::{Arguments, Trial};
 use tempfile::TempDir;
 
@@ -270,6 +270,9 @@ const STOP: &str = "for vm in $(ls config/vm 2>/dev/null); do brisk vm kill ${vm
 
 /// A directory with what the examples name.
 struct Place {
+    /// Guests of the warm pool outlive the command that started them. They go before the
+    /// directories that they write to.
+    background: BackgroundProcesses,
     dir: TempDir,
     as_caller: bool,
 }
@@ -313,7 +316,11 @@ impl Place {
             fs::copy(shared.join("disk.qcow2"), path.join(name)).unwrap();
         }
         symlink(shared.join("tree"), path.join("srv/debian")).unwrap();
-        let place = Self { dir, as_caller };
+        let place = Self {
+            background: BackgroundProcesses::new(),
+            dir,
+            as_caller,
+        };
         let kernel = place.output("brisk kernel list --format csv | sed -n '2s/,.*//p'");
         let kernel = kernel.trim();
         let image = format!("/boot/vmlinuz-{kernel}");
@@ -375,6 +382,7 @@ impl Place {
         if !self.as_caller {
             command.uid(USER).gid(USER);
         }
+        self.background.include(&mut command);
         let status = command.status().unwrap();
         let text = fs::read(&log).unwrap();
         fs::remove_file(log).unwrap();

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -97,8 +98,8 @@ impl Before {
     }
 }
 
-/// Processes that may outlive the runs that started them, see [`crate::Brisk::leaving`]. They are
-/// killed when this is dropped.
+/// Processes that may outlive the runs that started them, see [`crate::Brisk::leaving`] and
+/// [`BackgroundProcesses::include`]. They are killed when this is dropped.
 #[derive(Debug)]
 pub struct BackgroundProcesses {
     pub(crate) marker: String,
@@ -114,6 +115,11 @@ impl BackgroundProcesses {
         Self {
             marker: format!("{}-background-{count}", std::process::id()),
         }
+    }
+
+    /// Counts what this command starts among them.
+    pub fn include(&self, command: &mut Command) {
+        command.env(MARKER, &self.marker);
     }
 
     /// The processes that live.
