@@ -86,7 +86,7 @@ kernel:
 check:
 	$(CARGO) fmt --all --check
 	@# The guest's program and the fuzz targets are no targets of this workspace.
-	rustfmt --check --edition 2024 guest/init/src/main.rs fuzz/fuzz_targets/*.rs
+	rustfmt --check --edition 2024 guest/init/src/main.rs guest/xstate/src/preload.rs fuzz/fuzz_targets/*.rs
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) xtask check
 	$(CARGO) xtask structure

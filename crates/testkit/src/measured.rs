@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use brisk_host::cpu::Cpu;
 use serde_json::Value;
 
 /// The reason not to run what needs a program.
@@ -12,12 +11,6 @@ use serde_json::Value;
 pub fn missing(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).exists());
-    let cpu = Cpu::below(Path::new("/"));
-    if program == "linux.uml" && cpu.flags().contains("amx_tile") {
-        return Some(
-            "user-mode Linux ends at once on a processor with AMX, as this one".to_owned(),
-        );
-    }
     (!found).then(|| format!("without {program}"))
 }
 

@@ -24,6 +24,7 @@ pub(super) fn sources(repository: &Path) -> anyhow::Result<Vec<Source>> {
     let mut folders = vec![
         PathBuf::from("guest/init"),
         PathBuf::from("guest/probe"),
+        PathBuf::from("guest/xstate"),
         PathBuf::from("xtask"),
     ];
     let crates = repository.join("crates");

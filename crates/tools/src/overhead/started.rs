@@ -138,7 +138,8 @@ impl Started {
         let mut launch = launch(kind, &place);
         launch.has_small_pages = change == Some(&Ablation::HugePages);
         if let Kind::Uml(_) = kind {
-            launch.hint = uml::hint(&Cpu::below(Path::new("/")).flags());
+            let cpu = Cpu::below(Path::new("/"));
+            uml::fit(&mut launch, directory.path(), &cpu.flags());
         }
         write(&launch).map_err(SessionError::Io)?;
         // A user who may not make groups has the processes counted one by one.
@@ -302,8 +303,8 @@ fn write(launch: &Launch) -> io::Result<()> {
     for path in &launch.directories {
         fs::create_dir(path)?;
     }
-    for (path, text, mode) in &launch.files {
-        fs::write(path, text)?;
+    for (path, bytes, mode) in &launch.files {
+        fs::write(path, bytes)?;
         fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
     }
     Ok(())

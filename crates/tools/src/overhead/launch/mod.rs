@@ -184,7 +184,7 @@ mod tests {
         let launch = planned("runc:");
         let (path, text, _) = &launch.files[0];
         assert_eq!(path, Path::new("/run/place/config.json"));
-        let bundle: serde_json::Value = serde_json::from_str(text).unwrap();
+        let bundle: serde_json::Value = serde_json::from_slice(text).unwrap();
         assert_eq!(bundle["root"]["readonly"], true);
         assert_eq!(bundle["linux"]["cgroupsPath"], "/own/brisk-7");
         assert!(launch.makes_group);

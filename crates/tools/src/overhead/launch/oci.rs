@@ -56,7 +56,11 @@ fn container(runtime: &str, options: &[String], place: &Place<'_>, group: Option
         directories: std::iter::once(place.directory.join(ROOT))
             .chain(place.disk.map(Path::to_owned))
             .collect(),
-        files: vec![(config, bundle(group, place.disk).to_string(), 0o600)],
+        files: vec![(
+            config,
+            bundle(group, place.disk).to_string().into_bytes(),
+            0o600,
+        )],
         cleanup: Some(words(&["delete", "--force", place.id])),
         ..Launch::of(run)
     }

@@ -46,7 +46,7 @@ pub(in super::super) struct Launch {
     /// Directories that have to be made before.
     pub(in super::super) directories: Vec<PathBuf>,
     /// Files that have to be written before: path, content and mode.
-    pub(in super::super) files: Vec<(PathBuf, String, u32)>,
+    pub(in super::super) files: Vec<(PathBuf, Vec<u8>, u32)>,
     /// What removes whatever is left when the target was killed.
     pub(in super::super) cleanup: Option<Vec<OsString>>,
     /// Command that prints, as soon as the target's shell runs, the number of the process that

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::start::{Channel, Launch, Place};
@@ -27,18 +28,33 @@ exec sh
 ";
 
 /// Part of `flags` of /proc/cpuinfo: registers of 8 KiB, for which user-mode Linux of Debian 12 and 13
-/// has no room, and the kernel takes no part of them (`xstateregs_set` of `arch/x86/kernel/fpu`).
+/// has no room.
 const AMX: &str = "amx_tile";
 
-/// What a processor with these flags has to do with the end of user-mode Linux.
-pub(in super::super) fn hint(flags: &BTreeSet<&str>) -> &'static str {
-    match flags.contains(AMX) {
-        true => {
-            "; user-mode Linux that does not know AMX ends so at once on a processor that has it, as \
-             this one: measure another target"
-        }
-        false => "",
+/// The library `guest/xstate`, for the dynamic linker of the host.
+const XSTATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libxstate.so"));
+
+/// What separates names in the dynamic linker's list of libraries.
+const SEPARATORS: [u8; 2] = *b": ";
+
+/// Lets user-mode Linux run on a processor with these flags.
+pub(in super::super) fn fit(launch: &mut Launch, directory: &Path, flags: &BTreeSet<&str>) {
+    if !flags.contains(AMX) {
+        return;
     }
+    let library = directory.join("libxstate.so");
+    let bytes = library.as_os_str().as_bytes();
+    if bytes.iter().any(|byte| SEPARATORS.contains(byte)) {
+        launch.hint = "; on a processor with AMX, as this one, it needs a library of brisk's, which \
+            cannot be in a directory with a space or a colon in its name: set TMPDIR to another";
+        return;
+    }
+    launch.hint = "; on a processor with AMX, as this one, it needs a library of brisk's, which \
+        only a user-mode Linux that is linked dynamically loads, as Debian's is";
+    let mut variable = OsString::from("LD_PRELOAD=");
+    variable.push(&library);
+    launch.words.splice(0..0, ["env".into(), variable]);
+    launch.files.push((library, XSTATE.to_vec(), 0o600));
 }
 
 pub(super) fn launch(options: &[String], place: &Place<'_>) -> Launch {
@@ -67,8 +83,47 @@ pub(super) fn launch(options: &[String], place: &Place<'_>) -> Launch {
     let text = INIT.replace("$token", place.id).replace("$disk", &disk);
     Launch {
         directories: place.disk.map(Path::to_owned).into_iter().collect(),
-        files: vec![(init, text, 0o700)],
+        files: vec![(init, text.into_bytes(), 0o700)],
         channel: Channel::SilentTerminal,
         ..Launch::of(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fitted(directory: &str, flags: &[&str]) -> Launch {
+        let mut launch = Launch::of(vec!["linux.uml".into()]);
+        let flags = flags.iter().copied().collect();
+        fit(&mut launch, Path::new(directory), &flags);
+        launch
+    }
+
+    #[test]
+    fn a_library_is_loaded_where_the_processor_has_amx() {
+        let launch = fitted("/run/place", &["avx2", "amx_tile"]);
+        let words = ["env", "LD_PRELOAD=/run/place/libxstate.so", "linux.uml"];
+        assert_eq!(launch.words, words);
+        let (path, bytes, _) = &launch.files[0];
+        assert_eq!(path, Path::new("/run/place/libxstate.so"));
+        assert!(bytes.starts_with(b"\x7fELF"));
+        assert!(launch.hint.contains("AMX"), "{}", launch.hint);
+    }
+
+    #[test]
+    fn nothing_is_loaded_elsewhere() {
+        let launch = fitted("/run/place", &["avx2"]);
+        assert_eq!(launch.words, ["linux.uml"]);
+        assert!(launch.files.is_empty() && launch.hint.is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_the_dynamic_linker_would_split_is_named_when_it_fails() {
+        for directory in ["/run/my place", "/run/a:b"] {
+            let launch = fitted(directory, &["amx_tile"]);
+            assert_eq!(launch.words, ["linux.uml"]);
+            assert!(launch.hint.contains("TMPDIR"), "{}", launch.hint);
+        }
     }
 }
