@@ -144,6 +144,10 @@ fn comparisons_of_mmtests_have_their_kernels() {
         .collect();
     let names = &import(&mail).unwrap()[0].entries[0].name;
     assert_eq!(names, "vanilla");
+    // An empty line below the heading.
+    let apart = text.replace("v1r1\n", "v1r1\n\n");
+    let names = &import(&apart).unwrap()[0].entries[1].name;
+    assert_eq!(names, "5.4.0-rc3 patched-v1r1");
 }
 
 #[test]
