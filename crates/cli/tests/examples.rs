@@ -294,6 +294,8 @@ impl Place {
         put("web.xml", include_str!("fixtures/web.xml"));
         put("results.txt", include_str!("fixtures/kernel-compile.txt"));
         put("composite.xml", COMPOSITE);
+        put("host.json", &HYPERFINE.replace("SECONDS", "2.0"));
+        put("guest.json", &HYPERFINE.replace("SECONDS", "3.0"));
         let software = include_str!("fixtures/openssl-software.txt");
         let offload = include_str!("fixtures/openssl-offload.txt");
         put("software.txt", software);
@@ -463,6 +465,10 @@ const COMPOSITE: &str = "<PhoronixTestSuite><Result><Title>Timed Linux Kernel Co
     <Scale>Seconds</Scale><Proportion>LIB</Proportion><Data><Entry><Identifier>KVM</Identifier>\
     <Value>125</Value></Entry><Entry><Identifier>Bare metal</Identifier><Value>100</Value>\
     <RawString>99:101:100</RawString></Entry></Data></Result></PhoronixTestSuite>";
+
+/// A result as hyperfine exports it; the numbers are made up.
+const HYPERFINE: &str =
+    r#"{"results": [{"command": "make", "median": SECONDS, "times": [SECONDS, SECONDS]}]}"#;
 
 /// A repository whose builds give this host's SeaBIOS.
 const SEABIOS: &str = "

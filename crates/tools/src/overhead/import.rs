@@ -5,15 +5,21 @@
 //! else, who may not have compared like with like.
 
 mod hyperfine;
+mod join;
 mod mmtests;
 mod phoronix;
 mod table;
 
 use brisk_measure::Statistic;
 
+pub use join::{Joined, joined};
+
 /// Numbers of some targets that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
+    /// What else has to be the same for it to be the same result in another file; none if it is in
+    /// no other one.
+    pub(self) key: Option<String>,
     /// Name of the result, as the file has it.
     pub title: String,
     /// Unit, as the file has it: `s`, `Frames Per Second`.
@@ -57,6 +63,9 @@ pub enum ImportError {
     /// It has no result.
     #[error("it has no results with a number: {0}")]
     Nothing(&'static str),
+    /// Nothing to compare with.
+    #[error("no result has two targets: {0}")]
+    Alone(String),
     /// A line of a table cannot be read.
     #[error("line {line}: {reason}")]
     Line {
@@ -77,11 +86,11 @@ pub enum ImportError {
     },
 }
 
-/// The results in a file, by what it looks like.
+/// The results in a file, by what it looks like. They may have one target each.
 ///
 /// # Errors
 /// If there are none, or they cannot be read.
-pub fn import(text: &str) -> Result<Vec<Imported>, ImportError> {
+pub fn read(text: &str) -> Result<Vec<Imported>, ImportError> {
     let start = text.trim_start_matches(['\u{feff}', ' ', '\n', '\r', '\t']);
     let found = if start.starts_with('<') {
         phoronix::parse(start)?
@@ -95,7 +104,7 @@ pub fn import(text: &str) -> Result<Vec<Imported>, ImportError> {
         vec![table::parse(text)?]
     };
     match found.is_empty() {
-        true => Err(ImportError::Nothing("none has two targets or more")),
+        true => Err(ImportError::Nothing("it is empty of them")),
         false => Ok(found),
     }
 }

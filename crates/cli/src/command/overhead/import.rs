@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use brisk_measure::{Environment, Report, Series, Unit, render};
-use brisk_tools::overhead::{ImportError, Imported, import};
+use brisk_tools::overhead::{ImportError, Imported, Joined, joined, read};
 
 use super::picture;
 use crate::command::report::OutputArgs;
@@ -25,12 +25,13 @@ const LARGEST: u64 = 16 << 20;
 /// A file is a composite.xml of the Phoronix Test Suite, a comparison of mmtests
 /// (compare-kernels.sh), the JSON of hyperfine, or a table: a target in each line with its seconds,
 /// its share of the first target's speed (with %), or both, apart by |, tabs, semicolons, commas or
-/// blanks. What is shown is called what it is: not measured here, and by rules that are not known.
+/// blanks. Of several files, such as one for each machine, the results of the same name are put side by
+/// side. What is shown is called what it is: not measured here, and by rules that are not known.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Result of another tool, or table; - is standard input.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// Results of another tool, or tables; - is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
 
     /// Target that the others are compared with. Default: the first.
     #[arg(long, value_name = "NAME")]
@@ -50,22 +51,45 @@ pub struct Args {
 /// # Errors
 /// If the file has no results, or nothing can be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
-    let name = printable(&args.file.display().to_string());
-    let context = || format!("cannot read {name}");
-    let text = read(args).with_context(context)?;
-    let mut found = import(&text).with_context(context)?;
+    let mut files = Vec::new();
+    for (place, file) in args.files.iter().enumerate() {
+        let before = args.files.get(..place).unwrap_or_default();
+        ensure!(
+            !before.contains(file),
+            "{} is named twice: a file is not compared with itself",
+            printable(&file.display().to_string())
+        );
+        let name = printable(&file.display().to_string());
+        let context = || format!("cannot read {name}");
+        let text = text(file).with_context(context)?;
+        let results = read(&text).with_context(context)?;
+        files.push((name, results));
+    }
+    let names: Vec<_> = files.iter().map(|(name, _)| name.clone()).collect();
+    let name = names.join(", ");
+    let is_one = names.len() == 1;
+    let context = || format!("cannot compare what is in {name}");
+    let Joined {
+        results: mut found,
+        mut left_out,
+    } = joined(files).with_context(context)?;
     if let Some(wanted) = &args.result {
         let titles = found.iter().map(|one| one.title.clone());
         let titles = titles.collect::<Vec<_>>().join("; ");
         found.retain(|one| one.title.contains(wanted));
+        left_out.retain(|title| title.contains(wanted));
         if found.is_empty() {
-            bail!("{name} has no result with \"{wanted}\" in its title, but: {titles}");
+            let alone = match left_out.first() {
+                Some(title) => format!(" (\"{title}\" has one target)"),
+                None => String::new(),
+            };
+            bail!("{name} has no result with \"{wanted}\" in its title{alone}, but: {titles}");
         }
     }
     let base = args.base.as_deref();
     let panels = picture::of_others(&found, base).with_context(context)?;
     let file = args.output.file(KIND)?;
-    let report = report(&found, &name);
+    let report = report(&found, &name, &left_out, is_one);
     report.save(&file)?;
     match args.output.format {
         Format::Table => ui.data(&lines(&found, base, &report)?)?,
@@ -75,8 +99,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-fn read(args: &Args) -> anyhow::Result<String> {
-    let bytes = if args.file.as_os_str() == "-" {
+fn text(file: &Path) -> anyhow::Result<String> {
+    let bytes = if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
         std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
         ensure!(
@@ -85,13 +109,13 @@ fn read(args: &Args) -> anyhow::Result<String> {
         );
         bytes
     } else {
-        read_file(&args.file, LARGEST)?
+        read_file(file, LARGEST)?
     };
     String::from_utf8(bytes).context("it is not text in UTF-8")
 }
 
 /// The numbers as a report, which says that they are of others.
-fn report(found: &[Imported], source: &str) -> Report {
+fn report(found: &[Imported], source: &str, left_out: &[String], is_one: bool) -> Report {
     let mut report = Report::new(KIND, now(), Environment::default());
     report
         .notes
@@ -112,7 +136,13 @@ fn report(found: &[Imported], source: &str) -> Report {
     let derived: Vec<_> = derived.map(|entry| &*entry.name).collect();
     if !derived.is_empty() {
         let names = derived.join(", ");
-        let note = format!("computed from shares of the first: {names}");
+        let of_file = if is_one { "" } else { " of their file" };
+        let note = format!("computed from shares of the first{of_file}: {names}");
+        report.notes.push(note);
+    }
+    if !left_out.is_empty() {
+        let titles = left_out.join("; ");
+        let note = format!("left out, as they have one target: {titles}");
         report.notes.push(note);
     }
     report

@@ -22,6 +22,29 @@ struct Run {
     median: f64,
 }
 
+/// Result of hyperfine, as a key.
+const KEY: &str = "hyperfine";
+
+/// A result of each command in a file, whose only target has the file's name; other results as they
+/// are.
+pub(super) fn by_command(result: Imported, file: &str) -> Vec<Imported> {
+    if result.key.as_deref() != Some(KEY) {
+        return vec![result];
+    }
+    let of_command = |entry: Entry| Imported {
+        title: entry.name,
+        entries: vec![Entry {
+            name: file.to_owned(),
+            values: entry.values,
+            is_derived: false,
+        }],
+        key: result.key.clone(),
+        unit: result.unit.clone(),
+        lower_is_better: result.lower_is_better,
+    };
+    result.entries.into_iter().map(of_command).collect()
+}
+
 /// Whether a text is a table of hyperfine's.
 pub(super) fn is_table(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
@@ -47,10 +70,11 @@ pub(super) fn parse(text: &str) -> Result<Imported, ImportError> {
     if !entries.iter().flat_map(|entry| &entry.values).all(is_time) {
         return Err(ImportError::Nothing("a time is not above 0 s"));
     }
-    if entries.len() < 2 {
-        return Err(ImportError::Nothing("it has one command only"));
+    if entries.is_empty() {
+        return Err(ImportError::Nothing("it has no command"));
     }
     Ok(Imported {
+        key: Some(KEY.to_owned()),
         title: String::new(),
         unit: "s".to_owned(),
         lower_is_better: true,

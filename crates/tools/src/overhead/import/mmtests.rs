@@ -55,6 +55,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Imported>, ImportError> {
             .iter()
             .any(|time| name.starts_with(time));
         found.push(Imported {
+            // Its title says nothing about the benchmark.
+            key: None,
             title: name.to_owned(),
             unit: if is_time { "s".into() } else { String::new() },
             lower_is_better: line.contains("Amean"),
@@ -68,14 +70,18 @@ pub(super) fn parse(text: &str) -> Result<Vec<Imported>, ImportError> {
     Ok(found)
 }
 
-/// Names of so many columns, from the lines above the first metric, between which there may be empty
-/// ones: two lines are one name each where both have as many words.
+/// Names of so many columns, from the lines above the first metric, between which there may be an empty
+/// one: two lines are one name each where both have as many words.
 fn heading(above: &[&str], columns: usize) -> Vec<String> {
     let words = |line: &&str| -> Vec<String> {
         let line = line.trim_start_matches(['>', ' ', '\t']);
         line.split_whitespace().map(str::to_owned).collect()
     };
-    let mut lines = above.iter().rev().map(words).skip_while(Vec::is_empty);
+    let lines = above.iter().rev().map(words);
+    let mut lines = lines
+        .enumerate()
+        .filter(|(place, words)| *place > 0 || !words.is_empty())
+        .map(|(_, words)| words);
     let last = lines.next().filter(|words| words.len() == columns);
     let before = lines.next().filter(|words| words.len() == columns);
     match (before, last) {

@@ -1,5 +1,7 @@
 //! `composite.xml` of the Phoronix Test Suite (pts-core/openbenchmarking.org/schemas/result-file.xsd).
 
+use std::collections::HashMap;
+
 use roxmltree::{Document, Node};
 
 use super::{Entry, ImportError, Imported, number};
@@ -26,17 +28,28 @@ fn of<'a>(node: Node<'a, '_>, name: &str) -> &'a str {
 fn result(node: Node<'_, '_>) -> Option<Imported> {
     let data = node.children().find(|child| child.has_tag_name("Data"))?;
     let entries = data.children().filter(|child| child.has_tag_name("Entry"));
-    let entries: Vec<_> = entries.filter_map(entry).collect();
+    let mut places = HashMap::new();
+    let mut all: Vec<Entry> = Vec::new();
+    for entry in entries.filter_map(entry) {
+        // A system that ran a test again is there again.
+        let place = *places.entry(entry.name.clone()).or_insert(all.len());
+        match all.get_mut(place) {
+            Some(other) => other.values.extend(entry.values),
+            None => all.push(entry),
+        }
+    }
+    let key = ["Identifier", "AppVersion", "Arguments"].map(|name| of(node, name));
     let title = [of(node, "Title"), of(node, "Description")];
     let title: Vec<_> = title.into_iter().filter(|part| !part.is_empty()).collect();
-    (entries.len() > 1).then(|| Imported {
+    (!all.is_empty()).then(|| Imported {
+        key: Some(key.join("\n")),
         title: title.join(": "),
         unit: match of(node, "Scale") {
             "Seconds" => "s".to_owned(),
             scale => scale.to_owned(),
         },
         lower_is_better: of(node, "Proportion") == "LIB",
-        entries,
+        entries: all,
     })
 }
 

@@ -46,10 +46,8 @@ pub(super) fn parse(text: &str) -> Result<Imported, ImportError> {
     })?;
     let entries = lines.iter().map(|line| entry(line, base));
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
-    if entries.len() < 2 {
-        return Err(ImportError::Nothing("it has one target only"));
-    }
     Ok(Imported {
+        key: Some("table".to_owned()),
         title: String::new(),
         unit: "s".to_owned(),
         lower_is_better: true,

@@ -1,5 +1,9 @@
 use super::*;
 
+fn import(text: &str) -> Result<Vec<Imported>, ImportError> {
+    Ok(joined(vec![("file".to_owned(), read(text)?)])?.results)
+}
+
 fn entries(text: &str) -> Vec<(String, f64)> {
     let mut found = import(text).unwrap();
     assert_eq!(found.len(), 1);
@@ -166,4 +170,113 @@ fn hyperfine_is_read_with_its_runs_and_its_means_are_refused() {
     for table in [csv, markdown] {
         assert_eq!(import(table), Err(ImportError::Means), "{table}");
     }
+}
+
+/// The form is that of the Phoronix Test Suite; the numbers are made up.
+fn of_system(name: &str, results: &[(&str, &[&str])]) -> Vec<Imported> {
+    let mut xml = "<PhoronixTestSuite>".to_owned();
+    for (title, values) in results {
+        xml += &format!(
+            "<Result><Title>{title}</Title><Scale>Seconds</Scale><Proportion>LIB</Proportion><Data>"
+        );
+        for value in *values {
+            xml += &format!("<Entry><Identifier>{name}</Identifier><Value>{value}</Value></Entry>");
+        }
+        xml += "</Data></Result>";
+    }
+    read(&(xml + "</PhoronixTestSuite>")).unwrap()
+}
+
+#[test]
+fn files_of_several_systems_are_put_side_by_side() {
+    let host = of_system("host", &[("gcc", &["10", "12"]), ("only", &["1"])]);
+    let guest = of_system("guest", &[("gcc", &["22"])]);
+    let files = vec![("a.xml".to_owned(), host), ("b.xml".to_owned(), guest)];
+    let Joined {
+        results: found,
+        left_out,
+    } = joined(files).unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(left_out, ["only"]);
+    let shown: Vec<_> = found[0]
+        .entries
+        .iter()
+        .map(|entry| (&*entry.name, &*entry.values))
+        .collect();
+    // A system that is there twice has two runs.
+    assert_eq!(shown, [("host", &[10.0, 12.0][..]), ("guest", &[22.0])]);
+}
+
+#[test]
+fn systems_of_one_name_have_that_of_their_file() {
+    let one = || read("make 10 s\n").unwrap();
+    let files = ["host.txt", "guest.txt"].map(|file| (file.to_owned(), one()));
+    let found = joined(files.into()).unwrap().results;
+    let names: Vec<_> = found[0].entries.iter().map(|entry| &*entry.name).collect();
+    assert_eq!(names, ["make (host.txt)", "make (guest.txt)"]);
+}
+
+#[test]
+fn files_without_a_common_result_say_what_they_have() {
+    let files = ["one", "two"].map(|title| (title.to_owned(), of_system("a", &[(title, &["1"])])));
+    let error = joined(files.into()).unwrap_err().to_string();
+    assert!(error.contains("which have one; two"), "{error}");
+}
+
+#[test]
+fn a_file_that_has_a_result_twice_has_two_results() {
+    let both = || of_system("a", &[("gcc", &["1"]), ("gcc", &["5"])]);
+    let other = of_system("b", &[("gcc", &["2"]), ("gcc", &["10"])]);
+    let files = vec![("a.xml".to_owned(), both()), ("b.xml".to_owned(), other)];
+    let found = joined(files).unwrap().results;
+    let values = |one: &Imported| one.entries.iter().map(Entry::value).collect::<Vec<_>>();
+    assert_eq!(values(&found[0]), [1.0, 2.0]);
+    assert_eq!(values(&found[1]), [5.0, 10.0]);
+    // Comparisons of two machines in one mail.
+    let mail = "one two\nAmean elsp-2 100.0 ( 0.00%) 80.0 * 20.00%*\n\n\
+                one two\nAmean elsp-2 10.0 ( 0.00%) 20.0 * -100.00%*\n";
+    assert_eq!(import(mail).unwrap().len(), 2);
+}
+
+#[test]
+fn what_differs_in_more_than_its_title_is_not_compared() {
+    let of = |version: &str| {
+        let xml = format!(
+            "<PhoronixTestSuite><Result><Title>Kernel</Title><AppVersion>{version}</AppVersion>\
+             <Data><Entry><Identifier>a</Identifier><Value>1</Value></Entry></Data></Result>\
+             </PhoronixTestSuite>"
+        );
+        (format!("{version}.xml"), read(&xml).unwrap())
+    };
+    assert!(joined(vec![of("5.18"), of("6.1")]).is_err());
+    let table = ("table".to_owned(), read("a 1 s\n").unwrap());
+    assert!(joined(vec![of("6.1"), table]).is_err());
+}
+
+#[test]
+fn commands_of_hyperfine_are_compared_across_machines() {
+    let of = |file: &str, seconds: [f64; 2]| {
+        let [make, clean] = seconds;
+        let text = format!(
+            r#"{{"results": [{{"command": "make", "median": {make}}},
+                {{"command": "make clean", "median": {clean}}}]}}"#
+        );
+        (file.to_owned(), read(&text).unwrap())
+    };
+    let files = vec![of("host.json", [2.0, 0.5]), of("guest.json", [3.0, 1.0])];
+    let found = joined(files).unwrap().results;
+    let titles: Vec<_> = found.iter().map(|one| &*one.title).collect();
+    assert_eq!(titles, ["make", "make clean"]);
+    let names: Vec<_> = found[1].entries.iter().map(|entry| &*entry.name).collect();
+    assert_eq!(names, ["host.json", "guest.json"]);
+}
+
+#[test]
+fn many_lines_are_read_in_a_moment() {
+    let text = "a 1 s\n".repeat(200_000);
+    let files = ["one", "two"].map(|file| (file.to_owned(), read(&text).unwrap()));
+    assert_eq!(
+        joined(files.into()).unwrap().results[0].entries.len(),
+        400_000
+    );
 }
