@@ -100,7 +100,7 @@ fn compile(
         .expect("cargo's own compiler can be run");
     assert!(
         status.success(),
-        "guest/{package} does not compile: {status}; it needs the static C library (libc6-dev on \
-         Debian)"
+        "guest/{package} does not compile: {status}; guest/probe needs the static C library \
+         (libc6-dev on Debian)"
     );
 }

@@ -12,7 +12,6 @@ use request::{GET, XSTATE, completed, reads_word, replaces_all};
 
 /// More than the registers of any processor take: 11,008 bytes with AMX.
 const ROOM: usize = 16 << 10;
-const EFAULT: i32 = 14;
 const PTRACE: isize = 101;
 
 /// `struct iovec`.
@@ -53,7 +52,8 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// # Safety
 /// As the system call: pointers must be valid for what the request does.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ptrace(request: usize, pid: usize, addr: usize, data: usize) -> isize {
+pub unsafe extern "C" fn ptrace(request: i32, pid: i32, addr: usize, data: usize) -> isize {
+    let (request, pid) = (request as isize as usize, pid as isize as usize);
     let mut word = 0_isize;
     let result = if reads_word(request) {
         // SAFETY: the system call writes a word there; the caller vouches for the rest.
@@ -87,8 +87,9 @@ pub unsafe extern "C" fn ptrace(request: usize, pid: usize, addr: usize, data: u
 /// `given` must be valid.
 unsafe fn set(request: usize, pid: usize, given: &Iovec) -> isize {
     if BUFFER.is_taken.swap(true, Ordering::Acquire) {
-        // As without this library: user-mode Linux that does this has one thread.
-        return -(EFAULT as isize);
+        // As without this library: a user-mode Linux that has several threads has room for all.
+        // SAFETY: the caller vouches for it.
+        return unsafe { call(request, pid, XSTATE, &raw const *given as usize) };
     }
     let base = BUFFER.bytes.get().cast::<u8>();
     let mut current = Iovec { base, len: ROOM };

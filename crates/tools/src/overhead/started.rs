@@ -137,9 +137,10 @@ impl Started {
         };
         let mut launch = launch(kind, &place);
         launch.has_small_pages = change == Some(&Ablation::HugePages);
+        let mut known = None;
         if let Kind::Uml(_) = kind {
             let cpu = Cpu::below(Path::new("/"));
-            uml::fit(&mut launch, directory.path(), &cpu.flags());
+            known = uml::fit(&mut launch, directory.path(), &cpu.flags());
         }
         write(&launch).map_err(SessionError::Io)?;
         // A user who may not make groups has the processes counted one by one.
@@ -157,7 +158,7 @@ impl Started {
             (None, None) => Meter::Tree(session.pid().unwrap_or_default()),
         };
         let has_places = side.trial.as_ref().is_some_and(|trial| trial.has_places);
-        let (pinned, facts) = match existing {
+        let (pinned, mut facts) = match existing {
             Some(_) if has_places => {
                 let text = "not kept on these processors, as where it runs is what is tried";
                 let facts = BTreeMap::from([(PROCESSORS_OF_VMM.to_owned(), text.to_owned())]);
@@ -166,6 +167,7 @@ impl Started {
             Some(_) => pinned(&meter, cpus),
             None => Default::default(),
         };
+        facts.extend(known);
         Ok(Self {
             meter,
             _pinned: pinned,

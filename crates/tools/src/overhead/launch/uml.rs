@@ -34,27 +34,35 @@ const AMX: &str = "amx_tile";
 /// The library `guest/xstate`, for the dynamic linker of the host.
 const XSTATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libxstate.so"));
 
-/// What separates names in the dynamic linker's list of libraries.
-const SEPARATORS: [u8; 2] = *b": ";
+/// What the dynamic linker does not take for a part of a library's name.
+const SPECIAL: [u8; 3] = *b": $";
 
-/// Lets user-mode Linux run on a processor with these flags.
-pub(in super::super) fn fit(launch: &mut Launch, directory: &Path, flags: &BTreeSet<&str>) {
+/// Lets user-mode Linux run on a processor with these flags. The result is what is to be known of that.
+pub(in super::super) fn fit(
+    launch: &mut Launch,
+    directory: &Path,
+    flags: &BTreeSet<&str>,
+) -> Option<(String, String)> {
     if !flags.contains(AMX) {
-        return;
+        return None;
     }
     let library = directory.join("libxstate.so");
     let bytes = library.as_os_str().as_bytes();
-    if bytes.iter().any(|byte| SEPARATORS.contains(byte)) {
-        launch.hint = "; on a processor with AMX, as this one, it needs a library of brisk's, which \
-            cannot be in a directory with a space or a colon in its name: set TMPDIR to another";
-        return;
+    if bytes.iter().any(|byte| SPECIAL.contains(byte)) {
+        launch.hint = "; if it ended at once: before 6.13 it does so on a processor with AMX, as this \
+            one, without a library of brisk's, which cannot be in a directory with a space, a colon \
+            or a $ in its name: set TMPDIR to another";
+        return None;
     }
-    launch.hint = "; on a processor with AMX, as this one, it needs a library of brisk's, which \
-        only a user-mode Linux that is linked dynamically loads, as Debian's is";
+    launch.hint = "; if it ended at once: before 6.13 it does so on a processor with AMX, as this one, \
+        without a library of brisk's; it loads that if it is linked dynamically, as Debian's, and \
+        TMPDIR is not mounted noexec";
     let mut variable = OsString::from("LD_PRELOAD=");
     variable.push(&library);
     launch.words.splice(0..0, ["env".into(), variable]);
     launch.files.push((library, XSTATE.to_vec(), 0o600));
+    let text = "with AMX: a library of brisk's adds those that it has no room for";
+    Some(("registers".to_owned(), text.to_owned()))
 }
 
 pub(super) fn launch(options: &[String], place: &Place<'_>) -> Launch {
@@ -120,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_the_dynamic_linker_would_split_is_named_when_it_fails() {
-        for directory in ["/run/my place", "/run/a:b"] {
+        for directory in ["/run/my place", "/run/a:b", "/run/$LIB"] {
             let launch = fitted(directory, &["amx_tile"]);
             assert_eq!(launch.words, ["linux.uml"]);
             assert!(launch.hint.contains("TMPDIR"), "{}", launch.hint);
