@@ -98,6 +98,10 @@ impl Before {
     }
 }
 
+/// Looks in a row in which there has to be no process: one that becomes another program, or whose
+/// parent ends, may not be seen in one.
+const TIMES: u32 = 3;
+
 /// Processes that may outlive the runs that started them, see [`crate::Brisk::leaving`] and
 /// [`BackgroundProcesses::include`]. They are killed when this is dropped.
 #[derive(Debug)]
@@ -132,13 +136,15 @@ impl BackgroundProcesses {
 impl Drop for BackgroundProcesses {
     fn drop(&mut self) {
         // One that is being started is not seen yet.
+        let mut times = 0;
         crate::until("what stayed is gone", || {
             let left = self.processes();
+            times = if left.is_empty() { times + 1 } else { 0 };
             for process in &left {
                 // It may have ended by itself meanwhile.
                 let _ = process.try_signal(Signal::KILL);
             }
-            left.is_empty().then_some(())
+            (times == TIMES).then_some(())
         });
     }
 }
