@@ -12,6 +12,7 @@ mod examples;
 mod goals;
 mod host;
 mod idle;
+mod kept;
 mod kernels;
 mod man;
 mod pages;
@@ -64,6 +65,8 @@ enum Task {
     BenchHost(host::Args),
     /// Measure restarts of a machine, warm and cold by turns.
     BenchReboot(restarts::Args),
+    /// Measure a VM that is suspended and resumed, with its memory in an image and in RAM by turns.
+    BenchKept(kept::Args),
     /// Count instructions on the kernel of kernel/ktext beside the one without it.
     BenchKtext(kernels::Args),
     /// Measure brisk beside an earlier version of it.
@@ -97,6 +100,7 @@ fn main() -> anyhow::Result<()> {
         Task::BenchIdle(args) => idle::run(&args)?,
         Task::BenchHost(args) => host::run(&args)?,
         Task::BenchReboot(args) => restarts::run(&args)?,
+        Task::BenchKept(args) => kept::run(&args)?,
         Task::BenchKtext(args) => kernels::run(&args)?,
         Task::BenchVersions(args) => versions::run(&args)?,
         Task::BenchPages(args) => {

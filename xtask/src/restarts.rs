@@ -5,7 +5,7 @@
 //! In each round it restarts in both ways, in a random order.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
@@ -75,25 +75,10 @@ const METRICS: [&str; 4] = [DOWN, BETWEEN, ALL, CHECK];
 /// Measures.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
-    let base = Computer::files().map_err(|reason| anyhow!(reason))?;
     // It is removed, and QEMU ends, as this returns.
     let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     let dir = TempDir::with_prefix_in("bench-reboot-", &args.place)?;
-    let dir_path = fs::canonicalize(dir.path())?;
-    let copy = dir_path.join("copy.deb");
-    fs::copy(&args.package, &copy)
-        .with_context(|| format!("cannot read {}", args.package.display()))?;
-    let package = dir_path.join("package.ext4");
-    package_disk(&copy, &package);
-    let disk = dir_path.join("disk.qcow2");
-    Computer::disk(&disk, &base.join("disk.qcow2"));
-    let drive = format!(
-        "file={},format=raw,if=virtio,readonly=on",
-        package.display()
-    );
-    let mut machine = Computer::start(&disk, &dir_path, &["-drive", &drive]);
-    machine.booted();
-    machine.install();
+    let mut machine = installed(&args.package, dir.path())?;
     machine.tells_how_far_it_is();
     let now = jiff::Timestamp::now().to_string();
     let mut report = Report::new("bench", now, environment::here());
@@ -130,6 +115,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::write(args.out.join("reboot.txt"), &text)?;
     say(&text);
     Ok(())
+}
+
+/// The machine of `setup/reboot-machine` with a Debian package of brisk, on a disk in a directory.
+pub(crate) fn installed(package: &Path, dir: &Path) -> anyhow::Result<Computer> {
+    let base = Computer::files().map_err(|reason| anyhow!(reason))?;
+    let dir = fs::canonicalize(dir)?;
+    let copy = dir.join("copy.deb");
+    fs::copy(package, &copy).with_context(|| format!("cannot read {}", package.display()))?;
+    let package = dir.join("package.ext4");
+    package_disk(&copy, &package);
+    let disk = dir.join("disk.qcow2");
+    Computer::disk(&disk, &base.join("disk.qcow2"));
+    let drive = format!(
+        "file={},format=raw,if=virtio,readonly=on",
+        package.display()
+    );
+    let mut machine = Computer::start(&disk, &dir, &["-drive", &drive]);
+    machine.booted();
+    machine.install();
+    Ok(machine)
 }
 
 /// Restarts the machine once.

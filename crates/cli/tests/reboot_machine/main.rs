@@ -4,6 +4,7 @@
 
 mod faults;
 mod kept;
+mod memory;
 mod rehearsed;
 mod repeated;
 
@@ -33,7 +34,15 @@ fn main() {
         [
             ("a_machine_restarts_without_its_firmware", restarts as fn()),
             ("vms_go_on_over_warm_and_cold_restarts", vms_go_on),
-            ("memory_of_vms_stays_in_ram", memory_stays),
+            ("memory_of_vms_stays_in_ram", memory::stays),
+            (
+                "memory_of_vms_stays_over_many_restarts",
+                memory::stays_over_many_restarts,
+            ),
+            (
+                "memory_in_another_place_or_none_is_not_used",
+                memory::is_not_used_elsewhere,
+            ),
             (
                 "a_kernel_that_panics_is_barred",
                 a_kernel_that_panics_is_barred,
@@ -250,78 +259,6 @@ fn vms_go_on() {
     assert_eq!(restart["record"]["to"]["is_kexec"], false);
     let report = machine.ok("brisk reboot report --svg /root/report.svg");
     assert!(report.contains("--cold was given"), "{report}");
-}
-
-/// Text of the book in a block of this language.
-fn block_of_book(chapter: &str, language: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src");
-    let text = std::fs::read_to_string(path.join(chapter)).unwrap();
-    let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
-    rest.split_once("```").unwrap().0.to_owned()
-}
-
-fn memory_stays() {
-    let mut machine = Computer::start(&disk("memory"), directory(), &[]);
-    machine.booted();
-    // As the book says.
-    let (unit, area) = (block_of_book("vm/keep.md", "ini"), "/var/lib/brisk/memory");
-    machine.ok(&format!(
-        "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&memmap=384M!1G /' /etc/default/grub && update-grub && \
-         mkdir -p {area} /etc/brisk && echo '/dev/pmem0 {area} ext4 dax,nofail,x-systemd.before=brisk-vms.service 0 0' >>/etc/fstab && \
-         cat >/etc/systemd/system/brisk-memory.service <<'END' && \
-         systemctl enable brisk-memory.service && \
-         printf '[vms]\\nkeep = \"{area}\"\\n' >/etc/brisk/reboot.toml\n{unit}END\n"
-    ));
-    machine.begin("brisk reboot --cold");
-    machine.booted();
-    machine.ok(&format!("mountpoint {area} && chmod 0700 {area}"));
-    machine.ok(
-        "brisk vm create one --memory 128M --root none --autoshutdown suspend --keep-memory \
-         --kernel $(ls /boot/vmlinuz-*-cloud-amd64)",
-    );
-    let boot = start(&mut machine, "one");
-    let mut rounds = is_well(&mut machine, "one", &boot);
-    for how in ["alone", "with-image", "alone"] {
-        machine.begin(&format!("brisk reboot --keep-vms={how}"));
-        machine.booted();
-        assert_eq!(machine.firmware_runs(), 2);
-        let now = is_well(&mut machine, "one", &boot);
-        assert!(now >= rounds, "{how}");
-        rounds = now;
-        assert_eq!(machine.ok(&format!("ls {area} | grep -c ram")), "1\n");
-        let log = machine.ok("brisk vm log one");
-        assert!(!log.contains("is not used"), "{log}");
-        assert_eq!(last_restart(&mut machine)["record"]["result"], "warm");
-    }
-    // One byte is not what it was.
-    machine.ok("brisk vm suspend one --keep-memory");
-    machine.ok(&format!(
-        "f=$(ls {area}/vm-one-*) && printf \"\\\\$(printf %o $((1 ^ $(od -An -tu1 -j50000000 -N1 $f))))\" | \
-         dd of=$f bs=1 seek=50000000 conv=notrunc && brisk vm resume one"
-    ));
-    is_well(&mut machine, "one", &boot);
-    let log = machine.ok("brisk vm log one");
-    assert!(log.contains("it is not what it was"), "{log}");
-    // The RAM has all of it after a reset, too, but nobody could rely on that.
-    machine.ok("brisk vm suspend one --keep-memory && sync");
-    machine.begin("echo b >/proc/sysrq-trigger");
-    machine.booted();
-    assert_eq!(machine.firmware_runs(), 3);
-    machine.ok("brisk vm resume one");
-    is_well(&mut machine, "one", &boot);
-    let log = machine.ok("brisk vm log one");
-    assert!(log.contains("has been through its firmware"), "{log}");
-    // Alone it is lost then, and never taken for what it was.
-    machine.ok("brisk vm suspend one --keep-memory=alone && sync");
-    machine.begin("echo b >/proc/sysrq-trigger");
-    machine.booted();
-    let lost = machine.run("brisk vm resume one");
-    assert!(
-        lost.status != 0 && lost.output.contains("cannot use its memory"),
-        "{}",
-        lost.output
-    );
-    machine.ok("brisk vm discard one && test -z \"$(ls /var/lib/brisk/vm/one/*.brisk)\"");
 }
 
 fn restarts() {

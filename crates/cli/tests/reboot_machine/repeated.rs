@@ -40,7 +40,7 @@ fn boot(machine: &mut Computer) -> String {
 }
 
 /// Address of the kernel.
-fn place(machine: &mut Computer) -> String {
+pub(super) fn place(machine: &mut Computer) -> String {
     machine.ok("grep -m 1 ' _text$' /proc/kallsyms")
 }
 

@@ -1,0 +1,129 @@
+//! Memory of VMs that stays in RAM while the machine restarts.
+
+use std::collections::BTreeSet;
+
+use brisk_testkit::{AREA, Computer, make_area, times};
+
+use super::repeated::place;
+use super::{directory, disk, is_well, last_restart, start};
+
+/// Place of the area in the RAM, and another one.
+const PLACES: [&str; 2] = ["384M!1G", "384M!1408M"];
+
+/// A machine with an area, as the book makes it, and a VM whose memory is in it; with the boot_id of
+/// the VM. The firmware has run twice.
+fn machine(name: &str) -> (Computer, String) {
+    let mut machine = Computer::start(&disk(name), directory(), &[]);
+    machine.booted();
+    make_area(&mut machine, PLACES[0]);
+    machine.ok(
+        "brisk vm create one --memory 128M --root none --autoshutdown suspend --keep-memory \
+         --kernel $(ls /boot/vmlinuz-*-cloud-amd64)",
+    );
+    let boot = start(&mut machine, "one");
+    (machine, boot)
+}
+
+/// Restarts warm, and asserts that the VM goes on with its memory. The result is how many rounds it
+/// has made, which were so many before.
+fn restart(machine: &mut Computer, how: &str, boot: &str, rounds: u64) -> u64 {
+    machine.begin(&format!("brisk reboot --keep-vms={how}"));
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 2);
+    let now = is_well(machine, "one", boot);
+    assert!(now >= rounds, "{how}");
+    assert_eq!(machine.ok(&format!("ls {AREA} | grep -c ram")), "1\n");
+    let log = machine.ok("brisk vm log one");
+    assert!(!log.contains("is not used"), "{log}");
+    assert_eq!(last_restart(machine)["record"]["result"], "warm");
+    now
+}
+
+pub(super) fn stays() {
+    let (mut machine, boot) = machine("memory");
+    let mut rounds = is_well(&mut machine, "one", &boot);
+    for how in ["alone", "with-image", "alone"] {
+        rounds = restart(&mut machine, how, &boot, rounds);
+    }
+    // One byte is not what it was.
+    machine.ok("brisk vm suspend one --keep-memory");
+    machine.ok(&format!(
+        "f=$(ls {AREA}/vm-one-*) && printf \"\\\\$(printf %o $((1 ^ $(od -An -tu1 -j50000000 -N1 $f))))\" | \
+         dd of=$f bs=1 seek=50000000 conv=notrunc && brisk vm resume one"
+    ));
+    is_well(&mut machine, "one", &boot);
+    let log = machine.ok("brisk vm log one");
+    assert!(log.contains("it is not what it was"), "{log}");
+    // The RAM has all of it after a reset, too, but nobody could rely on that.
+    machine.ok("brisk vm suspend one --keep-memory && sync");
+    machine.begin("echo b >/proc/sysrq-trigger");
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 3);
+    machine.ok("brisk vm resume one");
+    is_well(&mut machine, "one", &boot);
+    let log = machine.ok("brisk vm log one");
+    assert!(log.contains("has been through its firmware"), "{log}");
+    // Alone it is lost then, and never taken for what it was.
+    machine.ok("brisk vm suspend one --keep-memory=alone && sync");
+    machine.begin("echo b >/proc/sysrq-trigger");
+    machine.booted();
+    let lost = machine.run("brisk vm resume one");
+    assert!(
+        lost.status != 0 && lost.output.contains("cannot use its memory"),
+        "{}",
+        lost.output
+    );
+    machine.ok("brisk vm discard one && test -z \"$(ls /var/lib/brisk/vm/one/*.brisk)\"");
+}
+
+/// The kernel is at another address after each.
+pub(super) fn stays_over_many_restarts() {
+    let (mut machine, boot) = machine("many");
+    let mut places = BTreeSet::from([place(&mut machine)]);
+    let mut rounds = is_well(&mut machine, "one", &boot);
+    let wanted = times(3, 20);
+    for _ in 0..wanted {
+        rounds = restart(&mut machine, "alone", &boot, rounds);
+        places.insert(place(&mut machine));
+    }
+    assert!(places.len() > wanted / 2, "{places:?}");
+}
+
+/// The area is somewhere else after a restart, with the same bytes in it, and then there is none.
+pub(super) fn is_not_used_elsewhere() {
+    let (mut machine, boot) = machine("elsewhere");
+    machine.ok("brisk vm suspend one --keep-memory && sync");
+    machine.ok(&format!("cp {AREA}/vm-one-* /root && sync"));
+    let warm = |machine: &mut Computer, change: &str| {
+        machine.begin(&format!(
+            "brisk reboot --same --warm-only --cmdline \"$(sed 's/{}/{change}/' /proc/cmdline)\"",
+            PLACES[0]
+        ));
+        machine.booted();
+        assert_eq!(machine.firmware_runs(), 2);
+    };
+    warm(&mut machine, PLACES[1]);
+    // That of the book makes none after a kexec.
+    machine.ok(&format!(
+        "mkfs.ext4 -q -F -b 4096 /dev/pmem0 && mount {AREA} && chmod 0700 {AREA} && \
+         cp /root/vm-one-* {AREA}"
+    ));
+    machine.ok("brisk vm resume one");
+    is_well(&mut machine, "one", &boot);
+    let log = machine.ok("brisk vm log one");
+    assert!(log.contains("in another place of the RAM"), "{log}");
+    // Its memory is in the area where that is now, and the next kernel has none.
+    machine.ok("brisk vm suspend one --keep-memory=alone && sync");
+    machine.begin(
+        "brisk reboot --same --warm-only --cmdline \"$(sed 's/memmap=[^ ]*//' /proc/cmdline)\"",
+    );
+    machine.booted();
+    machine.ok(&format!("chmod 0700 {AREA}"));
+    let lost = machine.run("brisk vm resume one");
+    assert!(
+        lost.status != 0 && lost.output.contains("is not in an area of RAM"),
+        "{}",
+        lost.output
+    );
+    machine.ok("brisk vm discard one");
+}
