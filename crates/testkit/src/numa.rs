@@ -183,7 +183,10 @@ impl NumaMachine<'_> {
             .arg("-initrd")
             .arg(initrd)
             .arg("-append")
-            .arg(format!("console=ttyS0 panic=-1 quiet {}", self.append));
+            .arg(format!(
+                "console=ttyS0 panic=-1 oops=panic quiet {}",
+                self.append
+            ));
         let memory = |node: usize| directory.path().join(format!("node{node}"));
         for node in 0..self.nodes {
             let place = if self.is_reversed {

@@ -21,8 +21,10 @@ const TESTS: &str = "\
     section kunit; cat kunit/kprobes_test/results\n\
     mkdir -p /tmp /selftests; tar -C /selftests -xf /selftests.tar; cd /selftests/ftrace\n\
     section ftrace; sh ./ftracetest 2>&1 | grep '^\\[[0-9]*\\]' || :\n\
-    cd /sys/kernel/debug\n\
-    section verify; cat ktext_repl/verify";
+    cd /sys/kernel/debug\n";
+
+/// All copies are compared with the master.
+const VERIFY: &str = "section verify; cat ktext_repl/verify";
 
 /// Verdict of each of the tests of ftrace, by its description.
 fn verdicts(console: &NumaConsole) -> BTreeMap<String, String> {
@@ -43,24 +45,30 @@ fn cases(console: &NumaConsole) -> Vec<&str> {
     lines.filter(is_verdict).collect()
 }
 
-fn tested(kernel: &NumaKernel, append: &str) -> NumaConsole {
+/// What the tests say on a kernel, with more of its command line and of the script.
+fn tested(kernel: &NumaKernel, append: &str, more: &str) -> NumaConsole {
     let machine = NumaMachine {
         append,
         files: &[kernel.file("selftests.tar")],
         limit: LIMIT,
         ..machine(kernel, 2)
     };
-    run(&machine, TESTS).unwrap()
+    run(&machine, &format!("{TESTS}{more}")).unwrap()
 }
 
 pub(super) fn pass() {
-    let kernel = variant(
-        "ktext-selftests",
-        &["--config", "variants/selftests.config"],
+    let config = ["--config", "variants/selftests.config"];
+    let unpatched = variant(
+        "ktext-selftests-unpatched",
+        &[&config[..], &["--unpatched"]].concat(),
     );
-    let with = tested(&kernel, "");
-    let without = tested(&kernel, "ktext_repl=off");
-    for (side, console) in [("with", &with), ("without", &without)] {
+    let kernel = variant("ktext-selftests", &config);
+    let sides = [
+        ("unpatched", tested(&unpatched, "", "")),
+        ("off", tested(&kernel, "ktext_repl=off", "")),
+        ("on", tested(&kernel, "", VERIFY)),
+    ];
+    for (side, console) in &sides {
         let boot = console.section("boot");
         assert!(boot.contains("Testing tracer function"), "{side}: {boot}");
         assert!(!boot.contains("FAILED"), "{side}: {boot}");
@@ -68,27 +76,22 @@ pub(super) fn pass() {
         let keys = console.section("keys").lines().next();
         assert_eq!(keys, Some("0"), "{side}");
         println!("{side}: {}", console.section("kunit"));
+        let all = verdicts(console);
+        let passed = all.values().filter(|verdict| *verdict == "PASS").count();
+        println!("{side}: {passed} of {} of ftrace pass", all.len());
+        assert!(passed > 50, "{side}: {all:#?}");
     }
-    let kunit = cases(&with);
-    assert!(kunit.len() > 4, "{kunit:?}");
-    assert_eq!(kunit, cases(&without));
-    check_equal(&with, "verify").unwrap();
-    let (with, without) = (verdicts(&with), verdicts(&without));
-    let passed = |verdicts: &BTreeMap<String, String>| {
-        let passed = verdicts.iter().filter(|(_, verdict)| *verdict == "PASS");
-        passed.count()
-    };
-    println!(
-        "ftrace: {} of {} pass with replication, {} without",
-        passed(&with),
-        with.len(),
-        passed(&without)
-    );
-    for (test, verdict) in &without {
+    let [(_, unpatched), others @ ..] = &sides;
+    let (wanted, wanted_cases) = (verdicts(unpatched), cases(unpatched));
+    assert!(wanted_cases.len() > 4, "{wanted_cases:?}");
+    for (test, verdict) in &wanted {
         if verdict != "PASS" {
             println!("{test}: {verdict}");
         }
     }
-    assert!(passed(&without) > 50, "{without:#?}");
-    assert_eq!(with, without);
+    for (side, console) in others {
+        assert_eq!(cases(console), wanted_cases, "{side}");
+        assert_eq!(verdicts(console), wanted, "{side}");
+    }
+    check_equal(&sides[2].1, "verify").unwrap();
 }
