@@ -2,13 +2,15 @@
 /*
  * One operation many times on one CPU, to count what it costs.
  *
- *   operations fork|kill|mmap|open COUNT CPU
+ *   operations fork|kill|mmap|open|tracer COUNT CPU
  *
  * Prints the ticks of the TSC per operation: under QEMU's -icount shift=0, the
  * number of instructions of all CPUs.
  *
  * fork: fork, exit and wait. kill: a signal to itself, which is handled. mmap: 1024
  * pages of /dev/zero, private, mapped, read and unmapped. open: /dev/null, and close.
+ * tracer: the function tracer, which has to be set, gets its calls from all
+ * functions; that they are taken out again is not counted.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -78,24 +80,46 @@ static void one_open(void)
 		fail("/dev/null");
 }
 
+static void put(const char *path, const char *text)
+{
+	int file = open(path, O_WRONLY);
+	ssize_t length = strlen(text);
+
+	if (file < 0 || write(file, text, length) != length || close(file))
+		fail(path);
+}
+
+/* Not by current_tracer, which also waits for grace periods. */
+static void one_tracer(void)
+{
+	put("/proc/sys/kernel/ftrace_enabled", "1");
+}
+
+static void no_tracer(void)
+{
+	put("/proc/sys/kernel/ftrace_enabled", "0");
+}
+
 static const struct {
 	const char *name;
 	void (*one)(void);
+	void (*undo)(void);	/* not counted */
 } operations[] = {
-	{ "fork", one_fork },
-	{ "kill", one_kill },
-	{ "mmap", one_mmap },
-	{ "open", one_open },
+	{ "fork", one_fork, NULL },
+	{ "kill", one_kill, NULL },
+	{ "mmap", one_mmap, NULL },
+	{ "open", one_open, NULL },
+	{ "tracer", one_tracer, no_tracer },
 };
 
 int main(int argc, char **argv)
 {
-	unsigned long long begin;
+	unsigned long long begin, undone, ticks = 0;
 	cpu_set_t set;
 	long times, cpu;
 
 	if (argc != 4) {
-		fprintf(stderr, "usage: operations fork|kill|mmap|open COUNT CPU\n");
+		fprintf(stderr, "usage: operations fork|kill|mmap|open|tracer COUNT CPU\n");
 		return 2;
 	}
 	times = strtol(argv[2], NULL, 10);
@@ -114,10 +138,17 @@ int main(int argc, char **argv)
 		if (strcmp(argv[1], operations[i].name))
 			continue;
 		begin = __rdtsc();
-		for (long count = 0; count < times; count++)
+		for (long count = 0; count < times; count++) {
 			operations[i].one();
-		printf("%s\t%.1f\n", argv[1],
-		       (double)(__rdtsc() - begin) / times);
+			if (!operations[i].undo)
+				continue;
+			undone = __rdtsc();
+			ticks += undone - begin;
+			operations[i].undo();
+			begin = __rdtsc();
+		}
+		ticks += __rdtsc() - begin;
+		printf("%s\t%.1f\n", argv[1], (double)ticks / times);
 		return 0;
 	}
 	fprintf(stderr, "operations: unknown operation %s\n", argv[1]);
