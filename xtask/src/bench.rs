@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use brisk_measure::{Environment, Report, Unit, render};
+use brisk_measure::{CompareOptions, Environment, Report, Unit, render};
 use brisk_tools::environment;
 use brisk_tools::experiment::{Experiment, Order, Plan, Progress, Readings, Saved, Stopped};
 use brisk_tools::interrupt::Interrupt;
@@ -216,6 +216,28 @@ pub(crate) fn ended(stopped: Stopped<anyhow::Error>) -> anyhow::Error {
         Stopped::Run(error) => error,
         other => other.into(),
     }
+}
+
+/// Adds the comparisons of all sides with the first, by these metrics.
+pub(crate) fn compare<'a>(
+    report: &mut Report,
+    plan: &Plan,
+    metrics: impl IntoIterator<Item = &'a str>,
+) {
+    for metric in metrics {
+        let options = CompareOptions::default();
+        let compared = plan.comparisons(&report.series, metric, 0, &options);
+        report.comparisons.extend(compared);
+    }
+}
+
+/// Saves a report, with its table beside it, and shows the table.
+pub(crate) fn leave(report: &Report, file: &Path) -> anyhow::Result<()> {
+    report.save(file)?;
+    let text = render::table(report);
+    fs::write(file.with_extension("txt"), &text)?;
+    say(&text);
+    Ok(())
 }
 
 #[expect(clippy::print_stdout, reason = "the result of the task")]

@@ -7,14 +7,14 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use brisk_measure::{CompareOptions, Report, Unit, render};
+use brisk_measure::{Report, Unit};
 use brisk_testkit::{Computer, make_area};
 use brisk_tools::environment;
 use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
 use brisk_tools::interrupt::Interrupt;
 use tempfile::TempDir;
 
-use crate::bench::{ended, say, say_round};
+use crate::bench::{compare, ended, leave, say_round};
 use crate::restarts::installed;
 
 /// Options of the benchmark.
@@ -123,17 +123,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             anyhow::Ok(())
         })
         .map_err(ended)?;
-    for metric in METRICS {
-        let options = CompareOptions::default();
-        let compared = plan.comparisons(&report.series, metric, 0, &options);
-        report.comparisons.extend(compared);
-    }
+    compare(&mut report, &plan, METRICS);
     report.warn();
-    report.save(&file)?;
-    let text = render::table(&report);
-    fs::write(file.with_extension("txt"), &text)?;
-    say(&text);
-    Ok(())
+    leave(&report, &file)
 }
 
 /// Has a VM, which is suspended to an image before and afterwards, resumed, suspended and resumed.

@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use brisk_measure::{CompareOptions, Report, Unit, render};
+use brisk_measure::{Report, Unit};
 use brisk_testkit::{NumaKernel, NumaMachine};
 use brisk_tools::environment;
 use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
 use brisk_tools::interrupt::Interrupt;
 
-use crate::bench::{ended, say, say_round};
+use crate::bench::{compare, ended, leave, say_round};
 
 /// Options of the benchmark.
 #[derive(Debug, clap::Args)]
@@ -125,16 +125,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             boot(&kernels[turn.side], &SIDES[turn.side], args.nodes, readings)
         })
         .map_err(ended)?;
-    for operation in operations() {
-        let options = CompareOptions::default();
-        let compared = plan.comparisons(&report.series, operation, 0, &options);
-        report.comparisons.extend(compared);
-    }
-    report.save(&file)?;
-    let text = render::table(&report);
-    fs::write(file.with_extension("txt"), &text)?;
-    say(&text);
-    Ok(())
+    compare(&mut report, &plan, operations());
+    leave(&report, &file)
 }
 
 /// Names of all operations.
@@ -142,8 +134,8 @@ fn operations() -> impl Iterator<Item = &'static str> {
     OPERATIONS.iter().chain([&TRACER]).map(|(name, _)| *name)
 }
 
-/// Boots a kernel once, and has it do all operations on a CPU that is alone, of the last node, and the tracer
-/// on the first CPU.
+/// Boots a kernel once, and has it do all operations on a CPU that is alone, of the last node, and the
+/// tracer on the first CPU.
 fn boot(
     kernel: &NumaKernel,
     side: &Side,

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use brisk_measure::{CompareOptions, Phase, Report, Sample, Unit, render};
+use brisk_measure::{Phase, Report, Sample, Unit};
 use brisk_testkit::{Computer, STOPPED, STOPPING, UP, package_disk};
 use brisk_tools::environment;
 use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
 use brisk_tools::interrupt::Interrupt;
 use tempfile::TempDir;
 
-use crate::bench::{ended, say, say_round};
+use crate::bench::{compare, ended, leave, say_round};
 
 /// Options of the benchmark.
 #[derive(Debug, clap::Args)]
@@ -103,18 +103,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             outcome: took.as_secs_f64().into(),
         });
     }
-    for metric in METRICS {
-        let options = CompareOptions::default();
-        report
-            .comparisons
-            .extend(plan.comparisons(&report.series, metric, 0, &options));
-    }
+    compare(&mut report, &plan, METRICS);
     report.warn();
-    report.save(&file)?;
-    let text = render::table(&report);
-    fs::write(args.out.join("reboot.txt"), &text)?;
-    say(&text);
-    Ok(())
+    leave(&report, &file)
 }
 
 /// The machine of `setup/reboot-machine` with a Debian package of brisk, on a disk in a directory.

@@ -53,13 +53,12 @@ pub struct Args {
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let mut files = Vec::new();
     for (place, file) in args.files.iter().enumerate() {
+        let name = printable(&file.display().to_string());
         let before = args.files.get(..place).unwrap_or_default();
         ensure!(
             !before.contains(file),
-            "{} is named twice: a file is not compared with itself",
-            printable(&file.display().to_string())
+            "{name} is named twice: a file is not compared with itself"
         );
-        let name = printable(&file.display().to_string());
         let context = || format!("cannot read {name}");
         let text = text(file).with_context(context)?;
         let results = read(&text).with_context(context)?;
