@@ -39,6 +39,33 @@ fn restart(machine: &mut Computer, how: &str, boot: &str, rounds: u64) -> u64 {
     now
 }
 
+/// Resumes the VM, and asserts that it goes on, with the memory of its image for this reason.
+fn goes_on_without(machine: &mut Computer, boot: &str, reason: &str) {
+    machine.ok("brisk vm resume one");
+    is_well(machine, "one", boot);
+    let log = machine.ok("brisk vm log one");
+    assert!(log.contains(reason), "{log}");
+}
+
+/// Asserts that the VM, whose memory was kept alone, cannot be resumed for this reason.
+fn is_lost(machine: &mut Computer, reason: &str) {
+    let lost = machine.run("brisk vm resume one");
+    assert!(
+        lost.status != 0 && lost.output.contains(reason),
+        "{}",
+        lost.output
+    );
+}
+
+/// Restarts warm with another command line, made from this one's by sed(1).
+fn warm(machine: &mut Computer, edit: &str) {
+    machine.begin(&format!(
+        "brisk reboot --same --warm-only --cmdline \"$(sed '{edit}' /proc/cmdline)\""
+    ));
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 2);
+}
+
 pub(super) fn stays() {
     let (mut machine, boot) = machine("memory");
     let mut rounds = is_well(&mut machine, "one", &boot);
@@ -49,30 +76,20 @@ pub(super) fn stays() {
     machine.ok("brisk vm suspend one --keep-memory");
     machine.ok(&format!(
         "f=$(ls {AREA}/vm-one-*) && printf \"\\\\$(printf %o $((1 ^ $(od -An -tu1 -j50000000 -N1 $f))))\" | \
-         dd of=$f bs=1 seek=50000000 conv=notrunc && brisk vm resume one"
+         dd of=$f bs=1 seek=50000000 conv=notrunc"
     ));
-    is_well(&mut machine, "one", &boot);
-    let log = machine.ok("brisk vm log one");
-    assert!(log.contains("it is not what it was"), "{log}");
+    goes_on_without(&mut machine, &boot, "it is not what it was");
     // The RAM has all of it after a reset, too, but nobody could rely on that.
     machine.ok("brisk vm suspend one --keep-memory && sync");
     machine.begin("echo b >/proc/sysrq-trigger");
     machine.booted();
     assert_eq!(machine.firmware_runs(), 3);
-    machine.ok("brisk vm resume one");
-    is_well(&mut machine, "one", &boot);
-    let log = machine.ok("brisk vm log one");
-    assert!(log.contains("has been through its firmware"), "{log}");
+    goes_on_without(&mut machine, &boot, "has been through its firmware");
     // Alone it is lost then, and never taken for what it was.
     machine.ok("brisk vm suspend one --keep-memory=alone && sync");
     machine.begin("echo b >/proc/sysrq-trigger");
     machine.booted();
-    let lost = machine.run("brisk vm resume one");
-    assert!(
-        lost.status != 0 && lost.output.contains("cannot use its memory"),
-        "{}",
-        lost.output
-    );
+    is_lost(&mut machine, "cannot use its memory");
     machine.ok("brisk vm discard one && test -z \"$(ls /var/lib/brisk/vm/one/*.brisk)\"");
 }
 
@@ -94,36 +111,18 @@ pub(super) fn is_not_used_elsewhere() {
     let (mut machine, boot) = machine("elsewhere");
     machine.ok("brisk vm suspend one --keep-memory && sync");
     machine.ok(&format!("cp {AREA}/vm-one-* /root && sync"));
-    let warm = |machine: &mut Computer, change: &str| {
-        machine.begin(&format!(
-            "brisk reboot --same --warm-only --cmdline \"$(sed 's/{}/{change}/' /proc/cmdline)\"",
-            PLACES[0]
-        ));
-        machine.booted();
-        assert_eq!(machine.firmware_runs(), 2);
-    };
-    warm(&mut machine, PLACES[1]);
+    let [here, elsewhere] = PLACES;
+    warm(&mut machine, &format!("s/{here}/{elsewhere}/"));
     // That of the book makes none after a kexec.
     machine.ok(&format!(
         "mkfs.ext4 -q -F -b 4096 /dev/pmem0 && mount {AREA} && chmod 0700 {AREA} && \
          cp /root/vm-one-* {AREA}"
     ));
-    machine.ok("brisk vm resume one");
-    is_well(&mut machine, "one", &boot);
-    let log = machine.ok("brisk vm log one");
-    assert!(log.contains("in another place of the RAM"), "{log}");
+    goes_on_without(&mut machine, &boot, "in another place of the RAM");
     // Its memory is in the area where that is now, and the next kernel has none.
     machine.ok("brisk vm suspend one --keep-memory=alone && sync");
-    machine.begin(
-        "brisk reboot --same --warm-only --cmdline \"$(sed 's/memmap=[^ ]*//' /proc/cmdline)\"",
-    );
-    machine.booted();
+    warm(&mut machine, "s/memmap=[^ ]*//");
     machine.ok(&format!("chmod 0700 {AREA}"));
-    let lost = machine.run("brisk vm resume one");
-    assert!(
-        lost.status != 0 && lost.output.contains("is not in an area of RAM"),
-        "{}",
-        lost.output
-    );
+    is_lost(&mut machine, "is not in an area of RAM");
     machine.ok("brisk vm discard one");
 }
