@@ -184,7 +184,7 @@ impl NumaMachine<'_> {
             .arg(initrd)
             .arg("-append")
             .arg(format!(
-                "console=ttyS0 panic=-1 oops=panic quiet {}",
+                "console=ttyS0 panic=-1 oops=panic quiet no_timer_check ktext_repl=on {}",
                 self.append
             ));
         let memory = |node: usize| directory.path().join(format!("node{node}"));

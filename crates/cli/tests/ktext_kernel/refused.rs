@@ -8,7 +8,7 @@ const WHY: &str = "section why; dmesg | grep -o 'ktext_repl: .*'; section stats;
 
 pub(super) fn says_why() {
     let cases = [
-        (2, "ktext_repl=off", "ktext_repl=off"),
+        (2, "ktext_repl=off", "boot with ktext_repl=on"),
         (2, "rodata=off", "rodata=off"),
         (1, "", "fewer than two NUMA nodes have memory"),
         (2, "numa=off", "fewer than two NUMA nodes have memory"),

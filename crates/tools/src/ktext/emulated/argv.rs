@@ -127,9 +127,10 @@ pub(super) fn argv(plan: &Plan, mark: Option<&str>) -> Vec<String> {
     add(&["-chardev", &console, "-serial", "chardev:console"]);
     add(&["-kernel", &Fds::path(Fds::KERNEL)]);
     add(&["-initrd", &Fds::path(Fds::INITRAMFS)]);
-    // The symbols are where they were linked.
+    // The symbols are where they were linked. A busy host gives the timer's interrupt later than Linux
+    // waits for it.
     let line = format!(
-        "console=ttyS0 panic=-1 quiet nokaslr {}",
+        "console=ttyS0 panic=-1 quiet nokaslr no_timer_check ktext_repl=on {}",
         plan.cmdline.trim()
     );
     add(&["-append", line.trim_end()]);
@@ -172,7 +173,7 @@ mod tests {
             "-smp 4 -m 512M",
             "memory-backend-file,id=node1,mem-path=/proc/self/fd/33,share=on,size=256M",
             "-numa node,nodeid=1,memdev=node1,cpus=2-3",
-            "-append console=ttyS0 panic=-1 quiet nokaslr -plugin",
+            "-append console=ttyS0 panic=-1 quiet nokaslr no_timer_check ktext_repl=on -plugin",
             "/proc/self/fd/48,out=/proc/self/fd/50,symbols=/proc/self/fd/49,mark=active_get,memory=256,\
              node=/memfd:brisk-node0 (deleted),node=/memfd:brisk-node1 (deleted)",
         ] {
@@ -191,7 +192,10 @@ mod tests {
         };
         let text = argv(&counts, None).join(" ");
         assert!(text.contains("-icount shift=0 -accel tcg,thread=single"));
-        assert!(text.ends_with("-append console=ttyS0 panic=-1 quiet nokaslr ktext_repl=off"));
+        // The last one counts.
+        let line =
+            "console=ttyS0 panic=-1 quiet nokaslr no_timer_check ktext_repl=on ktext_repl=off";
+        assert!(text.ends_with(&format!("-append {line}")));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "mixed-results",
         applies: Applies::Host,
         why: "on one such processor another implementation made more slower than faster",
-        source: "linux-mm, December 2023, the x86 series measured again on an EPYC 7713: kill −54.2 % \
+        source: "linux-mm, thread of the x86 series of December 2023, measured again on an EPYC 7713: kill −54.2 % \
                  with cold caches, open −6.8 % with hot ones and +4.6 % with cold ones",
         check: mixed,
     },

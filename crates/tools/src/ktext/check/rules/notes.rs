@@ -118,7 +118,7 @@ fn hibernation(on: &Machine, findings: &mut Findings) {
             Consequence::Warn,
             "the machine is set up to hibernate",
             format!("/sys/power/resume is {device}"),
-            advice("suspend to RAM, or boot with ktext_repl=off where it has to hibernate"),
+            advice("suspend to RAM, or boot without ktext_repl=on where it has to hibernate"),
         );
     }
 }

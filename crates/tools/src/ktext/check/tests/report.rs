@@ -34,7 +34,7 @@ fn findings_are_shown_with_evidence_the_worst_first() {
     warn: the machine is set up to hibernate [hibernation]
         seen: /sys/power/resume is 8:�[2J3
         so:   the kernel refuses to hibernate while it has copies
-        fix:  suspend to RAM, or boot with ktext_repl=off where it has to hibernate
+        fix:  suspend to RAM, or boot without ktext_repl=on where it has to hibernate
     note: Linux 6.12.117 was built without replication [kernel-without]
         seen: /boot/config-6.12.117: no CONFIG_KTEXT_REPLICATION=y
         so:   whether this machine gains can be measured only with such a kernel
@@ -111,7 +111,7 @@ fn programs_get_the_verdict_and_each_rule() {
           "consequence": "warn",
           "effect": "the kernel refuses to hibernate while it has copies",
           "evidence": "/sys/power/resume is 8:\u001b[2J3",
-          "fix": "suspend to RAM, or boot with ktext_repl=off where it has to hibernate",
+          "fix": "suspend to RAM, or boot without ktext_repl=on where it has to hibernate",
           "rule": "hibernation",
           "what": "the machine is set up to hibernate",
           "where": null
