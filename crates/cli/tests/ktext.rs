@@ -284,6 +284,9 @@ fn a_bench_needs_the_kernel_and_known_operations() {
     let run = brisk_of!["ktext", "bench", "--output"].arg(&report);
     let _ = run.exits(125);
     assert!(!std::path::Path::new(&report).exists());
+    // What is in the way first is said, and not that the report cannot be written.
+    let run = brisk_of!["ktext", "bench", "--output", "/nonexistent/report.json"];
+    run.exits(125).explains(&["CONFIG_KTEXT_REPLICATION"]);
     // A machine is described, and this one would be measured.
     let run = brisk_of!["ktext", "bench", "--nodes", "4"];
     run.exits(125).explains(&["--nodes", "add --emulated"]);

@@ -1,7 +1,9 @@
 //! Lists of rules, and what is known of one.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use brisk_tools::lint::Description;
+
+use crate::output::Form;
 
 /// Options of a check that ask about its rules instead.
 #[derive(Debug, clap::Args)]
@@ -21,13 +23,18 @@ impl RulesArgs {
     /// column of `width` characters.
     ///
     /// # Errors
-    /// If there is no such rule.
+    /// If there is no such rule, or it is asked for in another form than text.
     pub(super) fn answer(
         &self,
         rules: &[Description],
         width: usize,
         command: &str,
+        form: Form,
     ) -> anyhow::Result<Option<String>> {
+        ensure!(
+            form == Form::Table || !self.rules && self.explain.is_none(),
+            "--rules and --explain print text alone; leave --format json out"
+        );
         if self.rules {
             return Ok(Some(list(rules, width)));
         }

@@ -95,6 +95,10 @@ impl Verification {
         let nothing = is_nothing.then(|| match (stats.off_reason, stats.slots) {
             (Some(reason), _) => format!("replication is off: {reason}"),
             (None, 0) => "no node needs a copy: the kernel image is on the only one".to_owned(),
+            (None, _) if stats.page_alloc_failures == 0 => format!(
+                "no page has a copy: {} page tables could not be allocated",
+                stats.pgtbl_alloc_failures
+            ),
             (None, _) => format!(
                 "no page has a copy: {} could not be allocated",
                 stats.page_alloc_failures

@@ -1,5 +1,7 @@
 //! `brisk ktext bench`.
 
+use std::path::Path;
+
 use anyhow::{bail, ensure};
 use brisk_measure::Report;
 use brisk_tools::environment;
@@ -159,6 +161,8 @@ impl Subject {
                 cache: Cache::open()?,
             }));
         }
+        // Before a report is begun.
+        bench::has_copies(Path::new("/"))?;
         Ok(Self::Live {
             cpu: args.cpu,
             is_loaded: !args.no_load,
@@ -200,7 +204,7 @@ fn notes(args: &Args, report: &Report, ui: &Ui) {
             "caches were hot: load ktext_cold.ko, which make kernel builds, to have them flushed as well",
         );
     }
-    let machine = brisk_tools::ktext::check::Machine::read(std::path::Path::new("/"));
+    let machine = brisk_tools::ktext::check::Machine::read(Path::new("/"));
     if machine.flags.contains("hypervisor") {
         ui.note(
             "this is a virtual machine: where its memory is, and whether its time means something, is \

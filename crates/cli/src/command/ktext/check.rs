@@ -40,7 +40,7 @@ pub struct Args {
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let asked = args
         .rules
-        .answer(&descriptions(), 20, "brisk ktext check")?;
+        .answer(&descriptions(), 20, "brisk ktext check", args.format)?;
     if let Some(text) = asked {
         ui.data(&text)?;
         return Ok(exit::OK);

@@ -15,7 +15,7 @@ pub(super) struct MachineArgs {
     kernel: Option<PathBuf>,
 
     /// Number of NUMA nodes of the emulated machine. Default: 2.
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=8))]
     nodes: Option<u32>,
 
     /// CPUs of each of its nodes. Default: 2.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use brisk_tools::ktext::switch;
 
 use crate::exit;
@@ -20,6 +21,11 @@ pub struct Args {
 /// # Errors
 /// If the kernel's files cannot be used, it has no copies, or it refuses.
 pub(super) fn run(args: &Args, on: bool, ui: &Ui) -> anyhow::Result<u8> {
+    ensure!(
+        args.root.is_dir(),
+        "--root {}: there is no such directory",
+        args.root.display()
+    );
     switch(&args.root, on)?;
     ui.note(match on {
         true => "CPUs run on the copies of their nodes",

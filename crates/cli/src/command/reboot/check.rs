@@ -48,7 +48,7 @@ pub(super) struct CheckArgs {
 pub(super) fn run(args: &CheckArgs, ui: &Ui) -> anyhow::Result<u8> {
     let asked = args
         .rules
-        .answer(&descriptions(), 18, "brisk reboot check")?;
+        .answer(&descriptions(), 18, "brisk reboot check", args.format)?;
     if let Some(text) = asked {
         ui.data(&text)?;
         return Ok(exit::OK);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use brisk_measure::{ReportError, Unit};
 
 pub use place::{Place, PlaceError};
-pub use run::{Emulated, emulated, live};
+pub use run::{Emulated, emulated, has_copies, live};
 pub use summary::{Row, bars, rows, text};
 
 use super::emulated::EmulationError;

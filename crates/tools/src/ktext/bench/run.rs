@@ -51,12 +51,7 @@ pub fn live(
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<(), BenchError> {
-    let status = Status::read(Path::new("/"))?;
-    if status.stats.slots == 0 {
-        let reason = status.stats.off_reason.clone();
-        let reason = reason.unwrap_or_else(|| "no node needs one".to_owned());
-        return Err(SwitchError::NoCopies(reason).into());
-    }
+    let status = has_copies(Path::new("/"))?;
     let place = Place::find(&status, cpu)?;
     if is_loaded {
         has_memory(place.load.len())?;
@@ -82,6 +77,20 @@ pub fn live(
     let measured = run.all(&mut program, saved, interrupt, progress);
     let restored = program.finish();
     measured.and(restored)
+}
+
+/// State of the kernel of the system below `root`, which has copies.
+///
+/// # Errors
+/// If it has none, or does not show them.
+pub fn has_copies(root: &Path) -> Result<Status, BenchError> {
+    let status = Status::read(root)?;
+    if status.stats.slots == 0 {
+        let reason = status.stats.off_reason.clone();
+        let reason = reason.unwrap_or_else(|| "no node needs one".to_owned());
+        return Err(SwitchError::NoCopies(reason).into());
+    }
+    Ok(status)
 }
 
 /// Whether so many CPUs can copy memory.
