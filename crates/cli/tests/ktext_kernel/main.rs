@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "what was counted and found")]
 
 mod copies;
+mod debuggers;
 mod failures;
 mod faults;
 mod live;
@@ -47,7 +48,7 @@ const QUICK: [(&str, fn()); 10] = [
 ];
 
 /// Tests of make soak.
-const LONG: [(&str, fn()); 11] = [
+const LONG: [(&str, fn()); 12] = [
     ("a_lone_mapping_comes_and_goes_on_all_nodes", storms::lone),
     ("machines_that_cannot_replicate_say_why", refused::says_why),
     ("machines_suspend_and_resume", power::suspends),
@@ -59,6 +60,10 @@ const LONG: [(&str, fn()); 11] = [
     (
         "failed_allocations_fall_back_to_the_master",
         failures::fall_back,
+    ),
+    (
+        "debuggers_patches_and_probes_modify_all_copies",
+        debuggers::modify_text,
     ),
     ("no_lock_is_taken_wrongly", locks::none_taken_wrongly),
     (

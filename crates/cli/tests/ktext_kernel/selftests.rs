@@ -9,7 +9,7 @@ use crate::copies::check_equal;
 use crate::machine::{machine, run, variant};
 
 /// A run takes ten minutes.
-const LIMIT: Duration = Duration::from_secs(3600);
+pub(super) const LIMIT: Duration = Duration::from_secs(3600);
 
 /// `tools/testing/selftests/ftrace`, and KUnit's tests of kprobes, while replication is on. Those of
 /// static keys and calls, of tracers and of events ran when the kernel booted.
@@ -56,13 +56,19 @@ fn tested(kernel: &NumaKernel, append: &str, more: &str) -> NumaConsole {
     run(&machine, &format!("{TESTS}{more}")).unwrap()
 }
 
+const CONFIG: [&str; 2] = ["--config", "variants/selftests.config"];
+
+/// The kernel of the series with its own tests.
+pub(super) fn kernel_with_tests() -> NumaKernel {
+    variant("ktext-selftests", &CONFIG)
+}
+
 pub(super) fn pass() {
-    let config = ["--config", "variants/selftests.config"];
     let unpatched = variant(
         "ktext-selftests-unpatched",
-        &[&config[..], &["--unpatched"]].concat(),
+        &[&CONFIG[..], &["--unpatched"]].concat(),
     );
-    let kernel = variant("ktext-selftests", &config);
+    let kernel = kernel_with_tests();
     let sides = [
         ("unpatched", tested(&unpatched, "", "")),
         ("off", tested(&kernel, "ktext_repl=off", "")),
