@@ -19,19 +19,20 @@ while :; do
     busybox seq $((n*k)) $((n*k+1000)) > p$k
     busybox md5sum p$k > s$k
   done
-  if test $(cat n) != $((n-1)); then echo "$(cat n) before $n" >> bad; fi
+  read last < n
+  if test $last != $((n-1)); then echo "$last before $n" >> bad; fi
   echo $n > m; busybox mv m n; busybox sleep 0.02
 done
 END
 echo 0 > n
 busybox setsid sh check < /dev/null > /dev/null 2>&1 &
-until test $(cat n) -gt 2; do busybox sleep 0.01; done
+n=0; until test $n -gt 2; do busybox sleep 0.05; read n < n; done
 cat /proc/sys/kernel/random/boot_id
 "#;
 
 /// Script that waits for one more round of [`CHECK_MEMORY`], and says what [`rounds`] reads.
-pub const MEMORY_STATE: &str = "cat /proc/sys/kernel/random/boot_id; cd /run; n=$(cat n); \
-     until test $(cat n) -gt $n; do busybox sleep 0.01; done; cat n; \
+pub const MEMORY_STATE: &str = "cat /proc/sys/kernel/random/boot_id; cd /run; read before < n; \
+     n=$before; until test $n -gt $before; do busybox sleep 0.05; read n < n; done; echo $n; \
      if test -e bad; then cat bad; fi";
 
 /// Rounds that a guest has made, by what [`MEMORY_STATE`] said of it. `boot` is what
