@@ -16,21 +16,28 @@ const STATE: &str = "\
     cat /sys/class/watchdog/watchdog0/state
     ls /dev/dri";
 
-/// Kills the process of a restart as soon as it says that it does a step: by commands that are part
+/// Begins a restart, and does something as soon as it says that it does a step: by commands that are part
 /// of the shell, which are quick.
-fn killed_at(step: &str) -> String {
+pub(super) fn begun_at(step: &str, options: &str, then: &str) -> String {
     format!(
         "rm -f /run/brisk/reboot/progress.jsonl
-         brisk reboot --same &
+         brisk reboot {options} &
          until [ \"$begun\" ]; do
              while read -r line; do
                  case $line in *'{step}'*) begun=1 ;; esac
              done </run/brisk/reboot/progress.jsonl
          done 2>/dev/null
-         read -r main </sys/fs/cgroup/system.slice/brisk-reboot-run.service/cgroup.procs
-         kill -KILL $main
+         {then}
          wait %1"
     )
+}
+
+/// Kills the process of a restart as soon as it does a step.
+pub(super) fn kill_at(step: &str, options: &str) -> String {
+    let kill = "\
+        read -r main </sys/fs/cgroup/system.slice/brisk-reboot-run.service/cgroup.procs
+        kill -KILL $main";
+    begun_at(step, options, kill)
 }
 
 /// In place of systemctl: kills its caller before, or after, it is asked to restart the machine.
@@ -83,7 +90,7 @@ pub(super) fn killed() {
         "release GPUs",
         "arm the watchdog",
     ] {
-        is_undone(&mut machine, &killed_at(step));
+        is_undone(&mut machine, &kill_at(step, "--same"));
     }
     machine.ok(&kills_its_caller(true));
     is_undone(&mut machine, "brisk reboot --same");

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use brisk_testkit::Computer;
 
-use super::{directory, disk, rehearsed};
+use super::{directory, disk, memory, rehearsed};
 
 /// A watchdog that outlives a kernel.
 const WATCHDOG: [&str; 4] = ["-device", "i6300esb", "-watchdog-action", "reset"];
@@ -41,17 +41,42 @@ impl Kept {
             machine.ok(
                 "modprobe watchdog stop_on_reboot=0 && modprobe i6300esb && test -e /dev/watchdog0",
             );
-            let state = directory().join("booted.state");
-            machine.keep(&state);
-            Self { disk, state }
+            Self::of(machine, disk)
         })
+    }
+
+    /// One with a VM that runs, whose memory is in an area of RAM that a restart keeps; with the boot_id
+    /// of the VM, which takes ten minutes to boot.
+    pub(super) fn with_vm() -> (&'static Self, &'static str) {
+        static KEPT: OnceLock<(Kept, String)> = OnceLock::new();
+        let (kept, boot) = KEPT.get_or_init(|| {
+            let disk = disk("vm");
+            let mut machine = Computer::start(&disk, directory(), &options());
+            machine.booted();
+            let boot = memory::set_up(&mut machine);
+            (Self::of(machine, disk), boot)
+        });
+        (kept, boot)
+    }
+
+    /// Keeps a machine as it is now.
+    fn of(machine: Computer, disk: PathBuf) -> Self {
+        let state = disk.with_extension("state");
+        machine.keep(&state);
+        Self { disk, state }
     }
 
     /// Goes on with it, on a disk of its own.
     pub(super) fn go_on(&self, name: &str) -> Computer {
+        self.go_on_with(name, &[])
+    }
+
+    /// Goes on with it, with more options of QEMU that are no devices.
+    pub(super) fn go_on_with(&self, name: &str, more: &[&str]) -> Computer {
         let disk = directory().join(format!("{name}.qcow2"));
         Computer::disk(&disk, &self.disk);
-        Computer::go_on(&self.state, &disk, directory(), &options())
+        let options = [&options()[..], more].concat();
+        Computer::go_on(&self.state, &disk, directory(), &options)
     }
 
     /// Boots a machine of this kind from a disk.

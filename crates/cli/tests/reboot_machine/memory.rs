@@ -4,24 +4,28 @@ use std::collections::BTreeSet;
 
 use brisk_testkit::{AREA, Computer, make_area, times};
 
+use super::kept::Kept;
 use super::repeated::place;
-use super::{directory, disk, is_well, last_restart, start};
+use super::{is_well, last_restart, start};
 
 /// Place of the area in the RAM, and another one.
 const PLACES: [&str; 2] = ["384M!1G", "384M!1408M"];
 
-/// A machine with an area, as the book makes it, and a VM whose memory is in it; with the boot_id of
-/// the VM. The firmware has run twice.
-fn machine(name: &str) -> (Computer, String) {
-    let mut machine = Computer::start(&disk(name), directory(), &[]);
-    machine.booted();
-    make_area(&mut machine, PLACES[0]);
+/// Gives a machine an area, as the book makes it, and a VM whose memory is in it. The result is the VM's
+/// boot_id.
+pub(super) fn set_up(machine: &mut Computer) -> String {
+    make_area(machine, PLACES[0]);
     machine.ok(
         "brisk vm create one --memory 128M --root none --autoshutdown suspend --keep-memory \
          --kernel $(ls /boot/vmlinuz-*-cloud-amd64)",
     );
-    let boot = start(&mut machine, "one");
-    (machine, boot)
+    start(machine, "one")
+}
+
+/// A machine with such a VM, which runs. Its firmware has not run.
+pub(super) fn machine(name: &str) -> (Computer, &'static str) {
+    let (kept, boot) = Kept::with_vm();
+    (kept.go_on(name), boot)
 }
 
 /// Restarts warm, and asserts that the VM goes on with its memory. The result is how many rounds it
@@ -29,7 +33,7 @@ fn machine(name: &str) -> (Computer, String) {
 fn restart(machine: &mut Computer, how: &str, boot: &str, rounds: u64) -> u64 {
     machine.begin(&format!("brisk reboot --keep-vms={how}"));
     machine.booted();
-    assert_eq!(machine.firmware_runs(), 2);
+    assert_eq!(machine.firmware_runs(), 0);
     let now = is_well(machine, "one", boot);
     assert!(now >= rounds, "{how}");
     assert_eq!(machine.ok(&format!("ls {AREA} | grep -c ram")), "1\n");
@@ -63,14 +67,14 @@ fn warm(machine: &mut Computer, edit: &str) {
         "brisk reboot --same --warm-only --cmdline \"$(sed '{edit}' /proc/cmdline)\""
     ));
     machine.booted();
-    assert_eq!(machine.firmware_runs(), 2);
+    assert_eq!(machine.firmware_runs(), 0);
 }
 
 pub(super) fn stays() {
     let (mut machine, boot) = machine("memory");
-    let mut rounds = is_well(&mut machine, "one", &boot);
+    let mut rounds = is_well(&mut machine, "one", boot);
     for how in ["alone", "with-image", "alone"] {
-        rounds = restart(&mut machine, how, &boot, rounds);
+        rounds = restart(&mut machine, how, boot, rounds);
     }
     // One byte is not what it was.
     machine.ok("brisk vm suspend one --keep-memory");
@@ -78,13 +82,13 @@ pub(super) fn stays() {
         "f=$(ls {AREA}/vm-one-*) && printf \"\\\\$(printf %o $((1 ^ $(od -An -tu1 -j50000000 -N1 $f))))\" | \
          dd of=$f bs=1 seek=50000000 conv=notrunc"
     ));
-    goes_on_without(&mut machine, &boot, "it is not what it was");
+    goes_on_without(&mut machine, boot, "it is not what it was");
     // The RAM has all of it after a reset, too, but nobody could rely on that.
     machine.ok("brisk vm suspend one --keep-memory && sync");
     machine.begin("echo b >/proc/sysrq-trigger");
     machine.booted();
-    assert_eq!(machine.firmware_runs(), 3);
-    goes_on_without(&mut machine, &boot, "has been through its firmware");
+    assert_eq!(machine.firmware_runs(), 1);
+    goes_on_without(&mut machine, boot, "has been through its firmware");
     // Alone it is lost then, and never taken for what it was.
     machine.ok("brisk vm suspend one --keep-memory=alone && sync");
     machine.begin("echo b >/proc/sysrq-trigger");
@@ -97,10 +101,10 @@ pub(super) fn stays() {
 pub(super) fn stays_over_many_restarts() {
     let (mut machine, boot) = machine("many");
     let mut places = BTreeSet::from([place(&mut machine)]);
-    let mut rounds = is_well(&mut machine, "one", &boot);
+    let mut rounds = is_well(&mut machine, "one", boot);
     let wanted = times(3, 20);
     for _ in 0..wanted {
-        rounds = restart(&mut machine, "alone", &boot, rounds);
+        rounds = restart(&mut machine, "alone", boot, rounds);
         places.insert(place(&mut machine));
     }
     assert!(places.len() > wanted / 2, "{places:?}");
@@ -118,7 +122,7 @@ pub(super) fn is_not_used_elsewhere() {
         "mkfs.ext4 -q -F -b 4096 /dev/pmem0 && mount {AREA} && chmod 0700 {AREA} && \
          cp /root/vm-one-* {AREA}"
     ));
-    goes_on_without(&mut machine, &boot, "in another place of the RAM");
+    goes_on_without(&mut machine, boot, "in another place of the RAM");
     // Its memory is in the area where that is now, and the next kernel has none.
     machine.ok("brisk vm suspend one --keep-memory=alone && sync");
     warm(&mut machine, "s/memmap=[^ ]*//");

@@ -35,7 +35,7 @@ pub(super) fn restarts() {
 }
 
 /// Identity of the boot.
-fn boot(machine: &mut Computer) -> String {
+pub(super) fn boot(machine: &mut Computer) -> String {
     machine.ok("cat /proc/sys/kernel/random/boot_id")
 }
 
