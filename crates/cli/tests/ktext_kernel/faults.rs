@@ -45,6 +45,13 @@ pub(super) fn is_found(fault: &str, check: Check) {
     let patch = format!("faults/{fault}.patch");
     let kernel = variant("ktext-fault", &["--patch", &patch]);
     let found = check(&kernel).expect_err("the fault is not found");
+    // A panic comes after the reason of it.
+    let is_reason = |line: &&str| {
+        ["BUG: ", "Oops: ", "WARNING: "]
+            .iter()
+            .any(|it| line.contains(it))
+    };
+    let reason = found.lines().find(is_reason);
     let last = found.lines().rfind(|line| !line.trim().is_empty());
-    println!("{fault}: {}", last.unwrap_or_default());
+    println!("{fault}: {}", reason.or(last).unwrap_or_default());
 }
