@@ -284,7 +284,7 @@ fn a_bench_needs_the_kernel_and_known_operations() {
     let run = brisk_of!["ktext", "bench", "--output"].arg(&report);
     let _ = run.exits(125);
     assert!(!std::path::Path::new(&report).exists());
-    // What is in the way first is said, and not that the report cannot be written.
+    // The missing option is named, and not the report that cannot be written.
     let run = brisk_of!["ktext", "bench", "--output", "/nonexistent/report.json"];
     run.exits(125).explains(&["CONFIG_KTEXT_REPLICATION"]);
     // A machine is described, and this one would be measured.

@@ -5,7 +5,7 @@ use brisk_testkit::{AREA, Computer};
 use super::faults::{begun_at, kill_at};
 use super::{is_well, last_restart, memory};
 
-/// What is left of a restart when it was undone.
+/// Prints traces of a restart: a pending record, the unit, a loaded kernel.
 const LEFT: &str = "ls -A /var/lib/brisk/reboot | grep pending
     systemctl is-active brisk-reboot-run
     cat /sys/kernel/kexec/loaded 2>/dev/null || cat /sys/kernel/kexec_loaded";

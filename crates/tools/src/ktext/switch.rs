@@ -54,11 +54,7 @@ pub enum SwitchError {
 pub fn switch(root: &Path, on: bool) -> Result<(), SwitchError> {
     let source = Source::find(root)?;
     let stats = source.parsed("stats", Stats::parse)?;
-    if stats.slots == 0 {
-        let reason = stats.off_reason;
-        let reason = reason.unwrap_or_else(|| "no node needs one".to_owned());
-        return Err(SwitchError::NoCopies(reason));
-    }
+    has_copies(&stats)?;
     let path = source.path("active");
     let text = if on { "1\n" } else { "0\n" };
     let file = OpenOptions::new().write(true).open(&path);
@@ -74,6 +70,18 @@ pub fn switch(root: &Path, on: bool) -> Result<(), SwitchError> {
         true => Ok(()),
         false => Err(SwitchError::Unchanged(is_active)),
     }
+}
+
+/// Whether the kernel made copies when it booted.
+///
+/// # Errors
+/// [`SwitchError::NoCopies`] if it did not.
+pub(super) fn has_copies(stats: &Stats) -> Result<(), SwitchError> {
+    if stats.slots > 0 {
+        return Ok(());
+    }
+    let reason = stats.off_reason.as_deref().unwrap_or("no node needs one");
+    Err(SwitchError::NoCopies(reason.to_owned()))
 }
 
 /// State in the file `active`.

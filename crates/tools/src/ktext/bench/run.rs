@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::ktext::emulated::{BuiltKernel, Machine, Plan};
 use crate::ktext::source::Source;
 use crate::ktext::worker::{Answer, Operation, Step};
-use crate::ktext::{Status, SwitchError};
+use crate::ktext::{Status, switch};
 
 /// Time that the repetitions of an operation are to take, nanoseconds.
 const REPEATED: f64 = 3e7;
@@ -85,11 +85,7 @@ pub fn live(
 /// If it has none, or does not show them.
 pub fn has_copies(root: &Path) -> Result<Status, BenchError> {
     let status = Status::read(root)?;
-    if status.stats.slots == 0 {
-        let reason = status.stats.off_reason.clone();
-        let reason = reason.unwrap_or_else(|| "no node needs one".to_owned());
-        return Err(SwitchError::NoCopies(reason).into());
-    }
+    switch::has_copies(&status.stats)?;
     Ok(status)
 }
 
