@@ -25,7 +25,7 @@ pub fn make_area(machine: &mut Computer, place: &str) {
     ));
     machine.begin("brisk reboot --cold");
     machine.booted();
-    machine.ok(&format!("mountpoint {AREA} && chmod 0700 {AREA}"));
+    machine.ok(&format!("mountpoint {AREA}"));
 }
 
 /// The unit that makes the file system.

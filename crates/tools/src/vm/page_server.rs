@@ -20,6 +20,7 @@ use super::clock::set_clock;
 use super::condition::Condition;
 use super::error::{Error, file};
 use super::first_run::{Failure, FirstRun, PATIENCE};
+use super::kept;
 use super::lifecycle::launch;
 use super::live;
 use super::page_service::{PageService, is_postcopying, start_standby};
@@ -108,7 +109,8 @@ fn attempt(
         _ => return Err(Error::runs_already(&paths.name)),
     }
     let path = paths.image(&definition);
-    if let Ok(Some(area)) = paths.area(&definition) {
+    let area = paths.area(&definition);
+    if let Ok(Some(area)) = area {
         return Ok(Some(format!(
             "its memory is to be in {}, which is no memory that userfaultfd(2) serves",
             area.directory.display()
@@ -118,6 +120,9 @@ fn attempt(
         return Ok(Some("its image has no memory".to_owned()));
     }
     paths.processing("resume", &format!("from {}", path.display()));
+    if let Err(reason) = area {
+        paths.note_outside(&reason);
+    }
     let claim = Claim::take(&path)?;
     let serving = match begin(paths, claim, cache, begun) {
         Ok(Begun::Yes(serving)) => *serving,
@@ -208,6 +213,10 @@ fn begin<'a>(
                 .to_owned(),
         ));
     }
+    let kept = kept::may_be_found(&image);
+    if kept == Ok(true) {
+        return Ok(Begun::Unable("its memory was kept in RAM".to_owned()));
+    }
     paths.clear();
     paths.prepare()?;
     let length = image.header().memory;
@@ -243,6 +252,9 @@ fn begin<'a>(
         }
     }
     take_late_memory(&mut qmp, theirs.as_fd())?;
+    if let Err(reason) = kept {
+        paths.note_unused(&reason);
+    }
     Ok(Begun::Yes(Box::new(PageService {
         paths,
         claim,

@@ -234,9 +234,7 @@ fn kept_memory(
         Err(loss) if image.header().kept => Err(loss.error(paths)),
         Err(Loss::Cancelled) => Err(Error::Interrupted),
         Err(Loss::Lost(reason)) => {
-            paths.note(&format!(
-                "The memory that was kept in RAM is not used, but the image's: {reason}"
-            ));
+            paths.note_unused(&reason);
             Ok(None)
         }
         Ok(found) => {

@@ -5,8 +5,10 @@
 //! (`Documentation/admin-guide/kernel-parameters.txt`). A file of an ext4 or XFS there that is mounted
 //! with `dax` is that RAM when it is mapped.
 
+use std::fs::{self, Permissions};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use brisk_host::{files, sysfs};
@@ -33,17 +35,22 @@ impl Area {
 
     fn below(directory: &Path, root: &Path) -> Result<Self, String> {
         let shown = directory.display();
-        let meta = std::fs::symlink_metadata(directory)
+        let meta = fs::symlink_metadata(directory)
             .map_err(|error| format!("cannot look at {shown}: {error}"))?;
         let own = rustix::process::geteuid().as_raw();
-        if !meta.is_dir() || meta.uid() != own || meta.mode() & 0o077 != 0 {
+        let others = meta.mode() & 0o077;
+        if !meta.is_dir() || meta.uid() != own || others & 0o022 != 0 {
             return Err(format!(
-                "{shown} is no directory that only root can look into; chmod 0700 it"
+                "{shown} is no directory that only root can write to; chmod 0700 it"
             ));
         }
         let range = range_of(root, meta.dev())
             .map_err(|reason| format!("{shown} is not in an area of RAM: {reason}"))?;
         let line = files::text(&root.join("proc/cmdline")).unwrap_or_default();
+        // A new file system's directory is 0755: it is closed when memory is about to be made there.
+        if others != 0 && !is_mount_point(directory, meta.dev()) {
+            return Err(format!("others can look into {shown}; chmod 0700 it"));
+        }
         let area = Self {
             directory: directory.to_owned(),
             range,
@@ -63,12 +70,30 @@ impl Area {
         }
     }
 
+    /// Closes the directory to others.
+    ///
+    /// # Errors
+    /// If its mode cannot be changed.
+    pub(in crate::vm) fn close(&self) -> io::Result<()> {
+        let mode = fs::symlink_metadata(&self.directory)?.mode();
+        match mode & 0o077 {
+            0 => Ok(()),
+            _ => fs::set_permissions(&self.directory, Permissions::from_mode(0o700)),
+        }
+    }
+
     /// Whether a kernel with this command line leaves the area alone.
     #[must_use]
     pub fn is_reserved_by(&self, cmdline: &str) -> bool {
         let mut ranges = reserved(cmdline);
         ranges.any(|range| range.start <= self.range.start && self.range.end <= range.end)
     }
+}
+
+/// Whether the file system of a directory on this device begins there.
+fn is_mount_point(directory: &Path, device: u64) -> bool {
+    let above = directory.parent().map(fs::symlink_metadata);
+    above.is_some_and(|above| above.is_ok_and(|above| above.dev() != device))
 }
 
 /// Ranges that `memmap=SIZE!START` takes.
@@ -114,7 +139,7 @@ fn memparse(text: &str) -> Option<u64> {
 fn range_of(root: &Path, device: u64) -> Result<Range<u64>, String> {
     let numbers = (rustix::fs::major(device), rustix::fs::minor(device));
     let link = format!("dev/block/{}:{}", numbers.0, numbers.1);
-    let place = std::fs::canonicalize(root.join("sys").join(&link))
+    let place = fs::canonicalize(root.join("sys").join(&link))
         .map_err(|_| "its file system has no device of its own".to_owned())?;
     if !place
         .components()
@@ -135,7 +160,7 @@ fn range_of(root: &Path, device: u64) -> Result<Range<u64>, String> {
 }
 
 /// Whether new files in a directory are mapped without a cache.
-fn is_dax(directory: &Path) -> std::io::Result<bool> {
+fn is_dax(directory: &Path) -> io::Result<bool> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::open(directory, flags, Mode::from_raw_mode(0o600))?;
     let found = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
@@ -144,8 +169,7 @@ fn is_dax(directory: &Path) -> std::io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -241,8 +265,10 @@ mod tests {
         refused(&scene("ACPI0012:00", "0x100000000\n"), "none of memmap");
         let open = scene("e820_pmem", "0x100000000\n");
         let area = open.path().join("area");
-        fs::set_permissions(&area, fs::Permissions::from_mode(0o755)).unwrap();
-        refused(&open, "0700");
+        for (mode, why) in [(0o755, "others can look into"), (0o770, "write to")] {
+            fs::set_permissions(&area, Permissions::from_mode(mode)).unwrap();
+            refused(&open, why);
+        }
         fs::remove_dir(&area).unwrap();
         symlink("/tmp", &area).unwrap();
         refused(&open, "0700");
@@ -251,5 +277,25 @@ mod tests {
         let none = scene("e820_pmem", "0x100000000\n");
         fs::remove_dir_all(none.path().join("sys/dev")).unwrap();
         refused(&none, "no device of its own");
+    }
+
+    #[test]
+    fn a_new_file_system_is_closed_to_others() {
+        let device = |path: &str| fs::metadata(path).unwrap().dev();
+        assert!(is_mount_point(Path::new("/proc"), device("/proc")));
+        for path in ["/proc/self/fd", "/"] {
+            assert!(!is_mount_point(Path::new(path), device(path)), "{path}");
+        }
+        let area = Area {
+            directory: tempfile::tempdir().unwrap().keep(),
+            range: 0..1,
+        };
+        for mode in [0o755, 0o500] {
+            fs::set_permissions(&area.directory, Permissions::from_mode(mode)).unwrap();
+            area.close().unwrap();
+            let now = fs::metadata(&area.directory).unwrap().mode() & 0o777;
+            assert_eq!(now, if mode == 0o755 { 0o700 } else { mode });
+        }
+        fs::remove_dir(&area.directory).unwrap();
     }
 }

@@ -54,17 +54,31 @@ impl VmPaths {
     ) -> Option<Fresh> {
         let made = match self.area(definition) {
             Ok(None) => return None,
-            Ok(Some(area)) => make(&area.directory.join(self.memory_name()), bytes)
+            Ok(Some(area)) => area
+                .close()
+                .and_then(|()| make(&area.directory.join(self.memory_name()), bytes))
                 .map_err(|error| format!("{}: {error}", area.directory.display())),
             Err(reason) => Err(reason),
         };
         match made {
             Ok(file) => Some(Fresh::of(file)),
             Err(reason) => {
-                self.note(&format!("Its memory cannot be kept in RAM: {reason}"));
+                self.note_outside(&reason);
                 None
             }
         }
+    }
+
+    /// Notes why the memory is not in the area that it should be in.
+    pub(in crate::vm) fn note_outside(&self, reason: &str) {
+        self.note(&format!("Its memory cannot be kept in RAM: {reason}"));
+    }
+
+    /// Notes why memory that was kept is not used, but that of the image, which has it, too.
+    pub(in crate::vm) fn note_unused(&self, reason: &str) {
+        self.note(&format!(
+            "The memory that was kept in RAM is not used, but the image's: {reason}"
+        ));
     }
 
     /// Removes the memory from the area that this VM had while it ran; none that is kept.
@@ -282,15 +296,39 @@ fn find_in(
     let Some(kept) = &image.head().kept else {
         return Ok(None);
     };
-    is_reachable(kept, now).map_err(Loss::Lost)?;
+    let area = place(open, now, kept).map_err(Loss::Lost)?;
     let name = kept_name(&paths.memory_name(), &image.header().id);
-    let directory = kept.path.parent().unwrap_or(Path::new("/"));
-    let area = open(directory).map_err(Loss::Lost)?;
-    if area.range != (kept.start..kept.start.saturating_add(kept.size)) {
-        let text = format!("{} is in another place of the RAM", directory.display());
-        return Err(Loss::Lost(text));
-    }
     check(&area.directory.join(name), image, kept, control).map(Some)
+}
+
+/// Whether memory was kept for an image and may still be there, as far as that shows without a look
+/// at it.
+///
+/// # Errors
+/// Reason why it cannot be used any more.
+pub(in crate::vm) fn may_be_found(image: &Image) -> Result<bool, String> {
+    let Some(kept) = &image.head().kept else {
+        return Ok(false);
+    };
+    place(&Area::open, &Boot::read(Path::new("/")), kept).map(|_| true)
+}
+
+/// The area that memory was kept in, if it may still be there.
+fn place(
+    open: &dyn Fn(&Path) -> Result<Area, String>,
+    now: &Boot,
+    kept: &Kept,
+) -> Result<Area, String> {
+    is_reachable(kept, now)?;
+    let directory = kept.path.parent().unwrap_or(Path::new("/"));
+    let area = open(directory)?;
+    match area.range == (kept.start..kept.start.saturating_add(kept.size)) {
+        true => Ok(area),
+        false => Err(format!(
+            "{} is in another place of the RAM",
+            directory.display()
+        )),
+    }
 }
 
 /// Whether the RAM may still have what it had when the guest was suspended.

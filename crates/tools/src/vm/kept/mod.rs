@@ -11,4 +11,4 @@ mod area;
 mod file;
 
 pub use area::Area;
-pub(super) use file::{Found, Keeping, Loss, find};
+pub(super) use file::{Found, Keeping, Loss, find, may_be_found};
