@@ -16,6 +16,10 @@ const STATE: &str = "\
     cat /sys/class/watchdog/watchdog0/state
     ls /dev/dri";
 
+/// Waits until the unit of a restart has ended, and what undoes it, too.
+pub(super) const ENDED: &str =
+    "until [ \"$(systemctl is-active brisk-reboot-run)\" = inactive ]; do :; done";
+
 /// Begins a restart, and does something as soon as it says that it does a step: by commands that are part
 /// of the shell, which are quick.
 pub(super) fn begun_at(step: &str, options: &str, then: &str) -> String {
@@ -81,7 +85,7 @@ pub(super) fn killed() {
         assert_eq!(asked.status, 125, "{command}: {}", asked.output);
         let is_told = asked.output.contains("what it had done is undone");
         assert!(is_told, "{command}: {}", asked.output);
-        machine.ok("until ! systemctl is-active -q brisk-reboot-run; do :; done");
+        machine.ok(ENDED);
         assert_eq!(machine.run(STATE).output, before, "{command}");
     };
     for step in [

@@ -2,7 +2,7 @@
 
 use brisk_testkit::{AREA, Computer};
 
-use super::faults::{begun_at, kill_at};
+use super::faults::{ENDED, begun_at, kill_at};
 use super::{is_well, last_restart, memory};
 
 /// Prints traces of a restart: a pending record, the unit, a loaded kernel.
@@ -13,7 +13,7 @@ const LEFT: &str = "ls -A /var/lib/brisk/reboot | grep pending
 /// Asserts that nothing is left of a restart, that the VM runs on, and that its memory is in the area
 /// once. The result is how many rounds it has made.
 fn is_undone(machine: &mut Computer, boot: &str, before: u64) -> u64 {
-    machine.ok("until ! systemctl is-active -q brisk-reboot-run; do :; done");
+    machine.ok(ENDED);
     assert_eq!(machine.run(LEFT).output, "inactive\n0\n");
     let now = is_well(machine, "one", boot);
     assert!(now >= before);

@@ -76,7 +76,10 @@ impl Kept {
         let disk = directory().join(format!("{name}.qcow2"));
         Computer::disk(&disk, &self.disk);
         let options = [&options()[..], more].concat();
-        Computer::go_on(&self.state, &disk, directory(), &options)
+        let mut machine = Computer::go_on(&self.state, &disk, directory(), &options);
+        // The hardware clock went on meanwhile, and is what the next kernel reads.
+        machine.ok("busybox hwclock -s -u");
+        machine
     }
 
     /// Boots a machine of this kind from a disk.

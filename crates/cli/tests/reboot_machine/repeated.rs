@@ -6,6 +6,7 @@ use brisk_testkit::{Computer, times};
 use serde_json::Value;
 
 use super::ended_in_the_firmware;
+use super::faults::{ENDED, begun_at};
 use super::kept::Kept;
 
 pub(super) fn restarts() {
@@ -32,6 +33,94 @@ pub(super) fn restarts() {
         assert_eq!(restart["record"]["result"], "warm", "{restart:#}");
         assert_eq!(restart["lost"], serde_json::json!([]), "{restart:#}");
     }
+}
+
+/// A kernel that lacks kexec_file_load(2): the older call loads the other one, if there is kexec.
+pub(super) fn older_call() {
+    let mut machine = Kept::booted().go_on("older");
+    let first = boot(&mut machine);
+    let lacks = "SystemCallFilter=~kexec_file_load\\nSystemCallErrorNumber=ENOSYS";
+    machine.ok(&format!(
+        "d=/etc/systemd/system/brisk-reboot-run.service.d && mkdir $d && \
+         printf '[Service]\\n{lacks}\\n' >$d/lacks.conf && systemctl daemon-reload"
+    ));
+    let there = "systemd-run --quiet --pipe --wait -E HOME=/root -p SystemCallFilter='~kexec_file_load' \
+                 -p SystemCallErrorNumber=ENOSYS brisk reboot";
+    machine.ok("mv /usr/sbin/kexec /usr/sbin/kexec.away");
+    let refused = machine.run(&format!("{there} --same"));
+    let names = |text| refused.output.contains(text);
+    assert!(
+        refused.status == 11 && names("ENOSYS") && names("install kexec-tools"),
+        "{}",
+        refused.output
+    );
+    machine.ok("mv /usr/sbin/kexec.away /usr/sbin/kexec");
+    // The trial load is undone by the older call, too.
+    let check = machine.run(&format!("{there} check --same"));
+    let passed = check.output.contains("took the files by kexec_load");
+    assert!(check.status == 0 && passed, "{}", check.output);
+    assert_eq!(machine.ok("cat /sys/kernel/kexec_loaded"), "0\n");
+    machine.begin(&format!("{there} --same"));
+    machine.booted();
+    assert_ne!(boot(&mut machine), first);
+    assert_eq!(machine.firmware_runs(), 0);
+    assert_eq!(
+        super::last_restart(&mut machine)["record"]["result"],
+        "warm"
+    );
+}
+
+/// Services as those of Debian 12's kexec-tools: one loads a kernel when the machine is to restart, the
+/// other one jumps into whatever is loaded, both as soon as they are stopped.
+const KEXEC_TOOLS: &str = "\
+    service() {
+        cat >/etc/init.d/$1 <<END
+#!/bin/sh
+### BEGIN INIT INFO
+# Provides: $1
+# Required-Start: \\$local_fs
+# Required-Stop: \\$local_fs
+# Default-Start: 2 3 4 5
+# Default-Stop: 6
+# Short-Description: $1
+### END INIT INFO
+[ \\$1 != stop ] || $2
+exit 0
+END
+        chmod 755 /etc/init.d/$1 && update-rc.d $1 defaults
+    }
+    kernel=/boot/vmlinuz-$(uname -r)
+    service kexec-load \"! systemctl list-jobs reboot.target | grep -q reboot.target ||
+        kexec -l $kernel --initrd=$(echo $kernel | sed s/vmlinuz/initrd.img/) --reuse-cmdline\"
+    service kexec 'grep -qx 0 /sys/kernel/kexec_loaded || kexec -e'
+    echo LOAD_KEXEC=true >/etc/default/kexec
+    systemctl daemon-reload && systemctl start kexec-load kexec && sync";
+
+/// Such services do nothing in a restart of brisk's, and are as before if it is undone.
+pub(super) fn kexec_tools() {
+    let mut machine = Kept::booted().go_on("services");
+    let active = "systemctl is-active kexec-load kexec";
+    machine.ok(KEXEC_TOOLS);
+    machine.ok(active);
+    let asked = machine.run(&begun_at("load the kernel", "--same", "kill -INT $!"));
+    assert_eq!(asked.status, 130, "{}", asked.output);
+    machine.ok(ENDED);
+    machine.ok(active);
+    machine.begin("brisk reboot --same");
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 0);
+    let restart = super::last_restart(&mut machine);
+    assert_eq!(restart["record"]["result"], "warm");
+    // All services had stopped before the jump.
+    assert!(restart["phases"]["shutdown"].is_number(), "{restart:#}");
+    machine.ok(active);
+    machine.begin("brisk reboot --cold");
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 1);
+    assert_eq!(
+        super::last_restart(&mut machine)["record"]["result"],
+        "cold"
+    );
 }
 
 /// Identity of the boot.

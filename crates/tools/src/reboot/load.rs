@@ -1,15 +1,14 @@
 //! Loading of the kernel that a warm reboot starts. This is what changes the machine: nothing else
 //! here does.
 
+mod older;
 mod refusal;
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use brisk_host::program::Program;
 use brisk_host::{files, sysfs};
 use brisk_sys::{kexec_file_load, kexec_file_unload};
 use brisk_vm::kernel::{MAX_SIZE, Reason, Uki};
@@ -69,6 +68,26 @@ pub enum LoadError {
          it with kexec --unload"
     )]
     Stays(Refusal),
+    /// Neither call unloads it.
+    #[error(
+        "the kernel that was loaded cannot be unloaded: {refusal}; the next reboot may start it: \
+         unload it with kexec --unload"
+    )]
+    StaysToo {
+        /// Error of the newer call.
+        refusal: Refusal,
+        /// Error of kexec.
+        source: brisk_host::program::Error,
+    },
+}
+
+/// A call that loads kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// kexec_file_load(2).
+    Newer,
+    /// kexec_load(2), as the newer call has refused.
+    Older(Refusal),
 }
 
 /// What kexec_file_load(2) is given, open.
@@ -127,39 +146,19 @@ impl Loadable {
     }
 
     /// Loads it by [`Self::load`], and where that says that it cannot, but refuses nothing, by the
-    /// older call, kexec_load(2), with the program kexec of kexec-tools.
+    /// older call, if that may be used.
     ///
     /// # Errors
     /// As of [`Self::load`]; [`LoadError::Older`] if the older call fails, too.
-    pub fn load_by_either_call(&self) -> Result<(), LoadError> {
+    pub fn load_by_either_call(&self, may_use_older: bool) -> Result<Call, LoadError> {
         match self.load() {
-            Err(LoadError::Refused(refusal)) if refusal.course() == Course::OlderCall => {
-                self.load_by_older_call(refusal)
+            Err(LoadError::Refused(refusal))
+                if may_use_older && refusal.course() == Course::OlderCall =>
+            {
+                older::load(self, refusal).map(|()| Call::Older(refusal))
             }
-            result => result,
+            result => result.map(|()| Call::Newer),
         }
-    }
-
-    fn load_by_older_call(&self, refusal: Refusal) -> Result<(), LoadError> {
-        // Files that may be in memory have no other name.
-        let name = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let cmdline = self.cmdline.to_string_lossy();
-        let mut words = vec![
-            "--kexec-syscall".to_owned(),
-            "--load".to_owned(),
-            name(&self.kernel),
-            format!("--command-line={cmdline}"),
-        ];
-        words.extend(
-            self.initrd
-                .iter()
-                .map(|file| format!("--initrd={}", name(file))),
-        );
-        let program = Program::find("kexec");
-        let loaded = program.and_then(|program| program.args(words).run());
-        loaded
-            .map(drop)
-            .map_err(|source| LoadError::Older { refusal, source })
     }
 
     /// Loads it, and unloads it again. A caller keeps signals from ending the process meanwhile, such
@@ -167,10 +166,10 @@ impl Loadable {
     /// of systemd start at the next reboot.
     ///
     /// # Errors
-    /// As of [`Self::load`] and [`unload`].
-    pub fn try_load(&self) -> Result<(), LoadError> {
-        self.load()?;
-        unload()
+    /// As of [`Self::load_by_either_call`] and [`unload`].
+    pub fn try_load(&self, may_use_older: bool) -> Result<Call, LoadError> {
+        let call = self.load_by_either_call(may_use_older)?;
+        unload().map(|()| call)
     }
 }
 
@@ -185,12 +184,19 @@ pub fn is_loaded(root: &Path) -> Option<bool> {
     Some(text != "0")
 }
 
-/// Unloads what this process has loaded.
+/// Unloads what was loaded, by the older call where the kernel has no other.
 ///
 /// # Errors
-/// [`LoadError::Stays`].
+/// [`LoadError::Stays`]; [`LoadError::StaysToo`] if the older call fails, too.
 pub fn unload() -> Result<(), LoadError> {
-    kexec_file_unload().map_err(|error| LoadError::Stays(Refusal::of(&error)))
+    let Err(error) = kexec_file_unload() else {
+        return Ok(());
+    };
+    let refusal = Refusal::of(&error);
+    match refusal.course() {
+        Course::OlderCall => older::unload(refusal),
+        _ => Err(LoadError::Stays(refusal)),
+    }
 }
 
 fn open(path: &Path) -> Result<File, LoadError> {

@@ -99,6 +99,7 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
         way: Way::Cold,
         target: None,
         combination: None,
+        older_call: false,
         reasons: vec!["--cold was given".to_owned()],
         vms: !args.no_vms,
         keep: None,
@@ -198,6 +199,7 @@ fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Ver
     match verdict {
         Verdict::Warm => {
             request.way = Way::Warm;
+            request.older_call = preflight.may_use_older_call();
             request.reasons.clear();
             for finding in &findings {
                 ui.note(&format!("{}: {}", finding.severity.name(), finding.what));

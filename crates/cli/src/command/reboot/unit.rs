@@ -105,6 +105,7 @@ fn go(
     let mut live = Live {
         store: Store::of_system(),
         target,
+        older_call: request.older_call,
         vms: &mut vms,
         devices: &mut devices,
         cancelled: &|| interrupt.came(),
@@ -153,6 +154,7 @@ fn begun(request: &Request) -> anyhow::Result<Restart> {
             ..Times::default()
         },
         vms: Vec::new(),
+        services: Vec::new(),
         watch: None,
         before,
         up: None,
@@ -182,6 +184,7 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
     let mut live = Live {
         store: Store::of_system(),
         target: None,
+        older_call: false,
         vms: &mut vms,
         devices: &mut devices,
         cancelled: &|| false,
@@ -228,6 +231,7 @@ mod tests {
             way: Way::Warm,
             combination: Some(combination(root.path(), &target).unwrap()),
             target: Some(target),
+            older_call: false,
             reasons: Vec::new(),
             vms: false,
             keep: None,

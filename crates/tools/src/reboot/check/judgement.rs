@@ -58,7 +58,20 @@ impl Preflight {
     pub fn try_load(&mut self) {
         self.trial = match self.obstacle() {
             Some(reason) => Trial::LeftOut(reason),
-            None => Trial::of(Loadable::open(&self.target).and_then(|files| files.try_load())),
+            None => {
+                let may_use_older = self.may_use_older_call();
+                let files = Loadable::open(&self.target);
+                Trial::of(files.and_then(|files| files.try_load(may_use_older)))
+            }
         };
+    }
+
+    /// Whether the older call, kexec_load(2), would be no way around what a kernel enforces, and goes
+    /// to the kernel: below Xen, kexec asks Xen.
+    #[must_use]
+    pub fn may_use_older_call(&self) -> bool {
+        let machine = &self.machine;
+        let is_locked = machine.kexec.is_locked_down() || machine.firmware.has_secure_boot;
+        !is_locked && machine.platform.xen.is_none() && !machine.platform.has_tdx_erratum()
     }
 }

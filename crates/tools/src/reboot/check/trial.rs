@@ -1,7 +1,9 @@
 //! The trial load: the real files are loaded and unloaded again.
 
+use brisk_host::program;
+
 use crate::chain;
-use crate::reboot::load::{LoadError, Refusal};
+use crate::reboot::load::{Call, LoadError, Refusal};
 
 /// A trial load.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +16,12 @@ pub enum Trial {
     LeftOut(String),
     /// The kernel took the files.
     Passed,
+    /// The kernel took them by the older call, and has refused them by the newer one.
+    PassedByOlderCall(Refusal),
     /// The kernel refused them.
     Refused(Refusal),
+    /// The kernel refused them, and kexec, which makes the older call, is not installed.
+    NoProgram(Refusal),
     /// It could not be tried, or not be undone.
     Failed(String),
 }
@@ -23,10 +29,15 @@ pub enum Trial {
 impl Trial {
     /// Result of loading and unloading.
     #[must_use]
-    pub fn of(result: Result<(), LoadError>) -> Self {
+    pub fn of(result: Result<Call, LoadError>) -> Self {
         match result {
-            Ok(()) => Self::Passed,
+            Ok(Call::Newer) => Self::Passed,
+            Ok(Call::Older(refusal)) => Self::PassedByOlderCall(refusal),
             Err(LoadError::Refused(refusal)) => Self::Refused(refusal),
+            Err(LoadError::Older {
+                refusal,
+                source: program::Error::NotFound { .. },
+            }) => Self::NoProgram(refusal),
             Err(error) => Self::Failed(chain(&error)),
         }
     }
@@ -40,7 +51,11 @@ impl Trial {
             Self::Passed => {
                 "passed: the kernel took the files, and they are unloaded again".to_owned()
             }
-            Self::Refused(refusal) => format!("refused: {refusal}"),
+            Self::PassedByOlderCall(_) => {
+                "passed: the kernel took the files by kexec_load, and they are unloaded again"
+                    .to_owned()
+            }
+            Self::Refused(refusal) | Self::NoProgram(refusal) => format!("refused: {refusal}"),
             Self::Failed(reason) => format!("failed: {reason}"),
         }
     }
@@ -50,8 +65,8 @@ impl Trial {
         match self {
             Self::NotYet | Self::NotAsked => "not-asked",
             Self::LeftOut(_) => "left-out",
-            Self::Passed => "passed",
-            Self::Refused(_) => "refused",
+            Self::Passed | Self::PassedByOlderCall(_) => "passed",
+            Self::Refused(_) | Self::NoProgram(_) => "refused",
             Self::Failed(_) => "failed",
         }
     }

@@ -148,6 +148,7 @@ mod tests {
                 ..Times::default()
             },
             vms: Vec::new(),
+            services: Vec::new(),
             watch: None,
             before: Census::default(),
             up: None,

@@ -9,6 +9,7 @@ use brisk_host::files::{self, Durability};
 use brisk_host::program::Program;
 
 use super::boot::Boot;
+use super::kexec_tools;
 use super::record::{Restart, Stage, Way};
 use super::sequence::{Host, Refused, Step, steps};
 use super::store::Store;
@@ -56,6 +57,8 @@ pub struct Live<'a> {
     pub store: Store,
     /// Kernel to load, for a warm restart.
     pub target: Option<Target>,
+    /// Whether the older call may load it.
+    pub older_call: bool,
     /// VMs.
     pub vms: &'a mut dyn Vms,
     /// GPUs.
@@ -87,7 +90,15 @@ impl Host for Live<'_> {
 
     fn take(&mut self, step: Step, restart: &mut Restart) -> Result<(), Refused> {
         match step {
-            Step::Load => self.load(),
+            Step::Load => {
+                self.stop_services(restart)?;
+                let loaded = self.load();
+                if let Err(Refused::NoMemory(_)) = loaded {
+                    // It is tried again, and not undone until then.
+                    self.start_services(restart).map_err(Refused::Reason)?;
+                }
+                loaded
+            }
             Step::Vms => {
                 restart.vms = self.vms.suspend(self.tell).map_err(Refused::Reason)?;
                 self.save(restart).map_err(Refused::Reason)
@@ -95,6 +106,9 @@ impl Host for Live<'_> {
             Step::Quiesce => self.devices.release(self.tell).map_err(Refused::Reason),
             Step::Arm => arm(restart.watch.as_ref()).map_err(Refused::Reason),
             Step::Restart => {
+                if restart.way == Way::Cold {
+                    self.stop_services(restart)?;
+                }
                 restart.times.handed = Some(now());
                 self.save(restart).map_err(Refused::Reason)?;
                 hand_over(restart.way).map_err(Refused::Reason)
@@ -102,12 +116,15 @@ impl Host for Live<'_> {
         }
     }
 
-    fn undo(&mut self, step: Step, _: &Restart) -> Result<(), String> {
+    fn undo(&mut self, step: Step, restart: &Restart) -> Result<(), String> {
         match step {
-            Step::Load => match load::is_loaded(Path::new("/")) {
-                Some(false) => Ok(()),
-                _ => load::unload().map_err(|error| chain(&error)),
-            },
+            Step::Load => {
+                match load::is_loaded(Path::new("/")) {
+                    Some(false) => {}
+                    _ => load::unload().map_err(|error| chain(&error))?,
+                }
+                self.start_services(restart)
+            }
             // Somebody else has asked for that: what would be started now would end with it.
             Step::Vms if (self.going_down)() => Err(
                 "the machine goes down; brisk-vms.service resumes them when it is up again"
@@ -117,6 +134,7 @@ impl Host for Live<'_> {
             Step::Vms => self.vms.resume(),
             Step::Quiesce => self.devices.give_back(),
             Step::Arm => disarm(),
+            Step::Restart if restart.way == Way::Cold => self.start_services(restart),
             Step::Restart => Ok(()),
         }
     }
@@ -131,12 +149,28 @@ impl Host for Live<'_> {
 }
 
 impl Live<'_> {
+    /// Stops services of kexec-tools, which would start another kernel, or this one too early.
+    fn stop_services(&mut self, restart: &mut Restart) -> Result<(), Refused> {
+        restart.services = kexec_tools::active().map_err(Refused::Reason)?;
+        self.save(restart).map_err(Refused::Reason)?;
+        kexec_tools::stop(&restart.services).map_err(Refused::Reason)
+    }
+
+    /// Starts them again, unless the machine goes down: then they would act.
+    fn start_services(&self, restart: &Restart) -> Result<(), String> {
+        match (self.going_down)() {
+            true => Ok(()),
+            false => kexec_tools::start(&restart.services),
+        }
+    }
+
     fn load(&self) -> Result<(), Refused> {
         let Some(target) = &self.target else {
             return Err(Refused::Reason("no kernel was named".to_owned()));
         };
-        let loaded = Loadable::open(target).and_then(|files| files.load_by_either_call());
-        loaded.map_err(|error| match &error {
+        let loaded =
+            Loadable::open(target).and_then(|files| files.load_by_either_call(self.older_call));
+        loaded.map(drop).map_err(|error| match &error {
             LoadError::Refused(refusal) if refusal.course() == Course::Memory => {
                 Refused::NoMemory(chain(&error))
             }
@@ -341,6 +375,7 @@ mod tests {
             let mut host = Live {
                 store: store.clone(),
                 target: None,
+                older_call: false,
                 vms: &mut vms,
                 devices: &mut devices,
                 cancelled: &|| false,
@@ -374,6 +409,7 @@ mod tests {
             let mut host = Live {
                 store: store.clone(),
                 target: None,
+                older_call: false,
                 vms: &mut vms,
                 devices: &mut devices,
                 cancelled: &|| false,

@@ -9,6 +9,7 @@ mod census;
 mod combination;
 mod conclude;
 pub mod history;
+mod kexec_tools;
 mod live;
 pub mod notes;
 mod record;

@@ -92,6 +92,9 @@ pub struct Restart {
     /// VMs that were suspended for it.
     #[serde(default)]
     pub vms: Vec<String>,
+    /// Services of kexec-tools that were stopped for it.
+    #[serde(default)]
+    pub services: Vec<String>,
     /// Watchdog and `panic=` that are armed.
     #[serde(default)]
     pub watch: Option<Watch>,

@@ -36,6 +36,9 @@ pub struct Request {
     pub target: Option<Target>,
     /// [`combination`](super::combination()) of the target.
     pub combination: Option<String>,
+    /// Whether the older call, kexec_load(2), may load it.
+    #[serde(default)]
+    pub older_call: bool,
     /// Why it is cold: sentences.
     pub reasons: Vec<String>,
     /// Whether VMs are suspended before.
@@ -254,6 +257,7 @@ mod tests {
                 cmdline: "quiet".to_owned(),
                 is_uki: false,
             }),
+            older_call: true,
             combination: Some("c".to_owned()),
             reasons: Vec::new(),
             vms: true,

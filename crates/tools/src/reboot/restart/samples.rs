@@ -16,6 +16,7 @@ pub(super) fn restart(way: Way, stage: Stage) -> Restart {
         combination: None,
         times: Times::default(),
         vms: Vec::new(),
+        services: Vec::new(),
         watch: None,
         before: Census::default(),
         up: None,

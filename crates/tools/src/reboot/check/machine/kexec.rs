@@ -22,6 +22,8 @@ pub struct Kexec {
     pub loads_left: Option<u32>,
     /// Whether a kernel is loaded.
     pub is_loaded: bool,
+    /// Whether kexec-tools make a kexec of every restart (`LOAD_KEXEC` in `/etc/default/kexec`).
+    pub by_kexec_tools: bool,
     /// Whether this process may load one, as far as capabilities say.
     pub may_load: bool,
     /// Lockdown of the kernel: `none`, `integrity` or `confidentiality` (kernel_lockdown(7)); none
@@ -29,6 +31,18 @@ pub struct Kexec {
     pub lockdown: Option<String>,
     /// The container in which this process runs, in which there is no kexec.
     pub container: Option<String>,
+}
+
+/// Whether Debian's kexec-tools load a kernel at each restart.
+fn by_kexec_tools(root: &Path) -> bool {
+    let settings = files::text(&root.join("etc/default/kexec")).unwrap_or_default();
+    let mut values = settings
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("LOAD_KEXEC="));
+    let is_on = values
+        .next_back()
+        .map(|value| value.trim_matches(['"', '\'']));
+    is_on == Some("true") && root.join("etc/init.d/kexec-load").exists()
 }
 
 impl Kexec {
@@ -56,6 +70,7 @@ impl Kexec {
         }
         Self {
             is_supported: disabled.is_some() || is_loaded.is_some() || !is_known,
+            by_kexec_tools: by_kexec_tools(root),
             is_disabled: disabled.is_some_and(|value| value != 0),
             loads_left: sysctl("kexec_load_limit_reboot").and_then(|left| u32::try_from(left).ok()),
             is_loaded: is_loaded.unwrap_or(false),

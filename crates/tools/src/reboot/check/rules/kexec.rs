@@ -53,6 +53,14 @@ pub(super) const RULES: &[Rule] = &[
         check: image_loaded,
     },
     Rule {
+        id: "kexec-tools",
+        applies: Applies::Host,
+        why: "restarts that are not brisk's do not go through the firmware either, and jump while \
+              services still stop",
+        source: "kexec-tools of Debian: /etc/init.d/kexec-load and /etc/init.d/kexec",
+        check: kexec_tools,
+    },
+    Rule {
         id: "xen",
         applies: Applies::Host,
         why: "below Xen, kexec_load would go to Xen itself: only kexec_file_load is used",
@@ -151,6 +159,17 @@ fn image_loaded(on: &Preflight, findings: &mut Findings) {
             Consequence::Refuse,
             "a kernel is loaded for kexec already, and not by brisk",
             command("kexec --unload"),
+        );
+    }
+}
+
+fn kexec_tools(on: &Preflight, findings: &mut Findings) {
+    if on.machine.kexec.by_kexec_tools {
+        findings.add(
+            Consequence::Note,
+            "kexec-tools make a kexec of every restart (LOAD_KEXEC=true in /etc/default/kexec), also of \
+             systemctl reboot; brisk stops their services for its own",
+            command("sudo dpkg-reconfigure kexec-tools"),
         );
     }
 }

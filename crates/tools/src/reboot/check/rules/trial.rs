@@ -35,7 +35,23 @@ fn trial_load(on: &Preflight, findings: &mut Findings) {
             reason.clone(),
             advice("look at the files, and check again"),
         ),
+        Trial::PassedByOlderCall(refusal) => findings.add(
+            Consequence::Warn,
+            format!(
+                "the kernel has no newer call for the files: {refusal}; kexec of kexec-tools loads \
+                 them by the older one, kexec_load"
+            ),
+            advice(refusal.remedy()),
+        ),
         Trial::Refused(refusal) => refused(on, *refusal, findings),
+        Trial::NoProgram(refusal) => findings.add(
+            Consequence::Refuse,
+            format!(
+                "the kernel refused the files: {refusal}; the older call, kexec_load, may be used \
+                 here, and kexec, which makes it, is not installed"
+            ),
+            advice(format!("{}; or install kexec-tools", refusal.remedy())),
+        ),
     }
 }
 
@@ -50,37 +66,8 @@ fn refused(on: &Preflight, refusal: Refusal, findings: &mut Findings) {
             format!("{what}; it is tried again when services have stopped"),
             advice(refusal.remedy()),
         ),
-        Course::OlderCall if may_use_older_call(on) => {
-            let paths = on.target.initrds.iter().map(|path| path.to_string_lossy());
-            let initrds: String = paths
-                .map(|path| format!(" --initrd={}", quoted(&path)))
-                .collect();
-            let kernel = on.target.kernel.to_string_lossy();
-            findings.add(
-                Consequence::Refuse,
-                format!("{what}; kexec_load, the older call, may be used here, and brisk does not have it"),
-                command(format!(
-                    "kexec -c -l {}{initrds} --command-line={}, and systemctl kexec",
-                    quoted(&kernel),
-                    quoted(&on.target.cmdline)
-                )),
-            );
-        }
         Course::OlderCall | Course::Signature | Course::Later | Course::Change => {
             findings.add(Consequence::Refuse, what, advice(refusal.remedy()));
         }
     }
-}
-
-/// Whether the older call would be no way around what a kernel enforces, and goes to the kernel.
-fn may_use_older_call(on: &Preflight) -> bool {
-    let is_one_file = on.target.initrds.len() <= 1 && !on.target.is_uki;
-    let is_locked = on.machine.kexec.is_locked_down() || on.machine.firmware.has_secure_boot;
-    is_one_file && !is_locked && on.machine.platform.xen.is_none()
-}
-
-/// As a word of a shell.
-fn quoted(text: &str) -> String {
-    let quoted = shlex::try_quote(text);
-    quoted.map_or_else(|_| text.to_owned(), |quoted| quoted.into_owned())
 }

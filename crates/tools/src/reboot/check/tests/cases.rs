@@ -162,6 +162,22 @@ pub(super) const CASES: &[Case] = &[
         |scene| scene.file("sys/kernel/kexec/crash_loaded", "1\n"),
     ),
     case(
+        "kexec-tools",
+        "also of systemctl reboot",
+        Note,
+        |scene| {
+            scene.file("etc/init.d/kexec-load", "#!/bin/sh\n");
+            scene.file(
+                "etc/default/kexec",
+                "LOAD_KEXEC=false\n LOAD_KEXEC=\"true\"\n",
+            );
+        },
+        |scene| {
+            scene.file("etc/init.d/kexec-load", "#!/bin/sh\n");
+            scene.file("etc/default/kexec", "LOAD_KEXEC=true\nLOAD_KEXEC=false\n");
+        },
+    ),
+    case(
         "xen",
         "guest of Xen",
         Note,
@@ -334,9 +350,16 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "trial-load",
-        "kexec_load, the older call, may be used here",
+        "loads them by the older one",
+        Warn,
+        |scene| scene.trial = Trial::PassedByOlderCall(Refusal::new(Errno::NOEXEC)),
+        |_| {},
+    ),
+    case(
+        "trial-load",
+        "kexec, which makes it, is not installed",
         Refuse,
-        |scene| scene.trial = Trial::Refused(Refusal::new(Errno::NOSYS)),
+        |scene| scene.trial = Trial::NoProgram(Refusal::new(Errno::NOSYS)),
         // A rule of its own says so.
         |scene| {
             scene.file("proc/cpuinfo", "bugs\t: spectre_v1 tdx_pw_mce\n");

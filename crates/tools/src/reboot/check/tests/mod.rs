@@ -9,11 +9,8 @@ mod system;
 
 use std::collections::BTreeSet;
 
-use rustix::io::Errno;
-
 use super::{Consequence, Trial, Verdict, descriptions};
 use crate::lint::Finding;
-use crate::reboot::load::Refusal;
 use cases::{CASES, Case};
 use scene::Scene;
 
@@ -139,32 +136,24 @@ fn a_trial_load_is_left_out_where_it_would_harm_or_be_pointless() {
 }
 
 #[test]
-fn the_older_call_is_offered_only_where_it_is_no_way_around() {
-    let offered = |errno: Errno, change: fn(&mut Scene)| {
+fn the_older_call_is_used_only_where_it_is_no_way_around() {
+    let is_used = |change: fn(&mut Scene)| {
         let mut scene = Scene::new();
-        scene.trial = Trial::Refused(Refusal::new(errno));
         change(&mut scene);
-        let findings = scene.read().findings();
-        let found = of("trial-load", &findings);
-        assert_eq!(found[0].severity, Consequence::Refuse);
-        let fix = found[0].fix.to_string();
-        let is_offered = found[0].what.contains("kexec_load, the older call");
-        assert_eq!(fix.starts_with("kexec -c -l "), is_offered, "{fix}");
-        is_offered
+        scene.read().may_use_older_call()
     };
-    assert!(offered(Errno::NOEXEC, |_| {}));
-    assert!(!offered(Errno::KEYREJECTED, |_| {}));
-    assert!(!offered(Errno::PERM, |_| {}));
+    assert!(is_used(|_| {}));
     let locked = |scene: &mut Scene| {
         scene.file("sys/kernel/security/lockdown", "none [integrity]\n");
     };
-    assert!(!offered(Errno::NOEXEC, locked));
+    assert!(!is_used(locked));
     let secure = |scene: &mut Scene| scene.variable("SecureBoot", scene::GLOBAL, &[1]);
-    assert!(!offered(Errno::NOEXEC, secure));
-    assert!(!offered(Errno::NOEXEC, |scene| scene
-        .file("sys/hypervisor/type", "xen\n")));
-    let several = |scene: &mut Scene| scene.target.initrds.push("/boot/second".into());
-    assert!(!offered(Errno::NOEXEC, several));
+    assert!(!is_used(secure));
+    assert!(!is_used(|scene| scene.file("sys/hypervisor/type", "xen\n")));
+    let erratum = |scene: &mut Scene| {
+        scene.file("proc/cpuinfo", "bugs\t: spectre_v1 tdx_pw_mce\n");
+    };
+    assert!(!is_used(erratum));
 }
 
 #[test]
