@@ -89,11 +89,22 @@ pub(super) fn stays() {
     machine.booted();
     assert_eq!(machine.firmware_runs(), 1);
     goes_on_without(&mut machine, boot, "has been through its firmware");
+    // Its memory is in the area again, which is closed to others.
+    assert_eq!(machine.ok(&format!("stat -c %a {AREA}")), "700\n");
     // A lazy resume says that, too.
     machine.ok(&format!(
         "brisk vm suspend one --keep-memory && umount {AREA}"
     ));
+    machine.ok("brisk vm log one | wc -l >/run/lines");
     goes_on_without(&mut machine, boot, "is not in an area of RAM");
+    let log = machine.ok("brisk vm log one | tail -n +$(($(cat /run/lines) + 1))");
+    for (text, is) in [
+        ("Its memory cannot be kept in RAM: ", true),
+        ("The memory that was kept in RAM is not used, but", true),
+        ("Lazy resume is not possible", false),
+    ] {
+        assert_eq!(log.contains(text), is, "{text}: {log}");
+    }
     machine.ok(&format!(
         "brisk vm suspend one && mount {AREA} && brisk vm resume one"
     ));

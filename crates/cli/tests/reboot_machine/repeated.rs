@@ -57,8 +57,15 @@ pub(super) fn older_call() {
     machine.ok("mv /usr/sbin/kexec.away /usr/sbin/kexec");
     // The trial load is undone by the older call, too.
     let check = machine.run(&format!("{there} check --same"));
-    let passed = check.output.contains("took the files by kexec_load");
+    let passed = check
+        .output
+        .contains("loads them by the older one, kexec_load");
     assert!(check.status == 0 && passed, "{}", check.output);
+    assert_eq!(machine.ok("cat /sys/kernel/kexec_loaded"), "0\n");
+    // So does the unit, and it says so; what is undone is unloaded.
+    let asked = machine.run(&begun_at("loaded by kexec_load", "--same", "kill -INT $!"));
+    assert_eq!(asked.status, 130, "{}", asked.output);
+    machine.ok(ENDED);
     assert_eq!(machine.ok("cat /sys/kernel/kexec_loaded"), "0\n");
     machine.begin(&format!("{there} --same"));
     machine.booted();
@@ -78,8 +85,8 @@ const KEXEC_TOOLS: &str = "\
 #!/bin/sh
 ### BEGIN INIT INFO
 # Provides: $1
-# Required-Start: \\$local_fs
-# Required-Stop: \\$local_fs
+# Required-Start: $3
+# Required-Stop: $3
 # Default-Start: 2 3 4 5
 # Default-Stop: 6
 # Short-Description: $1
@@ -91,21 +98,31 @@ END
     }
     kernel=/boot/vmlinuz-$(uname -r)
     service kexec-load \"! systemctl list-jobs reboot.target | grep -q reboot.target ||
-        kexec -l $kernel --initrd=$(echo $kernel | sed s/vmlinuz/initrd.img/) --reuse-cmdline\"
-    service kexec 'grep -qx 0 /sys/kernel/kexec_loaded || kexec -e'
+        kexec -l $kernel --initrd=$(echo $kernel | sed s/vmlinuz/initrd.img/) --reuse-cmdline\" '$local_fs kexec'
+    service kexec 'grep -qx 0 /sys/kernel/kexec_loaded || kexec -e' '$local_fs'
     echo LOAD_KEXEC=true >/etc/default/kexec
     systemctl daemon-reload && systemctl start kexec-load kexec && sync";
 
 /// Such services do nothing in a restart of brisk's, and are as before if it is undone.
 pub(super) fn kexec_tools() {
     let mut machine = Kept::booted().go_on("services");
-    let active = "systemctl is-active kexec-load kexec";
     machine.ok(KEXEC_TOOLS);
-    machine.ok(active);
+    let act = |machine: &mut Computer| {
+        let active = machine.ok("systemctl is-active kexec-load kexec");
+        assert_eq!(active, "active\nactive\n");
+        let does = machine.ok("systemctl show --property=ExecStop kexec kexec-load");
+        assert_eq!(does.matches("/etc/init.d/kexec").count(), 4, "{does}");
+    };
+    act(&mut machine);
+    // By themselves they make a kexec of every restart.
+    machine.begin("systemctl reboot");
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 0);
+    act(&mut machine);
     let asked = machine.run(&begun_at("load the kernel", "--same", "kill -INT $!"));
     assert_eq!(asked.status, 130, "{}", asked.output);
     machine.ok(ENDED);
-    machine.ok(active);
+    act(&mut machine);
     machine.begin("brisk reboot --same");
     machine.booted();
     assert_eq!(machine.firmware_runs(), 0);
@@ -113,7 +130,7 @@ pub(super) fn kexec_tools() {
     assert_eq!(restart["record"]["result"], "warm");
     // All services had stopped before the jump.
     assert!(restart["phases"]["shutdown"].is_number(), "{restart:#}");
-    machine.ok(active);
+    act(&mut machine);
     machine.begin("brisk reboot --cold");
     machine.booted();
     assert_eq!(machine.firmware_runs(), 1);

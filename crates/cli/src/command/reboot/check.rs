@@ -14,7 +14,7 @@ use crate::ui::Ui;
 ///
 /// Nothing is stopped and nothing restarts. Rules look at the running kernel, the firmware, the
 /// devices and the system, and at the files of the kernel that is to be started, which are read to
-/// their ends. At last the kernel is loaded by kexec_file_load and unloaded again. Each finding has
+/// their ends. At last the kernel is loaded on trial and unloaded again. Each finding has
 /// the name of its rule, and what to do.
 ///
 /// A finding of "refuse" makes a warm reboot impossible, or would leave a machine that does not run;

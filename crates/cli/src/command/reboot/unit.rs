@@ -57,6 +57,9 @@ pub(super) fn execute(ui: &Ui) -> anyhow::Result<u8> {
         .try_lock()
         .context("cannot make /run/brisk/reboot")?;
     ensure!(lock.is_some(), "a restart is under way already");
+    let _loading = exchange
+        .lock_to_load()
+        .context("cannot wait for a check that loads a kernel")?;
     let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     let request = exchange
         .take()
@@ -154,7 +157,7 @@ fn begun(request: &Request) -> anyhow::Result<Restart> {
             ..Times::default()
         },
         vms: Vec::new(),
-        services: Vec::new(),
+        may_be_loaded: false,
         watch: None,
         before,
         up: None,

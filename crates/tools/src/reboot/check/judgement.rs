@@ -4,11 +4,15 @@ use std::cmp::Reverse;
 
 use super::consequence::{Consequence, Verdict};
 use super::preflight::Preflight;
-use super::rules;
+use super::rules::{self, values};
 use super::trial::Trial;
 use crate::lint::{self, Finding};
 use crate::reboot::load::Loadable;
+use crate::reboot::restart::{DIRECTORY, Exchange};
 
+/// Calls of a trial and of a restart that is undone, if each loads by the older call after the newer
+/// one: unloading is a call, too.
+const LOADS: u32 = 6;
 /// Memory that is left to programs beside a trial load, bytes.
 const SPARE: u64 = 32 << 20;
 
@@ -28,10 +32,11 @@ impl Preflight {
     #[must_use]
     pub fn obstacle(&self) -> Option<String> {
         let kexec = &self.machine.kexec;
-        if kexec.loads_left == Some(1) {
-            return Some(
-                "it would take the only load that kernel.kexec_load_limit_reboot permits".into(),
-            );
+        if let Some(left @ 1..LOADS) = kexec.loads_left {
+            return Some(format!(
+                "kernel.kexec_load_limit_reboot permits {left} more calls, and a trial and a restart \
+                 that is undone take {LOADS}"
+            ));
         }
         let need = self.images.memory().saturating_add(SPARE);
         let available = self.machine.platform.available;
@@ -58,20 +63,31 @@ impl Preflight {
     pub fn try_load(&mut self) {
         self.trial = match self.obstacle() {
             Some(reason) => Trial::LeftOut(reason),
-            None => {
-                let may_use_older = self.may_use_older_call();
-                let files = Loadable::open(&self.target);
-                Trial::of(files.and_then(|files| files.try_load(may_use_older)))
-            }
+            None => match Exchange::of_system().try_lock_to_load() {
+                Ok(Some(_lock)) => {
+                    let may_use_older = self.may_use_older_call();
+                    let files = Loadable::open(&self.target);
+                    Trial::of(files.and_then(|files| files.try_load(may_use_older)))
+                }
+                Ok(None) => Trial::LeftOut("another restart or check loads a kernel".to_owned()),
+                Err(error) => Trial::Failed(format!("cannot lock a file in {DIRECTORY}: {error}")),
+            },
         };
     }
 
-    /// Whether the older call, kexec_load(2), would be no way around what a kernel enforces, and goes
-    /// to the kernel: below Xen, kexec asks Xen.
+    /// Whether the older call, kexec_load(2), may be used: as far as is known the running kernel
+    /// enforces no signatures, which that call does not have; kexec asks the kernel, as it does not
+    /// below Xen; and it has all of the RAM, which it takes from the firmware's map, as this kernel
+    /// does without `memmap=` and `mem=`.
     #[must_use]
     pub fn may_use_older_call(&self) -> bool {
-        let machine = &self.machine;
-        let is_locked = machine.kexec.is_locked_down() || machine.firmware.has_secure_boot;
-        !is_locked && machine.platform.xen.is_none() && !machine.platform.has_tdx_erratum()
+        let (kexec, platform) = (&self.machine.kexec, &self.machine.platform);
+        let enforces = kexec.is_locked_down()
+            || kexec.forces_signatures
+            || self.machine.firmware.has_secure_boot;
+        let has_all = ["memmap", "mem"]
+            .iter()
+            .all(|name| values(&platform.cmdline, name).next().is_none());
+        !enforces && has_all && platform.xen.is_none() && !platform.has_tdx_erratum()
     }
 }

@@ -93,7 +93,7 @@ pub const REFUSALS: &[Meaning] = &[
          more than half of the memory, or one is no regular file",
         "the kernel log (dmesg) may have more; shorten the command line, or make the initial RAM disk \
          smaller",
-        Course::OlderCall,
+        Course::Change,
     ),
     meaning(
         Errno::NOEXEC,
@@ -107,7 +107,7 @@ pub const REFUSALS: &[Meaning] = &[
         "ENOTSUP",
         "this machine or kernel allows no kexec, as of an erratum of TDX",
         "restart it through its firmware",
-        Course::OlderCall,
+        Course::Change,
     ),
     meaning(
         Errno::LIBBAD,
@@ -242,7 +242,7 @@ mod tests {
             let all = REFUSALS.iter().filter(|one| one.course == course);
             all.map(|one| one.name).collect::<Vec<_>>()
         };
-        let older = ["ENOSYS", "EINVAL", "ENOEXEC", "ENOTSUP"];
+        let older = ["ENOSYS", "ENOEXEC"];
         assert_eq!(of(Course::OlderCall), older);
         let signature = [
             "ELIBBAD",

@@ -148,7 +148,7 @@ mod tests {
                 ..Times::default()
             },
             vms: Vec::new(),
-            services: Vec::new(),
+            may_be_loaded: false,
             watch: None,
             before: Census::default(),
             up: None,

@@ -1,80 +1,99 @@
-//! Services of Debian's kexec-tools: scripts of `/etc/init.d` that systemd stops at each shutdown.
+//! Services of kexec-tools before 2.0.27, as of Debian 12: scripts of `/etc/init.d` that systemd stops
+//! at each shutdown.
 //!
 //! `kexec-load` then loads a kernel, with `LOAD_KEXEC=true` in `/etc/default/kexec` and if the machine
 //! is to restart. `kexec` jumps into the kernel that is loaded, whoever loaded it, although other
-//! services still stop and file systems are still mounted. A service that is stopped before a restart
-//! does neither.
+//! services still stop and file systems are still mounted. A drop-in of systemd.unit(5) takes from them
+//! what they do when they are stopped, also if something starts them until then. They are not stopped
+//! here: one that jumps could do that at once.
 
-use std::iter;
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use brisk_host::files::{self, Durability};
 
 use super::live::systemctl;
-use crate::reboot::load;
 
-/// The services and the scripts that they are made of, in the order in which they are stopped.
-const SERVICES: [(&str, &str); 2] = [
-    ("kexec-load.service", "/etc/init.d/kexec-load"),
-    ("kexec.service", "/etc/init.d/kexec"),
-];
+/// The scripts, of which systemd makes services.
+const SCRIPTS: [&str; 2] = ["kexec-load", "kexec"];
 
-/// Services that would act at the next shutdown.
+const TEXT: &str = "# Of brisk reboot, until the machine goes down.\n[Service]\nExecStop=\n";
+
+/// Has the services do nothing when they are stopped.
 ///
 /// # Errors
-/// If systemd does not say so.
-pub(super) fn active() -> Result<Vec<String>, String> {
-    let names = SERVICES.map(|(name, _)| name);
-    let words = ["show", "--property=Id,ActiveState,SourcePath"];
-    let shown = systemctl(&[&words[..], &names].concat())?;
-    Ok(among(&shown))
-}
-
-/// Services that are active, of what `systemctl show` prints.
-fn among(shown: &str) -> Vec<String> {
-    let is_active = |(name, script): &(&str, &str)| {
-        shown.split("\n\n").any(|unit| {
-            let says = |line: String| unit.lines().any(|one| one == line);
-            says(format!("Id={name}"))
-                && says(format!("SourcePath={script}"))
-                && says("ActiveState=active".to_owned())
-        })
-    };
-    let active = SERVICES.iter().filter(|service| is_active(service));
-    active.map(|(name, _)| (*name).to_owned()).collect()
-}
-
-/// Stops services, which does nothing else while no kernel is loaded.
-///
-/// # Errors
-/// If one is loaded, which the services would start at once, or they cannot be stopped.
-pub(super) fn stop(services: &[String]) -> Result<(), String> {
-    if services.is_empty() {
+/// If systemd does not take that.
+pub(super) fn silence() -> Result<(), String> {
+    let root = Path::new("/");
+    if !write(root)? {
         return Ok(());
     }
-    match load::is_loaded(Path::new("/")) {
-        Some(false) => act("stop", services),
+    systemctl(&["daemon-reload"])?;
+    let names = SCRIPTS.map(|script| format!("{script}.service"));
+    let names = names.iter().map(String::as_str);
+    let words: Vec<_> = ["show", "--property=ExecStop", "--value"]
+        .into_iter()
+        .chain(names)
+        .collect();
+    match systemctl(&words)?.trim() {
+        "" => Ok(()),
         _ => Err(
-            "another program has loaded a kernel, and kexec.service of kexec-tools starts it at any \
-             shutdown; unload it with kexec --unload"
+            "kexec-load.service or kexec.service of kexec-tools would start a kernel themselves, and \
+             systemd did not take ExecStop=; see systemctl cat kexec.service"
                 .to_owned(),
         ),
     }
 }
 
-/// Starts services again, which does nothing else.
+/// Undoes [`silence`].
 ///
 /// # Errors
-/// If they cannot be started.
-pub(super) fn start(services: &[String]) -> Result<(), String> {
-    match services {
-        [] => Ok(()),
-        _ => act("start", services),
+/// If a drop-in cannot be removed, or systemd does not read its units again.
+pub(super) fn restore() -> Result<(), String> {
+    match remove(Path::new("/"))? {
+        true => systemctl(&["daemon-reload"]).map(drop),
+        false => Ok(()),
     }
 }
 
-fn act(verb: &str, services: &[String]) -> Result<(), String> {
-    let names = services.iter().map(String::as_str);
-    let words: Vec<_> = iter::once(verb).chain(names).collect();
-    systemctl(&words).map(drop)
+fn drop_in(root: &Path, script: &str) -> PathBuf {
+    let directory = root.join(format!("run/systemd/system/{script}.service.d"));
+    directory.join("50-brisk-reboot.conf")
+}
+
+/// Writes drop-ins for the scripts that there are; whether there are any.
+fn write(root: &Path) -> Result<bool, String> {
+    let mut any = false;
+    for script in SCRIPTS {
+        if !root.join("etc/init.d").join(script).exists() {
+            continue;
+        }
+        let path = drop_in(root, script);
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        made.and_then(|()| {
+            files::replace_with_mode(&path, TEXT.as_bytes(), 0o644, Durability::Atomic)
+        })
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        any = true;
+    }
+    Ok(any)
+}
+
+/// Removes drop-ins; whether there were any.
+fn remove(root: &Path) -> Result<bool, String> {
+    let mut any = false;
+    for script in SCRIPTS {
+        let path = drop_in(root, script);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("cannot remove {}: {error}", path.display())),
+            Ok(()) => any = true,
+        }
+        // One that has other files stays.
+        path.parent().map(fs::remove_dir);
+    }
+    Ok(any)
 }
 
 #[cfg(test)]
@@ -82,22 +101,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_active_services_of_the_scripts_are_named() {
-        let unit = |id: &str, source: &str, state: &str| {
-            format!("Id={id}\nSourcePath={source}\nActiveState={state}\n")
-        };
-        let load = unit("kexec-load.service", "/etc/init.d/kexec-load", "active");
-        let kexec = unit("kexec.service", "/etc/init.d/kexec", "active");
-        assert_eq!(
-            among(&format!("{kexec}\n{load}")),
-            ["kexec-load.service", "kexec.service"]
+    fn scripts_that_are_there_have_drop_ins_until_they_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let is_there = |script| drop_in(root.path(), script).exists();
+        assert_eq!(write(root.path()), Ok(false));
+        fs::create_dir_all(root.path().join("etc/init.d")).unwrap();
+        fs::write(root.path().join("etc/init.d/kexec"), "").unwrap();
+        // Also a second time, as after a load that was put off.
+        for _ in 0..2 {
+            assert_eq!(write(root.path()), Ok(true));
+        }
+        assert!(is_there("kexec") && !is_there("kexec-load"));
+        let text = fs::read_to_string(drop_in(root.path(), "kexec")).unwrap();
+        assert!(text.ends_with("[Service]\nExecStop=\n"), "{text}");
+        assert_eq!(remove(root.path()), Ok(true));
+        assert_eq!(remove(root.path()), Ok(false));
+        assert!(
+            !root
+                .path()
+                .join("run/systemd/system/kexec.service.d")
+                .exists()
         );
-        let away = unit("kexec-load.service", "", "inactive");
-        assert_eq!(among(&format!("{away}\n{kexec}")), ["kexec.service"]);
-        // One of the administrator's own.
-        let own = unit("kexec.service", "", "active");
-        let ended = unit("kexec-load.service", "/etc/init.d/kexec-load", "inactive");
-        assert!(among(&format!("{own}\n{ended}")).is_empty());
-        assert!(among("").is_empty());
     }
 }

@@ -16,7 +16,7 @@ use super::store::Store;
 use super::watchdog::{Dog, Watch};
 use crate::chain;
 use crate::reboot::Target;
-use crate::reboot::load::{self, Course, LoadError, Loadable};
+use crate::reboot::load::{self, Call, Course, LoadError, Loadable};
 
 /// Drop-in of systemd-system.conf(5) that lasts until the machine goes down.
 const DROP_IN: &str = "/run/systemd/system.conf.d/50-brisk-reboot.conf";
@@ -91,11 +91,11 @@ impl Host for Live<'_> {
     fn take(&mut self, step: Step, restart: &mut Restart) -> Result<(), Refused> {
         match step {
             Step::Load => {
-                self.stop_services(restart)?;
-                let loaded = self.load();
+                kexec_tools::silence().map_err(Refused::Reason)?;
+                let loaded = self.load(restart);
                 if let Err(Refused::NoMemory(_)) = loaded {
                     // It is tried again, and not undone until then.
-                    self.start_services(restart).map_err(Refused::Reason)?;
+                    kexec_tools::restore().map_err(Refused::Reason)?;
                 }
                 loaded
             }
@@ -107,7 +107,7 @@ impl Host for Live<'_> {
             Step::Arm => arm(restart.watch.as_ref()).map_err(Refused::Reason),
             Step::Restart => {
                 if restart.way == Way::Cold {
-                    self.stop_services(restart)?;
+                    kexec_tools::silence().map_err(Refused::Reason)?;
                 }
                 restart.times.handed = Some(now());
                 self.save(restart).map_err(Refused::Reason)?;
@@ -119,11 +119,11 @@ impl Host for Live<'_> {
     fn undo(&mut self, step: Step, restart: &Restart) -> Result<(), String> {
         match step {
             Step::Load => {
-                match load::is_loaded(Path::new("/")) {
-                    Some(false) => {}
-                    _ => load::unload().map_err(|error| chain(&error))?,
+                let is_loaded = load::is_loaded(Path::new("/")) != Some(false);
+                if restart.may_be_loaded && is_loaded {
+                    load::unload().map_err(|error| chain(&error))?;
                 }
-                self.start_services(restart)
+                kexec_tools::restore()
             }
             // Somebody else has asked for that: what would be started now would end with it.
             Step::Vms if (self.going_down)() => Err(
@@ -134,7 +134,7 @@ impl Host for Live<'_> {
             Step::Vms => self.vms.resume(),
             Step::Quiesce => self.devices.give_back(),
             Step::Arm => disarm(),
-            Step::Restart if restart.way == Way::Cold => self.start_services(restart),
+            Step::Restart if restart.way == Way::Cold => kexec_tools::restore(),
             Step::Restart => Ok(()),
         }
     }
@@ -149,33 +149,30 @@ impl Host for Live<'_> {
 }
 
 impl Live<'_> {
-    /// Stops services of kexec-tools, which would start another kernel, or this one too early.
-    fn stop_services(&mut self, restart: &mut Restart) -> Result<(), Refused> {
-        restart.services = kexec_tools::active().map_err(Refused::Reason)?;
-        self.save(restart).map_err(Refused::Reason)?;
-        kexec_tools::stop(&restart.services).map_err(Refused::Reason)
-    }
-
-    /// Starts them again, unless the machine goes down: then they would act.
-    fn start_services(&self, restart: &Restart) -> Result<(), String> {
-        match (self.going_down)() {
-            true => Ok(()),
-            false => kexec_tools::start(&restart.services),
-        }
-    }
-
-    fn load(&self) -> Result<(), Refused> {
+    fn load(&mut self, restart: &mut Restart) -> Result<(), Refused> {
         let Some(target) = &self.target else {
             return Err(Refused::Reason("no kernel was named".to_owned()));
         };
-        let loaded =
-            Loadable::open(target).and_then(|files| files.load_by_either_call(self.older_call));
-        loaded.map(drop).map_err(|error| match &error {
+        let refused = |error: LoadError| match &error {
             LoadError::Refused(refusal) if refusal.course() == Course::Memory => {
                 Refused::NoMemory(chain(&error))
             }
             _ => Refused::Reason(chain(&error)),
-        })
+        };
+        let files = Loadable::open(target).map_err(refused)?;
+        // What another program has loaded is not unloaded.
+        if load::is_loaded(Path::new("/")) == Some(true) {
+            return Err(refused(LoadError::Occupied));
+        }
+        restart.may_be_loaded = true;
+        self.save(restart).map_err(Refused::Reason)?;
+        if let Call::Older(refusal) = files
+            .load_by_either_call(self.older_call)
+            .map_err(refused)?
+        {
+            (self.tell)(&format!("loaded by kexec_load, the older call: {refusal}"));
+        }
+        Ok(())
     }
 }
 

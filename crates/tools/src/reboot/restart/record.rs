@@ -66,6 +66,11 @@ impl Stage {
     }
 }
 
+/// What an older record means, which does not say.
+const fn yes() -> bool {
+    true
+}
+
 /// A restart that has begun.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
@@ -92,9 +97,9 @@ pub struct Restart {
     /// VMs that were suspended for it.
     #[serde(default)]
     pub vms: Vec<String>,
-    /// Services of kexec-tools that were stopped for it.
-    #[serde(default)]
-    pub services: Vec<String>,
+    /// Whether its kernel may be loaded: a kernel that is, before that, is another program's.
+    #[serde(default = "yes")]
+    pub may_be_loaded: bool,
     /// Watchdog and `panic=` that are armed.
     #[serde(default)]
     pub watch: Option<Watch>,

@@ -106,6 +106,31 @@ impl Exchange {
         Ok(file)
     }
 
+    /// Takes the lock of whoever loads a kernel, until the file is dropped: who loads one on trial
+    /// would replace another's, and unload it. None if somebody else has it.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn try_lock_to_load(&self) -> io::Result<Option<File>> {
+        let file = self.file_to_load()?;
+        try_lock(&file, Sharing::Exclusive).map(|taken| taken.then_some(file))
+    }
+
+    /// Waits for the lock of [`Self::try_lock_to_load`].
+    ///
+    /// # Errors
+    /// If the file cannot be made, or the lock not be taken.
+    pub fn lock_to_load(&self) -> io::Result<File> {
+        let file = self.file_to_load()?;
+        lock(&file, Sharing::Exclusive)?;
+        Ok(file)
+    }
+
+    fn file_to_load(&self) -> io::Result<File> {
+        self.make()?;
+        files::open_lock(&self.0.join("loading"))
+    }
+
     /// Whether a restart holds the lock.
     ///
     /// # Errors
@@ -282,6 +307,18 @@ mod tests {
         drop(first);
         assert!(!is_taken(&seen).unwrap());
         exchange.lock_to_ask().unwrap();
+    }
+
+    #[test]
+    fn one_loads_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(dir.path().join("run"));
+        let first = exchange.lock_to_load().unwrap();
+        assert!(exchange.try_lock_to_load().unwrap().is_none());
+        // Nobody asks or restarts meanwhile.
+        assert!(!exchange.is_locked().unwrap());
+        drop(first);
+        assert!(exchange.try_lock_to_load().unwrap().is_some());
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) fn restart(way: Way, stage: Stage) -> Restart {
         combination: None,
         times: Times::default(),
         vms: Vec::new(),
-        services: Vec::new(),
+        may_be_loaded: false,
         watch: None,
         before: Census::default(),
         up: None,

@@ -5,14 +5,15 @@
 //! (`Documentation/admin-guide/kernel-parameters.txt`). A file of an ext4 or XFS there that is mounted
 //! with `dax` is that RAM when it is mapped.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use brisk_host::{files, sysfs};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, fchmod, fstat};
 
 /// An area that is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Area {
             .map_err(|reason| format!("{shown} is not in an area of RAM: {reason}"))?;
         let line = files::text(&root.join("proc/cmdline")).unwrap_or_default();
         // A new file system's directory is 0755: it is closed when memory is about to be made there.
-        if others != 0 && !is_mount_point(directory, meta.dev()) {
+        if others != 0 && !is_mount_point(directory).unwrap_or(false) {
             return Err(format!("others can look into {shown}; chmod 0700 it"));
         }
         let area = Self {
@@ -70,16 +71,17 @@ impl Area {
         }
     }
 
-    /// Closes the directory to others.
+    /// Closes the directory to others; whether it was not closed before.
     ///
     /// # Errors
     /// If its mode cannot be changed.
-    pub(in crate::vm) fn close(&self) -> io::Result<()> {
-        let mode = fs::symlink_metadata(&self.directory)?.mode();
-        match mode & 0o077 {
-            0 => Ok(()),
-            _ => fs::set_permissions(&self.directory, Permissions::from_mode(0o700)),
+    pub(in crate::vm) fn close(&self) -> io::Result<bool> {
+        let directory = open(&self.directory)?;
+        if fstat(&directory)?.st_mode & 0o077 == 0 {
+            return Ok(false);
         }
+        fchmod(&directory, Mode::RWXU)?;
+        Ok(true)
     }
 
     /// Whether a kernel with this command line leaves the area alone.
@@ -90,10 +92,17 @@ impl Area {
     }
 }
 
-/// Whether the file system of a directory on this device begins there.
-fn is_mount_point(directory: &Path, device: u64) -> bool {
-    let above = directory.parent().map(fs::symlink_metadata);
-    above.is_some_and(|above| above.is_ok_and(|above| above.dev() != device))
+/// A directory, and no link to one.
+fn open(directory: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(directory, flags, Mode::empty())?)
+}
+
+/// Whether something is mounted at a directory.
+fn is_mount_point(directory: &Path) -> io::Result<bool> {
+    let directory = open(directory)?;
+    let found = rustix::fs::statx(&directory, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+    Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Ranges that `memmap=SIZE!START` takes.
@@ -169,7 +178,8 @@ fn is_dax(directory: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -281,18 +291,18 @@ mod tests {
 
     #[test]
     fn a_new_file_system_is_closed_to_others() {
-        let device = |path: &str| fs::metadata(path).unwrap().dev();
-        assert!(is_mount_point(Path::new("/proc"), device("/proc")));
-        for path in ["/proc/self/fd", "/"] {
-            assert!(!is_mount_point(Path::new(path), device(path)), "{path}");
-        }
+        let is_one = |path: &str| is_mount_point(Path::new(path));
+        assert!(is_one("/proc").unwrap());
+        assert!(!is_one("/proc/self/fd").unwrap());
+        // A link to a process's directory.
+        assert!(is_one("/proc/self").is_err());
         let area = Area {
             directory: tempfile::tempdir().unwrap().keep(),
             range: 0..1,
         };
         for mode in [0o755, 0o500] {
             fs::set_permissions(&area.directory, Permissions::from_mode(mode)).unwrap();
-            area.close().unwrap();
+            assert_eq!(area.close().unwrap(), mode == 0o755);
             let now = fs::metadata(&area.directory).unwrap().mode() & 0o777;
             assert_eq!(now, if mode == 0o755 { 0o700 } else { mode });
         }

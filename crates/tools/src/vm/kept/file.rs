@@ -54,9 +54,8 @@ impl VmPaths {
     ) -> Option<Fresh> {
         let made = match self.area(definition) {
             Ok(None) => return None,
-            Ok(Some(area)) => area
-                .close()
-                .and_then(|()| make(&area.directory.join(self.memory_name()), bytes))
+            Ok(Some(area)) => self
+                .make_in(&area, bytes)
                 .map_err(|error| format!("{}: {error}", area.directory.display())),
             Err(reason) => Err(reason),
         };
@@ -67,6 +66,14 @@ impl VmPaths {
                 None
             }
         }
+    }
+
+    fn make_in(&self, area: &Area, bytes: u64) -> io::Result<File> {
+        if area.close()? {
+            let directory = area.directory.display();
+            self.note(&format!("{directory} is closed to others than root"));
+        }
+        make(&area.directory.join(self.memory_name()), bytes)
     }
 
     /// Notes why the memory is not in the area that it should be in.

@@ -1,10 +1,11 @@
 //! What the running kernel lets load.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, iter};
 
 use brisk_host::{files, sysfs};
 
+use crate::kernel_config::KernelConfig;
 use crate::reboot::load::is_loaded;
 
 /// Bit of CAP_SYS_BOOT in a set of capabilities (capabilities(7)).
@@ -22,6 +23,9 @@ pub struct Kexec {
     pub loads_left: Option<u32>,
     /// Whether a kernel is loaded.
     pub is_loaded: bool,
+    /// Whether the running kernel loads by the newer call only what is signed, also if it is not locked
+    /// down (`CONFIG_KEXEC_SIG_FORCE`), as far as its configuration can be read.
+    pub forces_signatures: bool,
     /// Whether kexec-tools make a kexec of every restart (`LOAD_KEXEC` in `/etc/default/kexec`).
     pub by_kexec_tools: bool,
     /// Whether this process may load one, as far as capabilities say.
@@ -33,16 +37,33 @@ pub struct Kexec {
     pub container: Option<String>,
 }
 
-/// Whether Debian's kexec-tools load a kernel at each restart.
+fn release(root: &Path) -> String {
+    let text = files::text(&root.join("proc/sys/kernel/osrelease"));
+    text.unwrap_or_default().trim().to_owned()
+}
+
+/// Whether kexec-tools before 2.0.27 load a kernel at each restart, as the scripts decide it.
 fn by_kexec_tools(root: &Path) -> bool {
-    let settings = files::text(&root.join("etc/default/kexec")).unwrap_or_default();
-    let mut values = settings
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("LOAD_KEXEC="));
-    let is_on = values
-        .next_back()
-        .map(|value| value.trim_matches(['"', '\'']));
-    is_on == Some("true") && root.join("etc/init.d/kexec-load").exists()
+    let at = |path: &str| root.join(path);
+    // Removing the package leaves the scripts and the settings.
+    let program = ["sbin/kexec", "usr/sbin/kexec"];
+    if !at("etc/init.d/kexec-load").exists() || !program.iter().any(|path| at(path).exists()) {
+        return false;
+    }
+    let entries = fs::read_dir(at("etc/default/kexec.d"));
+    let entries = entries.into_iter().flatten().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut is_on = false;
+    for path in iter::once(at("etc/default/kexec")).chain(paths) {
+        let settings = files::text(&path).unwrap_or_default();
+        let lines = settings.lines().map(str::trim);
+        let mut values = lines.filter_map(|line| line.strip_prefix("LOAD_KEXEC="));
+        if let Some(value) = values.next_back() {
+            is_on = value.trim_matches(['"', '\'']) == "true";
+        }
+    }
+    is_on
 }
 
 impl Kexec {
@@ -70,6 +91,8 @@ impl Kexec {
         }
         Self {
             is_supported: disabled.is_some() || is_loaded.is_some() || !is_known,
+            forces_signatures: KernelConfig::running(root, &release(root))
+                .is_some_and(|config| config.has("CONFIG_KEXEC_SIG_FORCE")),
             by_kexec_tools: by_kexec_tools(root),
             is_disabled: disabled.is_some_and(|value| value != 0),
             loads_left: sysctl("kexec_load_limit_reboot").and_then(|left| u32::try_from(left).ok()),

@@ -57,7 +57,7 @@ pub(super) const RULES: &[Rule] = &[
         applies: Applies::Host,
         why: "restarts that are not brisk's do not go through the firmware either, and jump while \
               services still stop",
-        source: "kexec-tools of Debian: /etc/init.d/kexec-load and /etc/init.d/kexec",
+        source: "kexec-tools before 2.0.27: /etc/init.d/kexec-load and /etc/init.d/kexec",
         check: kexec_tools,
     },
     Rule {
@@ -168,7 +168,7 @@ fn kexec_tools(on: &Preflight, findings: &mut Findings) {
         findings.add(
             Consequence::Note,
             "kexec-tools make a kexec of every restart (LOAD_KEXEC=true in /etc/default/kexec), also of \
-             systemctl reboot; brisk stops their services for its own",
+             systemctl reboot; brisk keeps their services from that in its own",
             command("sudo dpkg-reconfigure kexec-tools"),
         );
     }

@@ -10,7 +10,7 @@ mod trial;
 
 use crate::lint::{self, Description};
 
-pub(super) use rule::Rule;
+pub(super) use rule::{Rule, values};
 
 /// All rules, in groups.
 pub(super) const RULES: &[&[Rule]] = &[

@@ -39,7 +39,10 @@ pub(super) fn firmware_restart() -> Fix {
 }
 
 /// Values of an option on a command line.
-pub(super) fn values<'a>(cmdline: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+pub(in crate::reboot::check) fn values<'a>(
+    cmdline: &'a str,
+    name: &'a str,
+) -> impl Iterator<Item = &'a str> {
     let words = cmdline.split_whitespace();
     words.filter_map(move |word| word.strip_prefix(name)?.strip_prefix('='))
 }

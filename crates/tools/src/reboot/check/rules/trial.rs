@@ -59,7 +59,7 @@ fn refused(on: &Preflight, refusal: Refusal, findings: &mut Findings) {
     let what = format!("the kernel refused the files: {refusal}");
     match refusal.course() {
         // A rule of its own says so.
-        Course::OlderCall
+        Course::Change
             if refusal == Refusal::new(Errno::NOTSUP) && on.machine.platform.has_tdx_erratum() => {}
         Course::Memory => findings.add(
             Consequence::Warn,

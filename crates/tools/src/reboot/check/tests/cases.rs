@@ -167,13 +167,13 @@ pub(super) const CASES: &[Case] = &[
         Note,
         |scene| {
             scene.file("etc/init.d/kexec-load", "#!/bin/sh\n");
-            scene.file(
-                "etc/default/kexec",
-                "LOAD_KEXEC=false\n LOAD_KEXEC=\"true\"\n",
-            );
+            scene.file("sbin/kexec", "");
+            scene.file("etc/default/kexec", "LOAD_KEXEC=false\n");
+            scene.file("etc/default/kexec.d/local", " LOAD_KEXEC=\"true\"\n");
         },
         |scene| {
             scene.file("etc/init.d/kexec-load", "#!/bin/sh\n");
+            scene.file("sbin/kexec", "");
             scene.file("etc/default/kexec", "LOAD_KEXEC=true\nLOAD_KEXEC=false\n");
         },
     ),

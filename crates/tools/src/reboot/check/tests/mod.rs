@@ -121,9 +121,9 @@ fn a_trial_load_is_left_out_where_it_would_harm_or_be_pointless() {
         scene.read().obstacle()
     };
     assert_eq!(obstacle(|_| {}), None);
-    let limited = obstacle(|scene| scene.file("proc/sys/kernel/kexec_load_limit_reboot", "1\n"));
-    assert!(limited.unwrap().contains("only load"));
-    let limited = obstacle(|scene| scene.file("proc/sys/kernel/kexec_load_limit_reboot", "2\n"));
+    let limited = obstacle(|scene| scene.file("proc/sys/kernel/kexec_load_limit_reboot", "5\n"));
+    assert!(limited.unwrap().contains("permits 5 more calls"));
+    let limited = obstacle(|scene| scene.file("proc/sys/kernel/kexec_load_limit_reboot", "6\n"));
     assert_eq!(limited, None);
     let full = obstacle(|scene| scene.memory(1 << 20, 32 << 10));
     assert!(full.unwrap().contains("32 MiB are available"));
@@ -154,6 +154,15 @@ fn the_older_call_is_used_only_where_it_is_no_way_around() {
         scene.file("proc/cpuinfo", "bugs\t: spectre_v1 tdx_pw_mce\n");
     };
     assert!(!is_used(erratum));
+    let forced = |scene: &mut Scene| {
+        scene.file("boot/config-6.1.0-9-amd64", "CONFIG_KEXEC_SIG_FORCE=y\n");
+    };
+    assert!(!is_used(forced));
+    for option in ["memmap=1G!4G", "memmap=64K$0x1000", "mem=4G"] {
+        let scene = Scene::new();
+        scene.file("proc/cmdline", &format!("quiet {option}\n"));
+        assert!(!scene.read().may_use_older_call(), "{option}");
+    }
 }
 
 #[test]
