@@ -120,9 +120,6 @@ fn attempt(
         return Ok(Some("its image has no memory".to_owned()));
     }
     paths.processing("resume", &format!("from {}", path.display()));
-    if let Err(reason) = area {
-        paths.note_outside(&reason);
-    }
     let claim = Claim::take(&path)?;
     let serving = match begin(paths, claim, cache, begun) {
         Ok(Begun::Yes(serving)) => *serving,
@@ -139,6 +136,10 @@ fn attempt(
             return Err(error);
         }
     };
+    if let Err(reason) = area {
+        // The other resume says so itself.
+        paths.note_outside(&reason);
+    }
     let memory = serving.image.header().memory;
     serving.serve(|claim, late| {
         let mut ending = Some((lock, say));
