@@ -63,16 +63,23 @@ impl Preflight {
     pub fn try_load(&mut self) {
         self.trial = match self.obstacle() {
             Some(reason) => Trial::LeftOut(reason),
-            None => match Exchange::of_system().try_lock_to_load() {
-                Ok(Some(_lock)) => {
-                    let may_use_older = self.may_use_older_call();
-                    let files = Loadable::open(&self.target);
-                    Trial::of(files.and_then(|files| files.try_load(may_use_older)))
-                }
-                Ok(None) => Trial::LeftOut("another restart or check loads a kernel".to_owned()),
-                Err(error) => Trial::Failed(format!("cannot lock a file in {DIRECTORY}: {error}")),
-            },
+            None => self.load_on_trial(),
         };
+    }
+
+    fn load_on_trial(&self) -> Trial {
+        let _lock = match Exchange::of_system().try_lock_to_load() {
+            Ok(Some(lock)) => lock,
+            Ok(None) => {
+                return Trial::LeftOut("another restart or check loads a kernel".to_owned());
+            }
+            Err(error) => {
+                return Trial::Failed(format!("cannot lock a file in {DIRECTORY}: {error}"));
+            }
+        };
+        let may_use_older = self.may_use_older_call();
+        let files = Loadable::open(&self.target);
+        Trial::of(files.and_then(|files| files.try_load(may_use_older)))
     }
 
     /// Whether the older call, kexec_load(2), may be used: as far as is known the running kernel

@@ -8,17 +8,15 @@
 //! here: one that jumps could do that at once.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use brisk_host::files::{self, Durability};
-
+use super::drop_in;
 use super::live::systemctl;
 
 /// The scripts, of which systemd makes services.
 const SCRIPTS: [&str; 2] = ["kexec-load", "kexec"];
 
-const TEXT: &str = "# Of brisk reboot, until the machine goes down.\n[Service]\nExecStop=\n";
+const SETTINGS: &str = "[Service]\nExecStop=\n";
 
 /// Has the services do nothing when they are stopped.
 ///
@@ -57,7 +55,7 @@ pub(super) fn restore() -> Result<(), String> {
     }
 }
 
-fn drop_in(root: &Path, script: &str) -> PathBuf {
+fn path_of(root: &Path, script: &str) -> PathBuf {
     let directory = root.join(format!("run/systemd/system/{script}.service.d"));
     directory.join("50-brisk-reboot.conf")
 }
@@ -69,12 +67,8 @@ fn write(root: &Path) -> Result<bool, String> {
         if !root.join("etc/init.d").join(script).exists() {
             continue;
         }
-        let path = drop_in(root, script);
-        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
-        made.and_then(|()| {
-            files::replace_with_mode(&path, TEXT.as_bytes(), 0o644, Durability::Atomic)
-        })
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        let path = path_of(root, script);
+        drop_in::write(&path, SETTINGS)?;
         any = true;
     }
     Ok(any)
@@ -84,12 +78,8 @@ fn write(root: &Path) -> Result<bool, String> {
 fn remove(root: &Path) -> Result<bool, String> {
     let mut any = false;
     for script in SCRIPTS {
-        let path = drop_in(root, script);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(format!("cannot remove {}: {error}", path.display())),
-            Ok(()) => any = true,
-        }
+        let path = path_of(root, script);
+        any |= drop_in::remove(&path)?;
         // One that has other files stays.
         path.parent().map(fs::remove_dir);
     }
@@ -103,7 +93,7 @@ mod tests {
     #[test]
     fn scripts_that_are_there_have_drop_ins_until_they_are_removed() {
         let root = tempfile::tempdir().unwrap();
-        let is_there = |script| drop_in(root.path(), script).exists();
+        let is_there = |script| path_of(root.path(), script).exists();
         assert_eq!(write(root.path()), Ok(false));
         fs::create_dir_all(root.path().join("etc/init.d")).unwrap();
         fs::write(root.path().join("etc/init.d/kexec"), "").unwrap();
@@ -112,7 +102,7 @@ mod tests {
             assert_eq!(write(root.path()), Ok(true));
         }
         assert!(is_there("kexec") && !is_there("kexec-load"));
-        let text = fs::read_to_string(drop_in(root.path(), "kexec")).unwrap();
+        let text = fs::read_to_string(path_of(root.path(), "kexec")).unwrap();
         assert!(text.ends_with("[Service]\nExecStop=\n"), "{text}");
         assert_eq!(remove(root.path()), Ok(true));
         assert_eq!(remove(root.path()), Ok(false));

@@ -1,19 +1,17 @@
 //! Steps of a restart on this machine.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use brisk_host::files::{self, Durability};
+use brisk_host::files;
 use brisk_host::program::Program;
 
 use super::boot::Boot;
-use super::kexec_tools;
 use super::record::{Restart, Stage, Way};
 use super::sequence::{Host, Refused, Step, steps};
 use super::store::Store;
 use super::watchdog::{Dog, Watch};
+use super::{drop_in, kexec_tools};
 use crate::chain;
 use crate::reboot::Target;
 use crate::reboot::load::{self, Call, Course, LoadError, Loadable};
@@ -92,12 +90,7 @@ impl Host for Live<'_> {
         match step {
             Step::Load => {
                 kexec_tools::silence().map_err(Refused::Reason)?;
-                let loaded = self.load(restart);
-                if let Err(Refused::NoMemory(_)) = loaded {
-                    // It is tried again, and not undone until then.
-                    kexec_tools::restore().map_err(Refused::Reason)?;
-                }
-                loaded
+                self.load(restart)
             }
             Step::Vms => {
                 restart.vms = self.vms.suspend(self.tell).map_err(Refused::Reason)?;
@@ -253,13 +246,8 @@ fn arm(watch: Option<&Watch>) -> Result<(), String> {
     let Some(limit) = watch.and_then(|watch| watch.watchdog) else {
         return Ok(());
     };
-    let path = Path::new(DROP_IN);
-    let text = format!(
-        "# Of brisk reboot, until the machine goes down.\n[Manager]\nKExecWatchdogSec={limit}\n"
-    );
-    let made = path.parent().map_or(Ok(()), fs::create_dir_all);
-    made.and_then(|()| files::replace_with_mode(path, text.as_bytes(), 0o644, Durability::Atomic))
-        .map_err(|error| format!("cannot write {DROP_IN}: {error}"))?;
+    let settings = format!("[Manager]\nKExecWatchdogSec={limit}\n");
+    drop_in::write(Path::new(DROP_IN), &settings)?;
     systemctl(&["daemon-reload"])?;
     let limits = systemctl(&["show", "--property=KExecWatchdogUSec", "--value"])?;
     match limits.trim() {
@@ -271,12 +259,10 @@ fn arm(watch: Option<&Watch>) -> Result<(), String> {
 }
 
 fn disarm() -> Result<(), String> {
-    match fs::remove_file(DROP_IN) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("cannot remove {DROP_IN}: {error}")),
-        Ok(()) => {}
+    match drop_in::remove(Path::new(DROP_IN))? {
+        true => systemctl(&["daemon-reload"]).map(drop),
+        false => Ok(()),
     }
-    systemctl(&["daemon-reload"]).map(drop)
 }
 
 /// Asks systemd to restart the machine.

@@ -8,6 +8,7 @@ mod boot;
 mod census;
 mod combination;
 mod conclude;
+mod drop_in;
 pub mod history;
 mod kexec_tools;
 mod live;

@@ -160,7 +160,9 @@ pub fn run(restart: &mut Restart, host: &mut dyn Host) -> Result<(), Failure> {
             return Err(back(restart, host, &taken, None, reason));
         }
         host.tell(step.text());
-        taken.push(step);
+        if !taken.contains(&step) {
+            taken.push(step);
+        }
         match host.take(step, restart) {
             Ok(()) => {}
             Err(Refused::NoMemory(reason)) if step == Step::Load && !is_load_put_off => {
@@ -170,7 +172,6 @@ pub fn run(restart: &mut Restart, host: &mut dyn Host) -> Result<(), Failure> {
                 is_load_put_off = true;
                 let at = rest.iter().position(|step| *step == Step::Arm).unwrap_or(0);
                 rest.insert(at + 1, Step::Load);
-                taken.pop();
             }
             Err(Refused::NoMemory(reason) | Refused::Reason(reason)) => {
                 return Err(back(restart, host, &taken, Some(step), reason));

@@ -37,9 +37,49 @@ pub struct Kexec {
     pub container: Option<String>,
 }
 
-fn release(root: &Path) -> String {
-    let text = files::text(&root.join("proc/sys/kernel/osrelease"));
-    text.unwrap_or_default().trim().to_owned()
+impl Kexec {
+    pub(super) fn read(root: &Path, unread: &mut Vec<String>) -> Self {
+        let lockdown = sysfs::chosen(root, "kernel/security/lockdown");
+        if lockdown.is_none() && sysfs::names(root, "kernel/security").is_empty() {
+            unread.push("lockdown: securityfs is not mounted at /sys/kernel/security".to_owned());
+        }
+        let line = |name: &str| {
+            let text = files::text(&root.join("proc/sys/kernel").join(name))?;
+            Some(text.trim().to_owned())
+        };
+        let sysctl = |name: &str| line(name)?.parse::<i64>().ok();
+        let config = KernelConfig::running(root, &line("osrelease").unwrap_or_default());
+        let disabled = sysctl("kexec_load_disabled");
+        let is_loaded = is_loaded(root);
+        let status = files::text(&root.join("proc/self/status"));
+        let is_known = [
+            "proc/sys/kernel/osrelease",
+            "sys/kernel/kexec_loaded",
+            "sys/kernel/vmcoreinfo",
+        ]
+        .iter()
+        .any(|path| root.join(path).exists());
+        if !is_known {
+            unread.push("whether the kernel has kexec: /proc/sys/kernel is not there".to_owned());
+        }
+        Self {
+            is_supported: disabled.is_some() || is_loaded.is_some() || !is_known,
+            forces_signatures: config.is_some_and(|it| it.has("CONFIG_KEXEC_SIG_FORCE")),
+            by_kexec_tools: by_kexec_tools(root),
+            is_disabled: disabled.is_some_and(|value| value != 0),
+            loads_left: sysctl("kexec_load_limit_reboot").and_then(|left| u32::try_from(left).ok()),
+            is_loaded: is_loaded.unwrap_or(false),
+            may_load: status.is_none_or(|status| may_boot(&status)),
+            lockdown,
+            container: container(root),
+        }
+    }
+
+    /// Whether the kernel takes only what is signed.
+    #[must_use]
+    pub fn is_locked_down(&self) -> bool {
+        self.lockdown.as_deref().is_some_and(|mode| mode != "none")
+    }
 }
 
 /// Whether kexec-tools before 2.0.27 load a kernel at each restart, as the scripts decide it.
@@ -64,50 +104,6 @@ fn by_kexec_tools(root: &Path) -> bool {
         }
     }
     is_on
-}
-
-impl Kexec {
-    pub(super) fn read(root: &Path, unread: &mut Vec<String>) -> Self {
-        let lockdown = sysfs::chosen(root, "kernel/security/lockdown");
-        if lockdown.is_none() && sysfs::names(root, "kernel/security").is_empty() {
-            unread.push("lockdown: securityfs is not mounted at /sys/kernel/security".to_owned());
-        }
-        let sysctl = |name: &str| {
-            let text = files::text(&root.join("proc/sys/kernel").join(name))?;
-            text.trim().parse::<i64>().ok()
-        };
-        let disabled = sysctl("kexec_load_disabled");
-        let is_loaded = is_loaded(root);
-        let status = files::text(&root.join("proc/self/status"));
-        let is_known = [
-            "proc/sys/kernel/osrelease",
-            "sys/kernel/kexec_loaded",
-            "sys/kernel/vmcoreinfo",
-        ]
-        .iter()
-        .any(|path| root.join(path).exists());
-        if !is_known {
-            unread.push("whether the kernel has kexec: /proc/sys/kernel is not there".to_owned());
-        }
-        Self {
-            is_supported: disabled.is_some() || is_loaded.is_some() || !is_known,
-            forces_signatures: KernelConfig::running(root, &release(root))
-                .is_some_and(|config| config.has("CONFIG_KEXEC_SIG_FORCE")),
-            by_kexec_tools: by_kexec_tools(root),
-            is_disabled: disabled.is_some_and(|value| value != 0),
-            loads_left: sysctl("kexec_load_limit_reboot").and_then(|left| u32::try_from(left).ok()),
-            is_loaded: is_loaded.unwrap_or(false),
-            may_load: status.is_none_or(|status| may_boot(&status)),
-            lockdown,
-            container: container(root),
-        }
-    }
-
-    /// Whether the kernel takes only what is signed.
-    #[must_use]
-    pub fn is_locked_down(&self) -> bool {
-        self.lockdown.as_deref().is_some_and(|mode| mode != "none")
-    }
 }
 
 /// Whether a process has CAP_SYS_BOOT, by its `status` (proc_pid_status(5)).
