@@ -49,8 +49,8 @@ pub enum LoadError {
          with systemctl kexec"
     )]
     Occupied,
-    /// The kernel refuses.
-    #[error("kexec_file_load failed: {0}")]
+    /// The kernel refuses, by the newer call, or for want of memory by the older one.
+    #[error("the running kernel does not load it: {0}")]
     Refused(Refusal),
     /// Neither call loads it.
     #[error(
@@ -64,20 +64,14 @@ pub enum LoadError {
     },
     /// What was loaded cannot be unloaded again.
     #[error(
-        "the kernel that was loaded cannot be unloaded: {0}; the next reboot may start it: unload \
-         it with kexec --unload"
-    )]
-    Stays(Refusal),
-    /// Neither call unloads it.
-    #[error(
         "the kernel that was loaded cannot be unloaded: {refusal}; the next reboot may start it: \
          unload it with kexec --unload"
     )]
-    StaysToo {
+    Stays {
         /// Error of the newer call.
         refusal: Refusal,
-        /// Error of kexec.
-        source: brisk_host::program::Error,
+        /// Error of kexec, if the older call failed, too.
+        source: Option<brisk_host::program::Error>,
     },
 }
 
@@ -187,7 +181,7 @@ pub fn is_loaded(root: &Path) -> Option<bool> {
 /// Unloads what was loaded, by the older call where the kernel has no other.
 ///
 /// # Errors
-/// [`LoadError::Stays`]; [`LoadError::StaysToo`] if the older call fails, too.
+/// [`LoadError::Stays`].
 pub fn unload() -> Result<(), LoadError> {
     let Err(error) = kexec_file_unload() else {
         return Ok(());
@@ -195,7 +189,10 @@ pub fn unload() -> Result<(), LoadError> {
     let refusal = Refusal::of(&error);
     match refusal.course() {
         Course::OlderCall => older::unload(refusal),
-        _ => Err(LoadError::Stays(refusal)),
+        _ => Err(LoadError::Stays {
+            refusal,
+            source: None,
+        }),
     }
 }
 

@@ -160,9 +160,9 @@ pub fn run(restart: &mut Restart, host: &mut dyn Host) -> Result<(), Failure> {
             return Err(back(restart, host, &taken, None, reason));
         }
         host.tell(step.text());
-        if !taken.contains(&step) {
-            taken.push(step);
-        }
+        // What was put off is undone when what came before it is not yet.
+        taken.retain(|one| *one != step);
+        taken.push(step);
         match host.take(step, restart) {
             Ok(()) => {}
             Err(Refused::NoMemory(reason)) if step == Step::Load && !is_load_put_off => {
@@ -255,11 +255,12 @@ mod tests {
                 self.stage >= Some(step.stage()),
                 "{step:?} before it was written down"
             );
+            // What fails may have had its effect.
+            self.done.retain(|one| *one != step);
+            self.done.push(step);
             if step == Step::Load && std::mem::take(&mut self.memory) {
                 return Err(Refused::NoMemory("no memory".to_owned()));
             }
-            // What fails may have had its effect.
-            self.done.push(step);
             self.call().map_err(Refused::Reason)
         }
 
@@ -350,6 +351,22 @@ mod tests {
         run(&mut restart(Way::Warm), &mut machine).unwrap();
         use Step::{Arm, Load, Quiesce, Restart, Vms};
         assert_eq!(machine.done, [Vms, Quiesce, Load, Arm, Restart]);
+    }
+
+    #[test]
+    fn a_load_that_is_put_off_is_undone_whatever_fails() {
+        // Writing of the load that is put off, and both calls of all steps.
+        for call in 0..11 {
+            let mut machine = Machine {
+                memory: true,
+                fails: Some(call),
+                ..Machine::default()
+            };
+            let failure = run(&mut restart(Way::Warm), &mut machine).unwrap_err();
+            assert_eq!((&*failure.reason, &failure.left[..]), ("no", &[][..]));
+            assert_eq!(machine.done, [], "{call}");
+            assert_eq!(machine.stage, None, "{call}");
+        }
     }
 
     #[test]
