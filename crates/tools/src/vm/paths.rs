@@ -218,6 +218,11 @@ impl VmPaths {
         self.state().join("suspended")
     }
 
+    /// Path of the record of what memory that was kept in RAM is since a resume that was refused.
+    pub(super) fn kept_again(&self) -> PathBuf {
+        self.state().join("kept-memory")
+    }
+
     /// Path of the note that the VM is to be resumed with the host.
     pub(super) fn carried(&self) -> PathBuf {
         self.state().join("resume-with-host")

@@ -199,19 +199,13 @@ pub(super) fn run_from(
     running.machine.memory.ram = Ram::File(memory.path);
     running.machine.state = Some(place.clone());
     running.machine.stopped = true;
-    let stderr = StderrTail::from_now(paths);
-    launch(paths, running)?;
-    let explain = |error: Error| stderr.explain(paths, error);
-    let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
-    let stream = stream.map_err(explain)?;
-    let mut qmp = process::control(&stream).map_err(explain)?;
-    load_state(&mut qmp, &place).map_err(|error| explain(error.into()))?;
-    drop(qmp);
-    let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
-    let asked = Instant::now();
-    first.run(&mut qmp, &mut || {
-        !control.cancelled() && asked.elapsed() < first_run::PATIENCE
-    })?;
+    let ran = run_loaded(first, running, &place, control);
+    if let (Err(Failure::NotRun(_)), Some(found)) = (&ran, &found) {
+        // What went wrong first is what matters.
+        let _ = process::end(paths);
+        found.note_again(paths, image);
+    }
+    ran?;
     if let Some(Err(error)) = found.map(|found| found.runs(paths)) {
         // Nothing finds it by an image: that is used up.
         paths.note(&format!("Its memory keeps the name of its image: {error}"));
@@ -220,6 +214,29 @@ pub(super) fn run_from(
         running: begun.elapsed(),
         memory: length,
         loading,
+    })
+}
+
+/// Starts a QEMU that has the memory, has it load the state of the devices, and runs the guest.
+fn run_loaded(
+    first: FirstRun<'_>,
+    running: &Running,
+    place: &State,
+    control: brisk_image::Control<'_>,
+) -> Result<(), Failure> {
+    let paths = first.paths;
+    let stderr = StderrTail::from_now(paths);
+    launch(paths, running)?;
+    let explain = |error: Error| stderr.explain(paths, error);
+    let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
+    let stream = stream.map_err(explain)?;
+    let mut qmp = process::control(&stream).map_err(explain)?;
+    load_state(&mut qmp, place).map_err(|error| explain(error.into()))?;
+    drop(qmp);
+    let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
+    let asked = Instant::now();
+    first.run(&mut qmp, &mut || {
+        !control.cancelled() && asked.elapsed() < first_run::PATIENCE
     })
 }
 

@@ -14,6 +14,7 @@ use super::super::definition::Definition;
 use super::super::error::{self, Error};
 use super::super::memory::Fresh;
 use super::super::paths::VmPaths;
+use super::again;
 use super::area::Area;
 use crate::reboot::config::Config;
 use crate::reboot::restart::Boot;
@@ -264,6 +265,20 @@ impl Found {
         self.file.try_clone().map(Fresh::of)
     }
 
+    /// Records what it is now that a QEMU which had it has ended, before its guest ran.
+    pub(in crate::vm) fn note_again(&self, paths: &VmPaths, image: &Image) {
+        let (id, size) = (&image.header().id, image.header().memory);
+        let now = digest(&self.file, &self.path, size, threads(), Control::none());
+        let noted = now
+            .map_err(|error| crate::chain(&error))
+            .and_then(|now| again::note(paths, id, now).map_err(|error| error.to_string()));
+        if let Err(reason) = noted {
+            paths.note(&format!(
+                "What its memory in RAM is now was not recorded, so that it may not be used: {reason}"
+            ));
+        }
+    }
+
     /// Gives it the name that memory of a guest has which runs, so that no image finds it again.
     ///
     /// # Errors
@@ -305,7 +320,9 @@ fn find_in(
     };
     let area = place(open, now, kept).map_err(Loss::Lost)?;
     let name = kept_name(&paths.memory_name(), &image.header().id);
-    check(&area.directory.join(name), image, kept, control).map(Some)
+    let again = again::digest_of(paths, &image.header().id);
+    let is_known = |found| found == kept.digest || Some(found) == again;
+    check(&area.directory.join(name), image, &is_known, control).map(Some)
 }
 
 /// Whether memory was kept for an image and may still be there, as far as that shows without a look
@@ -348,7 +365,12 @@ fn is_reachable(kept: &Kept, now: &Boot) -> Result<(), String> {
 }
 
 /// Opens the memory, and looks at each byte.
-fn check(path: &Path, image: &Image, kept: &Kept, control: Control<'_>) -> Result<Found, Loss> {
+fn check(
+    path: &Path,
+    image: &Image,
+    is_known: &dyn Fn([u8; 32]) -> bool,
+    control: Control<'_>,
+) -> Result<Found, Loss> {
     let shown = path.display();
     let lost = |reason: String| Loss::Lost(format!("{shown}: {reason}"));
     let mut options = File::options();
@@ -363,7 +385,7 @@ fn check(path: &Path, image: &Image, kept: &Kept, control: Control<'_>) -> Resul
         return Err(lost(format!("it is no file of {size} bytes")));
     }
     match digest(&file, path, size, threads(), control) {
-        Ok(found) if found == kept.digest => Ok(Found {
+        Ok(found) if is_known(found) => Ok(Found {
             file,
             path: path.to_owned(),
         }),

@@ -7,6 +7,7 @@
 //! the identity of the image as the end of its name, and the image says, sealed, which content it
 //! has ([`brisk_image::Kept`]).
 
+mod again;
 mod area;
 mod file;
 

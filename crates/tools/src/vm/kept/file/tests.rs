@@ -188,6 +188,28 @@ fn memory_that_is_not_what_it_was_is_not_used() {
 }
 
 #[test]
+fn memory_that_loading_has_changed_is_known_again() {
+    let scene = Scene::new();
+    let image = scene.suspend(false);
+    let found = scene.find(&image).unwrap().unwrap();
+    // The kernel writes the time into it, before the guest runs.
+    let clock = found.memory().unwrap().file;
+    clock.write_all_at(b"12:00:00", 8192).unwrap();
+    lost(scene.find(&image), "not what it was");
+    fs::create_dir_all(scene.paths.state()).unwrap();
+    found.note_again(&scene.paths, &image);
+    assert!(matches!(scene.find(&image), Ok(Some(_))));
+    clock.write_all_at(b"12:00:01", 8192).unwrap();
+    lost(scene.find(&image), "not what it was");
+    // It says nothing of another image.
+    found.note_again(&scene.paths, &image);
+    let id = image.header().id;
+    let digest = again::digest_of(&scene.paths, &id).unwrap();
+    again::note(&scene.paths, &[7; 16], digest).unwrap();
+    lost(scene.find(&image), "not what it was");
+}
+
+#[test]
 fn an_area_that_has_moved_is_another_one() {
     let scene = Scene::new();
     let image = scene.suspend(false);
