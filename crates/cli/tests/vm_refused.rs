@@ -223,6 +223,23 @@ fn cut_off() {
     file.set_modified(modified).unwrap();
     let _ = all.does(&["resume", "a", "--again"]);
     is_well(&all);
+    // As long as QEMU has not said that it runs, it is known that it is to: also on a host to which the
+    // image was brought.
+    let record = all.state_dir("a").join("suspended");
+    assert!(!record.exists());
+    let _ = all.does(&["suspend", "a"]);
+    let recorded = fs::read(&record).unwrap();
+    // It had run when the power was cut, which came before its image was removed.
+    fs::rename(&image, &used).unwrap();
+    fs::remove_file(&record).unwrap();
+    assert_eq!(all.glance("a"), "off");
+    all.refuses(
+        &["resume", "a", "--again"],
+        &["has run since it was resumed", "brisk vm start"],
+    );
+    fs::write(&record, recorded).unwrap();
+    let _ = all.does(&["resume", "a", "--again"]);
+    is_well(&all);
     let _ = all.does(&["suspend", "a"]);
     fs::rename(&image, &used).unwrap();
     let _ = all.does(&["discard", "a"]);

@@ -19,6 +19,7 @@ use super::error::Error;
 use super::paths::VmPaths;
 use super::standing::activate_disks;
 use super::suspend_record::SuspendRecord;
+use crate::chain;
 
 /// Time limit of QEMU to report that a guest runs, or does not.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -75,7 +76,15 @@ impl FirstRun<'_> {
         activate_disks(qmp, wait)?;
         disks_are_as_noted(image, accepted)?;
         match claim {
-            Some(claim) => use_up(paths, claim, qmp, wait),
+            Some(claim) => {
+                if let Err(error) = SuspendRecord::ensure(paths, image) {
+                    paths.note(&format!(
+                        "That it is resumed was not noted: {}",
+                        chain(&error)
+                    ));
+                }
+                use_up(paths, claim, qmp, wait)
+            }
             None => Ok(qmp.execute_while("cont", &json!(null), wait).map(drop)?),
         }
     }

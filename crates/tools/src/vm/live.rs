@@ -84,6 +84,9 @@ pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
         paths.note("Ending what a command that was killed left standing still");
         end(paths)?;
     }
+    if now == Condition::Running {
+        suspend_record::SuspendRecord::remove_used(paths);
+    }
     if let Some(what) = unready(paths) {
         paths.note(match what {
             Unready::Booting => "Ending what a command that was killed was booting",

@@ -89,6 +89,15 @@ pub fn resume(
         Condition::Missing => return Err(image_missing(paths)),
         Condition::CutOff if how.again => {}
         Condition::CutOff => return Err(cut_off(paths, &definition)),
+        Condition::Off
+            if how.again && brisk_image::resumed(&paths.image(&definition))?.is_some() =>
+        {
+            return Err(Error::state(
+                &paths.name,
+                "has run since it was resumed: its image is older than its disks",
+                "brisk vm start boots it",
+            ));
+        }
         Condition::Off => {
             return Err(Error::state(
                 &paths.name,

@@ -42,12 +42,7 @@ impl SuspendRecord {
             uuid: definition.uuid.clone(),
             disks: Reserved::all(disks),
         };
-        let path = paths.suspended();
-        let write = || {
-            let text = serde_json::to_vec(&noted)?;
-            files::replace(&path, &text, Durability::Durable)
-        };
-        write().map_err(file("write", &path))
+        noted.put(paths)
     }
 
     /// The record, if it is of this VM and not of an earlier one of its name.
@@ -57,6 +52,43 @@ impl SuspendRecord {
             // One without a UUID was suspended before its definition had one.
             Ok(definition) if noted.uuid.is_some() && noted.uuid != definition.uuid => None,
             _ => Some(noted),
+        }
+    }
+
+    /// Records the image that a VM is being resumed from, if it is not recorded, as by another host:
+    /// until the record is removed, no guest is known to have run from it.
+    pub(super) fn ensure(paths: &VmPaths, image: &Image) -> Result<(), Error> {
+        let id = image.header().id;
+        let noted = Self {
+            image: image.path().to_owned(),
+            id,
+            uuid: paths.definition()?.uuid,
+            disks: Reserved::all(&Running::of(paths)?.machine.devices.disks),
+        };
+        match Self::read(paths) {
+            Some(noted) if noted.id == id => Ok(()),
+            _ => noted.put(paths),
+        }
+    }
+
+    fn put(&self, paths: &VmPaths) -> Result<(), Error> {
+        let path = paths.suspended();
+        let write = || {
+            let text = serde_json::to_vec(self)?;
+            files::replace(&path, &text, Durability::Durable)
+        };
+        write().map_err(file("write", &path))
+    }
+
+    /// Removes the record if it is of the image that a guest, which runs, was resumed from: whoever
+    /// resumed it could not say so.
+    pub(super) fn remove_used(paths: &VmPaths) {
+        let used = |noted: &Self| {
+            let header = Header::read(&brisk_image::resumed_name(&noted.image));
+            header.is_ok_and(|header| header.id == noted.id)
+        };
+        if Self::read(paths).is_some_and(|noted| used(&noted)) {
+            Self::remove(paths);
         }
     }
 
@@ -103,10 +135,18 @@ pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
 }
 
 /// Whether a resume was cut off by a crash or a power cut: there is an image of this VM that a
-/// guest may have run from, and that no process reads from.
+/// guest may have run from, and that no process reads from. A guest that is known to have run has no
+/// record any more: its disks have changed, and its image is of no use.
 pub(super) fn is_cut_off(paths: &VmPaths, image: &Path) -> bool {
-    matches!(brisk_image::resumed(image), Ok(Some(false)))
-        && owns(paths, &brisk_image::resumed_name(image)) != Some(false)
+    let Some(noted) = SuspendRecord::read(paths) else {
+        return false;
+    };
+    let is_noted = || match Header::read(&brisk_image::resumed_name(image)) {
+        Ok(header) => header.id == noted.id,
+        // It is damaged, and lies where this VM's is.
+        Err(_) => noted.image == image,
+    };
+    matches!(brisk_image::resumed(image), Ok(Some(false))) && is_noted()
 }
 
 /// Whether an image is of a VM with this UUID, as far as both have one.
