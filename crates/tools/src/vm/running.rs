@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use brisk_host::files::{self, Durability};
+use brisk_vm::cache::Cache;
 use brisk_vm::launch::Unprivileged;
-use brisk_vm::qemu::{Ram, VmConfig};
+use brisk_vm::qemu::{Capabilities, CapabilitiesError, Ram, VmConfig};
 use serde::{Deserialize, Serialize};
 
 use super::directories::Directories;
@@ -61,6 +62,27 @@ impl Running {
         };
         let hint = "stop it, and start it with virtiofsd 1.11 or later";
         Some((what.to_owned(), hint))
+    }
+
+    /// Why no image of it could be resumed, and what to try: another QEMU is installed since.
+    ///
+    /// # Errors
+    /// If the QEMU that is installed cannot be asked.
+    pub(super) fn cannot_be_resumed(
+        &self,
+        cache: &Cache,
+    ) -> Result<Option<(String, &'static str)>, CapabilitiesError> {
+        let program = &self.machine.program;
+        let now = Capabilities::of(program, cache)?.package;
+        Ok((now != self.qemu).then(|| {
+            let what = format!(
+                "runs in QEMU {}, and {} is {now} now, which could not resume its image",
+                self.qemu,
+                program.display()
+            );
+            let hint = "stop it and start it again, or install the QEMU that it runs in";
+            (what, hint)
+        }))
     }
 
     pub(super) fn save(&self, paths: &VmPaths) -> Result<(), Error> {

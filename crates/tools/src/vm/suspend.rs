@@ -9,9 +9,10 @@ use brisk_image::{
     self, Base, Changed, Image, KeptMemory, Outline, PAGE_SIZE, Recipient, Report, Secret, Source,
     Writer, host_key,
 };
+use brisk_vm::cache::Cache;
 use brisk_vm::guest_pages::VmcoreinfoLocation;
 use brisk_vm::qemu::control::Control;
-use brisk_vm::qemu::save_state;
+use brisk_vm::qemu::{CapabilitiesError, Disk, save_state};
 use serde_json::json;
 
 use super::backing_chain;
@@ -21,7 +22,7 @@ use super::definition::Definition;
 use super::describe::describe;
 use super::directories::one_has_ended;
 use super::disk_locks::DiskLocks;
-use super::error::Error;
+use super::error::{Error, file};
 use super::exec::{executions, quiet};
 use super::kept::{Area, Keeping};
 use super::live;
@@ -89,6 +90,7 @@ pub fn suspend(
     if let Some((what, hint)) = running.cannot_be_saved() {
         return Err(Error::state(&paths.name, what, hint));
     }
+    resumes_here(paths, &running)?;
     let _quiet = match how.wait {
         true => Some(quiet(paths, &|| match control.cancelled() {
             true => Err(Error::Interrupted),
@@ -163,6 +165,24 @@ pub fn suspend(
     }
     paths.note("VM halted");
     Ok(report)
+}
+
+/// Checks that its image could be resumed. That of another QEMU than the one that is installed could
+/// not, as after an upgrade.
+fn resumes_here(paths: &VmPaths, running: &Running) -> Result<(), Error> {
+    let cache = Cache::open().map_err(CapabilitiesError::from);
+    match cache.and_then(|cache| running.cannot_be_resumed(&cache)) {
+        Ok(None) => Ok(()),
+        Ok(Some((what, hint))) => Err(Error::state(&paths.name, what, hint)),
+        // It may be installed again.
+        Err(error) => {
+            paths.note(&format!(
+                "Whether its QEMU is there is not known: {}",
+                chain(&error)
+            ));
+            Ok(())
+        }
+    }
 }
 
 /// Area that the memory of a VM is kept in.
@@ -291,6 +311,8 @@ impl<'a> Suspend<'a> {
         Standing::record(paths, disks, false)?;
         let state = save_state(qmp)?;
         locks.check(&paths.name)?;
+        // QEMU makes the data durable, and not always when it was written, by which a disk is known.
+        make_durable(disks)?;
         Standing::record(paths, disks, true)?;
         let description = describe(paths, self.running, self.definition)?;
         let free = place.and_then(|place| left_out(paths, place, &ram, &description));
@@ -373,6 +395,15 @@ fn go_on(paths: &VmPaths, qmp: &mut Control<'_>, error: Error) -> Error {
     paths.note(&format!("Suspend failed, it goes on: {error}"));
     set_clock(paths);
     error.or_interrupted()
+}
+
+/// Makes the disks durable that a guest has written to, with the times of the last change.
+fn make_durable(disks: &[Disk]) -> Result<(), Error> {
+    for disk in disks.iter().filter(|disk| disk.writable) {
+        let synced = File::open(&disk.path).and_then(|disk| disk.sync_all());
+        synced.map_err(file("make durable", &disk.path))?;
+    }
+    Ok(())
 }
 
 /// What the guest needed first after the last resume, if that is known.
