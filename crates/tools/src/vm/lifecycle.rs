@@ -1,7 +1,7 @@
 //! Start and stop of VMs.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -266,8 +266,18 @@ pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
     let logs = log_size::start(paths);
     let others = us.into_iter().chain(served.processes).chain(logs);
     let processes: Vec<_> = std::iter::once(pid).chain(others).collect();
-    unit::enter(paths, &processes);
+    unit::enter(paths, &processes, &files_of(paths, running));
     Ok(())
+}
+
+/// Files of a VM that may be in file systems of their own.
+fn files_of(paths: &VmPaths, running: &Running) -> Vec<PathBuf> {
+    let disks = running.machine.devices.disks.iter();
+    let disks = disks.map(|disk| disk.path.clone());
+    let image = paths
+        .definition()
+        .map(|definition| paths.image(&definition));
+    disks.chain(image).collect()
 }
 
 /// Asks a VM to stop: its init ends all processes, unmounts and resets, which ends QEMU.

@@ -2,7 +2,7 @@
 //! and does not end with them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use brisk_host::program::{Error, Program};
 
@@ -58,7 +58,7 @@ fn unit(name: &str) -> String {
 
 /// Arguments of busctl(1) that make a unit of these processes: `StartTransientUnit` of
 /// org.freedesktop.systemd1(5).
-fn words(manager: Manager, name: &str, processes: &[u32]) -> Vec<String> {
+fn words(manager: Manager, name: &str, processes: &[u32], files: &[PathBuf]) -> Vec<String> {
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let mut all: Vec<String> = owned(match manager {
         Manager::System => &["--system"],
@@ -81,6 +81,12 @@ fn words(manager: Manager, name: &str, processes: &[u32]) -> Vec<String> {
     ];
     if manager == Manager::System {
         properties.push(owned(&["Before", "as", "1", SERVICE]));
+        // Their file systems are unmounted after it: one with nofail would be at any time.
+        let mut mounts = owned(&["RequiresMountsFor", "as"]);
+        let files: Vec<_> = files.iter().filter(|file| is_taken(file)).collect();
+        mounts.push(files.len().to_string());
+        mounts.extend(files.iter().map(|file| file.display().to_string()));
+        properties.push(mounts);
     }
     let mut members = owned(&["PIDs", "au"]);
     members.push(processes.len().to_string());
@@ -93,14 +99,24 @@ fn words(manager: Manager, name: &str, processes: &[u32]) -> Vec<String> {
     all
 }
 
-/// Makes a unit of a VM's processes where that is possible; a VM without a unit runs, too.
-pub(super) fn enter(paths: &VmPaths, processes: &[u32]) {
+/// Whether systemd takes a path for that: it makes no unit with one that has `..`.
+fn is_taken(file: &Path) -> bool {
+    let goes_up = |part| part == Component::ParentDir;
+    file.is_absolute() && !file.components().any(goes_up) && !file.starts_with("/proc")
+}
+
+/// Makes a unit of a VM's processes where that is possible; a VM without a unit runs, too. `files`:
+/// what it reads and writes as long as it runs, and when it is suspended.
+pub(super) fn enter(paths: &VmPaths, processes: &[u32], files: &[PathBuf]) {
     let user = rustix::process::geteuid().as_raw();
     let Some(manager) = manager(Path::new("/"), user) else {
         return;
     };
-    let made = Program::find("busctl")
-        .and_then(|busctl| busctl.args(words(manager, &paths.name, processes)).run());
+    let made = Program::find("busctl").and_then(|busctl| {
+        busctl
+            .args(words(manager, &paths.name, processes, files))
+            .run()
+    });
     match made {
         Ok(_) => paths.note(&format!("VM is in {}", unit(&paths.name))),
         Err(error) => {
@@ -137,13 +153,25 @@ mod tests {
 
     #[test]
     fn a_system_unit_stops_after_the_service_that_suspends() {
-        let line = words(Manager::System, "db1", &[4711]).join(" ");
-        insta::assert_snapshot!(line, @"--system --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 5 Description s brisk VM db1 Slice s brisk.slice CollectMode s inactive-or-failed Before as 1 brisk-vms.service PIDs au 1 4711 0");
+        let line = words(
+            Manager::System,
+            "db1",
+            &[4711],
+            &["/srv/db1.qcow2", "/srv/../db2", "/proc/self/fd/3"].map(PathBuf::from),
+        )
+        .join(" ");
+        insta::assert_snapshot!(line, @"--system --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 6 Description s brisk VM db1 Slice s brisk.slice CollectMode s inactive-or-failed Before as 1 brisk-vms.service RequiresMountsFor as 1 /srv/db1.qcow2 PIDs au 1 4711 0");
     }
 
     #[test]
     fn a_user_unit_has_who_serves_its_memory_with_it() {
-        let line = words(Manager::User, "db1", &[4711, 4712]).join(" ");
+        let line = words(
+            Manager::User,
+            "db1",
+            &[4711, 4712],
+            &["/srv/db1.qcow2".into()],
+        )
+        .join(" ");
         insta::assert_snapshot!(line, @"--user --quiet --timeout=10 call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit ssa(sv)a(sa(sv)) brisk-vm-db1.scope fail 4 Description s brisk VM db1 Slice s brisk.slice CollectMode s inactive-or-failed PIDs au 2 4711 4712 0");
     }
 
