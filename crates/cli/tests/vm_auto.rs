@@ -2,9 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
 
 use brisk_testkit::{Machines, Running, Signal, brisk_of, qemu_is_before, trials, until};
 use libtest_mimic::Arguments;
+use serde_json::Value;
 
 fn machines() -> Machines {
     Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"))
@@ -12,12 +15,17 @@ fn machines() -> Machines {
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 8] = [
         ("each_comes_up_and_goes_down_as_it_wants", up_and_down),
         ("one_that_cannot_be_suspended_is_stopped", stopped),
         ("one_that_is_not_done_by_the_deadline_is_stopped", late),
         ("nothing_is_left_of_a_suspend_that_was_killed", killed),
         ("a_command_at_work_is_waited_for", waited_for),
+        (
+            "one_that_is_about_to_be_resumed_is_waited_for",
+            resume_waited_for,
+        ),
+        ("one_whose_qemu_was_replaced_is_stopped", replaced),
         ("ctrl_c_leaves_machines_as_they_were", interrupted),
     ];
     let lazy: [(&str, fn()); 1] = [("memory_follows_while_others_come_and_go", lazily)];
@@ -75,10 +83,19 @@ fn up_and_down() {
     let after = ["a", "b"].map(|name| all.output(name, boot));
     assert_eq!(before[0], after[0]);
     assert_ne!(before[1], after[1]);
-    // A definition that became wrong: the VM is asked to stop.
+    // A definition that became wrong, or went away: the VM is asked to stop, and perhaps it was to be
+    // suspended.
+    let _ = all.does(&["start", "c"]);
     fs::write(all.definition("b"), "autobot = true\n").unwrap();
-    let down = all.does(&["autostop"]);
-    let _ = down.explains(&["a: suspended in", "b: stopped in"]);
+    fs::rename(all.definition("c"), all.dir().join("c.toml")).unwrap();
+    let down = all.vm(&["autostop"]).exits(125);
+    let down = down.explains(&["a: suspended in", "autobot"]);
+    let _ = down.explains(
+        &["b", "c"]
+            .map(|name| format!("error: {name}: it was not suspended, but stopped: "))
+            .each_ref()
+            .map(|it| &**it),
+    );
     assert_eq!(all.count(), 0);
 }
 
@@ -245,6 +262,51 @@ fn waited_for() {
     // It was not the host that suspended it.
     let _ = all.does(&["autostart"]);
     assert_eq!(all.doing("a"), "suspended");
+}
+
+fn resume_waited_for() {
+    let all = slow();
+    let _ = all.does(&["suspend", "a"]);
+    // As a resume does that has not started QEMU yet.
+    let mut holder = Command::new("flock")
+        .arg(all.state_dir("a").join("lock"))
+        .args(["sh", "-c", "echo taken; cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut taken = [0; 6];
+    let stdout = holder.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut taken).unwrap();
+    let down = all.vm(&["autostop", "--deadline", "2s", "--timeout", "1s"]);
+    let _ = down
+        .exits(125)
+        .explains(&["error: a: another command works on a"]);
+    let down = all.vm(&["autostop"]).spawn();
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    let ended = down.wait().exited(0);
+    assert!(!ended.stderr.contains("a: "), "{}", ended.stderr);
+    assert_eq!(all.doing("a"), "suspended");
+}
+
+/// As an upgrade of a distribution replaces it.
+fn replaced() {
+    let all = machines();
+    create(&all, "a", &["--autoshutdown", "suspend"]);
+    let _ = all.does(&["start", "a"]);
+    let plan = all.runtime_dir("a").join("plan.json");
+    let mut running: Value = serde_json::from_slice(&fs::read(&plan).unwrap()).unwrap();
+    let was = running["qemu"].as_str().unwrap().to_owned();
+    running["qemu"] = "7.1.0 (Debian 1:7.1)".into();
+    fs::write(&plan, running.to_string()).unwrap();
+    let texts = ["runs in QEMU 7.1.0 (Debian 1:7.1), and ", &was];
+    all.refuses(&["suspend", "a"], &texts);
+    assert_eq!(all.output("a", "echo well"), "well\n");
+    let down = all.vm(&["autostop"]).exits(125);
+    let down = down.explains(&["error: a: it was not suspended, but stopped"]);
+    let _ = down.explains(&texts);
+    assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
 }
 
 fn interrupted() {

@@ -52,6 +52,12 @@ impl Machines {
         self.files.path().join("state/vm").join(name)
     }
 
+    /// Directory of a VM that runs.
+    #[must_use]
+    pub fn runtime_dir(&self, name: &str) -> PathBuf {
+        self.memory.path().join("run/vm").join(name)
+    }
+
     /// Definition of a VM.
     #[must_use]
     pub fn definition(&self, name: &str) -> PathBuf {

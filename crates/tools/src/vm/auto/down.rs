@@ -59,11 +59,24 @@ pub fn carry(dirs: &StateDirs, down: Down<'_>, turn: Turn<'_>) -> Vec<Outcome> {
     // None of them stops, so there is no time to keep for that.
     let descent = Descent::new(dirs, down, turn, down.deadline);
     let decide = |paths: &VmPaths| {
-        let wanted = paths.definition().map(|it| it.autoshutdown);
-        if !matches!(wanted, Ok(Autoshutdown::Suspend)) {
+        let definition = match paths.definition() {
+            // What becomes of it is not known.
+            Err(error) if is_there(paths)? => return Err(error),
+            Err(_) => return Ok(None),
+            Ok(definition) => definition,
+        };
+        if definition.autoshutdown != Autoshutdown::Suspend {
             return Ok(None);
         }
-        Ok(at_shutdown(Autoshutdown::Suspend, condition(paths)?))
+        let action = at_shutdown(Autoshutdown::Suspend, settled(paths)?);
+        match action {
+            Some(_) if !definition.suspend.host_key => Err(Error::state(
+                &paths.name,
+                "would not come back by itself: no key of this host opens its image (host-key = false)",
+                "suspend or stop it first",
+            )),
+            action => Ok(action),
+        }
     };
     let act = |paths: &VmPaths, _| descent.away(paths, carried::begin(paths)?);
     descent.all(&decide, &act, &|name| {
@@ -81,7 +94,8 @@ pub fn autostop(dirs: &StateDirs, cache: &Cache, down: Down<'_>, turn: Turn<'_>)
         .map(|deadline| saved_until(deadline, down.stop));
     let descent = Descent::new(dirs, down, turn, until);
     let decide = |paths: &VmPaths| {
-        let now = match condition(paths) {
+        let now = match settled(paths) {
+            Err(error @ Error::Busy { .. }) => return Err(error),
             Err(error) if is_there(paths)? => return Err(error),
             // One whose definition is wrong, and that does nothing, is none of ours.
             Err(_) => Condition::Off,
@@ -108,7 +122,11 @@ pub fn autostop(dirs: &StateDirs, cache: &Cache, down: Down<'_>, turn: Turn<'_>)
             other => other,
         },
         Action::Kill => kill(paths),
-        _ => halt(paths),
+        _ => match paths.definition() {
+            Ok(_) => halt(paths),
+            // It may be one that is to be suspended.
+            Err(error) => Err(instead(error, halt(paths))),
+        },
     };
     descent.all(&decide, &act, &|name| {
         let domains = down.domains;
@@ -175,7 +193,7 @@ impl<'a> Descent<'a> {
         thread::scope(|scope| {
             let _open = self.gate.open();
             scope.spawn(|| self.gate.watch());
-            let vms = self.dirs.names().into_iter();
+            let vms = self.dirs.names().into_iter().chain(self.dirs.undefined());
             let (of_vm, of_domain, note) = (&of_vm, &of_domain, &note);
             let mut guests: Vec<_> = vms
                 .map(|name| scope.spawn(move || note(of_vm(name))))
@@ -260,6 +278,23 @@ impl<'a> Descent<'a> {
     }
 }
 
+/// Condition of a VM that no other command is about to change: one may be starting or resuming it.
+///
+/// # Errors
+/// [`Error::Busy`] if there is such a command.
+fn settled(paths: &VmPaths) -> Result<Condition, Error> {
+    let now = condition(paths)?;
+    if !is_away(now) {
+        return Ok(now);
+    }
+    let _lock = match paths.lock("autostop") {
+        // There is nothing of it.
+        Err(Error::Unknown { .. }) => return Ok(now),
+        lock => lock?,
+    };
+    condition(paths)
+}
+
 /// What there is to write of a VM's memory: what the host has of it, and nothing if it is kept in
 /// RAM alone.
 fn load_of(paths: &VmPaths, keep: Option<Keep>) -> Load {
@@ -290,13 +325,15 @@ fn load_of(paths: &VmPaths, keep: Option<Keep>) -> Load {
 }
 
 fn runs(paths: &VmPaths) -> bool {
-    let now = condition(paths);
-    !now.is_ok_and(|now| {
-        matches!(
-            now,
-            Condition::Off | Condition::Suspended | Condition::Missing | Condition::CutOff
-        )
-    })
+    !condition(paths).is_ok_and(is_away)
+}
+
+/// Whether there is nothing of it that goes down with the host.
+fn is_away(now: Condition) -> bool {
+    matches!(
+        now,
+        Condition::Off | Condition::Suspended | Condition::Missing | Condition::CutOff
+    )
 }
 
 fn is_failure(error: &Error) -> bool {
@@ -305,7 +342,7 @@ fn is_failure(error: &Error) -> bool {
 
 fn at_shutdown(wanted: Autoshutdown, now: Condition) -> Option<Action> {
     match (now, wanted) {
-        (Condition::Off | Condition::Suspended | Condition::Missing | Condition::CutOff, _) => None,
+        (now, _) if is_away(now) => None,
         (_, Autoshutdown::Suspend) => Some(Action::Suspend),
         (_, Autoshutdown::Shutdown) => Some(Action::Stop),
         (_, Autoshutdown::Off) => Some(Action::Kill),

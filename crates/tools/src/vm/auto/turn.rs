@@ -129,20 +129,32 @@ impl Task<'_> {
     /// Waits while another command works on a VM: only then it is known what is to be done.
     pub(super) fn run(&self, paths: &VmPaths, turn: Turn<'_>) -> Result<Option<Action>, Error> {
         loop {
-            let Some(action) = (self.decide)(paths)? else {
-                return Ok(None);
-            };
-            if turn.is_cancelled() {
-                return Err(Error::Interrupted);
-            }
-            match (self.act)(paths, action) {
-                Err(error @ Error::Busy { .. }) => match self.until {
-                    Some(until) if Instant::now() >= until => return Err(error),
-                    _ => thread::sleep(AGAIN),
+            let done = match (self.decide)(paths) {
+                Ok(None) => return Ok(None),
+                _ if turn.is_cancelled() => return Err(Error::Interrupted),
+                Ok(Some(action)) => match (self.act)(paths, action) {
+                    // It came to it by itself, or by another command.
+                    Err(Error::State { .. }) if matches!((self.decide)(paths), Ok(None)) => {
+                        return Ok(None);
+                    }
+                    done => done.map(|()| Some(action)),
                 },
-                // It came to it by itself, or by another command.
-                Err(Error::State { .. }) if (self.decide)(paths)?.is_none() => return Ok(None),
-                other => return other.map(|()| Some(action)),
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(error @ Error::Busy { .. }) => self.wait(error)?,
+                done => return done,
+            }
+        }
+    }
+
+    /// Waits a moment for another command that works on the VM.
+    fn wait(&self, error: Error) -> Result<(), Error> {
+        match self.until {
+            Some(until) if Instant::now() >= until => Err(error),
+            _ => {
+                thread::sleep(AGAIN);
+                Ok(())
             }
         }
     }
