@@ -1,11 +1,12 @@
 //! Domains of libvirt that go down and come up with the host.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use brisk_host::files::{self, Durability};
 use brisk_image::Progress;
+use brisk_sys::{Sharing, lock};
 use brisk_vm::libvirt::{self, Activity, ManagedDomain};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -95,7 +96,9 @@ impl Domains {
             is_limited: false,
         })?;
         // Before anything is done: libvirt saves it to the end, whatever becomes of this process.
-        let note = Note::begin(dirs, &domain)?;
+        let note = Note::of(&domain);
+        let _saving = note.lock(dirs)?;
+        note.write(dirs)?;
         let saved = domain.save(pass.cancel(), &mut |job| {
             pass.did(Progress {
                 done: job.processed,
@@ -122,18 +125,29 @@ impl Domains {
 }
 
 impl Note {
-    /// Notes that a domain that runs is to be started with the host, whatever ends this process from
-    /// now on.
-    fn begin(dirs: &StateDirs, domain: &ManagedDomain) -> Result<Self, Error> {
-        let note = Self {
+    /// A note that a domain that runs is to be started with the host, whatever ends this process after
+    /// it is written.
+    fn of(domain: &ManagedDomain) -> Self {
+        Self {
             name: domain.name().to_owned(),
             uuid: domain.uuid().to_owned(),
             uri: domain.uri().to_owned(),
             xml: None,
             image: None,
+        }
+    }
+
+    /// The lock of whoever saves or restores the domain, until the file is dropped. Waits for another
+    /// process that has it: a save that is under way looks like one whose process was killed.
+    fn lock(&self, dirs: &StateDirs) -> Result<File, Error> {
+        let path = self.path(dirs).with_extension("lock");
+        let locked = || {
+            fs::create_dir_all(directory(dirs))?;
+            let file = files::open_lock(&path)?;
+            lock(&file, Sharing::Exclusive)?;
+            Ok(file)
         };
-        note.write(dirs)?;
-        Ok(note)
+        locked().map_err(file("lock", &path))
     }
 
     /// Notes which managed save it is about.
@@ -173,6 +187,15 @@ impl Note {
     /// Starts the domain from its managed save. If the note is void, there is nothing to do. It is
     /// kept if libvirt does not answer, or refuses.
     pub(super) fn restore(&self, dirs: &StateDirs) -> Result<Option<Action>, Error> {
+        let _restoring = self.lock(dirs)?;
+        // Another process may have had it, and written or removed the note.
+        let now = Self::all(dirs)
+            .into_iter()
+            .find(|note| note.uuid == self.uuid);
+        now.map_or(Ok(None), |note| note.restore_locked(dirs))
+    }
+
+    fn restore_locked(&self, dirs: &StateDirs) -> Result<Option<Action>, Error> {
         let domain = match ManagedDomain::find(&self.uuid, Some(&self.uri)) {
             Err(error @ libvirt::Error::Unknown { .. }) => {
                 self.forget(dirs);
