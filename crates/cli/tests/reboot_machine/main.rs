@@ -70,6 +70,10 @@ fn main() {
             ),
             ("services_of_kexec_tools_do_nothing", repeated::kexec_tools),
             (
+                "vms_go_down_while_others_are_started",
+                repeated::goes_down_early,
+            ),
+            (
                 "a_kernel_that_hangs_early_ends_in_the_firmware",
                 repeated::hangs_early,
             ),

@@ -140,6 +140,28 @@ pub(super) fn kexec_tools() {
     );
 }
 
+/// VMs go down with the host also while others are still being started, and a restart waits for those.
+pub(super) fn goes_down_early() {
+    let mut machine = Kept::booted().go_on("early-down");
+    machine.ok("systemctl stop brisk-vms && mv /usr/bin/brisk /usr/bin/brisk.real");
+    // In its place: notes what it is asked for, and does not come to the end of starting.
+    machine.ok("\
+        cat >/usr/bin/brisk <<'END'
+#!/bin/sh
+echo \"$*\" >>/run/words
+[ \"$*\" != 'vm autostart' ] || exec sleep infinity
+exec /usr/bin/brisk.real \"$@\"
+END
+        chmod 755 /usr/bin/brisk && systemctl start --no-block brisk-vms
+        until grep -q autostart /run/words; do :; done");
+    let asked = machine.run("timeout --signal=INT --preserve-status 60 brisk.real reboot --same");
+    let is_told = asked.output.contains("interrupted; nothing was changed");
+    assert!(asked.status == 130 && is_told, "{}", asked.output);
+    assert_eq!(machine.ok("cat /sys/kernel/kexec_loaded"), "0\n");
+    machine.ok("systemctl stop brisk-vms");
+    assert_eq!(machine.ok("cat /run/words"), "vm autostart\nvm autostop\n");
+}
+
 /// Identity of the boot.
 pub(super) fn boot(machine: &mut Computer) -> String {
     machine.ok("cat /proc/sys/kernel/random/boot_id")

@@ -47,7 +47,9 @@ mod threads;
 mod unit;
 mod unlock;
 
-pub use auto::{Action, Domains, Down, Outcome, Turn, Up, autostart, autostop, carry, carry_back};
+pub use auto::{
+    Action, Domains, Down, Outcome, Turn, Up, autostart, autostop, carry, carry_back, write_kept,
+};
 pub use clone::resume_clone;
 pub use condition::Condition;
 pub use definition::{Autoshutdown, Definition, DefinitionError, ImageFormat, Network, Suspend};

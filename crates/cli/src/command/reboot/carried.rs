@@ -19,8 +19,10 @@ use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::command::vm::{configuration, domains, explain, suspended_at_once};
-use crate::ui::error_text;
+use crate::ui::{Ui, error_text};
 
+/// Interval at which systemd is asked whether VMs are still being started.
+const INTERVAL: Duration = Duration::from_millis(500);
 /// VMs that are resumed at once: each runs soon, and its memory follows.
 const JOBS: usize = 32;
 
@@ -39,14 +41,27 @@ pub(super) fn running() -> Vec<String> {
     running
 }
 
-/// Ensures that what is suspended for a restart is resumed after it.
+/// Ensures that what is suspended for a restart is resumed after it. Waits until the unit that does so
+/// has come to its end after this boot: it would resume at once what is suspended meanwhile. The result
+/// is the signal that ended the wait, if one did.
 ///
 /// # Errors
-/// If there is something, and the unit that does so is not enabled.
-pub(super) fn come_back() -> anyhow::Result<()> {
+/// If there is something, and the unit is not enabled.
+pub(super) fn come_back(ui: &Ui) -> anyhow::Result<Result<(), i32>> {
     let Ok(dirs) = StateDirs::here() else {
-        return Ok(());
+        return Ok(Ok(()));
     };
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+    let mut spinner = None;
+    while is_starting()? {
+        spinner
+            .get_or_insert_with(|| ui.spinner("waiting for brisk-vms.service, which starts VMs"));
+        thread::sleep(INTERVAL);
+        if let Some(signal) = interrupt.signal() {
+            return Ok(Err(signal));
+        }
+    }
+    drop(spinner);
     let goes = |name: &String| {
         let suspends = dirs.vm(name).and_then(|paths| paths.definition());
         // A domain of libvirt has no such definition.
@@ -65,7 +80,15 @@ pub(super) fn come_back() -> anyhow::Result<()> {
          --now {UNIT}, or --no-vms, which leaves them alone",
         going.join(", ")
     );
-    Ok(())
+    Ok(Ok(()))
+}
+
+/// Whether the unit still starts VMs.
+fn is_starting() -> anyhow::Result<bool> {
+    let systemctl = Program::find("systemctl")?;
+    let words = ["show", "--property=ActiveState", "--value", UNIT];
+    let state = systemctl.args(words).run();
+    Ok(state.context("cannot ask systemd")?.trim_ascii() == b"activating")
 }
 
 /// Unit that resumes VMs after a boot.
@@ -128,6 +151,14 @@ impl Vms for OwnVms {
         let never = AtomicBool::new(false);
         let work = |turn: Turn<'_>| vm::carry_back(&dirs, &cache, Up::default(), turn);
         all(&never, JOBS, &mut |_| {}, work).map(drop)
+    }
+
+    fn write_kept(&mut self) -> Result<(), String> {
+        let cache = Cache::open().map_err(|error| error.to_string())?;
+        let dirs = here()?;
+        let never = AtomicBool::new(false);
+        let work = |turn: Turn<'_>| vm::write_kept(&dirs, &cache, turn);
+        all(&never, 1, &mut |_| {}, work).map(drop)
     }
 }
 

@@ -108,10 +108,11 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
     };
     if !args.cold {
         match decide(plan, &mut request, ui)? {
-            Verdict::Warm => {}
-            Verdict::Cold if args.warm_only => return Ok(exit::COLD),
-            Verdict::Cold => {}
-            Verdict::Refused => return Ok(exit::REFUSED),
+            Ok(Verdict::Warm) => {}
+            Ok(Verdict::Cold) if args.warm_only => return Ok(exit::COLD),
+            Ok(Verdict::Cold) => {}
+            Ok(Verdict::Refused) => return Ok(exit::REFUSED),
+            Err(signal) => return Ok(interrupted(signal, ui)),
         }
     }
     if let (true, Some(target)) = (args.rehearse, &request.target) {
@@ -123,7 +124,9 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
         request.keep = keep(how, request.target.as_ref(), ui)?;
     }
     if request.vms {
-        carried::come_back()?;
+        if let Err(signal) = carried::come_back(ui)? {
+            return Ok(interrupted(signal, ui));
+        }
     }
     ask(&exchange, &request, &brisk)?;
     follow(&exchange, ui)
@@ -156,10 +159,7 @@ fn rehearse(target: &Target, ui: &Ui) -> anyhow::Result<Option<u8>> {
     };
     let verdict = match watched(&request, ui)? {
         Ok(verdict) => verdict,
-        Err(signal) => {
-            ui.note("interrupted; nothing was changed");
-            return Ok(Some(exit::by_signal(signal)));
-        }
+        Err(signal) => return Ok(Some(interrupted(signal, ui))),
     };
     match verdict.judgement() {
         rehearse::Judgement::Passed => ui.note("the rehearsal reached the root's init"),
@@ -175,8 +175,14 @@ fn rehearse(target: &Target, ui: &Ui) -> anyhow::Result<Option<u8>> {
     Ok(None)
 }
 
-/// Decides how the machine is restarted, and shows why.
-fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Verdict> {
+/// Exit status of a command that a signal ended before anything was done.
+fn interrupted(signal: i32, ui: &Ui) -> u8 {
+    ui.note("interrupted; nothing was changed");
+    exit::by_signal(signal)
+}
+
+/// Decides how the machine is restarted, and shows why; or the signal that ends the command.
+fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Result<Verdict, i32>> {
     let (plan, _) = plan.target.plan()?;
     let target = plan.target;
     let spinner = ui.spinner("looking");
@@ -184,10 +190,9 @@ fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Ver
     let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     preflight.try_load();
     drop(spinner);
-    ensure!(
-        interrupt.signal().is_none(),
-        "interrupted; nothing was changed"
-    );
+    if let Some(signal) = interrupt.signal() {
+        return Ok(Err(signal));
+    }
     let findings = preflight.findings();
     let verdict = Verdict::of(&findings);
     let bad = |finding: &&Finding<Consequence>| finding.severity >= Consequence::Cold;
@@ -225,7 +230,7 @@ fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Ver
         }
         Verdict::Refused => ui.data(&check::text(&preflight, &findings))?,
     }
-    Ok(verdict)
+    Ok(Ok(verdict))
 }
 
 /// How memory is kept over a restart into a target; none if it would not be there afterwards.

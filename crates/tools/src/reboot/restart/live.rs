@@ -32,6 +32,13 @@ pub trait Vms {
     /// # Errors
     /// Names of those that do not run again, with reasons.
     fn resume(&mut self) -> Result<(), String>;
+
+    /// Writes to images what is kept in RAM alone of what [`Self::suspend`] suspended: the machine
+    /// goes down otherwise.
+    ///
+    /// # Errors
+    /// Names of those whose memory is lost then, with reasons.
+    fn write_kept(&mut self) -> Result<(), String>;
 }
 
 /// Devices that are released before a jump.
@@ -119,10 +126,13 @@ impl Host for Live<'_> {
                 kexec_tools::restore()
             }
             // Somebody else has asked for that: what would be started now would end with it.
-            Step::Vms if (self.going_down)() => Err(
-                "the machine goes down; brisk-vms.service resumes them when it is up again"
-                    .to_owned(),
-            ),
+            Step::Vms if (self.going_down)() => {
+                self.vms.write_kept()?;
+                Err(
+                    "the machine goes down; brisk-vms.service resumes them when it is up again"
+                        .to_owned(),
+                )
+            }
             Step::Quiesce if (self.going_down)() => Ok(()),
             Step::Vms => self.vms.resume(),
             Step::Quiesce => self.devices.give_back(),
@@ -178,7 +188,14 @@ pub fn undo_leftovers(host: &mut Live<'_>) -> Result<bool, String> {
         return Ok(false);
     };
     let is_of_this_boot = restart.from.id == Boot::read(Path::new("/")).id;
-    if !is_of_this_boot || (host.going_down)() {
+    if !is_of_this_boot {
+        return Ok(false);
+    }
+    if (host.going_down)() {
+        // If systemd was asked, it is this restart that goes on.
+        if (Stage::Vms..Stage::Restart).contains(&restart.stage) {
+            host.vms.write_kept()?;
+        }
         return Ok(false);
     }
     let mut left = Vec::new();
@@ -302,7 +319,7 @@ mod tests {
 
     /// Number of times that something was put back, or would have been but fails.
     #[derive(Default)]
-    struct Counted(usize, bool);
+    struct Counted(usize, bool, usize);
 
     impl Vms for Counted {
         fn suspend(&mut self, _: &mut dyn FnMut(&str)) -> Result<Vec<String>, String> {
@@ -315,6 +332,11 @@ mod tests {
                 true => Err("web: no memory".to_owned()),
                 false => Ok(()),
             }
+        }
+
+        fn write_kept(&mut self) -> Result<(), String> {
+            self.2 += 1;
+            Ok(())
         }
     }
 
@@ -366,6 +388,8 @@ mod tests {
                 tell: &mut |_| {},
             };
             assert_eq!(undo_leftovers(&mut host), undone);
+            // What is in RAM alone is not after a restart that was not asked for.
+            let written = usize::from(going_down && stage == Stage::Vms);
             // So does a restart that is cancelled because its unit is stopped.
             let left = host.undo(Step::Vms, &restart(boot, stage));
             assert_eq!(left.is_err(), going_down);
@@ -374,6 +398,7 @@ mod tests {
             assert_eq!(store.pending().is_none(), is_undone);
             let times = usize::from(is_undone) + usize::from(!going_down);
             assert_eq!((vms.0, devices.0), (times, usize::from(!going_down)));
+            assert_eq!(vms.2, written + usize::from(going_down));
         }
     }
 
@@ -388,7 +413,7 @@ mod tests {
             (false, Ok(true)),
             (false, Ok(false)),
         ] {
-            let (mut vms, mut devices) = (Counted(0, fails), Counted::default());
+            let (mut vms, mut devices) = (Counted(0, fails, 0), Counted::default());
             let mut host = Live {
                 store: store.clone(),
                 target: None,

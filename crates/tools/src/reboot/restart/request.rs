@@ -222,6 +222,8 @@ pub fn systemd_run(brisk: &Path) -> Vec<String> {
         // unit where systemd gives it none of its own.
         "--property=KillMode=process",
         "--property=TimeoutStopSec=15min",
+        // Waits until no more VMs are started, and ends before those that run are suspended.
+        "--property=After=brisk-vms.service",
         // Undoes what a killed process has done.
         &format!("--property=ExecStopPost={} reboot undo", quoted(&brisk)),
         "--",

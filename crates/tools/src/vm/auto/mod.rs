@@ -12,8 +12,10 @@ mod down;
 mod gate;
 mod turn;
 mod up;
+mod written;
 
 pub use domains::Domains;
 pub use down::{Down, autostop, carry};
 pub use turn::{Action, Outcome, Turn};
 pub use up::{Up, autostart, carry_back};
+pub use written::write_kept;
