@@ -121,12 +121,46 @@ pub(super) fn stays_over_many_restarts() {
     let (mut machine, boot) = machine("many");
     let mut places = BTreeSet::from([place(&mut machine)]);
     let mut rounds = is_well(&mut machine, "one", boot);
+    // Its files stay mounted as long as it does.
+    let mounts = machine.ok("systemctl show --property=RequiresMountsFor brisk-vm-one.scope");
+    assert!(
+        mounts.contains("/var/lib/brisk/vm/one/one.brisk"),
+        "{mounts}"
+    );
     let wanted = times(3, 20);
     for _ in 0..wanted {
         rounds = restart(&mut machine, "alone", boot, rounds);
         places.insert(place(&mut machine));
     }
     assert!(places.len() > wanted / 2, "{places:?}");
+}
+
+/// In place of systemctl: somebody else restarts the machine when it is asked for a kexec.
+const ANOTHER_RESTART: &str = "\
+    cat >/usr/local/sbin/systemctl <<'END'
+#!/bin/sh
+case \"$*\" in
+*kexec) SYSTEMCTL_SKIP_AUTO_KEXEC=1 /usr/bin/systemctl reboot; exit 1 ;;
+esac
+exec /usr/bin/systemctl \"$@\"
+END
+    chmod 755 /usr/local/sbin/systemctl";
+
+/// Somebody else restarts the machine when the memory is in RAM alone.
+pub(super) fn is_written_for_another_restart() {
+    let (mut machine, boot) = machine("another");
+    let rounds = is_well(&mut machine, "one", boot);
+    machine.ok(ANOTHER_RESTART);
+    machine.begin("brisk reboot --same --keep-vms=alone");
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 1);
+    assert!(is_well(&mut machine, "one", boot) >= rounds);
+    let log = machine.ok("brisk vm log one");
+    let suspended = log.matches("VM suspending").count();
+    assert!(
+        suspended == 2 && !log.contains("cannot use its memory"),
+        "{log}"
+    );
 }
 
 /// The area is somewhere else after a restart, with the same bytes in it, and then there is none.
