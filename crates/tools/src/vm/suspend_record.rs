@@ -59,16 +59,16 @@ impl SuspendRecord {
     /// until the record is removed, no guest is known to have run from it.
     pub(super) fn ensure(paths: &VmPaths, image: &Image) -> Result<(), Error> {
         let id = image.header().id;
+        if Self::read(paths).is_some_and(|noted| noted.id == id) {
+            return Ok(());
+        }
         let noted = Self {
             image: image.path().to_owned(),
             id,
             uuid: paths.definition()?.uuid,
             disks: Reserved::all(&Running::of(paths)?.machine.devices.disks),
         };
-        match Self::read(paths) {
-            Some(noted) if noted.id == id => Ok(()),
-            _ => noted.put(paths),
-        }
+        noted.put(paths)
     }
 
     fn put(&self, paths: &VmPaths) -> Result<(), Error> {

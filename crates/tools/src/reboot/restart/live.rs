@@ -388,7 +388,7 @@ mod tests {
                 tell: &mut |_| {},
             };
             assert_eq!(undo_leftovers(&mut host), undone);
-            // What is in RAM alone is not after a restart that was not asked for.
+            // Memory in RAM alone would be lost by another restart.
             let written = usize::from(going_down && stage == Stage::Vms);
             // So does a restart that is cancelled because its unit is stopped.
             let left = host.undo(Step::Vms, &restart(boot, stage));
