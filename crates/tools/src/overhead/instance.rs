@@ -195,9 +195,8 @@ impl Instance {
         self.asked("its source cannot be configured", &tried, patience)?;
         if matches!(workload, Workload::Probe { .. }) {
             // A short look, for what cannot be measured here.
-            let skipped = self.probe(0, patience)?.skipped.into_iter();
-            let skipped = skipped.map(|(name, reason)| (name, format!("skipped: {reason}")));
-            self.facts.extend(skipped);
+            let figures = self.probe(0, patience)?;
+            self.facts.extend(figures.reasons());
         }
         // What the host knows counts, whatever the target says.
         let of_host = [&vmm::NAMES[..], &limits::NAMES].concat();

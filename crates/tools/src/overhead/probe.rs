@@ -45,6 +45,12 @@ impl Figures {
             _ => {}
         }
     }
+
+    /// Facts of the target about operations that were not measured, by their names.
+    pub(super) fn reasons(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        let skipped = self.skipped.iter();
+        skipped.map(|(name, reason)| (name.clone(), format!("skipped: {reason}")))
+    }
 }
 
 /// An operation in a target, over all rounds.
@@ -147,8 +153,9 @@ mod tests {
         }
         let medians = BTreeMap::from([("switch-pipe".to_owned(), 9457.962)]);
         assert_eq!(figures.medians, medians);
-        assert_eq!(figures.skipped["ipi-mprotect"], "there is one CPU");
-        assert_eq!(figures.skipped.len(), 1);
+        let facts: Vec<_> = figures.reasons().collect();
+        let fact = ("ipi-mprotect", "skipped: there is one CPU");
+        assert_eq!(facts, [(fact.0.to_owned(), fact.1.to_owned())]);
     }
 
     #[test]

@@ -321,6 +321,10 @@ impl<'a> Bench<'a> {
             step(Step::Probes(name));
             match instance.probe(TIME_OF_AN_OPERATION, patience) {
                 Ok(figures) => {
+                    self.facts
+                        .entry(name.clone())
+                        .or_default()
+                        .extend(figures.reasons());
                     for (operation, nanoseconds) in figures.medians {
                         let series = format!("{name}: {operation}");
                         let series = report.series_mut(&series, Unit::Seconds);
@@ -374,6 +378,10 @@ impl<'a> Bench<'a> {
         match result.and_then(|run| self.compared(run)) {
             Ok(run) => {
                 put(&run, self.options.keeps_disturbed, readings);
+                // What could be measured as it started may not be later: huge pages run out.
+                let name = self.slots[turn.side].side.name.clone();
+                let facts = self.facts.entry(name).or_default();
+                facts.extend(run.figures.reasons());
                 None
             }
             // The engine sees the signal.
