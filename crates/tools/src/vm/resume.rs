@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use brisk_image::{Claim, Image, Keys};
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::control::Control;
-use brisk_vm::qemu::{Capabilities, DiskFormat, Ram, State, load_state, qmp};
+use brisk_vm::qemu::{DiskFormat, Ram, State, load_state, qmp};
 
 use super::backing_chain;
 use super::clock::set_clock;
@@ -397,9 +397,8 @@ fn check(
             text_of_uuid(uuid)
         ));
     }
-    let capabilities = Capabilities::of(&running.machine.program, cache);
-    let package = capabilities.map_err(crate::guest::Error::from)?.package;
-    if package != description.qemu {
+    let replaced = running.installed_instead_of(&description.qemu, cache);
+    if let Some(package) = replaced.map_err(crate::guest::Error::from)? {
         return unlike(format!(
             "it was made by QEMU {}, and {} is {package}",
             description.qemu,

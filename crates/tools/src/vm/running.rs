@@ -72,17 +72,30 @@ impl Running {
         &self,
         cache: &Cache,
     ) -> Result<Option<(String, &'static str)>, CapabilitiesError> {
-        let program = &self.machine.program;
-        let now = Capabilities::of(program, cache)?.package;
-        Ok((now != self.qemu).then(|| {
+        let replaced = self.installed_instead_of(&self.qemu, cache)?;
+        Ok(replaced.map(|now| {
             let what = format!(
                 "runs in QEMU {}, and {} is {now} now, which could not resume its image",
                 self.qemu,
-                program.display()
+                self.machine.program.display()
             );
             let hint = "stop it and start it again, or install the QEMU that it runs in";
             (what, hint)
         }))
+    }
+
+    /// Version and package of the QEMU that is installed, if that is not `wanted`: images are resumed
+    /// by the one that made them.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub(super) fn installed_instead_of(
+        &self,
+        wanted: &str,
+        cache: &Cache,
+    ) -> Result<Option<String>, CapabilitiesError> {
+        let installed = Capabilities::of(&self.machine.program, cache)?.package;
+        Ok(Some(installed).filter(|package| package != wanted))
     }
 
     pub(super) fn save(&self, paths: &VmPaths) -> Result<(), Error> {
