@@ -58,6 +58,9 @@ test:
 	setup/install test
 	@# Exit status 3: it cannot be built here, and the tests of it are ignored with that reason.
 	setup/ktext-kernel '$(TOOLS)' || [ $$? = 3 ]
+	setup/reboot-machine '$(TOOLS)' || [ $$? = 3 ]
+	@# xtask makes the package's manual pages; with tests, so that nothing is compiled twice.
+	$(CARGO) build --workspace --locked --bins --tests
 	$(WITHTOOLS) $(CARGO) test --workspace --locked --no-fail-fast
 	@if [ -x '$(TOOLS)/bin/qemu-system-x86_64' ]; then \
 		echo 'once more, with the QEMU of the system:'; set -x; \

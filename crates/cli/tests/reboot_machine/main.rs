@@ -29,16 +29,20 @@ fn main() {
         test_threads: Some(1),
         ..arguments
     };
-    // Each takes minutes: a machine in a machine, without KVM.
-    let long = Computer::files().err().or_else(|| {
+    let lacks = Computer::files().err().or_else(without_xtask);
+    // Each takes many minutes: machines in a machine, without KVM.
+    let long = lacks.clone().or_else(|| {
         let is_soak = times(0, 1) > 0;
         (!is_soak).then(|| "make soak runs it".to_owned())
     });
-    let all = trials(
+    let mut all = trials(
+        lacks,
+        [("a_machine_restarts_without_its_firmware", restarts as fn())],
+    );
+    all.extend(trials(
         long,
         [
-            ("a_machine_restarts_without_its_firmware", restarts as fn()),
-            ("vms_go_on_over_warm_and_cold_restarts", vms_go_on),
+            ("vms_go_on_over_warm_and_cold_restarts", vms_go_on as fn()),
             ("memory_of_vms_stays_in_ram", memory::stays),
             (
                 "memory_of_vms_stays_over_many_restarts",
@@ -85,7 +89,7 @@ fn main() {
                 repeated::hangs_early,
             ),
         ],
-    );
+    ));
     let conclusion = libtest_mimic::run(&arguments, all);
     if let Some(directory) = DIRECTORY.get() {
         fs::remove_dir_all(directory).unwrap();
@@ -140,15 +144,23 @@ fn package() -> PathBuf {
     DISK.get_or_init(build_package).clone()
 }
 
+/// Program of the workspace's own tasks, which makes manual pages for the package.
+fn xtask() -> PathBuf {
+    // The programs of the workspace's tests are in one directory.
+    Path::new(env!("CARGO_BIN_EXE_brisk")).with_file_name("xtask")
+}
+
+fn without_xtask() -> Option<String> {
+    (!xtask().exists()).then(|| "without xtask: cargo build --workspace".to_owned())
+}
+
 fn build_package() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let out = directory().join("package");
-    // The programs of the workspace's tests are in one directory.
-    let brisk = Path::new(env!("CARGO_BIN_EXE_brisk"));
     let built = Command::new(here.join("packaging/build-deb"))
         .arg(&out)
-        .env("PREBUILT", brisk)
-        .env("XTASK", brisk.with_file_name("xtask"))
+        .env("PREBUILT", env!("CARGO_BIN_EXE_brisk"))
+        .env("XTASK", xtask())
         .env("COMPRESSION", "gzip")
         .output()
         .unwrap();
