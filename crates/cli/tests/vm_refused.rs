@@ -21,6 +21,7 @@ fn main() {
             changing,
         ),
         trial("a_backing_file_that_has_changed", old(), backing),
+        trial("a_cpu_that_lacks_what_it_had", old(), fewer_features),
         trial("a_disk_that_is_known_to_be_right", old(), accepted),
         trial(
             "a_file_system_with_another_device_number",
@@ -128,6 +129,35 @@ fn changing() {
         let _ = does(&accept).exited(0);
         is_well(&all);
     }
+}
+
+/// In place of another microcode: a QEMU whose CPU has no SSE4.2, CPUID.01H:ECX[20].
+const WITHOUT_SSE4_2: &str = "for word do shift; [ \"$last\" != -cpu ] || word=$word,-sse4.2; \
+                              last=$word; set -- \"$@\" \"$word\"; done";
+
+fn fewer_features() {
+    let all = machines();
+    let (path, now) = meddling(&all, WITHOUT_SSE4_2);
+    let does = |words: &[&str]| all.vm(words).env("PATH", &path).output();
+    let _ = does(&["create", "a", "--memory", "128M", "--autoboot"]).exited(0);
+    let _ = does(&["start", "a"]).exited(0);
+    let _ = all.output("a", "echo mine > /run/file");
+    let _ = does(&["suspend", "a"]).exited(0);
+    fs::write(&now, "").unwrap();
+    for resume in RESUMES {
+        let texts = ["CPUID.01H:ECX[20]", "--accept-cpu"];
+        let _ = does(resume).exited(125).explains(&texts);
+        assert_eq!((all.glance("a").as_str(), all.count()), ("suspended", 0));
+    }
+    let _ = does(&["resume", "a", "--accept-cpu"]).exited(0);
+    is_well(&all);
+    // Those are the features that it has now, and more are no loss.
+    let _ = does(&["suspend", "a"]).exited(0);
+    let _ = does(&["resume", "a"]).exited(0);
+    let _ = does(&["suspend", "a"]).exited(0);
+    fs::remove_file(&now).unwrap();
+    let _ = does(&["resume", "a"]).exited(0);
+    is_well(&all);
 }
 
 fn backing() {

@@ -1,5 +1,6 @@
 //! The sealed description of the VM of an image.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::memory::PAGE_SIZE;
@@ -11,7 +12,7 @@ pub const MAX_TEXT: usize = 4096;
 pub(crate) const MAX_DEFINITION: usize = 1 << 20;
 /// Longest description in bytes, as JSON.
 pub const MAX_DESCRIPTION: usize = 4 << 20;
-/// Most disks, and most ranges of memory.
+/// Most disks, ranges of memory and registers of CPU features.
 const MAX_LIST: usize = 1024;
 
 /// Description of the suspended VM. An older brisk ignores fields that it does not know.
@@ -28,6 +29,10 @@ pub struct Description {
     pub machine: String,
     /// CPU model, as given to QEMU.
     pub cpu: String,
+    /// Features of the CPU that the guest saw, as bits by the leaf and register of CPUID, such as
+    /// `CPUID.01H:EDX`. Empty: unknown.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu_features: BTreeMap<String, u32>,
     /// The kernel that was booted directly, if one was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
@@ -125,6 +130,8 @@ impl Description {
                 ("hash of a disk", disk.hash.len()),
             ]
         });
+        let features = self.cpu_features.keys();
+        let features = features.map(|name| ("name of CPU features", name.len()));
         let texts = [
             ("name", self.name.len()),
             ("QEMU version", self.qemu.len()),
@@ -136,7 +143,7 @@ impl Description {
                 "its list of locks is longer than {MAX_DEFINITION} bytes"
             ));
         }
-        let mut texts = texts.into_iter().chain(kernel).chain(disks);
+        let mut texts = texts.into_iter().chain(kernel).chain(disks).chain(features);
         if let Some((what, length)) = texts.find(|(_, length)| *length > MAX_TEXT) {
             return Err(format!(
                 "the {what} is longer than {MAX_TEXT}: {length} bytes"
@@ -147,8 +154,11 @@ impl Description {
                 "the definition is longer than {MAX_DEFINITION} bytes"
             ));
         }
-        if self.disks.len() > MAX_LIST || self.ranges.len() > MAX_LIST {
-            return Err(format!("more than {MAX_LIST} disks or ranges of memory"));
+        let lists = [self.disks.len(), self.ranges.len(), self.cpu_features.len()];
+        if lists.iter().any(|length| *length > MAX_LIST) {
+            return Err(format!(
+                "more than {MAX_LIST} disks, ranges of memory or registers of CPU features"
+            ));
         }
         for range in &self.ranges {
             let page = |value: u64| value % PAGE_SIZE == 0;

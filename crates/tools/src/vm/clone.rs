@@ -1,7 +1,7 @@
 //! Clones: a second VM from the image of a suspended one, which is not changed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brisk_image::{Hold, Image, Progress, State};
@@ -75,7 +75,7 @@ pub fn resume_clone(
         own: &own,
         disks: &disks,
         image: &image,
-        accepted: &how.accepted_disks,
+        how,
         control,
     };
     let result = cloning.run(running, begun);
@@ -137,7 +137,7 @@ struct Cloning<'a> {
     /// The image that it goes on from.
     image: &'a Image,
     /// Disks that are what they were, though they do not look so.
-    accepted: &'a [PathBuf],
+    how: &'a How,
     control: brisk_image::Control<'a>,
 }
 
@@ -148,7 +148,7 @@ impl Cloning<'_> {
             own,
             disks,
             image,
-            accepted,
+            how,
             control,
         } = self;
         let copied = self.copy_disks()?;
@@ -177,7 +177,7 @@ impl Cloning<'_> {
             paths: new,
             image,
             claim: None,
-            accepted,
+            how,
         };
         let resumed = run_from(first, &mut running, control, begun);
         let resumed = resumed.map_err(Failure::error)?;
@@ -198,7 +198,7 @@ impl Cloning<'_> {
         let begun = Instant::now();
         let copied = disks::make(disks, self.image.header().memory, self.control)?;
         // Nobody who knows of the image writes to them; others may have.
-        disks_are_as_noted(self.image, self.accepted)?;
+        disks_are_as_noted(self.image, &self.how.accepted_disks)?;
         for disk in *disks {
             new.note(&format!("{disk}"));
         }

@@ -10,6 +10,7 @@ use brisk_vm::cache;
 use rustix::fs::statfs;
 use serde_json::json;
 
+use super::cpu_features::CpuFeatures;
 use super::definition::Definition;
 use super::error::{Error, file};
 use super::paths::VmPaths;
@@ -18,11 +19,12 @@ use super::running::Running;
 /// Bytes at the beginning of a block device that are compared.
 const HEAD: u64 = 8 << 20;
 
-/// Describes a VM for its image.
+/// Describes a VM, whose guest sees these features of its CPU, for its image.
 pub(super) fn describe(
     paths: &VmPaths,
     running: &Running,
     definition: &Definition,
+    cpu_features: CpuFeatures,
 ) -> Result<Description, Error> {
     let wrong = |source| paths.wrong(source);
     let text = definition.text().map_err(wrong)?;
@@ -42,6 +44,7 @@ pub(super) fn describe(
         qemu: running.qemu.clone(),
         machine: plan.machine.name().to_owned(),
         cpu: plan.processors.model.clone(),
+        cpu_features,
         kernel: Some(Kernel {
             path: plan.boot.kernel.clone(),
             version: running.kernel.clone(),

@@ -6,7 +6,6 @@
 //! and only then the guest runs. QEMU before 10.0 gets its disks with `cont`; if it refuses, the
 //! guest has not run, and the mark is removed.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use brisk_image::{Claim, Image};
@@ -14,9 +13,11 @@ use brisk_vm::qemu::control::{self, Control};
 use serde_json::json;
 
 use super::backing_chain;
+use super::cpu_features::{cpu_features, have_all};
 use super::describe::disks_are_as_noted;
 use super::error::Error;
 use super::paths::VmPaths;
+use super::resume::How;
 use super::standing::activate_disks;
 use super::suspend_record::SuspendRecord;
 use crate::chain;
@@ -55,8 +56,8 @@ pub(super) struct FirstRun<'a> {
     pub(super) image: &'a Image,
     /// The claim on the image; `None` for a clone, which does not use the image up.
     pub(super) claim: Option<&'a mut Claim>,
-    /// Disks that the administrator has accepted as unchanged.
-    pub(super) accepted: &'a [PathBuf],
+    /// What the administrator has accepted as unchanged.
+    pub(super) how: &'a How,
 }
 
 impl FirstRun<'_> {
@@ -71,10 +72,14 @@ impl FirstRun<'_> {
             paths,
             image,
             claim,
-            accepted,
+            how,
         } = self;
+        if !how.accepts_cpu {
+            let then = &image.description().cpu_features;
+            have_all(image.path(), then, &cpu_features(qmp, wait)?)?;
+        }
         activate_disks(qmp, wait)?;
-        disks_are_as_noted(image, accepted)?;
+        disks_are_as_noted(image, &how.accepted_disks)?;
         match claim {
             Some(claim) => {
                 if let Err(error) = SuspendRecord::ensure(paths, image) {

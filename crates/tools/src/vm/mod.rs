@@ -12,6 +12,7 @@ mod clock;
 mod clone;
 mod condition;
 mod copy;
+mod cpu_features;
 mod definition;
 mod describe;
 mod directories;

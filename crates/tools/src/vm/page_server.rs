@@ -313,7 +313,7 @@ fn run(
         paths,
         image: late.image(),
         claim: Some(claim),
-        accepted: &[],
+        how: &How::default(),
     };
     let asked = Instant::now();
     let wait = &mut || {

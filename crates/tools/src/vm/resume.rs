@@ -41,6 +41,8 @@ pub struct How {
     pub keys: Keys,
     /// Disks that the administrator has accepted as unchanged.
     pub accepted_disks: Vec<PathBuf>,
+    /// Whether the guest may see fewer features of its CPU than before.
+    pub accepts_cpu: bool,
     /// Whether to resume an image again whose last resume was cut off, and which a guest may have
     /// run from. Its disks must be unchanged.
     pub again: bool,
@@ -164,11 +166,14 @@ fn load(
     for disk in &how.accepted_disks {
         paths.note(&format!("Disk {} is taken for what it was", disk.display()));
     }
+    if how.accepts_cpu {
+        paths.note("Its CPU may lack features that it had");
+    }
     let first = FirstRun {
         paths,
         image: &image,
         claim: Some(claim),
-        accepted: &how.accepted_disks,
+        how,
     };
     let resumed = run_from(first, &mut running, control, begun)?;
     set_clock(paths);

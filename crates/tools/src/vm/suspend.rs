@@ -18,6 +18,7 @@ use serde_json::json;
 use super::backing_chain;
 use super::clock::set_clock;
 use super::condition::Condition;
+use super::cpu_features::cpu_features;
 use super::definition::Definition;
 use super::describe::describe;
 use super::directories::one_has_ended;
@@ -314,7 +315,8 @@ impl<'a> Suspend<'a> {
         // QEMU makes the data durable, and not always when it was written, by which a disk is known.
         make_durable(disks)?;
         Standing::record(paths, disks, true)?;
-        let description = describe(paths, self.running, self.definition)?;
+        let features = cpu_features(qmp, &mut || false)?;
+        let description = describe(paths, self.running, self.definition, features)?;
         let free = place.and_then(|place| left_out(paths, place, &ram, &description));
         let keeping = match self.keeps {
             Some((area, keep)) => {

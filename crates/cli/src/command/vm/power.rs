@@ -148,6 +148,14 @@ pub(super) struct ResumeArgs {
     #[arg(long, value_name = "PATH")]
     accept_disk: Vec<PathBuf>,
 
+    /// Accept a host that does not have all features of the CPU that the guest had before.
+    ///
+    /// With KVM and the CPU model `host`, a guest has what the host's processor, its microcode and its
+    /// kernel give. If programs in it, or its kernel, use what is missing, they fail. Loads all memory
+    /// first.
+    #[arg(long)]
+    accept_cpu: bool,
+
     /// Resume an image again whose last resume was cut off by a crash or a power cut.
     ///
     /// Its disks must be as they were at the suspend. Loads all memory first.
@@ -287,9 +295,10 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
             .iter()
             .map(absolute)
             .collect::<Result<_, _>>()?,
+        accepts_cpu: args.accept_cpu,
         again: args.again,
     };
-    let eager = args.eager || args.again || !args.accept_disk.is_empty();
+    let eager = args.eager || args.again || args.accept_cpu || !args.accept_disk.is_empty();
     if let Some(name) = &args.clone {
         let new = super::named::paths(name)?;
         let work = Work::new("cloning", ui)?;
