@@ -70,6 +70,8 @@ const ALL: &str = "request to end of boot";
 const CHECK: &str = "check";
 /// `brisk reboot rehearse`, which boots the kernel in a VM in the machine.
 const REHEARSAL: &str = "rehearsal";
+/// With the memory that a machine of 2 GiB has left for it.
+const REHEARSE: &str = "brisk reboot rehearse --same --memory 768M";
 const METRICS: [&str; 4] = [DOWN, BETWEEN, ALL, CHECK];
 
 /// Measures.
@@ -94,7 +96,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .map_err(ended)?;
     for iteration in 0..args.rehearsals {
         let begun = machine.elapsed();
-        machine.ok("brisk reboot rehearse --same");
+        machine.ok(REHEARSE);
         let took = machine.elapsed() - begun;
         let series = report.series_mut(REHEARSAL, Unit::Seconds);
         series.push(Sample {
