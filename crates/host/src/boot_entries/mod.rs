@@ -4,6 +4,7 @@
 //! examined like the running machine. Nothing is changed, and no file is trusted: what is read,
 //! followed and run is bounded.
 
+mod automatic;
 mod bls;
 mod conventions;
 mod entry;
@@ -11,6 +12,7 @@ mod extlinux;
 mod firmware;
 mod grub;
 mod image;
+mod loader_version;
 mod mounts;
 mod options;
 mod read;

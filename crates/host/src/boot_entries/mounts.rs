@@ -113,6 +113,12 @@ impl Mounts {
         }
     }
 
+    /// UUID of the file system that has `/boot`, if it is known.
+    pub(super) fn boot_uuid(&self) -> Option<String> {
+        let at = |point: &str| self.mounts.iter().find(|it| it.point == point);
+        at("/boot").or_else(|| at("/"))?.uuid.clone()
+    }
+
     fn is_there(&self, path: &Path) -> bool {
         self.tree.is_file(path) || self.tree.is_dir(path)
     }

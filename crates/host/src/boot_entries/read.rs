@@ -29,6 +29,10 @@ pub fn read(root: &Path) -> BootEntries {
     if loader == Loader::None && !offer.entries.is_empty() {
         reason = "no boot loader was found, but profiles of NixOS".to_owned();
     } else if offer.entries.is_empty() && offer.notes.is_empty() && loader != Loader::None {
+        // Whatever it does, it starts none of the kernels that are found otherwise.
+        offer.notes.push(format!(
+            "{reason}, but no entry of it was found that starts anything from there"
+        ));
         reason = format!("{reason}, but no entry of it was found");
         loader = Loader::None;
     }

@@ -7,10 +7,12 @@ use std::cmp::{Ordering, Reverse};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::automatic::automatic;
 use super::bls::{Keys, LONGEST, compare_versions};
 use super::entry::{Choice, Entry, Kind, Offer, Problem, Tries};
 use super::firmware::Variables;
 use super::image::Images;
+use super::loader_version::version;
 use super::options::{initrds, without_loader_words};
 use crate::tree::Tree;
 
@@ -25,6 +27,10 @@ const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
     _ => "x64",
 };
 
+/// What identifiers of entries begin with that systemd-boot makes itself.
+const AUTOMATIC: &str = "auto-";
+/// Version from which identifiers have their ending.
+const WHOLE_IDENTIFIERS: u32 = 246;
 /// An entry with what it is sorted by.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
@@ -53,12 +59,16 @@ pub(super) fn read(tree: &Tree) -> Offer {
     found.sort_by(order);
     found.truncate(MOST_ENTRIES);
     let mut entries: Vec<_> = found.into_iter().map(|it| it.entry).collect();
+    entries.extend(automatic(tree, &PARTITIONS));
     for (index, entry) in entries.iter_mut().enumerate() {
         entry.number = Some(index.to_string());
     }
     let variables = Variables::new(tree);
+    let info = variables.loader("LoaderInfo");
+    let has_stems = version(tree, &PARTITIONS, info.as_deref())
+        .is_none_or(|version| version < WHOLE_IDENTIFIERS);
     let choose = |pattern: &str, reason: String, is_once| {
-        let entry = position(&entries, pattern)?;
+        let entry = position(&entries, pattern, has_stems)?;
         Some(Choice {
             entry,
             reason,
@@ -73,7 +83,7 @@ pub(super) fn read(tree: &Tree) -> Offer {
         };
         choose(&value, format!("{reason} \"{value}\" ({name})"), is_once)
     };
-    let configured = || {
+    let by_file = || {
         let (path, pattern) = configured(tree)?;
         let path = path.display();
         match &*pattern {
@@ -93,8 +103,15 @@ pub(super) fn read(tree: &Tree) -> Offer {
         }
     };
     let first = || {
-        let reason = "no default is configured, and it is the first entry".to_owned();
-        let entry = entries.iter().position(is_offered)?;
+        let reason = match configured(tree) {
+            Some((path, pattern)) if pattern != "@saved" => format!(
+                "no entry is like the default \"{pattern}\" in {}, and it is the first one",
+                path.display()
+            ),
+            _ => "no default is configured, and it is the first entry".to_owned(),
+        };
+        let is_first = |it: &Entry| is_offered(it) && !it.id.starts_with(AUTOMATIC);
+        let entry = entries.iter().position(is_first)?;
         Some(Choice {
             entry,
             reason,
@@ -102,10 +119,19 @@ pub(super) fn read(tree: &Tree) -> Offer {
         })
     };
     let default = variable("LoaderEntryDefault", "bootctl set-default chose", false)
-        .or_else(configured)
+        .or_else(by_file)
         .or_else(first);
     let next = variable("LoaderEntryOneShot", "bootctl set-oneshot chose", true)
         .or_else(|| default.clone());
+    // Entries that systemd-boot makes of what it finds, and that are not known here.
+    let asked = ["LoaderEntryOneShot", "LoaderEntryDefault"].map(|name| variables.loader(name));
+    let asked = asked.into_iter().flatten();
+    let mut asked = asked.chain(configured(tree).map(|(_, pattern)| pattern));
+    let unknown =
+        asked.find(|it| it.starts_with(AUTOMATIC) && position(&entries, it, has_stems).is_none());
+    notes.extend(unknown.map(|id| {
+        format!("systemd-boot is to start \"{id}\", an entry that it makes itself, and that is not known here")
+    }));
     // What could not be read may have the entry that is started.
     let is_known = notes.is_empty();
     Offer {
@@ -320,15 +346,15 @@ fn without_tries(name: &str) -> (String, Option<Tries>) {
     counted().unwrap_or_else(|| (name.to_owned(), None))
 }
 
-/// The first entry that a pattern is of. Versions before 246 had identifiers without an ending, so
-/// those are compared, too, if no whole one is like the pattern.
-fn position(entries: &[Entry], pattern: &str) -> Option<usize> {
+/// The first entry that a pattern is of. With `has_stems`, identifiers without their ending are
+/// compared, too, if no whole one is like the pattern.
+fn position(entries: &[Entry], pattern: &str, has_stems: bool) -> Option<usize> {
     let pattern = pattern.to_lowercase();
     let whole = entries
         .iter()
         .position(|it| is_offered(it) && is_like(&it.id.to_lowercase(), &pattern));
     whole.or_else(|| {
-        entries.iter().position(|it| {
+        entries.iter().filter(|_| has_stems).position(|it| {
             let id = it.id.to_lowercase();
             let stem = id.rsplit_once('.').map(|(stem, _)| stem);
             is_offered(it) && stem.is_some_and(|stem| is_like(stem, &pattern))

@@ -11,7 +11,7 @@ use super::state::{Dialect, FAILED, Interpreter, Item, OK};
 /// Directories of entries, the first one that is there.
 const DIRECTORIES: [&str; 2] = ["/loader/entries", "/boot/loader/entries"];
 /// Note where there is no such directory: it may be on a file system that is not mounted.
-const NO_ENTRIES: &str = "blscfg, whose directory of entries was not found";
+pub(super) const NO_ENTRIES: &str = "blscfg, whose directory of entries was not found";
 /// Bytes of the options of an entry at most.
 const LONGEST: usize = 64 << 10;
 

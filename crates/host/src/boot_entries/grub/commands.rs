@@ -1,11 +1,12 @@
 //! Commands of GRUB that decide which entries there are, and what they load.
 
+use super::super::mounts::Located;
 use super::blscfg::blscfg;
 use super::condition::evaluate;
 use super::environment;
 use super::menu::menu;
 use super::script::Block;
-use super::state::{FAILED, FALSE, Flow, Interpreter, Item, Loaded, MOST_ITEMS, OK};
+use super::state::{FAILED, FALSE, Flow, Interpreter, Item, Loaded, MOST_ITEMS, OK, SEARCHED};
 
 /// Commands that change nothing that is looked at here, and succeed.
 const QUIET: [&str; 51] = [
@@ -62,8 +63,10 @@ const QUIET: [&str; 51] = [
     "usb",
 ];
 /// Commands that fail here: nobody presses a key, and patterns are not matched.
-const FAILING: [&str; 6] = [
+const FAILING: [&str; 7] = [
     "false",
+    // The button that it asks for is not pressed.
+    "cmostest",
     "keystatus",
     "regexp",
     "rdmsr",
@@ -259,6 +262,7 @@ impl Interpreter<'_> {
         let Some(file) = self.locate(path) else {
             return FAILED;
         };
+        self.note_device(path);
         let is_there = self.tree.is_file(&file.path);
         let options: Vec<_> = words.iter().map(|word| quoted(word)).collect();
         self.context.loaded = Some(Loaded {
@@ -307,7 +311,14 @@ impl Interpreter<'_> {
     fn initrd(&mut self, arguments: &[String]) -> u32 {
         let files: Vec<_> = arguments
             .iter()
-            .filter_map(|path| self.locate(path))
+            .map(|path| {
+                // A file that is to be put into one, `newc:NAME:FILE`, is none by itself.
+                let unknown = || Located {
+                    path: path.into(),
+                    is_foreign: false,
+                };
+                self.locate(path).unwrap_or_else(unknown)
+            })
             .collect();
         let Some(loaded) = &mut self.context.loaded else {
             return FAILED;
@@ -388,7 +399,7 @@ impl Interpreter<'_> {
         match is_uuid {
             true => self.search_uuid(name.as_ref(), &variable),
             false => {
-                self.set(&variable, "searched");
+                self.set(&variable, SEARCHED);
                 OK
             }
         }
@@ -416,14 +427,17 @@ impl Interpreter<'_> {
                 _ => device = Some(word.trim_start_matches('(').trim_end_matches(')')),
             }
         }
-        let uuid = device.and_then(Self::uuid).filter(|_| is_uuid);
-        match (variable, uuid) {
+        let uuid = device.and_then(|device| self.known_uuid(device));
+        match (variable, uuid.filter(|_| is_uuid)) {
             (Some(variable), Some(uuid)) => {
-                let uuid = uuid.to_owned();
                 self.set(&variable, &uuid);
                 OK
             }
-            _ => FAILED,
+            (Some(_), None) => {
+                self.log.unanswered.insert("probe");
+                FAILED
+            }
+            (None, _) => FAILED,
         }
     }
 }

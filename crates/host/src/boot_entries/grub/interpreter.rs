@@ -10,7 +10,33 @@ use super::state::{BYTES, FAILED, FALSE, Flow, Interpreter, OK};
 /// Commands in commands that are followed at most: functions, conditions, files.
 const DEEPEST: usize = 150;
 /// Commands whose answer is not known here.
-const UNANSWERED: [&str; 3] = ["regexp", "rdmsr", "file"];
+const UNANSWERED: [&str; 5] = ["regexp", "rdmsr", "file", "smbios", "cmostest"];
+/// Commands of GRUB that may succeed or fail, and are not run here.
+const OF_GRUB: [&str; 14] = [
+    "cmp",
+    "crc",
+    "getenv",
+    "gptsync",
+    "hashsum",
+    "inb",
+    "inl",
+    "inw",
+    "md5sum",
+    "setpci",
+    "sha1sum",
+    "sha256sum",
+    "sha512sum",
+    "testload",
+];
+/// Commands of GRUB that add menus of other loaders, which are not read here.
+const MENUS: [&str; 6] = [
+    "extract_syslinux_entries_configfile",
+    "extract_syslinux_entries_source",
+    "legacy_configfile",
+    "legacy_source",
+    "syslinux_configfile",
+    "syslinux_source",
+];
 /// Names of files with `*`, which GRUB replaces by those that are there if its module regexp is
 /// loaded.
 const PATTERNS: &str = "patterns of file names";
@@ -65,7 +91,7 @@ impl Interpreter<'_> {
                 then,
                 otherwise,
             } => {
-                let holds = self.run(condition) == OK;
+                let holds = self.condition(condition) == OK;
                 match self.flow {
                     Flow::Next => self.run(if holds { then } else { otherwise }),
                     _ => OK,
@@ -87,6 +113,13 @@ impl Interpreter<'_> {
         };
         self.depth -= 1;
         self.set("?", &status.to_string());
+        status
+    }
+
+    fn condition(&mut self, condition: &Block) -> u32 {
+        self.conditions += 1;
+        let status = self.run(condition);
+        self.conditions -= 1;
         status
     }
 
@@ -121,6 +154,8 @@ impl Interpreter<'_> {
         match name.split_once('=') {
             Some((name, value)) => self.set(name, value),
             None => {
+                let decides = self.conditions > 0 && OF_GRUB.contains(&name.as_str());
+                self.log.is_unsure |= decides || MENUS.contains(&name.as_str());
                 self.log.unknown.insert(name.chars().take(64).collect());
             }
         }
@@ -150,7 +185,7 @@ impl Interpreter<'_> {
         self.loops += 1;
         // Ends at the latest when too many commands were run.
         while self.flow == Flow::Next {
-            status = self.run(condition);
+            status = self.condition(condition);
             if self.flow != Flow::Next || (status == OK) == is_until {
                 break;
             }

@@ -21,6 +21,7 @@ use super::image::Images;
 use super::mounts::Mounts;
 use super::options::without_loader_words;
 use crate::tree::Tree;
+use blscfg::NO_ENTRIES;
 use menu::{Chosen, menu};
 use state::{Dialect, Flow, Interpreter, Loaded, Log, Menu, Outcome};
 
@@ -111,6 +112,8 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
         Some(_) => script.run(false).menu,
         None => menu.clone(),
     };
+    // A script that comes to the same with it does not use it, or it makes no difference.
+    let once = once.filter(|_| menu.default != lasting.default);
     let source = reader.source(&lasting, value("saved_entry"));
     let choice = |chosen: Option<Chosen>, reason: String, is_once: bool| {
         let entry = paths
@@ -149,16 +152,48 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
             false,
         );
     }
-    if log.is_cut || !log.unreadable.borrow().is_empty() {
+    let is_unsure = log.is_unsure || log.unanswered.contains(NO_ENTRIES);
+    if log.is_cut || is_unsure || !log.unreadable.borrow().is_empty() {
         // What was not run or read may say something else.
         (default, next) = (None, None);
+    }
+    let mut notes = notes(&log, path);
+    if next.is_none() && notes.is_empty() && !entries.is_empty() {
+        notes.push(format!(
+            "{} starts an entry by itself that starts nothing which is known here",
+            path.display()
+        ));
     }
     Offer {
         entries,
         default,
         next,
-        notes: notes(&log, path),
+        notes,
     }
+}
+
+/// Whether GRUB is started by EFI: of a system that does not run, whether its program for EFI alone is
+/// installed.
+fn is_efi(tree: &Tree) -> bool {
+    let is_dir = |path: &str| tree.is_dir(Path::new(path));
+    if is_dir("/sys/firmware") {
+        return is_dir("/sys/firmware/efi");
+    }
+    let has = |platform: &str| {
+        let mut directories = ["/boot/grub", "/boot/grub2"].into_iter();
+        directories.any(|it| is_dir(&format!("{it}/{platform}")))
+    };
+    let partition = Path::new("/boot/efi/EFI");
+    let vendors = tree.names(partition).unwrap_or_default();
+    let is_program = |name: &String| {
+        let name = name.to_ascii_lowercase();
+        name.starts_with("grub") && name.ends_with(".efi")
+    };
+    let has_program = || {
+        let mut directories = vendors.iter().map(|vendor| partition.join(vendor));
+        directories.any(|it| tree.names(&it).unwrap_or_default().iter().any(is_program))
+    };
+    !has("i386-pc") && (has("x86_64-efi") || has("arm64-efi") || has_program())
 }
 
 /// Fedora's and RHEL's GRUB has changes of its own, and so have systems that are made from them.
@@ -212,6 +247,15 @@ fn notes(log: &Log, path: &Path) -> Vec<String> {
             path.display()
         ));
     }
+    if !log.devices.is_empty() {
+        let names: Vec<_> = log.devices.iter().map(String::as_str).collect();
+        notes.push(format!(
+            "{} reads kernels from {}, which may be of another system: it is not named by the UUID of \
+             its file system, and is taken for this one's",
+            path.display(),
+            names.join(", ")
+        ));
+    }
     if !log.unknown.is_empty() {
         let names: Vec<_> = log.unknown.iter().take(10).map(String::as_str).collect();
         notes.push(format!(
@@ -246,7 +290,7 @@ impl Script<'_> {
         interpreter.dialect = dialect(self.tree);
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         interpreter.set_exported("prefix", &format!("(boot){}", directory.display()));
-        let is_efi = self.tree.is_dir(Path::new("/sys/firmware/efi"));
+        let is_efi = is_efi(self.tree);
         interpreter.set_exported("grub_platform", if is_efi { "efi" } else { "pc" });
         interpreter.set_exported("grub_cpu", if is_efi { "x86_64" } else { "i386" });
         for feature in FEATURES {

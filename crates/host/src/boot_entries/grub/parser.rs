@@ -8,7 +8,7 @@ const DEEPEST: usize = 50;
 
 /// A script with the number of lines that are no commands.
 ///
-/// GRUB says what is wrong with such a line, and goes on with the next one.
+/// GRUB says what is wrong with such a line, runs nothing of it, and goes on with the next one.
 pub(super) fn parse(text: &str) -> (Block, usize) {
     let mut parser = Parser {
         tokens: tokens(text),
@@ -16,8 +16,13 @@ pub(super) fn parse(text: &str) -> (Block, usize) {
         depth: 0,
     };
     let (mut commands, mut errors) = (Vec::new(), 0);
+    // Where the commands of this line begin.
+    let mut line = 0;
     loop {
         parser.skip_newlines();
+        if parser.is_at_line() {
+            line = commands.len();
+        }
         if parser.peek().is_none() {
             return (commands.into(), errors);
         }
@@ -25,6 +30,7 @@ pub(super) fn parse(text: &str) -> (Block, usize) {
             Ok(command) => commands.push(command),
             Err(Wrong) => {
                 errors += 1;
+                commands.truncate(line);
                 parser.next_line();
             }
         }
@@ -76,6 +82,12 @@ impl Parser {
         }
         self.at += 1;
         Ok(())
+    }
+
+    /// Whether the next token is the first one of a line.
+    fn is_at_line(&self) -> bool {
+        let before = self.at.checked_sub(1).and_then(|at| self.tokens.get(at));
+        before.is_none_or(|it| it.token == Token::Newline)
     }
 
     fn skip_newlines(&mut self) {

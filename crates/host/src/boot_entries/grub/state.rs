@@ -25,8 +25,12 @@ pub(super) const NAMES: usize = 16;
 const FILE: usize = 10;
 /// Bytes of all variables of a menu at most.
 const LONGEST_VARIABLES: usize = 256 << 10;
+/// Devices that are noted at most.
+const MOST_DEVICES: usize = 10;
 /// Device that the configuration was read from.
 const BOOT_DEVICE: &str = "boot";
+/// Device that was searched by another property than its UUID.
+pub(super) const SEARCHED: &str = "searched";
 /// What the name of a device begins with that was searched by its UUID.
 const BY_UUID: &str = "uuid/";
 
@@ -90,6 +94,10 @@ pub(super) struct Log {
     pub(super) unreadable: RefCell<BTreeSet<PathBuf>>,
     /// Names of commands whose answer is not known here.
     pub(super) unanswered: BTreeSet<&'static str>,
+    /// Whether a command that is not known decides what is done.
+    pub(super) is_unsure: bool,
+    /// Devices that kernels are read from, and that cannot be told from here.
+    pub(super) devices: BTreeSet<String>,
 }
 
 pub(super) struct Interpreter<'a> {
@@ -108,6 +116,8 @@ pub(super) struct Interpreter<'a> {
     pub(super) work: Cell<usize>,
     pub(super) depth: usize,
     pub(super) loops: usize,
+    /// Conditions that are being evaluated, one in another.
+    pub(super) conditions: usize,
 }
 
 impl Values for Context {
@@ -148,6 +158,7 @@ impl<'a> Interpreter<'a> {
             work: Cell::new(0),
             depth: 0,
             loops: 0,
+            conditions: 0,
         };
         new.set_exported("root", BOOT_DEVICE);
         new.set("?", "0");
@@ -236,13 +247,38 @@ impl<'a> Interpreter<'a> {
         if !path.starts_with('/') || path.len() >= LONGEST_PATH {
             return None;
         }
-        let device = device.trim_start_matches('(').trim_end_matches(')');
+        let device = bare(device);
         let device = match device.strip_prefix(BY_UUID) {
             Some(uuid) => Device::Uuid(uuid),
             None if self.images.contains(device) => Device::Elsewhere,
             None => Device::Unknown,
         };
         Some(self.mounts.locate(device, path))
+    }
+
+    /// Notes the device that a path is on if it cannot be told from here which one that is.
+    pub(super) fn note_device(&mut self, path: &str) {
+        let named = path.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        let device = bare(named.map_or(self.get("root"), |(device, _)| device));
+        let is_known = device == BOOT_DEVICE
+            || device.is_empty()
+            || device.starts_with(BY_UUID)
+            || self.images.contains(device);
+        if !is_known && self.log.devices.len() < MOST_DEVICES {
+            let device = match device {
+                SEARCHED => "what is searched by its label or a file".to_owned(),
+                device => device.chars().take(64).collect(),
+            };
+            self.log.devices.insert(device);
+        }
+    }
+
+    /// UUID of a device, if it was searched by that, or is the one of this system's configuration.
+    pub(super) fn known_uuid(&self, device: &str) -> Option<String> {
+        match device {
+            BOOT_DEVICE => self.mounts.boot_uuid(),
+            _ => Self::uuid(device).map(str::to_owned),
+        }
     }
 
     /// Name of a device that has this UUID.
@@ -307,6 +343,11 @@ impl<'a> Interpreter<'a> {
         self.charge(FILE + text.len() / BYTES);
         Some(text)
     }
+}
+
+/// Name of a device without its parentheses.
+fn bare(device: &str) -> &str {
+    device.trim_start_matches('(').trim_end_matches(')')
 }
 
 /// A `menuentry` or `submenu` as it was defined.
