@@ -17,12 +17,6 @@ const CONFIGURATIONS: [&str; 4] = [
 /// Entries at most.
 const MOST_ENTRIES: usize = 500;
 
-/// The configuration that is there.
-pub(super) fn configuration(tree: &Tree) -> Option<PathBuf> {
-    let mut paths = CONFIGURATIONS.into_iter().map(PathBuf::from);
-    paths.find(|path| tree.is_file(path))
-}
-
 /// Files in files that are followed at most (`MAX_NEST_LEVEL` of U-Boot).
 const DEEPEST: usize = 16;
 /// Files that are read at most.
@@ -40,6 +34,16 @@ const OTHERS: [&str; 9] = [
     "efi",
 ];
 
+/// The configuration that is there.
+pub(super) fn configuration(tree: &Tree) -> Option<PathBuf> {
+    let mut paths = CONFIGURATIONS.into_iter().map(PathBuf::from);
+    paths.find(|path| tree.is_file(path))
+}
+
+/// Keywords that name a label to start.
+const DEFAULT: &str = "DEFAULT";
+const ON_TIMEOUT: &str = "ONTIMEOUT";
+
 #[derive(Debug, Default)]
 struct Label {
     name: String,
@@ -52,19 +56,12 @@ struct Label {
     is_other: bool,
 }
 
-/// Keywords that name a label to start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
-    Default,
-    OnTimeout,
-}
-
 /// What a configuration and the files that it includes say.
 #[derive(Debug, Default)]
 struct Configuration {
     labels: Vec<Label>,
-    /// Names of labels to start, in their order.
-    named: Vec<(Named, String)>,
+    /// Names of labels to start, in their order, each with its keyword.
+    named: Vec<(&'static str, String)>,
     /// Options of labels that have none of their own.
     append: String,
     /// Files that were read.
@@ -86,7 +83,6 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
     let (mut entries, mut marked) = (Vec::new(), None);
     for label in &configuration.labels {
         let kernel = label.kernel.as_deref();
-        let is_module = |file: &str| file.to_ascii_lowercase().ends_with(".c32");
         let is_other = label.is_other || kernel.is_some_and(is_module);
         let entry = match kernel {
             _ if is_other => Images::nothing(),
@@ -194,10 +190,9 @@ impl Configuration {
     fn line<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         let (keyword, value) = halves(line);
         let keyword = keyword.to_ascii_lowercase();
-        let name = |named| (named, value.to_owned());
         match &*keyword {
-            "default" => self.named.push(name(Named::Default)),
-            "ontimeout" => self.named.push(name(Named::OnTimeout)),
+            "default" => self.named.push((DEFAULT, value.to_owned())),
+            "ontimeout" => self.named.push((ON_TIMEOUT, value.to_owned())),
             "include" => return value.split_ascii_whitespace().next(),
             "label" if self.labels.len() < MOST_ENTRIES => self.labels.push(Label {
                 name: value.to_owned(),
@@ -218,11 +213,7 @@ impl Configuration {
             "append" => {
                 let label = self.labels.last_mut().map(|label| &mut label.append);
                 let append = label.unwrap_or(&mut self.append);
-                *append = if value == "-" {
-                    String::new()
-                } else {
-                    value.to_owned()
-                };
+                *append = Some(value).filter(|it| *it != "-").unwrap_or("").to_owned();
             }
             _ => {
                 let label = self.labels.last_mut()?;
@@ -254,25 +245,20 @@ impl Configuration {
                 is_once: false,
             }))
         };
-        let last = |wanted| self.named.iter().rev().find(|(named, _)| *named == wanted);
-        let (by_default, by_timeout) = (last(Named::Default), last(Named::OnTimeout));
         // U-Boot takes the last of both, and syslinux ONTIMEOUT wherever it is.
+        let mut from_last = self.named.iter().rev();
+        let by_timeout = from_last.find(|(keyword, _)| *keyword == ON_TIMEOUT);
         let named = match (self.named.last(), by_timeout) {
             (Some((_, last)), Some((_, timeout))) if last != timeout => {
                 return Err(format!(
-                    "{shown} has ONTIMEOUT \"{timeout}\" and then DEFAULT \"{last}\": extlinux \
+                    "{shown} has {ON_TIMEOUT} \"{timeout}\" and then {DEFAULT} \"{last}\": extlinux \
                      starts the one, and U-Boot the other"
                 ));
             }
-            (_, Some(timeout)) => Some(("ONTIMEOUT", &timeout.1)),
-            _ => by_default.map(|it| ("DEFAULT", &it.1)),
-        };
-        let module = |name: &str| {
-            let program = name.split_ascii_whitespace().next().unwrap_or("");
-            program.to_ascii_lowercase().ends_with(".c32")
+            (last, by_timeout) => by_timeout.or(last),
         };
         match (named, marked) {
-            (Some((keyword, name)), _) if !module(name) => {
+            (Some((keyword, name)), _) if !is_module(halves(name).0) => {
                 let entry = entries.iter().position(|it| it.id == *name);
                 let entry = entry.ok_or_else(|| {
                     format!("{keyword} in {shown} is \"{name}\", and no label with a kernel has that name")
@@ -287,6 +273,11 @@ impl Configuration {
             ),
         }
     }
+}
+
+/// Whether a program is one of syslinux, such as its menu.
+fn is_module(program: &str) -> bool {
+    program.to_ascii_lowercase().ends_with(".c32")
 }
 
 /// The first word of a text, and the rest.

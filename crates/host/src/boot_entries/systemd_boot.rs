@@ -83,10 +83,11 @@ pub(super) fn read(tree: &Tree) -> Offer {
         };
         choose(&value, format!("{reason} \"{value}\" ({name})"), is_once)
     };
+    let configured = configured(tree);
     let by_file = || {
-        let (path, pattern) = configured(tree)?;
+        let (path, pattern) = configured.as_ref()?;
         let path = path.display();
-        match &*pattern {
+        match pattern.as_str() {
             "@saved" => {
                 let value = variables.loader("LoaderEntryLastBooted")?;
                 choose(
@@ -103,7 +104,7 @@ pub(super) fn read(tree: &Tree) -> Offer {
         }
     };
     let first = || {
-        let reason = match configured(tree) {
+        let reason = match &configured {
             Some((path, pattern)) if pattern != "@saved" => format!(
                 "no entry is like the default \"{pattern}\" in {}, and it is the first one",
                 path.display()
@@ -126,7 +127,7 @@ pub(super) fn read(tree: &Tree) -> Offer {
     // Entries that systemd-boot makes of what it finds, and that are not known here.
     let asked = ["LoaderEntryOneShot", "LoaderEntryDefault"].map(|name| variables.loader(name));
     let asked = asked.into_iter().flatten();
-    let mut asked = asked.chain(configured(tree).map(|(_, pattern)| pattern));
+    let mut asked = asked.chain(configured.iter().map(|(_, pattern)| pattern.clone()));
     let unknown =
         asked.find(|it| it.starts_with(AUTOMATIC) && position(&entries, it, has_stems).is_none());
     notes.extend(unknown.map(|id| {

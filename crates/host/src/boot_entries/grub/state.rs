@@ -240,30 +240,38 @@ impl<'a> Interpreter<'a> {
     /// neither, such as a list of blocks.
     pub(super) fn locate(&self, path: &str) -> Option<Located> {
         self.charge(FILE);
+        let (device, path) = self.halves(path)?;
+        if !path.starts_with('/') || path.len() >= LONGEST_PATH {
+            return None;
+        }
+        Some(self.mounts.locate(self.kind(device), path))
+    }
+
+    /// The device that a path is on, without its parentheses, and the rest; none without their end.
+    fn halves<'p>(&'p self, path: &'p str) -> Option<(&'p str, &'p str)> {
         let (device, path) = match path.strip_prefix('(') {
             Some(rest) => rest.split_once(')')?,
             None => (self.get("root"), path),
         };
-        if !path.starts_with('/') || path.len() >= LONGEST_PATH {
-            return None;
-        }
-        let device = bare(device);
-        let device = match device.strip_prefix(BY_UUID) {
+        let device = device.trim_start_matches('(').trim_end_matches(')');
+        Some((device, path))
+    }
+
+    fn kind<'d>(&self, device: &'d str) -> Device<'d> {
+        match device.strip_prefix(BY_UUID) {
             Some(uuid) => Device::Uuid(uuid),
             None if self.images.contains(device) => Device::Elsewhere,
             None => Device::Unknown,
-        };
-        Some(self.mounts.locate(device, path))
+        }
     }
 
     /// Notes the device that a path is on if it cannot be told from here which one that is.
     pub(super) fn note_device(&mut self, path: &str) {
-        let named = path.strip_prefix('(').and_then(|rest| rest.split_once(')'));
-        let device = bare(named.map_or(self.get("root"), |(device, _)| device));
-        let is_known = device == BOOT_DEVICE
-            || device.is_empty()
-            || device.starts_with(BY_UUID)
-            || self.images.contains(device);
+        let Some((device, _)) = self.halves(path) else {
+            return;
+        };
+        let is_own = device == BOOT_DEVICE || device.is_empty();
+        let is_known = is_own || self.kind(device) != Device::Unknown;
         if !is_known && self.log.devices.len() < MOST_DEVICES {
             let device = match device {
                 SEARCHED => "what is searched by its label or a file".to_owned(),
@@ -277,18 +285,13 @@ impl<'a> Interpreter<'a> {
     pub(super) fn known_uuid(&self, device: &str) -> Option<String> {
         match device {
             BOOT_DEVICE => self.mounts.boot_uuid(),
-            _ => Self::uuid(device).map(str::to_owned),
+            _ => device.strip_prefix(BY_UUID).map(str::to_owned),
         }
     }
 
     /// Name of a device that has this UUID.
     pub(super) fn device(uuid: &str) -> String {
         format!("{BY_UUID}{uuid}")
-    }
-
-    /// UUID of a device, if it was searched by that.
-    pub(super) fn uuid(device: &str) -> Option<&str> {
-        device.strip_prefix(BY_UUID)
     }
 
     /// Adds an entry to the menu.
@@ -343,11 +346,6 @@ impl<'a> Interpreter<'a> {
         self.charge(FILE + text.len() / BYTES);
         Some(text)
     }
-}
-
-/// Name of a device without its parentheses.
-fn bare(device: &str) -> &str {
-    device.trim_start_matches('(').trim_end_matches(')')
 }
 
 /// A `menuentry` or `submenu` as it was defined.
