@@ -70,8 +70,8 @@ const ALL: &str = "request to end of boot";
 const CHECK: &str = "check";
 /// `brisk reboot rehearse`, which boots the kernel in a VM in the machine.
 const REHEARSAL: &str = "rehearsal";
-/// With the memory that a machine of 2 GiB has left for it.
-const REHEARSE: &str = "brisk reboot rehearse --same --memory 768M";
+/// Of the running kernel.
+const REHEARSE: &str = "brisk reboot rehearse --same";
 const METRICS: [&str; 4] = [DOWN, BETWEEN, ALL, CHECK];
 
 /// Measures.

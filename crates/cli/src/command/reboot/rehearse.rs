@@ -51,7 +51,8 @@ pub(super) struct RehearseArgs {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     timeout: String,
 
-    /// Memory of the VM, such as 2G. Default: 1 GiB, more for a large initial RAM disk.
+    /// Memory of the VM, such as 2G. Default: 1 GiB, more for a large initial RAM disk, and less where
+    /// this machine has less.
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
 

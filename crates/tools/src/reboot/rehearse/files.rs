@@ -22,10 +22,12 @@ use super::verdict::RehearsedDisk;
 use crate::guest::backing;
 use crate::reboot::load::{LoadError, Loadable};
 
-/// Memory of a VM at least, MiB, without its initial RAM disk.
+/// Memory of a VM by default, MiB, without its initial RAM disk.
 const MEMORY: u64 = 768;
-/// Least memory of a VM by default, MiB.
-const LEAST_MEMORY: u64 = 1024;
+/// Least memory by default with its initial RAM disk, MiB.
+const USUAL_MEMORY: u64 = 1024;
+/// Memory of a VM on a host that has little, MiB, without its initial RAM disk.
+const LITTLE_MEMORY: u64 = 384;
 /// How much memory an initial RAM disk takes, unpacked and packed, in its sizes.
 const UNPACKED: u64 = 5;
 /// Memory that the layers of all disks take at most, bytes.
@@ -124,8 +126,33 @@ pub(super) struct Files {
     pub(super) disks: Vec<OpenDisk>,
     /// Longest command line, bytes, or why the file is no kernel.
     pub(super) most: Result<usize, String>,
-    /// Memory that the VM should have, MiB.
-    pub(super) memory_mib: u64,
+    /// Memory that the VM should have.
+    pub(super) memory: Memory,
+}
+
+/// Memory that a VM should have, MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// On a host that has enough.
+    pub(super) usual: u64,
+    /// Less would not hold the kernel, its initial RAM disk and the first programs.
+    pub(super) least: u64,
+}
+
+impl Memory {
+    /// `initrd`: size of the initial RAM disk, bytes.
+    fn with_initrd(initrd: u64) -> Self {
+        let unpacked = UNPACKED * (initrd >> 20);
+        Self {
+            usual: (MEMORY + unpacked).max(USUAL_MEMORY),
+            least: LITTLE_MEMORY + unpacked,
+        }
+    }
+
+    /// As much of it as a host has, MiB; `free`: memory that the VM may take, MiB.
+    pub(super) fn fitting(self, free: u64) -> u64 {
+        free.clamp(self.least, self.usual)
+    }
 }
 
 impl Files {
@@ -136,7 +163,6 @@ impl Files {
         let size = initrd
             .as_ref()
             .map_or(0, |file| file.metadata().map_or(0, |meta| meta.len()));
-        let memory = MEMORY + UNPACKED * (size >> 20);
         Ok(Self {
             most: most(&mut kernel).map_err(|source| LoadError::Read {
                 path: request.target.kernel.clone(),
@@ -145,7 +171,7 @@ impl Files {
             kernel,
             initrd,
             disks: open_disks(request)?,
-            memory_mib: memory.max(LEAST_MEMORY),
+            memory: Memory::with_initrd(size),
         })
     }
 
@@ -230,4 +256,27 @@ fn open_disks(request: &Request<'_>) -> Result<Vec<OpenDisk>, RehearseError> {
         }
     };
     Ok(opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_host_gives_less_memory() {
+        let small = Memory::with_initrd(40 << 20);
+        assert_eq!(
+            small,
+            Memory {
+                usual: 1024,
+                least: 584
+            }
+        );
+        assert_eq!(small.fitting(8000), 1024);
+        assert_eq!(small.fitting(1000), 1000);
+        // The caller refuses then: there is less than the least.
+        assert_eq!(small.fitting(100), 584);
+        assert_eq!(Memory::with_initrd(200 << 20).fitting(8000), 1768);
+        assert_eq!(Memory::with_initrd(0).fitting(0), 384);
+    }
 }

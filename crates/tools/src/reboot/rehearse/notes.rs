@@ -70,6 +70,14 @@ pub(super) fn of_cmdline(cmdline: &str, memory_mib: u64, disks: &[RehearsedDisk]
     notes
 }
 
+/// A sentence without its end about a host that has less memory than the VM would get, MiB.
+pub(super) fn of_little_memory(memory_mib: u64, usual_mib: u64) -> String {
+    format!(
+        "the VM has {memory_mib} MiB of memory instead of {usual_mib}, as this machine has no more \
+         available: where it runs out of memory, that is no fault of the kernel"
+    )
+}
+
 /// The kernel's names of the disks.
 fn names(disks: &[RehearsedDisk]) -> Vec<String> {
     let mut counts = [("sd", 0_u8), ("vd", 0), ("nvme", 0)];

@@ -33,7 +33,7 @@ pub struct Request<'a> {
     pub goal: Goal,
     /// Time from the start of the VM to the goal, at most.
     pub limit: Duration,
-    /// Memory of the VM, MiB; none: 1 GiB, and more for a large initial RAM disk.
+    /// Memory of the VM, MiB; none: 1 GiB, more for a large initial RAM disk, less on a small host.
     pub memory_mib: Option<u64>,
     /// CPUs of the VM.
     pub cpus: u32,

@@ -49,7 +49,7 @@ pub fn rehearse(
     if length > most {
         return Err(RehearseError::CommandLine { length, most });
     }
-    has_memory(verdict.vm.memory_mib)?;
+    has_memory(request, &files, &mut verdict)?;
     progress(Step::Preparing("asking QEMU what it can do"));
     let emulator = Emulator::choose(cache, &mut |what| progress(Step::Preparing(what)))?;
     files.fit(&emulator);
@@ -98,7 +98,7 @@ fn unknown(request: &Request<'_>, files: &Files, rehearsed: &Rehearsed) -> Verdi
         last_lines: Vec::new(),
         vm: RehearsedVm {
             accelerator: Accelerator::Tcg.name(),
-            memory_mib: request.memory_mib.unwrap_or(files.memory_mib),
+            memory_mib: request.memory_mib.unwrap_or(files.memory.usual),
             cpus: request.cpus,
             disks: files.disks.iter().map(OpenDisk::shown).collect(),
             departures: rehearsed.departures.clone(),
@@ -146,7 +146,7 @@ fn watched(
 fn finish(verdict: &mut Verdict, console: Console, emulator: &Emulator) {
     let cmdline = verdict.target.cmdline.clone();
     let vm = &verdict.vm;
-    verdict.notes = notes::of_boot(&cmdline, &console);
+    verdict.notes.extend(notes::of_boot(&cmdline, &console));
     verdict
         .notes
         .extend(notes::of_cmdline(&cmdline, vm.memory_mib, &vm.disks));
@@ -185,10 +185,29 @@ fn outcome(end: &End, stage: Stage) -> Outcome {
     }
 }
 
-fn has_memory(memory_mib: u64) -> Result<(), RehearseError> {
-    let needed = (memory_mib << 20).saturating_add(LAYER + QEMU);
-    match Procfs::default().less_memory_than(needed) {
-        Some(available) => Err(RehearseError::Memory { needed, available }),
-        None => Ok(()),
+/// Gives the VM less by default where the host has less.
+fn has_memory(
+    request: &Request<'_>,
+    files: &Files,
+    verdict: &mut Verdict,
+) -> Result<(), RehearseError> {
+    let beside = LAYER + QEMU;
+    let Some(available) = Procfs::default().available_memory() else {
+        return Ok(());
+    };
+    if request.memory_mib.is_none() {
+        let free = available.saturating_sub(beside) >> 20;
+        let fitting = files.memory.fitting(free);
+        if fitting < files.memory.usual {
+            verdict
+                .notes
+                .push(notes::of_little_memory(fitting, files.memory.usual));
+        }
+        verdict.vm.memory_mib = fitting;
+    }
+    let needed = (verdict.vm.memory_mib << 20).saturating_add(beside);
+    match available < needed {
+        true => Err(RehearseError::Memory { needed, available }),
+        false => Ok(()),
     }
 }
