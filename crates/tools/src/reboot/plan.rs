@@ -116,11 +116,26 @@ pub enum PlanError {
     )]
     NothingIsNext(Vec<String>),
     /// No entry is called so.
-    #[error("no entry is called \"{name}\"; {}", entries(known))]
+    #[error(
+        "no entry is called \"{name}\"{}; {}",
+        of_nothing(name),
+        entries(known)
+    )]
     NoSuchEntry {
         /// What was asked for.
         name: String,
-        /// Identifiers.
+        /// Entries by number and title.
+        known: Vec<String>,
+    },
+    /// A menu of entries is called so.
+    #[error(
+        "\"{name}\" is a menu, of which one entry is to be chosen: {}",
+        list(known)
+    )]
+    Menu {
+        /// What was asked for.
+        name: String,
+        /// Its entries by number and title.
         known: Vec<String>,
     },
     /// More than one entry is called so.
@@ -150,6 +165,20 @@ pub enum PlanError {
         "no entry has the running kernel {0}, which may have been removed; leave out --same, or name an image with --kernel"
     )]
     RunningIsGone(String),
+    /// The system below the root does not run.
+    #[error(
+        "--same asks for the running kernel, and this tree has no /proc/sys/kernel/osrelease that says \
+         it; leave out --same, or name a kernel with --kernel"
+    )]
+    NothingRuns,
+    /// The image that was named cannot be started.
+    #[error("--kernel {name}: {problems}; check the path, or choose one of brisk reboot list")]
+    NoImage {
+        /// What was asked for.
+        name: String,
+        /// Problems, in one text.
+        problems: String,
+    },
     /// The entry starts something else.
     #[error(
         "the entry \"{0}\" starts no Linux kernel; choose another one of brisk reboot list with --entry"
@@ -180,6 +209,14 @@ fn notes(notes: &[String]) -> String {
     match notes {
         [] => String::new(),
         notes => format!(" ({})", notes.join("; ")),
+    }
+}
+
+/// What is said of a number that no entry has.
+fn of_nothing(name: &str) -> &'static str {
+    match name.starts_with(|c: char| c.is_ascii_digit()) && name.parse::<u32>().is_ok() {
+        true => " that starts something",
+        false => "",
     }
 }
 
@@ -271,10 +308,17 @@ fn sound(entry: &Entry, request: &Request, files: &impl Files) -> Result<(), Pla
     if problems.is_empty() {
         return Ok(());
     }
-    Err(PlanError::NotBootable {
-        title: entry.title.clone(),
-        problems: problems.join("; "),
-    })
+    let problems = problems.join("; ");
+    match &request.kernel {
+        Some(name) if entry.number.is_none() && name.contains('/') => Err(PlanError::NoImage {
+            name: name.clone(),
+            problems,
+        }),
+        _ => Err(PlanError::NotBootable {
+            title: entry.title.clone(),
+            problems,
+        }),
+    }
 }
 
 /// The plan that an entry and a request make.
@@ -351,6 +395,9 @@ fn chosen(
         return Ok((entry.clone(), reason));
     }
     if request.is_same {
+        if running.release.is_empty() {
+            return Err(PlanError::NothingRuns);
+        }
         let found = boot
             .entries
             .iter()
@@ -414,10 +461,36 @@ fn named<'a>(boot: &'a BootEntries, name: &str) -> Result<&'a Entry, PlanError> 
             }
         }
     }
-    Err(PlanError::NoSuchEntry {
-        name: name.to_owned(),
-        known: boot.entries.iter().map(|it| it.id.clone()).collect(),
+    let inside = boot.entries.iter().filter(|it| is_in(it, name));
+    let inside: Vec<_> = inside.map(shown).collect();
+    let name = name.to_owned();
+    Err(match &inside[..] {
+        [] => PlanError::NoSuchEntry {
+            name,
+            known: boot.entries.iter().map(shown).collect(),
+        },
+        _ => PlanError::Menu {
+            name,
+            known: inside,
+        },
     })
+}
+
+/// Whether an entry is in the menu that is called so: by its number, its identifier, or its titles.
+fn is_in(entry: &Entry, menu: &str) -> bool {
+    let begins = |name: &str| {
+        name.strip_prefix(menu)
+            .is_some_and(|it| it.starts_with('>'))
+    };
+    entry.number.as_deref().is_some_and(begins) || begins(&entry.id) || begins(&entry.full_title())
+}
+
+/// An entry as it can be named, with its title.
+fn shown(entry: &Entry) -> String {
+    match &entry.number {
+        Some(number) => format!("{number} ({})", entry.title),
+        None => entry.id.clone(),
+    }
 }
 
 /// Whether a release begins with a name whose last number is whole: 6.12 does not begin with 6.1.

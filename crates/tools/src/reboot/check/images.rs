@@ -23,6 +23,9 @@ pub(super) const RESERVED: usize = 30;
 /// `kernel/kexec_file.c`; older kernels read 2 GiB).
 const LARGEST_FILE: u64 = 4 << 30;
 
+/// What a file begins with that `mkimage` of U-Boot made (`IH_MAGIC` of its `image.h`).
+const UBOOT_MAGIC: [u8; 4] = 0x2705_1956_u32.to_be_bytes();
+
 /// Object identifier of SHA-256 (RFC 5754), as it is in a signature.
 const SHA256_ID: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x02\x01";
 
@@ -175,6 +178,11 @@ fn initrd(root: &Path, path: &Path, is_last: bool) -> Initrd {
             let reason = "it is larger than the 4 GiB that kexec_file_load reads".to_owned();
             return Err(Defect::Unusable(reason));
         }
+        if is_of_uboot(&file).map_err(|error| Defect::reading(&error))? {
+            let reason = "it has a header of U-Boot (mkimage), which U-Boot takes off and kexec does \
+                          not; name the file that it was made of with --initrd";
+            return Err(Defect::Unusable(reason.to_owned()));
+        }
         // The kernel looks for one at the end of all initial RAM disks.
         let config = match is_last {
             true => bootconfig(&file, size).map_err(|error| Defect::reading(&error))?,
@@ -188,6 +196,14 @@ fn initrd(root: &Path, path: &Path, is_last: bool) -> Initrd {
     Initrd {
         path: path.to_owned(),
         content,
+    }
+}
+
+fn is_of_uboot(file: &File) -> io::Result<bool> {
+    let mut magic = [0; UBOOT_MAGIC.len()];
+    match file.read_exact_at(&mut magic, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| magic == UBOOT_MAGIC),
     }
 }
 

@@ -8,9 +8,11 @@ struct NoFiles;
 
 impl Files for NoFiles {
     fn kernel(&self, path: &Path) -> Entry {
+        let is_there = path != Path::new("/gone");
+        let problem = (!is_there).then(|| Problem::NoKernel(path.to_owned()));
         Entry {
             release: "9.9-own".into(),
-            number: None,
+            problems: problem.into_iter().collect(),
             ..entry(&path.display().to_string(), path.to_str().unwrap(), "", "")
         }
     }
@@ -240,6 +242,9 @@ fn errors_say_what_to_try() {
     let mut nothing = boot();
     nothing.next = None;
     nothing.notes = vec!["/boot/grub2/grub.cfg cannot be read: denied; try it as root".into()];
+    let mut menus = boot();
+    menus.entries[1].number = Some("1>0".into());
+    menus.entries[2].number = Some("1>2".into());
     let entry_cmdline = Request {
         cmdline: Cmdline::Entry,
         ..of_kernel("6.11.1")
@@ -257,7 +262,37 @@ fn errors_say_what_to_try() {
             boot(),
             running(),
             of_entry("none"),
-            "no entry is called \"none\"; there are new, rescue, old, uki, setup, broken, /usr/lib/modules/6.11/vmlinuz; brisk reboot list shows all",
+            "no entry is called \"none\"; there are 0 (Title of new), 1 (Title of rescue), 2 (Title of old), 3 (Title of uki), 4 (Title of setup), 5 (Title of broken), /usr/lib/modules/6.11/vmlinuz; brisk reboot list shows all",
+        ),
+        (
+            menus.clone(),
+            running(),
+            of_entry("9"),
+            "no entry is called \"9\" that starts something; there are 0 (Title of new), 1>0 (Title of rescue), 1>2 (Title of old), 3 (Title of uki), 4 (Title of setup), 5 (Title of broken), /usr/lib/modules/6.11/vmlinuz; brisk reboot list shows all",
+        ),
+        (
+            menus.clone(),
+            running(),
+            of_entry("1"),
+            "\"1\" is a menu, of which one entry is to be chosen: 1>0 (Title of rescue), 1>2 (Title of old)",
+        ),
+        (
+            menus,
+            running(),
+            of_entry("Advanced"),
+            "\"Advanced\" is a menu, of which one entry is to be chosen: 1>2 (Title of old)",
+        ),
+        (
+            boot(),
+            Running::default(),
+            same.clone(),
+            "--same asks for the running kernel, and this tree has no /proc/sys/kernel/osrelease that says it; leave out --same, or name a kernel with --kernel",
+        ),
+        (
+            boot(),
+            running(),
+            of_kernel("/gone"),
+            "--kernel /gone: the kernel /gone is not there; check the path, or choose one of brisk reboot list",
         ),
         (
             twice,

@@ -151,6 +151,18 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "initrd-unusable",
+        "has a header of U-Boot",
+        Refuse,
+        |scene| {
+            scene.bytes(
+                INITRD,
+                &[&b"\x27\x05\x19\x56"[..], &[0; 60], &initrd()[..]].concat(),
+            )
+        },
+        |scene| scene.bytes(INITRD, &initrd()),
+    ),
+    case(
+        "initrd-unusable",
         "empty",
         Refuse,
         |scene| scene.bytes(INITRD, &[0; 512]),
