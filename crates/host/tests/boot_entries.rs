@@ -253,6 +253,14 @@ fn opensuse() {
     [2] 1>1 gnulinux-advanced-1f4e>gnulinux-6.8.9-1-default-advanced-1f4e | Advanced options for openSUSE Tumbleweed>openSUSE Tumbleweed, with Linux 6.8.9-1-default
         Linux 6.8.9-1-default /boot/vmlinuz-6.8.9-1-default + /boot/initrd-6.8.9-1-default
         root=UUID=1f4e2c1a-7b5d-4c0e-9a51-3d2f6b8c9e10 splash=silent quiet security=selinux selinux=1
+    [3] 2>0>1 Start bootloader from a read-only snapshot> openSUSE Tumbleweed  (6.9.1-1,2024-06-02T10:11,pre,zypp(zypper))>gnulinux-simple-1f4e | Start bootloader from a read-only snapshot> openSUSE Tumbleweed  (6.9.1-1,2024-06-02T10:11,pre,zypp(zypper))>openSUSE Tumbleweed
+        Linux 6.9.1-1-default /.snapshots/22/snapshot/boot/vmlinuz-6.9.1-1-default + /.snapshots/22/snapshot/boot/initrd-6.9.1-1-default
+        root=UUID=1f4e2c1a-7b5d-4c0e-9a51-3d2f6b8c9e10 rootflags=subvol=@/.snapshots/22/snapshot splash=silent quiet
+    [4] 2>1>0 Start bootloader from a read-only snapshot>*openSUSE Tumbleweed  (6.7.5-1,2024-03-02T10:11,post)>gnulinux-simple-1f4e | Start bootloader from a read-only snapshot>*openSUSE Tumbleweed  (6.7.5-1,2024-03-02T10:11,post)>openSUSE Tumbleweed
+        Linux /.snapshots/9/snapshot/boot/vmlinuz-6.8.9-1-default + /.snapshots/9/snapshot/boot/initrd-6.8.9-1-default
+        root=UUID=1f4e2c1a-7b5d-4c0e-9a51-3d2f6b8c9e10 rootflags=subvol=@/.snapshots/9/snapshot splash=silent quiet
+        ! the kernel /.snapshots/9/snapshot/boot/vmlinuz-6.8.9-1-default is not there
+        ! the initial RAM disk /.snapshots/9/snapshot/boot/initrd-6.8.9-1-default is not there
     "#);
 }
 

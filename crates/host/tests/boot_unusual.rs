@@ -156,7 +156,7 @@ fn a_configuration_without_entries_is_no_reason_to_guess() {
         comes_to(
             &format!("{GRUB}{script}"),
             None,
-            "/boot/grub/grub.cfg is there",
+            "what GRUB starts is not known here",
         );
     }
     comes_to(
@@ -164,6 +164,126 @@ fn a_configuration_without_entries_is_no_reason_to_guess() {
         None,
         "starts nothing",
     );
+}
+
+#[test]
+fn patterns_are_told() {
+    for path in ["/boot/vmlinuz-*", "/boot/vmlinuz-?"] {
+        comes_to(
+            &format!("{GRUB}{ENTRIES}menuentry c {{ linux {path} ; }}"),
+            Some("a"),
+            "patterns of file names",
+        );
+    }
+}
+
+#[test]
+fn entries_without_systemd_boot_say_what_is_missing() {
+    let text = "-- /boot/loader/entries/a.conf --\nlinux /vmlinuz-1\n";
+    let tree = BootTree::of(&format!("{text}{KERNELS}"));
+    let reason = read(tree.root()).reason;
+    assert!(
+        reason.starts_with("/boot/loader/entries has entries, and neither systemd-boot"),
+        "{reason}"
+    );
+    let tree = BootTree::of(&format!(
+        "{text}-- /boot/EFI/systemd/systemd-bootx64.efi --\n{KERNELS}"
+    ));
+    assert_eq!(read(tree.root()).entries[0].id, "a.conf");
+}
+
+/// As SUSE's GRUB has it on Btrfs: an entry of a snapshot starts the snapshot's kernel, and no other
+/// one of that name.
+#[test]
+fn subvolumes_have_their_own_kernels() {
+    let mounts = |boot: &str| {
+        format!(
+            "-- /proc/self/mountinfo --\n\
+             22 1 0:30 /@/.snapshots/1/snapshot / rw - btrfs /dev/sda2 rw\n\
+             23 22 0:30 /@/.snapshots /.snapshots rw - btrfs /dev/sda2 rw\n{boot}\
+             -- /dev/disk/by-uuid/1111: link ../../sda2 --\n\
+             -- /dev/disk/by-uuid/2222: link ../../sda1 --\n\
+             -- /.snapshots/5/snapshot/boot/vmlinuz-1: kernel 0.9 --\n"
+        )
+    };
+    let separate = "24 22 8:1 / /boot rw - ext4 /dev/sda1 rw\n";
+    for (boot, uuid, relative, set, path, expected) in [
+        // In the default subvolume, which is mounted.
+        ("", 1111, "y", "", "/boot/vmlinuz-1", "/boot/vmlinuz-1"),
+        (
+            "",
+            1111,
+            "y",
+            "set btrfs_subvol=@/.snapshots/5/snapshot",
+            "/boot/vmlinuz-1",
+            "/.snapshots/5/snapshot/boot/vmlinuz-1",
+        ),
+        (
+            "",
+            1111,
+            "1",
+            "set btrfs_subvol=/@/.snapshots/5/snapshot",
+            "/boot/vmlinuz-2",
+            "/.snapshots/5/snapshot/boot/vmlinuz-2",
+        ),
+        (
+            "",
+            1111,
+            "y",
+            "set btrfs_subvol=@/.snapshots/1/snapshot",
+            "/boot/vmlinuz-1",
+            "/boot/vmlinuz-1",
+        ),
+        // Not mounted anywhere.
+        (
+            "",
+            1111,
+            "y",
+            "set btrfs_subvol=@other",
+            "/boot/vmlinuz-1",
+            "/@other/boot/vmlinuz-1",
+        ),
+        // A directory that is another subvolume.
+        (
+            "",
+            1111,
+            "y",
+            "set btrfs_subvol=@other ; btrfs-mount-subvol (boot) /boot @boot",
+            "/boot/vmlinuz-1",
+            "/boot/vmlinuz-1",
+        ),
+        // Paths are of the whole file system.
+        (
+            "",
+            1111,
+            "n",
+            "set btrfs_subvol=@/.snapshots/5/snapshot",
+            "/@/.snapshots/1/snapshot/boot/vmlinuz-1",
+            "/boot/vmlinuz-1",
+        ),
+        // No Btrfs.
+        (
+            separate,
+            2222,
+            "y",
+            "set btrfs_subvol=@other",
+            "/vmlinuz-1",
+            "/boot/vmlinuz-1",
+        ),
+    ] {
+        let script = format!(
+            "set btrfs_relative_path={relative}\n{set}\nsubmenu m {{\n menuentry s {{\n  \
+             search --fs-uuid --set=root {uuid}\n  linux {path}\n }}\n}}\n"
+        );
+        let tree = BootTree::of(&format!("{GRUB}{script}{}{KERNELS}", mounts(boot)));
+        let boot = read(tree.root());
+        assert_eq!(
+            boot.entries[0].kernel,
+            std::path::Path::new(expected),
+            "{script}{boot:#?}"
+        );
+        assert_eq!(boot.notes, [""; 0], "{script}");
+    }
 }
 
 #[test]

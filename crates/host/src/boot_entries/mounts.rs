@@ -4,8 +4,17 @@ use std::path::{Path, PathBuf};
 
 use crate::tree::Tree;
 
+/// Where snapper has its snapshots.
+pub(super) const SNAPSHOTS: &str = "/.snapshots";
 /// Mount points that boot loaders read files of.
-const POINTS: [&str; 5] = ["/boot", "/", "/boot/efi", "/efi", "/boot/firmware"];
+const POINTS: [&str; 6] = [
+    "/boot",
+    "/",
+    "/boot/efi",
+    "/efi",
+    "/boot/firmware",
+    SNAPSHOTS,
+];
 
 /// A file system, as a boot loader names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +43,7 @@ struct Mount {
     /// Directory of the file system that is mounted, such as a subvolume of Btrfs.
     from: PathBuf,
     uuid: Option<String>,
+    is_btrfs: bool,
 }
 
 /// Mounts that boot loaders read files of.
@@ -56,7 +66,7 @@ impl Mounts {
         let configured = configured(&text("/etc/fstab"));
         let is_absent = |point: &&str| {
             let mut mounts = mounts.iter();
-            mounts.len() > 0 && !mounts.any(|it| it.point == *point)
+            mounts.len() > 0 && *point != SNAPSHOTS && !mounts.any(|it| it.point == *point)
         };
         let absent = configured.iter().map(|it| it.point).filter(is_absent);
         let absent = absent.collect();
@@ -83,11 +93,7 @@ impl Mounts {
         let (mut is_known, mut is_foreign) = (false, device == Device::Elsewhere);
         let mut candidates = Vec::new();
         if let Device::Uuid(uuid) = device {
-            let is_same = |it: &&Mount| {
-                let known = it.uuid.as_deref();
-                known.is_some_and(|it| it.eq_ignore_ascii_case(uuid))
-            };
-            let same: Vec<_> = self.mounts.iter().filter(is_same).collect();
+            let same: Vec<_> = self.of(uuid).collect();
             candidates.extend(same.iter().filter_map(|it| it.place(path)));
             // A path may also be one in the default subvolume, which is mounted.
             candidates.extend(same.iter().map(|it| at(it.point, path)));
@@ -111,6 +117,40 @@ impl Mounts {
                 .cloned()
                 .unwrap_or_else(|| at("/", path)),
         }
+    }
+
+    /// The file at a path of a subvolume of Btrfs, and of no other one.
+    pub(super) fn locate_in_subvolume(
+        &self,
+        device: Device,
+        subvolume: &str,
+        path: &str,
+    ) -> Located {
+        let mounts: Vec<_> = match device {
+            Device::Uuid(uuid) => self.of(uuid).collect(),
+            Device::Unknown | Device::Elsewhere => self.mounts.iter().collect(),
+        };
+        if !mounts.is_empty() && !mounts.iter().any(|it| it.is_btrfs) {
+            return self.locate(device, path);
+        }
+        let whole = at("/", Path::new(subvolume));
+        let whole = whole.join(path.trim_start_matches('/'));
+        let places = mounts.iter().filter(|it| it.is_btrfs);
+        let candidates: Vec<_> = places.filter_map(|it| it.place(&whole)).collect();
+        let there = candidates.iter().find(|path| self.is_there(path));
+        Located {
+            is_foreign: device == Device::Elsewhere || (mounts.is_empty() && self.knows_uuids()),
+            path: there.or(candidates.first()).cloned().unwrap_or(whole),
+        }
+    }
+
+    /// Mounts of the file system with this UUID.
+    fn of(&self, uuid: &str) -> impl Iterator<Item = &Mount> {
+        let is_same = move |it: &&Mount| {
+            let known = it.uuid.as_deref();
+            known.is_some_and(|it| it.eq_ignore_ascii_case(uuid))
+        };
+        self.mounts.iter().filter(is_same)
     }
 
     /// UUID of the file system that has `/boot`, if it is known.
@@ -220,6 +260,7 @@ fn mounted(text: &str, uuids: &Uuids) -> Vec<Mount> {
                 point,
                 from: from.into(),
                 uuid: uuids.of(&source),
+                is_btrfs: kind == "btrfs",
             };
             // The last one covers what was mounted there before.
             mounts.retain(|it: &Mount| it.point != point);
@@ -235,7 +276,7 @@ fn configured(text: &str) -> Vec<Mount> {
         let mut fields = line.split_ascii_whitespace();
         let source = fields.next().filter(|it| !it.starts_with('#'))?;
         let point = known(fields.next()?)?;
-        let _kind = fields.next();
+        let is_btrfs = fields.next() == Some("btrfs");
         let options = fields.next().unwrap_or("");
         let subvolume = options.split(',').find_map(|it| it.strip_prefix("subvol="));
         let uuid = source
@@ -245,6 +286,7 @@ fn configured(text: &str) -> Vec<Mount> {
             point,
             from: Path::new("/").join(unescape(subvolume.unwrap_or("/"))),
             uuid: uuid.map(|it| it.trim_matches('"').to_owned()),
+            is_btrfs,
         })
     };
     text.lines().filter_map(mount).collect()

@@ -30,9 +30,9 @@ pub fn read(root: &Path) -> BootEntries {
         reason = "no boot loader was found, but profiles of NixOS".to_owned();
     } else if offer.entries.is_empty() && offer.notes.is_empty() && loader != Loader::None {
         // Whatever it does, it starts none of the kernels that are found otherwise.
-        offer.notes.push(format!(
-            "{reason}, but no entry of it was found that starts anything from there"
-        ));
+        offer
+            .notes
+            .push(format!("what {} starts is not known here", loader.name()));
         reason = format!("{reason}, but no entry of it was found");
         loader = Loader::None;
     }
@@ -76,9 +76,13 @@ pub fn read(root: &Path) -> BootEntries {
 pub fn kernel(root: &Path, path: &Path) -> Entry {
     let tree = Tree::new(root);
     let entry = Images::new(&tree).entry(path);
+    let title = match &*entry.release {
+        "" => path.display().to_string(),
+        release => format!("Linux {release}"),
+    };
     Entry {
         id: path.display().to_string(),
-        title: format!("Linux {}", entry.release),
+        title,
         source: path.to_owned(),
         ..entry
     }
@@ -161,8 +165,13 @@ fn loader(tree: &Tree) -> (Loader, String) {
             "there are unified kernel images, and no boot loader".to_owned(),
         );
     }
-    (
-        Loader::None,
-        "no configuration of a boot loader was found".to_owned(),
-    )
+    let reason = match systemd_boot::entries_without_program(tree) {
+        Some(directory) => format!(
+            "{} has entries, and neither systemd-boot (EFI/systemd/systemd-boot*.efi on that \
+             partition) nor a grub.cfg that reads them was found",
+            directory.display()
+        ),
+        None => "no configuration of a boot loader was found".to_owned(),
+    };
+    (Loader::None, reason)
 }

@@ -51,6 +51,16 @@ pub(super) fn is_installed(tree: &Tree) -> bool {
     })
 }
 
+/// A directory that has entries on a partition without systemd-boot.
+pub(super) fn entries_without_program(tree: &Tree) -> Option<PathBuf> {
+    let directories = PARTITIONS.map(|it| Path::new(it).join("loader/entries"));
+    let has_entries = |directory: &PathBuf| {
+        let names = tree.names(directory).unwrap_or_default();
+        names.iter().any(|name| name.ends_with(".conf"))
+    };
+    directories.into_iter().find(has_entries)
+}
+
 /// Entries in the order of the menu.
 pub(super) fn read(tree: &Tree) -> Offer {
     let mut notes = denied(tree);

@@ -123,6 +123,13 @@ impl Interpreter<'_> {
             "linux" | "linux16" | "linuxefi" => self.load(name, arguments),
             "chainloader" => self.chainload(name, arguments),
             "loopback" => self.loopback(arguments),
+            "btrfs-mount-subvol" => match arguments {
+                [_, directory, _, ..] => {
+                    self.mount_subvolume(directory);
+                    OK
+                }
+                _ => FAILED,
+            },
             "hwmatch" => {
                 // No hardware is in Ubuntu's list of what has no graphics.
                 self.set("match", "0");
@@ -263,6 +270,7 @@ impl Interpreter<'_> {
             return FAILED;
         };
         self.note_device(path);
+        self.note_pattern(path);
         let is_there = self.tree.is_file(&file.path);
         let options: Vec<_> = words.iter().map(|word| quoted(word)).collect();
         self.context.loaded = Some(Loaded {

@@ -37,7 +37,7 @@ const MENUS: [&str; 6] = [
     "syslinux_configfile",
     "syslinux_source",
 ];
-/// Names of files with `*`, which GRUB replaces by those that are there if its module regexp is
+/// Names of files with `*` or `?`, which GRUB replaces by those that are there if its module regexp is
 /// loaded.
 const PATTERNS: &str = "patterns of file names";
 
@@ -163,11 +163,16 @@ impl Interpreter<'_> {
         OK
     }
 
-    fn run_for(&mut self, name: &str, values: &[String], body: &Block) -> u32 {
-        let mut status = OK;
-        if values.iter().any(|it| it.contains('/') && it.contains('*')) {
+    /// Notes that a path is a pattern.
+    pub(super) fn note_pattern(&mut self, path: &str) {
+        if path.contains('/') && path.contains(['*', '?', '[']) {
             self.log.unanswered.insert(PATTERNS);
         }
+    }
+
+    fn run_for(&mut self, name: &str, values: &[String], body: &Block) -> u32 {
+        let mut status = OK;
+        values.iter().for_each(|it| self.note_pattern(it));
         self.loops += 1;
         for value in values {
             self.set(name, value);

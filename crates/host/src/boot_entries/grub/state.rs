@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::bls::LONGEST;
-use super::super::mounts::{Device, Located, Mounts};
+use super::super::mounts::{Device, Located, Mounts, SNAPSHOTS};
 use super::condition::Files;
 use super::expand::Values;
 use super::script::Block;
@@ -27,6 +27,11 @@ const FILE: usize = 10;
 const LONGEST_VARIABLES: usize = 256 << 10;
 /// Devices that are noted at most.
 const MOST_DEVICES: usize = 10;
+/// Directories that are another subvolume's at most.
+const MOST_SUBVOLUMES: usize = 100;
+/// Variables of SUSE's and Red Hat's GRUB that menus in a menu have without `export`: whether paths
+/// begin in a subvolume of Btrfs, and in which one.
+const OF_BTRFS: [&str; 3] = ["btrfs_relative_path", "btrfs_subvol", "btrfs_subvolid"];
 /// Device that the configuration was read from.
 const BOOT_DEVICE: &str = "boot";
 /// Device that was searched by another property than its UUID.
@@ -110,6 +115,8 @@ pub(super) struct Interpreter<'a> {
     pub(super) dialect: Dialect,
     /// Devices that are files (`loopback`).
     pub(super) images: BTreeSet<String>,
+    /// Directories of another subvolume (`btrfs-mount-subvol`), which the system has there, too.
+    subvolumes: BTreeSet<String>,
     /// Whether `next_entry` of the environment block is as if it were not there.
     pub(super) ignores_once: bool,
     /// Work that was done.
@@ -154,6 +161,7 @@ impl<'a> Interpreter<'a> {
             log: Log::default(),
             dialect: Dialect::Upstream,
             images: BTreeSet::new(),
+            subvolumes: BTreeSet::from([SNAPSHOTS.to_owned()]),
             ignores_once: false,
             work: Cell::new(0),
             depth: 0,
@@ -161,6 +169,7 @@ impl<'a> Interpreter<'a> {
             conditions: 0,
         };
         new.set_exported("root", BOOT_DEVICE);
+        new.context.exported.extend(OF_BTRFS.map(str::to_owned));
         new.set("?", "0");
         new
     }
@@ -244,7 +253,28 @@ impl<'a> Interpreter<'a> {
         if !path.starts_with('/') || path.len() >= LONGEST_PATH {
             return None;
         }
-        Some(self.mounts.locate(self.kind(device), path))
+        let device = self.kind(device);
+        Some(match self.subvolume(path) {
+            Some(subvolume) => self.mounts.locate_in_subvolume(device, subvolume, path),
+            None => self.mounts.locate(device, path),
+        })
+    }
+
+    /// The subvolume of Btrfs that a path begins in, if the configuration says so (SUSE's patch
+    /// grub2-btrfs-03-follow_default).
+    fn subvolume(&self, path: &str) -> Option<&str> {
+        let is_relative = self.get(OF_BTRFS[0]).starts_with(['1', 'y']);
+        let names = [self.get(OF_BTRFS[1]), self.get(OF_BTRFS[2])];
+        let subvolume = names.into_iter().find(|it| !it.is_empty())?;
+        let is_other = |it: &String| Path::new(path).starts_with(it);
+        (is_relative && !self.subvolumes.iter().any(is_other)).then_some(subvolume)
+    }
+
+    /// `btrfs-mount-subvol DEVICE DIRECTORY SUBVOLUME`.
+    pub(super) fn mount_subvolume(&mut self, directory: &str) {
+        if self.subvolumes.len() < MOST_SUBVOLUMES {
+            self.subvolumes.insert(directory.to_owned());
+        }
     }
 
     /// The device that a path is on, without its parentheses, and the rest; none without their end.
