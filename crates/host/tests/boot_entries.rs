@@ -191,10 +191,10 @@ fn fedora_coreos() {
     default: 0: /boot/grub2/grub.cfg sets no default, so GRUB takes the first entry
     next: 0: /boot/grub2/grub.cfg sets no default, so GRUB takes the first entry
     [0] 0 ostree-2 | Fedora CoreOS 40.20240616.3.0 (ostree:0)
-        Linux 6.8.11-300.fc40.x86_64 /boot/ostree/fedora-coreos-3f0c1d2e1/vmlinuz-6.8.11-300.fc40.x86_64 + /boot/ostree/fedora-coreos-3f0c1d2e1/initramfs-6.8.11-300.fc40.x86_64.img
+        Linux 6.8.11-300.fc40.x86_64 /boot/boot/ostree/fedora-coreos-3f0c1d2e1/vmlinuz-6.8.11-300.fc40.x86_64 + /boot/boot/ostree/fedora-coreos-3f0c1d2e1/initramfs-6.8.11-300.fc40.x86_64.img
         ostree=/ostree/boot.1/fedora-coreos/3f0c1d2e1/0 ignition.platform.id=metal root=UUID=d15c0000-0000-4000-8000-000000000001 rw rootflags=prjquota
     [1] 1 ostree-1 | Fedora CoreOS 40.20240602.3.0 (ostree:1)
-        Linux 6.8.10-300.fc40.x86_64 /boot/ostree/fedora-coreos-3f0c1d2e0/vmlinuz-6.8.10-300.fc40.x86_64 + /boot/ostree/fedora-coreos-3f0c1d2e0/initramfs-6.8.10-300.fc40.x86_64.img
+        Linux 6.8.10-300.fc40.x86_64 /boot/boot/ostree/fedora-coreos-3f0c1d2e0/vmlinuz-6.8.10-300.fc40.x86_64 + /boot/boot/ostree/fedora-coreos-3f0c1d2e0/initramfs-6.8.10-300.fc40.x86_64.img
         ostree=/ostree/boot.1/fedora-coreos/3f0c1d2e0/0 ignition.platform.id=metal root=UUID=d15c0000-0000-4000-8000-000000000001 rw rootflags=prjquota
     "#);
 }

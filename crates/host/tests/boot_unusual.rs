@@ -178,14 +178,82 @@ fn patterns_are_told() {
 }
 
 #[test]
+fn a_fallback_that_starts_nothing_is_told() {
+    let script = "set default=0\nset fallback=1\nmenuentry a { linux /boot/gone ; }\n\
+                  menuentry b { reboot ; }\n";
+    comes_to(
+        &format!("{GRUB}{script}"),
+        None,
+        "a fallback that starts nothing",
+    );
+}
+
+#[test]
+fn upstreams_blscfg_has_options() {
+    let entries = |at: &str| format!("-- {at}/a.conf --\ntitle a\nlinux /boot/vmlinuz-1\n");
+    let script = |options: &str| format!("{GRUB}blscfg {options}\n");
+    for (options, expected, told) in [
+        (
+            "--path /boot/own --enable-fallback",
+            Some("a"),
+            "sets no default",
+        ),
+        ("--path=/boot/own", Some("a"), "sets no default"),
+        ("--path /boot/own --new", None, "options of blscfg"),
+    ] {
+        comes_to(
+            &format!("{}{}", script(options), entries("/boot/own")),
+            expected,
+            told,
+        );
+    }
+}
+
+#[test]
+fn devices_that_the_system_does_not_have_are_not_there() {
+    let script = "if [ -d (md/md-boot)/grub ]; then\n set boot=md/md-boot\nelse\n \
+                  search --label boot --set boot\nfi\nset root=$boot\n\
+                  menuentry a { linux /vmlinuz-1 ; }\n";
+    let mounts = "-- /proc/self/mountinfo --\n22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                  23 22 8:2 / /boot rw - ext4 /dev/sda2 rw\n\
+                  -- /dev/disk/by-uuid/1111: link ../../sda1 --\n\
+                  -- /dev/disk/by-uuid/2222: link ../../sda2 --\n";
+    let label = "-- /dev/disk/by-label/boot: link ../../sda2 --\n";
+    let array = "-- /dev/md/md-boot: link ../md127 --\n";
+    for (links, told) in [
+        (label, None),
+        ("", Some("what is searched by its label or a file")),
+        (array, Some("md/md-boot")),
+    ] {
+        let tree = BootTree::of(&format!("{GRUB}{script}{mounts}{links}{KERNELS}"));
+        let boot = read(tree.root());
+        assert_eq!(
+            boot.entries[0].kernel,
+            std::path::Path::new("/boot/vmlinuz-1")
+        );
+        let is_told = |told: &str| boot.notes.iter().any(|it| it.contains(told));
+        assert!(
+            told.map_or(boot.notes.is_empty(), is_told),
+            "{links} {:?}",
+            boot.notes
+        );
+    }
+    // A file system that is known has its own files alone.
+    let script = "search --fs-uuid --set=root 1111\nmenuentry a { linux /vmlinuz-1 ; }\n";
+    let tree = BootTree::of(&format!("{GRUB}{script}{mounts}{KERNELS}"));
+    let boot = read(tree.root());
+    let gone = Problem::NoKernel("/vmlinuz-1".into());
+    assert_eq!(boot.entries[0].problems, [gone]);
+}
+
+#[test]
 fn entries_without_systemd_boot_say_what_is_missing() {
     let text = "-- /boot/loader/entries/a.conf --\nlinux /vmlinuz-1\n";
     let tree = BootTree::of(&format!("{text}{KERNELS}"));
-    let reason = read(tree.root()).reason;
-    assert!(
-        reason.starts_with("/boot/loader/entries has entries, and neither systemd-boot"),
-        "{reason}"
-    );
+    let boot = read(tree.root());
+    let note = "/boot/loader/entries has entries, and neither systemd-boot";
+    assert!(boot.notes[0].starts_with(note), "{boot:#?}");
+    assert_eq!(boot.next, None);
     let tree = BootTree::of(&format!(
         "{text}-- /boot/EFI/systemd/systemd-bootx64.efi --\n{KERNELS}"
     ));

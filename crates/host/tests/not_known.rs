@@ -202,8 +202,7 @@ fn other_boot_loaders_are_not_guessed() {
         (boot.loader, boot.default, boot.next),
         (Loader::None, None, None)
     );
-    let note =
-        "the EFI variable LoaderInfo is \"rEFInd 0.14\", whose configuration is not known here";
+    let note = "the EFI variable LoaderInfo is \"rEFInd 0.14\", a boot loader whose configuration is not known here";
     assert_eq!(boot.notes, [note]);
 }
 
@@ -237,4 +236,49 @@ fn help_of_extlinux_is_no_option() {
     let options: Vec<_> = boot.entries.iter().map(|it| &*it.options).collect();
     assert_eq!(options, ["all", "own"]);
     assert_eq!(boot.next.unwrap().entry, 0);
+}
+
+#[test]
+fn configurations_of_other_boot_loaders_are_no_reason_to_guess() {
+    for (path, loader) in [
+        ("/etc/lilo.conf", "LILO"),
+        ("/efi/limine.conf", "Limine"),
+        ("/boot/efi/EFI/refind/refind.conf", "rEFInd"),
+        ("/boot/armbianEnv.txt", "U-Boot"),
+        ("/boot/firmware/config.txt", "Raspberry"),
+    ] {
+        let kernels = "-- /boot/vmlinuz-6.1: kernel 6.1 --\n-- /boot/initrd.img-6.1: initrd --\n";
+        let tree = BootTree::of(kernels);
+        assert!(read(tree.root()).next.is_some());
+        let tree = BootTree::of(&format!("{kernels}-- {path} --\n"));
+        let boot = read(tree.root());
+        assert_eq!(boot.next, None, "{path}");
+        let is_told = |it: &String| it.contains(path) && it.contains(loader);
+        assert!(boot.notes.iter().any(is_told), "{:?}", boot.notes);
+    }
+}
+
+#[test]
+fn partitions_of_proxmox_that_are_not_mounted_are_told() {
+    let system = "-- /etc/fstab --\nUUID=1111 / ext4\nUUID=AAAA-0001 /boot/efi vfat\n\
+                  -- /boot/grub/grub.cfg --\nmenuentry a { linux /boot/k ; }\n-- /boot/k: kernel 6.8 --\n\
+                  -- /etc/kernel/proxmox-boot-uuids --\n";
+    let boot = read(BootTree::of(&format!("{system}AAAA-0002\nBBBB-0002\n")).root());
+    assert_eq!((boot.loader, &boot.next), (Loader::None, &None));
+    assert!(
+        boot.notes[0].contains("/dev/disk/by-uuid/AAAA-0002"),
+        "{boot:#?}"
+    );
+    for uuids in ["AAAA-0002\naaaa-0001\n", "# none\n\n"] {
+        let boot = read(BootTree::of(&format!("{system}{uuids}")).root());
+        assert!(boot.next.is_some(), "{uuids}");
+    }
+    // Its own configuration, with copies of the kernels.
+    let own = "-- /boot/efi/grub/grub.cfg --\nsearch --fs-uuid --set=root AAAA-0001\n\
+               menuentry b { linux /k-6.5 ; }\n-- /boot/efi/k-6.5: kernel 6.5 --\n";
+    let boot = read(BootTree::of(&format!("{system}AAAA-0001\n{own}")).root());
+    assert_eq!(
+        boot.entries[0].kernel,
+        std::path::Path::new("/boot/efi/k-6.5")
+    );
 }

@@ -20,6 +20,7 @@ const MARK: &str = "--";
 /// -- PATH: link TARGET --       a symbolic link
 /// -- PATH: directory --         an empty directory
 /// -- PATH: uki RELEASE --       a unified kernel image; lines `SECTION TEXT` are further sections
+/// -- PATH: pe --                a PE file that has these sections alone
 /// -- PATH: efi --               an EFI variable with text in it
 /// ```
 #[derive(Debug)]
@@ -134,6 +135,7 @@ impl BootTree {
             "kernel" => self.put(path, &kernel(value, path)),
             "initrd" => self.put(path, format!("{path}\n").as_bytes()),
             "uki" => self.put(path, &uki(value, path, text)),
+            "pe" => self.put(path, &pe(Vec::new(), text)),
             "efi" => {
                 let mut bytes = vec![7, 0, 0, 0];
                 let units = text.trim_end().encode_utf16().chain([0]);
@@ -214,11 +216,16 @@ fn kernel(release: &str, name: &str) -> Vec<u8> {
 /// A unified kernel image: a PE file with sections `.linux`, `.initrd`, `.uname` and those of the
 /// text.
 fn uki(release: &str, name: &str, text: &str) -> Vec<u8> {
-    let mut sections: Vec<(String, Vec<u8>)> = vec![
+    let sections = vec![
         (".linux".into(), kernel(release, name)),
         (".initrd".into(), name.as_bytes().to_vec()),
         (".uname".into(), release.as_bytes().to_vec()),
     ];
+    pe(sections, text)
+}
+
+/// A PE file with sections, and those of a text.
+fn pe(mut sections: Vec<(String, Vec<u8>)>, text: &str) -> Vec<u8> {
     for line in text.lines() {
         let (section, value) = line.split_once(' ').unwrap();
         match sections.iter_mut().find(|(name, _)| name == section) {

@@ -1,142 +1,33 @@
-//! EFI variables of boot loaders and boot options, and what the firmware starts by itself.
-//!
-//! Sources: efivarfs (`Documentation/filesystems/efivarfs.rst` of the kernel), the UEFI
-//! Specification 2.10, sections 3.3 and 3.1.3, and the Boot Loader Interface of systemd.
+//! What the firmware starts by itself.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::entry::{Choice, Entry, Kind, Offer};
 use super::image::Images;
 use super::options::{initrds, without_loader_words};
-use super::systemd_boot::{PARTITIONS, unified};
+use super::partition::PARTITIONS;
+use super::stub::Stub;
+use super::unified::unified;
+use super::variables::{BootOption, DIRECTORY, GLOBAL, Variables};
 use crate::tree::Tree;
-
-const DIRECTORY: &str = "/sys/firmware/efi/efivars";
-/// Vendor of the variables of boot loaders.
-const LOADER: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
-/// Vendor of the variables of the specification (`EFI_GLOBAL_VARIABLE`).
-const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
-/// Bytes of a variable that are read at most.
-const LONGEST: u64 = 64 << 10;
-/// `LOAD_OPTION_ACTIVE`
-const ACTIVE: u32 = 1;
-/// Boot options that are listed at most.
-const MOST_OPTIONS: usize = 100;
-
-/// EFI variables.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Variables<'a> {
-    tree: &'a Tree,
-}
-
-/// A boot option of the firmware.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BootOption {
-    pub(super) number: u16,
-    pub(super) description: String,
-    /// Path of the program on its partition, with `/`; none if it is no file.
-    pub(super) path: Option<PathBuf>,
-    /// What the program is given.
-    pub(super) arguments: String,
-    pub(super) is_active: bool,
-}
-
-impl<'a> Variables<'a> {
-    pub(super) fn new(tree: &'a Tree) -> Self {
-        Self { tree }
-    }
-
-    /// A variable of boot loaders that is text.
-    pub(super) fn loader(&self, name: &str) -> Option<String> {
-        Some(utf16(&self.value(name, LOADER)?)).filter(|text| !text.is_empty())
-    }
-
-    fn value(&self, name: &str, vendor: &str) -> Option<Vec<u8>> {
-        let path = Path::new(DIRECTORY).join(format!("{name}-{vendor}"));
-        let bytes = self.tree.bytes(&path, LONGEST).ok()?;
-        // Attributes come first.
-        Some(bytes.get(4..)?.to_vec())
-    }
-
-    fn numbers(&self, name: &str) -> Vec<u16> {
-        let value = self.value(name, GLOBAL).unwrap_or_default();
-        let pairs = value.chunks_exact(2).take(MOST_OPTIONS);
-        pairs
-            .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
-            .collect()
-    }
-
-    /// The option that this system was started by.
-    pub(super) fn current(&self) -> Option<BootOption> {
-        self.option(*self.numbers("BootCurrent").first()?)
-    }
-
-    fn option(&self, number: u16) -> Option<BootOption> {
-        option(number, &self.value(&format!("Boot{number:04X}"), GLOBAL)?)
-    }
-}
-
-/// Text up to its NUL.
-fn utf16(bytes: &[u8]) -> String {
-    let units = bytes
-        .chunks_exact(2)
-        .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-    let units: Vec<_> = units.take_while(|unit| *unit != 0).collect();
-    String::from_utf16_lossy(&units)
-}
-
-/// Reads an `EFI_LOAD_OPTION`.
-fn option(number: u16, bytes: &[u8]) -> Option<BootOption> {
-    let attributes = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
-    let length = u16::from_le_bytes(bytes.get(4..6)?.try_into().ok()?);
-    let rest = bytes.get(6..)?;
-    let end = rest.chunks_exact(2).position(|pair| pair == [0, 0])?;
-    let description = utf16(rest);
-    let rest = &rest[2 * end + 2..];
-    let nodes = rest.get(..usize::from(length))?;
-    Some(BootOption {
-        number,
-        description,
-        path: file_path(nodes),
-        arguments: utf16(&rest[usize::from(length)..]).trim().to_owned(),
-        is_active: attributes & ACTIVE != 0,
-    })
-}
-
-/// The file of a device path: its nodes of type 4 (media), subtype 4 (file path).
-fn file_path(mut nodes: &[u8]) -> Option<PathBuf> {
-    let mut path = String::new();
-    while let [kind, subtype, low, high, ..] = *nodes {
-        let length = usize::from(u16::from_le_bytes([low, high]));
-        if length < 4 || kind == 0x7f {
-            break;
-        }
-        let data = nodes.get(4..length)?;
-        if (kind, subtype) == (4, 4) {
-            path.push('/');
-            path.push_str(utf16(data).trim_matches('\\'));
-        }
-        nodes = &nodes[length..];
-    }
-    Some(path.replace('\\', "/").into()).filter(|path: &PathBuf| !path.as_os_str().is_empty())
-}
 
 /// Kernels that the firmware starts, and unified kernel images that it could.
 pub(super) fn read(tree: &Tree) -> Offer {
     let variables = Variables::new(tree);
+    let stub = Stub::new(tree);
     let mut offer = Offer::default();
     let mut numbers = Vec::new();
     for number in variables.numbers("BootOrder") {
         let Some(option) = variables.option(number) else {
             continue;
         };
-        if let Some(entry) = entry(tree, &option) {
+        if let Some(entry) = entry(tree, &stub, &option) {
             offer.entries.push(entry);
             numbers.push((option.number, option.is_active));
         }
     }
     let known: Vec<_> = offer.entries.iter().map(|it| it.kernel.clone()).collect();
-    let others = unified(tree).into_iter().map(|found| found.entry);
+    let others = unified(tree, &stub).into_iter().map(|found| found.entry);
     offer
         .entries
         .extend(others.filter(|it| !known.contains(&it.kernel)));
@@ -172,11 +63,12 @@ pub(super) fn read(tree: &Tree) -> Offer {
             )),
         }
     }
+    offer.notes.extend(stub.notes());
     offer
 }
 
 /// The entry of a boot option that is a kernel.
-fn entry(tree: &Tree, option: &BootOption) -> Option<Entry> {
+fn entry(tree: &Tree, stub: &Stub<'_>, option: &BootOption) -> Option<Entry> {
     let path = option.path.as_deref()?;
     let inside = |path: &Path| {
         path.strip_prefix("/")
@@ -192,7 +84,8 @@ fn entry(tree: &Tree, option: &BootOption) -> Option<Entry> {
     if entry.kind == Kind::Linux && entry.release.is_empty() {
         return None;
     }
-    if entry.kind == Kind::Linux || !option.arguments.is_empty() && entry.options.is_empty() {
+    stub.settle(&mut entry, &option.arguments);
+    if entry.kind == Kind::Linux {
         entry.options = without_loader_words(&option.arguments);
         let files = initrds(&option.arguments).into_iter();
         let files = files
@@ -205,59 +98,4 @@ fn entry(tree: &Tree, option: &BootOption) -> Option<Entry> {
     entry.number = Some(format!("{:04X}", option.number));
     entry.source = Path::new(DIRECTORY).join(format!("{}-{GLOBAL}", entry.id));
     Some(entry)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn wide(text: &str) -> Vec<u8> {
-        text.encode_utf16().flat_map(u16::to_le_bytes).collect()
-    }
-
-    fn load_option(path: &str, arguments: &str) -> Vec<u8> {
-        let mut nodes = vec![4, 1, 8, 0, 1, 2, 3, 4];
-        let name = wide(&format!("{path}\0"));
-        nodes.extend([4, 4]);
-        nodes.extend((name.len() as u16 + 4).to_le_bytes());
-        nodes.extend(name);
-        nodes.extend([0x7f, 0xff, 4, 0]);
-        let mut bytes = 1_u32.to_le_bytes().to_vec();
-        bytes.extend((nodes.len() as u16).to_le_bytes());
-        bytes.extend(wide("Arch Linux\0"));
-        bytes.extend(nodes);
-        bytes.extend(wide(arguments));
-        bytes
-    }
-
-    #[test]
-    fn load_options_are_read() {
-        let bytes = load_option(
-            r"\vmlinuz-linux",
-            r"root=/dev/sda2 initrd=\initramfs-linux.img",
-        );
-        let found = option(3, &bytes).unwrap();
-        let expected = BootOption {
-            number: 3,
-            description: "Arch Linux".into(),
-            path: Some("/vmlinuz-linux".into()),
-            arguments: r"root=/dev/sda2 initrd=\initramfs-linux.img".into(),
-            is_active: true,
-        };
-        assert_eq!(found, expected);
-        for length in 0..bytes.len() {
-            // Cut anywhere there is none, or a shorter one.
-            let _ = option(3, &bytes[..length]);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn hostile_options_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = option(0, &bytes);
-            let _ = file_path(&bytes);
-        }
-    }
 }

@@ -12,6 +12,7 @@ use object::{Object, ObjectSection};
 
 use super::entry::{Entry, Kind, Problem};
 use super::options::without_loader_words;
+use super::partition::{on_partition, partition_of};
 use crate::kernel::{name_version, version_in};
 use crate::tree::Tree;
 
@@ -27,6 +28,36 @@ pub(super) struct Uki {
     pub(super) os_release: String,
     /// Release of the kernel; empty if it is not said.
     pub(super) uname: String,
+    /// Whether it can be started in several ways (`.profile`).
+    pub(super) has_profiles: bool,
+    named: Option<Named>,
+}
+
+/// What may stand in the place of the parts of an image: paths of files on its partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Named {
+    kernel: String,
+    initrd: Option<String>,
+}
+
+/// The text of a section.
+fn text<'d>(image: &impl Object<'d>, name: &str) -> Option<String> {
+    let section = image.section_by_name(name)?;
+    if section.size() > LONGEST_TEXT {
+        return None;
+    }
+    let bytes = section.data().ok()?;
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_matches(|c: char| c == '\0' || c.is_whitespace());
+    Some(text.to_owned())
+}
+
+/// Command line and release of an addon for systemd-stub(7); none of another file.
+pub(super) fn addon(path: &Path) -> Option<(String, Option<String>)> {
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let image = PeFile64::parse(&cache).ok()?;
+    let cmdline = text(&image, ".cmdline")?;
+    Some((cmdline, text(&image, ".uname")))
 }
 
 impl Uki {
@@ -35,22 +66,20 @@ impl Uki {
         let cache = ReadCache::new(File::open(path).ok()?);
         let image = PeFile64::parse(&cache).ok()?;
         image.section_by_name(".linux")?;
-        let text = |name: &str| {
-            let section = image.section_by_name(name)?;
-            if section.size() > LONGEST_TEXT {
-                return None;
-            }
-            let bytes = section.data().ok()?;
-            let text = String::from_utf8_lossy(bytes);
-            Some(
-                text.trim_matches(|c: char| c == '\0' || c.is_whitespace())
-                    .to_owned(),
-            )
-        };
+        let text = |name: &str| text(&image, name);
+        // The stub of lanzaboote has paths in them, and hashes of the files in further sections.
+        let named = image.section_by_name(".linuxh").and_then(|_| {
+            Some(Named {
+                kernel: text(".linux")?,
+                initrd: text(".initrd"),
+            })
+        });
         Some(Self {
             cmdline: text(".cmdline").unwrap_or_default(),
             os_release: text(".osrel").unwrap_or_default(),
             uname: text(".uname").unwrap_or_default(),
+            has_profiles: image.section_by_name(".profile").is_some(),
+            named,
         })
     }
 
@@ -128,6 +157,12 @@ impl<'a> Images<'a> {
             return (entry, None);
         };
         let uki = Uki::read(&host);
+        if let Some(Uki {
+            named: Some(named), ..
+        }) = &uki
+        {
+            return (self.named(path, uki.as_ref(), named), uki);
+        }
         if let Some(uki) = &uki {
             entry.kind = Kind::Uki;
             entry.options = without_loader_words(&uki.cmdline);
@@ -145,6 +180,33 @@ impl<'a> Images<'a> {
             }
         }
         (entry, uki)
+    }
+
+    /// The entry of an image that names its parts.
+    fn named(&self, path: &Path, uki: Option<&Uki>, named: &Named) -> Entry {
+        let Some(partition) = partition_of(path) else {
+            let mut entry = Self::nothing();
+            path.clone_into(&mut entry.kernel);
+            entry.problems.push(Problem::Elsewhere);
+            return entry;
+        };
+        let kernel = on_partition(partition, &named.kernel);
+        if self.is_uki(&kernel) {
+            // Perhaps itself.
+            return Entry {
+                kind: Kind::Other,
+                kernel,
+                ..Self::nothing()
+            };
+        }
+        let mut entry = self.entry(&kernel);
+        if let Some(uki) = uki {
+            entry.options = without_loader_words(&uki.cmdline);
+        }
+        let initrds = named.initrd.iter();
+        let initrds = initrds.map(|it| on_partition(partition, it)).collect();
+        self.add_initrds(&mut entry, initrds);
+        entry
     }
 
     /// Adds initial RAM disks, and what is wrong with them.

@@ -90,17 +90,21 @@ impl Mounts {
     /// The file at a path of a file system, or the directory.
     pub(super) fn locate(&self, device: Device, path: &str) -> Located {
         let path = Path::new(path);
-        let (mut is_known, mut is_foreign) = (false, device == Device::Elsewhere);
+        let (mut is_known, mut is_exact) = (false, false);
+        let mut is_foreign = device == Device::Elsewhere;
         let mut candidates = Vec::new();
         if let Device::Uuid(uuid) = device {
             let same: Vec<_> = self.of(uuid).collect();
             candidates.extend(same.iter().filter_map(|it| it.place(path)));
-            // A path may also be one in the default subvolume, which is mounted.
-            candidates.extend(same.iter().map(|it| at(it.point, path)));
             is_known = !same.is_empty();
             is_foreign = !is_known && self.knows_uuids();
+            is_exact = is_known && !same.iter().any(|it| it.is_btrfs);
+            if !is_exact {
+                // A path may also be one in the default subvolume, which is mounted.
+                candidates.extend(same.iter().map(|it| at(it.point, path)));
+            }
         }
-        if !is_foreign {
+        if !is_foreign && !is_exact {
             candidates.extend(self.mounts.iter().filter_map(|it| it.place(path)));
             candidates.extend(guesses(path, !self.is_running));
         }
@@ -142,6 +146,17 @@ impl Mounts {
             is_foreign: device == Device::Elsewhere || (mounts.is_empty() && self.knows_uuids()),
             path: there.or(candidates.first()).cloned().unwrap_or(whole),
         }
+    }
+
+    /// UUID of the file system with this label, if the system has it.
+    pub(super) fn uuid_of_label(&self, label: &str) -> Option<String> {
+        let link = Path::new("/dev/disk/by-label").join(label);
+        (!label.contains('/')).then(|| Uuids::read(&self.tree).of(link.to_str()?))?
+    }
+
+    /// Whether the file system with this UUID is mounted where boot loaders have files.
+    pub(super) fn has(&self, uuid: &str) -> bool {
+        self.of(uuid).next().is_some()
     }
 
     /// Mounts of the file system with this UUID.

@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use super::entry::{BootEntries, Choice, Entry, Loader, Offer};
-use super::firmware::Variables;
 use super::image::Images;
 use super::mounts::Mounts;
-use super::{conventions, extlinux, firmware, grub, systemd_boot};
+use super::others;
+use super::stub::Stub;
+use super::unified::unified;
+use super::variables::Variables;
+use super::{conventions, extlinux, firmware, grub, proxmox, systemd_boot};
 use crate::tree::Tree;
 
 /// What the boot loader of the system below `root` offers.
@@ -15,13 +18,13 @@ pub fn read(root: &Path) -> BootEntries {
     let tree = Tree::new(root);
     let mounts = Mounts::read(&tree);
     let (mut loader, mut reason) = loader(&tree);
-    let other = other(&tree);
+    let other = other(&tree).or_else(|| proxmox::unmounted(&tree, &mounts));
     if let Some(other) = &other {
         (loader, reason) = (Loader::None, other.clone());
     }
     let mut offer = match &other {
         Some(other) => Offer {
-            notes: vec![format!("{other}, whose configuration is not known here")],
+            notes: vec![other.clone()],
             ..Offer::default()
         },
         None => offer(loader, &tree, &mounts),
@@ -49,6 +52,9 @@ pub fn read(root: &Path) -> BootEntries {
         // A boot loader may be there all the same.
         offer.notes.extend(systemd_boot::denied(&tree));
         offer.notes.extend(mounts.absent());
+        if other.is_none() && offer.next.is_none() {
+            offer.notes.extend(others::configured(&tree));
+        }
     }
     if loader == Loader::None && offer.next.is_none() && offer.notes.is_empty() {
         let newest = entries.iter().position(Entry::is_bootable);
@@ -119,7 +125,9 @@ fn offer(loader: Loader, tree: &Tree, mounts: &Mounts) -> Offer {
 fn other(tree: &Tree) -> Option<String> {
     let info = Variables::new(tree).loader("LoaderInfo")?;
     let is_known = ["systemd-", "GRUB"].iter().any(|it| info.starts_with(it));
-    (!is_known).then(|| format!("the EFI variable LoaderInfo is \"{info}\""))
+    (!is_known).then(|| {
+        format!("the EFI variable LoaderInfo is \"{info}\", a boot loader whose configuration is not known here")
+    })
 }
 
 /// The boot loader, and why it is taken to be that one.
@@ -159,19 +167,14 @@ fn loader(tree: &Tree) -> (Loader, String) {
     if let Some(path) = extlinux::configuration(tree) {
         return (Loader::Extlinux, format!("{} is there", path.display()));
     }
-    if !systemd_boot::unified(tree).is_empty() {
+    if !unified(tree, &Stub::new(tree)).is_empty() {
         return (
             Loader::Firmware,
             "there are unified kernel images, and no boot loader".to_owned(),
         );
     }
-    let reason = match systemd_boot::entries_without_program(tree) {
-        Some(directory) => format!(
-            "{} has entries, and neither systemd-boot (EFI/systemd/systemd-boot*.efi on that \
-             partition) nor a grub.cfg that reads them was found",
-            directory.display()
-        ),
-        None => "no configuration of a boot loader was found".to_owned(),
-    };
-    (Loader::None, reason)
+    (
+        Loader::None,
+        "no configuration of a boot loader was found".to_owned(),
+    )
 }

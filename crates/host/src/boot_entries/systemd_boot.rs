@@ -3,23 +3,23 @@
 //! Sources: loader.conf(5), systemd-boot(7), the Boot Loader Specification (uapi-group.org), and
 //! `src/boot/boot.c` of systemd.
 
-use std::cmp::{Ordering, Reverse};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::automatic::automatic;
-use super::bls::{Keys, LONGEST, compare_versions};
-use super::entry::{Choice, Entry, Kind, Offer, Problem, Tries};
-use super::firmware::Variables;
+use super::bls::{Keys, LONGEST};
+use super::entry::{Choice, Entry, Kind, Offer, Problem};
+use super::found::{Found, MOST_ENTRIES, order, without_tries};
 use super::image::Images;
-use super::loader_version::version;
 use super::options::{initrds, without_loader_words};
+use super::partition::{PARTITIONS, directories, on_partition};
+use super::pattern::is_like;
+use super::program;
+use super::stub::Stub;
+use super::unified::unified;
+use super::variables::Variables;
 use crate::tree::Tree;
 
-/// Where the EFI system partition and the one of extended boot loaders may be mounted.
-pub(super) const PARTITIONS: [&str; 3] = ["/efi", "/boot/efi", "/boot"];
-/// Entries at most.
-const MOST_ENTRIES: usize = 500;
 /// How the specification calls this processor's architecture.
 const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
     b"aarch64" => "aa64",
@@ -31,24 +31,14 @@ const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
 const AUTOMATIC: &str = "auto-";
 /// Version from which identifiers have their ending.
 const WHOLE_IDENTIFIERS: u32 = 246;
-/// An entry with what it is sorted by.
-#[derive(Debug, Clone)]
-pub(super) struct Found {
-    pub(super) entry: Entry,
-    sort_key: Option<String>,
-    machine_id: String,
-    version: String,
-}
+/// Version from which `preferred` counts.
+const WITH_PREFERRED: u32 = 260;
 
 /// Whether systemd-boot is installed.
 pub(super) fn is_installed(tree: &Tree) -> bool {
-    let is_there = |path: &str| tree.is_dir(Path::new(path));
-    PARTITIONS.iter().any(|partition| {
-        let program = Path::new(partition).join("EFI/systemd");
-        let names = tree.names(&program).unwrap_or_default();
-        let is_program = names.iter().any(|name| name.starts_with("systemd-boot"));
-        is_program && is_there(&format!("{partition}/loader"))
-    })
+    PARTITIONS
+        .iter()
+        .any(|partition| program::is_installed(tree, partition))
 }
 
 /// A directory that has entries on a partition without systemd-boot.
@@ -64,10 +54,12 @@ pub(super) fn entries_without_program(tree: &Tree) -> Option<PathBuf> {
 /// Entries in the order of the menu.
 pub(super) fn read(tree: &Tree) -> Offer {
     let mut notes = denied(tree);
-    let mut found = files(tree, &mut notes);
-    found.extend(unified(tree));
+    let stub = Stub::new(tree);
+    let mut found = files(tree, &stub, &mut notes);
+    found.extend(unified(tree, &stub));
     found.sort_by(order);
     found.truncate(MOST_ENTRIES);
+    let has_profiles = found.iter().any(|it| it.has_profiles);
     let mut entries: Vec<_> = found.into_iter().map(|it| it.entry).collect();
     entries.extend(automatic(tree, &PARTITIONS));
     for (index, entry) in entries.iter_mut().enumerate() {
@@ -75,81 +67,189 @@ pub(super) fn read(tree: &Tree) -> Offer {
     }
     let variables = Variables::new(tree);
     let info = variables.loader("LoaderInfo");
-    let has_stems = version(tree, &PARTITIONS, info.as_deref())
-        .is_none_or(|version| version < WHOLE_IDENTIFIERS);
-    let choose = |pattern: &str, reason: String, is_once| {
-        let entry = position(&entries, pattern, has_stems)?;
+    let version = program::version(tree, &PARTITIONS, info.as_deref());
+    let chooser = Chooser {
+        entries: &entries,
+        variables,
+        configured: Configured::read(tree),
+        has_stems: version.is_none_or(|version| version < WHOLE_IDENTIFIERS),
+    };
+    let lasting = chooser.default();
+    let preferred = chooser.preferred();
+    let default = match version {
+        Some(version) if version >= WITH_PREFERRED => preferred.or(lasting),
+        Some(_) => lasting,
+        None => {
+            let is_same = |it: &Choice| lasting.as_ref().is_some_and(|by| by.entry == it.entry);
+            notes.extend(preferred.filter(|it| !is_same(it)).map(|it| {
+                format!(
+                    "{}, which counts from systemd-boot 260 on, and its version is not known",
+                    it.reason
+                )
+            }));
+            lasting
+        }
+    };
+    let next = chooser
+        .by_variable("LoaderEntryOneShot", "bootctl set-oneshot", true, &|_| true)
+        .or_else(|| default.clone());
+    notes.extend(chooser.unknown(has_profiles));
+    // What could not be read may have the entry that is started.
+    let is_known = notes.is_empty();
+    notes.extend(stub.notes());
+    Offer {
+        default: default.filter(|_| is_known),
+        next: next.filter(|_| is_known),
+        entries,
+        notes,
+    }
+}
+
+/// `loader.conf`.
+#[derive(Debug, Default)]
+struct Configured {
+    path: PathBuf,
+    default: Option<String>,
+    preferred: Option<String>,
+}
+
+impl Configured {
+    fn read(tree: &Tree) -> Self {
+        let mut paths = PARTITIONS
+            .map(|it| Path::new(it).join("loader/loader.conf"))
+            .into_iter();
+        let found = paths.find_map(|path| Some((tree.text(&path).ok()?, path)));
+        let Some((text, path)) = found else {
+            return Self::default();
+        };
+        let keys = Keys::read(&text);
+        Self {
+            path,
+            default: keys.last("default").map(str::to_owned),
+            preferred: keys.last("preferred").map(str::to_owned),
+        }
+    }
+}
+
+/// What systemd-boot chooses an entry by (`config_select_default_entry`).
+struct Chooser<'a> {
+    entries: &'a [Entry],
+    variables: Variables<'a>,
+    configured: Configured,
+    has_stems: bool,
+}
+
+impl Chooser<'_> {
+    /// The first entry that a pattern is of.
+    fn like(
+        &self,
+        pattern: &str,
+        reason: String,
+        is_once: bool,
+        counts: &dyn Fn(&Entry) -> bool,
+    ) -> Option<Choice> {
         Some(Choice {
-            entry,
+            entry: position(self.entries, pattern, self.has_stems, counts)?,
             reason,
             is_once,
         })
-    };
-    let variable = |name: &str, reason: &str, is_once| {
-        let value = variables.loader(name)?;
+    }
+
+    /// The entry of an EFI variable, which a command has set.
+    fn by_variable(
+        &self,
+        name: &str,
+        command: &str,
+        is_once: bool,
+        counts: &dyn Fn(&Entry) -> bool,
+    ) -> Option<Choice> {
+        let value = self.variables.loader(name)?;
         let value = match &*value {
-            "@saved" => variables.loader("LoaderEntryLastBooted")?,
+            "@saved" => self.variables.loader("LoaderEntryLastBooted")?,
             _ => value,
         };
-        choose(&value, format!("{reason} \"{value}\" ({name})"), is_once)
-    };
-    let configured = configured(tree);
-    let by_file = || {
-        let (path, pattern) = configured.as_ref()?;
-        let path = path.display();
-        match pattern.as_str() {
-            "@saved" => {
-                let value = variables.loader("LoaderEntryLastBooted")?;
-                choose(
-                    &value,
-                    format!("{path} asks for the one that was started last, \"{value}\""),
-                    false,
-                )
-            }
-            pattern => choose(
-                pattern,
-                format!("default in {path} is \"{pattern}\""),
-                false,
-            ),
+        let reason = format!("{command} chose \"{value}\" ({name})");
+        self.like(&value, reason, is_once, counts)
+    }
+
+    /// The entry of a key of `loader.conf`.
+    fn by_file(
+        &self,
+        key: &str,
+        pattern: Option<&String>,
+        counts: &dyn Fn(&Entry) -> bool,
+    ) -> Option<Choice> {
+        let (path, pattern) = (self.configured.path.display(), pattern?);
+        if pattern == "@saved" {
+            let value = self.variables.loader("LoaderEntryLastBooted")?;
+            let reason = format!("{path} asks for the one that was started last, \"{value}\"");
+            return self.like(&value, reason, false, counts);
         }
-    };
-    let first = || {
-        let reason = match &configured {
-            Some((path, pattern)) if pattern != "@saved" => format!(
+        let reason = format!("{key} in {path} is \"{pattern}\"");
+        self.like(pattern, reason, false, counts)
+    }
+
+    /// The entry that is preferred, unless boots of it have failed.
+    fn preferred(&self) -> Option<Choice> {
+        let is_good = |it: &Entry| it.tries.is_none_or(|tries| tries.left > 0);
+        self.by_variable(
+            "LoaderEntryPreferred",
+            "bootctl set-preferred",
+            false,
+            &is_good,
+        )
+        .or_else(|| self.by_file("preferred", self.configured.preferred.as_ref(), &is_good))
+    }
+
+    fn default(&self) -> Option<Choice> {
+        let all = |_: &Entry| true;
+        self.by_variable("LoaderEntryDefault", "bootctl set-default", false, &all)
+            .or_else(|| self.by_file("default", self.configured.default.as_ref(), &all))
+            .or_else(|| self.first())
+    }
+
+    fn first(&self) -> Option<Choice> {
+        let reason = match &self.configured.default {
+            Some(pattern) if pattern != "@saved" => format!(
                 "no entry is like the default \"{pattern}\" in {}, and it is the first one",
-                path.display()
+                self.configured.path.display()
             ),
             _ => "no default is configured, and it is the first entry".to_owned(),
         };
         let is_first = |it: &Entry| is_offered(it) && !it.id.starts_with(AUTOMATIC);
-        let entry = entries.iter().position(is_first)?;
+        let entry = self.entries.iter().position(is_first)?;
         Some(Choice {
             entry,
             reason,
             is_once: false,
         })
-    };
-    let default = variable("LoaderEntryDefault", "bootctl set-default chose", false)
-        .or_else(by_file)
-        .or_else(first);
-    let next = variable("LoaderEntryOneShot", "bootctl set-oneshot chose", true)
-        .or_else(|| default.clone());
-    // Entries that systemd-boot makes of what it finds, and that are not known here.
-    let asked = ["LoaderEntryOneShot", "LoaderEntryDefault"].map(|name| variables.loader(name));
-    let asked = asked.into_iter().flatten();
-    let mut asked = asked.chain(configured.iter().map(|(_, pattern)| pattern.clone()));
-    let unknown =
-        asked.find(|it| it.starts_with(AUTOMATIC) && position(&entries, it, has_stems).is_none());
-    notes.extend(unknown.map(|id| {
-        format!("systemd-boot is to start \"{id}\", an entry that it makes itself, and that is not known here")
-    }));
-    // What could not be read may have the entry that is started.
-    let is_known = notes.is_empty();
-    Offer {
-        entries,
-        default: default.filter(|_| is_known),
-        next: next.filter(|_| is_known),
-        notes,
+    }
+
+    /// A note if an entry is asked for that is not known here: one that systemd-boot makes of what it
+    /// finds, or one of several ways to start an image.
+    fn unknown(&self, has_profiles: bool) -> Option<String> {
+        let names = [
+            "LoaderEntryOneShot",
+            "LoaderEntryPreferred",
+            "LoaderEntryDefault",
+        ];
+        let asked = names
+            .into_iter()
+            .filter_map(|name| self.variables.loader(name));
+        let configured = [&self.configured.preferred, &self.configured.default];
+        let mut asked = asked.chain(configured.into_iter().flatten().cloned());
+        let is_missing =
+            |it: &String| position(self.entries, it, self.has_stems, &|_| true).is_none();
+        let is_of_profile = |it: &str| has_profiles && it.contains(".efi@");
+        let id =
+            asked.find(|it| (it.starts_with(AUTOMATIC) || is_of_profile(it)) && is_missing(it))?;
+        let what = match id.starts_with(AUTOMATIC) {
+            true => "an entry that it makes itself, and that is not known here",
+            false => {
+                "a profile of a unified kernel image, of which only the first one is known here"
+            }
+        };
+        Some(format!("systemd-boot is to start \"{id}\", {what}"))
     }
 }
 
@@ -170,39 +270,8 @@ pub(super) fn denied(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// `loader.conf` with the pattern of its `default`.
-fn configured(tree: &Tree) -> Option<(PathBuf, String)> {
-    let paths = PARTITIONS
-        .iter()
-        .map(|it| Path::new(it).join("loader/loader.conf"));
-    for path in paths {
-        if let Ok(text) = tree.text(&path) {
-            let pattern = Keys::read(&text).last("default")?.to_owned();
-            return Some((path, pattern));
-        }
-    }
-    None
-}
-
-/// Directories with this name on the partitions, each once.
-fn directories(tree: &Tree, name: &str) -> Vec<(&'static str, PathBuf)> {
-    let mut found = Vec::new();
-    let mut known = Vec::new();
-    for partition in PARTITIONS {
-        let path = Path::new(partition).join(name);
-        let Some(resolved) = tree.resolved(&path).filter(|_| tree.is_dir(&path)) else {
-            continue;
-        };
-        if !known.contains(&resolved) {
-            known.push(resolved);
-            found.push((partition, path));
-        }
-    }
-    found
-}
-
 /// Entries that are files of text.
-fn files(tree: &Tree, notes: &mut Vec<String>) -> Vec<Found> {
+fn files(tree: &Tree, stub: &Stub<'_>, notes: &mut Vec<String>) -> Vec<Found> {
     let mut found = Vec::new();
     for (partition, directory) in directories(tree, "loader/entries") {
         let names = tree.names(&directory).unwrap_or_else(|error| {
@@ -216,7 +285,7 @@ fn files(tree: &Tree, notes: &mut Vec<String>) -> Vec<Found> {
         {
             let path = directory.join(name);
             match tree.beginning(&path, LONGEST) {
-                Ok(text) => found.extend(file(tree, partition, &path, &Keys::read(&text))),
+                Ok(text) => found.extend(file(tree, stub, partition, &path, &Keys::read(&text))),
                 Err(error) => notes.push(super::entry::unreadable(&path, &error)),
             }
         }
@@ -230,13 +299,12 @@ fn is_entry(name: &str) -> bool {
 }
 
 /// An entry of a file; none of one for another architecture, or that starts nothing.
-fn file(tree: &Tree, partition: &str, path: &Path, keys: &Keys) -> Option<Found> {
+fn file(tree: &Tree, stub: &Stub<'_>, partition: &str, path: &Path, keys: &Keys) -> Option<Found> {
     let architecture = keys.last("architecture");
     if architecture.is_some_and(|it| !it.eq_ignore_ascii_case(ARCHITECTURE)) {
         return None;
     }
-    let at =
-        |path: &str| Path::new(partition).join(path.replace('\\', "/").trim_start_matches('/'));
+    let at = |path: &str| on_partition(partition, path);
     let images = Images::new(tree);
     let programs = ["linux", "uki", "efi"].map(|key| keys.last(key));
     let mut programs = programs.into_iter().flatten();
@@ -251,9 +319,9 @@ fn file(tree: &Tree, partition: &str, path: &Path, keys: &Keys) -> Option<Found>
         entry.kind = Kind::Other;
         entry.problems.clear();
     }
-    // A unified kernel image may be given other options than its own.
-    if entry.kind != Kind::Uki || !options.is_empty() {
-        entry.options = without_loader_words(&options);
+    match entry.kind {
+        Kind::Uki => stub.settle(&mut entry, &options),
+        _ => entry.options = without_loader_words(&options),
     }
     let files = keys.all("initrd").chain(initrds(&options));
     images.add_initrds(&mut entry, files.map(at).collect());
@@ -263,7 +331,7 @@ fn file(tree: &Tree, partition: &str, path: &Path, keys: &Keys) -> Option<Found>
     entry.tries = tries;
     entry.title = keys.last("title").unwrap_or(name).to_owned();
     let version = keys.last("version").unwrap_or_default().to_owned();
-    if entry.release.is_empty() && entry.kind == Kind::Linux {
+    if entry.release.is_empty() && entry.kind == Kind::Linux && is_release(&version) {
         entry.release.clone_from(&version);
     }
     entry.source = path.to_owned();
@@ -272,95 +340,27 @@ fn file(tree: &Tree, partition: &str, path: &Path, keys: &Keys) -> Option<Found>
         sort_key: keys.last("sort-key").map(str::to_owned),
         machine_id: keys.last("machine-id").unwrap_or_default().to_owned(),
         version,
+        has_profiles: false,
     })
 }
 
-/// Unified kernel images in `EFI/Linux`.
-pub(super) fn unified(tree: &Tree) -> Vec<Found> {
-    let mut found = Vec::new();
-    for (_, directory) in directories(tree, "EFI/Linux") {
-        let names = tree.names(&directory).unwrap_or_default();
-        for name in names.into_iter().take(MOST_ENTRIES) {
-            if !name.to_ascii_lowercase().ends_with(".efi") {
-                continue;
-            }
-            let path = directory.join(&name);
-            // Other programs are not searched for a release.
-            let images = Images::new(tree);
-            if !images.is_uki(&path) {
-                continue;
-            }
-            let (mut entry, Some(uki)) = images.entry_and_uki(&path) else {
-                continue;
-            };
-            let value = |names: &[&str]| {
-                names
-                    .iter()
-                    .find_map(|name| uki.value(name))
-                    .map(str::to_owned)
-            };
-            entry.title =
-                value(&["PRETTY_NAME", "IMAGE_ID", "NAME", "ID"]).unwrap_or_else(|| name.clone());
-            (entry.id, entry.tries) = without_tries(&name);
-            entry.source = path;
-            found.push(Found {
-                entry,
-                sort_key: value(&["IMAGE_ID", "ID"]),
-                machine_id: String::new(),
-                version: value(&["IMAGE_VERSION", "VERSION", "VERSION_ID", "BUILD_ID"])
-                    .unwrap_or_default(),
-            });
-        }
-    }
-    found
+/// Whether a version of an entry may be the release of its kernel; distributions write sentences there,
+/// too.
+fn is_release(version: &str) -> bool {
+    version.starts_with(|c: char| c.is_ascii_digit())
+        && !version.contains(|c: char| c.is_whitespace() || c == '@')
 }
 
-/// The order of the menu: `boot_entry_compare`.
-fn order(a: &Found, b: &Found) -> Ordering {
-    let has_none_left = |it: &Found| it.entry.tries.is_some_and(|tries| tries.left == 0);
-    let newest = |a: &str, b: &str| compare_versions(b, a);
-    let by_key = match (&a.sort_key, &b.sort_key) {
-        (Some(x), Some(y)) => x
-            .cmp(y)
-            .then_with(|| a.machine_id.cmp(&b.machine_id))
-            .then_with(|| newest(&a.version, &b.version)),
-        (x, y) => x.is_none().cmp(&y.is_none()),
-    };
-    let by_tries = || match (a.entry.tries, b.entry.tries) {
-        (Some(x), Some(y)) => (Reverse(x.left), x.done).cmp(&(Reverse(y.left), y.done)),
-        _ => Ordering::Equal,
-    };
-    has_none_left(a)
-        .cmp(&has_none_left(b))
-        .then(by_key)
-        .then_with(|| newest(&a.entry.id, &b.entry.id))
-        .then_with(by_tries)
-}
-
-/// A file's name without the boots that are counted: `arch+3-1.conf` is `arch.conf`, of which three
-/// are left, and one failed.
-fn without_tries(name: &str) -> (String, Option<Tries>) {
-    let counted = || {
-        let (stem, end) = name.rsplit_once('.')?;
-        let (start, count) = stem.rsplit_once('+')?;
-        let (left, done) = count.split_once('-').unwrap_or((count, "0"));
-        let number = |text: &str| match text.bytes().all(|c| c.is_ascii_digit()) {
-            true => text.parse().ok(),
-            false => None,
-        };
-        let tries = Tries {
-            left: number(left)?,
-            done: number(done)?,
-        };
-        Some((format!("{start}.{end}"), Some(tries)))
-    };
-    counted().unwrap_or_else(|| (name.to_owned(), None))
-}
-
-/// The first entry that a pattern is of. With `has_stems`, identifiers without their ending are
-/// compared, too, if no whole one is like the pattern.
-fn position(entries: &[Entry], pattern: &str, has_stems: bool) -> Option<usize> {
+/// The first entry that a pattern is of, of those that count. With `has_stems`, identifiers without
+/// their ending are compared, too, if no whole one is like the pattern.
+fn position(
+    entries: &[Entry],
+    pattern: &str,
+    has_stems: bool,
+    counts: &dyn Fn(&Entry) -> bool,
+) -> Option<usize> {
     let pattern = pattern.to_lowercase();
+    let is_offered = |it: &Entry| is_offered(it) && counts(it);
     let whole = entries
         .iter()
         .position(|it| is_offered(it) && is_like(&it.id.to_lowercase(), &pattern));
@@ -371,128 +371,4 @@ fn position(entries: &[Entry], pattern: &str, has_stems: bool) -> Option<usize> 
             is_offered(it) && stem.is_some_and(|stem| is_like(stem, &pattern))
         })
     })
-}
-
-/// Whether a text is like a pattern with `*`, `?` and sets in brackets.
-fn is_like(text: &str, pattern: &str) -> bool {
-    let (text, pattern): (Vec<_>, Vec<_>) = (text.chars().collect(), pattern.chars().collect());
-    let (mut at, mut of) = (0, 0);
-    // Where the last star was, and how much of the text it has taken.
-    let mut star = None;
-    while at < text.len() {
-        if pattern.get(of) == Some(&'*') {
-            star = Some((of, at));
-            of += 1;
-        } else if let Some(next) = pattern.get(of..).and_then(|rest| one(text[at], rest)) {
-            at += 1;
-            of += next;
-        } else if let Some((before, taken)) = star {
-            star = Some((before, taken + 1));
-            at = taken + 1;
-            of = before + 1;
-        } else {
-            return false;
-        }
-    }
-    pattern[of..].iter().all(|next| *next == '*')
-}
-
-/// How many characters of the pattern stand for this one of the text, at its beginning.
-fn one(next: char, pattern: &[char]) -> Option<usize> {
-    match pattern {
-        ['?', ..] => Some(1),
-        ['\\', escaped, ..] => (*escaped == next).then_some(2),
-        ['[', rest @ ..] => {
-            let end = rest.iter().skip(1).position(|it| *it == ']')? + 1;
-            let set = &rest[..end];
-            let is_range = |it: &[char]| it[1] == '-' && (it[0]..=it[2]).contains(&next);
-            let is_in = set.contains(&next) || set.windows(3).any(is_range);
-            is_in.then_some(end + 2)
-        }
-        [first, ..] => (*first == next).then_some(1),
-        [] => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns() {
-        for (text, pattern, is) in [
-            ("arch.conf", "arch.conf", true),
-            ("arch.conf", "arch", false),
-            ("arch-lts.conf", "arch-*", true),
-            ("arch-lts.conf", "*lts*", true),
-            ("nixos-generation-12.conf", "nixos-generation-??.conf", true),
-            ("a1", "a[0-9]", true),
-            ("ax", "a[0-9]", false),
-            ("a*", r"a\*", true),
-            ("ab", r"a\*", false),
-            ("", "*", true),
-            (
-                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-                "*a*a*a*a*a*a*a*a*b",
-                false,
-            ),
-        ] {
-            assert_eq!(is_like(text, pattern), is, "{text} {pattern}");
-        }
-    }
-
-    #[test]
-    fn boots_that_are_counted() {
-        let tries = |left, done| Some(Tries { left, done });
-        for (name, id, expected) in [
-            ("arch.conf", "arch.conf", None),
-            ("arch+3.conf", "arch.conf", tries(3, 0)),
-            ("arch+3-1.conf", "arch.conf", tries(3, 1)),
-            ("linux-6.1+deb13.efi", "linux-6.1+deb13.efi", None),
-            (
-                "linux-6.1+deb13+0-3.efi",
-                "linux-6.1+deb13.efi",
-                tries(0, 3),
-            ),
-            ("a++1.conf", "a+.conf", tries(1, 0)),
-            ("a+99999999999.conf", "a+99999999999.conf", None),
-        ] {
-            assert_eq!(without_tries(name), (id.to_owned(), expected), "{name}");
-        }
-    }
-
-    #[test]
-    fn the_menu_is_sorted() {
-        let found = |id: &str, key: Option<&str>, version: &str, left: Option<u32>| Found {
-            entry: Entry {
-                id: id.to_owned(),
-                tries: left.map(|left| Tries { left, done: 0 }),
-                ..Images::nothing()
-            },
-            sort_key: key.map(str::to_owned),
-            machine_id: String::new(),
-            version: version.to_owned(),
-        };
-        let mut all = [
-            found("z-5.conf", None, "", None),
-            found("z-10.conf", None, "", None),
-            found("b.conf", Some("debian"), "6.1", None),
-            found("a.conf", Some("debian"), "6.12", None),
-            found("c.conf", Some("arch"), "1", None),
-            found("tried.conf", Some("arch"), "2", Some(0)),
-            found("fresh.conf", Some("arch"), "2", Some(3)),
-        ];
-        all.sort_by(order);
-        let ids: Vec<_> = all.iter().map(|it| &*it.entry.id).collect();
-        let expected = [
-            "fresh.conf",
-            "c.conf",
-            "a.conf",
-            "b.conf",
-            "z-10.conf",
-            "z-5.conf",
-            "tried.conf",
-        ];
-        assert_eq!(ids, expected);
-    }
 }

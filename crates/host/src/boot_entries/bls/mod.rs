@@ -22,7 +22,7 @@ impl Keys {
     /// (`line_get_key_value`). Lines without a value, and comments, are left out.
     pub(super) fn read(text: &str) -> Self {
         let unquoted = |line| {
-            let (key, value) = key(line)?.ok()?;
+            let (key, value) = key(line, at_gap)?.ok()?;
             let inside = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
             let value = inside.map(str::to_owned).unwrap_or(value);
             Some((key, value))
@@ -30,9 +30,10 @@ impl Keys {
         Self(text.lines().filter_map(unquoted).take(MOST_KEYS).collect())
     }
 
-    /// Those before the first line that has no value, as Red Hat's GRUB reads them.
+    /// Those before the first line that has no value, as Red Hat's GRUB reads them: a tab ends the key
+    /// only in a line without a space (`read_entry`).
     pub(super) fn up_to_gap(text: &str) -> Self {
-        let lines = text.lines().filter_map(key);
+        let lines = text.lines().filter_map(|line| key(line, at_space));
         Self(lines.map_while(Result::ok).take(MOST_KEYS).collect())
     }
 
@@ -59,13 +60,24 @@ impl Keys {
 /// A line has no value.
 struct NoValue;
 
+fn at_gap(line: &str) -> Option<(&str, &str)> {
+    line.split_once([' ', '\t'])
+}
+
+fn at_space(line: &str) -> Option<(&str, &str)> {
+    line.split_once(' ').or_else(|| line.split_once('\t'))
+}
+
 /// Key and value; none of a comment.
-fn key(line: &str) -> Option<Result<(String, String), NoValue>> {
+fn key(
+    line: &str,
+    split: fn(&str) -> Option<(&str, &str)>,
+) -> Option<Result<(String, String), NoValue>> {
     let line = line.trim();
     if line.starts_with('#') {
         return None;
     }
-    let Some((key, value)) = line.split_once([' ', '\t']) else {
+    let Some((key, value)) = split(line) else {
         return Some(Err(NoValue));
     };
     Some(Ok((key.to_owned(), value.trim_start().to_owned())))
@@ -83,6 +95,11 @@ mod tests {
         assert_eq!(keys.first("title"), Some("A title"));
         assert_eq!(keys.all("initrd").collect::<Vec<_>>(), ["/a", "/b"]);
         assert_eq!(keys.first("options"), Some("x=1"));
+        let tabs = Keys::up_to_gap("linux\t/v\noptions\t$kernelopts ro\n");
+        assert_eq!(
+            (tabs.first("linux"), tabs.first("options")),
+            (Some("/v"), None)
+        );
         let keys = Keys::up_to_gap(text);
         assert_eq!(
             (keys.first("linux"), keys.first("options")),

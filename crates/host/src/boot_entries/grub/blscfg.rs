@@ -12,6 +12,8 @@ use super::state::{Dialect, FAILED, Interpreter, Item, OK};
 const DIRECTORIES: [&str; 2] = ["/loader/entries", "/boot/loader/entries"];
 /// Note where there is no such directory: it may be on a file system that is not mounted.
 pub(super) const NO_ENTRIES: &str = "blscfg, whose directory of entries was not found";
+/// Note where upstream's GRUB is told what is not known here.
+const OPTIONS: &str = "options of blscfg";
 /// Bytes of the options of an entry at most.
 const LONGEST: usize = 64 << 10;
 
@@ -25,8 +27,13 @@ struct Entry {
 /// The command `blscfg`, or `bls_import`.
 pub(super) fn blscfg(interpreter: &mut Interpreter, arguments: &[String]) -> u32 {
     interpreter.dialect = Dialect::RedHat;
-    let given = arguments.first().map_or("", String::as_str);
-    let Some(entries) = entries(interpreter, given) else {
+    let asked = Asked::read(arguments);
+    if asked.is_unknown {
+        interpreter.log.unanswered.insert(OPTIONS);
+        interpreter.log.is_unsure = true;
+    }
+    let given = asked.name;
+    let Some(entries) = entries(interpreter, &asked) else {
         return FAILED;
     };
     let default = interpreter.get("default").to_owned();
@@ -44,9 +51,37 @@ pub(super) fn blscfg(interpreter: &mut Interpreter, arguments: &[String]) -> u32
     OK
 }
 
+/// Arguments: of Red Hat's command one word, of upstream's options.
+#[derive(Debug, Default)]
+struct Asked<'a> {
+    /// `default`, `non-default`, a name, or a directory that begins with its device.
+    name: &'a str,
+    /// Directory of `--path`.
+    path: Option<&'a str>,
+    is_unknown: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn read(arguments: &'a [String]) -> Self {
+        let mut asked = Self::default();
+        let mut words = arguments.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            match word.split_once('=') {
+                Some(("--path", path)) => asked.path = Some(path),
+                None if matches!(word, "--path" | "-p") => asked.path = words.next(),
+                None if matches!(word, "--enable-fallback" | "-f") => {}
+                _ if word.starts_with('-') => asked.is_unknown = true,
+                _ if asked.name.is_empty() => asked.name = word,
+                _ => {}
+            }
+        }
+        asked
+    }
+}
+
 /// Entries, the newest first.
-fn entries(interpreter: &mut Interpreter, given: &str) -> Option<Vec<Entry>> {
-    let Some(directory) = directory(interpreter, given) else {
+fn entries(interpreter: &mut Interpreter, asked: &Asked<'_>) -> Option<Vec<Entry>> {
+    let Some(directory) = directory(interpreter, asked) else {
         if interpreter.log.unreadable.borrow().is_empty() {
             interpreter.log.unanswered.insert(NO_ENTRIES);
         }
@@ -82,9 +117,11 @@ fn entries(interpreter: &mut Interpreter, given: &str) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-fn directory(interpreter: &Interpreter, given: &str) -> Option<PathBuf> {
+fn directory(interpreter: &Interpreter, asked: &Asked<'_>) -> Option<PathBuf> {
     let configured = interpreter.get("blsdir");
-    let candidates: Vec<&str> = match (given.starts_with('('), configured) {
+    let given = asked.path.unwrap_or(asked.name);
+    let is_path = asked.path.is_some() || given.starts_with('(');
+    let candidates: Vec<&str> = match (is_path, configured) {
         (true, _) => vec![given],
         (false, "") => DIRECTORIES.to_vec(),
         (false, configured) => vec![configured, DIRECTORIES[1]],
@@ -164,7 +201,10 @@ fn replaced(text: &str, interpreter: &Interpreter) -> String {
         rest = &after[end..];
         rest = rest.strip_prefix(' ').unwrap_or(rest);
     }
-    found.push_str(rest);
+    // `expand_val` loses a rest of one character.
+    if rest.len() > 1 {
+        found.push_str(rest);
+    }
     found.trim_end().to_owned()
 }
 
@@ -185,10 +225,12 @@ mod tests {
         for (text, expected) in [
             ("$kernelopts $tuned", "root=/dev/x ro  isolcpus=1"),
             ("$kernelopts $no", "root=/dev/x ro"),
-            ("a $no b", "a b"),
+            ("a $no bc", "a bc"),
             ("root=UUID=1 ro", "root=UUID=1 ro"),
             ("$kernelopts rhgb", "root=/dev/x ro  rhgb"),
             (r"a\$kernelopts", r"a\$kernelopts"),
+            ("$kernelopts 3", "root=/dev/x ro"),
+            ("$kernelopts rhgb 3", "root=/dev/x ro  rhgb 3"),
         ] {
             assert_eq!(replaced(text, &interpreter), expected, "{text}");
         }

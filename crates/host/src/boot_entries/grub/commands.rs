@@ -9,7 +9,7 @@ use super::script::Block;
 use super::state::{FAILED, FALSE, Flow, Interpreter, Item, Loaded, MOST_ITEMS, OK, SEARCHED};
 
 /// Commands that change nothing that is looked at here, and succeed.
-const QUIET: [&str; 51] = [
+const QUIET: [&str; 54] = [
     "authenticate",
     "background_color",
     "background_image",
@@ -45,6 +45,8 @@ const QUIET: [&str; 51] = [
     "rmmod",
     "save_env",
     "serial",
+    "slaunch",
+    "slaunch_module",
     "sleep",
     "smbios",
     "terminal_input",
@@ -56,6 +58,7 @@ const QUIET: [&str; 51] = [
     "videotest",
     "vbeinfo",
     "verify_detached",
+    "xen_module",
     "zfskey",
     "acpi",
     "lsmod",
@@ -149,7 +152,11 @@ impl Interpreter<'_> {
                 let variable = arguments.get(1).map_or("root", String::as_str);
                 self.search_uuid(arguments.first(), variable)
             }
-            "search.fs_label" | "search_fs_label" | "search.file" | "search_fs_file" => OK,
+            "search.fs_label" | "search_fs_label" => {
+                let variable = arguments.get(1).map_or("root", String::as_str);
+                self.search_label(arguments.first().map(String::as_str), variable)
+            }
+            "search.file" | "search_fs_file" => OK,
             "probe" => self.probe(arguments),
             "break" => self.leave_loops(arguments, false),
             "continue" => self.leave_loops(arguments, true),
@@ -306,9 +313,9 @@ impl Interpreter<'_> {
         let file = path.and_then(|path| self.locate(path));
         self.context.loaded = Some(Loaded {
             command: command.to_owned(),
-            file: file.unwrap_or_else(|| {
-                self.mounts
-                    .locate(super::super::mounts::Device::Unknown, "/")
+            file: file.unwrap_or_else(|| Located {
+                path: "/".into(),
+                is_foreign: false,
             }),
             options: String::new(),
             initrds: Vec::new(),
@@ -377,13 +384,16 @@ impl Interpreter<'_> {
         OK
     }
 
-    /// `search`; what is searched by another property than its UUID cannot be told from here.
+    /// `search`; what is searched by a file, or by a label that the system does not know, cannot be told
+    /// from here.
     fn search(&mut self, arguments: &[String]) -> u32 {
-        let (mut is_uuid, mut variable, mut name) = (false, None, None);
+        let (mut is_uuid, mut is_label) = (false, false);
+        let (mut variable, mut name) = (None, None);
         let mut words = arguments.iter().peekable();
         while let Some(word) = words.next() {
             match &**word {
                 "--fs-uuid" | "-u" => is_uuid = true,
+                "--label" | "-l" => is_label = true,
                 "--set" | "-s" => {
                     variable = Some(words.next_if(|next| !next.starts_with('-')).cloned())
                 }
@@ -406,11 +416,16 @@ impl Interpreter<'_> {
         let variable = variable.unwrap_or_else(|| "root".to_owned());
         match is_uuid {
             true => self.search_uuid(name.as_ref(), &variable),
-            false => {
-                self.set(&variable, SEARCHED);
-                OK
-            }
+            false => self.search_label(name.filter(|_| is_label).as_deref(), &variable),
         }
+    }
+
+    /// Sets a variable to the file system with a label, or to one that is searched otherwise.
+    fn search_label(&mut self, label: Option<&str>, variable: &str) -> u32 {
+        let uuid = label.and_then(|label| self.mounts.uuid_of_label(label));
+        let device = uuid.map_or_else(|| SEARCHED.to_owned(), |uuid| Self::device(&uuid));
+        self.set(variable, &device);
+        OK
     }
 
     fn search_uuid(&mut self, uuid: Option<&String>, variable: &str) -> u32 {

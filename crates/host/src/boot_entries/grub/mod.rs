@@ -16,10 +16,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::entry::{Choice, Entry, Kind, Offer, Problem, unreadable};
-use super::firmware::Variables;
 use super::image::Images;
 use super::mounts::Mounts;
 use super::options::without_loader_words;
+use super::proxmox::names_partitions;
+use super::stub::Stub;
+use super::variables::Variables;
 use crate::tree::Tree;
 use blscfg::NO_ENTRIES;
 use menu::{Chosen, menu};
@@ -47,7 +49,10 @@ pub(super) fn configuration(tree: &Tree) -> Option<PathBuf> {
     let option = Variables::new(tree).current();
     let started = option.and_then(|it| Some(it.path?.parent()?.to_owned()));
     let beside = started.and_then(|directory| on_partition(tree, &directory));
-    beside.or_else(|| in_boot(tree)).or_else(|| {
+    let own = beside
+        .or_else(|| of_proxmox(tree))
+        .or_else(|| in_boot(tree));
+    own.or_else(|| {
         let directory = Path::new("/boot/efi/EFI");
         let names = tree.names(directory).unwrap_or_default();
         let mut directories = names.iter().map(|name| Path::new("/EFI").join(name));
@@ -65,6 +70,12 @@ fn on_partition(tree: &Tree, directory: &Path) -> Option<PathBuf> {
     words
         .any(|word| matches!(word, "menuentry" | "blscfg"))
         .then_some(path)
+}
+
+/// The one that proxmox-boot-tool keeps with copies of the kernels.
+fn of_proxmox(tree: &Tree) -> Option<PathBuf> {
+    let path = PathBuf::from("/boot/efi/grub/grub.cfg");
+    (names_partitions(tree) && tree.is_file(&path)).then_some(path)
 }
 
 fn in_boot(tree: &Tree) -> Option<PathBuf> {
@@ -101,6 +112,7 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
     };
     let reader = Reader {
         images: Images::new(tree),
+        stub: Stub::new(tree),
         path,
     };
     let mut entries = Vec::new();
@@ -136,12 +148,11 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
         let reason = format!("grub-reboot chose \"{once}\" for the next boot alone");
         next = choice(menu.default(dialect), reason, true);
     }
-    // A file on another file system, and no file at all, are taken to start.
-    let is_there = |loaded: &Loaded| {
-        let file = &loaded.file;
-        file.is_foreign || file.path == Path::new("/") || tree.is_file(&file.path)
-    };
-    if let Some(chosen) = menu.chosen(dialect, &is_there).filter(|it| it.is_fallback) {
+    let starts = |loaded: &Loaded| starts(tree, loaded);
+    let started = menu.chosen(dialect, &starts);
+    let has_fallback = menu.fallback.as_deref().is_some_and(|it| !it.is_empty());
+    let is_undecided = started.is_none() && has_fallback;
+    if let Some(chosen) = started.filter(|it| it.is_fallback) {
         let reason = "it is the fallback of an entry that cannot be started".to_owned();
         next = choice(
             Some(Chosen {
@@ -158,18 +169,34 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
         (default, next) = (None, None);
     }
     let mut notes = notes(&log, path);
+    if is_undecided {
+        next = None;
+        notes.push(format!(
+            "{} has an entry next that cannot be started, and a fallback that starts nothing which is \
+             known here",
+            path.display()
+        ));
+    }
     if next.is_none() && notes.is_empty() && !entries.is_empty() {
         notes.push(format!(
             "{} starts an entry by itself that starts nothing which is known here",
             path.display()
         ));
     }
+    notes.extend(reader.stub.notes());
     Offer {
         entries,
         default,
         next,
         notes,
     }
+}
+
+/// Whether what an entry loads can be started: a file on another file system, and no file at all, are
+/// taken to start.
+fn starts(tree: &Tree, loaded: &Loaded) -> bool {
+    let file = &loaded.file;
+    file.is_foreign || file.path == Path::new("/") || tree.is_file(&file.path)
 }
 
 /// Whether GRUB is started by EFI: of a system that does not run, whether its program for EFI alone is
@@ -313,6 +340,15 @@ impl Script<'_> {
     }
 }
 
+/// What is started; empty if it is no file.
+fn started(loaded: &Loaded) -> PathBuf {
+    let path = &loaded.file.path;
+    match path == Path::new("/") {
+        true => PathBuf::new(),
+        false => path.clone(),
+    }
+}
+
 /// Where an entry is in menus.
 #[derive(Debug, Clone, Default)]
 struct Place {
@@ -323,6 +359,7 @@ struct Place {
 
 struct Reader<'a> {
     images: Images<'a>,
+    stub: Stub<'a>,
     path: &'a Path,
 }
 
@@ -367,15 +404,17 @@ impl Reader<'_> {
             true => self.images.entry(&loaded.file.path),
             false => Entry {
                 kind: Kind::Other,
+                kernel: started(loaded),
                 ..Images::nothing()
             },
         };
+        if is_chainloaded {
+            self.stub.settle(&mut entry, &loaded.options);
+        }
         if is_chainloaded && entry.kind != Kind::Uki {
             entry.kind = Kind::Other;
             entry.problems.clear();
-            if entry.kernel == Path::new("/") {
-                entry.kernel = PathBuf::new();
-            }
+            entry.kernel = started(loaded);
             return entry;
         }
         if loaded.file.is_foreign {

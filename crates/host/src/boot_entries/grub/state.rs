@@ -290,9 +290,17 @@ impl<'a> Interpreter<'a> {
     fn kind<'d>(&self, device: &'d str) -> Device<'d> {
         match device.strip_prefix(BY_UUID) {
             Some(uuid) => Device::Uuid(uuid),
-            None if self.images.contains(device) => Device::Elsewhere,
+            None if self.images.contains(device) || self.is_missing_array(device) => {
+                Device::Elsewhere
+            }
             None => Device::Unknown,
         }
+    }
+
+    /// Whether a device is an array of disks, such as `md/boot`, that the system does not have.
+    fn is_missing_array(&self, device: &str) -> bool {
+        let path = || Path::new("/dev").join(device);
+        device.starts_with("md/") && self.tree.link(&path()).is_none()
     }
 
     /// Notes the device that a path is on if it cannot be told from here which one that is.
