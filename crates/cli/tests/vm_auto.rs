@@ -172,6 +172,8 @@ fn killed() {
     let all = slow();
     let _ = all.does(&["set", "a", "--bandwidth", "1K"]);
     let run = suspends(&all, &["autostop"]);
+    let record = all.state_dir("a").join("standing");
+    until("the guest stands still", || record.exists().then_some(()));
     // As systemd does when the unit's time is over.
     run.signal(Signal::KILL);
     let _ = run.wait();

@@ -53,7 +53,14 @@ fn text(boot: &BootEntries, running: Option<&str>) -> String {
     };
     let mut lines = vec![format!("Boot loader: {loader}: {}", boot.reason)];
     lines.extend(boot.notes.iter().map(|note| format!("Note: {note}")));
-    let name = |choice: &Choice| boot.entries[choice.entry].title.clone();
+    let name = |choice: &Choice| {
+        let entry = &boot.entries[choice.entry];
+        let is_same = |it: &&Entry| it.title == entry.title;
+        match boot.entries.iter().filter(is_same).count() {
+            1 => entry.title.clone(),
+            _ => format!("{} ({})", entry.title, entry.id),
+        }
+    };
     match (&boot.next, &boot.default) {
         (None, _) => lines.push("Next: not known".to_owned()),
         (Some(next), default) => {

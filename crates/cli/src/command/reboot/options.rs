@@ -66,7 +66,7 @@ impl TargetArgs {
         let boot = boot_entries::read(root);
         let mut request = request(self)?;
         let found = plan::target(&boot, &running, &request, &System(root));
-        if !matches!(found, Err(PlanError::NothingIsNext(_))) {
+        if !matches!(found, Err(PlanError::NothingIsNext { .. })) {
             return Ok(found?);
         }
         ensure!(

@@ -242,6 +242,14 @@ fn errors_say_what_to_try() {
     let mut nothing = boot();
     nothing.next = None;
     nothing.notes = vec!["/boot/grub2/grub.cfg cannot be read: denied; try it as root".into()];
+    let empty = BootEntries {
+        entries: Vec::new(),
+        next: None,
+        reason: "no configuration of a boot loader was found".into(),
+        ..boot()
+    };
+    let mut xen = boot();
+    xen.entries[4].kernel = "/boot/xen.gz".into();
     let mut menus = boot();
     menus.entries[1].number = Some("1>0".into());
     menus.entries[2].number = Some("1>2".into());
@@ -304,7 +312,7 @@ fn errors_say_what_to_try() {
             boot(),
             running(),
             of_entry("setup"),
-            "the entry \"Title of setup\" starts no Linux kernel; choose another one of brisk reboot list with --entry",
+            "the entry \"Title of setup\" starts no Linux kernel; choose another one of brisk reboot list with --entry, or a kernel with --kernel",
         ),
         (
             boot(),
@@ -329,6 +337,24 @@ fn errors_say_what_to_try() {
             gone,
             same,
             "no entry has the running kernel 4.19, which may have been removed; leave out --same, or name an image with --kernel",
+        ),
+        (
+            empty.clone(),
+            running(),
+            Request::default(),
+            "nothing says which entry is next (no configuration of a boot loader was found); name an image with --kernel, with a / in its path",
+        ),
+        (
+            empty,
+            running(),
+            of_kernel("6.1"),
+            "no kernel 6.1 is installed; none was found; give the path of an image with a / in it",
+        ),
+        (
+            xen,
+            running(),
+            of_entry("setup"),
+            "the entry \"Title of setup\" starts no Linux kernel but /boot/xen.gz; choose another one of brisk reboot list with --entry, or a kernel with --kernel",
         ),
         (
             nothing,
