@@ -168,10 +168,20 @@ pub(super) fn power_cut() {
     }
 }
 
+/// Has the console say what the restart does; the shutdown waits until it has said the last of it.
+const TELLS: &str = "\
+    mkdir -p /run/systemd/logind.conf.d && mkdir -p -m 700 /run/brisk/reboot
+    printf '[Login]\\nInhibitDelayMaxSec=10min\\n' >/run/systemd/logind.conf.d/long.conf
+    systemctl restart systemd-logind
+    { tail -n +1 -F /run/brisk/reboot/progress.jsonl 2>/dev/null | tee /dev/ttyS0 >/run/told & }
+    systemd-run --quiet --collect systemd-inhibit --what=shutdown --mode=delay sh -c '
+        until grep -q \"have systemd\" /run/told; do sleep 0.1; done'
+    until systemd-inhibit --list --no-legend | grep -q shutdown; do :; done";
+
 /// Disks as power cuts at the [`MOMENTS`] leave them.
 fn copies(kept: &Kept) -> Vec<PathBuf> {
     let mut machine = kept.go_on("cut");
-    machine.ok("mkdir -p -m 700 /run/brisk/reboot && { tail -n +1 -F /run/brisk/reboot/progress.jsonl >/dev/ttyS0 2>/dev/null & }");
+    machine.ok(TELLS);
     machine.begin(
         "brisk reboot --same --cmdline \"$(sed 's/ quiet//; s/BOOT_IMAGE=[^ ]* //' /proc/cmdline)\"",
     );

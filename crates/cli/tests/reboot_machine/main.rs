@@ -338,12 +338,42 @@ fn seconds_are_those_of_the_console(
     }
 }
 
+/// A restart that waits for VMs which are being started is taken back by a signal.
+fn taken_back(machine: &mut Computer) {
+    const SLOW: &str = "\
+        mkdir -p /run/systemd/system/brisk-vms.service.d
+        cat >/run/systemd/system/brisk-vms.service.d/slow.conf <<'END'
+[Service]
+ExecStartPre=sh -c 'until test -e /run/go; do sleep 0.1; done'
+END
+        systemctl daemon-reload
+        systemctl restart --no-block brisk-vms
+        until systemctl show --property=ActiveState brisk-vms | grep -q =activating; do :; done";
+    machine.ok(SLOW);
+    let asked = machine.run(
+        "brisk reboot --cold --no-vms & asked=$!
+        until systemctl list-jobs --no-legend | grep -q brisk-reboot-run; do sleep 0.1; done
+        kill -TERM $asked; wait $asked",
+    );
+    assert_eq!(asked.status, 143, "{}", asked.output);
+    let is_told = asked.output.contains("interrupted; nothing was changed");
+    assert!(is_told, "{}", asked.output);
+    machine.ok(
+        "touch /run/go; rm -r /run/systemd/system/brisk-vms.service.d; systemctl daemon-reload
+        until systemctl show --property=ActiveState brisk-vms | grep -q =active; do sleep 0.1; done
+        until test -z \"$(systemctl list-jobs --no-legend)\"; do sleep 0.1; done
+        ! systemctl --quiet is-active brisk-reboot-run && test ! -e /run/brisk/reboot/request.json
+        test \"$(systemctl show --property=SystemState --value)\" != stopping",
+    );
+}
+
 fn restarts() {
     let mut machine = install(&directory().join("restarts.qcow2"));
     let first = machine.ok("cat /proc/sys/kernel/random/boot_id");
     // A refused request changes nothing.
     let refused = machine.run("brisk reboot --kernel 1.2.3");
     assert_eq!(refused.status, 125, "{}", refused.output);
+    taken_back(&mut machine);
     machine.ok("sysctl -q kernel.panic=7");
     machine.tells_how_far_it_is();
     let asked = machine.elapsed();

@@ -49,7 +49,8 @@ mod unit;
 mod unlock;
 
 pub use auto::{
-    Action, Domains, Down, Outcome, Turn, Up, autostart, autostop, carry, carry_back, write_kept,
+    Action, Domains, Down, Outcome, Turn, Up, autostart, autostop, away, carry, carry_back,
+    write_kept,
 };
 pub use clone::resume_clone;
 pub use condition::Condition;

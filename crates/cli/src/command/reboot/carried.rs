@@ -14,7 +14,7 @@ use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::config::{Config, QuiesceConfig};
 use brisk_tools::reboot::quiesce;
 use brisk_tools::reboot::restart::{self, Devices, Keep, Vms};
-use brisk_tools::vm::{self, Autoshutdown, Condition, Down, Outcome, StateDirs, Turn, Up};
+use brisk_tools::vm::{self, Autoshutdown, Condition, Down, Outcome, StateDirs, Turn};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -42,23 +42,22 @@ pub(super) fn running() -> Vec<String> {
 }
 
 /// Ensures that what is suspended for a restart is resumed after it. Waits until the unit that does so
-/// has come to its end after this boot: it would resume at once what is suspended meanwhile. The result
-/// is the signal that ended the wait, if one did.
+/// has come to its end after this boot: it would resume at once what is suspended meanwhile. It waits no
+/// longer once the command is interrupted.
 ///
 /// # Errors
 /// If there is something, and the unit is not enabled.
-pub(super) fn come_back(ui: &Ui) -> anyhow::Result<Result<(), i32>> {
+pub(super) fn come_back(interrupt: &Interrupt, ui: &Ui) -> anyhow::Result<()> {
     let Ok(dirs) = StateDirs::here() else {
-        return Ok(Ok(()));
+        return Ok(());
     };
-    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     let mut spinner = None;
     while is_starting()? {
         spinner
             .get_or_insert_with(|| ui.spinner("waiting for brisk-vms.service, which starts VMs"));
         thread::sleep(INTERVAL);
-        if let Some(signal) = interrupt.signal() {
-            return Ok(Err(signal));
+        if interrupt.came() {
+            return Ok(());
         }
     }
     drop(spinner);
@@ -80,7 +79,7 @@ pub(super) fn come_back(ui: &Ui) -> anyhow::Result<Result<(), i32>> {
          --now {UNIT}, or --no-vms, which leaves them alone",
         going.join(", ")
     );
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Whether the unit still starts VMs.
@@ -145,11 +144,15 @@ impl Vms for OwnVms {
         })
     }
 
-    fn resume(&mut self) -> Result<(), String> {
+    fn away(&self) -> Vec<String> {
+        StateDirs::here().map_or_else(|_| Vec::new(), |dirs| vm::away(&dirs))
+    }
+
+    fn resume(&mut self, others: &[String]) -> Result<(), String> {
         let cache = Cache::open().map_err(|error| error.to_string())?;
         let dirs = here()?;
         let never = AtomicBool::new(false);
-        let work = |turn: Turn<'_>| vm::carry_back(&dirs, &cache, Up::default(), turn);
+        let work = |turn: Turn<'_>| vm::carry_back(&dirs, &cache, others, turn);
         all(&never, JOBS, &mut |_| {}, work).map(drop)
     }
 

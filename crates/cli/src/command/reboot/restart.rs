@@ -95,6 +95,8 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
     let brisk = std::env::current_exe().context("cannot find brisk's own file")?;
     let exchange = Exchange::of_system();
     is_alone(&exchange)?;
+    // One for all of it: no signal is missed between two steps.
+    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     let mut request = Request {
         way: Way::Cold,
         target: None,
@@ -107,29 +109,28 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
         watch: limit.map(|limit| u32::try_from(limit.as_secs().max(1)).unwrap_or(u32::MAX)),
     };
     if !args.cold {
-        match decide(plan, &mut request, ui)? {
-            Ok(Verdict::Warm) => {}
-            Ok(Verdict::Cold) if args.warm_only => return Ok(exit::COLD),
-            Ok(Verdict::Cold) => {}
-            Ok(Verdict::Refused) => return Ok(exit::REFUSED),
-            Err(signal) => return Ok(interrupted(signal, ui)),
+        match decide(plan, &mut request, &interrupt, ui)? {
+            None | Some(Verdict::Warm) => {}
+            Some(Verdict::Cold) if args.warm_only => return Ok(exit::COLD),
+            Some(Verdict::Cold) => {}
+            Some(Verdict::Refused) => return Ok(exit::REFUSED),
         }
     }
-    if let (true, Some(target)) = (args.rehearse, &request.target) {
+    if let (true, Some(target), false) = (args.rehearse, &request.target, interrupt.came()) {
         if let Some(status) = rehearse(target, ui)? {
             return Ok(status);
         }
     }
-    if let Some(how) = args.keep_vms {
+    if let Some(how) = args.keep_vms.filter(|_| !interrupt.came()) {
         request.keep = keep(how, request.target.as_ref(), ui)?;
     }
-    if request.vms {
-        if let Err(signal) = carried::come_back(ui)? {
-            return Ok(interrupted(signal, ui));
-        }
+    if request.vms && !interrupt.came() {
+        carried::come_back(&interrupt, ui)?;
     }
-    ask(&exchange, &request, &brisk)?;
-    follow(&exchange, ui)
+    if let Some(signal) = ask(&exchange, &request, &brisk, &interrupt)? {
+        return Ok(interrupted(signal, ui));
+    }
+    follow(&exchange, &interrupt, ui)
 }
 
 /// Ensures that no restart is under way.
@@ -181,17 +182,21 @@ fn interrupted(signal: i32, ui: &Ui) -> u8 {
     exit::by_signal(signal)
 }
 
-/// Decides how the machine is restarted, and shows why; or the signal that ends the command.
-fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Result<Verdict, i32>> {
+/// Decides how the machine is restarted, and shows why; none if the command was interrupted.
+fn decide(
+    plan: &PlanArgs,
+    request: &mut Request,
+    interrupt: &Interrupt,
+    ui: &Ui,
+) -> anyhow::Result<Option<Verdict>> {
     let (plan, _) = plan.target.plan()?;
     let target = plan.target;
     let spinner = ui.spinner("looking");
     let mut preflight = Preflight::read(Path::new("/"), &target);
-    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     preflight.try_load();
     drop(spinner);
-    if let Some(signal) = interrupt.signal() {
-        return Ok(Err(signal));
+    if interrupt.came() {
+        return Ok(None);
     }
     let findings = preflight.findings();
     let verdict = Verdict::of(&findings);
@@ -230,7 +235,7 @@ fn decide(plan: &PlanArgs, request: &mut Request, ui: &Ui) -> anyhow::Result<Res
         }
         Verdict::Refused => ui.data(&check::text(&preflight, &findings))?,
     }
-    Ok(Ok(verdict))
+    Ok(Some(verdict))
 }
 
 /// How memory is kept over a restart into a target; none if it would not be there afterwards.
@@ -264,29 +269,53 @@ fn keep(how: KeepMemory, target: Option<&Target>, ui: &Ui) -> anyhow::Result<Opt
     Ok(Some(how.into()))
 }
 
-/// Starts the unit.
-fn ask(exchange: &Exchange, request: &Request, brisk: &Path) -> anyhow::Result<()> {
+/// Starts the unit, unless a signal came before; the result is that signal.
+fn ask(
+    exchange: &Exchange,
+    request: &Request,
+    brisk: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<i32>> {
     let run = Program::find("systemd-run")?;
     // Somebody else may have asked while this was checked and rehearsed.
     let _asking = exchange
         .lock_to_ask()
         .context("cannot make a lock in /run/brisk/reboot")?;
     is_alone(exchange)?;
+    if let Some(signal) = interrupt.signal() {
+        return Ok(Some(signal));
+    }
     exchange
         .ask(request)
         .context("cannot write to /run/brisk/reboot")?;
-    run.args(systemd_run(brisk))
-        .run()
-        .map(drop)
-        .context("cannot start the restart's unit")
+    let started = run.args(systemd_run(brisk)).run();
+    if started.is_err() && exchange.withdraw() {
+        // Perhaps systemd has heard it, and there is nothing that it could start.
+        let _ = stop_unit();
+    }
+    started.context("cannot start the restart's unit")?;
+    Ok(None)
+}
+
+/// Has systemd stop the unit, or no longer start it.
+fn stop_unit() -> anyhow::Result<()> {
+    let systemctl = Program::find("systemctl")?;
+    systemctl.args(["stop", "--no-block", UNIT]).run()?;
+    Ok(())
 }
 
 /// Shows what the unit says, until the machine goes down or the restart has failed.
-fn follow(exchange: &Exchange, ui: &Ui) -> anyhow::Result<u8> {
-    let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
+fn follow(exchange: &Exchange, interrupt: &Interrupt, ui: &Ui) -> anyhow::Result<u8> {
     let (mut skipped, mut stopped) = (0, false);
     let mut asked = Instant::now();
+    let begun = Instant::now();
+    let mut waits = None;
     loop {
+        if begun.elapsed() > ASK && exchange.is_asked() {
+            waits.get_or_insert_with(|| ui.spinner("waiting for brisk-vms.service"));
+        } else {
+            waits = None;
+        }
         let is_over = asked.elapsed() > ASK && {
             asked = Instant::now();
             unit_has_ended()
@@ -313,11 +342,18 @@ fn follow(exchange: &Exchange, ui: &Ui) -> anyhow::Result<u8> {
             !is_over,
             "nothing was restarted: the unit of the restart ended; see journalctl --unit={UNIT}"
         );
-        if interrupt.came() && !stopped {
+        if let Some(signal) = interrupt.signal().filter(|_| !stopped) {
             stopped = true;
-            ui.note("interrupted: undoing what was done");
-            let stop = Program::find("systemctl")?;
-            stop.args(["stop", "--no-block", UNIT]).run()?;
+            let is_withdrawn = exchange.withdraw();
+            if !is_withdrawn {
+                ui.note("interrupted: undoing what was done");
+            }
+            match stop_unit() {
+                _ if is_withdrawn => return Ok(interrupted(signal, ui)),
+                Ok(()) => {}
+                // It is followed until it ends.
+                Err(error) => ui.note(&format!("cannot have systemd stop it: {error:#}")),
+            }
         }
         thread::sleep(INTERVAL);
     }

@@ -157,6 +157,9 @@ fn begun(request: &Request) -> anyhow::Result<Restart> {
             ..Times::default()
         },
         vms: Vec::new(),
+        suspends: request.vms,
+        away_before: Vec::new(),
+        releases: request.quiesce,
         may_be_loaded: false,
         watch: None,
         before,
@@ -199,7 +202,9 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
             let reason = "the process of the restart ended; what it had done is undone".to_owned();
             exchange.say(&Progress::Failed(reason));
         }
-        Ok(false) if is_going_down() => ui.note("nothing is undone: the machine goes down"),
+        Ok(false) if is_going_down() == Some(true) => {
+            ui.note("nothing is undone: the machine goes down")
+        }
         Ok(false) => ui.note("there is nothing to undo"),
         Err(left) => {
             exchange.say(&Progress::Failed(format!("not undone: {left}")));

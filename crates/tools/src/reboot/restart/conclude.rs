@@ -82,9 +82,10 @@ fn outcome(restart: &Restart, down: Option<&Down>, now: &Boot) -> Outcome {
 }
 
 /// Whether the kernel was started, as far as is known: somebody else may have asked for another
-/// shutdown, which it has no part in.
+/// shutdown, which it has no part in, and the old kernel may have failed before its services were
+/// stopped.
 fn jumped(down: &Down) -> bool {
-    matches!(&*down.target, "kexec" | "")
+    matches!(&*down.target, "kexec" | "") && down.at.is_some()
 }
 
 /// A restart that brisk was not asked for.
@@ -148,6 +149,9 @@ mod tests {
                 ..Times::default()
             },
             vms: Vec::new(),
+            suspends: true,
+            away_before: Vec::new(),
+            releases: true,
             may_be_loaded: false,
             watch: None,
             before: Census::default(),

@@ -1,7 +1,8 @@
 //! Steps of a restart on this machine.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use brisk_host::files;
 use brisk_host::program::Program;
@@ -27,11 +28,15 @@ pub trait Vms {
     /// Text of the reason.
     fn suspend(&mut self, tell: &mut dyn FnMut(&str)) -> Result<Vec<String>, String>;
 
-    /// Resumes what [`Self::suspend`] of this or an earlier process suspended.
+    /// Those that were suspended with the host, and have not been resumed.
+    fn away(&self) -> Vec<String>;
+
+    /// Resumes what [`Self::suspend`] of this or an earlier process suspended; `others` were away
+    /// before, and stay.
     ///
     /// # Errors
     /// Names of those that do not run again, with reasons.
-    fn resume(&mut self) -> Result<(), String>;
+    fn resume(&mut self, others: &[String]) -> Result<(), String>;
 
     /// Writes to images what is kept in RAM alone of what [`Self::suspend`] suspended: the machine
     /// goes down otherwise.
@@ -71,7 +76,7 @@ pub struct Live<'a> {
     /// Whether it is no longer wanted.
     pub cancelled: &'a dyn Fn() -> bool,
     /// Whether the machine goes down already: [`is_going_down`].
-    pub going_down: &'a dyn Fn() -> bool,
+    pub going_down: &'a dyn Fn() -> Option<bool>,
     /// Told what happens.
     pub tell: &'a mut dyn FnMut(&str),
 }
@@ -99,10 +104,14 @@ impl Host for Live<'_> {
                 kexec_tools::silence().map_err(Refused::Reason)?;
                 self.load(restart)
             }
+            Step::Vms if !restart.suspends => Ok(()),
             Step::Vms => {
+                restart.away_before = self.vms.away();
+                self.save(restart).map_err(Refused::Reason)?;
                 restart.vms = self.vms.suspend(self.tell).map_err(Refused::Reason)?;
                 self.save(restart).map_err(Refused::Reason)
             }
+            Step::Quiesce if !restart.releases => Ok(()),
             Step::Quiesce => self.devices.release(self.tell).map_err(Refused::Reason),
             Step::Arm => arm(restart.watch.as_ref()).map_err(Refused::Reason),
             Step::Restart => {
@@ -111,7 +120,11 @@ impl Host for Live<'_> {
                 }
                 restart.times.handed = Some(now());
                 self.save(restart).map_err(Refused::Reason)?;
-                hand_over(restart.way).map_err(Refused::Reason)
+                match hand_over(restart.way) {
+                    // systemd may have heard it, and answers nobody while it reads its units again.
+                    Err(_) if answer(self.going_down, ANSWER) == Some(true) => Ok(()),
+                    result => result.map_err(Refused::Reason),
+                }
             }
         }
     }
@@ -125,16 +138,18 @@ impl Host for Live<'_> {
                 }
                 kexec_tools::restore()
             }
+            Step::Vms if !restart.suspends => Ok(()),
+            Step::Quiesce if !restart.releases => Ok(()),
             // Somebody else has asked for that: what would be started now would end with it.
-            Step::Vms if (self.going_down)() => {
+            Step::Vms if self.goes_down(restart) => {
                 self.vms.write_kept()?;
                 Err(
                     "the machine goes down; brisk-vms.service resumes them when it is up again"
                         .to_owned(),
                 )
             }
-            Step::Quiesce if (self.going_down)() => Ok(()),
-            Step::Vms => self.vms.resume(),
+            Step::Quiesce if self.goes_down(restart) => Ok(()),
+            Step::Vms => self.vms.resume(&restart.away_before),
             Step::Quiesce => self.devices.give_back(),
             Step::Arm => disarm(),
             Step::Restart if restart.way == Way::Cold => kexec_tools::restore(),
@@ -152,6 +167,12 @@ impl Host for Live<'_> {
 }
 
 impl Live<'_> {
+    /// Whether the machine goes down. Where systemd does not say and was asked to restart it, it does.
+    fn goes_down(&self, restart: &Restart) -> bool {
+        let was_asked = restart.stage == Stage::Restart;
+        (self.going_down)().unwrap_or(was_asked)
+    }
+
     fn load(&mut self, restart: &mut Restart) -> Result<(), Refused> {
         let Some(target) = &self.target else {
             return Err(Refused::Reason("no kernel was named".to_owned()));
@@ -191,7 +212,7 @@ pub fn undo_leftovers(host: &mut Live<'_>) -> Result<bool, String> {
     if !is_of_this_boot {
         return Ok(false);
     }
-    if (host.going_down)() {
+    if host.goes_down(&restart) {
         // If systemd was asked, it is this restart that goes on.
         if (Stage::Vms..Stage::Restart).contains(&restart.stage) {
             host.vms.write_kept()?;
@@ -233,12 +254,31 @@ pub(super) fn systemctl(words: &[&str]) -> Result<String, String> {
 }
 
 /// Whether the machine is being shut down: by systemd, or by logind, which before it asks systemd
-/// waits for programs that have delayed it (systemd-inhibit(1)).
+/// waits for programs that have delayed it (systemd-inhibit(1)). None if systemd does not say.
 #[must_use]
-pub fn is_going_down() -> bool {
+pub fn is_going_down() -> Option<bool> {
+    if is_delayed() {
+        return Some(true);
+    }
     // A property, as is-system-running fails in other states than running, too.
     let state = systemctl(&["show", "--property=SystemState", "--value"]);
-    state.is_ok_and(|state| state.trim() == "stopping") || is_delayed()
+    let state = state.ok().filter(|state| !state.trim().is_empty())?;
+    Some(state.trim() == "stopping")
+}
+
+/// Time in which systemd answers again at most, in intervals of [`AGAIN`].
+const ANSWER: u32 = 300;
+/// Interval at which it is asked.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Asks until there is an answer.
+fn answer(ask: &dyn Fn() -> Option<bool>, times: u32) -> Option<bool> {
+    (0..times).find_map(|time| {
+        if time > 0 {
+            thread::sleep(AGAIN);
+        }
+        ask()
+    })
 }
 
 /// Whether logind has been asked to shut the machine down.
@@ -326,7 +366,12 @@ mod tests {
             unreachable!("nothing is to be done")
         }
 
-        fn resume(&mut self) -> Result<(), String> {
+        fn away(&self) -> Vec<String> {
+            unreachable!("nothing is to be done")
+        }
+
+        fn resume(&mut self, others: &[String]) -> Result<(), String> {
+            assert_eq!(others, ["old"]);
             self.0 += 1;
             match self.1 {
                 true => Err("web: no memory".to_owned()),
@@ -358,6 +403,7 @@ mod tests {
                 id: boot.to_owned(),
                 ..Boot::default()
             },
+            away_before: vec!["old".to_owned()],
             ..samples::restart(Way::Cold, stage)
         }
     }
@@ -366,13 +412,18 @@ mod tests {
     fn nothing_is_started_again_on_a_machine_that_goes_down() {
         let now = Boot::read(Path::new("/")).id;
         for (boot, stage, going_down, undone) in [
-            (&*now, Stage::Restart, false, Ok(true)),
-            (&*now, Stage::Vms, false, Ok(true)),
+            (&*now, Stage::Restart, Some(false), Ok(true)),
+            (&*now, Stage::Vms, Some(false), Ok(true)),
             // logind still waits for programs that delay it, or somebody else has asked.
-            (&*now, Stage::Restart, true, Ok(false)),
-            (&*now, Stage::Vms, true, Ok(false)),
-            ("another", Stage::Vms, false, Ok(false)),
+            (&*now, Stage::Restart, Some(true), Ok(false)),
+            (&*now, Stage::Vms, Some(true), Ok(false)),
+            // systemd does not answer, and was asked or was not.
+            (&*now, Stage::Restart, None, Ok(false)),
+            (&*now, Stage::Vms, None, Ok(true)),
+            ("another", Stage::Vms, Some(false), Ok(false)),
         ] {
+            let says = going_down;
+            let going_down = going_down.unwrap_or(stage == Stage::Restart);
             let dir = tempfile::tempdir().unwrap();
             let store = Store::new(dir.path());
             store.set_pending(&restart(boot, stage)).unwrap();
@@ -384,7 +435,7 @@ mod tests {
                 vms: &mut vms,
                 devices: &mut devices,
                 cancelled: &|| false,
-                going_down: &|| going_down,
+                going_down: &|| says,
                 tell: &mut |_| {},
             };
             assert_eq!(undo_leftovers(&mut host), undone);
@@ -400,6 +451,48 @@ mod tests {
             assert_eq!((vms.0, devices.0), (times, usize::from(!going_down)));
             assert_eq!(vms.2, written + usize::from(going_down));
         }
+    }
+
+    #[test]
+    fn what_others_did_is_not_undone() {
+        let (mut vms, mut devices) = (Counted::default(), Counted::default());
+        let dir = tempfile::tempdir().unwrap();
+        let mut host = Live {
+            store: Store::new(dir.path()),
+            target: None,
+            older_call: false,
+            vms: &mut vms,
+            devices: &mut devices,
+            cancelled: &|| false,
+            going_down: &|| Some(false),
+            tell: &mut |_| {},
+        };
+        let mut restart = Restart {
+            suspends: false,
+            releases: false,
+            ..restart("", Stage::Arm)
+        };
+        for step in [Step::Vms, Step::Quiesce] {
+            assert_eq!(host.take(step, &mut restart), Ok(()));
+            host.undo(step, &restart).unwrap();
+        }
+        assert_eq!((vms.0, vms.2, devices.0), (0, 0, 0));
+    }
+
+    #[test]
+    fn systemd_is_asked_until_it_answers() {
+        let asked = std::cell::Cell::new(0);
+        let ask = |answer_at: u32| {
+            asked.set(0);
+            let asked = &asked;
+            move || {
+                asked.set(asked.get() + 1);
+                (asked.get() == answer_at).then_some(true)
+            }
+        };
+        assert_eq!(answer(&ask(2), 3), Some(true));
+        assert_eq!(asked.get(), 2);
+        assert_eq!(answer(&ask(2), 1), None);
     }
 
     #[test]
@@ -421,7 +514,7 @@ mod tests {
                 vms: &mut vms,
                 devices: &mut devices,
                 cancelled: &|| false,
-                going_down: &|| false,
+                going_down: &|| Some(false),
                 tell: &mut |_| {},
             };
             assert_eq!(undo_leftovers(&mut host), result);

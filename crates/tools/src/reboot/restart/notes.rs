@@ -17,6 +17,8 @@ use super::live::{is_going_down, systemctl};
 use super::record::{Down, Record, Restart, Stage, Times};
 use super::store::{Store, StoreError};
 
+/// Memory of the kernel that panicked, in a kernel of kdump.
+const CRASH: &str = "/proc/vmcore";
 /// Seconds after which a kernel that panicked restarts the machine.
 const PANIC: &str = "/proc/sys/kernel/panic";
 
@@ -25,6 +27,10 @@ const PANIC: &str = "/proc/sys/kernel/panic";
 /// # Errors
 /// If the note cannot be written.
 pub fn up(store: &Store) -> Result<(), StoreError> {
+    // The kernel of a crash dump, which starts without firmware, too.
+    if Path::new(CRASH).exists() {
+        return Ok(());
+    }
     let boot = Boot::read(Path::new("/"));
     let Some(mut restart) = store.pending() else {
         return Ok(());
@@ -65,7 +71,7 @@ pub fn down(store: &Store) -> Result<(), StoreError> {
 }
 
 fn note_down(store: &Store, change: impl FnOnce(&mut Down)) -> Result<(), StoreError> {
-    if !is_going_down() {
+    if is_going_down() != Some(true) {
         return Ok(());
     }
     let boot = Boot::read(Path::new("/"));

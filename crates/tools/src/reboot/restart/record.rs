@@ -97,6 +97,15 @@ pub struct Restart {
     /// VMs that were suspended for it.
     #[serde(default)]
     pub vms: Vec<String>,
+    /// Whether VMs are suspended for it: what suspended others is not undone with it.
+    #[serde(default = "yes")]
+    pub suspends: bool,
+    /// Those that were suspended with the host before it.
+    #[serde(default)]
+    pub away_before: Vec<String>,
+    /// Whether GPUs are released for it.
+    #[serde(default = "yes")]
+    pub releases: bool,
     /// Whether its kernel may be loaded: a kernel that is, before that, is another program's.
     #[serde(default = "yes")]
     pub may_be_loaded: bool,

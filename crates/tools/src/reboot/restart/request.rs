@@ -155,6 +155,18 @@ impl Exchange {
         files::replace(&self.request_path(), &text, Durability::Atomic)
     }
 
+    /// Takes back a request; false if the restart has begun.
+    #[must_use]
+    pub fn withdraw(&self) -> bool {
+        fs::remove_file(self.request_path()).is_ok()
+    }
+
+    /// Whether a request is there, and the restart has not begun.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.request_path().exists()
+    }
+
     /// Takes the request: it is there once.
     ///
     /// # Errors
@@ -216,6 +228,8 @@ pub fn systemd_run(brisk: &Path) -> Vec<String> {
         "--description=Restart of this machine (brisk reboot)",
         "--collect",
         "--quiet",
+        // While it waits for brisk-vms.service, who asked may take the request back.
+        "--no-block",
         // Leaving the graphical target by isolate stops other units.
         "--property=IgnoreOnIsolate=yes",
         // A signal to the main process alone: a VM that it has resumed, to undo a restart, is in this
@@ -249,8 +263,16 @@ pub fn unit_has_ended() -> bool {
 
 /// None if systemd does not say.
 fn is_active() -> Option<bool> {
-    let state = systemctl(&["show", "--property=ActiveState", "--value", UNIT]).ok()?;
-    Some(!matches!(state.trim(), "" | "inactive" | "failed"))
+    let shown = systemctl(&["show", "--property=ActiveState,Job", UNIT]).ok()?;
+    Some(is_active_by(&shown))
+}
+
+/// Whether properties are those of a unit that runs, or that a job is to start.
+fn is_active_by(shown: &str) -> bool {
+    let value = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name));
+    let is_waited_for = value("Job=").is_some_and(|job| !matches!(job.trim(), "" | "0"));
+    let state = value("ActiveState=").unwrap_or("");
+    is_waited_for || !matches!(state.trim(), "" | "inactive" | "failed")
 }
 
 /// A path as a word of a command line of systemd.service(5).
@@ -298,6 +320,41 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_taken_back_before_the_restart_begins() {
+        let dir = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(dir.path());
+        let request = Request {
+            way: Way::Cold,
+            target: None,
+            combination: None,
+            older_call: false,
+            reasons: Vec::new(),
+            vms: false,
+            keep: None,
+            quiesce: false,
+            watch: None,
+        };
+        exchange.ask(&request).unwrap();
+        assert!(exchange.is_asked() && exchange.withdraw());
+        assert!(!exchange.is_asked() && !exchange.withdraw());
+        assert_eq!(exchange.take().unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_unit_that_waits_for_another_one_has_not_ended() {
+        for (shown, is) in [
+            ("Job=18\nActiveState=inactive\n", true),
+            ("ActiveState=inactive\n", false),
+            ("Job=0\nActiveState=failed\n", false),
+            ("ActiveState=active\n", true),
+            ("ActiveState=deactivating\n", true),
+            ("", false),
+        ] {
+            assert_eq!(is_active_by(shown), is, "{shown}");
+        }
+    }
+
+    #[test]
     fn two_who_ask_at_once_take_turns() {
         let dir = tempfile::tempdir().unwrap();
         let exchange = Exchange::new(dir.path().join("run"));
@@ -328,8 +385,7 @@ mod tests {
         let words = systemd_run(Path::new("/opt/my $5 %n\"/brisk"));
         let undo = r#"--property=ExecStopPost="/opt/my $$5 %%n\"/brisk" reboot undo"#;
         assert!(words.iter().any(|word| word == undo), "{words:?}");
-        // The unit is there when systemd-run(1) ends, and a VM that was resumed outlives it.
-        assert!(!words.contains(&"--no-block".to_owned()), "{words:?}");
+        // A VM that was resumed outlives it.
         let kill = "--property=KillMode=process".to_owned();
         assert!(words.contains(&kill), "{words:?}");
         assert!(words.ends_with(&["reboot".to_owned(), "execute".to_owned()]));

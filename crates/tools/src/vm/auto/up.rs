@@ -38,22 +38,46 @@ pub fn autostart(dirs: &StateDirs, cache: &Cache, up: Up, turn: Turn<'_>) -> Vec
         Action::Resume => back(paths, cache, up, turn),
         _ => start(paths, cache, BOOT, turn.cancel, &mut |_| {}),
     };
-    each(dirs, turn, &decide, &act)
+    each(dirs, turn, &[], &decide, &act)
 }
 
-/// Resumes all VMs and domains that [`carry`](super::carry) or [`autostop`](super::autostop)
-/// suspended.
+/// Names of the VMs, and labels of the domains, that [`carry`](super::carry) or
+/// [`autostop`](super::autostop) suspended, and that were not resumed.
 #[must_use]
-pub fn carry_back(dirs: &StateDirs, cache: &Cache, up: Up, turn: Turn<'_>) -> Vec<Outcome> {
+pub fn away(dirs: &StateDirs) -> Vec<String> {
+    let is_away = |name: &String| {
+        let is_carried = |paths: VmPaths| Ok(is_carried(&paths, condition(&paths)?));
+        dirs.vm(name).and_then(is_carried).unwrap_or(false)
+    };
+    let vms = dirs.names().into_iter().filter(is_away);
+    let domains = Note::all(dirs).into_iter();
+    vms.chain(domains.map(|note| Domains::label(&note.name)))
+        .collect()
+}
+
+fn is_carried(paths: &VmPaths, now: Condition) -> bool {
+    let stands = matches!(now, Condition::Suspended | Condition::Paused);
+    stands && carried::is_noted(paths, now)
+}
+
+/// Resumes all VMs and domains that [`carry`](super::carry) suspended; those of `others`, which are
+/// [`away`] for another reason, stay.
+#[must_use]
+pub fn carry_back(
+    dirs: &StateDirs,
+    cache: &Cache,
+    others: &[String],
+    turn: Turn<'_>,
+) -> Vec<Outcome> {
+    let up = Up::default();
     let decide = |paths: &VmPaths| {
         let now = condition(paths)?;
         carried::forget_begun(paths, now);
-        let stands = matches!(now, Condition::Suspended | Condition::Paused);
-        let is_carried = stands && carried::is_noted(paths, now);
-        Ok(is_carried.then_some(Action::Resume))
+        let is_wanted = is_carried(paths, now) && !others.contains(&paths.name);
+        Ok(is_wanted.then_some(Action::Resume))
     };
     let act = |paths: &VmPaths, _| back(paths, cache, up, turn);
-    each(dirs, turn, &decide, &act)
+    each(dirs, turn, others, &decide, &act)
 }
 
 /// Resumes a VM with the host: it runs soon, and a process of its own serves its memory.
@@ -90,11 +114,15 @@ enum Guest {
 fn each(
     dirs: &StateDirs,
     turn: Turn<'_>,
+    others: &[String],
     decide: &(dyn Fn(&VmPaths) -> Result<Option<Action>, Error> + Sync),
     act: &(dyn Fn(&VmPaths, Action) -> Result<(), Error> + Sync),
 ) -> Vec<Outcome> {
     let vms = dirs.names().into_iter().map(Guest::Vm);
-    let domains = Note::all(dirs).into_iter().map(Guest::Domain);
+    let domains = Note::all(dirs).into_iter();
+    let domains = domains
+        .filter(|note| !others.contains(&Domains::label(&note.name)))
+        .map(Guest::Domain);
     let guests: Vec<_> = vms.chain(domains).collect();
     let jobs = turn.jobs.clamp(1, guests.len().max(1));
     let rest = Mutex::new(guests.into_iter());

@@ -1,5 +1,6 @@
 //! File systems, encrypted devices, and the image of a hibernation.
 
+use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -90,8 +91,8 @@ impl Storage {
 
 impl Resume {
     /// Device of the last `resume=` of a command line, looked at below `root`, in the page that
-    /// `resume_offset=` names (`Documentation/power/swsusp-and-swap-files.rst`); none with
-    /// `noresume`.
+    /// `resume_offset=` names (`Documentation/power/swsusp-and-swap-files.rst`), or another one that has
+    /// an image and that an initial RAM disk or systemd may find; none with `noresume`.
     #[must_use]
     pub fn read(root: &Path, cmdline: &str) -> Option<Self> {
         let words = || cmdline.split_whitespace();
@@ -103,15 +104,60 @@ impl Resume {
                 .filter_map(|word| word.strip_prefix(name))
                 .next_back()
         };
-        let device = last("resume=")?;
         let number = last("resume_offset=").map_or(Some(0), |number| number.parse().ok());
-        let path = device_path(device).zip(number);
-        let has_image = path.and_then(|(path, number)| is_hibernated(&root.join(path), number));
-        Some(Self {
+        let look = |device: &str, number: Option<u64>| {
+            let path = device_path(device).zip(number);
+            path.and_then(|(path, number)| is_hibernated(&root.join(path), number))
+        };
+        let named = last("resume=").map(|device| Self {
             device: device.to_owned(),
-            has_image,
-        })
+            has_image: look(device, number),
+        });
+        if named.as_ref().is_some_and(|it| it.has_image == Some(true)) {
+            return named;
+        }
+        // Initial RAM disks and systemd find others by themselves.
+        let others = of_initramfs_tools(root).into_iter().chain(swaps(root));
+        let mut others = others.filter(|device| look(device, Some(0)) == Some(true));
+        let found = others.next().map(|device| Self {
+            device,
+            has_image: Some(true),
+        });
+        found.or(named)
     }
+}
+
+/// Device that the initial RAM disks of initramfs-tools resume from.
+fn of_initramfs_tools(root: &Path) -> Option<String> {
+    let directory = root.join("etc/initramfs-tools");
+    let beside = fs::read_dir(directory.join("conf.d"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut paths: Vec<_> = beside.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths.insert(0, directory.join("initramfs.conf"));
+    let lines = paths.iter().filter_map(|path| files::text(path));
+    let value = |text: String| {
+        let values = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("RESUME="));
+        values
+            .map(|value| value.trim_matches('"').to_owned())
+            .next_back()
+    };
+    lines.filter_map(value).next_back()
+}
+
+/// Swap devices of fstab(5).
+fn swaps(root: &Path) -> Vec<String> {
+    let text = files::text(&root.join("etc/fstab")).unwrap_or_default();
+    let device = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let device = words.next().filter(|it| !it.starts_with('#'))?;
+        (words.nth(1) == Some("swap")).then(|| device.to_owned())
+    };
+    text.lines().filter_map(device).collect()
 }
 
 /// Whether a page of a device has the signature of a hibernation; none if it cannot be read.

@@ -146,7 +146,7 @@ fn hibernation(on: &Preflight, findings: &mut Findings) {
         Some(false) => {}
         Some(true) => findings.add(
             Consequence::Refuse,
-            format!("resume={device} has the image of a hibernation"),
+            format!("{device} has the image of a hibernation"),
             advice("remove it (mkswap), or add noresume to the command line"),
         ),
         None => findings.add(

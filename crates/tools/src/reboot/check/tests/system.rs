@@ -126,7 +126,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "hibernation-image",
-        "resume=UUID=51ab has the image",
+        "UUID=51ab has the image",
         Refuse,
         |scene| {
             swap(scene, b"S1SUSPEND\0");
@@ -137,10 +137,40 @@ pub(super) const CASES: &[Case] = &[
             scene.cmdline("root=UUID=5f3c resume=UUID=51ab");
         },
     ),
+    // Initial RAM disks and systemd find it without a word on the command line.
+    case(
+        "hibernation-image",
+        "UUID=51ab has the image",
+        Refuse,
+        |scene| {
+            swap(scene, b"S1SUSPEND\0");
+            scene.file("etc/initramfs-tools/conf.d/resume", "RESUME=UUID=51ab\n");
+        },
+        |scene| {
+            swap(scene, b"SWAPSPACE2");
+            scene.file("etc/initramfs-tools/conf.d/resume", "RESUME=UUID=51ab\n");
+        },
+    ),
+    case(
+        "hibernation-image",
+        "UUID=51ab has the image",
+        Refuse,
+        |scene| {
+            swap(scene, b"S1SUSPEND\0");
+            scene.file(
+                "etc/fstab",
+                "UUID=5f3c / ext4\nUUID=51ab none swap sw 0 0\n",
+            );
+        },
+        |scene| {
+            swap(scene, b"S1SUSPEND\0");
+            scene.file("etc/fstab", "#UUID=51ab none swap sw 0 0\n");
+        },
+    ),
     // A file for swapping begins at a page of its device, which has another first page.
     case(
         "hibernation-image",
-        "resume=UUID=51ab has the image",
+        "UUID=51ab has the image",
         Refuse,
         |scene| {
             let pages = [[0; 8192], swap_pages(b"S1SUSPEND\0")].concat();
