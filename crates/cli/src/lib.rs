@@ -14,8 +14,11 @@ mod parse;
 mod passphrase;
 pub mod ui;
 
+use std::sync::Arc;
+
 use clap::{CommandFactory, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::SIGXFSZ;
 
 use ui::Ui;
 
@@ -80,6 +83,12 @@ fn no_core_dump() {
     let _ = setrlimit(Resource::Core, Rlimit { current, maximum });
 }
 
+/// Has a write beyond the limit of a file's size (`RLIMIT_FSIZE`) fail, instead of ending the process: a
+/// guest that stands still for it is to go on.
+fn errors_of_limits() {
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
+
 /// Runs the process's command line; the result is its exit status.
 #[must_use]
 pub fn main() -> u8 {
@@ -93,6 +102,7 @@ pub fn main() -> u8 {
         }
     };
     no_core_dump();
+    errors_of_limits();
     let ui = Ui::new();
     let result = match cli.command {
         Command::Run(args) => command::run::run(&args, &ui, started),

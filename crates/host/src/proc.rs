@@ -76,13 +76,15 @@ impl Procfs {
         self.read_stat(&Path::new(&pid.to_string()).join(format!("task/{thread}")))
     }
 
-    /// Writes a process's number and start to a file, by which [`Self::recorded`] finds it.
+    /// Writes a process's number, its start and this boot to a file, by which [`Self::recorded`] finds
+    /// it.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn record(&self, pid: u32, path: &Path) -> io::Result<()> {
         let started = self.stat(pid).map_or(0, |stat| stat.start_ticks);
-        fs::write(path, format!("{pid} {started}\n"))
+        let boot = self.boot_id().unwrap_or_default();
+        fs::write(path, format!("{pid} {started} {boot}\n"))
     }
 
     /// The process that a file of [`Self::record`] names, if it lives: one that has its number by
@@ -90,8 +92,16 @@ impl Procfs {
     #[must_use]
     pub fn recorded(&self, path: &Path) -> Option<u32> {
         let text = fs::read_to_string(path).ok()?;
-        let (pid, started) = text.trim().split_once(' ')?;
-        let pid = pid.parse().ok()?;
+        let mut words = text.split_ascii_whitespace();
+        let (pid, started) = (words.next()?.parse().ok()?, words.next()?);
+        // Boots are alike: another process may have the number and the start of one before. Files of
+        // earlier versions do not say it.
+        if words
+            .next()
+            .is_some_and(|boot| self.boot_id().as_deref() != Some(boot))
+        {
+            return None;
+        }
         let mut stat = self.stat(pid).ok()?;
         if stat.is_exiting {
             // Its memory is gone before its files are closed and their locks released.

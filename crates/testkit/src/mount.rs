@@ -147,6 +147,19 @@ impl Taken {
         Self::try_new(image).unwrap()
     }
 
+    /// With the lock of who writes to it, as anybody can take who may read it.
+    ///
+    /// # Panics
+    /// If it cannot be taken.
+    #[must_use]
+    #[track_caller]
+    pub fn by_a_reader(image: &Path) -> Self {
+        // `RAW_LOCK_PERM_BASE` of QEMU, and the bit of `BLK_PERM_WRITE`.
+        let file = File::open(image).unwrap();
+        assert!(brisk_sys::try_lock_byte(&file, 101, Sharing::Shared).unwrap());
+        Self { _locked: file }
+    }
+
     /// Locked from now on; none if somebody has locked it already.
     #[must_use]
     pub fn try_new(image: &Path) -> Option<Self> {

@@ -1,5 +1,6 @@
 //! The capabilities of brisk, one module each.
 
+mod block_devices;
 pub mod boot;
 pub mod crypto;
 pub mod doctor;

@@ -14,6 +14,8 @@ use brisk_host::proc::Procfs;
 use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
 
+use crate::block_devices::{overlap, shows};
+
 /// Record of a VM that is being suspended, in its directory.
 pub(crate) const STANDING: &str = "standing";
 /// Process number of a VM's QEMU, in its directory.
@@ -57,11 +59,30 @@ impl Reserved {
 
     /// Whether this is the disk at a path. Device numbers change when the host is restarted, paths
     /// do not.
+    ///
+    /// A block device is also one that this is on, or that is on this.
     fn is(&self, path: &Path) -> bool {
         let canonical = |path: &Path| path.canonicalize().ok();
         file(path) == Some(self.file)
             || canonical(path).is_some_and(|one| canonical(&self.path) == Some(one))
+            || self.overlaps(path)
     }
+
+    fn overlaps(&self, path: &Path) -> bool {
+        let root = Path::new("/");
+        match (device(&self.path), device(path)) {
+            (Some(own), Some(other)) => overlap(root, own, other),
+            (Some(own), None) => file(path).is_some_and(|it| shows(root, own, it)),
+            (None, Some(other)) => shows(root, other, self.file),
+            (None, None) => false,
+        }
+    }
+}
+
+/// Number of a block device; none of a file.
+fn device(path: &Path) -> Option<u64> {
+    let meta = fs::metadata(path).ok()?;
+    meta.file_type().is_block_device().then(|| meta.rdev())
 }
 
 fn file(path: &Path) -> Option<(u64, u64)> {
@@ -87,14 +108,16 @@ fn records(machine: &Path) -> impl Iterator<Item = Record> {
         let text = fs::read(machine.join(name)).ok()?;
         serde_json::from_slice::<Record>(&text).ok()
     };
-    // A guest has run from its image, and whoever resumed it was killed before it could say so.
+    let lives = || Procfs::default().recorded(&machine.join(PROCESS)).is_some();
+    // A guest runs from its image, and whoever resumed it was killed before it could say so. If none
+    // runs, the resume was cut off, and may be gone on with.
     let used = |record: &Record| {
-        record.image.as_ref().is_some_and(|image| {
+        let is_resumed = record.image.as_ref().is_some_and(|image| {
             brisk_image::resumed_name(image).exists() && brisk_image::resumable(image).is_none()
-        })
+        });
+        is_resumed && lives()
     };
     let suspended = read("suspended").filter(|record| !used(record));
-    let lives = || Procfs::default().recorded(&machine.join(PROCESS)).is_some();
     let standing = read(STANDING).filter(|_| lives());
     suspended.into_iter().chain(standing)
 }
@@ -139,6 +162,24 @@ mod tests {
         let record = serde_json::json!({ "image": image, "disks": disks });
         fs::write(machine.join("suspended"), record.to_string()).unwrap();
         dir
+    }
+
+    #[test]
+    fn the_disks_of_a_resume_that_was_cut_off_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = dir.path().join("disk");
+        fs::write(&disk, "").unwrap();
+        let machines = suspended(&disk);
+        let is_held = || conflict([&*disk], machines.path()).is_some();
+        let image = machines.path().join("a/a.brisk");
+        fs::rename(&image, brisk_image::resumed_name(&image)).unwrap();
+        assert!(is_held());
+        // It runs: its QEMU has its own locks.
+        let process = machines.path().join("a").join(PROCESS);
+        Procfs::default()
+            .record(std::process::id(), &process)
+            .unwrap();
+        assert!(!is_held());
     }
 
     #[test]

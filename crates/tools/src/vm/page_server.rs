@@ -91,8 +91,8 @@ fn attempt(
     say: &mut dyn FnMut(Word) -> Result<(), Error>,
 ) -> Result<Option<String>, Error> {
     let begun = Instant::now();
-    let definition = paths.definition()?;
     let lock = paths.lock("resume")?;
+    let definition = paths.definition()?;
     match live::settle(paths)? {
         Condition::Suspended => {}
         _ if is_postcopying(paths)? => {

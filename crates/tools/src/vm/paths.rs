@@ -72,13 +72,26 @@ impl StateDirs {
         Self::of_environment(root, variable).map_err(Error::Nowhere)
     }
 
-    /// The names of all VMs, in order.
+    /// The names of all VMs, in order. What else is in their directory, such as the lock of an editor,
+    /// is none.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
+        self.definitions(|name| self.vm(name).is_ok())
+    }
+
+    /// Files of definitions whose names cannot be those of VMs, without their ending. Hidden ones are
+    /// left out.
+    #[must_use]
+    pub fn misnamed(&self) -> Vec<String> {
+        self.definitions(|name| !name.starts_with('.') && self.vm(name).is_err())
+    }
+
+    fn definitions(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let list = fs::read_dir(&self.config).into_iter().flatten().flatten();
         let name = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
-            Some(name.strip_suffix(".toml")?.to_owned())
+            let name = name.strip_suffix(".toml")?;
+            is_wanted(name).then(|| name.to_owned())
         };
         let mut names: Vec<_> = list.filter_map(name).collect();
         names.sort();
@@ -412,11 +425,11 @@ impl VmPaths {
             });
         }
         let line = format!("brisk vm {command}, process {}\n", std::process::id());
-        let written = opened
+        // For messages alone: on a full disk, too, a VM can be saved and stopped.
+        let _ = opened
             .set_len(0)
             .and_then(|()| opened.rewind())
             .and_then(|()| opened.write_all(line.as_bytes()));
-        written.map_err(file("write", &path))?;
         Ok(Lock { _file: opened })
     }
 

@@ -81,8 +81,8 @@ pub fn resume(
     control: brisk_image::Control<'_>,
 ) -> Result<Resumed, Error> {
     let begun = Instant::now();
-    let definition = paths.definition()?;
     let _lock = paths.lock("resume")?;
+    let definition = paths.definition()?;
     match live::settle(paths)? {
         Condition::Suspended => {}
         Condition::Paused => return go_on(paths, how, begun),

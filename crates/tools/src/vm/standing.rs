@@ -7,6 +7,8 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use brisk_host::files::{self, Durability};
 use brisk_vm::qemu::control::{self, Control};
@@ -17,6 +19,7 @@ use serde_json::json;
 use super::describe::{identify, is_unchanged};
 use super::error::{Error, file};
 use super::paths::VmPaths;
+use crate::chain;
 use crate::reservation::{Reserved, STANDING};
 
 /// The record, in the directory of the VM.
@@ -76,7 +79,7 @@ pub(super) fn go_on(
     let read = fs::read(path(paths)).ok();
     if let Some(standing) = read.and_then(|text| serde_json::from_slice::<Standing>(&text).ok()) {
         // Nobody else writes to them from then on.
-        activate_disks(qmp, &mut || false)?;
+        activate_soon(qmp)?;
         let others = standing.identities.iter();
         for disk in others.filter(|disk| !accepted.contains(&disk.path)) {
             if !is_unchanged(disk)? {
@@ -98,6 +101,24 @@ pub(super) fn go_on(
     qmp.execute("cont", &json!(null))?;
     Standing::remove(paths);
     Ok(())
+}
+
+/// Time in which a program such as `qemu-img info` has looked at a disk.
+const LOOK: Duration = Duration::from_secs(10);
+/// Interval of tries.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Has QEMU take its disks, and waits for a program that has locked one of them for a moment.
+fn activate_soon(qmp: &mut Control<'_>) -> Result<(), Error> {
+    let begun = Instant::now();
+    loop {
+        match activate_disks(qmp, &mut || false) {
+            Err(error) if begun.elapsed() < LOOK && chain(&error).contains(" lock") => {
+                thread::sleep(AGAIN);
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Has QEMU take its disks, with its locks on them, before the guest runs. QEMU before 10.0 takes

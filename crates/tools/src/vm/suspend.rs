@@ -63,15 +63,16 @@ pub fn suspend(
     how: Suspending,
     control: brisk_image::Control<'_>,
 ) -> Result<Report, Error> {
+    let _lock = paths.lock("suspend")?;
     let definition = paths.definition()?;
     let options = definition.suspend.options().map_err(|e| paths.wrong(e))?;
     let mut recipients = recipients(paths, &definition, how.passphrase.as_ref())?;
-    let _lock = paths.lock("suspend")?;
     let now = live::settle(paths)?;
     if !matches!(now, Condition::Running | Condition::Paused) {
         return Err(Error::not_running(&paths.name, now));
     }
     let path = paths.image(&definition);
+    has_room_for_endings(paths, &path)?;
     wait_until_filled(paths, control)?;
     // Writing would find that, too, but with a guest that stands still.
     if let Some(path) = brisk_image::resumable(&path) {
@@ -137,12 +138,20 @@ pub fn suspend(
         control,
     };
     let drops = !alone && how.drop_cache.unwrap_or(definition.suspend.drop_cache);
-    let begun = suspend.begin(drops).map_err(|error| {
-        paths.note(&format!(
-            "Suspend failed before the guest stood still: {error}"
-        ));
-        error.or_interrupted()
-    })?;
+    DiskLocks::check_others(&paths.name, &running.machine.devices.disks)?;
+    let begun = suspend
+        .begin(drops)
+        .and_then(|begun| {
+            let image = (&*path, begun.writer.id());
+            SuspendRecord::prepare(paths, &definition, image, &running.machine.devices.disks)?;
+            Ok(begun)
+        })
+        .map_err(|error| {
+            paths.note(&format!(
+                "Suspend failed before the guest stood still: {error}"
+            ));
+            error.or_interrupted()
+        })?;
     paths.note("VM suspending");
     let locks = DiskLocks::take(&running.machine.devices.disks);
     let (report, based) = match suspend.write(begun, &mut qmp, &locks) {
@@ -150,10 +159,11 @@ pub fn suspend(
         Err(error) => {
             // It goes on where it was, with its own locks.
             drop(locks);
+            SuspendRecord::forget_prepared(paths);
             return Err(go_on(paths, &mut qmp, error));
         }
     };
-    suspend.note(based);
+    let noted = suspend.note(based);
     // The image is durable: from here on it is the VM.
     let _ = qmp.execute("quit", &json!(null));
     process::wait_for_end(paths, END);
@@ -165,7 +175,29 @@ pub fn suspend(
         paths.note(&line);
     }
     paths.note("VM halted");
-    Ok(report)
+    noted.map(|()| report)
+}
+
+/// Bytes of a file's name (`NAME_MAX`).
+const LONGEST_NAME: usize = 255;
+/// Bytes of the longest ending that an image's name gets, with some more.
+const ENDING: usize = 32;
+
+/// Checks that an image of this name could be resumed.
+fn has_room_for_endings(paths: &VmPaths, image: &Path) -> Result<(), Error> {
+    let length = image.file_name().map_or(0, |name| name.len());
+    if length + ENDING <= LONGEST_NAME {
+        return Ok(());
+    }
+    Err(Error::state(
+        &paths.name,
+        format!(
+            "cannot be suspended: the name of {} is longer than {} bytes",
+            image.display(),
+            LONGEST_NAME - ENDING
+        ),
+        "choose a shorter one with brisk vm set --suspend-path",
+    ))
 }
 
 /// Checks that its image could be resumed. That of another QEMU than the one that is installed could
@@ -368,17 +400,26 @@ impl<'a> Suspend<'a> {
     }
 
     /// Notes where the image is, and removes those that it does not need.
-    fn note(&self, based: bool) {
+    ///
+    /// # Errors
+    /// If it cannot be noted: the VM is suspended all the same.
+    fn note(&self, based: bool) -> Result<(), Error> {
         let paths = self.paths;
         backing_chain::remove(paths, self.path, self.base.filter(|_| based));
         if let Some(other) = backing_chain::noted(paths).filter(|other| *other != self.path) {
             backing_chain::remove(paths, &other, None);
         }
         let disks = &self.running.machine.devices.disks;
-        // Without that note the image is known by its keys.
-        if let Err(error) = SuspendRecord::write(paths, self.definition, self.path, disks) {
-            paths.note(&format!("Where it is was not noted: {}", chain(&error)));
-        }
+        SuspendRecord::write(paths, self.definition, self.path, disks).map_err(|error| {
+            // Without that note the image is known by its keys.
+            let what = format!(
+                "is suspended to {}, which could not be noted ({}): no other guest is kept from its disks",
+                self.path.display(),
+                chain(&error)
+            );
+            paths.note(&format!("VM {what}"));
+            Error::state(&paths.name, what, "resume it before its disks are used")
+        })
     }
 }
 

@@ -29,6 +29,23 @@ pub(super) struct SuspendRecord {
 }
 
 impl SuspendRecord {
+    /// Writes the record of an image that is to get this identity while the VM still runs: what there
+    /// is no room for is found before it stands still.
+    pub(super) fn prepare(
+        paths: &VmPaths,
+        definition: &Definition,
+        (image, id): (&Path, [u8; 16]),
+        disks: &[Disk],
+    ) -> Result<(), Error> {
+        let noted = Self {
+            image: image.to_owned(),
+            id,
+            uuid: definition.uuid.clone(),
+            disks: Reserved::all(disks),
+        };
+        noted.put(&prepared(paths))
+    }
+
     /// Records durably the image that a VM with these disks has been suspended to.
     pub(super) fn write(
         paths: &VmPaths,
@@ -36,13 +53,20 @@ impl SuspendRecord {
         image: &Path,
         disks: &[Disk],
     ) -> Result<(), Error> {
-        let noted = Self {
-            image: image.to_owned(),
-            id: Header::read(image)?.id,
-            uuid: definition.uuid.clone(),
-            disks: Reserved::all(disks),
-        };
-        noted.put(paths)
+        let id = Header::read(image)?.id;
+        let (from, to) = (prepared(paths), paths.suspended());
+        let ready = fs::read(&from).ok();
+        let ready = ready.and_then(|text| serde_json::from_slice::<Self>(&text).ok());
+        if ready.is_none_or(|noted| noted.id != id) {
+            Self::prepare(paths, definition, (image, id), disks)?;
+        }
+        let placed = fs::rename(&from, &to).and_then(|()| files::sync_directory(&paths.state()));
+        placed.map_err(file("write", &to))
+    }
+
+    /// Removes what [`Self::prepare`] wrote: the VM goes on.
+    pub(super) fn forget_prepared(paths: &VmPaths) {
+        let _ = fs::remove_file(prepared(paths));
     }
 
     /// The record, if it is of this VM and not of an earlier one of its name.
@@ -68,16 +92,15 @@ impl SuspendRecord {
             uuid: paths.definition()?.uuid,
             disks: Reserved::all(&Running::of(paths)?.machine.devices.disks),
         };
-        noted.put(paths)
+        noted.put(&paths.suspended())
     }
 
-    fn put(&self, paths: &VmPaths) -> Result<(), Error> {
-        let path = paths.suspended();
+    fn put(&self, path: &Path) -> Result<(), Error> {
         let write = || {
             let text = serde_json::to_vec(self)?;
-            files::replace(&path, &text, Durability::Durable)
+            files::replace(path, &text, Durability::Durable)
         };
-        write().map_err(file("write", &path))
+        write().map_err(file("write", path))
     }
 
     /// Removes the record if it is of the image that a guest, which runs, was resumed from: whoever
@@ -100,6 +123,11 @@ impl SuspendRecord {
             let _ = files::sync_directory(&paths.state());
         }
     }
+}
+
+/// Where a record is until its image is there.
+fn prepared(paths: &VmPaths) -> PathBuf {
+    paths.suspended().with_extension("new")
 }
 
 /// Whether the image that can be resumed by this usual name is this VM's, as far as this host can

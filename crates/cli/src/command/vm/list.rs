@@ -75,6 +75,11 @@ pub(super) fn list(args: &ListArgs, ui: &Ui) -> anyhow::Result<u8> {
         };
         rows.push([name, now.to_owned(), memory, root]);
     }
+    for name in dirs.misnamed() {
+        if let Err(error) = dirs.vm(&name) {
+            ui.note(&format!("error: {:#}", explain(error)));
+        }
+    }
     for name in dirs.undefined() {
         let Ok(paths) = dirs.vm(&name) else { continue };
         let now = condition(&paths).map_or("unknown", |now| now.name());
