@@ -138,20 +138,12 @@ pub fn suspend(
         control,
     };
     let drops = !alone && how.drop_cache.unwrap_or(definition.suspend.drop_cache);
-    DiskLocks::check_others(&paths.name, &running.machine.devices.disks)?;
-    let begun = suspend
-        .begin(drops)
-        .and_then(|begun| {
-            let image = (&*path, begun.writer.id());
-            SuspendRecord::prepare(paths, &definition, image, &running.machine.devices.disks)?;
-            Ok(begun)
-        })
-        .map_err(|error| {
-            paths.note(&format!(
-                "Suspend failed before the guest stood still: {error}"
-            ));
-            error.or_interrupted()
-        })?;
+    let begun = suspend.begin(drops).map_err(|error| {
+        paths.note(&format!(
+            "Suspend failed before the guest stood still: {error}"
+        ));
+        error.or_interrupted()
+    })?;
     paths.note("VM suspending");
     let locks = DiskLocks::take(&running.machine.devices.disks);
     let (report, based) = match suspend.write(begun, &mut qmp, &locks) {
@@ -321,12 +313,15 @@ impl<'a> Suspend<'a> {
 
     /// Begins the image while the guest runs; `drops`: the guest forgets its page cache first.
     fn begin(&self, drops: bool) -> Result<Begun<'a>, Error> {
+        let disks = &self.running.machine.devices.disks;
+        DiskLocks::check_others(&self.paths.name, disks)?;
         let ram = self.paths.open_memory(self.running)?;
         let writer = self.writer(self.base)?;
         let (writer, place) = match drops {
             true => drop_cache(self.paths, self.running, &ram, writer, self.control)?,
             false => (writer, None),
         };
+        SuspendRecord::prepare(self.paths, self.definition, (self.path, writer.id()), disks)?;
         Ok(Begun { ram, writer, place })
     }
 

@@ -108,6 +108,7 @@ fn go(
     let mut live = Live {
         store: Store::of_system(),
         target,
+        checked: request.target.clone().zip(request.combination.clone()),
         older_call: request.older_call,
         vms: &mut vms,
         devices: &mut devices,
@@ -190,6 +191,7 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
     let mut live = Live {
         store: Store::of_system(),
         target: None,
+        checked: None,
         older_call: false,
         vms: &mut vms,
         devices: &mut devices,

@@ -242,17 +242,6 @@ fn errors_say_what_to_try() {
     let mut nothing = boot();
     nothing.next = None;
     nothing.notes = vec!["/boot/grub2/grub.cfg cannot be read: denied; try it as root".into()];
-    let empty = BootEntries {
-        entries: Vec::new(),
-        next: None,
-        reason: "no configuration of a boot loader was found".into(),
-        ..boot()
-    };
-    let mut xen = boot();
-    xen.entries[4].kernel = "/boot/xen.gz".into();
-    let mut menus = boot();
-    menus.entries[1].number = Some("1>0".into());
-    menus.entries[2].number = Some("1>2".into());
     let entry_cmdline = Request {
         cmdline: Cmdline::Entry,
         ..of_kernel("6.11.1")
@@ -271,24 +260,6 @@ fn errors_say_what_to_try() {
             running(),
             of_entry("none"),
             "no entry is called \"none\"; there are 0 (Title of new), 1 (Title of rescue), 2 (Title of old), 3 (Title of uki), 4 (Title of setup), 5 (Title of broken), /usr/lib/modules/6.11/vmlinuz; brisk reboot list shows all",
-        ),
-        (
-            menus.clone(),
-            running(),
-            of_entry("9"),
-            "no entry is called \"9\" that starts something; there are 0 (Title of new), 1>0 (Title of rescue), 1>2 (Title of old), 3 (Title of uki), 4 (Title of setup), 5 (Title of broken), /usr/lib/modules/6.11/vmlinuz; brisk reboot list shows all",
-        ),
-        (
-            menus.clone(),
-            running(),
-            of_entry("1"),
-            "\"1\" is a menu, of which one entry is to be chosen: 1>0 (Title of rescue), 1>2 (Title of old)",
-        ),
-        (
-            menus,
-            running(),
-            of_entry("Advanced"),
-            "\"Advanced\" is a menu, of which one entry is to be chosen: 1>2 (Title of old)",
         ),
         (
             boot(),
@@ -339,6 +310,50 @@ fn errors_say_what_to_try() {
             "no entry has the running kernel 4.19, which may have been removed; leave out --same, or name an image with --kernel",
         ),
         (
+            nothing,
+            running(),
+            Request::default(),
+            "nothing says which entry is next (/boot/grub2/grub.cfg cannot be read: denied; try it as root); choose one of brisk reboot list with --entry, or a kernel with --kernel",
+        ),
+    ] {
+        let error = plan(&boot, &running, &request, &NoFiles).unwrap_err();
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn errors_list_what_there_is() {
+    let empty = BootEntries {
+        entries: Vec::new(),
+        next: None,
+        reason: "no configuration of a boot loader was found".into(),
+        ..boot()
+    };
+    let mut xen = boot();
+    xen.entries[4].kernel = "/boot/xen.gz".into();
+    let mut menus = boot();
+    menus.entries[1].number = Some("1>0".into());
+    menus.entries[2].number = Some("1>2".into());
+    for (boot, running, request, text) in [
+        (
+            menus.clone(),
+            running(),
+            of_entry("9"),
+            "no entry is called \"9\" that starts something; there are 0 (Title of new), 1>0 (Title of rescue), 1>2 (Title of old), 3 (Title of uki), 4 (Title of setup), 5 (Title of broken), /usr/lib/modules/6.11/vmlinuz; brisk reboot list shows all",
+        ),
+        (
+            menus.clone(),
+            running(),
+            of_entry("1"),
+            "\"1\" is a menu, of which one entry is to be chosen: 1>0 (Title of rescue), 1>2 (Title of old)",
+        ),
+        (
+            menus,
+            running(),
+            of_entry("Advanced"),
+            "\"Advanced\" is a menu, of which one entry is to be chosen: 1>2 (Title of old)",
+        ),
+        (
             empty.clone(),
             running(),
             Request::default(),
@@ -355,12 +370,6 @@ fn errors_say_what_to_try() {
             running(),
             of_entry("setup"),
             "the entry \"Title of setup\" starts no Linux kernel but /boot/xen.gz; choose another one of brisk reboot list with --entry, or a kernel with --kernel",
-        ),
-        (
-            nothing,
-            running(),
-            Request::default(),
-            "nothing says which entry is next (/boot/grub2/grub.cfg cannot be read: denied; try it as root); choose one of brisk reboot list with --entry, or a kernel with --kernel",
         ),
     ] {
         let error = plan(&boot, &running, &request, &NoFiles).unwrap_err();

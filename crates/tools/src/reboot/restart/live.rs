@@ -8,6 +8,7 @@ use brisk_host::files;
 use brisk_host::program::Program;
 
 use super::boot::Boot;
+use super::combination::combination;
 use super::record::{Restart, Stage, Way};
 use super::sequence::{Host, Refused, Step, steps};
 use super::store::Store;
@@ -67,6 +68,9 @@ pub struct Live<'a> {
     pub store: Store,
     /// Kernel to load, for a warm restart.
     pub target: Option<Target>,
+    /// What was checked, without what is added to its command line, with its [`combination`]; none
+    /// if that is not known.
+    pub checked: Option<(Target, String)>,
     /// Whether the older call may load it.
     pub older_call: bool,
     /// VMs.
@@ -184,6 +188,18 @@ impl Live<'_> {
             _ => Refused::Reason(chain(&error)),
         };
         let files = Loadable::open(target).map_err(refused)?;
+        // Read again behind that: memory may have been waited for meanwhile, and an upgrade replaces
+        // files.
+        if let Some((checked, known)) = &self.checked {
+            let now = combination(Path::new("/"), checked);
+            if now.as_ref().ok() != Some(known) {
+                let kernel = checked.kernel.display();
+                return Err(Refused::Reason(format!(
+                    "{kernel} or its initrds were changed since they were checked, as by an upgrade; \
+                     try again"
+                )));
+            }
+        }
         // What another program has loaded is not unloaded.
         if load::is_loaded(Path::new("/")) == Some(true) {
             return Err(refused(LoadError::Occupied));
@@ -431,6 +447,7 @@ mod tests {
             let mut host = Live {
                 store: store.clone(),
                 target: None,
+                checked: None,
                 older_call: false,
                 vms: &mut vms,
                 devices: &mut devices,
@@ -460,6 +477,7 @@ mod tests {
         let mut host = Live {
             store: Store::new(dir.path()),
             target: None,
+            checked: None,
             older_call: false,
             vms: &mut vms,
             devices: &mut devices,
@@ -510,6 +528,7 @@ mod tests {
             let mut host = Live {
                 store: store.clone(),
                 target: None,
+                checked: None,
                 older_call: false,
                 vms: &mut vms,
                 devices: &mut devices,
