@@ -37,10 +37,7 @@ impl Kept {
             let mut machine = Computer::start(&disk, directory(), &options());
             machine.booted();
             machine.tells_how_far_it_is();
-            // Debian loads no such driver by itself, and this one would stop its device at the jump.
-            machine.ok(
-                "modprobe watchdog stop_on_reboot=0 && modprobe i6300esb && test -e /dev/watchdog0",
-            );
+            has_watchdog(&mut machine);
             Self::of(machine, disk)
         })
     }
@@ -88,4 +85,14 @@ impl Kept {
         machine.booted();
         machine
     }
+}
+
+/// Loads the driver of the machine's watchdog, so that it does not stop its device at the jump. Newer
+/// kernels of Debian have it loaded already, and stop it.
+pub(super) fn has_watchdog(machine: &mut Computer) {
+    machine.ok(
+        "modprobe -r i6300esb watchdog; modprobe watchdog stop_on_reboot=0 &&
+        modprobe i6300esb && test -e /dev/watchdog0 &&
+        test \"$(cat /sys/module/watchdog/parameters/stop_on_reboot)\" = 0",
+    );
 }
