@@ -95,7 +95,7 @@ fn not_noted() {
     let all = machines();
     let (_, words) = disk(&all);
     for name in ["a", "b"] {
-        create(&all, name, &["--disk", &words]);
+        create(&all, name, &["--disk", &words, "--autoshutdown", "suspend"]);
     }
     let _ = all.does(&["start", "a"]);
     // It is found before the guest stands still.
@@ -105,13 +105,21 @@ fn not_noted() {
     assert_eq!(all.output("a", "echo on"), "on\n");
     assert!(!all.state_dir("a").join("a.brisk").exists());
     fs::remove_dir_all(blocked.parent().unwrap()).unwrap();
-    fs::create_dir_all(all.state_dir("a").join("suspended/x")).unwrap();
+    let blocked = all.state_dir("a").join("suspended");
+    fs::create_dir_all(blocked.join("x")).unwrap();
     all.refuses(
         &["suspend", "a"],
         &["is suspended to", "no other guest is kept from its disks"],
     );
-    fs::remove_dir_all(all.state_dir("a").join("suspended")).unwrap();
+    fs::remove_dir_all(&blocked).unwrap();
     let _ = all.does(&["resume", "a"]);
+    // One that goes down with the host comes back with it.
+    fs::create_dir_all(blocked.join("x")).unwrap();
+    let down = all.vm(&["autostop"]).exits(125);
+    let _ = down.explains(&["is suspended to", "could not be noted"]);
+    assert_eq!(all.doing("a"), "suspended");
+    fs::remove_dir_all(&blocked).unwrap();
+    let _ = all.does(&["autostart"]).explains(&["a: resumed in"]);
     // What an earlier one prepared is not taken for it.
     let _ = all.does(&["suspend", "a"]);
     assert!(!all.state_dir("a").join("suspended.new").exists());

@@ -3,9 +3,11 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
+
+use rustix::process::geteuid;
 
 use crate::files::in_memory;
 
@@ -71,6 +73,12 @@ impl Program {
         let path = env::var_os("PATH").unwrap_or_default();
         #[allow(deprecated, reason = "it was, for Windows' sake, until Rust 1.87")]
         let home = env::home_dir();
+        // Root may have the home of the user who ran sudo, and is not to run that one's programs.
+        let own = |home: &PathBuf| {
+            let owner = home.metadata().map(|meta| meta.uid());
+            owner.is_ok_and(|owner| owner == geteuid().as_raw())
+        };
+        let home = home.filter(own);
         Self::find_in(
             name,
             env::split_paths(&path)

@@ -74,6 +74,19 @@ pub enum Error {
         /// Hint for the user.
         hint: String,
     },
+    /// The VM is suspended, and no record says so.
+    #[error(
+        "{name} is suspended to {}, and that could not be noted: no other guest is kept from its disks",
+        image.display()
+    )]
+    NotNoted {
+        /// Name of the VM.
+        name: String,
+        /// Its image.
+        image: PathBuf,
+        /// Why not.
+        source: Box<Self>,
+    },
     /// A file of the VM cannot be read or written.
     #[error("cannot {doing} {}", path.display())]
     File {
@@ -227,6 +240,7 @@ impl Error {
         match self {
             Self::Run(error) => error.hint(),
             Self::Image(error) => error.hint().map(str::to_owned),
+            Self::NotNoted { .. } => Some("resume it before its disks are used".to_owned()),
             Self::NotSuspended { source, .. } => source.hint(),
             Self::QemuEnded { stderr: text }
             | Self::Control(control::Error::Refused { reason: text, .. })

@@ -405,15 +405,15 @@ impl<'a> Suspend<'a> {
             backing_chain::remove(paths, &other, None);
         }
         let disks = &self.running.machine.devices.disks;
-        SuspendRecord::write(paths, self.definition, self.path, disks).map_err(|error| {
-            // Without that note the image is known by its keys.
-            let what = format!(
-                "is suspended to {}, which could not be noted ({}): no other guest is kept from its disks",
-                self.path.display(),
-                chain(&error)
-            );
-            paths.note(&format!("VM {what}"));
-            Error::state(&paths.name, what, "resume it before its disks are used")
+        // Without that note the image is known by its keys.
+        let written = SuspendRecord::write(paths, self.definition, self.path, disks);
+        written.map_err(|error| {
+            paths.note(&format!("Where it is was not noted: {}", chain(&error)));
+            Error::NotNoted {
+                name: paths.name.clone(),
+                image: self.path.to_owned(),
+                source: Box::new(error),
+            }
         })
     }
 }
