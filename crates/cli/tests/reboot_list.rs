@@ -165,7 +165,7 @@ fn errors_name_what_is_wrong() {
             &["--initrd", "/boot/none"],
             "the initial RAM disk /boot/none is not there",
         ),
-        (&["--same"], "no entry has the running kernel"),
+        (&["--same"], "this tree has no /proc/sys/kernel/osrelease"),
     ] {
         let run = brisk_of!["reboot", "--dry-run", "--root", &root].args(words);
         run.exits(125).explains(&[text]);
