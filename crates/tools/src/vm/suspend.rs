@@ -321,7 +321,8 @@ impl<'a> Suspend<'a> {
             true => drop_cache(self.paths, self.running, &ram, writer, self.control)?,
             false => (writer, None),
         };
-        SuspendRecord::prepare(self.paths, self.definition, (self.path, writer.id()), disks)?;
+        let record = SuspendRecord::of(self.definition, self.path, writer.id(), disks);
+        record.prepare(self.paths)?;
         Ok(Begun { ram, writer, place })
     }
 

@@ -31,19 +31,18 @@ pub(super) struct SuspendRecord {
 impl SuspendRecord {
     /// Writes the record of an image that is to get this identity while the VM still runs: what there
     /// is no room for is found before it stands still.
-    pub(super) fn prepare(
-        paths: &VmPaths,
-        definition: &Definition,
-        (image, id): (&Path, [u8; 16]),
-        disks: &[Disk],
-    ) -> Result<(), Error> {
-        let noted = Self {
+    pub(super) fn prepare(&self, paths: &VmPaths) -> Result<(), Error> {
+        self.put(&prepared(paths))
+    }
+
+    /// A record of a VM with these disks, and of its image with an identity.
+    pub(super) fn of(definition: &Definition, image: &Path, id: [u8; 16], disks: &[Disk]) -> Self {
+        Self {
             image: image.to_owned(),
             id,
             uuid: definition.uuid.clone(),
             disks: Reserved::all(disks),
-        };
-        noted.put(&prepared(paths))
+        }
     }
 
     /// Records durably the image that a VM with these disks has been suspended to.
@@ -58,7 +57,7 @@ impl SuspendRecord {
         let ready = fs::read(&from).ok();
         let ready = ready.and_then(|text| serde_json::from_slice::<Self>(&text).ok());
         if ready.is_none_or(|noted| noted.id != id) {
-            Self::prepare(paths, definition, (image, id), disks)?;
+            Self::of(definition, image, id, disks).prepare(paths)?;
         }
         let placed = fs::rename(&from, &to).and_then(|()| files::sync_directory(&paths.state()));
         placed.map_err(file("write", &to))

@@ -340,7 +340,7 @@ impl Script<'_> {
     }
 }
 
-/// What is started; empty if it is no file.
+/// File that a command starts; empty if it is none.
 fn started(loaded: &Loaded) -> PathBuf {
     let path = &loaded.file.path;
     match path == Path::new("/") {

@@ -118,7 +118,7 @@ fn notes(notes: &[String]) -> String {
     }
 }
 
-/// What is said of a number that no entry has.
+/// Words for a number that no entry has.
 fn of_nothing(name: &str) -> &'static str {
     match name.starts_with(|c: char| c.is_ascii_digit()) && name.parse::<u32>().is_ok() {
         true => " that starts something",
