@@ -4,27 +4,20 @@
 //! examined like the running machine. Nothing is changed, and no file is trusted: what is read,
 //! followed and run is bounded.
 
-mod automatic;
 mod bls;
 mod conventions;
+mod efi;
 mod entry;
 mod extlinux;
-mod firmware;
-mod found;
 mod grub;
 mod image;
 mod mounts;
 mod options;
 mod others;
 mod partition;
-mod pattern;
-mod program;
 mod proxmox;
 mod read;
-mod stub;
 mod systemd_boot;
-mod unified;
-mod variables;
 
 pub use entry::{BootEntries, Choice, Entry, Kind, Loader, Problem, Tries};
 pub use options::{without_loader_words, words};

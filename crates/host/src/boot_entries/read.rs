@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use super::efi::firmware;
+use super::efi::stub::Stub;
+use super::efi::unified::unified;
+use super::efi::variables::Variables;
 use super::entry::{BootEntries, Choice, Entry, Loader, Offer};
 use super::image::Images;
 use super::mounts::Mounts;
 use super::others;
-use super::stub::Stub;
-use super::unified::unified;
-use super::variables::Variables;
-use super::{conventions, extlinux, firmware, grub, proxmox, systemd_boot};
+use super::{conventions, extlinux, grub, proxmox, systemd_boot};
 use crate::tree::Tree;
 
 /// What the boot loader of the system below `root` offers.

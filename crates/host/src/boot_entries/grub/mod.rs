@@ -15,13 +15,13 @@ mod state;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::efi::stub::Stub;
+use super::efi::variables::Variables;
 use super::entry::{Choice, Entry, Kind, Offer, Problem, unreadable};
 use super::image::Images;
 use super::mounts::Mounts;
 use super::options::without_loader_words;
 use super::proxmox::names_partitions;
-use super::stub::Stub;
-use super::variables::Variables;
 use crate::tree::Tree;
 use blscfg::NO_ENTRIES;
 use menu::{Chosen, menu};

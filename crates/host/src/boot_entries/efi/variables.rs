@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use crate::tree::Tree;
 
-pub(super) const DIRECTORY: &str = "/sys/firmware/efi/efivars";
+pub(in crate::boot_entries) const DIRECTORY: &str = "/sys/firmware/efi/efivars";
 /// Vendor of the variables of boot loaders.
 const LOADER: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 /// Vendor of the variables of the specification (`EFI_GLOBAL_VARIABLE`).
-pub(super) const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
+pub(in crate::boot_entries) const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
 /// Bytes of a variable that are read at most.
 const LONGEST: u64 = 64 << 10;
 /// `LOAD_OPTION_ACTIVE`
@@ -21,29 +21,29 @@ const MOST_OPTIONS: usize = 100;
 
 /// EFI variables.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Variables<'a> {
+pub(in crate::boot_entries) struct Variables<'a> {
     tree: &'a Tree,
 }
 
 /// A boot option of the firmware.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct BootOption {
-    pub(super) number: u16,
-    pub(super) description: String,
+pub(in crate::boot_entries) struct BootOption {
+    pub(in crate::boot_entries) number: u16,
+    pub(in crate::boot_entries) description: String,
     /// Path of the program on its partition, with `/`; none if it is no file.
-    pub(super) path: Option<PathBuf>,
+    pub(in crate::boot_entries) path: Option<PathBuf>,
     /// What the program is given.
-    pub(super) arguments: String,
-    pub(super) is_active: bool,
+    pub(in crate::boot_entries) arguments: String,
+    pub(in crate::boot_entries) is_active: bool,
 }
 
 impl<'a> Variables<'a> {
-    pub(super) fn new(tree: &'a Tree) -> Self {
+    pub(in crate::boot_entries) fn new(tree: &'a Tree) -> Self {
         Self { tree }
     }
 
     /// A variable of boot loaders that is text.
-    pub(super) fn loader(&self, name: &str) -> Option<String> {
+    pub(in crate::boot_entries) fn loader(&self, name: &str) -> Option<String> {
         Some(utf16(&self.value(name, LOADER)?)).filter(|text| !text.is_empty())
     }
 
@@ -54,7 +54,7 @@ impl<'a> Variables<'a> {
         Some(bytes.get(4..)?.to_vec())
     }
 
-    pub(super) fn numbers(&self, name: &str) -> Vec<u16> {
+    pub(in crate::boot_entries) fn numbers(&self, name: &str) -> Vec<u16> {
         let value = self.value(name, GLOBAL).unwrap_or_default();
         let pairs = value.chunks_exact(2).take(MOST_OPTIONS);
         pairs
@@ -63,7 +63,7 @@ impl<'a> Variables<'a> {
     }
 
     /// Whether Secure Boot is on; none if no variables are there.
-    pub(super) fn is_secure(&self) -> Option<bool> {
+    pub(in crate::boot_entries) fn is_secure(&self) -> Option<bool> {
         if !self.tree.is_dir(Path::new(DIRECTORY)) {
             return None;
         }
@@ -72,11 +72,11 @@ impl<'a> Variables<'a> {
     }
 
     /// The option that this system was started by.
-    pub(super) fn current(&self) -> Option<BootOption> {
+    pub(in crate::boot_entries) fn current(&self) -> Option<BootOption> {
         self.option(*self.numbers("BootCurrent").first()?)
     }
 
-    pub(super) fn option(&self, number: u16) -> Option<BootOption> {
+    pub(in crate::boot_entries) fn option(&self, number: u16) -> Option<BootOption> {
         option(number, &self.value(&format!("Boot{number:04X}"), GLOBAL)?)
     }
 }

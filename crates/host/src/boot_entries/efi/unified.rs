@@ -1,13 +1,13 @@
 //! Unified kernel images in `EFI/Linux`.
 
+use super::super::image::Images;
+use super::super::partition::directories;
 use super::found::{Found, MOST_ENTRIES, without_tries};
-use super::image::Images;
-use super::partition::directories;
 use super::stub::Stub;
 use crate::tree::Tree;
 
 /// Entries of the images that systemd-boot finds, or that firmware may start.
-pub(super) fn unified(tree: &Tree, stub: &Stub<'_>) -> Vec<Found> {
+pub(in crate::boot_entries) fn unified(tree: &Tree, stub: &Stub<'_>) -> Vec<Found> {
     let mut found = Vec::new();
     for (_, directory) in directories(tree, "EFI/Linux") {
         let names = tree.names(&directory).unwrap_or_default();

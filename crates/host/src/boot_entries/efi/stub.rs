@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::entry::{Entry, Kind};
+use super::super::entry::{Entry, Kind};
+use super::super::image::addon;
+use super::super::options::without_loader_words;
+use super::super::partition::partition_of;
 use super::found::without_tries;
-use super::image::addon;
-use super::options::without_loader_words;
-use super::partition::partition_of;
 use super::variables::Variables;
 use crate::tree::Tree;
 
@@ -22,7 +22,7 @@ const HANDED: [&str; 2] = [".cred", ".raw"];
 
 /// The stub as it would run below a root.
 #[derive(Debug)]
-pub(super) struct Stub<'a> {
+pub(in crate::boot_entries) struct Stub<'a> {
     tree: &'a Tree,
     /// Whether Secure Boot is on, if that is known.
     is_secure: Option<bool>,
@@ -30,7 +30,7 @@ pub(super) struct Stub<'a> {
 }
 
 impl<'a> Stub<'a> {
-    pub(super) fn new(tree: &'a Tree) -> Self {
+    pub(in crate::boot_entries) fn new(tree: &'a Tree) -> Self {
         Self {
             tree,
             is_secure: Variables::new(tree).is_secure(),
@@ -40,7 +40,7 @@ impl<'a> Stub<'a> {
 
     /// Gives the entry of an image, which has the image's own command line, the one that its kernel
     /// gets; `given` are words of the boot loader.
-    pub(super) fn settle(&self, entry: &mut Entry, given: &str) {
+    pub(in crate::boot_entries) fn settle(&self, entry: &mut Entry, given: &str) {
         if entry.kind != Kind::Uki {
             return;
         }
@@ -67,7 +67,7 @@ impl<'a> Stub<'a> {
     }
 
     /// What was found that is not in command lines, each a sentence without its end.
-    pub(super) fn notes(self) -> impl Iterator<Item = String> {
+    pub(in crate::boot_entries) fn notes(self) -> impl Iterator<Item = String> {
         self.notes.into_inner().into_iter()
     }
 

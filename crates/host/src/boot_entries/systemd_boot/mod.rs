@@ -3,22 +3,25 @@
 //! Sources: loader.conf(5), systemd-boot(7), the Boot Loader Specification (uapi-group.org), and
 //! `src/boot/boot.c` of systemd.
 
+mod automatic;
+mod pattern;
+mod program;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::automatic::automatic;
 use super::bls::{Keys, LONGEST};
+use super::efi::found::{Found, MOST_ENTRIES, order, without_tries};
+use super::efi::stub::Stub;
+use super::efi::unified::unified;
+use super::efi::variables::Variables;
 use super::entry::{Choice, Entry, Kind, Offer, Problem};
-use super::found::{Found, MOST_ENTRIES, order, without_tries};
 use super::image::Images;
 use super::options::{initrds, without_loader_words};
 use super::partition::{PARTITIONS, directories, on_partition};
-use super::pattern::is_like;
-use super::program;
-use super::stub::Stub;
-use super::unified::unified;
-use super::variables::Variables;
 use crate::tree::Tree;
+use automatic::automatic;
+use pattern::is_like;
 
 /// How the specification calls this processor's architecture.
 const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::entry::{Entry, Kind};
-use super::image::Images;
+use super::super::entry::{Entry, Kind};
+use super::super::image::Images;
 use crate::tree::Tree;
 
 /// Such entries, with the programs that they are made of.

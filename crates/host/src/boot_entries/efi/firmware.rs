@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use super::entry::{Choice, Entry, Kind, Offer};
-use super::image::Images;
-use super::options::{initrds, without_loader_words};
-use super::partition::PARTITIONS;
+use super::super::entry::{Choice, Entry, Kind, Offer};
+use super::super::image::Images;
+use super::super::options::{initrds, without_loader_words};
+use super::super::partition::PARTITIONS;
 use super::stub::Stub;
 use super::unified::unified;
 use super::variables::{BootOption, DIRECTORY, GLOBAL, Variables};
 use crate::tree::Tree;
 
 /// Kernels that the firmware starts, and unified kernel images that it could.
-pub(super) fn read(tree: &Tree) -> Offer {
+pub(in crate::boot_entries) fn read(tree: &Tree) -> Offer {
     let variables = Variables::new(tree);
     let stub = Stub::new(tree);
     let mut offer = Offer::default();

@@ -2,25 +2,25 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::bls::compare_versions;
-use super::entry::{Entry, Tries};
+use super::super::bls::compare_versions;
+use super::super::entry::{Entry, Tries};
 
 /// Entries at most.
-pub(super) const MOST_ENTRIES: usize = 500;
+pub(in crate::boot_entries) const MOST_ENTRIES: usize = 500;
 
 /// An entry with what it is sorted by.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
-    pub(super) entry: Entry,
-    pub(super) sort_key: Option<String>,
-    pub(super) machine_id: String,
-    pub(super) version: String,
+pub(in crate::boot_entries) struct Found {
+    pub(in crate::boot_entries) entry: Entry,
+    pub(in crate::boot_entries) sort_key: Option<String>,
+    pub(in crate::boot_entries) machine_id: String,
+    pub(in crate::boot_entries) version: String,
     /// Whether it can be started in several ways, of which only the first one is listed.
-    pub(super) has_profiles: bool,
+    pub(in crate::boot_entries) has_profiles: bool,
 }
 
 /// The order of the menu: `boot_entry_compare`.
-pub(super) fn order(a: &Found, b: &Found) -> Ordering {
+pub(in crate::boot_entries) fn order(a: &Found, b: &Found) -> Ordering {
     let has_none_left = |it: &Found| it.entry.tries.is_some_and(|tries| tries.left == 0);
     let newest = |a: &str, b: &str| compare_versions(b, a);
     let by_key = match (&a.sort_key, &b.sort_key) {
@@ -43,7 +43,7 @@ pub(super) fn order(a: &Found, b: &Found) -> Ordering {
 
 /// A file's name without the boots that are counted: `arch+3-1.conf` is `arch.conf`, of which three
 /// are left, and one failed.
-pub(super) fn without_tries(name: &str) -> (String, Option<Tries>) {
+pub(in crate::boot_entries) fn without_tries(name: &str) -> (String, Option<Tries>) {
     let counted = || {
         let (stem, end) = name.rsplit_once('.')?;
         let (start, count) = stem.rsplit_once('+')?;
@@ -63,7 +63,7 @@ pub(super) fn without_tries(name: &str) -> (String, Option<Tries>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::image::Images;
+    use super::super::super::image::Images;
     use super::*;
 
     #[test]
