@@ -289,11 +289,14 @@ fn ask(
         .ask(request)
         .context("cannot write to /run/brisk/reboot")?;
     let started = run.args(systemd_run(brisk)).run();
+    // Where the request is gone, systemd has heard it all the same, and the restart has begun.
     if started.is_err() && exchange.withdraw() {
-        // Perhaps systemd has heard it, and there is nothing that it could start.
         let _ = stop_unit();
+        if let Some(signal) = interrupt.signal() {
+            return Ok(Some(signal));
+        }
+        started.context("cannot start the restart's unit")?;
     }
-    started.context("cannot start the restart's unit")?;
     Ok(None)
 }
 
