@@ -197,6 +197,14 @@ fn stubs_that_name_their_files_are_followed() {
         [std::path::Path::new("/efi/EFI/nixos/initrd.efi")]
     );
     assert_eq!(found.options, "init=/nix/1 quiet");
+    // So does an entry of the stub.
+    let entry_of_stub = "-- /efi/loader/entries/x.conf --\nefi /EFI/Linux/nixos-1.efi\n";
+    let tree = BootTree::of(&format!(
+        "{}{entry_of_stub}",
+        stub("\\EFI\\nixos\\kernel.efi")
+    ));
+    let boot = read(tree.root());
+    assert_eq!(entry(&boot, "x.conf").options, "init=/nix/1 quiet");
     // One that names itself.
     let tree = BootTree::of(&stub("\\EFI\\Linux\\nixos-1.efi"));
     assert_eq!(entry(&read(tree.root()), "nixos-1.efi").kind, Kind::Other);

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::entry::{Choice, Entry, Kind, Offer};
 use super::super::image::Images;
 use super::super::options::{initrds, without_loader_words};
-use super::super::partition::PARTITIONS;
+use super::super::partition::{PARTITIONS, on_partition};
 use super::stub::Stub;
 use super::unified::unified;
 use super::variables::{BootOption, DIRECTORY, GLOBAL, Variables};
@@ -70,27 +70,22 @@ pub(in crate::boot_entries) fn read(tree: &Tree) -> Offer {
 /// The entry of a boot option that is a kernel.
 fn entry(tree: &Tree, stub: &Stub<'_>, option: &BootOption) -> Option<Entry> {
     let path = option.path.as_deref()?;
-    let inside = |path: &Path| {
-        path.strip_prefix("/")
-            .map(Path::to_owned)
-            .unwrap_or_default()
-    };
+    let path = path.to_str()?;
     let partition = PARTITIONS
         .into_iter()
-        .find(|it| tree.is_file(&Path::new(it).join(inside(path))))?;
-    let at = |path: &Path| Path::new(partition).join(inside(path));
+        .find(|it| tree.is_file(&on_partition(it, path)))?;
+    let image = on_partition(partition, path);
     let images = Images::new(tree);
-    let mut entry = images.entry(&at(path));
+    let mut entry = images.entry(&image);
     if entry.kind == Kind::Linux && entry.release.is_empty() {
         return None;
     }
     stub.settle(&mut entry, &option.arguments);
-    if entry.kind == Kind::Linux {
+    // One that only names a kernel has its command line.
+    if entry.kind == Kind::Linux && entry.kernel == image {
         entry.options = without_loader_words(&option.arguments);
         let files = initrds(&option.arguments).into_iter();
-        let files = files
-            .map(|file| at(Path::new(&file.replace('\\', "/"))))
-            .collect();
+        let files = files.map(|file| on_partition(partition, file)).collect();
         images.add_initrds(&mut entry, files);
     }
     entry.id = format!("Boot{:04X}", option.number);

@@ -324,6 +324,8 @@ fn file(tree: &Tree, stub: &Stub<'_>, partition: &str, path: &Path, keys: &Keys)
     }
     match entry.kind {
         Kind::Uki => stub.settle(&mut entry, &options),
+        // One that only names a kernel has its command line.
+        _ if entry.kernel != at(program) => {}
         _ => entry.options = without_loader_words(&options),
     }
     let files = keys.all("initrd").chain(initrds(&options));
