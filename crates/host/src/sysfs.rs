@@ -49,6 +49,15 @@ pub fn link_name(root: &Path, path: &str) -> Option<String> {
     target.file_name()?.to_str().map(str::to_owned)
 }
 
+/// Name of the disk that a partition is of; none of another block device, or one that is not there.
+#[must_use]
+pub fn disk_of_partition(root: &Path, name: &str) -> Option<String> {
+    let path = root.join("sys/class/block").join(name);
+    path.join("partition").exists().then_some(())?;
+    let path = path.canonicalize().ok()?;
+    Some(path.parent()?.file_name()?.to_str()?.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

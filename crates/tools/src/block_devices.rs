@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use brisk_host::sysfs;
+use rustix::fs::makedev;
 
 /// Devices, one below the other, that are followed at most.
 const DEEPEST: usize = 16;
@@ -29,60 +32,45 @@ pub(crate) fn shows(root: &Path, device: u64, file: (u64, u64)) -> bool {
 }
 
 fn below(root: &Path, device: u64) -> BTreeSet<Content> {
-    let mut found = BTreeSet::new();
-    follow(root, device, DEEPEST, &mut found);
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let mut found = BTreeSet::from([Content::Device(device)]);
+    if let Some(name) = sysfs::link_name(root, &format!("dev/block/{major}:{minor}")) {
+        follow(root, &name, DEEPEST, &mut found);
+    }
     found
 }
 
-fn follow(root: &Path, device: u64, deepest: usize, found: &mut BTreeSet<Content>) {
-    if deepest == 0 || !found.insert(Content::Device(device)) {
+/// Adds what the device of a name has its content in.
+fn follow(root: &Path, name: &str, deepest: usize, found: &mut BTreeSet<Content>) {
+    let file = |path: &str| sysfs::line(root, &format!("class/block/{name}/{path}"));
+    let number = || {
+        let line = file("dev")?;
+        let (major, minor) = line.split_once(':')?;
+        Some(makedev(major.parse().ok()?, minor.parse().ok()?))
+    };
+    found.extend(number().map(Content::Device));
+    if deepest == 0 {
         return;
     }
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let link = root.join(format!("sys/dev/block/{major}:{minor}"));
-    let Ok(directory) = fs::canonicalize(&link) else {
-        return;
-    };
-    let number = |directory: PathBuf| {
-        let text = fs::read_to_string(directory.join("dev")).ok()?;
-        let (major, minor) = text.trim().split_once(':')?;
-        Some(rustix::fs::makedev(
-            major.parse().ok()?,
-            minor.parse().ok()?,
-        ))
-    };
-    let mut below = Vec::new();
-    if directory.join("partition").exists() {
-        below.extend(directory.parent().map(Path::to_owned));
+    let slaves = sysfs::names(root, &format!("class/block/{name}/slaves"));
+    for one in slaves
+        .into_iter()
+        .chain(sysfs::disk_of_partition(root, name))
+    {
+        follow(root, &one, deepest - 1, found);
     }
-    let slaves = fs::read_dir(directory.join("slaves"));
-    below.extend(
-        slaves
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path()),
-    );
-    for device in below.into_iter().filter_map(number) {
-        follow(root, device, deepest - 1, found);
-    }
-    let Ok(file) = fs::read_to_string(directory.join("loop/backing_file")) else {
-        return;
-    };
-    let Ok(meta) = fs::metadata(file.trim_end_matches('\n')) else {
-        return;
-    };
-    match meta.rdev() {
-        0 => drop(found.insert(Content::File(meta.dev(), meta.ino()))),
-        device => follow(root, device, deepest - 1, found),
+    let shown = file("loop/backing_file").and_then(|path| fs::metadata(path).ok());
+    if let Some(meta) = shown {
+        match meta.rdev() {
+            0 => drop(found.insert(Content::File(meta.dev(), meta.ino()))),
+            device => found.extend(below(root, device)),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-
-    use rustix::fs::makedev;
 
     use super::*;
 
@@ -97,6 +85,9 @@ mod tests {
             let links = root.join("sys/dev/block");
             fs::create_dir_all(&links).unwrap();
             symlink(&path, links.join(number)).unwrap();
+            let names = root.join("sys/class/block");
+            fs::create_dir_all(&names).unwrap();
+            symlink(&path, names.join(path.file_name().unwrap())).unwrap();
             path
         };
         let _ = device("sda", "8:0");

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, anyhow, ensure};
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::restart::{
-    self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch,
-    combination, history, is_going_down, notes, undo_leftovers, with_panic,
+    self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch, history,
+    is_going_down, notes, unchanged, undo_leftovers, with_panic,
 };
 use brisk_tools::vm;
 use clap::Subcommand;
@@ -125,13 +125,7 @@ fn go(
 /// Ensures that what is loaded is what was checked and rehearsed, and what is barred if it fails.
 fn is_as_checked(request: &Request, root: &Path) -> anyhow::Result<()> {
     if let (Some(target), Some(checked)) = (&request.target, &request.combination) {
-        let now = combination(root, target)
-            .with_context(|| format!("cannot read {} or its initrds", target.kernel.display()))?;
-        ensure!(
-            now == *checked,
-            "{} or its initrds were changed since they were checked, as by an upgrade; try again",
-            target.kernel.display()
-        );
+        unchanged(root, target, checked)?;
     }
     Ok(())
 }
@@ -221,7 +215,7 @@ mod tests {
     use std::fs;
 
     use brisk_tools::reboot::Target;
-    use brisk_tools::reboot::restart::Way;
+    use brisk_tools::reboot::restart::{Way, combination};
 
     use super::*;
 

@@ -249,14 +249,9 @@ fn descend(root: &Path, name: &str, deepest: usize, names: &mut BTreeSet<String>
         }
         return;
     }
-    let path = root.join("sys/class/block").join(name);
-    let disk = match path.join("partition").exists() {
-        true => path.canonicalize().ok().and_then(|path| {
-            let disk = path.parent()?.file_name()?;
-            Some(disk.to_str()?.to_owned())
-        }),
-        false => path.exists().then(|| name.to_owned()),
-    };
+    let is_there = || root.join("sys/class/block").join(name).exists();
+    let disk = sysfs::disk_of_partition(root, name);
+    let disk = disk.or_else(|| is_there().then(|| name.to_owned()));
     names.extend(disk);
 }
 

@@ -1,7 +1,7 @@
 //! Identity of a kernel with its initrds and command line.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -24,6 +24,42 @@ pub fn combination(root: &Path, target: &Target) -> io::Result<String> {
     hash.update(target.cmdline.as_bytes());
     let digits = hash.finalize();
     Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Reason why a target is not what was checked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Changed {
+    /// A file is another one.
+    #[error(
+        "{} or its initrds were changed since they were checked, as by an upgrade; try again",
+        .0.display()
+    )]
+    Content(PathBuf),
+    /// A file cannot be read.
+    #[error("cannot read {} or its initrds", kernel.display())]
+    Read {
+        /// The kernel.
+        kernel: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+}
+
+/// Ensures that a target of the system below `root` still has this [`combination`].
+///
+/// # Errors
+/// If it has another one, or a file cannot be read.
+pub fn unchanged(root: &Path, target: &Target, known: &str) -> Result<(), Changed> {
+    let kernel = || target.kernel.clone();
+    match combination(root, target) {
+        Ok(now) if now == known => Ok(()),
+        Ok(_) => Err(Changed::Content(kernel())),
+        Err(source) => Err(Changed::Read {
+            kernel: kernel(),
+            source,
+        }),
+    }
 }
 
 #[cfg(test)]

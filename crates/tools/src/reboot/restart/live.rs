@@ -8,7 +8,7 @@ use brisk_host::files;
 use brisk_host::program::Program;
 
 use super::boot::Boot;
-use super::combination::combination;
+use super::combination::unchanged;
 use super::record::{Restart, Stage, Way};
 use super::sequence::{Host, Refused, Step, steps};
 use super::store::Store;
@@ -68,7 +68,7 @@ pub struct Live<'a> {
     pub store: Store,
     /// Kernel to load, for a warm restart.
     pub target: Option<Target>,
-    /// What was checked, without what is added to its command line, with its [`combination`]; none
+    /// What was checked, without what is added to its command line, with its [`combination`](super::combination()); none
     /// if that is not known.
     pub checked: Option<(Target, String)>,
     /// Whether the older call may load it.
@@ -191,14 +191,8 @@ impl Live<'_> {
         // Read again behind that: memory may have been waited for meanwhile, and an upgrade replaces
         // files.
         if let Some((checked, known)) = &self.checked {
-            let now = combination(Path::new("/"), checked);
-            if now.as_ref().ok() != Some(known) {
-                let kernel = checked.kernel.display();
-                return Err(Refused::Reason(format!(
-                    "{kernel} or its initrds were changed since they were checked, as by an upgrade; \
-                     try again"
-                )));
-            }
+            unchanged(Path::new("/"), checked, known)
+                .map_err(|error| Refused::Reason(chain(&error)))?;
         }
         // What another program has loaded is not unloaded.
         if load::is_loaded(Path::new("/")) == Some(true) {

@@ -23,7 +23,7 @@ mod watchdog;
 
 pub use boot::Boot;
 pub use census::{Census, Gpu, Link};
-pub use combination::combination;
+pub use combination::{Changed, combination, unchanged};
 pub use conclude::{Conclusion, conclude};
 pub use live::{Devices, Live, Vms, is_going_down, undo_leftovers};
 pub use record::{Barred, Down, Outcome, Phase, Record, Restart, Stage, Times, Way};

@@ -1,4 +1,4 @@
-//! What is undone, by fakes of VMs and GPUs.
+//! Steps that are undone, by fakes of VMs and GPUs.
 
 use super::*;
 use crate::reboot::restart::samples;
