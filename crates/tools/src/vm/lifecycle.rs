@@ -59,7 +59,7 @@ pub fn start(
         limit,
         cancelled: &|| cancel.load(Ordering::Relaxed),
     };
-    start_as(paths, &paths.definition()?, cache, ending, progress)
+    start_as(paths, &paths.definition()?, cache, ending, progress).map(drop)
 }
 
 /// What ends a boot before its guest is up.
@@ -71,7 +71,8 @@ pub struct Ending<'a> {
     pub cancelled: &'a dyn Fn() -> bool,
 }
 
-/// Boots a VM from a definition other than that of its file, which stays as it is.
+/// Boots a VM from a definition other than that of its file, which stays as it is. Returns the number of
+/// QEMU's process.
 ///
 /// # Errors
 /// As [`start`].
@@ -81,7 +82,7 @@ pub fn start_as(
     cache: &Cache,
     ending: Ending<'_>,
     progress: &mut dyn FnMut(&str),
-) -> Result<(), Error> {
+) -> Result<u32, Error> {
     let _lock = paths.lock("start")?;
     may_start(paths, definition)?;
     let options = paths.options(definition)?;
@@ -119,17 +120,18 @@ pub fn start_as(
     let steps = first_steps(plan.prepare, &paths.name, init);
     progress("booting");
     let stderr = StderrTail::from_now(paths);
-    let booted = launch(paths, &running).and_then(|()| boot(paths, &steps, init, ending));
+    let booted =
+        launch(paths, &running).and_then(|pid| boot(paths, &steps, init, ending).map(|()| pid));
     progress("");
     running.booting = false;
-    let booted = booted.and_then(|()| running.save(paths));
+    let booted = booted.and_then(|pid| running.save(paths).map(|()| pid));
     match booted {
-        Ok(()) => {
+        Ok(pid) => {
             paths.note("VM running");
             if let Some((what, _)) = running.cannot_be_saved() {
                 paths.note(&format!("It cannot be suspended: it {what}"));
             }
-            Ok(())
+            Ok(pid)
         }
         Err(error) => {
             let error = stderr.explain(paths, error);
@@ -241,8 +243,8 @@ fn wait_for_init(paths: &VmPaths, program: &str, ending: Ending<'_>) -> Result<(
     }
 }
 
-/// Starts QEMU and records the running VM.
-pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
+/// Starts QEMU and records the running VM. Returns the number of QEMU's process.
+pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<u32, Error> {
     // First, so that there is no VM without one, wherever we are killed.
     running.save(paths)?;
     note_console_start(paths);
@@ -267,7 +269,7 @@ pub(super) fn launch(paths: &VmPaths, running: &Running) -> Result<(), Error> {
     let others = us.into_iter().chain(served.processes).chain(logs);
     let processes: Vec<_> = std::iter::once(pid).chain(others).collect();
     unit::enter(paths, &processes, &files_of(paths, running));
-    Ok(())
+    Ok(pid)
 }
 
 /// Files of a VM that may be in file systems of their own.
@@ -286,6 +288,23 @@ fn files_of(paths: &VmPaths, running: &Running) -> Vec<PathBuf> {
 /// If it does not run, or does not stop in time.
 pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
     let _lock = paths.lock("stop")?;
+    stop_locked(paths, limit)
+}
+
+/// [`stop`], but leaves a VM alone whose QEMU is another process: somebody has ended it since, and
+/// started it for themselves.
+///
+/// # Errors
+/// If it does not stop in time.
+pub fn stop_process(paths: &VmPaths, pid: u32, limit: Duration) -> Result<(), Error> {
+    let _lock = paths.lock("stop")?;
+    match process::pid(paths) == Some(pid) {
+        true => stop_locked(paths, limit),
+        false => Ok(()),
+    }
+}
+
+fn stop_locked(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
     let now = live::settle(paths)?;
     if now != Condition::Running {
         return Err(Error::not_running(&paths.name, now));
@@ -334,6 +353,22 @@ pub fn stop(paths: &VmPaths, limit: Duration) -> Result<(), Error> {
 /// If it does not run.
 pub fn kill(paths: &VmPaths) -> Result<(), Error> {
     let _lock = paths.lock("kill")?;
+    kill_locked(paths)
+}
+
+/// [`kill`], but leaves a VM alone whose QEMU is another process, as [`stop_process`] does.
+///
+/// # Errors
+/// If it does not end.
+pub fn kill_process(paths: &VmPaths, pid: u32) -> Result<(), Error> {
+    let _lock = paths.lock("kill")?;
+    match process::pid(paths) == Some(pid) {
+        true => kill_locked(paths),
+        false => Ok(()),
+    }
+}
+
+fn kill_locked(paths: &VmPaths) -> Result<(), Error> {
     note_end(paths);
     let there = process::is_there(paths)?;
     let now = match condition(paths) {

@@ -59,7 +59,9 @@ pub use error::Error;
 pub use exec::{ExecRequest, Execution, exec, executions};
 pub use kept::Area;
 pub use late::Late;
-pub use lifecycle::{BOOT, Ending, discard, kill, start, start_as, stop};
+pub use lifecycle::{
+    BOOT, Ending, discard, kill, kill_process, start, start_as, stop, stop_process,
+};
 pub use live::condition;
 pub use log_size::bound_logs;
 pub use page_server::fill;

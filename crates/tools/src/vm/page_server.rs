@@ -233,7 +233,7 @@ fn begin<'a>(
     running.machine.stopped = true;
     let stderr = StderrTail::from_now(paths);
     let explain = |error: Error| stderr.explain(paths, error);
-    launch(paths, &running)?;
+    let pid = launch(paths, &running)?;
     let channel = |error| file("make", "a channel to QEMU")(error);
     let (ours, theirs) = UnixStream::pair().map_err(channel)?;
     let source = Source::new(ours, &image.state()?, length)?;
@@ -243,7 +243,6 @@ fn begin<'a>(
     if let Err(reason) = allow_late_memory(&mut qmp).map_err(|error| explain(error.into()))? {
         return Ok(Begun::Unable(reason));
     }
-    let pid = process::pid(paths).ok_or_else(|| Error::ended_loading(&paths.name))?;
     match Urgent::of(pid) {
         Ok(urgent) => urgent.agree()?,
         Err(error) => {

@@ -124,9 +124,9 @@ impl Start {
                     limit: vm::BOOT,
                     cancelled: &cancelled,
                 };
-                vm::start_as(paths, &definition, cache, ending, &mut |_| {})?;
+                let pid = vm::start_as(paths, &definition, cache, ending, &mut |_| {})?;
                 Ok(Running::Vm {
-                    pid: vm::pid(paths).unwrap_or_default(),
+                    pid,
                     paths: paths.clone(),
                     patience: *patience,
                 })
@@ -225,16 +225,13 @@ impl Running {
                 pid,
                 patience,
             } => {
-                if vm::pid(paths) != Some(*pid) {
-                    return Ok(());
-                }
                 if !patience.is_zero() {
-                    let stopped = vm::stop(paths, *patience);
+                    let stopped = vm::stop_process(paths, *pid, *patience);
                     if stopped.is_ok() || vm::pid(paths).is_none() {
                         return Ok(stopped?);
                     }
                 }
-                Ok(vm::kill(paths)?)
+                Ok(vm::kill_process(paths, *pid)?)
             }
             // Dropping ends it.
             Self::Command { .. } => Ok(()),
@@ -249,11 +246,8 @@ impl Drop for Running {
             // libvirt's guard ends it.
             Self::Domain { .. } => return,
             Self::Vm { paths, pid, .. } => {
-                // Somebody may have ended it, and started the VM for themselves.
-                if vm::pid(paths) == Some(*pid) {
-                    // There is nobody to tell; the log of the VM says what became of it.
-                    let _ = vm::kill(paths);
-                }
+                // There is nobody to tell; the log of the VM says what became of it.
+                let _ = vm::kill_process(paths, *pid);
                 return;
             }
         };
