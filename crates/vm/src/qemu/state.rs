@@ -1,8 +1,11 @@
 //! Device state: a VM without its memory, as QEMU's migration writes it.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -96,15 +99,25 @@ fn postcopy(on: bool) -> Value {
 /// If QEMU cannot save this VM, or ends.
 pub fn save_state(control: &mut Control<'_>) -> Result<Vec<u8>, Error> {
     control.execute("migrate-set-capabilities", &without_memory())?;
-    let (mut ours, theirs) = UnixStream::pair().map_err(Error::Channel)?;
+    let (ours, theirs) = UnixStream::pair().map_err(Error::Channel)?;
     ours.set_read_timeout(Some(PATIENCE))
         .map_err(Error::Channel)?;
     control.give("state", theirs.as_fd())?;
     drop(theirs);
-    control.execute("migrate", &json!({ "uri": "fd:state" }))?;
-    let mut state = Vec::new();
-    let mut limited = (&mut ours).take(STATE_LIMIT);
-    limited.read_to_end(&mut state).map_err(Error::Channel)?;
+    // QEMU may write before it answers, and with the lock that it needs to answer: were nobody to read
+    // what is more than the socket holds, it would do neither.
+    let (started, state) = thread::scope(|scope| {
+        let reading = scope.spawn(|| read_limited(&ours));
+        let started = control.execute("migrate", &json!({ "uri": "fd:state" }));
+        if started.is_err() {
+            // Nothing comes. That it fails means that there is no peer any more.
+            let _ = ours.shutdown(Shutdown::Both);
+        }
+        let read = reading.join();
+        (started, read.unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    started?;
+    let state = state.map_err(Error::Channel)?;
     if state.len() as u64 == STATE_LIMIT {
         return Err(Error::Failed {
             what: "save its devices",
@@ -112,6 +125,13 @@ pub fn save_state(control: &mut Control<'_>) -> Result<Vec<u8>, Error> {
         });
     }
     completed(control, "save its devices")?;
+    Ok(state)
+}
+
+/// Reads until the end, or [`STATE_LIMIT`].
+fn read_limited(stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let mut state = Vec::new();
+    let _ = stream.take(STATE_LIMIT).read_to_end(&mut state)?;
     Ok(state)
 }
 
@@ -130,5 +150,84 @@ fn completed(control: &mut Control<'_>, what: &'static str) -> Result<(), Error>
             }
             Some(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::mem::MaybeUninit;
+
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+    use super::super::qmp::Reader;
+    use super::*;
+
+    /// More than a socket holds.
+    const STATE: [u8; 4 << 20] = [7; 4 << 20];
+
+    /// Next command to a QEMU, and the descriptor that came with it.
+    fn command(stream: &UnixStream) -> Option<(Value, Option<File>)> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut buffer = [0; 4096];
+        let slice = &mut [io::IoSliceMut::new(&mut buffer)];
+        let got = recvmsg(stream, slice, &mut ancillary, RecvFlags::empty()).unwrap();
+        let fd = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        let text = &buffer[..got.bytes];
+        let command = (!text.is_empty()).then(|| serde_json::from_slice(text).unwrap());
+        command.map(|command| (command, fd.map(File::from)))
+    }
+
+    /// Answers commands, one by one, as a QEMU does whose migration thread is ahead of its main loop.
+    fn qemu(stream: &UnixStream, migrates: bool) {
+        let mut to = None;
+        while let Some((command, fd)) = command(stream) {
+            to = fd.or(to);
+            let answer = match command["execute"].as_str() {
+                Some("migrate") if migrates => {
+                    // Fails if nobody reads.
+                    let _ = to.take().unwrap().write_all(&STATE);
+                    json!({ "return": {}, "id": command["id"] })
+                }
+                Some("migrate") => json!({ "error": { "desc": "no" }, "id": command["id"] }),
+                Some("query-migrate") => {
+                    json!({ "return": { "status": "completed" }, "id": command["id"] })
+                }
+                _ => json!({ "return": {}, "id": command["id"] }),
+            };
+            // It may have given up.
+            let _ = { stream }.write_all(format!("{answer}\n").as_bytes());
+        }
+    }
+
+    fn saved(migrates: bool) -> Result<Vec<u8>, Error> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        thread::scope(|scope| {
+            let running = scope.spawn(move || qemu(&theirs, migrates));
+            let mut control = Control::new(&ours, Reader::default(), Duration::from_secs(10));
+            let saved = save_state(&mut control);
+            ours.shutdown(Shutdown::Both).unwrap();
+            running.join().unwrap();
+            saved
+        })
+    }
+
+    #[test]
+    fn a_state_is_read_that_comes_before_the_answer() {
+        let state = saved(true).unwrap();
+        assert!(state == STATE, "{} bytes", state.len());
+    }
+
+    #[test]
+    fn a_refused_migration_is_not_waited_for() {
+        let begun = std::time::Instant::now();
+        let error = saved(false).unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     }
 }
