@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 #![expect(clippy::print_stdout, reason = "what was counted and found")]
 
+mod book;
 mod copies;
 mod debuggers;
 mod failures;
@@ -22,7 +23,7 @@ use brisk_testkit::{NumaKernel, times, trial, trials};
 use libtest_mimic::Arguments;
 
 /// Tests of make test, which take four minutes.
-const QUICK: [(&str, fn()); 10] = [
+const QUICK: [(&str, fn()); 11] = [
     ("cpus_run_the_copy_of_their_node", copies::divergence),
     ("copies_stay_equal_while_text_is_modified", copies::poked),
     (
@@ -45,6 +46,7 @@ const QUICK: [(&str, fn()); 10] = [
         "brisk_shows_and_measures_the_kernel",
         live::shows_and_measures,
     ),
+    ("examples_of_the_book_work", book::examples_work),
 ];
 
 /// Tests of make soak.
