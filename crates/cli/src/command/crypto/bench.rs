@@ -182,8 +182,7 @@ fn progress(bar: &Bar, step: &Step<'_>) {
         Step::Run(side) => bar.say(&printable(side)),
         Step::Round(progress) => {
             bar.at(u64::from(progress.done));
-            let rest = progress.rest().as_secs();
-            bar.say(&format!("rounds, about {rest} s left"));
+            bar.say("rounds");
         }
     }
 }

@@ -107,10 +107,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let bar = ui.bar(u64::from(args.rounds) + 1, "starting");
     let mut progress = |progress: &Progress| {
         bar.at(u64::from(progress.done));
-        bar.say(&format!(
-            "rounds, about {} s left",
-            progress.rest().as_secs()
-        ));
+        bar.say("rounds");
     };
     let saved = &mut Saved::new(&mut report, &file);
     let measured = subject.measure(&settings, saved, &interrupt, &mut progress);
