@@ -81,6 +81,20 @@ pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     Some(all.into_iter().collect())
 }
 
+/// Parses a mask of processors, as `00000003,ffffffff` (the mask format of cpuset(7)), in order; none if
+/// it has another format.
+#[must_use]
+pub fn parse_mask(text: &str) -> Option<Vec<usize>> {
+    const BITS: usize = 32;
+    let mut all = Vec::new();
+    for (index, word) in text.split(',').rev().enumerate() {
+        let bits = u32::from_str_radix(word, 16).ok()?;
+        let set = (0..BITS).filter(|bit| bits >> bit & 1 == 1);
+        all.extend(set.map(|bit| index * BITS + bit));
+    }
+    all.iter().all(|number| *number < MOST).then_some(all)
+}
+
 /// A list of processors as [`parse_list`] reads it, each by itself.
 #[must_use]
 pub fn list(processors: &[usize]) -> String {
@@ -93,6 +107,17 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn masks_are_read_from_their_end() {
+        assert_eq!(parse_mask("3"), Some(vec![0, 1]));
+        assert_eq!(parse_mask("00000001,80000000"), Some(vec![31, 32]));
+        assert_eq!(parse_mask("0,00000000"), Some(vec![]));
+        for wrong in ["", "g", "1,,1", "1-2", "100000000"] {
+            assert_eq!(parse_mask(wrong), None, "{wrong}");
+        }
+        assert_eq!(parse_mask(&format!("1{}", ",00000000".repeat(256))), None);
+    }
 
     #[test]
     fn a_captured_host_is_described() {

@@ -54,15 +54,14 @@ pub fn loaded(root: &Path) -> Vec<Module> {
     text.lines().filter_map(Module::parse).collect()
 }
 
-/// Memory of all modules that `/proc/modules` below a root lists, bytes.
+/// Memory of all modules that `/proc/modules` below a root lists, bytes; none if there is no list.
 #[must_use]
-pub fn memory(root: &Path) -> u64 {
-    let text = files::text_within(&root.join("proc/modules"), LONGEST_LIST);
-    let text = text.unwrap_or_default();
+pub fn memory(root: &Path) -> Option<u64> {
+    let text = files::text_within(&root.join("proc/modules"), LONGEST_LIST)?;
     let sizes = text
         .lines()
         .filter_map(|line| line.split(' ').nth(1)?.parse().ok());
-    sizes.fold(0, u64::saturating_add)
+    Some(sizes.fold(0, u64::saturating_add))
 }
 
 /// Modules of these names that are loaded, and all that use them, each behind those that use it:

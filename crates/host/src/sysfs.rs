@@ -8,11 +8,13 @@ use crate::files;
 /// Bytes that a file of text has at most: a page, and more for some lists of processors.
 const LONGEST: u64 = 64 << 10;
 
-/// Text of a file below `sys`, without white space at its ends.
+/// Text of a file below `sys`, without white space at its ends, and without the zero bytes that copies of
+/// such files can end with.
 #[must_use]
 pub fn line(root: &Path, path: &str) -> Option<String> {
     let text = files::text_within(&root.join("sys").join(path), LONGEST)?;
-    Some(text.trim().to_owned())
+    let at_end = |one: char| one == '\0' || one.is_whitespace();
+    Some(text.trim_matches(at_end).to_owned())
 }
 
 /// The word in brackets, where a file shows which of several values is chosen: `always [never]`.

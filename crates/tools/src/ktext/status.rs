@@ -66,6 +66,10 @@ impl Status {
 
 /// Release of the kernel of a system; empty if it cannot be read.
 pub(super) fn release(root: &Path) -> String {
-    let text = files::text_within(&root.join("proc/sys/kernel/osrelease"), 4096);
-    text.unwrap_or_default().trim_end().to_owned()
+    let text = |path: &str| files::text_within(&root.join(path), 4096);
+    let release = text("proc/sys/kernel/osrelease");
+    // Copies of files have this one more often: `Linux version 6.12.117 (…`.
+    let version = || Some(text("proc/version")?.split_whitespace().nth(2)?.to_owned());
+    let release = release.or_else(version).unwrap_or_default();
+    release.trim_end().to_owned()
 }

@@ -18,8 +18,8 @@ use crate::ui::Ui;
 /// the size of the kernel is not known.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_long_help = "Exit status: 0 it could gain; 1 it would not, or the kernel would refuse; 125 \
-                       if brisk failed."
+    after_long_help = "Exit status: 0 it could gain; 1 it would not, the kernel would refuse, or what \
+                       decides it cannot be read; 125 if brisk failed."
 )]
 pub struct Args {
     /// Form of the findings.
@@ -56,6 +56,6 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     }
     Ok(match Verdict::of(&findings) {
         Verdict::CouldGain => exit::OK,
-        Verdict::Refused | Verdict::NoGain => exit::FOUND,
+        Verdict::NotKnown | Verdict::Refused | Verdict::NoGain => exit::FOUND,
     })
 }

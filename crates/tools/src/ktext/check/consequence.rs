@@ -12,6 +12,8 @@ pub enum Consequence {
     Note,
     /// There may be little to gain, or something is lost.
     Warn,
+    /// What decides it cannot be read.
+    Unknown,
     /// The kernel would not replicate its text on this machine as it was booted.
     Refuse,
     /// There is nothing that a copy could bring nearer.
@@ -25,6 +27,7 @@ impl Consequence {
         match self {
             Self::Note => "note",
             Self::Warn => "warn",
+            Self::Unknown => "unknown",
             Self::Refuse => "refuse",
             Self::NoGain => "no-gain",
         }
@@ -41,6 +44,8 @@ impl Grade for Consequence {
 pub enum Verdict {
     /// It could: that is to be measured.
     CouldGain,
+    /// What decides it cannot be read.
+    NotKnown,
     /// The kernel would refuse, as the machine was booted.
     Refused,
     /// It could not.
@@ -53,6 +58,7 @@ impl Verdict {
     pub fn of(findings: &[Finding<Consequence>]) -> Self {
         match findings.iter().map(|finding| finding.severity).max() {
             None | Some(Consequence::Note | Consequence::Warn) => Self::CouldGain,
+            Some(Consequence::Unknown) => Self::NotKnown,
             Some(Consequence::Refuse) => Self::Refused,
             Some(Consequence::NoGain) => Self::NoGain,
         }

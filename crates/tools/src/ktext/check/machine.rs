@@ -12,22 +12,31 @@ use crate::ktext::absence::OPTION;
 use crate::ktext::status::release;
 use crate::ktext::{Source, SourceError, Stats};
 
+/// Option of older kernels that has them encrypt memory without a word on the command line.
+const ENCRYPTS: &str = "CONFIG_AMD_MEM_ENCRYPT_ACTIVE_BY_DEFAULT";
 /// Entries of `/proc` that are counted at most (`PID_MAX_LIMIT` of `include/linux/threads.h`).
 const MOST_PROCESSES: usize = 4 << 20;
 
 /// A machine, as far as it matters for replication of its kernel's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Release of the running kernel.
+    /// Release of the running kernel; empty if it cannot be read.
     pub release: String,
+    /// The first two numbers of that.
+    pub version: Option<(u32, u32)>,
     /// Its command line.
     pub cmdline: String,
     /// Whether it was built with replication; none if its configuration cannot be read.
     pub is_built: Option<bool>,
     /// File with its configuration.
     pub config: Option<String>,
+    /// Whether that has memory encrypted on processors of AMD's unless the command line says otherwise;
+    /// none if it cannot be read.
+    pub encrypts_by_default: Option<bool>,
     /// What it says about replication.
     pub replication: Replication,
+    /// Kind of the processors.
+    pub kind: Kind,
     /// Model of the processors.
     pub model: String,
     /// Vendor of the processors, such as `AuthenticAMD`.
@@ -42,18 +51,33 @@ pub struct Machine {
     pub xen: Option<String>,
     /// What shows a guest with memory that its host cannot read, if there is something.
     pub encrypted_guest: Option<&'static str>,
+    /// Whether the kernel shows devices at all: a copy of files may lack them.
+    pub has_sysfs: bool,
     /// NUMA nodes.
     pub nodes: Vec<Node>,
     /// Sizes of the kernel.
     pub image: Image,
-    /// Memory of modules, bytes.
-    pub modules: u64,
-    /// Processes, threads of the kernel among them.
-    pub processes: u64,
+    /// Memory of modules, bytes; none if it cannot be read.
+    pub modules: Option<u64>,
+    /// Processes, threads of the kernel among them; none if not all of them are shown.
+    pub processes: Option<u64>,
     /// Device that a hibernated system is resumed from, if there is one.
     pub resume: Option<String>,
     /// Facts that could not be read, each with the reason.
     pub unread: Vec<String>,
+}
+
+/// Kind of processors, by `/proc/cpuinfo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// There is no such file.
+    Unknown,
+    /// x86, of 32 or 64 bits.
+    X86,
+    /// Arm.
+    Arm,
+    /// Another one.
+    Other,
 }
 
 /// What the running kernel says about replication of its text.
@@ -83,36 +107,41 @@ impl Machine {
             let text = files::text_within(&root.join(path), 64 << 10).unwrap_or_default();
             text.trim_end_matches(['\n', '\0']).to_owned()
         };
+        let cpuinfo = line("proc/cpuinfo");
         let cpu = Cpu::below(root);
         let flags: BTreeSet<_> = cpu.flags().into_iter().map(str::to_owned).collect();
-        if flags.is_empty() {
-            unread.push("features of the processors: /proc/cpuinfo has none".to_owned());
-        }
         let release = release(root);
         let config = KernelConfig::running(root, &release);
-        let nodes = Node::read_all(root);
-        if nodes.is_empty() {
-            unread.push("NUMA nodes: /sys/devices/system/node shows none".to_owned());
+        let modules = modules::memory(root);
+        if modules.is_none() {
+            unread.push("memory of modules: /proc/modules is not there".to_owned());
         }
-        let model = cpu.model().unwrap_or_default();
+        let processes = processes(root);
+        if processes.is_none() {
+            unread.push("number of processes: /proc does not show all of them".to_owned());
+        }
         Self {
             cmdline: line("proc/cmdline"),
             is_built: config.as_ref().map(|config| config.has(OPTION)),
+            encrypts_by_default: config.as_ref().map(|config| config.has(ENCRYPTS)),
             config: config.map(|config| config.path),
             replication: replication(root),
-            vendor: vendor(&line("proc/cpuinfo")),
+            kind: kind(&cpuinfo, flags.is_empty()),
+            vendor: vendor(&cpuinfo),
             meltdown: sysfs::line(root, "devices/system/cpu/vulnerabilities/meltdown"),
             hyper_v: hyper_v(root),
             xen: xen(root),
             encrypted_guest: encrypted_guest(root, &flags),
             image: image(root, &mut unread),
-            modules: modules::memory(root),
-            processes: processes(root),
+            modules,
+            processes,
             resume: resume(root),
+            version: version(&release),
             release,
-            model,
+            model: cpu.model().unwrap_or_default(),
             flags,
-            nodes,
+            has_sysfs: root.join("sys/devices/system").is_dir(),
+            nodes: Node::read_all(root),
             unread,
         }
     }
@@ -130,6 +159,29 @@ fn replication(root: &Path) -> Replication {
         Ok(stats) => Replication::Present(Box::new(stats)),
         Err(error @ SourceError::Absent(_)) => Replication::Absent(error.to_string()),
         Err(error) => Replication::Absent(format!("its files cannot be used: {error}")),
+    }
+}
+
+/// The first two numbers of a release such as `6.12.117+deb13-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|one: char| !one.is_ascii_digit());
+    let mut number = || numbers.next()?.parse().ok();
+    Some((number()?, number()?))
+}
+
+fn kind(cpuinfo: &str, has_no_flags: bool) -> Kind {
+    if !has_no_flags {
+        return Kind::X86;
+    }
+    if cpuinfo.trim().is_empty() {
+        return Kind::Unknown;
+    }
+    match cpuinfo
+        .lines()
+        .any(|line| line.starts_with("CPU implementer"))
+    {
+        true => Kind::Arm,
+        false => Kind::Other,
     }
 }
 
@@ -168,7 +220,10 @@ fn encrypted_guest(root: &Path, flags: &BTreeSet<String>) -> Option<&'static str
 
 /// Sizes by `/proc/iomem` (`code_resource` and `rodata_resource` of `arch/x86/kernel/setup.c`).
 fn image(root: &Path, unread: &mut Vec<String>) -> Image {
-    let text = files::text_within(&root.join("proc/iomem"), 4 << 20).unwrap_or_default();
+    let Some(text) = files::text_within(&root.join("proc/iomem"), 4 << 20) else {
+        unread.push("size of the kernel: /proc/iomem is not there".to_owned());
+        return Image::default();
+    };
     let size = |name: &str| {
         let mut lines = text.lines().filter_map(|line| line.split_once(" : "));
         let (range, _) = lines.find(|(_, of)| *of == name)?;
@@ -190,7 +245,9 @@ fn image(root: &Path, unread: &mut Vec<String>) -> Image {
     image
 }
 
-fn processes(root: &Path) -> u64 {
+/// None without the first process: a copy of files, or `/proc` that hides other users' processes
+/// (`hidepid` of proc(5)).
+fn processes(root: &Path) -> Option<u64> {
     let entries = std::fs::read_dir(root.join("proc"));
     let entries = entries.into_iter().flatten().flatten();
     let numbers = entries.filter(|entry| {
@@ -198,7 +255,8 @@ fn processes(root: &Path) -> u64 {
         let bytes = name.as_encoded_bytes();
         bytes.iter().all(u8::is_ascii_digit)
     });
-    numbers.take(MOST_PROCESSES).count() as u64
+    let count = numbers.take(MOST_PROCESSES).count() as u64;
+    root.join("proc/1").exists().then_some(count)
 }
 
 /// `/sys/power/resume` is `0:0` without one (`Documentation/ABI/testing/sysfs-power`).

@@ -15,7 +15,7 @@ mod tests;
 
 pub use consequence::{Consequence, Verdict};
 pub use cost::Cost;
-pub use machine::{Image, Machine, Replication};
+pub use machine::{Image, Kind, Machine, Replication};
 pub use nodes::Node;
 pub use report::{SCHEMA, json, text};
 pub use rules::descriptions;

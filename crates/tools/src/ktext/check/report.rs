@@ -30,7 +30,10 @@ pub fn text(on: &Machine, findings: &[Finding<Consequence>]) -> String {
         if let Some(evidence) = &finding.evidence {
             let _ = writeln!(text, "    seen: {}", one_line(evidence));
         }
-        let _ = writeln!(text, "    so:   {}", one_line(finding.effect));
+        // What follows from it is not known, either.
+        if finding.severity != Consequence::Unknown {
+            let _ = writeln!(text, "    so:   {}", one_line(finding.effect));
+        }
         let _ = writeln!(text, "    fix:  {}", one_line(&finding.fix.to_string()));
     }
     for fact in &on.unread {
@@ -53,6 +56,10 @@ fn sentence(findings: &[Finding<Consequence>]) -> String {
              as it was booted ({}).",
             count(Consequence::Refuse)
         ),
+        Verdict::NotKnown => format!(
+            "Not known: what decides it cannot be read ({}).",
+            count(Consequence::Unknown)
+        ),
         Verdict::NoGain => format!(
             "No gain: there is nothing that a copy could bring nearer ({}).",
             count(Consequence::NoGain)
@@ -72,7 +79,11 @@ fn facts(on: &Machine) -> String {
         Some(false) => format!("built without replication ({config})"),
         None => format!("replication not known ({config})"),
     };
-    row("Kernel", format!("{}, {built}", on.release));
+    let release = match &*on.release {
+        "" => "release not known",
+        release => release,
+    };
+    row("Kernel", format!("{release}, {built}"));
     if let Replication::Present(stats) = &on.replication {
         let state = match stats.why_off() {
             None if stats.slots == 1 => "on, 1 slot beside the master".to_owned(),
@@ -81,7 +92,9 @@ fn facts(on: &Machine) -> String {
         };
         row("Replication", state);
     }
-    row("Processors", on.model.clone());
+    if !on.model.is_empty() {
+        row("Processors", on.model.clone());
+    }
     row("Memory cost", cost(&Cost::of(on)));
     if !on.nodes.is_empty() {
         text.push_str(&nodes(on));
@@ -89,49 +102,62 @@ fn facts(on: &Machine) -> String {
     text
 }
 
+/// An amount, or that it is not known.
+fn known(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "not known".to_owned(), amount)
+}
+
+/// An upper bound of an amount, or that it is not known.
+fn at_most(bytes: Option<u64>) -> String {
+    match bytes {
+        Some(bytes) => format!("at most {}", amount(bytes)),
+        None => "not known".to_owned(),
+    }
+}
+
 /// What copies take.
 fn cost(cost: &Cost) -> String {
-    let known = |bytes: Option<u64>| bytes.map_or_else(|| "not known".to_owned(), amount);
+    let nodes = match cost.nodes {
+        Some(0) => return "none, as no other node has memory and CPUs".to_owned(),
+        Some(1) => "on 1 node".to_owned(),
+        Some(count) => format!("on each of {count} nodes"),
+        None => "on each node that gets copies".to_owned(),
+    };
     let whole = match cost.on_a_node() {
         Some(bytes) => format!("up to {}", amount(bytes)),
         None => "not known".to_owned(),
     };
-    let nodes = match cost.nodes {
-        0 => "none: no other node has memory; it would be".to_owned(),
-        1 => "on 1 node".to_owned(),
-        count => format!("on each of {count} nodes"),
-    };
     format!(
-        "{nodes} {whole}: text {}, read-only data {}, modules at most {}, page tables {}, and of \
-         processes at most {}",
+        "{nodes} {whole}: text {}, read-only data {}, modules {}, page tables {}, and of processes {}",
         known(cost.text),
         known(cost.rodata),
-        amount(cost.modules),
-        amount(cost.page_tables),
-        amount(cost.processes)
+        at_most(cost.modules),
+        known(cost.page_tables),
+        at_most(cost.processes)
     )
+}
+
+/// Text, or a dash for none.
+fn shown(text: String) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text
+    }
 }
 
 fn nodes(on: &Machine) -> String {
     let rows = on.nodes.iter().map(|node| {
-        let cpus: Vec<u32> = node
-            .cpus
-            .iter()
-            .filter_map(|cpu| (*cpu).try_into().ok())
-            .collect();
+        let cpus = node.cpus.as_ref().map(|cpus| {
+            let numbers = cpus.iter().filter_map(|cpu| (*cpu).try_into().ok());
+            shown(ranges(&numbers.collect::<Vec<_>>()))
+        });
         let distances: Vec<_> = node.distances.iter().map(ToString::to_string).collect();
-        let shown = |text: String| {
-            if text.is_empty() {
-                "-".to_owned()
-            } else {
-                text
-            }
-        };
         vec![
             format!("node {}", node.number),
-            shown(ranges(&cpus)),
-            amount(node.memory),
-            amount(node.free),
+            cpus.unwrap_or_else(|| "not known".to_owned()),
+            known(node.memory),
+            known(node.free),
             shown(distances.join(" ")),
         ]
     });
@@ -150,6 +176,8 @@ pub fn json(on: &Machine, findings: &[Finding<Consequence>]) -> Value {
         "schema": SCHEMA,
         "verdict": Verdict::of(findings),
         "running": on.release,
+        "command_line": on.cmdline,
+        "processors": { "vendor": on.vendor, "model": on.model },
         "built_with_replication": on.is_built,
         "replication": replication,
         "nodes": on.nodes,

@@ -50,42 +50,89 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn one_node(on: &Machine, findings: &mut Findings) {
-    let with_memory: Vec<_> = on.nodes.iter().filter(|node| node.has_memory()).collect();
-    let (what, fix) = match (on.nodes.is_empty(), with_memory.len()) {
-        (true, _) => (
-            "the kernel shows no NUMA nodes",
-            "a kernel with CONFIG_NUMA=y would show them, if the machine has any",
-        ),
-        (false, 0 | 1) => (
-            "only one NUMA node has memory",
-            "nothing, unless the firmware interleaves the memory of several sockets (Node \
-             Interleaving) or hides nodes (NPS, Sub-NUMA Clustering), or the kernel's command line has \
-             numa=off",
-        ),
-        _ => return,
-    };
-    let evidence = match &*with_memory {
-        [] => "/sys/devices/system/node: no node has memory".to_owned(),
-        nodes => format!("/sys/devices/system/node: memory on {}", names(nodes)),
-    };
-    findings.add_with_evidence(Consequence::NoGain, what, evidence, advice(fix));
+    if on.nodes.is_empty() {
+        if on.has_sysfs {
+            findings.add_with_evidence(
+                Consequence::NoGain,
+                "the kernel shows no NUMA nodes",
+                "/sys/devices/system/node: no nodes",
+                advice("a kernel with CONFIG_NUMA=y would show them, if the machine has any"),
+            );
+        } else {
+            unknown(
+                findings,
+                "the NUMA nodes",
+                "/sys/devices/system is not there",
+            );
+        }
+        return;
+    }
+    let (with, maybe) = split(&on.nodes, Node::has_memory);
+    if with.len() + maybe.len() < 2 {
+        let (what, evidence) = match &*with {
+            [] => (
+                "no NUMA node has memory for the kernel",
+                "on none".to_owned(),
+            ),
+            nodes => (
+                "only one NUMA node has memory for the kernel",
+                format!("on {}", names(nodes)),
+            ),
+        };
+        findings.add_with_evidence(
+            Consequence::NoGain,
+            what,
+            format!("/sys/devices/system/node: has_normal_memory, meminfo: {evidence}"),
+            advice(
+                "nothing, unless the firmware interleaves the memory of several sockets (Node \
+                 Interleaving) or hides nodes (NPS, Sub-NUMA Clustering), the kernel's command line has \
+                 numa=off, or memory is movable alone (movable_node, daxctl(1))",
+            ),
+        );
+    } else if with.len() < 2 {
+        let what = "which NUMA nodes have memory";
+        unknown(findings, what, &format!("no meminfo of {}", names(&maybe)));
+    }
 }
 
 fn one_with_cpus(on: &Machine, findings: &mut Findings) {
-    let memory = on.nodes.iter().filter(|node| node.has_memory());
-    let (with, without): (Vec<_>, Vec<_>) = memory.partition(|node| node.is_served());
-    if with.len() < 2 && !without.is_empty() && !with.is_empty() {
+    let (memory, _) = split(&on.nodes, Node::has_memory);
+    let (with, maybe) = split(&on.nodes, Node::is_served);
+    // Other cases are the first rule's.
+    if memory.len() < 2 || with.len() > 1 {
+        return;
+    }
+    if !maybe.is_empty() {
+        let what = "which NUMA nodes have CPUs";
+        unknown(findings, what, &format!("no cpulist of {}", names(&maybe)));
+        return;
+    }
+    let without: Vec<_> = memory
+        .into_iter()
+        .filter(|node| node.is_served() == Some(false))
+        .collect();
+    if with.is_empty() {
         findings.add_with_evidence(
-            Consequence::Warn,
-            "only one NUMA node has memory and CPUs",
+            Consequence::Refuse,
+            "no NUMA node has memory and CPUs",
             format!(
-                "/sys/devices/system/node: CPUs on {}, none on {}",
-                names(&with),
+                "/sys/devices/system/node: memory without CPUs on {}",
                 names(&without)
             ),
-            advice("see where it is: brisk ktext draw, or Kernel code in /proc/iomem"),
+            advice("put memory into the slots of nodes that have CPUs"),
         );
+        return;
     }
+    findings.add_with_evidence(
+        Consequence::Warn,
+        "only one NUMA node has memory and CPUs",
+        format!(
+            "/sys/devices/system/node: CPUs on {}, none on {}",
+            names(&with),
+            names(&without)
+        ),
+        advice("see where it is: brisk ktext draw, or Kernel code in /proc/iomem"),
+    );
 }
 
 fn near(on: &Machine, findings: &mut Findings) {
@@ -125,8 +172,36 @@ fn mixed(on: &Machine, findings: &mut Findings) {
     }
 }
 
-/// `node 0, 2`.
+/// Nodes that have something, and those of which that is not known.
+fn split(nodes: &[Node], has: fn(&Node) -> Option<bool>) -> (Vec<&Node>, Vec<&Node>) {
+    let of = |wanted| {
+        nodes
+            .iter()
+            .filter(move |node| has(node) == wanted)
+            .collect()
+    };
+    (of(Some(true)), of(None))
+}
+
+/// A finding that something which decides cannot be read.
+pub(super) fn unknown(findings: &mut Findings, what: &str, evidence: &str) {
+    findings.add_with_evidence(
+        Consequence::Unknown,
+        format!("{what}: not known"),
+        evidence,
+        advice("check the machine itself, or a copy of its /proc and /sys that has those files"),
+    );
+}
+
+/// `node 2`, or `nodes 0, 2-3`.
 pub(super) fn names(nodes: &[&Node]) -> String {
     let numbers: Vec<_> = nodes.iter().map(|node| node.number).collect();
-    format!("node {}", crate::ktext::ranges(&numbers))
+    let word = if nodes.len() == 1 { "node" } else { "nodes" };
+    format!("{word} {}", crate::ktext::ranges(&numbers))
+}
+
+/// `node 2 has`, or `nodes 0, 2-3 have`.
+pub(super) fn have(nodes: &[&Node]) -> String {
+    let verb = if nodes.len() == 1 { "has" } else { "have" };
+    format!("{} {verb}", names(nodes))
 }

@@ -1,6 +1,6 @@
 //! What replication costs and what is to be known of it.
 
-use super::gain::names;
+use super::gain::have;
 use super::{Findings, Rule, advice};
 use crate::ktext::check::consequence::Consequence;
 use crate::ktext::check::cost::Cost;
@@ -58,21 +58,25 @@ pub(super) const RULES: &[Rule] = &[
 
 fn cost(on: &Machine, findings: &mut Findings) {
     let cost = Cost::of(on);
-    let Some(bytes) = cost.on_a_node().filter(|_| cost.nodes > 0) else {
+    let Some(bytes) = cost.on_a_node().filter(|_| cost.nodes != Some(0)) else {
         return;
     };
-    let with_memory = on.nodes.iter().filter(|node| node.has_memory());
-    let Some(smallest) = with_memory.min_by_key(|node| node.memory) else {
+    let served = on
+        .nodes
+        .iter()
+        .filter(|node| node.is_served() == Some(true));
+    let sizes = served.filter_map(|node| Some((node.memory?, node.number)));
+    let Some((memory, number)) = sizes.min() else {
         return;
     };
-    if bytes > smallest.memory / PART {
+    if bytes > memory / PART {
         findings.add_with_evidence(
             Consequence::Warn,
             format!(
                 "copies take up to {} of each node, and node {} has {}",
                 amount(bytes),
-                smallest.number,
-                amount(smallest.memory)
+                number,
+                amount(memory)
             ),
             "/proc/iomem, /proc/modules, /sys/devices/system/node/node*/meminfo",
             advice(
@@ -85,12 +89,12 @@ fn cost(on: &Machine, findings: &mut Findings) {
 fn without_cpus(on: &Machine, findings: &mut Findings) {
     let empty = on.nodes.iter();
     let empty: Vec<_> = empty
-        .filter(|node| node.has_memory() && node.cpus.is_empty())
+        .filter(|node| node.has_memory() == Some(true) && node.has_cpus() == Some(false))
         .collect();
     if !empty.is_empty() {
         findings.add_with_evidence(
             Consequence::Note,
-            format!("{} has memory and no CPUs", names(&empty)),
+            format!("{} memory and no CPUs", have(&empty)),
             "/sys/devices/system/node/node*/cpulist",
             advice("nothing: it takes no memory of it"),
         );
@@ -100,14 +104,14 @@ fn without_cpus(on: &Machine, findings: &mut Findings) {
 fn without_memory(on: &Machine, findings: &mut Findings) {
     let empty = on.nodes.iter();
     let empty: Vec<_> = empty
-        .filter(|node| !node.has_memory() && !node.cpus.is_empty())
+        .filter(|node| node.has_memory() == Some(false) && node.has_cpus() == Some(true))
         .collect();
     if !empty.is_empty() {
         findings.add_with_evidence(
             Consequence::Note,
-            format!("{} has CPUs and no memory", names(&empty)),
-            "/sys/devices/system/node/node*/meminfo",
-            advice("put memory into its slots"),
+            format!("{} CPUs and no memory for the kernel", have(&empty)),
+            "/sys/devices/system/node: has_normal_memory, node*/meminfo",
+            advice("put memory into its slots, or leave some of it not movable"),
         );
     }
 }

@@ -1,8 +1,9 @@
 //! What the kernel of the patch series refuses.
 
+use super::gain::unknown;
 use super::{Findings, Rule, advice};
 use crate::ktext::check::consequence::Consequence;
-use crate::ktext::check::machine::Machine;
+use crate::ktext::check::machine::{Kind, Machine};
 use crate::lint::Applies;
 
 /// Memory that 4-level page tables can map, bytes (`Documentation/arch/x86/x86_64/mm.rst`).
@@ -67,15 +68,29 @@ fn refuse(findings: &mut Findings, what: impl Into<String>, evidence: &str, fix:
 }
 
 fn architecture(on: &Machine, findings: &mut Findings) {
-    // Long mode; no feature at all is known where /proc/cpuinfo has another form.
-    if !on.has("lm") {
-        refuse(
-            findings,
-            "this is no x86-64 machine, as far as it shows",
-            "/proc/cpuinfo: flags do not have lm",
-            "on arm64, see the series of openEuler",
-        );
+    // Long mode.
+    if on.has("lm") {
+        return;
     }
+    let (evidence, fix) = match on.kind {
+        Kind::Unknown => {
+            unknown(findings, "the processors", "/proc/cpuinfo is not there");
+            return;
+        }
+        Kind::X86 => (
+            "/proc/cpuinfo: flags do not have lm",
+            "none: its processors have 32 bits",
+        ),
+        Kind::Arm => (
+            "/proc/cpuinfo: CPU implementer",
+            "on arm64, see the series of openEuler",
+        ),
+        Kind::Other => (
+            "/proc/cpuinfo has no flags",
+            "none: the series is for x86-64 alone",
+        ),
+    };
+    refuse(findings, "this is no x86-64 machine", evidence, fix);
 }
 
 fn rodata(on: &Machine, findings: &mut Findings) {
@@ -116,10 +131,6 @@ fn hyper_v(on: &Machine, findings: &mut Findings) {
 }
 
 fn encryption(on: &Machine, findings: &mut Findings) {
-    let is_off = on
-        .cmdline
-        .split_whitespace()
-        .any(|word| word == "mem_encrypt=off");
     if let Some(evidence) = on.encrypted_guest {
         refuse(
             findings,
@@ -127,15 +138,45 @@ fn encryption(on: &Machine, findings: &mut Findings) {
             evidence,
             "none: it would have to be a guest without memory encryption",
         );
-    } else if on.has("sme") && !is_off {
-        // The kernel takes the flag away where it does not encrypt (early_detect_mem_encrypt of
-        // arch/x86/kernel/cpu/amd.c); older ones did not.
-        refuse(
-            findings,
-            "memory is encrypted (SME)",
-            "/proc/cpuinfo: flags have sme",
-            "boot with mem_encrypt=off, which gives up the encryption of memory",
-        );
+    } else if on.has("sme") {
+        host_encryption(on, findings);
+    }
+}
+
+/// Kernels from this version on show `sme` only where they encrypt (`early_detect_mem_encrypt` of
+/// `arch/x86/kernel/cpu/amd.c`).
+const SHOWS_SME: (u32, u32) = (6, 1);
+
+/// On a machine whose processors have SME, as the kernel shows.
+fn host_encryption(on: &Machine, findings: &mut Findings) {
+    const FIX: &str = "boot with mem_encrypt=off, which gives up the encryption of memory";
+    let words = on.cmdline.split_whitespace();
+    let value = words
+        .filter_map(|word| word.strip_prefix("mem_encrypt="))
+        .next_back();
+    let is_exact = on.version.is_some_and(|version| version >= SHOWS_SME);
+    let encrypts = match value {
+        Some("on") => Some("/proc/cmdline: mem_encrypt=on"),
+        Some("off") => None,
+        _ if is_exact => Some("/proc/cpuinfo: flags have sme"),
+        _ if on.encrypts_by_default == Some(true) => {
+            Some("/proc/cpuinfo: flags have sme; CONFIG_AMD_MEM_ENCRYPT_ACTIVE_BY_DEFAULT=y")
+        }
+        _ if on.encrypts_by_default.is_none() => {
+            findings.add_with_evidence(
+                Consequence::Warn,
+                "memory may be encrypted (SME), which the series refuses",
+                "/proc/cpuinfo: flags have sme, which Linux before 6.1 shows in any case",
+                advice(format!(
+                    "look for Memory Encryption in the kernel's log; where it is active, {FIX}"
+                )),
+            );
+            None
+        }
+        _ => None,
+    };
+    if let Some(evidence) = encrypts {
+        refuse(findings, "memory is encrypted (SME)", evidence, FIX);
     }
 }
 
@@ -143,7 +184,7 @@ fn five_levels(on: &Machine, findings: &mut Findings) {
     if !on.has("la57") {
         return;
     }
-    let memory = on.nodes.iter().map(|node| node.memory);
+    let memory = on.nodes.iter().filter_map(|node| node.memory);
     let memory = memory.fold(0, u64::saturating_add);
     let fix = match memory > FOUR_LEVELS {
         false => "boot with no5lvl",
@@ -157,18 +198,32 @@ fn five_levels(on: &Machine, findings: &mut Findings) {
     );
 }
 
+/// Kernels from this version on show `pti` where they isolate page tables, and what they do about
+/// Meltdown.
+const SHOWS_PTI: (u32, u32) = (4, 15);
+
 fn isolation(on: &Machine, findings: &mut Findings) {
+    const FILE: &str = "/sys/devices/system/cpu/vulnerabilities/meltdown";
     let meltdown = on.meltdown.as_deref().unwrap_or("not known");
-    if on.has("pti") {
+    // Kernels of distributions that are older show it in that file alone.
+    if on.has("pti") || meltdown.starts_with("Mitigation: PTI") {
+        let flags = if on.has("pti") { "have" } else { "do not have" };
         refuse(
             findings,
             "the kernel isolates page tables of kernel and user mode",
-            &format!(
-                "/proc/cpuinfo: flags have pti; /sys/devices/system/cpu/vulnerabilities/meltdown: \
-                 {meltdown}"
-            ),
+            &format!("/proc/cpuinfo: flags {flags} pti; {FILE}: {meltdown}"),
             "use a machine with processors that Meltdown does not affect; pti=off gives up the \
              protection from it, and is for machines whose programs are all trusted",
+        );
+        return;
+    }
+    let is_shown = on.version.is_some_and(|version| version >= SHOWS_PTI);
+    let is_affected = !matches!(&*on.vendor, "AuthenticAMD" | "HygonGenuine");
+    if on.has("lm") && on.meltdown.is_none() && is_affected && !is_shown {
+        unknown(
+            findings,
+            "whether the kernel isolates page tables because of Meltdown",
+            &format!("{FILE} is not there"),
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::scene::{RELEASE, Scene};
 use crate::ktext::check::Consequence;
-use Consequence::{NoGain, Note, Refuse, Warn};
+use Consequence::{NoGain, Note, Refuse, Unknown, Warn};
 
 /// What a rule finds, and what it does not.
 pub(super) struct Case {
@@ -22,6 +22,22 @@ fn cmdline(scene: &Scene, text: &str) {
     scene.file("proc/cmdline", &format!("root=/dev/sda2 {text}\n"));
 }
 
+/// A kernel from before the files and flags that later ones have.
+fn old_kernel(scene: &Scene) {
+    scene.file("proc/sys/kernel/osrelease", "3.10.0-1160.el7.x86_64\n");
+}
+
+fn remove(scene: &Scene, path: &str) {
+    std::fs::remove_file(scene.root().join(path)).unwrap();
+}
+
+/// The directory of a node in sysfs.
+fn of_node(name: &str) -> String {
+    format!("sys/devices/system/node/{name}")
+}
+
+const MELTDOWN: &str = "sys/devices/system/cpu/vulnerabilities/meltdown";
+
 fn flags(scene: &Scene, text: &str) {
     scene.processor("GenuineIntel", &format!("fpu lm {text} nx"));
 }
@@ -29,10 +45,45 @@ fn flags(scene: &Scene, text: &str) {
 pub(super) const CASES: &[Case] = &[
     Case {
         rule: "one-node",
-        words: "only one NUMA node has memory",
+        words: "only one NUMA node has memory for the kernel",
         consequence: NoGain,
         bad: |scene| scene.memory(1, 0),
         near: |scene| scene.memory(1, 4),
+    },
+    Case {
+        rule: "one-node",
+        words: "only one NUMA node has memory for the kernel",
+        consequence: NoGain,
+        // The other one's is movable alone.
+        bad: |scene| scene.file(&of_node("has_normal_memory"), "0\n"),
+        near: |scene| scene.file(&of_node("has_normal_memory"), "0-1\n"),
+    },
+    Case {
+        rule: "one-node",
+        words: "no NUMA node has memory",
+        consequence: NoGain,
+        bad: |scene| scene.file(&of_node("has_normal_memory"), "\n"),
+        near: |scene| scene.file(&of_node("has_normal_memory"), "x\n"),
+    },
+    Case {
+        rule: "one-node",
+        words: "which NUMA nodes have memory: not known",
+        consequence: Unknown,
+        bad: |scene| {
+            remove(scene, &of_node("node0/meminfo"));
+            scene.file(&of_node("node1/meminfo"), "Node 1 MemTotal: many kB\n");
+        },
+        near: |scene| {
+            remove(scene, &of_node("node1/meminfo"));
+            scene.file(&of_node("has_normal_memory"), "0-1\n");
+        },
+    },
+    Case {
+        rule: "one-node",
+        words: "the NUMA nodes: not known",
+        consequence: Unknown,
+        bad: |scene| std::fs::remove_dir_all(scene.root().join("sys")).unwrap(),
+        near: |_| {},
     },
     Case {
         rule: "one-node",
@@ -48,6 +99,33 @@ pub(super) const CASES: &[Case] = &[
         bad: |scene| scene.node(1, "", "66044900", "0", "21 10"),
         // One node without memory is another rule's.
         near: |scene| scene.memory(1, 0),
+    },
+    Case {
+        rule: "one-node-with-cpus",
+        words: "no NUMA node has memory and CPUs",
+        consequence: Refuse,
+        bad: |scene| {
+            scene.node(0, "", "66044900", "0", "10 21");
+            scene.node(1, "", "66044900", "0", "21 10");
+            scene.node(2, "0-7", "0", "0", "21 21");
+        },
+        // CPUs that are offline may come back.
+        near: |scene| {
+            for node in 0..2 {
+                scene.node(node, "", "66044900", "0", "10 21");
+                scene.directory(&of_node(&format!("node{node}/cpu{node}")));
+            }
+        },
+    },
+    Case {
+        rule: "one-node-with-cpus",
+        words: "which NUMA nodes have CPUs: not known",
+        consequence: Unknown,
+        bad: |scene| remove(scene, &of_node("node1/cpulist")),
+        near: |scene| {
+            remove(scene, &of_node("node1/cpulist"));
+            scene.file(&of_node("node1/cpumap"), "00000000,0000ff00\n");
+        },
     },
     Case {
         rule: "near-nodes",
@@ -79,6 +157,20 @@ pub(super) const CASES: &[Case] = &[
         words: "no x86-64 machine",
         consequence: Refuse,
         bad: |scene| scene.file("proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\n"),
+        near: |_| {},
+    },
+    Case {
+        rule: "not-x86-64",
+        words: "no x86-64 machine",
+        consequence: Refuse,
+        bad: |scene| scene.processor("GenuineIntel", "fpu pae nx"),
+        near: |_| {},
+    },
+    Case {
+        rule: "not-x86-64",
+        words: "the processors: not known",
+        consequence: Unknown,
+        bad: |scene| remove(scene, "proc/cpuinfo"),
         near: |_| {},
     },
     Case {
@@ -132,6 +224,39 @@ pub(super) const CASES: &[Case] = &[
         bad: |scene| flags(scene, "sme"),
         near: |scene| {
             flags(scene, "sme");
+            cmdline(scene, "mem_encrypt=on mem_encrypt=off");
+        },
+    },
+    Case {
+        rule: "memory-encryption",
+        words: "(SME)",
+        consequence: Refuse,
+        // The configuration decides; Linux 6.1 and later say what is so.
+        bad: |scene| {
+            flags(scene, "sme");
+            old_kernel(scene);
+            scene.file(
+                "boot/config-3.10.0-1160.el7.x86_64",
+                "CONFIG_AMD_MEM_ENCRYPT_ACTIVE_BY_DEFAULT=y\n",
+            );
+        },
+        near: |scene| {
+            flags(scene, "sme");
+            old_kernel(scene);
+            scene.file("boot/config-3.10.0-1160.el7.x86_64", "CONFIG_NUMA=y\n");
+        },
+    },
+    Case {
+        rule: "memory-encryption",
+        words: "may be encrypted (SME)",
+        consequence: Warn,
+        bad: |scene| {
+            flags(scene, "sme");
+            old_kernel(scene);
+        },
+        near: |scene| {
+            flags(scene, "sme");
+            old_kernel(scene);
             cmdline(scene, "mem_encrypt=off");
         },
     },
@@ -165,6 +290,59 @@ pub(super) const CASES: &[Case] = &[
         near: |scene| flags(scene, "ptixy"),
     },
     Case {
+        rule: "page-table-isolation",
+        words: "isolates page tables",
+        consequence: Refuse,
+        // Kernels of distributions that are older than the flag.
+        bad: |scene| {
+            old_kernel(scene);
+            scene.file(MELTDOWN, "Mitigation: PTI\n");
+        },
+        near: |scene| {
+            old_kernel(scene);
+            scene.file(MELTDOWN, "Vulnerable\n");
+        },
+    },
+    Case {
+        rule: "page-table-isolation",
+        words: "because of Meltdown: not known",
+        consequence: Unknown,
+        bad: |scene| {
+            old_kernel(scene);
+            remove(scene, MELTDOWN);
+        },
+        near: |scene| remove(scene, MELTDOWN),
+    },
+    Case {
+        rule: "page-table-isolation",
+        words: "because of Meltdown: not known",
+        consequence: Unknown,
+        bad: |scene| {
+            remove(scene, "proc/sys/kernel/osrelease");
+            remove(scene, MELTDOWN);
+        },
+        near: |scene| {
+            old_kernel(scene);
+            remove(scene, MELTDOWN);
+            scene.processor("AuthenticAMD", "lm");
+        },
+    },
+    Case {
+        rule: "page-table-isolation",
+        words: "because of Meltdown: not known",
+        consequence: Unknown,
+        bad: |scene| {
+            remove(scene, "proc/sys/kernel/osrelease");
+            scene.file("proc/version", "Linux version 4.14.9-1 (a@b) #1 SMP\n");
+            remove(scene, MELTDOWN);
+        },
+        near: |scene| {
+            remove(scene, "proc/sys/kernel/osrelease");
+            scene.file("proc/version", "Linux version 4.15.0 (a@b) #1 SMP\n");
+            remove(scene, MELTDOWN);
+        },
+    },
+    Case {
         rule: "memory-cost",
         words: "node 1 has 1000.0 MB",
         consequence: Warn,
@@ -172,8 +350,16 @@ pub(super) const CASES: &[Case] = &[
         near: |scene| scene.memory(1, 1_500_000),
     },
     Case {
+        rule: "memory-cost",
+        words: "node 1 has 1000.0 MB",
+        consequence: Warn,
+        bad: |scene| scene.memory(1, 1_024_000),
+        // A node that gets no copy.
+        near: |scene| scene.node(2, "", "1024", "0", "21 21 10"),
+    },
+    Case {
         rule: "node-without-cpus",
-        words: "node 2-3 has memory and no CPUs",
+        words: "nodes 2-3 have memory and no CPUs",
         consequence: Note,
         bad: |scene| {
             scene.node(2, "", "4096", "0", "21 21 10");

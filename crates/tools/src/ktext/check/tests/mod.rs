@@ -85,12 +85,12 @@ fn copies_cost_their_size_and_page_tables_on_each_other_node() {
     let cost = Cost::of(&Scene::new().read());
     // 16 MiB and 1 byte are 4097 pages, and 9 large pages' tables; 6 MiB 3; 3 MiB of modules 2.
     let expected = Cost {
-        nodes: 1,
+        nodes: Some(1),
         text: Some((16 << 20) + 4096),
         rodata: Some(6 << 20),
-        modules: 3 << 20,
-        page_tables: (3 + 9 + 3 + 2) * 4096,
-        processes: 2 * 4096,
+        modules: Some(3 << 20),
+        page_tables: Some((3 + 9 + 3 + 2) * 4096),
+        processes: Some(2 * 4096),
     };
     assert_eq!(cost, expected);
     assert_eq!(cost.on_a_node(), Some((25 << 20) + 4096 * (1 + 17 + 2)));
@@ -128,13 +128,23 @@ fn sizes_of_the_kernel_are_for_root() {
 }
 
 #[test]
-fn an_empty_tree_is_known_not_to_gain() {
+fn of_an_empty_tree_nothing_is_known() {
     let root = tempfile::tempdir().unwrap();
     let machine = Machine::read(root.path());
-    assert_eq!(Verdict::of(&machine.findings()), Verdict::NoGain);
+    assert_eq!(Verdict::of(&machine.findings()), Verdict::NotKnown);
     let unread = machine.unread.join("\n");
-    for words in ["/proc/cpuinfo", "/sys/devices/system/node", "/proc/iomem"] {
+    for words in ["/proc/modules", "processes", "/proc/iomem"] {
         assert!(unread.contains(words), "{unread}");
+    }
+    let text = super::text(&machine, &machine.findings());
+    for words in [
+        "release not known",
+        "the NUMA nodes: not known",
+        "the processors: not known",
+        "modules not known",
+        "Not known: what decides it cannot be read (2 findings).",
+    ] {
+        assert!(text.contains(words), "{text}");
     }
 }
 

@@ -19,7 +19,7 @@ fn findings_are_shown_with_evidence_the_worst_first() {
     insta::assert_snapshot!(text(&machine, &machine.findings()), @"
     Kernel      6.12.117, built without replication (/boot/config-6.12.117)
     Processors  Some GenuineIntel 8000
-    Memory cost on 1 node not known: text not known, read-only data not known, modules at most 3.0 MB, page tables 20 kB, and of processes at most 8 kB
+    Memory cost on 1 node not known: text not known, read-only data not known, modules at most 3.0 MB, page tables not known, and of processes at most 8 kB
             cpus  memory   free     distances
     node 0  0-7   62.8 GB  58.0 GB  10 21
     node 1  8-15  63.0 GB  58.2 GB  21 10
@@ -77,11 +77,12 @@ fn programs_get_the_verdict_and_each_rule() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap(), @r#"
     {
       "built_with_replication": false,
+      "command_line": "root=/dev/sda2 ro quiet",
       "cost": {
         "of": {
           "modules": 3145728,
           "nodes": 1,
-          "page_tables": 20480,
+          "page_tables": null,
           "processes": 8192,
           "rodata": null,
           "text": null
@@ -126,6 +127,10 @@ fn programs_get_the_verdict_and_each_rule() {
           "where": null
         }
       ],
+      "processors": {
+        "model": "Some GenuineIntel 8000",
+        "vendor": "GenuineIntel"
+      },
       "replication": {
         "absent": "the kernel 6.12.117 does not replicate its text: /boot/config-6.12.117 has no CONFIG_KTEXT_REPLICATION=y; boot a kernel with the patch series, if brisk ktext check finds that it could be worth it"
       },
