@@ -201,6 +201,13 @@ fn check_decides_on_this_machine_and_on_another() {
         let memory = format!("Node {node} MemTotal: 4194304 kB\n");
         system.write(&format!("{place}/meminfo"), &memory);
     }
+    let text = system.prints(&["check"], 1);
+    assert!(
+        text.ends_with("Not known: what decides it cannot be read (1 finding).\n"),
+        "{text}"
+    );
+    let meltdown = "sys/devices/system/cpu/vulnerabilities/meltdown";
+    system.write(meltdown, "Not affected\n");
     let text = system.prints(&["check"], 0);
     assert!(
         text.ends_with("Could gain: measure it with a kernel that has the patch series.\n"),
