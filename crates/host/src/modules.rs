@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn sizes_are_added() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(memory(root.path()), 0);
+        assert_eq!(memory(root.path()), None);
         std::fs::create_dir(root.path().join("proc")).unwrap();
         let text = "a 4096 0 - Live 0x0\nb x 0 - Live 0x0\nc 8192 0 - Live 0x0\n";
         std::fs::write(root.path().join("proc/modules"), text).unwrap();
-        assert_eq!(memory(root.path()), 12288);
+        assert_eq!(memory(root.path()), Some(12288));
     }
 
     #[test]

@@ -177,7 +177,13 @@ impl NumaMachine<'_> {
             ))
             .arg("-m")
             .arg(format!("{}M", self.nodes * MEMORY_OF_NODE))
-            .args(["-smp", &(self.nodes * CPUS_OF_NODE).to_string()])
+            // A socket for each node: Linux warns of caches that two of them share.
+            .arg("-smp")
+            .arg(format!(
+                "{},sockets={}",
+                self.nodes * CPUS_OF_NODE,
+                self.nodes
+            ))
             .arg("-kernel")
             .arg(self.kernel.file("bzImage"))
             .arg("-initrd")

@@ -32,3 +32,8 @@ pub(super) fn none_taken_wrongly() {
     let state: Vec<_> = console.section("lockdep").split_whitespace().collect();
     assert_eq!(state, ["debug_locks:", "1"]);
 }
+
+/// On that kernel, too: it finds a lock that an NMI takes and others hold.
+pub(super) fn nmis() {
+    storms::check_nmis(&checking(), 20).unwrap();
+}

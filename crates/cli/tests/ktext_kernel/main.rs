@@ -12,6 +12,7 @@ mod live;
 mod locality;
 mod locks;
 mod machine;
+mod memory;
 mod modules;
 mod monitor;
 mod power;
@@ -50,8 +51,13 @@ const QUICK: [(&str, fn()); 11] = [
 ];
 
 /// Tests of make soak.
-const LONG: [(&str, fn()); 12] = [
+const LONG: [(&str, fn()); 14] = [
     ("a_lone_mapping_comes_and_goes_on_all_nodes", storms::lone),
+    ("nmis_come_on_all_nodes", locks::nmis),
+    (
+        "memory_that_is_added_is_there_on_all_nodes",
+        memory::is_added,
+    ),
     ("machines_that_cannot_replicate_say_why", refused::says_why),
     ("machines_suspend_and_resume", power::suspends),
     ("a_kernel_boots_another_one", power::boots_another),
@@ -91,9 +97,9 @@ fn main() {
     });
     let mut all = trials(missing, QUICK);
     all.extend(trials(long.clone(), LONG));
-    all.extend(faults::FAULTS.map(|(fault, check)| {
-        let name = format!("fault_{}_is_found", fault.replace('-', "_"));
-        trial(name, long.clone(), move || faults::is_found(fault, check))
+    all.extend(faults::FAULTS.map(|fault| {
+        let name = format!("fault_{}_is_found", fault.name.replace('-', "_"));
+        trial(name, long.clone(), move || faults::is_found(fault))
     }));
     libtest_mimic::run(&arguments, all).exit();
 }

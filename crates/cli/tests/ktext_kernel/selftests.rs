@@ -68,9 +68,14 @@ pub(super) fn pass() {
         "ktext-selftests-unpatched",
         &[&CONFIG[..], &["--unpatched"]].concat(),
     );
+    let without = variant(
+        "ktext-selftests-without",
+        &[&CONFIG[..], &["--config", "variants/without.config"]].concat(),
+    );
     let kernel = kernel_with_tests();
     let sides = [
         ("unpatched", tested(&unpatched, "", "")),
+        ("not configured", tested(&without, "", "")),
         ("off", tested(&kernel, "ktext_repl=off", "")),
         ("on", tested(&kernel, "", VERIFY)),
     ];
@@ -99,5 +104,5 @@ pub(super) fn pass() {
         assert_eq!(cases(console), wanted_cases, "{side}");
         assert_eq!(verdicts(console), wanted, "{side}");
     }
-    check_equal(&sides[2].1, "verify").unwrap();
+    check_equal(&sides[3].1, "verify").unwrap();
 }

@@ -93,3 +93,26 @@ pub(super) fn check_lone(kernel: &NumaKernel) -> Result<(), String> {
 pub(super) fn lone() {
     check_lone(&kernel()).unwrap();
 }
+
+/// All processors show their stacks, each in an NMI, again and again. The console gets a line of each
+/// time, and what the load says is kept for later.
+const NMIS: &str = "\
+    echo 0 >/proc/sys/kernel/printk\n\
+    { until [ -e /enough ]; do echo l >/proc/sysrq-trigger; done; } &\n";
+
+/// The load, while replication is switched, text is modified, processors come and go, and NMIs come to
+/// all of them.
+pub(super) fn check_nmis(kernel: &NumaKernel, seconds: usize) -> Result<(), String> {
+    let storm = storm(seconds, MODIFIED);
+    let script = format!(
+        "{NMIS}{{ {storm}; }} >/said; : >/enough; wait\n\
+         cat /said; section nmis; grep NMI: /proc/interrupts"
+    );
+    let console = on_two(kernel, &script)?;
+    check_console(&console)?;
+    let counts = console.section("nmis").split_whitespace();
+    let counts: Vec<u64> = counts.filter_map(|word| word.parse().ok()).collect();
+    println!("NMIs: {counts:?}");
+    let is_enough = counts.len() == 4 && counts.iter().all(|count| *count > 20);
+    expect(is_enough, format!("NMIs: {counts:?}"))
+}

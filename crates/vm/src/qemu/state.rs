@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     /// More than a socket holds.
-    const STATE: [u8; 4 << 20] = [7; 4 << 20];
+    static STATE: [u8; 4 << 20] = [7; 4 << 20];
 
     /// Next command to a QEMU, and the descriptor that came with it.
     fn command(stream: &UnixStream) -> Option<(Value, Option<File>)> {

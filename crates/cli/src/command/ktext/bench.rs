@@ -202,7 +202,7 @@ fn notes(args: &Args, report: &Report, ui: &Ui) {
         );
     }
     let machine = brisk_tools::ktext::check::Machine::read(Path::new("/"));
-    if machine.flags.contains("hypervisor") {
+    if machine.has("hypervisor") {
         ui.note(
             "this is a virtual machine: where its memory is, and whether its time means something, is \
              for its host to say",

@@ -1,12 +1,12 @@
 //! Facts of a machine. Only files below a root are read.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
-use brisk_host::{cpu::Cpu, files, modules, sysfs};
+use brisk_host::{files, modules, sysfs};
 use serde::Serialize;
 
 use super::nodes::Node;
+use super::processors::Processors;
 use crate::kernel_config::KernelConfig;
 use crate::ktext::absence::OPTION;
 use crate::ktext::status::release;
@@ -35,16 +35,8 @@ pub struct Machine {
     pub encrypts_by_default: Option<bool>,
     /// What it says about replication.
     pub replication: Replication,
-    /// Kind of the processors.
-    pub kind: Kind,
-    /// Model of the processors.
-    pub model: String,
-    /// Vendor of the processors, such as `AuthenticAMD`.
-    pub vendor: String,
-    /// Features of the processors that the kernel uses, as `/proc/cpuinfo` names them.
-    pub flags: BTreeSet<String>,
-    /// What the kernel does about Meltdown, such as `Mitigation: PTI`.
-    pub meltdown: Option<String>,
+    /// Its processors.
+    pub processors: Processors,
     /// Why this is a guest of Hyper-V, if it is one: what shows it.
     pub hyper_v: Option<&'static str>,
     /// Kind of guest of Xen, such as `PV`, if it is one.
@@ -65,19 +57,6 @@ pub struct Machine {
     pub resume: Option<String>,
     /// Facts that could not be read, each with the reason.
     pub unread: Vec<String>,
-}
-
-/// Kind of processors, by `/proc/cpuinfo`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// There is no such file.
-    Unknown,
-    /// x86, of 32 or 64 bits.
-    X86,
-    /// Arm.
-    Arm,
-    /// Another one.
-    Other,
 }
 
 /// What the running kernel says about replication of its text.
@@ -107,9 +86,7 @@ impl Machine {
             let text = files::text_within(&root.join(path), 64 << 10).unwrap_or_default();
             text.trim_end_matches(['\n', '\0']).to_owned()
         };
-        let cpuinfo = line("proc/cpuinfo");
-        let cpu = Cpu::below(root);
-        let flags: BTreeSet<_> = cpu.flags().into_iter().map(str::to_owned).collect();
+        let processors = Processors::read(root);
         let release = release(root);
         let config = KernelConfig::running(root, &release);
         let modules = modules::memory(root);
@@ -126,20 +103,16 @@ impl Machine {
             encrypts_by_default: config.as_ref().map(|config| config.has(ENCRYPTS)),
             config: config.map(|config| config.path),
             replication: replication(root),
-            kind: kind(&cpuinfo, flags.is_empty()),
-            vendor: vendor(&cpuinfo),
-            meltdown: sysfs::line(root, "devices/system/cpu/vulnerabilities/meltdown"),
             hyper_v: hyper_v(root),
             xen: xen(root),
-            encrypted_guest: encrypted_guest(root, &flags),
+            encrypted_guest: encrypted_guest(root, &processors),
             image: image(root, &mut unread),
             modules,
             processes,
             resume: resume(root),
             version: version(&release),
             release,
-            model: cpu.model().unwrap_or_default(),
-            flags,
+            processors,
             has_sysfs: root.join("sys/devices/system").is_dir(),
             nodes: Node::read_all(root),
             unread,
@@ -149,7 +122,7 @@ impl Machine {
     /// Whether the kernel uses a feature of the processors.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
-        self.flags.contains(flag)
+        self.processors.flags.contains(flag)
     }
 }
 
@@ -167,28 +140,6 @@ fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|one: char| !one.is_ascii_digit());
     let mut number = || numbers.next()?.parse().ok();
     Some((number()?, number()?))
-}
-
-fn kind(cpuinfo: &str, has_no_flags: bool) -> Kind {
-    if !has_no_flags {
-        return Kind::X86;
-    }
-    if cpuinfo.trim().is_empty() {
-        return Kind::Unknown;
-    }
-    match cpuinfo
-        .lines()
-        .any(|line| line.starts_with("CPU implementer"))
-    {
-        true => Kind::Arm,
-        false => Kind::Other,
-    }
-}
-
-fn vendor(cpuinfo: &str) -> String {
-    let line = cpuinfo.lines().find(|line| line.starts_with("vendor_id"));
-    let value = line.and_then(|line| Some(line.split_once(':')?.1.trim()));
-    value.unwrap_or_default().to_owned()
 }
 
 /// The driver of Hyper-V's bus is there in its guests alone (`hv_acpi_init` of
@@ -210,8 +161,8 @@ fn xen(root: &Path) -> Option<String> {
 }
 
 /// A guest of SEV or SEV-ES alone has no file that says so.
-fn encrypted_guest(root: &Path, flags: &BTreeSet<String>) -> Option<&'static str> {
-    if flags.contains("tdx_guest") {
+fn encrypted_guest(root: &Path, processors: &Processors) -> Option<&'static str> {
+    if processors.flags.contains("tdx_guest") {
         return Some("/proc/cpuinfo: flags have tdx_guest");
     }
     let is_snp = root.join("sys/devices/platform/sev-guest").is_dir();

@@ -8,6 +8,7 @@ mod consequence;
 mod cost;
 mod machine;
 mod nodes;
+mod processors;
 mod report;
 mod rules;
 #[cfg(test)]
@@ -15,7 +16,8 @@ mod tests;
 
 pub use consequence::{Consequence, Verdict};
 pub use cost::Cost;
-pub use machine::{Image, Kind, Machine, Replication};
+pub use machine::{Image, Machine, Replication};
 pub use nodes::Node;
+pub use processors::{Kind, Processors};
 pub use report::{SCHEMA, json, text};
 pub use rules::descriptions;

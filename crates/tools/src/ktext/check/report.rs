@@ -92,8 +92,8 @@ fn facts(on: &Machine) -> String {
         };
         row("Replication", state);
     }
-    if !on.model.is_empty() {
-        row("Processors", on.model.clone());
+    if !on.processors.model.is_empty() {
+        row("Processors", on.processors.model.clone());
     }
     row("Memory cost", cost(&Cost::of(on)));
     if !on.nodes.is_empty() {
@@ -177,7 +177,7 @@ pub fn json(on: &Machine, findings: &[Finding<Consequence>]) -> Value {
         "verdict": Verdict::of(findings),
         "running": on.release,
         "command_line": on.cmdline,
-        "processors": { "vendor": on.vendor, "model": on.model },
+        "processors": { "vendor": on.processors.vendor, "model": on.processors.model },
         "built_with_replication": on.is_built,
         "replication": replication,
         "nodes": on.nodes,

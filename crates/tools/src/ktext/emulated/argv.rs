@@ -99,7 +99,9 @@ pub(super) fn argv(plan: &Plan, mark: Option<&str>) -> Vec<String> {
     }
     // Not 5-level page tables, nor what is hidden from an AMD processor: page table isolation.
     add(&["-cpu", "qemu64,+smep,+smap"]);
-    add(&["-smp", &plan.all_cpus().to_string()]);
+    // A socket for each node: Linux warns of caches that two of them share.
+    let sockets = plan.nodes;
+    add(&["-smp", &format!("{},sockets={sockets}", plan.all_cpus())]);
     let memory = u64::from(plan.nodes) * plan.memory_of_node;
     add(&["-m", &format!("{memory}M")]);
     for node in 0..plan.nodes {
@@ -170,7 +172,7 @@ mod tests {
         let words = argv(&plan(), Some("active_get"));
         let text = words.join(" ");
         for expected in [
-            "-smp 4 -m 512M",
+            "-smp 4,sockets=2 -m 512M",
             "memory-backend-file,id=node1,mem-path=/proc/self/fd/33,share=on,size=256M",
             "-numa node,nodeid=1,memdev=node1,cpus=2-3",
             "-append console=ttyS0 panic=-1 quiet nokaslr no_timer_check ktext_repl=on -plugin",

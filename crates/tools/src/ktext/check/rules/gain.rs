@@ -162,10 +162,10 @@ fn virtual_machine(on: &Machine, findings: &mut Findings) {
 }
 
 fn mixed(on: &Machine, findings: &mut Findings) {
-    if on.vendor == "AuthenticAMD" {
+    if on.processors.vendor == "AuthenticAMD" {
         findings.add_with_evidence(
             Consequence::Warn,
-            format!("the processors are AMD's: {}", on.model),
+            format!("the processors are AMD's: {}", on.processors.model),
             "/proc/cpuinfo: vendor_id is AuthenticAMD",
             advice("measure both sides in one boot: brisk ktext off and on"),
         );

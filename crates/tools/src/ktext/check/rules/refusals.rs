@@ -3,7 +3,8 @@
 use super::gain::unknown;
 use super::{Findings, Rule, advice};
 use crate::ktext::check::consequence::Consequence;
-use crate::ktext::check::machine::{Kind, Machine};
+use crate::ktext::check::machine::Machine;
+use crate::ktext::check::processors::Kind;
 use crate::lint::Applies;
 
 /// Memory that 4-level page tables can map, bytes (`Documentation/arch/x86/x86_64/mm.rst`).
@@ -72,7 +73,7 @@ fn architecture(on: &Machine, findings: &mut Findings) {
     if on.has("lm") {
         return;
     }
-    let (evidence, fix) = match on.kind {
+    let (evidence, fix) = match on.processors.kind {
         Kind::Unknown => {
             unknown(findings, "the processors", "/proc/cpuinfo is not there");
             return;
@@ -204,7 +205,7 @@ const SHOWS_PTI: (u32, u32) = (4, 15);
 
 fn isolation(on: &Machine, findings: &mut Findings) {
     const FILE: &str = "/sys/devices/system/cpu/vulnerabilities/meltdown";
-    let meltdown = on.meltdown.as_deref().unwrap_or("not known");
+    let meltdown = on.processors.meltdown.as_deref().unwrap_or("not known");
     // Kernels of distributions that are older show it in that file alone.
     if on.has("pti") || meltdown.starts_with("Mitigation: PTI") {
         let flags = if on.has("pti") { "have" } else { "do not have" };
@@ -218,8 +219,8 @@ fn isolation(on: &Machine, findings: &mut Findings) {
         return;
     }
     let is_shown = on.version.is_some_and(|version| version >= SHOWS_PTI);
-    let is_affected = !matches!(&*on.vendor, "AuthenticAMD" | "HygonGenuine");
-    if on.has("lm") && on.meltdown.is_none() && is_affected && !is_shown {
+    let is_affected = !matches!(&*on.processors.vendor, "AuthenticAMD" | "HygonGenuine");
+    if on.has("lm") && on.processors.meltdown.is_none() && is_affected && !is_shown {
         unknown(
             findings,
             "whether the kernel isolates page tables because of Meltdown",

@@ -1,0 +1,73 @@
+//! Processors of a machine, by `/proc/cpuinfo`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use brisk_host::{cpu::Cpu, files, sysfs};
+
+/// A machine's processors, as its kernel shows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Processors {
+    /// Their kind.
+    pub kind: Kind,
+    /// Their model; empty if it is not shown.
+    pub model: String,
+    /// Their vendor, such as `AuthenticAMD`.
+    pub vendor: String,
+    /// Their features that the kernel uses, as `/proc/cpuinfo` names them.
+    pub flags: BTreeSet<String>,
+    /// What the kernel does about Meltdown, such as `Mitigation: PTI`.
+    pub meltdown: Option<String>,
+}
+
+/// Kind of processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// There is no `/proc/cpuinfo`.
+    Unknown,
+    /// x86, of 32 or 64 bits.
+    X86,
+    /// Arm.
+    Arm,
+    /// Another one.
+    Other,
+}
+
+impl Processors {
+    /// Reads those of the system below `root`.
+    pub(super) fn read(root: &Path) -> Self {
+        let cpuinfo = files::text_within(&root.join("proc/cpuinfo"), 64 << 10).unwrap_or_default();
+        let cpu = Cpu::below(root);
+        let flags: BTreeSet<_> = cpu.flags().into_iter().map(str::to_owned).collect();
+        Self {
+            kind: kind(&cpuinfo, flags.is_empty()),
+            model: cpu.model().unwrap_or_default(),
+            vendor: vendor(&cpuinfo),
+            flags,
+            meltdown: sysfs::line(root, "devices/system/cpu/vulnerabilities/meltdown"),
+        }
+    }
+}
+
+fn kind(cpuinfo: &str, has_no_flags: bool) -> Kind {
+    if !has_no_flags {
+        return Kind::X86;
+    }
+    if cpuinfo
+        .trim_matches(|one: char| one == '\0' || one.is_whitespace())
+        .is_empty()
+    {
+        return Kind::Unknown;
+    }
+    let mut lines = cpuinfo.lines();
+    match lines.any(|line| line.starts_with("CPU implementer")) {
+        true => Kind::Arm,
+        false => Kind::Other,
+    }
+}
+
+fn vendor(cpuinfo: &str) -> String {
+    let line = cpuinfo.lines().find(|line| line.starts_with("vendor_id"));
+    let value = line.and_then(|line| Some(line.split_once(':')?.1.trim()));
+    value.unwrap_or_default().to_owned()
+}
