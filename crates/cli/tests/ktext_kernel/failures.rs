@@ -129,7 +129,7 @@ const INJECTED: &str = "\
     each require-start 0; each require-end 0xffffffffffffffff; each task-filter Y\n\
     each probability 5\n\
     failed=0; for round in $(seq 40); do sh -c '\n\
-    echo 1 >/proc/self/make-it-fail; insmod /modules/lkdtm.ko || bad=1; cat /proc/version || bad=1\n\
+    bad=0; echo 1 >/proc/self/make-it-fail; insmod /modules/lkdtm.ko || bad=1; cat /proc/version || bad=1\n\
     (storm 0.1) || bad=1; echo 0 >$0; echo 1 >$0; rmmod lkdtm; exit $bad\n\
     ' $cpu || failed=$((failed + 1)); done >/dev/null 2>&1\n\
     each probability 0; echo 1 >$cpu; rmmod lkdtm 2>/dev/null; storm 2; section failed; echo $failed\n\
