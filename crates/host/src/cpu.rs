@@ -31,6 +31,18 @@ impl Cpu {
         self.field("model name").map(str::to_owned)
     }
 
+    /// Vendor of the first processor, such as `AuthenticAMD`.
+    #[must_use]
+    pub fn vendor(&self) -> Option<String> {
+        self.field("vendor_id").map(str::to_owned)
+    }
+
+    /// Text of `/proc/cpuinfo`; empty if it cannot be read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.cpuinfo
+    }
+
     /// Features, as `/proc/cpuinfo` names them.
     #[must_use]
     pub fn flags(&self) -> BTreeSet<&str> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use brisk_host::{cpu::Cpu, files, sysfs};
+use brisk_host::{cpu::Cpu, sysfs};
 
 /// A machine's processors, as its kernel shows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,13 +36,12 @@ pub enum Kind {
 impl Processors {
     /// Reads those of the system below `root`.
     pub(super) fn read(root: &Path) -> Self {
-        let cpuinfo = files::text_within(&root.join("proc/cpuinfo"), 64 << 10).unwrap_or_default();
         let cpu = Cpu::below(root);
         let flags: BTreeSet<_> = cpu.flags().into_iter().map(str::to_owned).collect();
         Self {
-            kind: kind(&cpuinfo, flags.is_empty()),
+            kind: kind(cpu.text(), flags.is_empty()),
             model: cpu.model().unwrap_or_default(),
-            vendor: vendor(&cpuinfo),
+            vendor: cpu.vendor().unwrap_or_default(),
             flags,
             meltdown: sysfs::line(root, "devices/system/cpu/vulnerabilities/meltdown"),
         }
@@ -64,10 +63,4 @@ fn kind(cpuinfo: &str, has_no_flags: bool) -> Kind {
         true => Kind::Arm,
         false => Kind::Other,
     }
-}
-
-fn vendor(cpuinfo: &str) -> String {
-    let line = cpuinfo.lines().find(|line| line.starts_with("vendor_id"));
-    let value = line.and_then(|line| Some(line.split_once(':')?.1.trim()));
-    value.unwrap_or_default().to_owned()
 }
