@@ -18,6 +18,8 @@ pub struct Processors {
     pub flags: BTreeSet<String>,
     /// What the kernel does about Meltdown, such as `Mitigation: PTI`.
     pub meltdown: Option<String>,
+    /// What it does about Indirect Target Selection, such as `Not affected`.
+    pub indirect_target_selection: Option<String>,
 }
 
 /// Kind of processors.
@@ -43,9 +45,15 @@ impl Processors {
             model: cpu.model().unwrap_or_default(),
             vendor: cpu.vendor().unwrap_or_default(),
             flags,
-            meltdown: sysfs::line(root, "devices/system/cpu/vulnerabilities/meltdown"),
+            meltdown: mitigation(root, "meltdown"),
+            indirect_target_selection: mitigation(root, "indirect_target_selection"),
         }
     }
+}
+
+/// What the kernel says that it does about a vulnerability of processors.
+fn mitigation(root: &Path, name: &str) -> Option<String> {
+    sysfs::line(root, &format!("devices/system/cpu/vulnerabilities/{name}"))
 }
 
 fn kind(cpuinfo: &str, has_no_flags: bool) -> Kind {

@@ -41,6 +41,13 @@ pub(super) const RULES: &[Rule] = &[
         check: hibernation,
     },
     Rule {
+        id: "its-thunks",
+        applies: Applies::Host,
+        why: "those thunks have no copies: CPUs of other nodes fetch them from that of the kernel image",
+        source: "Linux: emit_its_trampoline of arch/x86/kernel/alternative.c, its_mitigation of arch/x86/kernel/cpu/bugs.c",
+        check: thunks,
+    },
+    Rule {
         id: "kernel-without",
         applies: Applies::Host,
         why: "whether this machine gains can be measured only with such a kernel",
@@ -125,6 +132,20 @@ fn hibernation(on: &Machine, findings: &mut Findings) {
             advice("suspend to RAM, or boot without ktext_repl=on where it has to hibernate"),
         );
     }
+}
+
+fn thunks(on: &Machine, findings: &mut Findings) {
+    const FILE: &str = "/sys/devices/system/cpu/vulnerabilities/indirect_target_selection";
+    let state = on.processors.indirect_target_selection.as_deref();
+    let Some(state) = state.filter(|state| state.starts_with("Mitigation: Aligned branch")) else {
+        return;
+    };
+    findings.add_with_evidence(
+        Consequence::Note,
+        "some indirect branches go through thunks against Indirect Target Selection (ITS)",
+        format!("{FILE}: {state}"),
+        advice("nothing: the mitigation is needed, and a measurement of both sides has those thunks in it"),
+    );
 }
 
 fn without(on: &Machine, findings: &mut Findings) {

@@ -37,6 +37,7 @@ fn of_node(name: &str) -> String {
 }
 
 const MELTDOWN: &str = "sys/devices/system/cpu/vulnerabilities/meltdown";
+const ITS: &str = "sys/devices/system/cpu/vulnerabilities/indirect_target_selection";
 
 fn flags(scene: &Scene, text: &str) {
     scene.processor("GenuineIntel", &format!("fpu lm {text} nx"));
@@ -373,6 +374,13 @@ pub(super) const CASES: &[Case] = &[
         consequence: Note,
         bad: |scene| scene.node(2, "16", "0", "0", "21 21 10"),
         near: |scene| scene.node(2, "", "0", "0", "21 21 10"),
+    },
+    Case {
+        rule: "its-thunks",
+        words: "go through thunks",
+        consequence: Note,
+        bad: |scene| scene.file(ITS, "Mitigation: Aligned branch/return thunks\n"),
+        near: |scene| scene.file(ITS, "Mitigation: Retpolines, Stuffing RSB\n"),
     },
     Case {
         rule: "hibernation",
