@@ -59,7 +59,8 @@ pub(super) fn check_boots(kernel: &NumaKernel) -> Result<(), String> {
     let (mut pages, mut tables, mut pgds) = (0, 0, 0);
     for nth in NTH {
         let boot = brisk_testkit::NumaMachine {
-            append: &format!("ktext_repl_fail={nth}"),
+            // The image lies on one node: otherwise each node has a slot.
+            append: &format!("nokaslr ktext_repl_fail={nth}"),
             ..machine(kernel, 2)
         };
         let console = run(&boot, BOOT).map_err(|error| format!("one of {nth} fails: {error}"))?;
@@ -90,7 +91,10 @@ pub(super) fn check_boots(kernel: &NumaKernel) -> Result<(), String> {
             ""
         };
         expect(stats["off_reason"] == off, stats["off_reason"].clone())?;
-        expect(nth == 1 || failed[2] > 0, format!("{nth}: {failed:?}"))?;
+        expect(
+            nth == 1 || failed.iter().any(|count| *count > 0),
+            format!("one of {nth} fails: {failed:?}"),
+        )?;
         pages += failed[0];
         tables += failed[1];
         pgds += failed[2];

@@ -26,7 +26,7 @@ const fn fault(name: &'static str, check: Check) -> Fault {
     }
 }
 
-pub(super) const FAULTS: [Fault; 19] = [
+pub(super) const FAULTS: [Fault; 20] = [
     fault("poke-misses-a-copy", copies::check_poked),
     fault("pgd-misses-an-entry", check_storm),
     fault("pgd-keeps-an-entry", check_storm),
@@ -48,6 +48,10 @@ pub(super) const FAULTS: [Fault; 19] = [
     Fault {
         config: &memory::CONFIG,
         ..fault("spare-is-off-the-list", memory::check)
+    },
+    Fault {
+        config: &memory::CONFIG,
+        ..fault("pgds-follow-cpusets", memory::check_cpuset)
     },
 ];
 

@@ -7,8 +7,8 @@ use brisk_testkit::{NumaAsked, NumaConsole, NumaKernel, NumaMachine};
 
 /// A boot takes ten seconds, and a minute on a host that is busy.
 const LIMIT: Duration = Duration::from_secs(300);
-/// With lockdep all takes several times as long.
-const LIMIT_WITH_LOCKDEP: Duration = Duration::from_secs(1500);
+/// With lockdep or KASAN all takes several times as long.
+const LIMIT_WITH_CHECKS: Duration = Duration::from_secs(1500);
 
 /// Lets a script say what the kernel has complained about.
 const COMPLAINTS: &str = "complaints() {\n\
@@ -48,11 +48,10 @@ pub(super) fn on(
 /// A machine of some nodes, whose processors take turns.
 pub(super) fn machine(kernel: &NumaKernel, nodes: usize) -> NumaMachine<'_> {
     let config = fs::read_to_string(kernel.file("config")).unwrap();
-    let limit = if config.contains("CONFIG_LOCKDEP=y\n") {
-        LIMIT_WITH_LOCKDEP
-    } else {
-        LIMIT
-    };
+    let has_checks = ["CONFIG_LOCKDEP=y\n", "CONFIG_KASAN=y\n"]
+        .iter()
+        .any(|option| config.contains(option));
+    let limit = if has_checks { LIMIT_WITH_CHECKS } else { LIMIT };
     NumaMachine {
         kernel,
         nodes,

@@ -51,13 +51,14 @@ const QUICK: [(&str, fn()); 11] = [
 ];
 
 /// Tests of make soak.
-const LONG: [(&str, fn()); 14] = [
+const LONG: [(&str, fn()); 16] = [
     ("a_lone_mapping_comes_and_goes_on_all_nodes", storms::lone),
     ("nmis_come_on_all_nodes", locks::nmis),
     (
         "memory_that_is_added_is_there_on_all_nodes",
         memory::is_added,
     ),
+    ("pgds_are_near_in_cpusets", memory::is_near_in_cpusets),
     ("machines_that_cannot_replicate_say_why", refused::says_why),
     ("machines_suspend_and_resume", power::suspends),
     ("a_kernel_boots_another_one", power::boots_another),
@@ -74,6 +75,7 @@ const LONG: [(&str, fn()); 14] = [
         debuggers::modify_text,
     ),
     ("no_lock_is_taken_wrongly", locks::none_taken_wrongly),
+    ("no_memory_is_used_wrongly", memory::is_used_rightly),
     (
         "the_kernels_own_tests_pass_as_without_replication",
         selftests::pass,
