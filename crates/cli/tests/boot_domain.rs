@@ -1,7 +1,6 @@
 //! Domains of libvirt are booted, and left as they were.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -150,8 +149,7 @@ fn an_event_may_come_when_qemu_has_gone() {
          exec {virsh} \"$@\" >\"$0.events\"\n"
     );
     let program = home.path().join("virsh");
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    brisk_testkit::script(&program, &script);
     let path = env::var("PATH").unwrap();
     bench(&libvirt, "late", &home)
         .args(["--ready", "qmp:SHUTDOWN", "--runs", "1"])

@@ -91,8 +91,7 @@ fn after_the_end_of_a_script_around_qemu() {
     let home = tempdir().unwrap();
     let script = home.path().join("qemu");
     // The shell stays, and QEMU is its child.
-    fs::write(&script, "#!/bin/sh\nqemu-system-x86_64 \"$@\"\nexit $?\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    brisk_testkit::script(&script, "#!/bin/sh\nqemu-system-x86_64 \"$@\"\nexit $?\n");
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let start = || {
         let run = brisk!["--root", "none", "--qemu"].arg(&script);

@@ -1,9 +1,8 @@
 //! libcrypto is listed and measured with the OpenSSL of the system and with a newer one.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::os::unix::fs::PermissionsExt;
+use std::env;
 use std::path::PathBuf;
-use std::{env, fs};
 
 use brisk_testkit::{
     Brisk, Files, brisk_of, capture, newer_openssl, read_report, tool, trial, values,
@@ -105,11 +104,10 @@ fn another_is_not_measured() {
 /// What answers as OpenSSL 4 does.
 fn engines_are_gone() {
     let files = Files::new();
-    let program = files.write(
-        "openssl",
+    brisk_testkit::script(
+        files.at("openssl").as_ref(),
         "#!/bin/sh\necho 'OpenSSL 4.0.3 29 Sep 2026 (Library: OpenSSL 4.0.3 29 Sep 2026)'\n",
     );
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let dir = PathBuf::from(files.at(""));
     let words = ["bench", "aes-128-cbc", "--impl=engine:afalg", "--rounds=1"];
     let error = Openssl { dir: Some(dir) }

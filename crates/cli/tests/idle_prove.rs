@@ -202,9 +202,7 @@ fn guests_that_end_are_no_numbers() {
 fn a_script_that_starts_qemu_is_refused() {
     let dir = tempdir().unwrap();
     let script = dir.path().join("qemu-system-x86_64");
-    fs::write(&script, "#!/bin/sh\nsleep 4321\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&script, mode).unwrap();
+    brisk_testkit::script(&script, "#!/bin/sh\nsleep 4321\n");
     let ended = brisk_of!("idle")
         .args([
             "prove",

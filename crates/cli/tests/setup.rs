@@ -3,11 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use brisk_testkit::{capture, tool};
+use brisk_testkit::{capture, script, tool};
 use tempfile::TempDir;
 
 const PINNED: &str = "1:10.0.2+ds-2~bpo12+1";
@@ -35,8 +34,8 @@ impl System {
             "fallback-module",
             "reboot-machine",
         ] {
-            let copy = system.path("setup").join(name);
-            fs::copy(here.join(name), copy).unwrap();
+            let text = fs::read_to_string(here.join(name)).unwrap();
+            script(&system.path("setup").join(name), &text);
         }
         // The programs of the host but QEMU.
         for name in [
@@ -71,9 +70,10 @@ impl System {
     }
 
     fn script(&self, name: &str, text: &str) {
-        let path = self.path("bin").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        script(
+            &self.path("bin").join(name),
+            &format!("#!/bin/sh\n{text}\n"),
+        );
     }
 
     /// A package of QEMU, which is a script, and its place in the list with a checksum.
@@ -86,10 +86,8 @@ impl System {
              Maintainer: nobody <nobody@example.org>\nDescription: a script\n"
         );
         fs::write(tree.join("DEBIAN/control"), control).unwrap();
-        let program = tree.join("usr/bin/qemu-system-x86_64");
         let text = format!("#!/bin/sh\necho QEMU emulator version {version}\n");
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        script(&tree.join("usr/bin/qemu-system-x86_64"), &text);
         let deb = self.path("archive.deb");
         let words = ["--build", tree.to_str().unwrap(), deb.to_str().unwrap()];
         let _ = capture(&tool("dpkg-deb"), &words);

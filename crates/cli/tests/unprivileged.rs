@@ -116,12 +116,10 @@ fn qemu() {
     let private = Private::new();
     let qemu = private.path("qemu");
     let real = tool("qemu-system-x86_64");
-    fs::write(
+    brisk_testkit::script(
         &qemu,
-        format!("#!/bin/sh\nexec {} \"$@\"\n", real.display()),
-    )
-    .unwrap();
-    fs::set_permissions(&qemu, Permissions::from_mode(0o755)).unwrap();
+        &format!("#!/bin/sh\nexec {} \"$@\"\n", real.display()),
+    );
     brisk!["--root", "none", "--qemu"]
         .arg(qemu)
         .command(["true"])

@@ -101,8 +101,7 @@ fn meddling(all: &Machines, script: &str) -> (String, PathBuf) {
         now.display(),
         qemu.display()
     );
-    fs::write(&program, text).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    brisk_testkit::script(&program, &text);
     let path = std::env::var("PATH").unwrap();
     (format!("{}:{path}", dir.display()), now)
 }

@@ -52,13 +52,11 @@ pub use kept_area::{AREA, make_area};
 pub use leftovers::{BackgroundProcesses, Process};
 pub use libvirt::{Libvirt, agent_initramfs};
 pub use machines::Machines;
-pub use measured::{
-    changed_ratio, missing, not_root, read_report, reasons, samples, script, values,
-};
+pub use measured::{changed_ratio, missing, not_root, read_report, reasons, samples, values};
 pub use memory::in_memory;
 pub use mount::{Breaking, Cut, Loop, Mount, Taken};
 pub use numa::{CPUS_OF_NODE, NumaAsked, NumaConsole, NumaKernel, NumaMachine};
-pub use program::{capture, tool};
+pub use program::{capture, script, tool};
 pub use refusals::{Refusal, apart, refuse};
 pub use running::{Finished, Running};
 pub use rustix::process::Signal;

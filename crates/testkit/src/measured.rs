@@ -1,7 +1,6 @@
 //! Reports of measurements, and what they need.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -61,16 +60,6 @@ pub fn reasons(report: &Value, side: &str) -> Vec<String> {
         .iter()
         .filter_map(|sample| sample["reason"].as_str());
     reasons.map(str::to_owned).collect()
-}
-
-/// Writes a program in a scripting language.
-///
-/// # Panics
-/// If it cannot be written.
-#[track_caller]
-pub fn script(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// How many times as long a target takes with its fixes, by the table of `brisk overhead`.

@@ -1,7 +1,8 @@
 //! Programs that build images for the tests.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use brisk_host::beside;
 
@@ -48,6 +49,27 @@ pub(crate) fn version(text: &str) -> (u32, u32) {
         .split(['.', ' '])
         .map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Writes a program in a scripting language.
+///
+/// Another process does: what this one has open for writing is, for a moment, open in each program that
+/// another thread starts meanwhile, too, and the kernel starts nothing that is (`ETXTBSY`).
+///
+/// # Panics
+/// If it cannot be written.
+#[track_caller]
+pub fn script(path: &Path, text: &str) {
+    let mut writer = Command::new("/bin/sh")
+        .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = writer.stdin.take().unwrap();
+    input.write_all(text.as_bytes()).unwrap();
+    drop(input);
+    assert!(writer.wait().unwrap().success(), "{}", path.display());
 }
 
 /// Standard output of a program that must succeed.

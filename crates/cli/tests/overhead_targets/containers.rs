@@ -1,7 +1,7 @@
 //! Containers as targets: runc, gVisor, podman and docker.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -93,8 +93,7 @@ pub(super) fn an_engine_that_hangs_is_not_waited_for() {
         "#!/bin/sh\ncase $1 in run) exec sh;; inspect) exec sleep 4321;; rm) echo $3 >>{};; esac\n",
         log.display()
     );
-    fs::write(&podman, text).unwrap();
-    fs::set_permissions(&podman, fs::Permissions::from_mode(0o755)).unwrap();
+    brisk_testkit::script(&podman, &text);
     let path = std::env::var("PATH").unwrap();
     let path = format!("{}:{path}", dir.path().display());
     let with = |brisk: Brisk| brisk.env("PATH", &path);

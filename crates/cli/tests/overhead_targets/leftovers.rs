@@ -138,8 +138,7 @@ pub(super) fn a_qemu_ends_with_a_brisk_that_is_killed() {
         "#!/bin/sh\necho $$ >{log}.new; mv {log}.new {log}; exec sleep 4321\n",
         log = log.display()
     );
-    fs::write(&qemu, text).unwrap();
-    fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
+    brisk_testkit::script(&qemu, &text);
     let place = dir.path().join("place");
     fs::create_dir(&place).unwrap();
     let mut brisk = Command::new(env!("CARGO_BIN_EXE_brisk"))
