@@ -92,5 +92,5 @@ pub(super) fn is_used_rightly() {
     modules::check(&kernel).unwrap();
     storms::check(&kernel, 10).unwrap();
     copies::check_poked(&kernel).unwrap();
-    failures::check_boots(&kernel).unwrap();
+    failures::check_boots_with_kasan(&kernel).unwrap();
 }
