@@ -8,6 +8,9 @@ use crate::{files, sysfs};
 /// Processors that the kernel can have at most on x86-64 (`NR_CPUS` of `arch/x86/Kconfig`).
 const MOST: usize = 8192;
 
+/// Directory of vulnerabilities in sysfs.
+const VULNERABILITIES: &str = "devices/system/cpu/vulnerabilities";
+
 /// A host's processors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpu {
@@ -62,13 +65,18 @@ impl Cpu {
     /// Vulnerabilities that affect the processors, with the kernel's mitigation of each.
     #[must_use]
     pub fn mitigations(&self) -> BTreeMap<String, String> {
-        let dir = "devices/system/cpu/vulnerabilities";
-        let names = sysfs::names(&self.root, dir);
+        let names = sysfs::names(&self.root, VULNERABILITIES);
         let known = names.into_iter().filter_map(|name| {
-            let text = sysfs::line(&self.root, &format!("{dir}/{name}"))?;
+            let text = self.mitigation(&name)?;
             (text != "Not affected").then_some((name, text))
         });
         known.collect()
+    }
+
+    /// What the kernel says of one vulnerability, such as `meltdown`; `Not affected` too.
+    #[must_use]
+    pub fn mitigation(&self, vulnerability: &str) -> Option<String> {
+        sysfs::line(&self.root, &format!("{VULNERABILITIES}/{vulnerability}"))
     }
 
     fn field(&self, name: &str) -> Option<&str> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{bail, ensure};
+use brisk_host::cpu::Cpu;
 use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::{Progress, Saved};
@@ -201,8 +202,7 @@ fn notes(args: &Args, report: &Report, ui: &Ui) {
             "caches were hot: load ktext_cold.ko, which make kernel builds, to have them flushed as well",
         );
     }
-    let machine = brisk_tools::ktext::check::Machine::read(Path::new("/"));
-    if machine.has("hypervisor") {
+    if Cpu::below(Path::new("/")).flags().contains("hypervisor") {
         ui.note(
             "this is a virtual machine: where its memory is, and whether its time means something, is \
              for its host to say",

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use brisk_host::{cpu::Cpu, sysfs};
+use brisk_host::cpu::Cpu;
 
 /// A machine's processors, as its kernel shows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,15 +45,10 @@ impl Processors {
             model: cpu.model().unwrap_or_default(),
             vendor: cpu.vendor().unwrap_or_default(),
             flags,
-            meltdown: mitigation(root, "meltdown"),
-            indirect_target_selection: mitigation(root, "indirect_target_selection"),
+            meltdown: cpu.mitigation("meltdown"),
+            indirect_target_selection: cpu.mitigation("indirect_target_selection"),
         }
     }
-}
-
-/// What the kernel says that it does about a vulnerability of processors.
-fn mitigation(root: &Path, name: &str) -> Option<String> {
-    sysfs::line(root, &format!("devices/system/cpu/vulnerabilities/{name}"))
 }
 
 fn kind(cpuinfo: &str, has_no_flags: bool) -> Kind {
