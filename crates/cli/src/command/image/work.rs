@@ -2,36 +2,43 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use brisk_image::{Control, Error, Progress};
-use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::hint;
 use crate::ui::{Bar, Ui};
 
+/// Time that a command which was asked to end has for its last words.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 type Show = Box<dyn Fn(Progress) + Sync>;
 
-/// While this value lives, signals that would end the process only request a stop.
+/// While this value lives, signals that would end the process only request a stop. Afterwards they
+/// end it.
 pub(in crate::command) struct Work {
     stop: Arc<AtomicBool>,
-    signals: Vec<SigId>,
+    is_over: Arc<AtomicBool>,
     show: Show,
 }
 
 impl Work {
     pub(in crate::command) fn new(what: &str, ui: &Ui) -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let signals = [SIGINT, SIGTERM, SIGHUP].map(|signal| {
-            signal_hook::flag::register(signal, Arc::clone(&stop))
-                .with_context(|| format!("cannot watch for signal {signal}"))
-        });
-        let signals = signals.into_iter().collect::<anyhow::Result<_>>()?;
+        let (stop, is_over) = (Arc::default(), Arc::default());
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // Unregistering would leave the signal without effect.
+            flag::register_conditional_default(signal, Arc::clone(&is_over))
+                .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+                .with_context(|| format!("cannot watch for signal {signal}"))?;
+        }
         let show = bar(ui.bar(1, &format!("{what} (MB)")));
         Ok(Self {
             stop,
-            signals,
+            is_over,
             show,
         })
     }
@@ -46,8 +53,13 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        for signal in self.signals.drain(..) {
-            signal_hook::low_level::unregister(signal);
+        self.is_over.store(true, Ordering::Relaxed);
+        if self.stop.load(Ordering::Relaxed) {
+            // It came when the work was nearly done; the terminal may take no words about that.
+            thread::spawn(|| {
+                thread::sleep(FAREWELL);
+                let _ = signal_hook::low_level::emulate_default_handler(SIGTERM);
+            });
         }
     }
 }
