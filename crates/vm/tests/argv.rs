@@ -19,6 +19,7 @@ fn plain(machine: Machine) -> VmConfig {
         program: "/usr/bin/qemu-system-x86_64".into(),
         version: (10, 0),
         machine,
+        machine_version: None,
         firmware,
         accelerator: Accelerator::Tcg,
         processors: Processors {

@@ -80,6 +80,7 @@ pub(super) fn vm_config(
             firmware_log: options.trace && speaks(machine, &firmware),
             debugger: false,
         },
+        machine_version: None,
         firmware,
         sandbox: true,
         stopped: false,

@@ -1,9 +1,10 @@
 //! Capabilities of a QEMU binary, asked once and cached until the binary changes.
 
-use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ChildStdout, Stdio};
 
 use brisk_host::program::Program;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ pub struct Capabilities {
     pub package: String,
     /// Machine types.
     pub machines: BTreeSet<String>,
+    /// Machine types that stand for others, such as `q35` for `pc-q35-10.0`.
+    pub aliases: BTreeMap<String, String>,
     /// Device types.
     pub devices: BTreeSet<String>,
     /// Path of qboot, if it is installed.
@@ -65,15 +68,27 @@ impl Capabilities {
         self.version < (8, 0)
     }
 
+    /// The machine type that a name stands for: itself, if it is no alias.
+    #[must_use]
+    pub fn versioned<'a>(&'a self, machine: &'a str) -> &'a str {
+        self.aliases.get(machine).map_or(machine, String::as_str)
+    }
+
     /// Capabilities of `program`, from the cache if it has this binary.
     ///
     /// # Errors
     /// If the binary cannot be asked, or the cache cannot be written.
     pub fn of(program: &Path, cache: &Cache) -> Result<Self, Error> {
-        let key = cache::key(program.as_os_str().as_encoded_bytes());
+        let key = cache_key(program);
         let valid = |meta: &Self| meta.identities.iter().all(Identity::holds);
         let entry = cache.get_valid_or_build("qemu", &key, valid, |_| Self::ask(program))?;
         Ok(entry.meta)
+    }
+
+    /// Forgets what is cached of a program, which turned out to be another one.
+    pub fn forget(program: &Path, cache: &Cache) {
+        // What stays is found to be wrong again.
+        let _ = cache.remove("qemu", &cache_key(program));
     }
 
     fn ask(program: &Path) -> Result<Self, Error> {
@@ -103,9 +118,16 @@ impl Capabilities {
         let devices = json!({"implements": "device", "abstract": false});
         questions.extend(qmp::command_with("qom-list-types", &devices));
         questions.extend(qmp::command("quit"));
+        let stdout = child.stdout.take().map(BufReader::new);
+        let (mut said, stdout) = greeting(stdout).map_err(run)?;
+        // It has started, whatever started it: the file that is named may be a script.
+        let running = fs::read_link(format!("/proc/{}/exe", child.id()));
         if let Some(mut stdin) = child.stdin.take() {
             // A binary that has died already is reported by its output.
             let _ = stdin.write_all(&questions);
+        }
+        if let Some(mut stdout) = stdout {
+            stdout.read_to_end(&mut said).map_err(run)?;
         }
         let output = child.wait_with_output().map_err(run)?;
         let answer = |answer: String| Error::Answer {
@@ -113,7 +135,7 @@ impl Capabilities {
             answer,
         };
         let messages = qmp::Reader::default()
-            .push(&output.stdout)
+            .push(&said)
             .map_err(|error| answer(error.to_string()))?;
         let results: Vec<Value> = messages
             .into_iter()
@@ -127,23 +149,17 @@ impl Capabilities {
                 String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             ));
         };
-        let number = |name| version["qemu"][name].as_u64().unwrap_or(0) as u32;
+        let (release, package) = release(version);
         let (qboot, mut identities) = find_qboot(program);
         identities.insert(0, Identity::of(program)?);
+        identities.extend(running.ok().and_then(|path| Identity::of(&path).ok()));
         Ok(Self {
-            version: (number("major"), number("minor")),
-            package: format!(
-                "{}.{}.{} {}",
-                number("major"),
-                number("minor"),
-                number("micro"),
-                version["package"].as_str().unwrap_or("")
-            )
-            .trim()
-            .to_owned(),
+            version: release,
+            package,
             machines: names(machines, "name")
                 .chain(names(machines, "alias"))
                 .collect(),
+            aliases: aliases(machines),
             devices: names(devices, "name").collect(),
             qboot,
             identities,
@@ -151,10 +167,47 @@ impl Capabilities {
     }
 }
 
+fn cache_key(program: &Path) -> String {
+    cache::key(program.as_os_str().as_encoded_bytes())
+}
+
+/// Major and minor version, and full version with the distribution's name for it, as `query-version`
+/// says them.
+#[must_use]
+pub fn release(version: &Value) -> ((u32, u32), String) {
+    let number = |name| version["qemu"][name].as_u64().unwrap_or(0) as u32;
+    let (major, minor, micro) = (number("major"), number("minor"), number("micro"));
+    let package = version["package"].as_str().unwrap_or("");
+    let text = format!("{major}.{minor}.{micro} {package}");
+    ((major, minor), text.trim().to_owned())
+}
+
 fn names(list: &Value, field: &'static str) -> impl Iterator<Item = String> {
     let list = list.as_array().cloned().unwrap_or_default();
     list.into_iter()
         .filter_map(move |item| item[field].as_str().map(str::to_owned))
+}
+
+/// The aliases of machine types that `query-machines` lists.
+fn aliases(machines: &Value) -> BTreeMap<String, String> {
+    let list = machines.as_array().into_iter().flatten();
+    let alias = |machine: &Value| {
+        let text = |field| machine[field].as_str().map(str::to_owned);
+        Some((text("alias")?, text("name")?))
+    };
+    list.filter_map(alias).collect()
+}
+
+/// Reads the greeting of a QEMU, its first line; also returns what the rest is read from.
+fn greeting(
+    stdout: Option<BufReader<ChildStdout>>,
+) -> io::Result<(Vec<u8>, Option<BufReader<ChildStdout>>)> {
+    let mut line = Vec::new();
+    let Some(mut stdout) = stdout else {
+        return Ok((line, None));
+    };
+    stdout.read_until(b'\n', &mut line)?;
+    Ok((line, Some(stdout)))
 }
 
 /// Finds qboot in the directories that `-L help` lists.

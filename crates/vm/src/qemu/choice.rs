@@ -142,7 +142,7 @@ mod tests {
         let capabilities = json!({
             "version": version,
             "package": format!("{}.{}.1 Debian", version.0, version.1),
-            "machines": [], "devices": [], "qboot": null, "identities": [],
+            "machines": [], "aliases": {}, "devices": [], "qboot": null, "identities": [],
         });
         Choice {
             path: path.into(),

@@ -99,6 +99,10 @@ pub struct VmConfig {
     pub version: (u32, u32),
     /// Machine type.
     pub machine: Machine,
+    /// The versioned machine type that [`Self::machine`] stood for when the guest booted; none: the
+    /// type has no versions, or the guest ends with this QEMU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_version: Option<String>,
     /// Firmware.
     pub firmware: Firmware,
     /// Accelerator.
@@ -162,6 +166,7 @@ mod tests {
             program: "/usr/bin/qemu-system-x86_64".into(),
             version: (10, 0),
             machine: Machine::Pc { acpi: false },
+            machine_version: None,
             firmware: Firmware::Qboot("/rom".into()),
             accelerator: Accelerator::Tcg,
             processors: Processors {

@@ -17,7 +17,7 @@ mod state;
 pub mod watch;
 
 pub use argv::{FILESYSTEM, ODD_SLOTS, Part, SANDBOX, argv};
-pub use capabilities::{Capabilities, Error as CapabilitiesError};
+pub use capabilities::{Capabilities, Error as CapabilitiesError, release};
 pub use choice::{Choice, ChoiceError, Older, USUAL, choose};
 pub use config::{BootPayload, Debugging, Devices, GuestMemory, Processors, VmConfig};
 pub use machine::{

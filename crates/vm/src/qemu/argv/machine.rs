@@ -77,7 +77,9 @@ fn add_board(parts: &mut Parts, plan: &VmConfig) {
     };
     // What the guest has in memory stays out of a core dump of QEMU.
     let core = ",dump-guest-core=off";
-    let machine = format!("{}{options}{core}{backend}", plan.machine.name());
+    let name = plan.machine_version.as_deref();
+    let name = name.unwrap_or(plan.machine.name());
+    let machine = format!("{name}{options}{core}{backend}");
     parts.add(["-M", &machine], why);
     if plan.machine.transport() == Transport::Mmio {
         parts.add(
