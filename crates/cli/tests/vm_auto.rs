@@ -292,7 +292,7 @@ fn resume_waited_for() {
     assert_eq!(all.doing("a"), "suspended");
 }
 
-/// As an upgrade of a distribution replaces it.
+/// As an upgrade of a distribution replaces it, by another release.
 fn replaced() {
     let all = machines();
     create(&all, "a", &["--autoshutdown", "suspend"]);
@@ -300,9 +300,10 @@ fn replaced() {
     let plan = all.runtime_dir("a").join("plan.json");
     let mut running: Value = serde_json::from_slice(&fs::read(&plan).unwrap()).unwrap();
     let was = running["qemu"].as_str().unwrap().to_owned();
-    running["qemu"] = "7.1.0 (Debian 1:7.1)".into();
+    running["qemu"] = "9.99.0 (Debian 1:9.99)".into();
+    running["machine"]["version"] = [9, 99].into();
     fs::write(&plan, running.to_string()).unwrap();
-    let texts = ["runs in QEMU 7.1.0 (Debian 1:7.1), and ", &was];
+    let texts = ["runs in QEMU 9.99.0 (Debian 1:9.99), and ", &was];
     all.refuses(&["suspend", "a"], &texts);
     assert_eq!(all.output("a", "echo well"), "well\n");
     let down = all.vm(&["autostop"]).exits(125);

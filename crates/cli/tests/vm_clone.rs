@@ -2,24 +2,29 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::SystemTime;
 
 use brisk_testkit::{
-    Machines, Signal, brisk_of, capture, ext4, qcow2, qemu_is_before, tool, tree, trials, until,
+    Machines, Mount, Signal, brisk_of, capture, ext4, qcow2, qemu_is_before, tool, tree, trials,
+    until,
 };
 use libtest_mimic::Arguments;
 
 fn main() {
     let old = qemu_is_before(8, 2);
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 9] = [
         ("clones_are_machines_of_their_own", clones),
         ("clones_have_cards_of_their_own", cards),
         ("clones_have_disks_of_their_own", || disks(false)),
         ("clones_have_qcow2_images_of_their_own", || disks(true)),
         ("clones_of_what_will_write_have_disks_of_their_own", later),
+        ("a_clone_over_a_machine_whose_definition_is_away", away),
+        ("a_clone_that_cannot_be_defined_leaves_nothing", no_room),
         ("what_cannot_be_cloned_is_refused", refused),
         ("a_clone_that_is_not_complete_is_none", incomplete),
     ];
@@ -259,6 +264,55 @@ fn later() {
     is_clean(&all.state_dir("c").join("disk0.raw"), &all);
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.output("a", "test -e /srv/file || echo none"), "none\n");
+}
+
+/// What is there of a VM whose definition is away is neither taken over nor removed.
+fn away() {
+    let all = machines();
+    all.boot("a", &["--compression", "lz4"]);
+    let _ = all.does(&["suspend", "a"]);
+    let (state, runtime) = (all.state_dir("b"), all.runtime_dir("b"));
+    let disk = state.join("disk0.raw");
+    let there = ["the definition of b", "brisk vm rm"];
+    let clone = ["resume", "a", "--clone", "b"];
+    fs::create_dir(&state).unwrap();
+    fs::write(&disk, "its only disk").unwrap();
+    all.refuses(&clone, &there);
+    all.refuses(&["create", "b"], &there);
+    assert_eq!(fs::read_to_string(&disk).unwrap(), "its only disk");
+    fs::remove_dir_all(&state).unwrap();
+    fs::create_dir_all(&runtime).unwrap();
+    all.refuses(&clone, &there);
+    assert!(runtime.exists());
+    let _ = all.does(&["rm", "b"]);
+    // A definition that nobody can read is one, too.
+    symlink("/nonexistent", all.definition("b")).unwrap();
+    all.refuses(&clone, &["there is a VM b"]);
+    fs::remove_file(all.definition("b")).unwrap();
+    assert!(!state.exists() && !runtime.exists());
+    let _ = all.does(&clone);
+    assert_eq!(all.output("b", "hostname"), "b\n");
+}
+
+/// A clone that cannot be defined leaves nothing of itself.
+fn no_room() {
+    let all = machines();
+    let config = Mount::tmpfs(all.dir().join("config"), "size=64k");
+    all.boot("a", &["--compression", "lz4"]);
+    let _ = all.does(&["suspend", "a"]);
+    config.fill("fill", 0);
+    let mut last = File::create(config.path().join("last")).unwrap();
+    while last.write_all(&[1]).is_ok() {}
+    let clone = ["resume", "a", "--clone", "b"];
+    all.refuses(&clone, &["b.toml", "No space left"]);
+    assert!(!all.state_dir("b").exists() && !all.runtime_dir("b").exists());
+    drop(last);
+    for name in ["fill", "last"] {
+        fs::remove_file(config.path().join(name)).unwrap();
+    }
+    let _ = all.does(&["create", "b"]);
+    let _ = all.does(&["rm", "b"]);
+    let _ = all.does(&clone);
 }
 
 fn refused() {

@@ -2,16 +2,19 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use brisk_testkit::{Machines, Mount, Taken, brisk_of, qemu_is_before, trials};
+use brisk_testkit::{Machines, Mount, Signal, Taken, brisk_of, qemu_is_before, trials, until};
 use libtest_mimic::Arguments;
 
 fn main() {
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 11] = [
         ("a_full_disk_keeps_no_machine_from_its_end", full),
+        ("a_read_only_disk_keeps_no_machine_from_its_end", read_only),
+        ("a_terminal_that_takes_nothing_stops_no_guest", stuck),
+        ("a_key_that_is_lost_is_not_made_anew", lost_key),
         ("the_disks_of_a_resume_that_was_cut_off", cut_off),
         ("an_image_that_cannot_be_noted", not_noted),
         ("other_files_beside_definitions", other_files),
@@ -70,6 +73,143 @@ fn full() {
     ]);
     assert_eq!(["f", "g"].map(|name| all.doing(name)), ["off", "off"]);
     assert_eq!(all.count(), 0);
+}
+
+/// As ext4 becomes it by an error (`errors=remount-ro`).
+fn read_only() {
+    let all = machines();
+    let state = Mount::failing(all.dir().join("state"), 400 << 20);
+    let elsewhere = all.dir().join("images");
+    fs::create_dir(&elsewhere).unwrap();
+    let image = elsewhere.join("%{name}");
+    let suspends = [
+        "--autoshutdown",
+        "suspend",
+        "--suspend-path",
+        image.to_str().unwrap(),
+    ];
+    let names = ["kill", "stop", "suspend", "shutdown"];
+    for name in names {
+        create(&all, name, &suspends);
+        let _ = all.does(&["start", name]);
+    }
+    // Locked by its directory, where the lock was never made.
+    fs::remove_file(all.state_dir("stop").join("lock")).unwrap();
+    state.fail();
+    let _ = all.does(&["kill", "kill"]);
+    let _ = all.does(&["stop", "stop"]);
+    // What cannot be recorded is found while the guest runs.
+    all.refuses(&["suspend", "suspend"], &["Read-only file system"]);
+    assert_eq!(all.output("suspend", "echo on"), "on\n");
+    all.refuses(&["suspend", "stop"], &["does not run"]);
+    let down = all.vm(&["autostop"]).exits(125);
+    let _ = down.explains(&[
+        "error: suspend: it was not suspended, but stopped: ",
+        "error: shutdown: it was not suspended, but stopped: ",
+        "Read-only file system",
+    ]);
+    assert_eq!(names.map(|name| all.doing(name)), ["off"; 4]);
+    assert_eq!(all.count(), 0);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    // Nothing can be started there, and that is said.
+    all.refuses(&["start", "stop"], &["Read-only file system"]);
+    assert_eq!(all.count(), 0);
+}
+
+/// Ctrl-S, a stalled connection, a pager: the guest does not wait for who looks on.
+fn stuck() {
+    let all = machines();
+    create(&all, "a", &["--bandwidth", "20M", "--compression", "none"]);
+    let _ = all.does(&["start", "a"]);
+    let image = all.state_dir("a").join("a.brisk");
+    let ends = |words: &[&str], what: &str, there: &dyn Fn() -> bool| {
+        let (run, window) = all.vm(words).on_terminal(24, 80);
+        window.takes(false);
+        until(what, || there().then_some(()));
+        // It has done its work, and may wait to say so; nothing else keeps it.
+        run.signal(Signal::TERM);
+        let _ = run.wait();
+    };
+    let is_suspended = || image.exists() && all.glance("a") == "suspended";
+    ends(&["suspend", "a"], "it is suspended", &is_suspended);
+    ends(&["resume", "a", "--clone", "b"], "the clone runs", &|| {
+        all.definition("b").exists() && all.glance("b") == "running"
+    });
+    assert_eq!(all.output("b", "hostname"), "b\n");
+    ends(&["resume", "a", "--eager"], "it runs", &|| {
+        all.glance("a") == "running"
+    });
+    assert_eq!(all.output("a", "hostname"), "a\n");
+    ends(&["suspend", "a"], "it is suspended again", &is_suspended);
+    let key = all.dir().join("new.key");
+    let image_of = |words: &[&str]| {
+        let rekey = [&["rekey", image.to_str().unwrap()], words].concat();
+        all.with(brisk_of!["image"]).args(rekey)
+    };
+    let other = format!("--for-host={}", key.display());
+    let _ = image_of(&[&other]).exits(0);
+    let before = fs::metadata(&image).unwrap().ino();
+    let words = ["--host-key", key.to_str().unwrap(), "--for-host"];
+    let (run, window) = image_of(&words).on_terminal(24, 80);
+    window.takes(false);
+    until("it has another key", || {
+        (fs::metadata(&image).unwrap().ino() != before).then_some(())
+    });
+    run.signal(Signal::TERM);
+    let _ = run.wait();
+}
+
+fn lost_key() {
+    let all = machines();
+    for name in ["a", "b"] {
+        create(&all, name, &[]);
+        let _ = all.does(&["start", name]);
+    }
+    let key = all.dir().join("state/suspend.key");
+    let advice = ["made", "suspend.key", "back it up"];
+    let _ = all.does(&["suspend", "a"]).explains(&advice);
+    let (backup, image) = (
+        key.with_extension("backup"),
+        all.state_dir("a").join("a.brisk"),
+    );
+    fs::rename(&key, &backup).unwrap();
+    let lost = ["suspend.key is not there", "(a)", "back from its backup"];
+    all.refuses(&["suspend", "b"], &lost);
+    assert_eq!(all.output("b", "echo on"), "on\n");
+    let rekey = [
+        "rekey",
+        "--host-key",
+        backup.to_str().unwrap(),
+        "--for-host",
+    ];
+    let rekey = all.with(brisk_of!["image"]).args(rekey).arg(&image);
+    let _ = rekey.exits(125).explains(&lost);
+    // Nor while its image is somewhere else.
+    let away = all.dir().join("away");
+    fs::rename(&image, &away).unwrap();
+    all.refuses(&["suspend", "b"], &lost);
+    // Nor where the key is to be on a disk that is not mounted.
+    symlink("/nonexistent/key", &key).unwrap();
+    all.refuses(&["suspend", "b"], &["suspend.key"]);
+    fs::remove_file(&key).unwrap();
+    assert!(!key.exists());
+    fs::rename(&away, &image).unwrap();
+    fs::rename(&backup, &key).unwrap();
+    let text = all.does(&["suspend", "b"]).stderr;
+    assert!(!text.contains("made"), "{text}");
+    for name in ["a", "b"] {
+        let _ = all.does(&["resume", name]);
+        assert_eq!(all.output(name, "hostname"), format!("{name}\n"));
+    }
+    // Nothing needs one that is lost now.
+    fs::rename(&key, &backup).unwrap();
+    for name in ["a", "b"] {
+        until("it has all of its memory", || {
+            let log = fs::read_to_string(all.state_dir(name).join("log")).unwrap();
+            log.contains("has all of its memory").then_some(())
+        });
+    }
+    let _ = all.does(&["suspend", "a"]).explains(&advice);
 }
 
 fn cut_off() {

@@ -1,15 +1,22 @@
 //! Images: their VM, their place, and their recipients.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
-use brisk_testkit::{Finished, Machines, Signal, brisk_of, qemu_is_before, trials, until};
+use brisk_testkit::{Finished, Machines, Mount, Signal, brisk_of, qemu_is_before, trials, until};
 use libtest_mimic::Arguments;
 
 fn main() {
-    let tests: [(_, fn()); 4] = [
+    let tests: [(_, fn()); 7] = [
         ("another_machines_image_is_left_alone", foreign),
+        (
+            "an_older_image_of_a_machine_is_not_taken_for_its_own",
+            older,
+        ),
+        ("no_image_counts_for_a_machine_that_stands_still", alive),
+        ("a_link_to_an_image_stays_a_link", linked),
         ("an_image_that_is_gone_is_missed", missing),
         ("what_was_killed_while_it_booted_is_not_running", killed),
         ("who_opens_an_image_opens_what_it_is_based_on", locked),
@@ -54,6 +61,144 @@ fn foreign() {
     assert_eq!(all.output("a", "cat /run/file"), "mine\n");
 }
 
+/// A suspended VM `a`, the image of an earlier suspend, and that of the last one, which lies
+/// elsewhere.
+fn two_suspends(all: &Machines, words: &[&str]) -> (PathBuf, PathBuf, PathBuf) {
+    all.boot("a", words);
+    let image = all.state_dir("a").join("a.brisk");
+    let [backup, away] = ["backup", "away"].map(|name| all.dir().join(name));
+    let _ = all.output("a", "echo one > /run/file");
+    let _ = all.does(&["suspend", "a"]);
+    fs::copy(&image, &backup).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    let _ = all.output("a", "echo two > /run/file");
+    let _ = all.does(&["suspend", "a"]);
+    fs::rename(&image, &away).unwrap();
+    (image, backup, away)
+}
+
+fn older() {
+    let all = machines();
+    let (image, backup, away) = two_suspends(&all, &["--autoboot"]);
+    fs::copy(&backup, &image).unwrap();
+    let state = [
+        "is suspended to",
+        "a.brisk is not the image of that suspend",
+    ];
+    assert_eq!(all.glance("a"), "image missing");
+    for words in [
+        &["resume", "a"][..],
+        &["resume", "a", "--eager"],
+        &["resume", "a", "--again"],
+        &["discard", "a"],
+        &["start", "a"],
+        &["autostart"],
+    ] {
+        all.refuses(words, &state);
+    }
+    all.refuses(&["resume", "a", "--clone", "b"], &["a is not suspended"]);
+    all.refuses(&["rm", "a"], &["is not there"]);
+    assert_eq!(all.count(), 0);
+    assert!(!all.state_dir("b").exists());
+    // As a resume leaves it that was killed.
+    let resuming = image.with_extension("brisk.resuming");
+    fs::rename(&image, &resuming).unwrap();
+    all.refuses(&["resume", "a"], &state);
+    all.refuses(&["discard", "a"], &state);
+    assert_eq!(fs::read(&resuming).unwrap(), fs::read(&backup).unwrap());
+    // Nor is it the one that was moved.
+    fs::rename(&resuming, &image).unwrap();
+    let place = backup.to_str().unwrap();
+    all.refuses(
+        &["set", "a", "--suspend-path", place],
+        &["is suspended to", "not there", "is not that image"],
+    );
+    fs::rename(&away, &image).unwrap();
+    let _ = all.does(&["autostart"]);
+    assert_eq!(all.output("a", "cat /run/file"), "two\n");
+}
+
+/// A VM whose disk is full stands still, and has run since it was resumed.
+fn alive() {
+    let all = machines();
+    let small = Mount::tmpfs(all.dir().join("small"), "size=4m");
+    let disk = small.path().join("disk.raw");
+    File::create_new(&disk).unwrap().set_len(8 << 20).unwrap();
+    let words = format!("{},format=raw", disk.display());
+    all.boot("a", &["--disk", &words]);
+    let image = all.state_dir("a").join("a.brisk");
+    let backup = all.dir().join("backup");
+    let _ = all.does(&["suspend", "a"]);
+    fs::copy(&image, &backup).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    let _ = all.output("a", "echo alive > /run/file");
+    small.fill("fill", 0);
+    let write = "echo up; dd if=/dev/zero of=/dev/vda bs=1M count=4 && sync";
+    let writing = all.spawns("a", write);
+    until("QEMU stops it", || {
+        (all.doing("a") == "paused").then_some(())
+    });
+    let qemu = all.processes("qemu").len();
+    fs::copy(&backup, &image).unwrap();
+    assert_eq!(all.doing("a"), "paused");
+    let reason = format!("no space is left for its disk {}", disk.display());
+    for text in ["info", "log"].map(|word| all.does(&[word, "a"]).text()) {
+        assert!(text.contains(&reason), "{text}");
+    }
+    let info = all.does(&["info", "a", "--format", "json"]).text();
+    assert!(info.contains(&reason), "{info}");
+    all.refuses(&["discard", "a"], &["is not suspended, but paused"]);
+    all.refuses(&["resume", "a", "--clone", "b"], &["a is not suspended"]);
+    // It goes on where it was, and its image is left alone.
+    fs::remove_file(small.path().join("fill")).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    let _ = writing.wait().exited(0);
+    assert_eq!(all.output("a", "cat /run/file"), "alive\n");
+    assert_eq!(all.processes("qemu").len(), qemu);
+    assert_eq!(fs::read(&image).unwrap(), fs::read(&backup).unwrap());
+    let info = all.does(&["info", "a"]).text();
+    assert!(!info.contains("reason"), "{info}");
+}
+
+fn linked() {
+    let all = machines();
+    all.boot("a", &[]);
+    let image = all.state_dir("a").join("a.brisk");
+    let large = all.dir().join("large");
+    fs::create_dir(&large).unwrap();
+    let real = large.join("image");
+    let _ = all.output("a", "echo mine > /run/file");
+    let _ = all.does(&["suspend", "a"]);
+    // Moved to where there is room.
+    fs::rename(&image, &real).unwrap();
+    symlink(&real, &image).unwrap();
+    let before = fs::read(&real).unwrap();
+    let key = all.dir().join("new.key");
+    let host = format!("--for-host={}", key.display());
+    let rekey = all
+        .with(brisk_of!["image"])
+        .args(["rekey", &host])
+        .arg(&image);
+    let _ = rekey.exits(0).explains(&["made", "new.key", "back it up"]);
+    assert_ne!(fs::read(&real).unwrap(), before);
+    assert_eq!(fs::read_link(&image).unwrap(), real);
+    all.refuses(&["resume", "a"], &["none of the given keys opens"]);
+    let host = ["rekey", "--host-key", key.to_str().unwrap(), "--for-host"];
+    let _ = all.with(brisk_of!["image"]).args(host).arg(&image).exits(0);
+    // A clone, and a resume, leave no second image that could be resumed.
+    let _ = all.does(&["resume", "a", "--clone", "b"]);
+    assert_eq!(all.output("b", "cat /run/file"), "mine\n");
+    let _ = all.does(&["resume", "a", "--eager"]);
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
+    assert_eq!(fs::read_link(&image).unwrap(), real);
+    assert!(!real.exists());
+    let _ = all.does(&["suspend", "a"]);
+    assert!(real.exists());
+    let _ = all.does(&["discard", "a"]);
+    let left = fs::read_dir(&large).unwrap().count();
+    assert_eq!(left, 0);
+}
+
 fn missing() {
     let all = machines();
     let dir = all.dir().join("images");
@@ -76,10 +221,14 @@ fn missing() {
     fs::rename(&away, &dir).unwrap();
     let _ = all.does(&["autostart"]);
     assert_eq!(all.output("a", "cat /run/file"), "mine\n");
-    // Where it was moved to.
+    // Where it was moved to, and nowhere else.
     let _ = all.does(&["suspend", "a"]);
     let moved = dir.join("moved");
     fs::rename(&image, &moved).unwrap();
+    all.refuses(
+        &["set", "a", "--suspend-path", "default"],
+        &["is suspended to", place, "is not that image"],
+    );
     let _ = all.does(&["set", "a", "--suspend-path", moved.to_str().unwrap()]);
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.output("a", "cat /run/file"), "mine\n");

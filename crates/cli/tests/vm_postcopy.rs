@@ -285,11 +285,28 @@ fn a_guest_stands_still_while_its_image_cannot_be_read() {
     machine.ok(&["suspend", machine.name]);
     let (at, bytes) = machine.damage();
     machine.runs_at_once();
-    machine.logs("VM stands still until its image can be read again");
+    machine.logs("does not pass authentication");
     until("the guest stands still", || {
         let list = machine.ok(&["list"]);
         (list.contains("paused") || list.contains("busy")).then_some(())
     });
+    // Which memory, of which file, and what to do.
+    let info = until("info says why", || {
+        let info = machine.ok(&["info", machine.name]);
+        info.contains("# reason: ").then_some(info)
+    });
+    let place = format!(
+        ": {} is damaged; write a good copy",
+        machine.image(".resumed").display()
+    );
+    assert!(
+        info.contains("# reason: guest memory 0x") && info.contains(&place),
+        "{info}"
+    );
+    machine.says(
+        &["suspend", machine.name],
+        "cannot be suspended, as it lacks memory",
+    );
     let image = File::options()
         .write(true)
         .open(machine.image(".resumed"))
@@ -300,6 +317,8 @@ fn a_guest_stands_still_while_its_image_cannot_be_read() {
         machine.ok(&["list"]).contains("running").then_some(())
     });
     machine.is_whole();
+    let info = machine.ok(&["info", machine.name]);
+    assert!(!info.contains("# reason"), "{info}");
 }
 
 fn a_machine_that_lacks_memory_can_be_ended() {
@@ -307,11 +326,14 @@ fn a_machine_that_lacks_memory_can_be_ended() {
     machine.ok(&["suspend", machine.name]);
     machine.damage();
     machine.runs_at_once();
-    machine.logs("VM stands still until its image can be read again");
+    machine.logs("does not pass authentication");
     machine.ok(&["kill", machine.name]);
-    machine.logs("VM ended before it had all of its memory");
-    machine.has_all();
+    machine.logs("VM ended without memory that its damaged image did not give");
     assert!(machine.ok(&["list"]).contains("off"));
+    // It is there for who wants to look into it, until the VM is started anew.
+    assert!(machine.image(".resumed").exists());
+    machine.ok(&["start", machine.name]);
+    assert!(!machine.image(".resumed").exists());
 }
 
 fn a_file_where_the_next_image_would_be_changes_nothing() {

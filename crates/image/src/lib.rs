@@ -38,6 +38,7 @@ pub use format::working_set::WORKING_PAGES;
 pub use host_key::{host_key, host_key_path};
 pub use keys::{Keys, Recipient, Secret};
 pub use memory::{PAGE, PAGE_SIZE, Pages, is_zero, push_page};
+pub use naming::real_path;
 pub use pipeline::{Control, Progress};
 pub use read::extract::{Form, extract};
 pub use read::load::Piece;

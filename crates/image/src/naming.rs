@@ -4,7 +4,9 @@
 //! name is made with link(2), which fails where it is taken, and the old one is removed. A crash
 //! between both leaves one file with two names; the next call with these names removes the old one.
 
+use std::fs;
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
@@ -40,6 +42,27 @@ fn link_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> 
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// Most symbolic links that are followed (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+/// The path that a file has if `path` names a symbolic link to it, whether the file is there or not:
+/// the names of an image's resume are beside the file, and a link must not be renamed in its place.
+/// A circle of links is returned as it is.
+#[must_use]
+pub fn real_path(path: PathBuf) -> PathBuf {
+    let mut real = path.clone();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = fs::read_link(&real) else {
+            return real;
+        };
+        real = match real.parent() {
+            Some(directory) => directory.join(target),
+            None => Path::new("/").join(target),
+        };
+    }
+    path
 }
 
 /// Whether two different names are names of one file.

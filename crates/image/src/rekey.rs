@@ -6,10 +6,11 @@ use std::path::Path;
 use rustix::fs::copy_file_range;
 use rustix::io::Errno;
 
-use crate::claim::lock;
+use crate::claim::{check_name, lock};
 use crate::durable::Durable;
 use crate::error::{Error, io_error};
 use crate::keys::{self, Keys, Recipient};
+use crate::naming::real_path;
 use crate::pipeline::{Control, Progress};
 use crate::read::reader::Image;
 use crate::write::index::{Index, write_index};
@@ -31,6 +32,8 @@ pub fn rekey(
     recipients: &[Recipient],
     control: Control<'_>,
 ) -> Result<(), Error> {
+    // A link is not replaced, but the image that it leads to.
+    let path = &real_path(path.to_owned());
     let file = lock(path)?;
     let image = Image::from_file(file, path, keys)?;
     let durable = Durable::create(path)?;
@@ -63,6 +66,8 @@ pub fn rekey(
         },
     )?;
     durable.sync()?;
+    // Another image may have been put there meanwhile.
+    check_name(&image.file, path)?;
     durable.publish(true)
 }
 

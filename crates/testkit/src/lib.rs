@@ -63,7 +63,9 @@ pub use rustix::process::Signal;
 pub use soak::times;
 pub use terminal::Window;
 pub use transcript::Transcript;
-pub use trial::{lacks, qemu_is_before, trial, trials, virtiofsd_keeps_nothing};
+pub use trial::{
+    lacks, qemu_is_before, system_qemu_before, trial, trials, virtiofsd_keeps_nothing,
+};
 pub use wait::{DEADLINE, until};
 
 /// The binary under test with any words: `brisk_of!["boot", "bench"]`.

@@ -64,6 +64,20 @@ impl Mount {
         &self.0
     }
 
+    /// An ext4 file system of so many bytes on a new directory, on a disk of that name with `.disk`,
+    /// which becomes read-only when it [fails](Self::fail).
+    #[must_use]
+    pub fn failing(path: PathBuf, size: u64) -> Self {
+        let words = ["-q", "-F", "-e", "remount-ro"];
+        Self::on_disk(path, size, "mkfs.ext4", &words)
+    }
+
+    /// Has an ext4 file system fail, as by an error of its disk (ext4(5), `abort`).
+    pub fn fail(&self) {
+        let words = ["-o", "remount,abort", self.0.to_str().unwrap()];
+        capture(&tool("mount"), &words);
+    }
+
     /// Bytes that are free in it.
     #[must_use]
     pub fn free(&self) -> u64 {

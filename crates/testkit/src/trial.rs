@@ -1,6 +1,7 @@
 //! Tests that are made while the program runs: shown as ignored, with the reason, where they
 //! cannot be.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use libtest_mimic::Trial;
@@ -41,6 +42,20 @@ pub fn qemu_is_before(major: u32, minor: u32) -> Option<String> {
     let output = capture(&tool("qemu-system-x86_64"), &["--version"]);
     let before = version(&output) < (major, minor);
     before.then(|| format!("QEMU before {major}.{minor}"))
+}
+
+/// The QEMU that the distribution installs, if it is before this version, else the reason not to run what
+/// needs one that is.
+pub fn system_qemu_before(major: u32, minor: u32) -> Result<PathBuf, String> {
+    let path = PathBuf::from("/usr/bin/qemu-system-x86_64");
+    let output = Command::new(&path).arg("--version").output();
+    let said = output.map_err(|_| "no QEMU of the distribution".to_owned())?;
+    match version(&String::from_utf8_lossy(&said.stdout)) < (major, minor) {
+        true => Ok(path),
+        false => Err(format!(
+            "the distribution's QEMU is not before {major}.{minor}"
+        )),
+    }
 }
 
 /// The reason not to run what needs a capability (capabilities(7)), if this process lacks it.

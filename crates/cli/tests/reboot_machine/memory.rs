@@ -161,6 +161,15 @@ pub(super) fn is_written_for_another_restart() {
         suspended == 2 && !log.contains("cannot use its memory"),
         "{log}"
     );
+    // As a resume leaves it that is killed, before an administrator's restart.
+    let image = "/var/lib/brisk/vm/one/one.brisk";
+    machine.ok(&format!(
+        "brisk vm suspend one --keep-memory=alone && mv {image} {image}.resuming && sync"
+    ));
+    machine.begin("SYSTEMCTL_SKIP_AUTO_KEXEC=1 systemctl reboot");
+    machine.booted();
+    assert_eq!(machine.firmware_runs(), 1);
+    assert!(is_well(&mut machine, "one", boot) >= rounds);
 }
 
 /// The area is somewhere else after a restart, with the same bytes in it, and then there is none.

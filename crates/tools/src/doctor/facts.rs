@@ -21,6 +21,7 @@ use crate::chain;
 use crate::crypto::Machine;
 use crate::guest::{self, Accel, Options, RootOption};
 use crate::lint::Kvm;
+use crate::vm::{self, StateDirs};
 
 /// Everything that findings are made from.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ pub struct Facts {
     pub untrusted: Vec<PathBuf>,
     /// QEMU, or why there is none.
     pub qemu: Result<Capabilities, String>,
+    /// Suspended VMs that the QEMU which is installed does not resume, and why.
+    pub stranded: Vec<(String, String)>,
     /// Release of the running kernel.
     pub running: String,
     /// Releases that are installed, newest first.
@@ -91,7 +94,10 @@ pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
     };
     let qemu = capabilities();
     let busybox = ["usr/bin/busybox", "bin/busybox", "usr/sbin/busybox"];
+    let here = StateDirs::here().ok().filter(|_| root == Path::new("/"));
+    let vms = here.zip(cache.as_ref().ok());
     Facts {
+        stranded: vms.map_or_else(Vec::new, |(dirs, cache)| vm::stranded(&dirs, cache)),
         kvm: kvm(root, program, kernel),
         vmx: flags.contains("vmx") || flags.contains("svm"),
         virtualised: flags.contains("hypervisor"),

@@ -17,6 +17,7 @@ fn good() -> Facts {
         qemu: Err("not asked".into()),
         beside: None,
         untrusted: Vec::new(),
+        stranded: Vec::new(),
         running: "6.12".into(),
         kernels: vec!["6.12".into()],
         without_modules: BTreeSet::new(),

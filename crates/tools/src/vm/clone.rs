@@ -13,10 +13,10 @@ use super::describe::disks_are_as_noted;
 use super::disks::{self, OwnDisk};
 use super::error::{Error, file};
 use super::first_run::{Failure, FirstRun};
-use super::identity::{new_generation, separate};
+use super::identity::{new_generation, new_uuid, separate};
 use super::live::condition;
 use super::page_service::looking_after;
-use super::paths::{VmPaths, new_uuid};
+use super::paths::VmPaths;
 use super::ports::run_steps;
 use super::process;
 use super::resume::{How, Resumed, open, run_from};
@@ -43,9 +43,7 @@ pub fn resume_clone(
 ) -> Result<Resumed, Error> {
     let begun = Instant::now();
     let definition = paths.definition()?;
-    if new.file().exists() {
-        return Err(new.exists());
-    }
+    new.must_be_new()?;
     let now = condition(paths)?;
     if now != Condition::Suspended {
         let (what, hint) = ("is not suspended", "brisk vm suspend writes the image");
@@ -56,16 +54,15 @@ pub fn resume_clone(
     let (image, running) = open(paths, hold.file()?, hold.path(), how, cache)?;
     let disks = own_disks(paths, new, &definition, &running)?;
     let own = definition_of(new, &definition, &disks, &path)?;
-    new.prepare()?;
-    let _lock = new.lock("resume --clone")?;
-    if process::is_there(new)? {
-        return Err(Error::runs_already(&new.name));
-    }
-    if let Err(error) = new.define(&own, true) {
-        // Another command may have defined it meanwhile; else there is none.
-        if !new.file().exists() {
-            let _ = fs::remove_dir_all(new.state());
-        }
+    new.make_new()?;
+    let _lock = new.lock("resume --clone").inspect_err(|_| {
+        // Only the lock's file can be in it.
+        let _ = fs::remove_dir_all(new.state());
+    })?;
+    // Another command may define a VM of this name at the same time.
+    let defined = new.define(&own, true);
+    if let Err(error) = defined {
+        let _ = fs::remove_dir_all(new.state());
         return Err(error);
     }
     paths.note(&format!("Clone {} goes on from the image", new.name));

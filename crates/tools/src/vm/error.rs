@@ -74,6 +74,19 @@ pub enum Error {
         /// Hint for the user.
         hint: String,
     },
+    /// This host's key is gone, and images are encrypted to it.
+    #[error(
+        "this host's key {} is not there, and images of VMs are encrypted to it ({names}): put it \
+         back from its backup; where there is none, brisk vm discard gives these VMs up, and the \
+         next suspend makes a new key",
+        key.display()
+    )]
+    KeyLost {
+        /// The key's file.
+        key: PathBuf,
+        /// Names of the VMs.
+        names: String,
+    },
     /// The VM is suspended, and no record says so.
     #[error(
         "{name} is suspended to {}, and that could not be noted: no other guest is kept from its disks",
@@ -212,6 +225,19 @@ impl Error {
             image.display()
         );
         let hint = "mount its file system, or move it back; brisk vm discard forgets it";
+        Self::state(name, what, hint)
+    }
+
+    /// The VM is suspended, and another image than its own was found.
+    pub(super) fn replaced(name: &str, image: &Path, other: &Path) -> Self {
+        let what = format!(
+            "is suspended to {}, but {} is not the image of that suspend: it may be an older one from \
+             a backup, or another VM's",
+            image.display(),
+            other.display()
+        );
+        let hint = "move it away and put the right one back; brisk vm discard gives the VM up when \
+                    neither is there";
         Self::state(name, what, hint)
     }
 

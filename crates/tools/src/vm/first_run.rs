@@ -20,7 +20,6 @@ use super::paths::VmPaths;
 use super::resume::How;
 use super::standing::activate_disks;
 use super::suspend_record::SuspendRecord;
-use crate::chain;
 
 /// Time limit of QEMU to report that a guest runs, or does not.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -81,15 +80,7 @@ impl FirstRun<'_> {
         activate_disks(qmp, wait)?;
         disks_are_as_noted(image, &how.accepted_disks)?;
         match claim {
-            Some(claim) => {
-                if let Err(error) = SuspendRecord::ensure(paths, image) {
-                    paths.note(&format!(
-                        "That it is resumed was not noted: {}",
-                        chain(&error)
-                    ));
-                }
-                use_up(paths, claim, qmp, wait)
-            }
+            Some(claim) => use_up(paths, claim, qmp, wait),
             None => Ok(qmp.execute_while("cont", &json!(null), wait).map(drop)?),
         }
     }

@@ -1,6 +1,6 @@
 //! Identity of a VM besides its name: generation ID, MAC address, host name, randomness.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 
 use brisk_vm::guest::Step;
@@ -15,6 +15,16 @@ pub(super) fn new_generation() -> Result<[u8; 16], Error> {
     let read = File::open(path).and_then(|mut random| random.read_exact(&mut bytes));
     read.map_err(file("read", path))?;
     Ok(bytes)
+}
+
+/// A new random UUID.
+///
+/// # Errors
+/// If the kernel makes none: there is no `/proc`.
+pub fn new_uuid() -> Result<String, Error> {
+    let path = "/proc/sys/kernel/random/uuid";
+    let text = fs::read_to_string(path).map_err(file("read", path))?;
+    Ok(text.trim().to_owned())
 }
 
 /// Gives a VM the identity that follows from its UUID, and the generation ID of this run.

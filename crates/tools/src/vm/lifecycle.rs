@@ -25,6 +25,7 @@ use super::page_service::looking_after;
 use super::paths::VmPaths;
 use super::ports::{ALL, connect, converse, run_steps};
 use super::process;
+use super::qemu_fit::note_started;
 use super::running::Running;
 use super::stderr_tail::StderrTail;
 use super::suspend_record::{self, SuspendRecord, cut_off, image_missing};
@@ -103,6 +104,9 @@ pub fn start_as(
     let memory = paths.make_defined_memory(plan.machine.memory.mib << 20, definition)?;
     plan.machine.memory.ram = Ram::File(memory.path);
     plan.machine.channels = Channels::Listening { ports: ALL };
+    let machine = plan.machine.machine.name();
+    let versioned = facts.capabilities.versioned(machine);
+    plan.machine.machine_version = Some(versioned.to_owned()).filter(|it| it != machine);
     let uuid = definition.uuid().map_err(|source| paths.wrong(source))?;
     identify(&mut plan.machine, uuid, new_generation()?);
     let mut running = Running {
@@ -124,6 +128,7 @@ pub fn start_as(
         launch(paths, &running).and_then(|pid| boot(paths, &steps, init, ending).map(|()| pid));
     progress("");
     running.booting = false;
+    let booted = booted.and_then(|pid| note_started(paths, &mut running).map(|()| pid));
     let booted = booted.and_then(|pid| running.save(paths).map(|()| pid));
     match booted {
         Ok(pid) => {
@@ -415,11 +420,12 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
     match now {
         Condition::Suspended => {
             let image = paths.image_now()?;
+            let mut claim = Claim::take(&image)?;
             // What somebody else put there is not ours to remove.
-            if suspend_record::is_own(paths, &image) != Some(true) {
+            if suspend_record::is_own(paths, &image, process::is_there(paths)?) != Some(true) {
+                claim.release()?;
                 return not_known(&image);
             }
-            let mut claim = Claim::take(&image)?;
             paths.processing("discard", "");
             process::end_process(paths)?;
             backing_chain::remove_left(paths, claim.image());
@@ -435,6 +441,9 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
             paths.processing("discard", "");
             process::end_process(paths)?;
             paths.note("Image of a resume that was cut off removed");
+        }
+        Condition::Missing if suspend_record::is_replaced(paths) => {
+            return Err(image_missing(paths));
         }
         Condition::Missing => {
             paths.processing("discard", "");

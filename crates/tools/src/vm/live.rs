@@ -1,15 +1,18 @@
 //! The condition of a VM, asked of itself.
 
+use std::fs;
 use std::time::Duration;
 
-use brisk_image::State;
+use brisk_image::{Header, State};
 use brisk_vm::qemu::control::{self, Control};
 use brisk_vm::qemu::qmp;
 use serde_json::json;
 
 use super::condition::Condition;
+use super::disk_error;
 use super::ended::{note_end, note_end_if_idle};
 use super::error::Error;
+use super::kept;
 use super::log_size;
 use super::page_service::look_after;
 use super::paths::VmPaths;
@@ -43,10 +46,18 @@ fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error
             .execute("qmp_capabilities", &json!(null))
             .and_then(|_| control.execute("query-status", &json!(null)));
         match status {
-            Ok(status) if status["running"] == json!(true) => return Ok(Condition::Running),
+            Ok(status) if status["running"] == json!(true) => {
+                let _ = fs::remove_file(paths.disk_error());
+                return Ok(Condition::Running);
+            }
+            // Only a guest that has run stops at an error of a disk.
+            Ok(status) if status["status"] == json!("io-error") => {
+                disk_error::note(paths, &mut control);
+                return Ok(Condition::Paused);
+            }
             // A command was ended after the image was durable and before QEMU was, or before
             // QEMU had all of it: what counts is in the image.
-            Ok(_) if !filling && in_image(paths)? => return Ok(Condition::Suspended),
+            Ok(_) if !filling && in_image(paths, true)? => return Ok(Condition::Suspended),
             Ok(_) => return Ok(Condition::Paused),
             Err(_) if pid(paths).is_some() => return Ok(Condition::Busy),
             // It has ended meanwhile.
@@ -56,7 +67,7 @@ fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error
     if !paths.runtime().exists() && pid(paths).is_some() {
         return Ok(Condition::Busy);
     }
-    Ok(match in_image(paths)? {
+    Ok(match in_image(paths, pid(paths).is_some())? {
         true => Condition::Suspended,
         false if suspend_record::missing(paths).is_some() => Condition::Missing,
         false if suspend_record::is_cut_off(paths, &paths.image_now()?) => Condition::CutOff,
@@ -64,15 +75,15 @@ fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error
     })
 }
 
-/// Whether there is an image that no guest has run from.
-fn in_image(paths: &VmPaths) -> Result<bool, Error> {
+/// Whether there is an image that no guest has run from, and that counts for this VM.
+fn in_image(paths: &VmPaths, has_qemu: bool) -> Result<bool, Error> {
     let image = paths.image_now()?;
     let there = matches!(
         brisk_image::state(&image),
         Ok(State::Ready | State::Resuming { .. })
     );
     // Where it is not known whose it is, resume will see.
-    Ok(there && suspend_record::is_own(paths, &image) != Some(false))
+    Ok(there && suspend_record::is_own(paths, &image, has_qemu) != Some(false))
 }
 
 /// The condition of a VM, for the command that holds its lock: a QEMU that stands still beside
@@ -83,6 +94,11 @@ pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
     if now == Condition::Suspended && is_there(paths)? {
         paths.note("Ending what a command that was killed left standing still");
         end(paths)?;
+        let image = brisk_image::resumable(&paths.image_now()?);
+        let header = image.and_then(|image| Header::read(&image).ok());
+        if let Some(header) = header.filter(|header| header.kept) {
+            kept::note_kept_again(paths, &header);
+        }
     }
     if now == Condition::Running {
         suspend_record::SuspendRecord::remove_used(paths);

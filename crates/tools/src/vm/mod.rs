@@ -16,17 +16,20 @@ mod cpu_features;
 mod definition;
 mod describe;
 mod directories;
+mod disk_error;
 mod disk_locks;
 mod disks;
 mod ended;
 mod error;
 mod exec;
 mod first_run;
+mod host_key;
 mod identity;
 mod kept;
 mod late;
 mod lifecycle;
 mod live;
+mod lock;
 mod log_size;
 mod memory;
 mod page_server;
@@ -36,6 +39,7 @@ mod ports;
 mod postcopy;
 mod postcopy_memory;
 mod process;
+mod qemu_fit;
 mod removal;
 mod resume;
 mod running;
@@ -50,27 +54,32 @@ mod unlock;
 
 pub use auto::{
     Action, Domains, Down, Outcome, Turn, Up, autostart, autostop, away, carry, carry_back,
-    write_kept,
+    foresee, write_kept,
 };
 pub use clone::resume_clone;
 pub use condition::Condition;
 pub use definition::{Autoshutdown, Definition, DefinitionError, ImageFormat, Network, Suspend};
+pub use disk_error::standstill;
 pub use error::Error;
 pub use exec::{ExecRequest, Execution, exec, executions};
+pub use host_key::HostRecipient;
+pub use identity::new_uuid;
 pub use kept::Area;
 pub use late::Late;
 pub use lifecycle::{
     BOOT, Ending, discard, kill, kill_process, start, start_as, stop, stop_process,
 };
 pub use live::condition;
+pub use lock::Lock;
 pub use log_size::bound_logs;
 pub use page_server::fill;
 pub use page_service::stand_by;
-pub use paths::{Lock, StateDirs, VmPaths, new_uuid};
+pub use paths::{StateDirs, VmPaths};
 pub use postcopy::{Postcopied, resume_postcopy};
 pub use process::pid;
-pub use resume::{How, Resumed, resume};
+pub use resume::{How, Resumed, resume, stranded};
 pub use suspend::{Suspending, suspend};
+pub use suspend_record::may_move_image;
 pub use threads::vcpu_threads;
 pub use unit::unit_of;
 pub use unlock::needs_passphrase;

@@ -28,8 +28,10 @@ use super::paths::VmPaths;
 use super::postcopy::Word;
 use super::postcopy_memory::PostcopyMemory;
 use super::process;
+use super::qemu_fit::check_started;
 use super::resume::{How, open};
 use super::stderr_tail::StderrTail;
+use super::suspend_record::SuspendRecord;
 use crate::chain;
 
 /// First QEMU whose migration stream is supported.
@@ -231,6 +233,7 @@ fn begin<'a>(
     running.machine.memory.postcopy = true;
     running.filled_from = Some(claim.image().to_owned());
     running.machine.stopped = true;
+    SuspendRecord::ensure(paths, &image, &running.machine.devices.disks)?;
     let stderr = StderrTail::from_now(paths);
     let explain = |error: Error| stderr.explain(paths, error);
     let pid = launch(paths, &running)?;
@@ -240,6 +243,7 @@ fn begin<'a>(
     let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
     let stream = stream.map_err(explain)?;
     let mut qmp = process::control(&stream).map_err(explain)?;
+    check_started(paths, &mut running, &mut qmp)?;
     if let Err(reason) = allow_late_memory(&mut qmp).map_err(|error| explain(error.into()))? {
         return Ok(Begun::Unable(reason));
     }

@@ -1,17 +1,14 @@
 //! Paths of VMs: definitions, state, and runtime files.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{Read, Seek, Write};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use brisk_host::dirs::Dirs;
-use brisk_host::files::{self, sync_directory};
+use brisk_host::files::sync_directory;
 use brisk_vm::launch::RuntimeFiles;
 use brisk_vm::qemu::VmConfig;
-use rustix::fs::{FlockOperation, flock};
 
 use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
@@ -218,12 +215,14 @@ impl VmPaths {
         &self.dirs.key
     }
 
-    /// Path of its image.
+    /// Path of its image. Where the definition names a symbolic link, the file that it leads to: an
+    /// image is known by its name beside others.
     #[must_use]
     pub fn image(&self, definition: &Definition) -> PathBuf {
-        definition
+        let named = definition
             .image(&self.name)
-            .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)))
+            .unwrap_or_else(|| self.state().join(format!("{}.brisk", self.name)));
+        brisk_image::real_path(named)
     }
 
     /// Names the image of the suspended VM.
@@ -234,6 +233,27 @@ impl VmPaths {
     /// Path of the record of what memory that was kept in RAM is since a resume that was refused.
     pub(super) fn kept_again(&self) -> PathBuf {
         self.state().join("kept-memory")
+    }
+
+    /// Path of the reason why QEMU has stopped the guest.
+    pub(super) fn disk_error(&self) -> PathBuf {
+        self.runtime().join("disk-error")
+    }
+
+    /// Path of the reason why memory of the running VM cannot be read from its image.
+    pub(super) fn unreadable(&self) -> PathBuf {
+        self.runtime().join("image-unreadable")
+    }
+
+    /// Path of the reason why memory of the running VM will not be read from its image, which is
+    /// damaged.
+    pub(super) fn damaged(&self) -> PathBuf {
+        self.runtime().join("image-damaged")
+    }
+
+    /// The directories of all VMs.
+    pub(super) fn dirs(&self) -> &StateDirs {
+        &self.dirs
     }
 
     /// Path of the note that the VM is to be resumed with the host.
@@ -273,14 +293,33 @@ impl VmPaths {
         let path = self.file();
         match fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let name = self.name.clone();
-                Err(match self.state().exists() || self.runtime().exists() {
-                    true => Error::Undefined { name, path },
-                    false => Error::Unknown { name },
-                })
+                Err(self.undefined().unwrap_or_else(|| Error::Unknown {
+                    name: self.name.clone(),
+                }))
             }
             other => Ok(other.map_err(file("read", &path))?),
         }
+    }
+
+    /// The error that a VM of this name has files and no definition, if that is so.
+    fn undefined(&self) -> Option<Error> {
+        let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
+        let is_there = is_there(self.state()) || is_there(self.runtime()) || self.has_kept_memory();
+        is_there.then(|| Error::Undefined {
+            name: self.name.clone(),
+            path: self.file(),
+        })
+    }
+
+    /// Checks that there is nothing of a VM of this name, whose definition may be away.
+    ///
+    /// # Errors
+    /// If there is.
+    pub fn must_be_new(&self) -> Result<(), Error> {
+        if self.file().symlink_metadata().is_ok() {
+            return Err(self.exists());
+        }
+        self.undefined().map_or(Ok(()), Err)
     }
 
     /// Options of `brisk run` that give the VM of a definition.
@@ -379,6 +418,21 @@ impl VmPaths {
         }
     }
 
+    /// Makes the directory of a VM of which there is nothing, for this process alone.
+    ///
+    /// # Errors
+    /// If there is something of it, or it cannot be made.
+    pub(super) fn make_new(&self) -> Result<(), Error> {
+        self.must_be_new()?;
+        make_dir(&self.dirs.state, 0o700)?;
+        let state = self.state();
+        match DirBuilder::new().mode(0o700).create(&state) {
+            // Another command was quicker.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => self.must_be_new(),
+            other => other.map_err(file("make", &state)),
+        }
+    }
+
     /// Makes the directories of a VM that is to run.
     pub(super) fn prepare(&self) -> Result<(), Error> {
         make_dir(&self.state(), 0o700)?;
@@ -403,34 +457,6 @@ impl VmPaths {
         sync(&machine.boot.kernel)?;
         sync(&machine.boot.initramfs)?;
         sync(&self.state())
-    }
-
-    /// Keeps all other commands from this VM while the lock lives.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] if another command works on it.
-    pub fn lock(&self, command: &str) -> Result<Lock, Error> {
-        if !self.file().exists() && !self.state().exists() {
-            return Err(Error::Unknown {
-                name: self.name.clone(),
-            });
-        }
-        make_dir(&self.state(), 0o700)?;
-        let path = self.state().join("lock");
-        let mut opened = files::open_lock(&path).map_err(file("open", &path))?;
-        if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(Error::Busy {
-                name: self.name.clone(),
-                holder: holder(&mut opened),
-            });
-        }
-        let line = format!("brisk vm {command}, process {}\n", std::process::id());
-        // For messages alone: on a full disk, too, a VM can be saved and stopped.
-        let _ = opened
-            .set_len(0)
-            .and_then(|()| opened.rewind())
-            .and_then(|()| opened.write_all(line.as_bytes()));
-        Ok(Lock { _file: opened })
     }
 
     /// Appends a line to the VM's log.
@@ -460,38 +486,7 @@ impl VmPaths {
     }
 }
 
-/// A new random UUID.
-///
-/// # Errors
-/// If the kernel makes none: there is no `/proc`.
-pub fn new_uuid() -> Result<String, Error> {
-    let path = "/proc/sys/kernel/random/uuid";
-    let text = fs::read_to_string(path).map_err(file("read", path))?;
-    Ok(text.trim().to_owned())
-}
-
-/// Lock of the command that works on a VM.
-#[derive(Debug)]
-pub struct Lock {
-    _file: File,
-}
-
-/// Command that has a lock, from the lock's file, where it is written right after locking.
-fn holder(lock: &mut File) -> String {
-    const TRIES: u32 = 100;
-    let mut text = String::new();
-    for _ in 0..TRIES {
-        let _ = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
-        if text.ends_with('\n') {
-            break;
-        }
-        text.clear();
-        thread::sleep(Duration::from_millis(1));
-    }
-    text.trim().to_owned()
-}
-
-fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
+pub(super) fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
     let made = DirBuilder::new().recursive(true).mode(mode).create(path);
     made.map_err(file("make", path))
 }

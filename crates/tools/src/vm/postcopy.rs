@@ -4,6 +4,7 @@
 //! the command: it starts the VM, reports that the guest runs, and serves memory until all has been
 //! copied.
 
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Stdio};
@@ -154,6 +155,14 @@ pub(super) fn wait_until_filled(
         if !noted {
             noted = true;
             paths.note("Waiting for the rest of its memory");
+        }
+        if let Ok(reason) = fs::read_to_string(paths.damaged()) {
+            let what = format!("cannot be suspended, as it lacks memory: {reason}");
+            return Err(Error::state(
+                &paths.name,
+                what,
+                "brisk vm info says so, too",
+            ));
         }
         if control.cancelled() {
             return Err(Error::Interrupted);

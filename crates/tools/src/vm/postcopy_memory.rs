@@ -1,12 +1,14 @@
 //! Memory from an image that may be unreadable for a while: the guest is stopped meanwhile.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use brisk_host::files::{self, Durability};
 use brisk_image::{Image, Record};
 use brisk_vm::migration::{Memory, Reading};
 use brisk_vm::qemu::control::Control;
@@ -21,6 +23,7 @@ use crate::chain;
 
 /// Interval at which an image that could not be read is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
+const ATOMIC: Durability = Durability::Atomic;
 /// Time limit of QEMU: a guest that waits for a page cannot stop before it has the page.
 const PATIENCE: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -40,6 +43,8 @@ pub(super) struct PostcopyMemory<'a> {
 struct Standing {
     /// QEMU can get the command to stop the guest: no other process talks to it.
     runs: bool,
+    /// Whether authentication failed for one of `missing`.
+    is_damaged: bool,
     /// Chunks that could not be read at the last try.
     missing: BTreeSet<u64>,
     /// Dropped when the image can be read again, which continues the guest.
@@ -107,16 +112,32 @@ impl<'a> PostcopyMemory<'a> {
         self.standing().until.is_some()
     }
 
+    /// Whether a part of the image that is needed does not pass authentication.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.standing().is_damaged
+    }
+
     fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stand(&self, index: u64, reason: &str) {
+    fn stand(&self, index: u64, error: &brisk_image::Error) {
+        let is_damaged = matches!(error, brisk_image::Error::Damaged { .. });
         let mut standing = self.standing();
+        standing.is_damaged |= is_damaged;
         standing.missing.insert(index);
         if standing.until.is_none() {
-            let text = format!("VM stands still until its image can be read again: {reason}");
-            self.paths.note(&text);
+            let reason = self.reason(index, error);
+            self.paths.note(&match is_damaged {
+                true => format!("VM stands still: {reason}"),
+                false => format!("VM stands still until its image can be read again: {reason}"),
+            });
+            // Without it the reason is in the log alone.
+            let path = match is_damaged {
+                true => self.paths.damaged(),
+                false => self.paths.unreadable(),
+            };
+            drop(files::replace(&path, reason.as_bytes(), ATOMIC));
             let (sender, receiver) = mpsc::channel();
             standing.until = Some(sender);
             if standing.runs {
@@ -124,6 +145,29 @@ impl<'a> PostcopyMemory<'a> {
             } else {
                 standing.later = Some(receiver);
             }
+        }
+    }
+
+    /// Why a chunk cannot be read, and what to do.
+    fn reason(&self, index: u64, error: &brisk_image::Error) -> String {
+        let image = brisk_image::resumed_name(self.image.path());
+        let image = image.display();
+        match error {
+            brisk_image::Error::Damaged { path, .. } => {
+                let start = index * self.chunk() as u64;
+                let end = self.length().min(start + self.chunk() as u64);
+                // The lock is on the file itself.
+                let what = match self.image.path() == path {
+                    true => format!("{image}"),
+                    false => format!("{}, which {image} is based on", path.display()),
+                };
+                format!(
+                    "guest memory {start:#x} to {end:#x} does not pass authentication: {what} is \
+                     damaged; write a good copy over that file, as with cp, and the VM goes on, or \
+                     end it with brisk vm kill"
+                )
+            }
+            error => chain(error),
         }
     }
 
@@ -140,6 +184,10 @@ impl<'a> PostcopyMemory<'a> {
             return;
         }
         standing.later = None;
+        standing.is_damaged = false;
+        for reason in [self.paths.unreadable(), self.paths.damaged()] {
+            let _ = fs::remove_file(reason);
+        }
         if standing.until.take().is_some() {
             self.paths.note("The image can be read again, VM goes on");
         }
@@ -191,7 +239,7 @@ impl Memory for PostcopyMemory<'_> {
                     self.was_read(index);
                     return Reading::Whole;
                 }
-                Err(error) => self.stand(index, &chain(&error)),
+                Err(error) => self.stand(index, &error),
             }
             if self.given_up.load(Ordering::Relaxed) || process::pid(self.paths).is_none() {
                 return Reading::GivenUp;

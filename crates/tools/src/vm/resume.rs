@@ -19,15 +19,16 @@ use super::error::{Error, file};
 use super::first_run::{self, Failure, FirstRun};
 use super::kept::{self, Found, Loss};
 use super::lifecycle::launch;
-use super::live;
+use super::live::{self, condition};
 use super::memory::Fresh;
-use super::paths::VmPaths;
+use super::paths::{StateDirs, VmPaths};
 use super::process;
+use super::qemu_fit::{self, Fit, adopt, check_started, fit, replace_firmware};
 use super::running::Running;
 use super::standing;
 use super::stderr_tail::StderrTail;
 use super::suspend_record::{self, SuspendRecord, cut_off, image_missing};
-use super::unlock::with_host_key;
+use super::unlock::{host_keys, with_host_key};
 use crate::chain;
 use crate::guest;
 
@@ -43,6 +44,8 @@ pub struct How {
     pub accepted_disks: Vec<PathBuf>,
     /// Whether the guest may see fewer features of its CPU than before.
     pub accepts_cpu: bool,
+    /// Whether a QEMU of another release than the one that made the image may resume it.
+    pub accepts_qemu: bool,
     /// Whether to resume an image again whose last resume was cut off, and which a guest may have
     /// run from. Its disks must be unchanged.
     pub again: bool,
@@ -190,6 +193,9 @@ pub(super) fn run_from(
     let (paths, image) = (first.paths, first.image);
     paths.clear();
     paths.prepare()?;
+    if first.claim.is_some() {
+        SuspendRecord::ensure(paths, image, &running.machine.devices.disks)?;
+    }
     let length = image.header().memory;
     let loading = Instant::now();
     // A clone leaves it to its VM.
@@ -234,7 +240,7 @@ pub(super) fn run_from(
 /// Starts a QEMU that has the memory, has it load the state of the devices, and runs the guest.
 fn run_loaded(
     first: FirstRun<'_>,
-    running: &Running,
+    running: &mut Running,
     place: &State,
     control: brisk_image::Control<'_>,
 ) -> Result<(), Failure> {
@@ -245,6 +251,7 @@ fn run_loaded(
     let stream = process::connect(paths)?.ok_or_else(|| Error::ended_loading(&paths.name));
     let stream = stream.map_err(explain)?;
     let mut qmp = process::control(&stream).map_err(explain)?;
+    check_started(paths, running, &mut qmp)?;
     load_state(&mut qmp, place).map_err(|error| explain(error.into()))?;
     drop(qmp);
     let mut qmp = Control::new(&stream, qmp::Reader::default(), GLANCE);
@@ -298,13 +305,15 @@ pub(super) fn open(
     cache: &Cache,
 ) -> Result<(Image, Running), Error> {
     let keys = with_host_key(paths, &how.keys)?;
-    let image = Image::from_file(file, path, &keys)?.with_parents(&keys, &[])?;
+    let image = Image::from_file(file, path, &keys)?;
+    SuspendRecord::admits(paths, &image)?;
+    let image = image.with_parents(&keys, &[])?;
     let mut running = machine_of(&image, path)?;
     running.filled_from = None;
     let chain = std::iter::successors(Some(&image), |image| image.parent());
     running.images = chain.map(|image| image.header().id).collect();
     complete_chains(&mut running, path)?;
-    check(paths, &image, &mut running, path, cache)?;
+    check(paths, &image, &mut running, path, (how, cache))?;
     accepted_are_disks(&image, &how.accepted_disks)?;
     // Again when the guest is about to run: it takes long to load memory.
     disks_are_as_noted(&image, &how.accepted_disks)?;
@@ -375,13 +384,61 @@ fn machine_of(image: &Image, path: &Path) -> Result<Running, Error> {
         .map_err(|_| unlike("it was made by another version of brisk, whose VMs are unknown"))
 }
 
+/// Checks that the QEMU that is installed can continue the guest, and has it do so.
+fn fits(paths: &VmPaths, running: &mut Running, how: &How, cache: &Cache) -> Result<(), String> {
+    let (program, installed) = qemu_fit::installed(running, cache)?;
+    if program != running.machine.program {
+        let (was, now) = (running.machine.program.display(), program.display());
+        paths.note(&format!("{was} is not there any more, {now} is used"));
+        running.machine.program = program;
+    }
+    replace_firmware(running, &installed);
+    match fit(running, &installed) {
+        Fit::Same => return Ok(()),
+        Fit::Doubtful(_) if how.accepts_qemu => {}
+        Fit::Alike => {}
+        unfit => return Err(unfit.advice()),
+    }
+    let (was, now) = (&running.qemu, &installed.package);
+    paths.note(&format!("QEMU {now} continues what QEMU {was} saved"));
+    adopt(running, &installed);
+    Ok(())
+}
+
+/// Why the QEMU that is installed does not resume a suspended VM; none if it does, as far as this host
+/// can find out without another key.
+pub(super) fn unfit(paths: &VmPaths, cache: &Cache) -> Option<String> {
+    let path = brisk_image::resumable(&paths.image_now().ok()?)?;
+    let image = Image::open(&path, &host_keys(paths).ok()?).ok()?;
+    let running = machine_of(&image, &path).ok()?;
+    let found =
+        qemu_fit::installed(&running, cache).map(|(_, installed)| fit(&running, &installed));
+    match found {
+        Ok(Fit::Same | Fit::Alike) => None,
+        Ok(unfit) => Some(unfit.advice()),
+        Err(reason) => Some(reason),
+    }
+}
+
+/// Names of suspended VMs that the QEMU which is installed does not resume, with reasons.
+#[must_use]
+pub fn stranded(dirs: &StateDirs, cache: &Cache) -> Vec<(String, String)> {
+    let reason = |name: String| {
+        let paths = dirs.vm(&name).ok()?;
+        let is_suspended = condition(&paths).ok()? == Condition::Suspended;
+        let reason = unfit(&paths, cache).filter(|_| is_suspended)?;
+        Some((name, reason))
+    };
+    dirs.names().into_iter().filter_map(reason).collect()
+}
+
 /// Checks that the host has what the image needs.
 fn check(
     paths: &VmPaths,
     image: &Image,
     running: &mut Running,
     path: &Path,
-    cache: &Cache,
+    (how, cache): (&How, &Cache),
 ) -> Result<(), Error> {
     let unlike = |reason: String| {
         Err(Error::Unlike {
@@ -402,14 +459,7 @@ fn check(
             text_of_uuid(uuid)
         ));
     }
-    let replaced = running.installed_instead_of(&description.qemu, cache);
-    if let Some(package) = replaced.map_err(crate::guest::Error::from)? {
-        return unlike(format!(
-            "it was made by QEMU {}, and {} is {package}",
-            description.qemu,
-            running.machine.program.display()
-        ));
-    }
+    fits(paths, running, how, cache).or_else(unlike)?;
     for file in [
         &running.machine.boot.kernel,
         &running.machine.boot.initramfs,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::directories::Directories;
 use super::error::{Error, file};
 use super::paths::VmPaths;
+use super::qemu_fit::{self, Fit, fit};
 
 /// The VM that runs; enough to start its QEMU again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ impl Running {
     /// Why it cannot be suspended, and what to try, if it cannot.
     pub(super) fn cannot_be_saved(&self) -> Option<(String, &'static str)> {
         let (major, minor) = self.machine.version;
-        if (major, minor) < (8, 2) {
+        if (major, minor) < qemu_fit::FIRST {
             return Some((
                 format!("runs in QEMU {major}.{minor}, which cannot go on from a file"),
                 "stop it, and start it with QEMU 8.2 or later; brisk doctor shows how to get one",
@@ -72,30 +73,19 @@ impl Running {
         &self,
         cache: &Cache,
     ) -> Result<Option<(String, &'static str)>, CapabilitiesError> {
-        let replaced = self.installed_instead_of(&self.qemu, cache)?;
-        Ok(replaced.map(|now| {
-            let what = format!(
-                "runs in QEMU {}, and {} is {now} now, which could not resume its image",
-                self.qemu,
-                self.machine.program.display()
-            );
-            let hint = "stop it and start it again, or install the QEMU that it runs in";
-            (what, hint)
-        }))
-    }
-
-    /// Version and package of the QEMU that is installed, if that is not `wanted`: images are resumed
-    /// by the one that made them.
-    ///
-    /// # Errors
-    /// If it cannot be asked.
-    pub(super) fn installed_instead_of(
-        &self,
-        wanted: &str,
-        cache: &Cache,
-    ) -> Result<Option<String>, CapabilitiesError> {
-        let installed = Capabilities::of(&self.machine.program, cache)?.package;
-        Ok(Some(installed).filter(|package| package != wanted))
+        let installed = Capabilities::of(&self.machine.program, cache)?;
+        Ok(match fit(self, &installed) {
+            Fit::Same | Fit::Alike => None,
+            Fit::Doubtful(_) | Fit::Impossible(_) => Some((
+                format!(
+                    "runs in QEMU {}, and {} is {} now, which may not resume its image",
+                    self.qemu,
+                    self.machine.program.display(),
+                    installed.package
+                ),
+                "stop it and start it again, or install the QEMU that it runs in",
+            )),
+        })
     }
 
     pub(super) fn save(&self, paths: &VmPaths) -> Result<(), Error> {

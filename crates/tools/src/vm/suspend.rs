@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use brisk_image::{
     self, Base, Changed, Image, KeptMemory, Outline, PAGE_SIZE, Recipient, Report, Secret, Source,
-    Writer, host_key,
+    Writer,
 };
 use brisk_vm::cache::Cache;
 use brisk_vm::guest_pages::VmcoreinfoLocation;
@@ -25,6 +25,7 @@ use super::directories::one_has_ended;
 use super::disk_locks::DiskLocks;
 use super::error::{Error, file};
 use super::exec::{executions, quiet};
+use super::host_key::HostRecipient;
 use super::kept::{Area, Keeping};
 use super::live;
 use super::paths::VmPaths;
@@ -82,9 +83,7 @@ pub fn suspend(
             "move that, or name another place with brisk vm set --suspend-path",
         ));
     }
-    if definition.suspend.host_key {
-        recipients.push(Recipient::Host(host_key(paths.key(), true)?.to_public()));
-    }
+    recipients.extend(this_host(paths, &definition)?);
     let mut running = Running::of(paths)?;
     if let Some(directories) = &mut running.directories {
         directories.look();
@@ -250,6 +249,18 @@ fn recipients(
     }
     recipients.extend(passphrase.cloned().map(Recipient::Passphrase));
     Ok(recipients)
+}
+
+/// This host as a recipient, if the definition wants that.
+fn this_host(paths: &VmPaths, definition: &Definition) -> Result<Option<Recipient>, Error> {
+    if !definition.suspend.host_key {
+        return Ok(None);
+    }
+    let host = paths.dirs().host_recipient()?;
+    if host.is_new {
+        paths.note(&HostRecipient::advice(paths.key()));
+    }
+    Ok(Some(host.recipient))
 }
 
 /// Notes the commands that end because their VM is suspended.

@@ -1,17 +1,20 @@
 //! Suspend record: the image that a VM is suspended to, so that no other image is taken for it, and
 //! a missing one is noticed.
 
-use std::fs::{self};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use brisk_host::files::{self, Durability};
-use brisk_image::{Description, Header, Image, State};
+use brisk_image::{Description, Header, Image};
 use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
 
+use super::condition::Condition;
 use super::definition::Definition;
 use super::error::{Error, file};
+use super::live::condition;
 use super::paths::VmPaths;
+use super::process;
 use super::running::Running;
 use super::unlock::host_keys;
 use crate::reservation::Reserved;
@@ -70,28 +73,44 @@ impl SuspendRecord {
 
     /// The record, if it is of this VM and not of an earlier one of its name.
     pub(super) fn read(paths: &VmPaths) -> Option<Self> {
-        let noted: Self = serde_json::from_slice(&fs::read(paths.suspended()).ok()?).ok()?;
+        Self::read_at(paths, &paths.suspended())
+    }
+
+    fn read_at(paths: &VmPaths, path: &Path) -> Option<Self> {
+        let mut noted: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         match paths.definition() {
             // One without a UUID was suspended before its definition had one.
             Ok(definition) if noted.uuid.is_some() && noted.uuid != definition.uuid => None,
-            _ => Some(noted),
+            _ => {
+                noted.image = brisk_image::real_path(noted.image);
+                Some(noted)
+            }
         }
     }
 
-    /// Records the image that a VM is being resumed from, if it is not recorded, as by another host:
-    /// until the record is removed, no guest is known to have run from it.
-    pub(super) fn ensure(paths: &VmPaths, image: &Image) -> Result<(), Error> {
-        let id = image.header().id;
-        if Self::read(paths).is_some_and(|noted| noted.id == id) {
+    /// Records the image that a VM with these disks is about to be resumed from, if it is not
+    /// recorded, as one of another host. From its QEMU's start until the record is removed, this
+    /// image alone counts.
+    ///
+    /// # Errors
+    /// If it cannot be written: nothing would tell the image from others while QEMU is there.
+    pub(super) fn ensure(paths: &VmPaths, image: &Image, disks: &[Disk]) -> Result<(), Error> {
+        if Self::read(paths).is_some() {
             return Ok(());
         }
-        let noted = Self {
-            image: image.path().to_owned(),
-            id,
-            uuid: paths.definition()?.uuid,
-            disks: Reserved::all(&Running::of(paths)?.machine.devices.disks),
-        };
-        noted.put(&paths.suspended())
+        let definition = paths.definition()?;
+        Self::of(&definition, image.path(), image.header().id, disks).put(&paths.suspended())
+    }
+
+    /// Checks that an image is the one that the VM was suspended to, as far as a record says so.
+    ///
+    /// # Errors
+    /// If it is another one.
+    pub(super) fn admits(paths: &VmPaths, image: &Image) -> Result<(), Error> {
+        match counting(paths, false) {
+            Some(ids) if !ids.contains(&image.header().id) => Err(image_missing(paths)),
+            _ => Ok(()),
+        }
     }
 
     fn put(&self, path: &Path) -> Result<(), Error> {
@@ -117,6 +136,7 @@ impl SuspendRecord {
     /// Removes the record durably: the VM is not suspended any more, and after a power cut its
     /// image would be missed.
     pub(super) fn remove(paths: &VmPaths) {
+        Self::forget_prepared(paths);
         if fs::remove_file(paths.suspended()).is_ok() {
             // It is gone all the same as long as this host runs.
             let _ = files::sync_directory(&paths.state());
@@ -129,21 +149,41 @@ fn prepared(paths: &VmPaths) -> PathBuf {
     paths.suspended().with_extension("new")
 }
 
-/// Whether the image that can be resumed by this usual name is this VM's, as far as this host can
-/// find out.
-pub(super) fn is_own(paths: &VmPaths, path: &Path) -> Option<bool> {
+/// Identities of the images that count for a VM. `has_qemu`: its QEMU is there.
+///
+/// Where a record exists it alone decides. A VM whose QEMU is there, and that has no record, runs or
+/// has run: no image counts but the one that a suspend which was killed has just written. `None`:
+/// neither is there, and an image's own description decides.
+fn counting(paths: &VmPaths, has_qemu: bool) -> Option<Vec<[u8; 16]>> {
+    let noted = SuspendRecord::read(paths);
+    if noted.is_none() && !has_qemu {
+        return None;
+    }
+    let written = SuspendRecord::read_at(paths, &prepared(paths));
+    Some(noted.iter().chain(&written).map(|noted| noted.id).collect())
+}
+
+/// Whether the image that can be resumed by this usual name is what this VM is in, as far as this
+/// host can find out. `has_qemu`: its QEMU is there.
+pub(super) fn is_own(paths: &VmPaths, path: &Path, has_qemu: bool) -> Option<bool> {
     let now = brisk_image::resumable(path)?;
-    match owns(paths, &now) {
+    let counting = counting(paths, has_qemu);
+    match (Header::read(&now), counting) {
+        (Err(brisk_image::Error::NotAnImage { .. }), _) => Some(false),
+        (Ok(header), Some(ids)) => Some(ids.contains(&header.id)),
+        (Ok(_), None) => is_described(paths, &now),
         // It is damaged, and lies where this VM's is.
-        None if Header::read(&now).is_err() => SuspendRecord::read(paths)
-            .is_some_and(|noted| noted.image == path)
-            .then_some(true),
-        own => own,
+        (Err(_), _) if SuspendRecord::read(paths).is_some_and(|noted| noted.image == path) => {
+            Some(true)
+        }
+        (Err(_), Some(_)) => Some(false),
+        (Err(_), None) => None,
     }
 }
 
-/// Whether a file is an image of this VM: one that it was suspended to or resumed from by its
-/// records, or one whose description says so to this host's key. `None` if unknown.
+/// Whether a file that no guest is to be resumed from is an image of this VM: one that it was
+/// suspended to or resumed from by its records, or one whose description says so to this host's key.
+/// `None` if unknown.
 pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
     let header = match Header::read(path) {
         Ok(header) => header,
@@ -155,6 +195,12 @@ pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
     if suspended_to || resumed_from() {
         return Some(true);
     }
+    is_described(paths, path)
+}
+
+/// Whether the description in an image says that it is of this VM; `None` if this host's key does not
+/// open it.
+fn is_described(paths: &VmPaths, path: &Path) -> Option<bool> {
     let uuid = paths.definition().ok()?.uuid().ok().flatten();
     let image = Image::open(path, &host_keys(paths).ok()?).ok()?;
     let described = image.description();
@@ -186,8 +232,59 @@ pub(super) fn has_uuid(described: &Description, uuid: Option<[u8; 16]>) -> bool 
 pub(super) fn missing(paths: &VmPaths) -> Option<PathBuf> {
     let noted = SuspendRecord::read(paths)?;
     // A guest has run from it, and whoever resumed it was killed before it could say so.
-    let used = matches!(brisk_image::state(&noted.image), Ok(State::Resumed { .. }));
-    (!used).then_some(noted.image)
+    let used = brisk_image::resumed_name(&noted.image);
+    let is_used = match Header::read(&used) {
+        Ok(header) => header.id == noted.id,
+        Err(_) => used.symlink_metadata().is_ok(),
+    };
+    (!is_used).then_some(noted.image)
+}
+
+/// Whether another image lies where the missing one of a suspended VM was.
+pub(super) fn is_replaced(paths: &VmPaths) -> bool {
+    missing(paths).is_some_and(|image| replacing(paths, &image).is_some())
+}
+
+/// Path of an image that lies where the missing one of a suspended VM was, or is to be now.
+fn replacing(paths: &VmPaths, missing: &Path) -> Option<PathBuf> {
+    let usual = paths.image_now().ok();
+    let places = [Some(missing.to_owned()), usual];
+    let is_taken = |place: &PathBuf| brisk_image::resumable(place).is_some();
+    places.into_iter().flatten().find(is_taken)
+}
+
+/// Checks that the image of a VM can be looked for where another definition of the VM says.
+///
+/// # Errors
+/// If it is suspended to the place that it has now. An image that is missing from there may be looked
+/// for where it is found.
+pub fn may_move_image(paths: &VmPaths, to: &Definition) -> Result<(), Error> {
+    let now = condition(paths)?;
+    let elsewhere = paths.image(to);
+    let is_found = || {
+        let has_qemu = process::pid(paths).is_some();
+        is_own(paths, &elsewhere, has_qemu) == Some(true)
+    };
+    match now {
+        Condition::Suspended | Condition::CutOff => Err(Error::state(
+            &paths.name,
+            format!(
+                "is suspended to {}, and would not be found elsewhere",
+                paths.image_now()?.display()
+            ),
+            "brisk vm resume goes on from there, brisk vm discard removes the image",
+        )),
+        Condition::Missing if !is_found() => Err(Error::state(
+            &paths.name,
+            format!(
+                "is suspended to {}, which is not there, and {} is not that image",
+                missing(paths).unwrap_or_default().display(),
+                elsewhere.display()
+            ),
+            "name the place that it was moved to, or mount its file system; brisk vm discard forgets it",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A crash or a power cut came between the mark that its guest may run and the end of its image.
@@ -204,10 +301,14 @@ pub(super) fn cut_off(paths: &VmPaths, definition: &Definition) -> Error {
     )
 }
 
-/// Its image is gone.
+/// Its image is gone, or another one lies there.
 pub(super) fn image_missing(paths: &VmPaths) -> Error {
-    let image = missing(paths).unwrap_or_default();
-    Error::missing(&paths.name, &image)
+    let noted = SuspendRecord::read(paths).map(|noted| noted.image);
+    let image = noted.unwrap_or_default();
+    match replacing(paths, &image) {
+        Some(other) => Error::replaced(&paths.name, &image, &other),
+        None => Error::missing(&paths.name, &image),
+    }
 }
 
 impl VmPaths {

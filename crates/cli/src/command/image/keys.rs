@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use brisk_image::{
     Error, Header, Image, Keys, Recipient, Secret, SlotKind, host_key, host_key_path,
 };
+use brisk_tools::vm::{HostRecipient, StateDirs};
 
+use super::with_hint;
 use crate::passphrase;
 use crate::ui::Ui;
 
@@ -108,22 +110,40 @@ impl KeyArgs {
 
 impl NewKeyArgs {
     /// The recipients that the options name; asks for a passphrase if one is wanted.
-    pub(super) fn recipients(&self, ui: &Ui) -> Result<Vec<Recipient>, Error> {
+    pub(super) fn recipients(&self, ui: &Ui) -> anyhow::Result<Vec<Recipient>> {
         let given = self.recipient.iter().map(|text| Recipient::parse(text));
-        let mut recipients = given.collect::<Result<Vec<_>, _>>()?;
+        let mut recipients = given.collect::<Result<Vec<_>, _>>().map_err(with_hint)?;
         if let Some(file) = &self.new_passphrase_file {
-            recipients.push(Recipient::Passphrase(Secret::read(file)?));
+            let secret = Secret::read(file).map_err(with_hint)?;
+            recipients.push(Recipient::Passphrase(secret));
         }
         if self.new_passphrase {
-            let secret = passphrase::ask_twice("New passphrase: ", ui)?;
+            let secret = passphrase::ask_twice("New passphrase: ", ui).map_err(with_hint)?;
             recipients.push(Recipient::Passphrase(secret));
         }
         if let Some(file) = &self.for_host {
-            let path = file.clone().map_or_else(usual_host_key, Ok)?;
-            recipients.push(Recipient::Host(host_key(&path, true)?.to_public()));
+            let path = file
+                .clone()
+                .map_or_else(usual_host_key, Ok)
+                .map_err(with_hint)?;
+            recipients.push(host_recipient(&path, ui)?);
         }
         Ok(recipients)
     }
+}
+
+/// A host's key, which is made if it is not there. This host's own is not made while a suspended VM
+/// needs the one that is lost.
+fn host_recipient(path: &Path, ui: &Ui) -> anyhow::Result<Recipient> {
+    let dirs = StateDirs::here().ok().filter(|dirs| dirs.key == path);
+    let HostRecipient { recipient, is_new } = match dirs {
+        Some(dirs) => dirs.host_recipient()?,
+        None => HostRecipient::of(path).map_err(with_hint)?,
+    };
+    if is_new {
+        ui.note(&HostRecipient::advice(path));
+    }
+    Ok(recipient)
 }
 
 /// Asks for the passphrase of an image; `None` if nobody is at a terminal.

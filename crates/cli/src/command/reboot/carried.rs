@@ -137,6 +137,7 @@ impl Vms for OwnVms {
             stop: Duration::ZERO,
             domains: &domains,
             keep: self.keep,
+            ram_stays: false,
         };
         let jobs = suspended_at_once(&config);
         all(&self.cancel, jobs, tell, |turn| {

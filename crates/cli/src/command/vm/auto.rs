@@ -1,17 +1,22 @@
 //! `brisk vm autostart` and `autostop`: all VMs at once.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use brisk_tools::reboot::config::{Config, VmsConfig};
-use brisk_tools::vm::{self as tool, Domains, Down, Error, Outcome, StateDirs, Turn, Up};
+use brisk_tools::reboot::restart::{Boot, Stage, Store, Way};
+use brisk_tools::vm::{
+    self as tool, Domains, Down, Error, HostRecipient, Outcome, StateDirs, Turn, Up,
+};
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::named::explain;
 use crate::exit;
+use crate::output::printable;
 use crate::parse::duration;
 use crate::ui::{Ui, error_text};
 
@@ -35,6 +40,11 @@ pub(super) struct AutostartArgs {
     /// Load all memory of a VM before it runs.
     #[arg(long)]
     eager: bool,
+
+    /// Only show what would be started or resumed, and what would fail: an image that is missing, or
+    /// that the QEMU which is installed does not resume.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Suspend, stop or end all running VMs, each as its autoshutdown says.
@@ -67,6 +77,9 @@ pub(super) fn start(args: &AutostartArgs, ui: &Ui) -> anyhow::Result<u8> {
     let jobs = args.jobs.map_or_else(processors, usize::from);
     let up = Up { eager: args.eager };
     let dirs = StateDirs::here().map_err(explain)?;
+    if args.dry_run {
+        return foresee(&dirs, ui);
+    }
     with_all(
         "starting VMs",
         dirs.names().len(),
@@ -74,6 +87,21 @@ pub(super) fn start(args: &AutostartArgs, ui: &Ui) -> anyhow::Result<u8> {
         ui,
         |cache, turn| tool::autostart(&dirs, cache, up, turn),
     )
+}
+
+fn foresee(dirs: &StateDirs, ui: &Ui) -> anyhow::Result<u8> {
+    let mut status = exit::OK;
+    for (name, action) in tool::foresee(dirs, &Cache::open()?) {
+        let line = match action {
+            Ok(action) => format!("{name}: would be {}", action.done()),
+            Err(reason) => {
+                status = exit::BRISK;
+                format!("{name}: would fail: {reason}")
+            }
+        };
+        ui.data(&(printable(&line) + "\n"))?;
+    }
+    Ok(status)
 }
 
 pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
@@ -97,14 +125,28 @@ pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
         stop,
         domains: &domains,
         keep: None,
+        ram_stays: restarts_warm(),
     };
     let guests = dirs.names().len() + domains.names.len();
+    let had_key = dirs.key.exists();
     let status = with_all("stopping VMs", guests, jobs, ui, |cache, turn| {
         tool::autostop(&dirs, cache, down, turn)
     })?;
+    if !had_key && dirs.key.exists() {
+        ui.note(&HostRecipient::advice(&dirs.key));
+    }
     Ok(match wrong {
         Some(_) if status == exit::OK => exit::BRISK,
         _ => status,
+    })
+}
+
+/// Whether the host goes down for a restart by kexec that brisk has asked for: what was kept in RAM
+/// for it stays.
+fn restarts_warm() -> bool {
+    let here = Boot::read(Path::new("/")).id;
+    Store::of_system().pending().is_some_and(|restart| {
+        restart.way == Way::Warm && restart.stage == Stage::Restart && restart.from.id == here
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use brisk_tools::guest::harmless;
-use brisk_tools::vm::{Error, StateDirs, VmPaths, condition, unit_of};
+use brisk_tools::vm::{Condition, Error, StateDirs, VmPaths, condition, standstill, unit_of};
 use comfy_table::{Table, presets};
 use serde_json::json;
 
@@ -120,7 +120,9 @@ pub(super) fn list(args: &ListArgs, ui: &Ui) -> anyhow::Result<u8> {
 pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
     let definition = paths.definition().map_err(explain)?;
-    let now = condition(&paths).map_err(explain)?.name();
+    let now = condition(&paths).map_err(explain)?;
+    let why = standstill(&paths).filter(|_| now == Condition::Paused);
+    let now = now.name();
     let image = paths.image(&definition);
     let unit = unit_of(&paths);
     let places = paths.runtime_files();
@@ -141,6 +143,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
                 "schema": "brisk.vm-info/1",
                 "name": paths.name,
                 "state": now,
+                "reason": why,
                 "unit": unit,
                 "definition": definition,
                 "files": files,
@@ -153,6 +156,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
                 text.push_str(&format!("{},{}\n", csv_field(what), csv_field(value)));
             };
             row("state", now);
+            row("reason", why.as_deref().unwrap_or_default());
             row("unit", unit.as_deref().unwrap_or_default());
             for (what, path) in &files {
                 row(what, &path.display().to_string());
@@ -162,6 +166,9 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
         }
         Format::Table => {
             let mut text = format!("# {} is {now}\n", paths.name);
+            if let Some(why) = why {
+                text.push_str(&format!("# reason: {why}\n"));
+            }
             if let Some(unit) = unit {
                 text.push_str(&format!("# unit: {unit}\n"));
             }

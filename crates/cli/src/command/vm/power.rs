@@ -9,7 +9,8 @@ use std::time::Duration;
 use brisk_image::{Keys, Secret};
 use brisk_tools::reboot::restart::Keep;
 use brisk_tools::vm::{
-    self as tool, Condition, Postcopied, Resumed, VmPaths, condition, needs_passphrase,
+    self as tool, Condition, HostRecipient, Postcopied, Resumed, VmPaths, condition,
+    needs_passphrase,
 };
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -156,6 +157,14 @@ pub(super) struct ResumeArgs {
     #[arg(long)]
     accept_cpu: bool,
 
+    /// Accept a QEMU of another release than the one that made the image.
+    ///
+    /// An update of the same release needs no such option. Another release may refuse the image, which
+    /// stays as it is then, or emulate a device differently, which the guest may not bear; the log of
+    /// the VM says that it was tried. Loads all memory first.
+    #[arg(long)]
+    accept_qemu: bool,
+
     /// Resume an image again whose last resume was cut off by a crash or a power cut.
     ///
     /// Its disks must be as they were at the suspend. Loads all memory first.
@@ -232,6 +241,7 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
             false => format!("ends {}; --wait lets it end first", listed(&executions)),
         });
     }
+    let had_key = paths.key().exists();
     let work = Work::new("suspending", ui)?;
     let how = tool::Suspending {
         passphrase,
@@ -241,6 +251,9 @@ pub(super) fn suspend(args: &SuspendArgs, ui: &Ui) -> anyhow::Result<u8> {
     };
     let suspended = tool::suspend(&paths, how, work.control());
     drop(work);
+    if !had_key && paths.key().exists() {
+        ui.note(&HostRecipient::advice(paths.key()));
+    }
     let written = suspended.map(|report| {
         for line in report.lines() {
             ui.plain(&format!("{line}\n"));
@@ -296,9 +309,11 @@ pub(super) fn resume(args: &ResumeArgs, ui: &Ui) -> anyhow::Result<u8> {
             .map(absolute)
             .collect::<Result<_, _>>()?,
         accepts_cpu: args.accept_cpu,
+        accepts_qemu: args.accept_qemu,
         again: args.again,
     };
-    let eager = args.eager || args.again || args.accept_cpu || !args.accept_disk.is_empty();
+    let accepts = args.accept_cpu || args.accept_qemu || !args.accept_disk.is_empty();
+    let eager = args.eager || args.again || accepts;
     if let Some(name) = &args.clone {
         let new = super::named::paths(name)?;
         let work = Work::new("cloning", ui)?;

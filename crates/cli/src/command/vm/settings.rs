@@ -342,7 +342,7 @@ pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
     let mut definition = Definition::default();
     args.settings.apply(&mut definition)?;
-    if let Err(error @ Error::Undefined { .. }) = paths.definition() {
+    if let Err(error @ Error::Undefined { .. }) = paths.must_be_new() {
         return Err(explain(error).context(format!(
             "{} has files of a VM whose definition is gone; choose another name, put the \
              definition back, or remove them with brisk vm rm {0}",
@@ -366,14 +366,8 @@ pub(super) fn set(args: &SetArgs, ui: &Ui) -> anyhow::Result<u8> {
     let image = paths.image(&definition);
     args.settings.apply(&mut definition)?;
     let elsewhere = paths.image(&definition) != image;
-    let in_image = |now| matches!(now, Condition::Suspended | Condition::CutOff);
-    if elsewhere && in_image(condition(&paths).map_err(explain)?) {
-        bail!(
-            "{} is suspended to {}, and would not be found elsewhere; brisk vm resume goes on from \
-             there, brisk vm discard removes the image",
-            paths.name,
-            image.display()
-        );
+    if elsewhere {
+        tool::may_move_image(&paths, &definition).map_err(explain)?;
     }
     paths.define(&definition, false).map_err(explain)?;
     if elsewhere {

@@ -32,6 +32,13 @@ pub(super) const RULES: &[Rule<Facts>] = &[
         check: untrusted,
     },
     Rule {
+        id: "qemu-unlike-image",
+        applies: Applies::Host,
+        why: "brisk vm resume and autostart refuse that VM, whose image stays",
+        source: "QEMU: docs/devel/migration/main.rst, Backwards compatibility",
+        check: stranded,
+    },
+    Rule {
         id: "qemu-no-suspend",
         applies: Applies::Host,
         why: "no machine can be suspended, and --warm keeps no guest",
@@ -106,6 +113,18 @@ fn untrusted(facts: &Facts, findings: &mut Findings) {
                 path.display()
             ),
             Fix::Advice("chmod go-w, or remove it and run setup/newer-qemu again".into()),
+        );
+    }
+}
+
+fn stranded(facts: &Facts, findings: &mut Findings) {
+    for (name, reason) in &facts.stranded {
+        findings.add(
+            Severity::Impossible,
+            format!("the image of VM {name} is not resumed: {reason}"),
+            Fix::Advice(
+                "install the QEMU that made the image, or name it to apt with its version".into(),
+            ),
         );
     }
 }

@@ -14,6 +14,7 @@ use super::carried::{self, Before};
 use super::domains::Domains;
 use super::gate::Gate;
 use super::turn::{Action, Outcome, Task, Turn};
+use super::written;
 use crate::chain;
 use crate::reboot::restart::Keep;
 use crate::vm::condition::Condition;
@@ -41,6 +42,8 @@ pub struct Down<'a> {
     pub domains: &'a Domains,
     /// Whether memory is kept in RAM, of those VMs whose definition wants that.
     pub keep: Option<Keep>,
+    /// Whether the host restarts such that memory which was kept in RAM stays there.
+    pub ram_stays: bool,
 }
 
 /// Guests that are going down.
@@ -101,6 +104,9 @@ pub fn autostop(dirs: &StateDirs, cache: &Cache, down: Down<'_>, turn: Turn<'_>)
             Err(_) => Condition::Off,
             Ok(now) => now,
         };
+        if !down.ram_stays && now == Condition::Suspended && written::is_alone(paths)? {
+            return Ok(Some(Action::Suspend));
+        }
         let wanted = paths.definition().map(|it| it.autoshutdown);
         Ok(at_shutdown(wanted.unwrap_or_default(), now))
     };
@@ -111,6 +117,8 @@ pub fn autostop(dirs: &StateDirs, cache: &Cache, down: Down<'_>, turn: Turn<'_>)
         stop(paths, descent.time_to_stop())
     };
     let act = |paths: &VmPaths, action| match action {
+        // Its memory is nowhere but in RAM, which goes off.
+        Action::Suspend if written::is_alone(paths)? => written::write(paths, cache, turn),
         Action::Suspend => match descent.away_noted_or_not(paths) {
             Err(error) if runs(paths) && is_failure(&error) => {
                 paths.note(&format!(

@@ -17,5 +17,5 @@ mod written;
 pub use domains::Domains;
 pub use down::{Down, autostop, carry};
 pub use turn::{Action, Outcome, Turn};
-pub use up::{Up, autostart, away, carry_back};
+pub use up::{Up, autostart, away, carry_back, foresee};
 pub use written::write_kept;

@@ -8,13 +8,15 @@ use brisk_vm::cache::Cache;
 use super::carried;
 use super::domains::{Domains, Note};
 use super::turn::{Action, Outcome, Task, Turn};
+use crate::chain;
 use crate::vm::condition::Condition;
 use crate::vm::error::Error;
 use crate::vm::lifecycle::{BOOT, start};
 use crate::vm::live::condition;
 use crate::vm::paths::{StateDirs, VmPaths};
 use crate::vm::postcopy::{Postcopied, resume_postcopy};
-use crate::vm::resume::{How, resume};
+use crate::vm::resume::{How, resume, unfit};
+use crate::vm::suspend_record::{cut_off, image_missing};
 
 /// How guests come up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,14 +33,44 @@ pub fn autostart(dirs: &StateDirs, cache: &Cache, up: Up, turn: Turn<'_>) -> Vec
     let decide = |paths: &VmPaths| {
         let now = condition(paths)?;
         carried::forget_begun(paths, now);
-        let is_wanted = paths.definition()?.autoboot || carried::is_noted(paths, now);
-        Ok(at_boot(is_wanted, now))
+        wanted(paths, now)
     };
     let act = |paths: &VmPaths, action| match action {
         Action::Resume => back(paths, cache, up, turn),
         _ => start(paths, cache, BOOT, turn.cancel, &mut |_| {}),
     };
     each(dirs, turn, &[], &decide, &act)
+}
+
+/// What [`autostart`] would do now, by name: an action, or why it would fail.
+#[must_use]
+pub fn foresee(dirs: &StateDirs, cache: &Cache) -> Vec<(String, Result<Action, String>)> {
+    let of_vm = |name: &str| -> Result<Option<Action>, Error> {
+        let paths = dirs.vm(name)?;
+        let now = condition(&paths)?;
+        let action = wanted(&paths, now)?;
+        match (action, now) {
+            (Some(_), Condition::Missing) => Err(image_missing(&paths)),
+            (Some(_), Condition::CutOff) => Err(cut_off(&paths, &paths.definition()?)),
+            (Some(Action::Resume), Condition::Suspended) => match unfit(&paths, cache) {
+                Some(reason) => Err(Error::Reported(reason)),
+                None => Ok(action),
+            },
+            _ => Ok(action),
+        }
+    };
+    let vms = dirs.names().into_iter().filter_map(|name| {
+        let action = of_vm(&name).map_err(|error| chain(&error)).transpose()?;
+        Some((name, action))
+    });
+    let domains = Note::all(dirs).into_iter();
+    let domains = domains.map(|note| (Domains::label(&note.name), Ok(Action::Resume)));
+    vms.chain(domains).collect()
+}
+
+fn wanted(paths: &VmPaths, now: Condition) -> Result<Option<Action>, Error> {
+    let is_wanted = paths.definition()?.autoboot || carried::is_noted(paths, now);
+    Ok(at_boot(is_wanted, now))
 }
 
 /// Names of the VMs, and labels of the domains, that [`carry`](super::carry) or

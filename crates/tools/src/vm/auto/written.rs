@@ -12,17 +12,12 @@ use crate::vm::paths::{StateDirs, VmPaths};
 use crate::vm::resume::{How, resume};
 use crate::vm::suspend::{Suspending, suspend};
 
-/// Writes to their images the memory of the VMs that [`carry`](super::carry) suspended, and that is in
-/// RAM alone: the machine goes down, and the next kernel may not find it there. One after the other,
+/// Writes to their images the memory of suspended VMs that is in RAM alone, also of those whose resume
+/// was cut off: the machine goes down, and the next kernel may not find it there. One after the other,
 /// each runs for a moment.
 #[must_use]
 pub fn write_kept(dirs: &StateDirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
-    let decide = |paths: &VmPaths| {
-        let is_alone = condition(paths)? == Condition::Suspended
-            && carried::is_noted(paths, Condition::Suspended)
-            && Header::read(&paths.image_now()?).is_ok_and(|header| header.kept);
-        Ok(is_alone.then_some(Action::Suspend))
-    };
+    let decide = |paths: &VmPaths| Ok(is_alone(paths)?.then_some(Action::Suspend));
     let act = |paths: &VmPaths, _| write(paths, cache, turn);
     let task = Task {
         decide: &decide,
@@ -37,7 +32,14 @@ pub fn write_kept(dirs: &StateDirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcom
     written.collect()
 }
 
-fn write(paths: &VmPaths, cache: &Cache, turn: Turn<'_>) -> Result<(), Error> {
+/// Whether a VM is suspended, and its memory is in RAM alone.
+pub(super) fn is_alone(paths: &VmPaths) -> Result<bool, Error> {
+    let image = brisk_image::resumable(&paths.image_now()?);
+    Ok(condition(paths)? == Condition::Suspended
+        && image.is_some_and(|image| Header::read(&image).is_ok_and(|header| header.kept)))
+}
+
+pub(super) fn write(paths: &VmPaths, cache: &Cache, turn: Turn<'_>) -> Result<(), Error> {
     carried::begin(paths)?;
     resume(paths, cache, &How::default(), turn.control())?;
     match suspend(paths, Suspending::default(), turn.control()) {

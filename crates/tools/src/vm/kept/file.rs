@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use brisk_host::files;
-use brisk_image::{Control, Image, Kept, digest};
+use brisk_image::{Control, Header, Image, Kept, digest};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
 use super::super::definition::Definition;
@@ -101,6 +101,18 @@ impl VmPaths {
         if let Some(directory) = self.directory_of_area() {
             remove(&directory, &self.memory_name(), None);
         }
+    }
+
+    /// Whether memory of a suspended VM of this name is in the area.
+    pub(in crate::vm) fn has_kept_memory(&self) -> bool {
+        let files = self.directory_of_area().map(fs::read_dir);
+        let mut files = files.and_then(Result::ok).into_iter().flatten().flatten();
+        let name = self.memory_name();
+        files.any(|entry| {
+            let file = entry.file_name();
+            file.to_str()
+                .is_some_and(|file| file != name && is_of(file, &name))
+        })
     }
 
     fn directory_of_area(&self) -> Option<PathBuf> {
@@ -267,16 +279,7 @@ impl Found {
 
     /// Records what it is now that a QEMU which had it has ended, before its guest ran.
     pub(in crate::vm) fn note_again(&self, paths: &VmPaths, image: &Image) {
-        let (id, size) = (&image.header().id, image.header().memory);
-        let now = digest(&self.file, &self.path, size, threads(), Control::none());
-        let noted = now
-            .map_err(|error| crate::chain(&error))
-            .and_then(|now| again::note(paths, id, now).map_err(|error| error.to_string()));
-        if let Err(reason) = noted {
-            paths.note(&format!(
-                "What its memory in RAM is now was not recorded, so that it may not be used: {reason}"
-            ));
-        }
+        note_again(paths, &self.file, &self.path, image.header());
     }
 
     /// Gives it the name that memory of a guest has which runs, so that no image finds it again.
@@ -292,6 +295,30 @@ impl Found {
         fs::rename(&self.path, &running)?;
         remove(directory, &name, Some(&running));
         files::sync_directory(directory)
+    }
+}
+
+/// Records what memory that was kept for an image is now that the QEMU of a killed resume, which was
+/// given it as it had been, has been ended before its guest ran.
+pub(in crate::vm) fn note_kept_again(paths: &VmPaths, header: &Header) {
+    let Some(directory) = paths.directory_of_area() else {
+        return;
+    };
+    let path = directory.join(kept_name(&paths.memory_name(), &header.id));
+    if let Ok(file) = files::open_regular(&path) {
+        note_again(paths, &file, &path, header);
+    }
+}
+
+fn note_again(paths: &VmPaths, file: &File, path: &Path, header: &Header) {
+    let now = digest(file, path, header.memory, threads(), Control::none());
+    let noted = now
+        .map_err(|error| crate::chain(&error))
+        .and_then(|now| again::note(paths, &header.id, now).map_err(|error| error.to_string()));
+    if let Err(reason) = noted {
+        paths.note(&format!(
+            "What its memory in RAM is now was not recorded, so that it may not be used: {reason}"
+        ));
     }
 }
 

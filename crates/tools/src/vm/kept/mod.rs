@@ -12,4 +12,4 @@ mod area;
 mod file;
 
 pub use area::Area;
-pub(super) use file::{Found, Keeping, Loss, find, may_be_found};
+pub(super) use file::{Found, Keeping, Loss, find, may_be_found, note_kept_again};

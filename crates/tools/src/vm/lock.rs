@@ -1,0 +1,88 @@
+//! The lock of a VM: one command at a time works on it.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use brisk_host::files;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::error::{Error, file};
+use super::paths::{VmPaths, make_dir};
+
+/// Lock of the command that works on a VM.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl VmPaths {
+    /// Keeps all other commands from this VM while the lock lives.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if another command works on it.
+    pub fn lock(&self, command: &str) -> Result<Lock, Error> {
+        if self.must_be_new().is_ok() {
+            return Err(Error::Unknown {
+                name: self.name.clone(),
+            });
+        }
+        make_dir(&self.state(), 0o700)?;
+        let path = self.state().join("lock");
+        let mut opened = open_lock(&path).map_err(file("open", &path))?;
+        match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            // NFS locks only what is open for writing, and here nothing can be. A VM must stop all the
+            // same.
+            Err(Errno::BADF) => {}
+            Err(_) => {
+                return Err(Error::Busy {
+                    name: self.name.clone(),
+                    holder: holder(&mut opened),
+                });
+            }
+        }
+        let line = format!("brisk vm {command}, process {}\n", std::process::id());
+        // For messages alone: on a full disk, too, a VM can be saved and stopped.
+        let _ = opened
+            .set_len(0)
+            .and_then(|()| opened.rewind())
+            .and_then(|()| opened.write_all(line.as_bytes()));
+        Ok(Lock { _file: opened })
+    }
+}
+
+/// Opens the file of a VM's lock. In a file system that became read-only, or whose quota is used up,
+/// VMs can be stopped, too: there the file is locked as it is, and its directory where there is none.
+fn open_lock(path: &Path) -> std::io::Result<File> {
+    match files::open_lock(path) {
+        Err(error)
+            if matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::ROFS | Errno::DQUOT | Errno::NOSPC)
+            ) =>
+        {
+            let directory = path.parent().unwrap_or(path);
+            File::open(path).or_else(|_| File::open(directory))
+        }
+        other => other,
+    }
+}
+
+/// Command that has a lock, from the lock's file, where it is written right after locking.
+fn holder(lock: &mut File) -> String {
+    const TRIES: u32 = 100;
+    let mut text = String::new();
+    for _ in 0..TRIES {
+        let _ = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
+        if text.ends_with('\n') {
+            break;
+        }
+        text.clear();
+        thread::sleep(Duration::from_millis(1));
+    }
+    text.trim().to_owned()
+}
