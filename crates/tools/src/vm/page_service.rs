@@ -85,7 +85,6 @@ impl PageService<'_> {
             Ok((standby, Ok(served))) => {
                 let served = Served {
                     has_run: late.has_run(),
-                    is_damaged: late.is_damaged(),
                     result: served,
                     standby,
                 };
@@ -141,7 +140,6 @@ fn again(paths: &VmPaths, claim: Claim, begun: Instant) -> Result<Option<PageSer
     else {
         let served = Served {
             has_run: true,
-            is_damaged: false,
             result: Ok(Ended::default()),
             standby: None,
         };
@@ -282,8 +280,6 @@ fn merged_working_set(before: &[Range<u64>], wanted: &[Range<u64>]) -> Vec<Range
 struct Served {
     /// Whether the guest is known to have run.
     has_run: bool,
-    /// Whether memory is missing that its image, which is damaged, does not give.
-    is_damaged: bool,
     result: Result<Ended, Failure>,
     /// The process that would have taken over.
     standby: Option<Child>,
@@ -312,12 +308,6 @@ fn conclude(paths: &VmPaths, claim: Claim, image: &Image, begun: Instant, served
                 ended.first,
             ));
             update_working_set(paths, image, &ended.wanted);
-        }
-        Err(_) if process::pid(paths).is_none() && served.has_run && served.is_damaged => {
-            paths.note(
-                "VM ended without memory that its damaged image did not give: the image stays",
-            );
-            return;
         }
         Err(_) if process::pid(paths).is_none() && served.has_run => {
             paths.note("VM ended before it had all of its memory");

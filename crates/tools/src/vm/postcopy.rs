@@ -145,6 +145,24 @@ fn readable(stdout: &ChildStdout) -> io::Result<bool> {
     Ok(wait_for(&mut fds, Some(Instant::now() + GLANCE))? > 0)
 }
 
+/// Checks that memory which is still to be copied can be read from the image.
+///
+/// # Errors
+/// If the image is damaged.
+pub(super) fn can_be_filled(paths: &VmPaths) -> Result<(), Error> {
+    match fs::read_to_string(paths.damaged()) {
+        Ok(reason) => {
+            let what = format!("cannot be suspended, as it lacks memory: {reason}");
+            Err(Error::state(
+                &paths.name,
+                what,
+                "brisk vm info says so, too",
+            ))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
 /// Waits until all memory has been copied: before that a VM cannot be suspended.
 pub(super) fn wait_until_filled(
     paths: &VmPaths,
@@ -156,14 +174,7 @@ pub(super) fn wait_until_filled(
             noted = true;
             paths.note("Waiting for the rest of its memory");
         }
-        if let Ok(reason) = fs::read_to_string(paths.damaged()) {
-            let what = format!("cannot be suspended, as it lacks memory: {reason}");
-            return Err(Error::state(
-                &paths.name,
-                what,
-                "brisk vm info says so, too",
-            ));
-        }
+        can_be_filled(paths)?;
         if control.cancelled() {
             return Err(Error::Interrupted);
         }

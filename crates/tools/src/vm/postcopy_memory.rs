@@ -43,8 +43,6 @@ pub(super) struct PostcopyMemory<'a> {
 struct Standing {
     /// QEMU can get the command to stop the guest: no other process talks to it.
     runs: bool,
-    /// Whether authentication failed for one of `missing`.
-    is_damaged: bool,
     /// Chunks that could not be read at the last try.
     missing: BTreeSet<u64>,
     /// Dropped when the image can be read again, which continues the guest.
@@ -112,11 +110,6 @@ impl<'a> PostcopyMemory<'a> {
         self.standing().until.is_some()
     }
 
-    /// Whether a part of the image that is needed does not pass authentication.
-    pub(super) fn is_damaged(&self) -> bool {
-        self.standing().is_damaged
-    }
-
     fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,7 +117,6 @@ impl<'a> PostcopyMemory<'a> {
     fn stand(&self, index: u64, error: &brisk_image::Error) {
         let is_damaged = matches!(error, brisk_image::Error::Damaged { .. });
         let mut standing = self.standing();
-        standing.is_damaged |= is_damaged;
         standing.missing.insert(index);
         if standing.until.is_none() {
             let reason = self.reason(index, error);
@@ -184,7 +176,6 @@ impl<'a> PostcopyMemory<'a> {
             return;
         }
         standing.later = None;
-        standing.is_damaged = false;
         for reason in [self.paths.unreadable(), self.paths.damaged()] {
             let _ = fs::remove_file(reason);
         }

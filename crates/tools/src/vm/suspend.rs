@@ -29,7 +29,7 @@ use super::host_key::HostRecipient;
 use super::kept::{Area, Keeping};
 use super::live;
 use super::paths::VmPaths;
-use super::postcopy::wait_until_filled;
+use super::postcopy::{can_be_filled, wait_until_filled};
 use super::process;
 use super::running::Running;
 use super::shrink::{drop_cache, left_out};
@@ -69,6 +69,7 @@ pub fn suspend(
     let options = definition.suspend.options().map_err(|e| paths.wrong(e))?;
     let mut recipients = recipients(paths, &definition, how.passphrase.as_ref())?;
     let now = live::settle(paths)?;
+    can_be_filled(paths)?;
     if !matches!(now, Condition::Running | Condition::Paused) {
         return Err(Error::not_running(&paths.name, now));
     }

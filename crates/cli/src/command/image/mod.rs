@@ -120,7 +120,6 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             Err(error) => return Err(with_hint(error)),
         },
         Command::Rekey { image, keys, new } => {
-            let recipients = new.recipients(ui)?;
             // Opened first, so that a passphrase is asked for where it is needed.
             let (opened, keys) = keys.open(image, ui).map_err(with_hint)?;
             // Recipients of an image that is a base of another can read most of the other.
@@ -128,6 +127,8 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             let chain = std::iter::successors(opened.parent(), |image| image.parent());
             let parents: Vec<_> = chain.map(|image| image.path().to_owned()).collect();
             drop(opened);
+            // A key is made only for an image that can have it.
+            let recipients = new.recipients(ui)?;
             let work = Work::new("copying", ui)?;
             for one in parents.iter().map(PathBuf::as_path).chain([&**image]) {
                 brisk_image::rekey(one, &keys, &recipients, work.control()).map_err(with_hint)?;
