@@ -140,6 +140,12 @@ install: $(if $(PREBUILT),,build)
 	install -d '$(DESTDIR)$(PREFIX)/lib/brisk'
 	install -m 0755 setup/newer-qemu '$(DESTDIR)$(PREFIX)/lib/brisk/newer-qemu'
 	install -m 0644 setup/newer-qemu.packages '$(DESTDIR)$(PREFIX)/lib/brisk/newer-qemu.packages'
+	@if [ -z '$(DESTDIR)' ]; then \
+		echo 'No service is enabled. For brisk reboot, which arms no watchdog without them:'; \
+		echo '    systemctl daemon-reload'; \
+		echo '    systemctl enable --now brisk-reboot.service brisk-reboot-early.service'; \
+		echo 'For VMs that start and stop with this host:'; \
+		echo '    systemctl enable --now brisk-vms.service'; fi
 
 uninstall:
 	rm -f '$(DESTDIR)$(BINDIR)/brisk' '$(DESTDIR)$(MANDIR)'/man1/brisk.1 \

@@ -17,3 +17,4 @@ pub mod quantity;
 pub mod sysfs;
 pub mod tasks;
 mod tree;
+pub mod units;

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod config;
+mod device;
 pub mod load;
 pub mod plan;
 pub mod quiesce;

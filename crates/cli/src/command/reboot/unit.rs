@@ -4,9 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, ensure};
 use brisk_tools::interrupt::Interrupt;
+use brisk_tools::reboot::Target;
 use brisk_tools::reboot::restart::{
-    self, Boot, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Watch, history,
-    is_going_down, notes, unchanged, undo_leftovers, with_panic,
+    self, Boot, Dog, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Unattended,
+    Watch, history, is_going_down, notes, unchanged, undo_leftovers, with_panic,
 };
 use brisk_tools::vm;
 use clap::Subcommand;
@@ -89,19 +90,7 @@ fn go(
     if let (Some(target), Some(limit)) = (&mut target, request.watch) {
         let (cmdline, panic) = with_panic(&target.cmdline);
         target.cmdline = cmdline;
-        let watch = Watch::over(root, limit, panic);
-        if watch.watchdog.is_none() {
-            tell(
-                "note: there is no watchdog that outlives the kernel: if the new kernel hangs, the \
-                 machine has to be reset by hand",
-            );
-        } else if !watch.stays {
-            tell(
-                "note: the driver of the watchdog may stop it at the jump; it does not with \
-                 stop_on_reboot=0 as an option of the module watchdog",
-            );
-        }
-        restart.watch = Some(watch);
+        restart.watch = Some(watch(root, target, limit, panic, &mut tell));
     }
     let mut vms = OwnVms::new(request.vms, request.keep)?;
     let mut devices = Gpus::new(request.quiesce, interrupt.clone())?;
@@ -120,6 +109,39 @@ fn go(
     undo_leftovers(&mut live)
         .map_err(|left| anyhow!("an earlier restart was not undone: {left}"))?;
     restart::run(&mut restart, &mut live).map_err(|failure| anyhow!("{failure}"))
+}
+
+/// What watches over a restart. A watchdog that nothing would stop after it is not armed.
+fn watch(
+    root: &Path,
+    target: &Target,
+    limit: u32,
+    panic: Option<u32>,
+    tell: &mut dyn FnMut(&str),
+) -> Watch {
+    let dog = Dog::find(root);
+    let unattended = dog
+        .as_ref()
+        .and_then(|dog| Unattended::find(root, target, Some(dog)));
+    let watch = Watch::over(root, dog.filter(|_| unattended.is_none()), limit, panic);
+    match (&unattended, watch.watchdog) {
+        (Some(reason), _) => tell(&format!(
+            "note: no watchdog is armed, for nothing would stop it after the restart: {}; if the new \
+             kernel hangs, the machine has to be reset by hand; try: {}",
+            reason.text(),
+            reason.remedy()
+        )),
+        (None, None) => tell(
+            "note: there is no watchdog that outlives the kernel: if the new kernel hangs, the machine \
+             has to be reset by hand",
+        ),
+        (None, Some(_)) if !watch.stays => tell(
+            "note: the driver of the watchdog may stop it at the jump; it does not with \
+             stop_on_reboot=0 as an option of the module watchdog",
+        ),
+        (None, Some(_)) => {}
+    }
+    watch
 }
 
 /// Ensures that what is loaded is what was checked and rehearsed, and what is barred if it fails.
@@ -214,10 +236,78 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
 mod tests {
     use std::fs;
 
-    use brisk_tools::reboot::Target;
     use brisk_tools::reboot::restart::{Way, combination};
 
     use super::*;
+
+    #[test]
+    fn a_watchdog_that_nothing_would_stop_is_not_armed() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("sys/class/watchdog/watchdog0/identity", "IPMI\n");
+        write("proc/sys/kernel/osrelease", "6.1\n");
+        for target in ["multi-user.target", "default.target", "sysinit.target"] {
+            let text = "[Unit]\nRequires=sysinit.target multi-user.target\n";
+            write(&format!("usr/lib/systemd/system/{target}"), text);
+        }
+        // As make install leaves them.
+        write("usr/bin/brisk", "");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(root.path().join("usr/bin/brisk"), mode).unwrap();
+        for (name, text) in [
+            (
+                "brisk-reboot",
+                include_str!("../../../../../packaging/brisk-reboot.service.in"),
+            ),
+            (
+                "brisk-reboot-early",
+                include_str!("../../../../../packaging/brisk-reboot-early.service.in"),
+            ),
+        ] {
+            write(
+                &format!("usr/lib/systemd/system/{name}.service"),
+                &text.replace("@BINDIR@", "/usr/bin"),
+            );
+        }
+        let target = Target {
+            release: "6.1".to_owned(),
+            kernel: "/kernel".into(),
+            initrds: Vec::new(),
+            cmdline: "quiet".to_owned(),
+            is_uki: false,
+        };
+        let mut said = Vec::new();
+        let mut limit = || {
+            watch(root.path(), &target, 120, None, &mut |text| {
+                said.push(text.to_owned())
+            })
+            .watchdog
+        };
+        assert_eq!(limit(), None);
+        for (name, target) in [
+            ("brisk-reboot", "multi-user"),
+            ("brisk-reboot-early", "sysinit"),
+        ] {
+            write(
+                &format!("etc/systemd/system/{target}.target.wants/{name}.service"),
+                "[Unit]\n",
+            );
+        }
+        assert_eq!(limit(), Some(120));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].contains("brisk-reboot-early.service is not enabled"),
+            "{said:?}"
+        );
+        assert!(
+            said[0].contains("try: sudo systemctl enable brisk-reboot.service"),
+            "{said:?}"
+        );
+    }
 
     #[test]
     fn what_was_changed_since_it_was_checked_is_not_started() {

@@ -6,7 +6,7 @@ use super::images::Images;
 use super::machine::{Machine, Resume};
 use super::trial::Trial;
 use crate::reboot::Target;
-use crate::reboot::restart::{Barred, Store};
+use crate::reboot::restart::{Barred, Dog, Store, Unattended};
 
 /// Facts that the rules look at.
 #[derive(Debug, Clone)]
@@ -19,6 +19,10 @@ pub struct Preflight {
     pub images: Images,
     /// If it failed before, and was not permitted since; or why that cannot be known.
     pub barred: Result<Option<Barred>, String>,
+    /// The watchdog that outlives the kernel.
+    pub dog: Option<Dog>,
+    /// Why nothing would stop it after the restart; none if something would.
+    pub unattended: Option<Unattended>,
     /// Device that the target resumes from.
     pub resume: Option<Resume>,
     /// The trial load, as far as it has come.
@@ -29,7 +33,10 @@ impl Preflight {
     /// Looks at the system below `root`, and at the files of a target there. Nothing is loaded.
     #[must_use]
     pub fn read(root: &Path, target: &Target) -> Self {
+        let dog = Dog::find(root);
         Self {
+            unattended: Unattended::find(root, target, dog.as_ref()),
+            dog,
             machine: Machine::read(root),
             images: Images::read(root, target),
             barred: barred(root, target),

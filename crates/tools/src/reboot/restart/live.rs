@@ -346,11 +346,10 @@ fn hand_over(way: Way) -> Result<(), String> {
 }
 
 impl Watch {
-    /// Watch over a restart of the system below `root`: with a time limit that is wanted, seconds,
-    /// and with what was added to the command line as `panic=`.
+    /// Watch over a restart of the system below `root`: by a watchdog, with a time limit that is
+    /// wanted, seconds, and with what was added to the command line as `panic=`.
     #[must_use]
-    pub fn over(root: &Path, wanted: u32, panic: Option<u32>) -> Self {
-        let dog = Dog::find(root);
+    pub fn over(root: &Path, dog: Option<Dog>, wanted: u32, panic: Option<u32>) -> Self {
         let before = files::text(&root.join("proc/sys/kernel/panic"));
         Self {
             watchdog: dog.as_ref().map(|dog| dog.limit(wanted)),

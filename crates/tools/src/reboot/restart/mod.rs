@@ -19,6 +19,7 @@ mod request;
 mod samples;
 mod sequence;
 mod store;
+mod unattended;
 mod watchdog;
 
 pub use boot::Boot;
@@ -32,4 +33,5 @@ pub use request::{
 };
 pub use sequence::{Failure, Host, Step, run, steps};
 pub use store::{Store, StoreError};
+pub use unattended::Unattended;
 pub use watchdog::{Dog, Watch, with_panic};

@@ -27,6 +27,8 @@ pub struct Dog {
     pub longest: Option<u32>,
     /// Module of its driver; none if that is built in.
     pub module: Option<String>,
+    /// Its driver; none if that is not known.
+    pub driver: Option<String>,
     /// Whether it is known to run on when the kernel ends.
     pub stays: bool,
 }
@@ -52,6 +54,7 @@ impl Dog {
             stays,
             longest: longest.filter(|longest| *longest > 0),
             module: sysfs::link_name(root, &format!("class/watchdog/{name}/device/driver/module")),
+            driver: sysfs::link_name(root, &format!("class/watchdog/{name}/device/driver")),
         })
     }
 

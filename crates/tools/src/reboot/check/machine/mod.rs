@@ -12,6 +12,8 @@ mod systemd;
 
 use std::path::Path;
 
+use brisk_host::units;
+
 pub use activity::{Activity, Inhibitor};
 pub use devices::{Card, Device, Devices};
 pub use firmware::Firmware;
@@ -34,6 +36,8 @@ pub struct Machine {
     pub firmware: Firmware,
     /// File systems and encrypted devices.
     pub storage: Storage,
+    /// Whether it has units of systemd.
+    pub has_units: bool,
     /// Watchdogs as systemd is configured for them.
     pub watchdog: Watchdog,
     /// What runs that a reboot would disturb.
@@ -55,6 +59,7 @@ impl Machine {
             devices: Devices::read(root),
             firmware: Firmware::read(root, &mut unread),
             storage: Storage::read(root, &mut unread),
+            has_units: units::are_there(root),
             watchdog: Watchdog::read(root),
             activity: Activity::read(root),
             history: History::read(root),

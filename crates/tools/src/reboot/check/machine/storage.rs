@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use brisk_host::{files, sysfs};
 use serde_json::Value;
+
+use crate::reboot::device::device_path;
 
 /// Begins the header of a LUKS2 device, whose text follows after 4096 bytes ("LUKS2 On-Disk Format
 /// Specification").
@@ -167,24 +169,6 @@ fn is_hibernated(device: &Path, page: u64) -> Option<bool> {
     let file = files::open(device).ok()?;
     file.read_exact_at(&mut signature, at).ok()?;
     Some(signature == *HIBERNATED)
-}
-
-/// Path below the root of a device as command lines and tables name it.
-fn device_path(name: &str) -> Option<PathBuf> {
-    if let Some(path) = name.strip_prefix("/dev/") {
-        let is_inside = !path.split('/').any(|part| part == "..");
-        return is_inside.then(|| Path::new("dev").join(path));
-    }
-    let (kind, value) = name.split_once('=')?;
-    let directory = match kind {
-        "UUID" => "by-uuid",
-        "PARTUUID" => "by-partuuid",
-        "LABEL" => "by-label",
-        "PARTLABEL" => "by-partlabel",
-        _ => return None,
-    };
-    let is_name = !value.is_empty() && !value.contains('/') && value != "..";
-    is_name.then(|| Path::new("dev/disk").join(directory).join(value))
 }
 
 /// Devices below open LUKS2 ones, such as `sda2`. `dm/uuid` is cryptsetup's

@@ -4,6 +4,7 @@ use super::rule::{Findings, Rule, advice, command};
 use crate::lint::Applies;
 use crate::reboot::check::consequence::Consequence;
 use crate::reboot::check::preflight::Preflight;
+use crate::reboot::restart::Unattended;
 
 /// File systems of other machines.
 const NETWORK: [&str; 10] = [
@@ -75,6 +76,14 @@ pub(super) const RULES: &[Rule] = &[
               the machine",
         source: "systemd-system.conf(5), KExecWatchdogSec=",
         check: watchdog,
+    },
+    Rule {
+        id: "watchdog-not-armed",
+        applies: Applies::Host,
+        why: "nothing would stop the watchdog after the restart, so that it would reset a machine that is \
+              up: brisk does not arm it, and a kernel that hangs has to be reset by hand",
+        source: "brisk-reboot.service, brisk-reboot-early.service: systemctl is-enabled",
+        check: not_armed,
     },
     Rule {
         id: "never-ran",
@@ -189,6 +198,23 @@ fn watchdog(on: &Preflight, findings: &mut Findings) {
             advice("set both in /etc/systemd/system.conf, or neither"),
         );
     }
+}
+
+fn not_armed(on: &Preflight, findings: &mut Findings) {
+    let Some(unattended) = &on.unattended else {
+        return;
+    };
+    // Without a device there is nothing to arm, and a restart that failed is still not noted.
+    let consequence = match (&on.dog, unattended) {
+        (Some(_), _) => Consequence::Warn,
+        (None, Unattended::Service(_)) if on.machine.has_units => Consequence::Note,
+        (None, _) => return,
+    };
+    let fix = match unattended.remedy() {
+        text if text.starts_with("sudo ") => command(text),
+        text => advice(text),
+    };
+    findings.add(consequence, unattended.text(), fix);
 }
 
 fn never_ran(on: &Preflight, findings: &mut Findings) {

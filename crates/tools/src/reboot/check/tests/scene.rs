@@ -1,7 +1,7 @@
 //! A machine below a directory: one that passes all rules, to be changed.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use brisk_vm::initramfs::cpio::{DIR, Writer};
@@ -102,6 +102,13 @@ impl Scene {
         let path = self.root().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
+    }
+
+    /// A program.
+    pub(super) fn program(&self, path: &str) {
+        self.file(path, "");
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.root().join(path), mode).unwrap();
     }
 
     pub(super) fn remove(&self, path: &str) {

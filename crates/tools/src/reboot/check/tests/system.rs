@@ -62,7 +62,103 @@ fn watchdog(scene: &Scene, drop_in: &str) {
     scene.file("usr/lib/systemd/system.conf.d/10-vendor.conf", drop_in);
 }
 
+/// A watchdog that outlives the kernel, and brisk's services as `make install` leaves them; enabled or not.
+fn watched(scene: &Scene, are_enabled: bool) {
+    scene.file("sys/class/watchdog/watchdog0/identity", "iTCO_wdt\n");
+    units(scene, are_enabled);
+}
+
+/// Brisk's services with systemd's targets.
+fn units(scene: &Scene, are_enabled: bool) {
+    let directory = "usr/lib/systemd/system";
+    for (target, requires) in [
+        ("default.target", "multi-user.target"),
+        ("multi-user.target", "sysinit.target"),
+        ("sysinit.target", ""),
+    ] {
+        let text = format!("[Unit]\nRequires={requires}\n");
+        scene.file(&format!("{directory}/{target}"), &text);
+    }
+    scene.program("usr/bin/brisk");
+    for (name, target, text) in [
+        (
+            "brisk-reboot.service",
+            "multi-user.target",
+            include_str!("../../../../../../packaging/brisk-reboot.service.in"),
+        ),
+        (
+            "brisk-reboot-early.service",
+            "sysinit.target",
+            include_str!("../../../../../../packaging/brisk-reboot-early.service.in"),
+        ),
+    ] {
+        let text = text.replace("@BINDIR@", "/usr/bin");
+        scene.file(&format!("{directory}/{name}"), &text);
+        if are_enabled {
+            let link = format!("etc/systemd/system/{target}.wants/{name}");
+            scene.link(&link, &format!("/{directory}/{name}"));
+        }
+    }
+}
+
 pub(super) const CASES: &[Case] = &[
+    case(
+        "watchdog-not-armed",
+        "brisk-reboot-early.service is not enabled",
+        Warn,
+        |scene| watched(scene, false),
+        |scene| watched(scene, true),
+    ),
+    case(
+        "watchdog-not-armed",
+        "brisk-reboot.service is masked",
+        Warn,
+        |scene| {
+            watched(scene, true);
+            scene.link("etc/systemd/system/brisk-reboot.service", "/dev/null");
+        },
+        |scene| watched(scene, true),
+    ),
+    case(
+        "watchdog-not-armed",
+        "rootflags=subvol=@old",
+        Warn,
+        |scene| {
+            watched(scene, true);
+            scene.cmdline("root=UUID=5f3c ro rootflags=subvol=@old");
+        },
+        |scene| {
+            watched(scene, true);
+            scene.cmdline("ro root=UUID=5f3c single systemd.unit=multi-user.target");
+        },
+    ),
+    case(
+        "watchdog-not-armed",
+        "the kernel 6.1.0-10-amd64 is not known to have the driver of the watchdog, iTCO_wdt",
+        Warn,
+        |scene| {
+            watched(scene, true);
+            let link = "sys/class/watchdog/watchdog0/device/driver/module";
+            scene.link(link, "../../../module/iTCO_wdt");
+            "6.1.0-10-amd64".clone_into(&mut scene.target.release);
+        },
+        |scene| {
+            watched(scene, true);
+            let link = "sys/class/watchdog/watchdog0/device/driver/module";
+            scene.link(link, "../../../module/iTCO_wdt");
+            let list = "kernel/drivers/watchdog/iTCO_wdt.ko:\n";
+            scene.file("lib/modules/6.1.0-10-amd64/modules.dep", list);
+            "6.1.0-10-amd64".clone_into(&mut scene.target.release);
+        },
+    ),
+    // Without a device to arm, a restart that fails is still not noted.
+    case(
+        "watchdog-not-armed",
+        "brisk-reboot-early.service is not enabled",
+        Note,
+        |scene| units(scene, false),
+        |scene| units(scene, true),
+    ),
     case(
         "tpm-sealed",
         "root (tpm2-device in /etc/crypttab)",
