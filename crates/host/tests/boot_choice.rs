@@ -21,6 +21,85 @@ fn grub_reboot_changes_the_next_entry_alone() {
     assert_eq!((next.entry, next.is_once), (3, true));
 }
 
+/// Takes back what is for the next run of the boot loader alone: what is next and what is the default,
+/// before and then.
+#[track_caller]
+fn consumed(tree: &BootTree) -> [(usize, usize); 2] {
+    let both = || {
+        let boot = read(tree.root());
+        (boot.next.unwrap().entry, boot.default.unwrap().entry)
+    };
+    let before = both();
+    let once = read(tree.root()).once.unwrap();
+    once.consume(tree.root()).unwrap();
+    let after = both();
+    assert_eq!(read(tree.root()).once, None);
+    assert!(!read(tree.root()).next.unwrap().is_once);
+    once.restore(tree.root()).unwrap();
+    assert_eq!(both(), before);
+    [before, after]
+}
+
+#[test]
+fn what_is_for_one_boot_is_taken_back_as_the_boot_loader_does() {
+    let grub = |name: &str, path: &str, lines: &[&str]| {
+        let tree = BootTree::named(name);
+        tree.grubenv(path, lines);
+        consumed(&tree)
+    };
+    let (debian, fedora) = ("/boot/grub/grubenv", "/boot/grub2/grubenv");
+    let once = grub("debian-12", debian, &["next_entry=1>2"]);
+    assert_eq!(once, [(3, 0), (0, 0)]);
+    // It makes no difference now, and would after an upgrade.
+    let once = grub("debian-12", debian, &["next_entry=0"]);
+    assert_eq!(once, [(0, 0), (0, 0)]);
+    // An entry that is gone: GRUB takes the first one, once.
+    let once = grub("debian-12", debian, &["next_entry=gone"]);
+    assert_eq!(once, [(0, 0), (0, 0)]);
+    // What grub-reboot noted before GRUB 2.00.
+    let lines = ["saved_entry=1", "prev_saved_entry=0"];
+    let once = grub("fedora-41", fedora, &lines);
+    assert_eq!(once, [(1, 0), (0, 0)]);
+    let rescue = "next_entry=5a1e0c7d9b3f4e2a8c6d0f1e2b3a4c5d-0-rescue";
+    let once = grub("fedora-41", fedora, &["saved_entry=1", rescue]);
+    assert_ne!(once[0].0, once[0].1);
+    assert_eq!(once[1], (once[0].1, once[0].1));
+    let tree = BootTree::named("arch-systemd-boot");
+    let path = "/sys/firmware/efi/efivars/LoaderEntryOneShot-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+    let value = "ARCH-fallback.conf\0"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes);
+    let content: Vec<u8> = [7, 0, 0, 0].into_iter().chain(value).collect();
+    std::fs::write(tree.at(path), content).unwrap();
+    std::fs::write(tree.at("/boot/initramfs-linux-fallback.img"), "x").unwrap();
+    let once = consumed(&tree);
+    assert_ne!(once[0].0, once[0].1);
+    assert_eq!(once[1], (once[0].1, once[0].1));
+}
+
+#[test]
+fn nothing_is_taken_back_where_nothing_is_for_one_boot() {
+    for (name, path, lines) in [
+        ("debian-12", "/boot/grub/grubenv", &[][..]),
+        (
+            "debian-12",
+            "/boot/grub/grubenv",
+            &["next_entry=", "prev_saved_entry="],
+        ),
+        ("debian-13", "/boot/grub/grubenv", &["saved_entry=1>0"]),
+        // GRUB counts these, and they choose nothing yet.
+        (
+            "fedora-41",
+            "/boot/grub2/grubenv",
+            &["saved_entry=1", "boot_counter=2", "boot_success=0"],
+        ),
+    ] {
+        let tree = BootTree::named(name);
+        tree.grubenv(path, lines);
+        assert_eq!(read(tree.root()).once, None, "{name} {lines:?}");
+    }
+}
+
 #[test]
 fn red_hats_grub_chooses_by_identifier_title_and_number() {
     let id = |rest: &str| format!("5a1e0c7d9b3f4e2a8c6d0f1e2b3a4c5d-{rest}");

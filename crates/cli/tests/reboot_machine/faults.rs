@@ -45,7 +45,7 @@ pub(super) fn kill_at(step: &str, options: &str) -> String {
 }
 
 /// In place of systemctl: kills its caller before, or after, it is asked to restart the machine.
-fn kills_its_caller(before: bool) -> String {
+pub(super) fn kills_its_caller(before: bool) -> String {
     let (before, after) = match before {
         true => ("kill -KILL $PPID; exit 1", ":"),
         false => (":", "kill -KILL $PPID"),

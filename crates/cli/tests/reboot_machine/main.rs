@@ -6,6 +6,7 @@ mod faults;
 mod interrupted;
 mod kept;
 mod memory;
+mod once;
 mod rehearsed;
 mod repeated;
 
@@ -65,6 +66,18 @@ fn main() {
                 a_kernel_that_hangs,
             ),
             ("a_killed_restart_is_undone", faults::killed),
+            (
+                "a_one_shot_choice_that_fails_ends_in_the_default",
+                once::comes_back_in_the_default,
+            ),
+            (
+                "a_one_shot_choice_is_restored_or_left_to_grub",
+                once::is_restored_or_left_to_grub,
+            ),
+            (
+                "a_watchdog_that_nothing_would_stop_is_not_armed",
+                once::nothing_would_stop_the_watchdog,
+            ),
             (
                 "vms_go_on_when_a_restart_is_interrupted",
                 interrupted::go_on,

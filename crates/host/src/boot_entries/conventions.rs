@@ -116,6 +116,7 @@ pub(super) fn generations(tree: &Tree) -> Offer {
     Offer {
         entries,
         next: default.clone(),
+        once: None,
         default,
         notes: Vec::new(),
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
+use super::once::Once;
+
 /// Boot loader, or what takes its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -177,6 +179,9 @@ pub struct BootEntries {
     /// Entry that is started at the next boot: the default, unless one was chosen for that boot
     /// alone, or the default cannot be started.
     pub next: Option<Choice>,
+    /// What the boot loader takes back as it runs next.
+    #[serde(skip)]
+    pub once: Option<Once>,
     /// What could not be read or understood, each a sentence without its end.
     pub notes: Vec<String>,
 }
@@ -187,6 +192,7 @@ pub(super) struct Offer {
     pub(super) entries: Vec<Entry>,
     pub(super) default: Option<Choice>,
     pub(super) next: Option<Choice>,
+    pub(super) once: Option<Once>,
     pub(super) notes: Vec<String>,
 }
 

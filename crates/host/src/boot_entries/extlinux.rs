@@ -121,6 +121,7 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
     Offer {
         entries,
         next: default.clone(),
+        once: None,
         default,
         notes,
     }

@@ -74,6 +74,7 @@ pub fn read(root: &Path) -> BootEntries {
         entries,
         default: offer.default,
         next: offer.next,
+        once: offer.once,
         notes: offer.notes,
     }
 }

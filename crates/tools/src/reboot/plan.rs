@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use brisk_host::boot_entries::{BootEntries, Entry, Kind, Loader, without_loader_words, words};
+use brisk_host::boot_entries::{
+    BootEntries, Entry, Kind, Loader, Once, without_loader_words, words,
+};
 use serde::Serialize;
 
 use super::Target;
@@ -95,6 +97,9 @@ pub struct Plan {
     pub cmdline_from: Origin,
     /// How the command line differs from that of the running kernel.
     pub difference: Difference,
+    /// What the boot loader would take back as it starts this.
+    #[serde(skip)]
+    pub once: Option<Once>,
 }
 
 /// How an entry is called.
@@ -127,11 +132,12 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     let (entry, reason) = linux(boot, running, request, files)?;
     sound(&entry, request, files)?;
-    finished(entry, reason, running, request)
+    let once = once(boot, request, &entry);
+    finished(entry, reason, running, request).map(|plan| Plan { once, ..plan })
 }
 
-/// What would be started as [`plan`] has it, whatever is wrong with the files: for rules that say
-/// what is.
+/// What would be started as [`plan`] has it, and what the boot loader would take back, whatever is wrong
+/// with the files: for rules that say what is.
 ///
 /// # Errors
 /// If what is asked for is not there, or the boot loader does not say what is next.
@@ -140,9 +146,19 @@ pub fn target(
     running: &Running,
     request: &Request,
     files: &impl Files,
-) -> Result<Target, PlanError> {
+) -> Result<(Target, Option<Once>), PlanError> {
     let (entry, reason) = linux(boot, running, request, files)?;
-    Ok(finished(entry, reason, running, request)?.target)
+    let once = once(boot, request, &entry);
+    Ok((finished(entry, reason, running, request)?.target, once))
+}
+
+/// What the boot loader would take back as it starts an entry: of the one that it starts next, and of
+/// another with the kernel that it is to start once. A choice that is not followed stays.
+fn once(boot: &BootEntries, request: &Request, entry: &Entry) -> Option<Once> {
+    let is_asked = request.entry.is_some() || request.kernel.is_some() || request.is_same;
+    let next = boot.next.as_ref().filter(|next| next.is_once);
+    let is_it = next.is_some_and(|next| boot.entries[next.entry].kernel == entry.kernel);
+    boot.once.clone().filter(|_| !is_asked || is_it)
 }
 
 /// The entry that is asked for, if it starts Linux, and why it is that one.
@@ -210,6 +226,7 @@ fn finished(
         difference: difference(&current, &cmdline),
         cmdline_from,
         reason,
+        once: None,
         entry: entry.number.is_some().then_some(Named {
             id: entry.id,
             title: entry.title,

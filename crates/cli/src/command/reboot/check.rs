@@ -1,6 +1,7 @@
 //! `brisk reboot check`.
 
 use anyhow::Context as _;
+use brisk_host::boot_entries::Once;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Preflight, Trial, Verdict, descriptions};
@@ -54,9 +55,9 @@ pub(super) fn run(args: &CheckArgs, ui: &Ui) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     let root = args.target.root.checked()?;
-    let target = target(&args.target)?;
+    let (target, once) = target(&args.target)?;
     let spinner = ui.spinner("looking");
-    let mut preflight = Preflight::read(root, &target);
+    let mut preflight = Preflight::read(root, &target, once);
     // A signal must not leave a kernel loaded.
     let interrupt = Interrupt::by_signals().context("cannot watch for signals")?;
     if args.no_trial_load {
@@ -87,12 +88,12 @@ pub(super) fn run(args: &CheckArgs, ui: &Ui) -> anyhow::Result<u8> {
 }
 
 /// What brisk reboot would start, for rules to say what is wrong with it.
-fn target(args: &TargetArgs) -> anyhow::Result<Target> {
-    let mut target = args.target()?;
+fn target(args: &TargetArgs) -> anyhow::Result<(Target, Option<Once>)> {
+    let (mut target, once) = args.target()?;
     if !is_plain(&target.release) {
         target.release.clear();
     }
-    Ok(target)
+    Ok((target, once))
 }
 
 /// Whether a release is one, and nothing that leads to other files or means something to a shell: an

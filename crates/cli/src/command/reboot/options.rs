@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use brisk_host::boot_entries::{self, Entry};
+use brisk_host::boot_entries::{self, Entry, Once};
 use brisk_host::kernel;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::plan::{self, Cmdline, Plan, PlanError, Request, Running};
@@ -55,12 +55,12 @@ impl TargetArgs {
         Ok((plan, running))
     }
 
-    /// What would be started, whatever is wrong with its files. Where nothing says what is next, it is
-    /// the kernel that runs.
+    /// What would be started, and what the boot loader would take back for it, whatever is wrong with
+    /// its files. Where nothing says what is next, it is the kernel that runs.
     ///
     /// # Errors
     /// If there is no such tree, or what is asked for is not there.
-    pub(super) fn target(&self) -> anyhow::Result<Target> {
+    pub(super) fn target(&self) -> anyhow::Result<(Target, Option<Once>)> {
         let root = self.root.checked()?;
         let running = self.running();
         let boot = boot_entries::read(root);
@@ -75,11 +75,11 @@ impl TargetArgs {
             printable_line(&root.join("proc/sys/kernel/osrelease").display().to_string())
         );
         request.kernel = Some(format!("/boot/vmlinuz-{}", running.release));
-        let mut target = plan::target(&boot, &running, &request, &System(root))?;
+        let (mut target, _) = plan::target(&boot, &running, &request, &System(root))?;
         if target.release.is_empty() {
             target.release = running.release;
         }
-        Ok(target)
+        Ok((target, None))
     }
 
     /// What runs now on the system below the root.

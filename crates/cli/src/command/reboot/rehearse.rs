@@ -130,7 +130,7 @@ fn show(verdict: &Verdict, form: Form, ui: &Ui) -> anyhow::Result<()> {
 
 /// What would be started. Of another tree the files are that tree's, and its disks are not known.
 fn target(args: &RehearseArgs) -> anyhow::Result<Target> {
-    let mut target = args.target.target()?;
+    let (mut target, _) = args.target.target()?;
     if args.target.root.is_running() {
         return Ok(target);
     }

@@ -102,6 +102,8 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
         target: None,
         combination: None,
         older_call: false,
+        once: None,
+        warm_only: args.warm_only,
         reasons: vec!["--cold was given".to_owned()],
         vms: !args.no_vms,
         keep: None,
@@ -190,9 +192,9 @@ fn decide(
     ui: &Ui,
 ) -> anyhow::Result<Option<Verdict>> {
     let (plan, _) = plan.target.plan()?;
-    let target = plan.target;
+    let (target, once) = (plan.target, plan.once);
     let spinner = ui.spinner("looking");
-    let mut preflight = Preflight::read(Path::new("/"), &target);
+    let mut preflight = Preflight::read(Path::new("/"), &target, once.clone());
     preflight.try_load();
     drop(spinner);
     if interrupt.came() {
@@ -226,6 +228,7 @@ fn decide(
                 format!("cannot read {} or its initrds", target.kernel.display())
             })?);
             request.target = Some(target);
+            request.once = once;
         }
         Verdict::Cold => {
             for reason in &request.reasons {

@@ -6,8 +6,9 @@ use anyhow::{Context, anyhow, ensure};
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::restart::{
-    self, Boot, Dog, Exchange, Live, Progress, Request, Restart, Stage, Store, Times, Unattended,
-    Watch, history, is_going_down, notes, unchanged, undo_leftovers, with_panic,
+    self, Boot, Dog, Exchange, Failure, Live, Progress, Request, Restart, Stage, Step, Store,
+    Times, Unattended, Watch, Way, history, is_going_down, notes, unchanged, undo_leftovers,
+    with_panic,
 };
 use brisk_tools::vm;
 use clap::Subcommand;
@@ -65,7 +66,11 @@ pub(super) fn execute(ui: &Ui) -> anyhow::Result<u8> {
     let request = exchange
         .take()
         .context("cannot read /run/brisk/reboot/request.json")?;
-    let done = go(&request, &interrupt, &exchange, ui);
+    let done = go(&request, &interrupt, &exchange, ui).and_then(|gone| {
+        gone.map_or(Ok(()), |request| {
+            go(&request, &interrupt, &exchange, ui).map(drop)
+        })
+    });
     match &done {
         Ok(()) => exchange.say(&Progress::Restarting),
         Err(error) => exchange.say(&Progress::Failed(crate::ui::error_text(error))),
@@ -73,12 +78,13 @@ pub(super) fn execute(ui: &Ui) -> anyhow::Result<u8> {
     done.map(|()| exit::OK)
 }
 
+/// Restarts the machine, unless it has to be done otherwise: then the result is how.
 fn go(
     request: &Request,
     interrupt: &Interrupt,
     exchange: &Exchange,
     ui: &Ui,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<Request>> {
     let root = Path::new("/");
     let mut tell = |text: &str| {
         exchange.say(&Progress::Step(text.to_owned()));
@@ -108,7 +114,30 @@ fn go(
     // Of a process that was killed.
     undo_leftovers(&mut live)
         .map_err(|left| anyhow!("an earlier restart was not undone: {left}"))?;
-    restart::run(&mut restart, &mut live).map_err(|failure| anyhow!("{failure}"))
+    let Err(failure) = restart::run(&mut restart, &mut live) else {
+        return Ok(None);
+    };
+    let cold = cold_instead(request, &failure).ok_or_else(|| anyhow!("{failure}"))?;
+    tell(&format!("{failure}; it is restarted through its firmware"));
+    Ok(Some(cold))
+}
+
+/// The cold restart in place of a warm one that came to nothing, if that may be. The boot loader takes
+/// back itself what could not be taken back here.
+fn cold_instead(request: &Request, failure: &Failure) -> Option<Request> {
+    let may = failure.step == Some(Step::Once) && failure.left.is_empty() && !request.warm_only;
+    may.then(|| Request {
+        way: Way::Cold,
+        target: None,
+        combination: None,
+        once: None,
+        keep: None,
+        reasons: vec![format!(
+            "the one-shot choice of the boot loader could not be consumed: {}",
+            failure.reason
+        )],
+        ..request.clone()
+    })
 }
 
 /// What watches over a restart. A watchdog that nothing would stop after it is not armed.
@@ -179,6 +208,7 @@ fn begun(request: &Request) -> anyhow::Result<Restart> {
         releases: request.quiesce,
         may_be_loaded: false,
         watch: None,
+        once: request.once.clone(),
         before,
         up: None,
     })
@@ -236,7 +266,7 @@ pub(super) fn undo(ui: &Ui) -> anyhow::Result<u8> {
 mod tests {
     use std::fs;
 
-    use brisk_tools::reboot::restart::{Way, combination};
+    use brisk_tools::reboot::restart::combination;
 
     use super::*;
 
@@ -310,6 +340,43 @@ mod tests {
     }
 
     #[test]
+    fn where_the_choice_cannot_be_consumed_the_restart_is_cold() {
+        let mut request = Request {
+            way: Way::Warm,
+            target: None,
+            combination: Some("c".to_owned()),
+            older_call: false,
+            once: None,
+            warm_only: false,
+            reasons: Vec::new(),
+            vms: true,
+            keep: Some(restart::Keep::Alone),
+            quiesce: true,
+            watch: Some(120),
+        };
+        let mut failure = Failure {
+            step: Some(Step::Once),
+            reason: "no".to_owned(),
+            left: Vec::new(),
+        };
+        let cold = cold_instead(&request, &failure).unwrap();
+        // Memory in RAM would be lost.
+        assert_eq!((cold.way, cold.keep, cold.vms), (Way::Cold, None, true));
+        assert!(
+            cold.reasons[0].ends_with("could not be consumed: no"),
+            "{cold:?}"
+        );
+        failure.left.push("resume VMs: web".to_owned());
+        assert_eq!(cold_instead(&request, &failure), None);
+        failure.left.clear();
+        request.warm_only = true;
+        assert_eq!(cold_instead(&request, &failure), None);
+        request.warm_only = false;
+        failure.step = Some(Step::Arm);
+        assert_eq!(cold_instead(&request, &failure), None);
+    }
+
+    #[test]
     fn what_was_changed_since_it_was_checked_is_not_started() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("kernel"), "kernel").unwrap();
@@ -326,6 +393,8 @@ mod tests {
             combination: Some(combination(root.path(), &target).unwrap()),
             target: Some(target),
             older_call: false,
+            once: None,
+            warm_only: false,
             reasons: Vec::new(),
             vms: false,
             keep: None,

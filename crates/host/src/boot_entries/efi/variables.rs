@@ -5,11 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
+use super::super::once::Once;
 use crate::tree::Tree;
 
 pub(in crate::boot_entries) const DIRECTORY: &str = "/sys/firmware/efi/efivars";
 /// Vendor of the variables of boot loaders.
 const LOADER: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+/// Entry for the next run of the boot loader alone, which deletes it.
+pub(in crate::boot_entries) const ONE_SHOT: &str = "LoaderEntryOneShot";
 /// Vendor of the variables of the specification (`EFI_GLOBAL_VARIABLE`).
 pub(in crate::boot_entries) const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
 /// Bytes of a variable that are read at most.
@@ -45,6 +48,13 @@ impl<'a> Variables<'a> {
     /// A variable of boot loaders that is text.
     pub(in crate::boot_entries) fn loader(&self, name: &str) -> Option<String> {
         Some(utf16(&self.value(name, LOADER)?)).filter(|text| !text.is_empty())
+    }
+
+    /// What the boot loader deletes as it runs.
+    pub(in crate::boot_entries) fn once(&self) -> Option<Once> {
+        let file = Path::new(DIRECTORY).join(format!("{ONE_SHOT}-{LOADER}"));
+        let content = self.tree.bytes(&file, LONGEST).ok()?;
+        Some(Once::Variable { file, content })
     }
 
     fn value(&self, name: &str, vendor: &str) -> Option<Vec<u8>> {

@@ -3,13 +3,12 @@
 use super::super::mounts::Located;
 use super::blscfg::blscfg;
 use super::condition::evaluate;
-use super::environment;
 use super::menu::menu;
 use super::script::Block;
 use super::state::{FAILED, FALSE, Flow, Interpreter, Item, Loaded, MOST_ITEMS, OK, SEARCHED};
 
 /// Commands that change nothing that is looked at here, and succeed.
-const QUIET: [&str; 54] = [
+const QUIET: [&str; 53] = [
     "authenticate",
     "background_color",
     "background_image",
@@ -43,7 +42,6 @@ const QUIET: [&str; 54] = [
     "read",
     "reboot",
     "rmmod",
-    "save_env",
     "serial",
     "slaunch",
     "slaunch_module",
@@ -122,6 +120,7 @@ impl Interpreter<'_> {
             }
             "true" => OK,
             "load_env" => self.load_env(arguments),
+            "save_env" => self.save_env(arguments),
             "menuentry" | "submenu" => self.menuentry(name == "submenu", arguments, block),
             "linux" | "linux16" | "linuxefi" => self.load(name, arguments),
             "chainloader" => self.chainload(name, arguments),
@@ -199,30 +198,6 @@ impl Interpreter<'_> {
             }
             None => FAILED,
         }
-    }
-
-    fn load_env(&mut self, arguments: &[String]) -> u32 {
-        let (mut path, mut wanted) = (None, Vec::new());
-        let mut words = arguments.iter();
-        while let Some(word) = words.next() {
-            match word.strip_prefix("--file=") {
-                Some(value) => path = Some(value.to_owned()),
-                None if word == "-f" || word == "--file" => path = words.next().cloned(),
-                None if word == "--skip-sig" || word == "-s" => {}
-                None => wanted.push(word),
-            }
-        }
-        let path = path.unwrap_or_else(|| format!("{}/grubenv", self.get("prefix")));
-        let Some(text) = self.read(&path) else {
-            return FAILED;
-        };
-        for (name, value) in environment::variables(&text) {
-            let is_ignored = self.ignores_once && name == "next_entry";
-            if !is_ignored && (wanted.is_empty() || wanted.contains(&&name)) {
-                self.set(&name, &value);
-            }
-        }
-        OK
     }
 
     fn menuentry(&mut self, is_submenu: bool, arguments: &[String], block: Option<&Block>) -> u32 {

@@ -1,54 +1,53 @@
-//! The environment block `grubenv` (`grub-core/lib/envblk.c`).
+//! Commands of GRUB's scripts for the environment block (`grub-core/commands/loadenv.c`).
 
-/// What the block begins with; the comment behind it may be anything.
-const SIGNATURE: &str = "# GRUB Environment Block\n";
+use super::super::environment::variables;
+use super::lasting::ONCE;
+use super::state::{FAILED, Interpreter, OK};
 
-/// Variables in the block, in its order; none of a text that is no such block.
-pub(super) fn variables(text: &str) -> Vec<(String, String)> {
-    let Some(rest) = text.strip_prefix(SIGNATURE) else {
-        return Vec::new();
-    };
-    lines(rest)
-        .into_iter()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| {
-            let (name, value) = line.split_once('=')?;
-            Some((name.to_owned(), value.to_owned()))
-        })
-        .collect()
-}
-
-/// Lines, with what follows a backslash as it is. What has no line end is the filling, or broken.
-fn lines(text: &str) -> Vec<String> {
-    let (mut lines, mut line) = (Vec::new(), String::new());
-    let mut characters = text.chars();
-    while let Some(next) = characters.next() {
-        match next {
-            '\n' => lines.push(std::mem::take(&mut line)),
-            '\\' => line.extend(characters.next()),
-            _ => line.push(next),
+impl Interpreter<'_> {
+    pub(super) fn load_env(&mut self, arguments: &[String]) -> u32 {
+        let (path, wanted) = self.block_and_names(arguments);
+        let Some(text) = self.read(&path) else {
+            return FAILED;
+        };
+        for (name, value) in variables(&text) {
+            let change = self.changes.iter().find(|it| it.name == name);
+            let value = change.map_or(value, |it| it.after.clone());
+            if wanted.is_empty() || wanted.contains(&&name) {
+                self.set(&name, &value);
+            }
         }
+        OK
     }
-    lines
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Notes what GRUB would write to its own environment block; nothing is written.
+    pub(super) fn save_env(&mut self, arguments: &[String]) -> u32 {
+        let (path, names) = self.block_and_names(arguments);
+        if path == self.own_block() {
+            for name in names.into_iter().filter(|it| ONCE.contains(&&***it)) {
+                let value = self.get(name).to_owned();
+                self.saved.insert(name.clone(), value);
+            }
+        }
+        OK
+    }
 
-    #[test]
-    fn values_are_read_and_the_filling_is_not() {
-        let text = "# GRUB Environment Block\n# WARNING: Do not edit\nsaved_entry=0\nkernelopts=root=/dev/x a\\\\b \nnext_entry=\n########";
-        let found = variables(text);
-        let found: Vec<_> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
-        assert_eq!(
-            found,
-            [
-                ("saved_entry", "0"),
-                ("kernelopts", "root=/dev/x a\\b "),
-                ("next_entry", ""),
-            ]
-        );
-        assert!(variables("saved_entry=0\n").is_empty());
+    fn own_block(&self) -> String {
+        format!("{}/grubenv", self.get("prefix"))
+    }
+
+    /// The environment block that arguments of a command name, and the names of its variables.
+    fn block_and_names<'w>(&self, arguments: &'w [String]) -> (String, Vec<&'w String>) {
+        let (mut path, mut names) = (None, Vec::new());
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            match word.strip_prefix("--file=") {
+                Some(value) => path = Some(value.to_owned()),
+                None if word == "-f" || word == "--file" => path = words.next().cloned(),
+                None if word == "--skip-sig" || word == "-s" => {}
+                None => names.push(word),
+            }
+        }
+        (path.unwrap_or_else(|| self.own_block()), names)
     }
 }

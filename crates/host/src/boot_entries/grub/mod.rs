@@ -6,12 +6,14 @@ mod condition;
 mod environment;
 mod expand;
 mod interpreter;
+mod lasting;
 mod lexer;
 mod menu;
 mod parser;
 mod script;
 mod state;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +22,7 @@ use super::efi::variables::Variables;
 use super::entry::{Choice, Entry, Kind, Offer, Problem, unreadable};
 use super::image::Images;
 use super::mounts::Mounts;
+use super::once::Change;
 use super::options::without_loader_words;
 use super::proxmox::names_partitions;
 use crate::tree::Tree;
@@ -104,12 +107,11 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
         path,
         text: &text,
     };
-    let Ran { menu, log, dialect } = script.run(true);
-    let environment = script.environment();
-    let value = |name: &str| {
-        let found = environment.iter().find(|(it, _)| it == name);
-        found.map(|(_, value)| &**value).filter(|it| !it.is_empty())
-    };
+    let ran = script.run(&[]);
+    let lasting = script.lasting(&ran);
+    let Ran {
+        menu, log, dialect, ..
+    } = ran;
     let reader = Reader {
         images: Images::new(tree),
         stub: Stub::new(tree),
@@ -118,15 +120,7 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
     let mut entries = Vec::new();
     let mut paths = Vec::new();
     reader.entries(&menu, &Place::default(), &mut entries, &mut paths);
-    let once = value("next_entry");
-    // Without what grub-reboot noted the script comes to the lasting default.
-    let lasting = match once {
-        Some(_) => script.run(false).menu,
-        None => menu.clone(),
-    };
-    // A script that comes to the same with it does not use it, or it makes no difference.
-    let once = once.filter(|_| menu.default != lasting.default);
-    let source = reader.source(&lasting, value("saved_entry"));
+    let source = reader.source(&lasting.menu, &lasting.saved_entry);
     let choice = |chosen: Option<Chosen>, reason: String, is_once: bool| {
         let entry = paths
             .iter()
@@ -142,9 +136,9 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
             is_once,
         })
     };
-    let mut default = choice(lasting.default(dialect), source, false);
+    let mut default = choice(lasting.menu.default(dialect), source, false);
     let mut next = default.clone();
-    if let Some(once) = once {
+    if let Some(once) = lasting.chosen {
         let reason = format!("grub-reboot chose \"{once}\" for the next boot alone");
         next = choice(menu.default(dialect), reason, true);
     }
@@ -188,6 +182,7 @@ pub(super) fn read(tree: &Tree, mounts: &Mounts, path: &Path) -> Offer {
         entries,
         default,
         next,
+        once: lasting.once,
         notes,
     }
 }
@@ -307,13 +302,15 @@ struct Ran {
     menu: Menu,
     log: Log,
     dialect: Dialect,
+    /// Variables of [`ONCE`] that it writes to the environment block before the menu is shown.
+    saved: BTreeMap<String, String>,
 }
 
 impl Script<'_> {
-    /// The menu, with what `grub-reboot` noted or without.
-    fn run(&self, with_once: bool) -> Ran {
+    /// The menu, with an environment block in which variables are changed.
+    fn run(&self, changes: &[Change]) -> Ran {
         let mut interpreter = Interpreter::new(self.tree, self.mounts);
-        interpreter.ignores_once = !with_once;
+        interpreter.changes = changes.to_vec();
         interpreter.dialect = dialect(self.tree);
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         interpreter.set_exported("prefix", &format!("(boot){}", directory.display()));
@@ -326,17 +323,18 @@ impl Script<'_> {
         interpreter.set_exported("feature_timeout_style", "y");
         interpreter.run_file(&format!("(boot){}", self.path.display()), self.text);
         interpreter.flow = Flow::Next;
+        let saved = std::mem::take(&mut interpreter.saved);
         let menu = menu(&mut interpreter);
         Ran {
             menu,
+            saved,
             dialect: interpreter.dialect,
             log: interpreter.log,
         }
     }
 
-    fn environment(&self) -> Vec<(String, String)> {
-        let path = self.path.with_file_name("grubenv");
-        environment::variables(&self.tree.text(&path).unwrap_or_default())
+    fn block(&self) -> PathBuf {
+        self.path.with_file_name("grubenv")
     }
 }
 
@@ -433,11 +431,11 @@ impl Reader<'_> {
     }
 
     /// Where the lasting default is from.
-    fn source(&self, menu: &Menu, saved: Option<&str>) -> String {
+    fn source(&self, menu: &Menu, saved: &str) -> String {
         let path = self.path.display();
         match menu.default.as_deref().filter(|it| !it.is_empty()) {
             None => format!("{path} sets no default, so GRUB takes the first entry"),
-            Some(default) if Some(default) == saved => {
+            Some(default) if default == saved => {
                 let environment = self.path.with_file_name("grubenv");
                 format!("saved_entry in {} is \"{default}\"", environment.display())
             }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::bls::LONGEST;
 use super::super::mounts::{Device, Located, Mounts, SNAPSHOTS};
+use super::super::once::Change;
 use super::condition::Files;
 use super::expand::Values;
 use super::script::Block;
@@ -117,8 +118,10 @@ pub(super) struct Interpreter<'a> {
     pub(super) images: BTreeSet<String>,
     /// Directories of another subvolume (`btrfs-mount-subvol`), which the system has there, too.
     subvolumes: BTreeSet<String>,
-    /// Whether `next_entry` of the environment block is as if it were not there.
-    pub(super) ignores_once: bool,
+    /// Variables of the environment block that have other values than it says.
+    pub(super) changes: Vec<Change>,
+    /// Variables of [`ONCE`](super::lasting::ONCE) that were written to it.
+    pub(super) saved: BTreeMap<String, String>,
     /// Work that was done.
     pub(super) work: Cell<usize>,
     pub(super) depth: usize,
@@ -162,7 +165,8 @@ impl<'a> Interpreter<'a> {
             dialect: Dialect::Upstream,
             images: BTreeSet::new(),
             subvolumes: BTreeSet::from([SNAPSHOTS.to_owned()]),
-            ignores_once: false,
+            changes: Vec::new(),
+            saved: BTreeMap::new(),
             work: Cell::new(0),
             depth: 0,
             loops: 0,

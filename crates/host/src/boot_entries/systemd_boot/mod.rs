@@ -14,7 +14,7 @@ use super::bls::{Keys, LONGEST};
 use super::efi::found::{Found, MOST_ENTRIES, order, without_tries};
 use super::efi::stub::Stub;
 use super::efi::unified::unified;
-use super::efi::variables::Variables;
+use super::efi::variables::{ONE_SHOT, Variables};
 use super::entry::{Choice, Entry, Kind, Offer, Problem};
 use super::image::Images;
 use super::options::{initrds, without_loader_words};
@@ -94,7 +94,7 @@ pub(super) fn read(tree: &Tree) -> Offer {
         }
     };
     let next = chooser
-        .by_variable("LoaderEntryOneShot", "bootctl set-oneshot", true, &|_| true)
+        .by_variable(ONE_SHOT, "bootctl set-oneshot", true, &|_| true)
         .or_else(|| default.clone());
     notes.extend(chooser.unknown(has_profiles));
     // What could not be read may have the entry that is started.
@@ -103,6 +103,7 @@ pub(super) fn read(tree: &Tree) -> Offer {
     Offer {
         default: default.filter(|_| is_known),
         next: next.filter(|_| is_known),
+        once: variables.once(),
         entries,
         notes,
     }
@@ -231,11 +232,7 @@ impl Chooser<'_> {
     /// A note if an entry is asked for that is not known here: one that systemd-boot makes of what it
     /// finds, or one of several ways to start an image.
     fn unknown(&self, has_profiles: bool) -> Option<String> {
-        let names = [
-            "LoaderEntryOneShot",
-            "LoaderEntryPreferred",
-            "LoaderEntryDefault",
-        ];
+        let names = [ONE_SHOT, "LoaderEntryPreferred", "LoaderEntryDefault"];
         let asked = names
             .into_iter()
             .filter_map(|name| self.variables.loader(name));

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use brisk_host::boot_entries::Once;
+
 use super::images::Images;
 use super::machine::{Machine, Resume};
 use super::trial::Trial;
@@ -23,6 +25,8 @@ pub struct Preflight {
     pub dog: Option<Dog>,
     /// Why nothing would stop it after the restart; none if something would.
     pub unattended: Option<Unattended>,
+    /// What the boot loader would take back as it starts the target, and why that is not possible.
+    pub once: Option<(Once, Option<String>)>,
     /// Device that the target resumes from.
     pub resume: Option<Resume>,
     /// The trial load, as far as it has come.
@@ -30,11 +34,15 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// Looks at the system below `root`, and at the files of a target there. Nothing is loaded.
+    /// Looks at the system below `root`, and at the files of a target there, for which the boot loader
+    /// would take something back. Nothing is loaded or changed.
     #[must_use]
-    pub fn read(root: &Path, target: &Target) -> Self {
+    pub fn read(root: &Path, target: &Target, once: Option<Once>) -> Self {
+        // Another system's tree is not what would be written to.
+        let obstacle = |it: &Once| it.obstacle(root).filter(|_| root == Path::new("/"));
         let dog = Dog::find(root);
         Self {
+            once: once.map(|it| (it.clone(), obstacle(&it))),
             unattended: Unattended::find(root, target, dog.as_ref()),
             dog,
             machine: Machine::read(root),

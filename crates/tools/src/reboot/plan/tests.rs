@@ -88,6 +88,7 @@ fn boot() -> BootEntries {
             reason: "default in /boot/grub/grub.cfg is \"0\"".into(),
             is_once: false,
         }),
+        once: None,
         notes: Vec::new(),
     }
 }
@@ -118,6 +119,37 @@ fn of_kernel(name: &str) -> Request {
 }
 
 #[test]
+fn a_one_shot_choice_is_taken_back_if_it_is_followed() {
+    let once = Once::Variable {
+        file: "/variable".into(),
+        content: Vec::new(),
+    };
+    let mut boot = boot();
+    boot.once = Some(once.clone());
+    for (is_once, request, is_followed) in [
+        (true, Request::default(), true),
+        // It names an entry that is gone, and the default is next.
+        (false, Request::default(), true),
+        (true, of_entry("new"), true),
+        (true, of_kernel("6.12.3"), true),
+        (true, of_kernel("/boot/v-6.12"), true),
+        (true, of_entry("old"), false),
+        (false, of_entry("new"), false),
+        (true, of_kernel("6.11.1"), false),
+    ] {
+        boot.next.as_mut().unwrap().is_once = is_once;
+        let (target, found) = target(&boot, &running(), &request, &NoFiles).unwrap();
+        assert_eq!(
+            found.is_some(),
+            is_followed,
+            "{is_once} {request:?} {target:?}"
+        );
+        let made = plan(&boot, &running(), &request, &NoFiles).unwrap();
+        assert_eq!(made.once, found);
+    }
+}
+
+#[test]
 fn the_next_entry_is_planned_with_its_own_command_line() {
     let plan = made(&Request::default()).unwrap();
     assert_eq!(
@@ -140,6 +172,7 @@ fn the_next_entry_is_planned_with_its_own_command_line() {
                 added: vec!["mitigations=auto".into()],
                 removed: Vec::new(),
             },
+            once: None,
         }
     );
 }

@@ -154,6 +154,7 @@ mod tests {
             releases: true,
             may_be_loaded: false,
             watch: None,
+            once: None,
             before: Census::default(),
             up: None,
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use brisk_host::boot_entries::OnceError;
 use brisk_host::files;
 use brisk_host::program::Program;
 
@@ -118,6 +119,7 @@ impl Host for Live<'_> {
             Step::Quiesce if !restart.releases => Ok(()),
             Step::Quiesce => self.devices.release(self.tell).map_err(Refused::Reason),
             Step::Arm => arm(restart.watch.as_ref()).map_err(Refused::Reason),
+            Step::Once => consume_once(restart).map_err(Refused::Reason),
             Step::Restart => {
                 if restart.way == Way::Cold {
                     kexec_tools::silence().map_err(Refused::Reason)?;
@@ -156,6 +158,7 @@ impl Host for Live<'_> {
             Step::Vms => self.vms.resume(&restart.away_before),
             Step::Quiesce => self.devices.give_back(),
             Step::Arm => disarm(),
+            Step::Once => restore_once(restart),
             Step::Restart if restart.way == Way::Cold => kexec_tools::restore(),
             Step::Restart => Ok(()),
         }
@@ -225,7 +228,9 @@ pub fn undo_leftovers(host: &mut Live<'_>) -> Result<bool, String> {
     if host.goes_down(&restart) {
         // If systemd was asked, it is this restart that goes on.
         if (Stage::Vms..Stage::Restart).contains(&restart.stage) {
+            let restored = restore_once(&restart);
             host.vms.write_kept()?;
+            restored?;
         }
         return Ok(false);
     }
@@ -246,6 +251,31 @@ pub fn undo_leftovers(host: &mut Live<'_>) -> Result<bool, String> {
         // It can be tried again.
         left => Err(left.join("; ")),
     }
+}
+
+/// Takes back the one-shot choice of the boot loader.
+fn consume_once(restart: &mut Restart) -> Result<(), String> {
+    let Some(once) = &restart.once else {
+        return Ok(());
+    };
+    once.consume(Path::new("/")).map_err(|error| {
+        let reason = chain(&error);
+        // What somebody else has changed is not restored.
+        if !matches!(error, OnceError::Write { .. }) {
+            restart.once = None;
+        }
+        reason
+    })
+}
+
+/// Gives the boot loader its one-shot choice back: also before another shutdown, which it is for.
+fn restore_once(restart: &Restart) -> Result<(), String> {
+    let consumed = restart
+        .once
+        .as_ref()
+        .filter(|_| restart.stage >= Stage::Once);
+    let restored = consumed.map(|it| it.restore(Path::new("/")));
+    restored.unwrap_or(Ok(())).map_err(|error| chain(&error))
 }
 
 /// Now, seconds since 1970.

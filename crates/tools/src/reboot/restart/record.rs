@@ -1,5 +1,6 @@
 //! Records of restarts.
 
+use brisk_host::boot_entries::Once;
 use serde::{Deserialize, Serialize};
 
 use super::boot::Boot;
@@ -41,6 +42,8 @@ pub enum Stage {
     Quiesce,
     /// The watchdog is being armed, or is.
     Arm,
+    /// The one-shot choice of the boot loader is being consumed, or is.
+    Once,
     /// systemd was asked to restart.
     Restart,
     /// All services are stopped.
@@ -59,6 +62,7 @@ impl Stage {
             Self::Vms => "while VMs were suspended",
             Self::Quiesce => "while GPUs were released",
             Self::Arm => "while the watchdog was armed",
+            Self::Once => "while the one-shot choice was consumed",
             Self::Restart => "while services were stopped",
             Self::Down => "between the jump and the root's init",
             Self::Up => "between the root's init and the end of the boot",
@@ -112,6 +116,9 @@ pub struct Restart {
     /// Watchdog and `panic=` that are armed.
     #[serde(default)]
     pub watch: Option<Watch>,
+    /// What the boot loader would have taken back.
+    #[serde(default)]
+    pub once: Option<Once>,
     /// What ran before.
     #[serde(default)]
     pub before: Census,

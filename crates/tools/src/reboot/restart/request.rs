@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use brisk_host::boot_entries::Once;
 use brisk_host::files::{self, Durability};
 use brisk_sys::{Sharing, is_taken, lock, try_lock};
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,12 @@ pub struct Request {
     /// Whether the older call, kexec_load(2), may load it.
     #[serde(default)]
     pub older_call: bool,
+    /// What the boot loader would take back as it starts the target.
+    #[serde(default)]
+    pub once: Option<Once>,
+    /// Whether nothing is to happen where it has to be cold after all.
+    #[serde(default)]
+    pub warm_only: bool,
     /// Why it is cold: sentences.
     pub reasons: Vec<String>,
     /// Whether VMs are suspended before.
@@ -307,6 +314,8 @@ mod tests {
                 is_uki: false,
             }),
             older_call: true,
+            once: None,
+            warm_only: false,
             combination: Some("c".to_owned()),
             reasons: Vec::new(),
             vms: true,
@@ -328,6 +337,8 @@ mod tests {
             target: None,
             combination: None,
             older_call: false,
+            once: None,
+            warm_only: false,
             reasons: Vec::new(),
             vms: false,
             keep: None,

@@ -21,6 +21,7 @@ pub(super) fn restart(way: Way, stage: Stage) -> Restart {
         releases: true,
         may_be_loaded: false,
         watch: None,
+        once: None,
         before: Census::default(),
         up: None,
     }

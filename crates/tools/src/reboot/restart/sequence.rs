@@ -13,6 +13,8 @@ pub enum Step {
     Quiesce,
     /// Arms the watchdog.
     Arm,
+    /// Consumes the one-shot choice of the boot loader.
+    Once,
     /// Has systemd restart the machine.
     Restart,
 }
@@ -26,6 +28,7 @@ impl Step {
             Self::Vms => "suspend VMs",
             Self::Quiesce => "release GPUs",
             Self::Arm => "arm the watchdog",
+            Self::Once => "consume the one-shot choice of the boot loader",
             Self::Restart => "have systemd restart the machine",
         }
     }
@@ -38,6 +41,7 @@ impl Step {
             Self::Vms => "resume VMs",
             Self::Quiesce => "give GPUs back",
             Self::Arm => "disarm the watchdog",
+            Self::Once => "restore the one-shot choice of the boot loader",
             Self::Restart => "cancel the restart",
         }
     }
@@ -48,6 +52,7 @@ impl Step {
             Self::Vms => Stage::Vms,
             Self::Quiesce => Stage::Quiesce,
             Self::Arm => Stage::Arm,
+            Self::Once => Stage::Once,
             Self::Restart => Stage::Restart,
         }
     }
@@ -56,7 +61,8 @@ impl Step {
 /// Steps of a way, in their order.
 ///
 /// The kernel is loaded first: that is the best check there is. Loading needs memory in one piece,
-/// and where there is none it is tried again after VMs and GPUs have given theirs back.
+/// and where there is none it is tried again after VMs and GPUs have given theirs back. The one-shot
+/// choice is consumed last: until then a power cut leaves it as it was.
 #[must_use]
 pub const fn steps(way: Way) -> &'static [Step] {
     match way {
@@ -65,6 +71,7 @@ pub const fn steps(way: Way) -> &'static [Step] {
             Step::Vms,
             Step::Quiesce,
             Step::Arm,
+            Step::Once,
             Step::Restart,
         ],
         Way::Cold => &[Step::Vms, Step::Restart],
@@ -150,6 +157,7 @@ pub fn run(restart: &mut Restart, host: &mut dyn Host) -> Result<(), Failure> {
     let mut taken = Vec::new();
     let mut is_load_put_off = false;
     let mut rest: Vec<Step> = steps(restart.way).iter().rev().copied().collect();
+    rest.retain(|step| *step != Step::Once || restart.once.is_some());
     while let Some(step) = rest.pop() {
         if host.is_cancelled() {
             return Err(back(restart, host, &taken, None, "cancelled".to_owned()));
@@ -204,11 +212,19 @@ fn back(
 
 #[cfg(test)]
 mod tests {
+    use brisk_host::boot_entries::Once;
+
     use super::*;
     use crate::reboot::restart::samples;
 
     fn restart(way: Way) -> Restart {
-        samples::restart(way, Stage::Begun)
+        Restart {
+            once: Some(Once::Variable {
+                file: "/variable".into(),
+                content: Vec::new(),
+            }),
+            ..samples::restart(way, Stage::Begun)
+        }
     }
 
     /// A machine on which one call fails.
@@ -293,6 +309,15 @@ mod tests {
     }
 
     #[test]
+    fn without_a_choice_none_is_consumed() {
+        let mut machine = Machine::default();
+        let mut restart = samples::restart(Way::Warm, Stage::Begun);
+        run(&mut restart, &mut machine).unwrap();
+        assert!(!machine.done.contains(&Step::Once));
+        assert!(!machine.log.join(" ").contains("one-shot"));
+    }
+
+    #[test]
     fn whatever_fails_all_is_undone() {
         for way in [Way::Warm, Way::Cold] {
             // Each step is a call for writing and one for doing.
@@ -328,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_restart_can_be_cancelled_before_each_step() {
-        for steps in 0..5 {
+        for steps in 0..6 {
             let mut machine = Machine {
                 cancelled: Some(steps),
                 ..Machine::default()
@@ -349,14 +374,23 @@ mod tests {
             ..Machine::default()
         };
         run(&mut restart(Way::Warm), &mut machine).unwrap();
-        use Step::{Arm, Load, Quiesce, Restart, Vms};
-        assert_eq!(machine.done, [Vms, Quiesce, Load, Arm, Restart]);
+        assert_eq!(
+            machine.done,
+            [
+                Step::Vms,
+                Step::Quiesce,
+                Step::Load,
+                Step::Arm,
+                Step::Once,
+                Step::Restart
+            ]
+        );
     }
 
     #[test]
     fn a_load_that_is_put_off_is_undone_whatever_fails() {
         // Writing of the load that is put off, and both calls of all steps.
-        for call in 0..11 {
+        for call in 0..13 {
             let mut machine = Machine {
                 memory: true,
                 fails: Some(call),

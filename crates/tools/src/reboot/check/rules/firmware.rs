@@ -46,6 +46,14 @@ pub(super) const RULES: &[Rule] = &[
         check: boot_next,
     },
     Rule {
+        id: "one-shot-choice",
+        applies: Applies::Host,
+        why: "a warm reboot leaves the boot loader out, which would take the choice back: brisk does that \
+              before the jump, or a kernel that hangs would be started again after a reset",
+        source: "GRUB: save_env of next_entry; systemd-boot(7): LoaderEntryOneShot",
+        check: one_shot,
+    },
+    Rule {
         id: "boot-counting",
         applies: Applies::Host,
         why: "systemd-bless-boot.service fails after a warm reboot, for no loader has counted: that is \
@@ -129,6 +137,25 @@ fn boot_next(on: &Preflight, findings: &mut Findings) {
             format!("BootNext names the entry {number:04X}"),
             command("systemctl reboot, or efibootmgr --delete-bootnext"),
         );
+    }
+}
+
+fn one_shot(on: &Preflight, findings: &mut Findings) {
+    match &on.once {
+        None => {}
+        Some((once, None)) => findings.add(
+            Consequence::Note,
+            format!("{} is for the next boot alone", once.describe()),
+            advice("none needed: brisk takes it back, and restores it if nothing is restarted"),
+        ),
+        Some((once, Some(reason))) => findings.add(
+            Consequence::Cold,
+            format!(
+                "{} is for the next boot alone, and {reason}",
+                once.describe()
+            ),
+            firmware_restart(),
+        ),
     }
 }
 

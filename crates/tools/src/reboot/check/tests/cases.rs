@@ -1,5 +1,6 @@
 //! Cases of rules about the running kernel, the firmware and the trial load.
 
+use brisk_host::boot_entries::{Change, Once};
 use rustix::io::Errno;
 
 use super::scene::{GLOBAL, Scene, kernel, uki};
@@ -51,6 +52,19 @@ fn lock(scene: &mut Scene) {
     );
 }
 
+/// A choice of grub-reboot, and what keeps brisk from taking it back.
+fn choose_once(scene: &mut Scene, obstacle: Option<&str>) {
+    let once = Once::Environment {
+        file: "/boot/grub/grubenv".into(),
+        changes: vec![Change {
+            name: "next_entry".to_owned(),
+            before: "2".to_owned(),
+            after: String::new(),
+        }],
+    };
+    scene.once = Some((once, obstacle.map(str::to_owned)));
+}
+
 /// Makes the target a unified kernel image.
 fn unify(scene: &mut Scene) {
     let bytes = uki(&[(b".linux\0\0", &kernel())]);
@@ -64,6 +78,25 @@ fn xen(scene: &mut Scene, kind: &str) {
 }
 
 pub(super) const CASES: &[Case] = &[
+    case(
+        "one-shot-choice",
+        "next_entry in /boot/grub/grubenv is for the next boot alone",
+        Note,
+        |scene| choose_once(scene, None),
+        |_| {},
+    ),
+    case(
+        "one-shot-choice",
+        "alone, and /boot/grub/grubenv cannot be written: Read-only file system",
+        Cold,
+        |scene| {
+            choose_once(
+                scene,
+                Some("/boot/grub/grubenv cannot be written: Read-only file system"),
+            );
+        },
+        |_| {},
+    ),
     case(
         "container",
         "lxc",

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use brisk_host::boot_entries::Once;
 use brisk_vm::initramfs::cpio::{DIR, Writer};
 use tempfile::TempDir;
 
@@ -21,6 +22,7 @@ pub(super) struct Scene {
     root: TempDir,
     pub(super) target: Target,
     pub(super) trial: Trial,
+    pub(super) once: Option<(Once, Option<String>)>,
 }
 
 impl Scene {
@@ -35,6 +37,7 @@ impl Scene {
                 is_uki: false,
             },
             trial: Trial::Passed,
+            once: None,
         };
         for (path, text) in [
             ("proc/sys/kernel/osrelease", "6.1.0-9-amd64\n"),
@@ -89,7 +92,8 @@ impl Scene {
     }
 
     pub(super) fn read(&self) -> Preflight {
-        let mut preflight = Preflight::read(self.root(), &self.target);
+        let mut preflight = Preflight::read(self.root(), &self.target, None);
+        preflight.once = self.once.clone();
         preflight.trial = self.trial.clone();
         preflight
     }

@@ -1,5 +1,7 @@
 //! Steps that are undone, by fakes of VMs and GPUs.
 
+use brisk_host::boot_entries::{Change, Once};
+
 use super::*;
 use crate::reboot::restart::samples;
 
@@ -110,6 +112,82 @@ fn nothing_is_started_again_on_a_machine_that_goes_down() {
         assert_eq!((vms.0, devices.0), (times, usize::from(!going_down)));
         assert_eq!(vms.2, written + usize::from(going_down));
     }
+}
+
+/// A choice in an environment block in a directory, and what is in the block.
+fn chosen_once(dir: &Path) -> (Once, impl Fn() -> String) {
+    let file = dir.join("grubenv");
+    let text = format!("{:#<1024}", "# GRUB Environment Block\nnext_entry=2\n");
+    std::fs::write(&file, text).unwrap();
+    let once = Once::Environment {
+        file: file.clone(),
+        changes: vec![Change {
+            name: "next_entry".to_owned(),
+            before: "2".to_owned(),
+            after: String::new(),
+        }],
+    };
+    let value = move || {
+        let text = std::fs::read_to_string(&file).unwrap();
+        text.lines().nth(1).unwrap().to_owned()
+    };
+    (once, value)
+}
+
+#[test]
+fn a_one_shot_choice_is_restored_whoever_ends_the_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (once, value) = chosen_once(dir.path());
+    let store = Store::new(dir.path().join("store"));
+    let now = Boot::read(Path::new("/")).id;
+    for (stage, going_down, undone, restored) in [
+        (Stage::Once, false, Ok(true), true),
+        (Stage::Restart, false, Ok(true), true),
+        // Another shutdown, which the choice is for.
+        (Stage::Once, true, Ok(false), true),
+        // This one goes on.
+        (Stage::Restart, true, Ok(false), false),
+    ] {
+        let mut restart = Restart {
+            way: Way::Warm,
+            suspends: false,
+            releases: false,
+            once: Some(once.clone()),
+            ..restart(&now, stage)
+        };
+        store.set_pending(&restart).unwrap();
+        let (mut vms, mut devices) = (Counted::default(), Counted::default());
+        let (mut tell, answer) = (|_: &str| {}, || Some(going_down));
+        let mut host = host(&store, (&mut vms, &mut devices), &answer, &mut tell);
+        host.take(Step::Once, &mut restart).unwrap();
+        assert_eq!(value(), "next_entry=");
+        assert_eq!(undo_leftovers(&mut host), undone, "{stage:?} {going_down}");
+        let expected = if restored {
+            "next_entry=2"
+        } else {
+            "next_entry="
+        };
+        assert_eq!(value(), expected, "{stage:?} {going_down}");
+    }
+}
+
+#[test]
+fn a_choice_that_was_changed_meanwhile_is_neither_consumed_nor_restored() {
+    let dir = tempfile::tempdir().unwrap();
+    let (once, value) = chosen_once(dir.path());
+    once.consume(Path::new("/")).unwrap();
+    let (mut vms, mut devices) = (Counted::default(), Counted::default());
+    let mut tell = |_: &str| {};
+    let store = Store::new(dir.path().join("store"));
+    let mut host = host(&store, (&mut vms, &mut devices), &|| Some(false), &mut tell);
+    let mut restart = Restart {
+        once: Some(once),
+        ..restart("", Stage::Once)
+    };
+    let refused = host.take(Step::Once, &mut restart).unwrap_err();
+    assert!(matches!(refused, Refused::Reason(text) if text.contains("changed meanwhile")));
+    host.undo(Step::Once, &restart).unwrap();
+    assert_eq!(value(), "next_entry=");
 }
 
 #[test]
