@@ -7,8 +7,11 @@
 use std::io::{self, BufRead, Read};
 
 use super::cpio::TRAILER;
-use crate::kernel::Compression;
-use crate::kernel::lz4_blocks;
+use super::limits::{self, HEAD, LZO};
+use crate::kernel::{Compression, lz4_blocks};
+
+#[cfg(test)]
+mod tests;
 
 /// Most bytes that an initramfs may have when it is unpacked. A bomb is refused here.
 pub const MAX_UNPACKED: u64 = 16 << 30;
@@ -16,8 +19,11 @@ pub const MAX_UNPACKED: u64 = 16 << 30;
 const LONGEST_NAME: u32 = 4096;
 const HEADER: usize = 110;
 const MAGIC: usize = 6;
-/// Begins a file of lzop (`lib/decompress.c` of Linux).
-const LZO: &[u8] = b"\x89LZO";
+/// The file that a kernel starts when it has unpacked an initramfs.
+const INIT: &str = "init";
+/// Type of a file in its mode, and that of a directory.
+const TYPE: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
 /// Memory that a decompressor of LZMA may take, bytes. Dictionaries have up to 64 MiB in practice,
 /// and the format has room for 4 GiB.
 const MEMORY: u64 = 1 << 30;
@@ -33,6 +39,12 @@ pub struct Verified {
     pub entries: u64,
     /// Compressions of its archives, each once.
     pub compressions: Vec<Compression>,
+    /// Further options of its build that the kernel needs for them, each once.
+    pub options: Vec<&'static str>,
+    /// Whether `/init` is in it, which the kernel starts.
+    pub has_init: bool,
+    /// Where bytes begin behind its archives that are none: the kernel says so, and starts `/init`.
+    pub junk: Option<u64>,
 }
 
 /// Defects of an initramfs.
@@ -75,6 +87,16 @@ pub enum Defect {
         /// Where the archive begins.
         start: u64,
     },
+    /// Whole, and not for the kernel.
+    #[error("the kernel does not unpack the archive that begins at byte {start}: {reason}")]
+    Unsupported {
+        /// Where the archive begins.
+        start: u64,
+        /// Why.
+        reason: String,
+        /// What makes one that it unpacks.
+        remedy: &'static str,
+    },
     /// A bomb.
     #[error("it unpacks to more than {} GiB", MAX_UNPACKED >> 30)]
     TooLarge,
@@ -85,44 +107,104 @@ pub enum Defect {
 /// # Errors
 /// The first [`Defect`].
 pub fn verify(reader: impl BufRead) -> Result<Verified, Defect> {
-    let mut input = Counted {
-        inner: reader,
-        count: 0,
-    };
+    let mut input = Counted::new(reader);
     let mut found = Verified::default();
+    // Behind an uncompressed archive the kernel asks for zeros up to a multiple of 4 (do_reset).
+    let mut is_plain = false;
     while let Some(first) = after_zeros(&mut input).map_err(Defect::Read)? {
         let start = input.count - 1;
-        let (magic, length) = begin(&mut input, first).map_err(Defect::Read)?;
-        let magic = &magic[..length];
-        let of = |error| at(error, start);
-        if is_newc(magic) {
-            if start % 4 != 0 {
-                let reason = "it begins at no multiple of 4, and the kernel skips it".to_owned();
-                return Err(Defect::Corrupt { start, reason });
+        let head = input.look(first).map_err(Defect::Read)?;
+        let is_archive = is_newc(&head) || Compression::of(&head).is_some();
+        if is_archive && (is_newc(&head) || is_plain) && start % 4 != 0 {
+            let reason = "it begins at no multiple of 4, and the kernel skips it".to_owned();
+            return Err(Defect::Corrupt { start, reason });
+        }
+        is_plain = is_newc(&head);
+        match segment(&mut input, &head, &mut found) {
+            Ok(()) => {}
+            Err(Broken::Junk) if found.has_init => {
+                found.junk = Some(start);
+                break;
             }
-            let mut limited = (&mut input).take(MAX_UNPACKED.saturating_sub(found.unpacked));
-            let size = archive(&mut limited, &mut found.entries).map_err(of)?;
-            found.unpacked += size;
-        } else if let Some(compression) = Compression::of(magic) {
-            let limit = MAX_UNPACKED.saturating_sub(found.unpacked);
-            let whole = io::Cursor::new(magic).chain(&mut input);
-            let size = compressed(compression, whole, limit, &mut found.entries).map_err(of)?;
-            found.unpacked += size;
-            if !found.compressions.contains(&compression) {
-                found.compressions.push(compression);
-            }
-        } else if magic.starts_with(LZO) {
-            return Err(Defect::NotUnpacked { start });
-        } else {
-            let bytes = magic.to_owned();
-            return Err(Defect::Unknown { start, bytes });
+            Err(broken) => return Err(at(broken, start, &head)),
         }
     }
     if found.entries == 0 {
         return Err(Defect::Empty);
     }
+    // What is behind junk is not looked at.
+    io::copy(&mut input, &mut io::sink()).map_err(Defect::Read)?;
     found.size = input.count;
     Ok(found)
+}
+
+/// Whether a kernel, the vmlinux, has an initramfs of its own with an `/init`
+/// (`CONFIG_INITRAMFS_SOURCE`); `__initramfs_start` is at a multiple of 4
+/// (`include/asm-generic/vmlinux.lds.h`). One that is compressed by LZMA or LZO is not found.
+#[must_use]
+pub fn is_built_in(vmlinux: &[u8]) -> bool {
+    let starts = (0..vmlinux.len()).step_by(4);
+    starts.map(|start| &vmlinux[start..]).any(|rest| {
+        let is_one =
+            is_newc(rest) || Compression::of(rest).is_some_and(|it| it != Compression::Lzma);
+        is_one && {
+            let mut found = Verified::default();
+            let head = &rest[..rest.len().min(HEAD)];
+            // What is behind it is the rest of the kernel.
+            let _ = segment(&mut Counted::new(rest), head, &mut found);
+            found.has_init
+        }
+    })
+}
+
+/// Reads what begins with these bytes to its end.
+fn segment<R: BufRead>(
+    input: &mut Counted<R>,
+    head: &[u8],
+    found: &mut Verified,
+) -> Result<(), Broken> {
+    let limit = MAX_UNPACKED.saturating_sub(found.unpacked);
+    if is_newc(head) {
+        io::copy(&mut input.take(MAGIC as u64), &mut io::sink())?;
+        let mut limited = input.take(limit);
+        found.unpacked += archive(&mut limited, found)?;
+        return Ok(());
+    }
+    let Some(compression) = Compression::of(head) else {
+        return Err(match limits::of_unknown(head) {
+            // Such a frame behind all others is a table that nobody needs.
+            Some(_) if found.has_init && limits::is_skippable(head) => Broken::Junk,
+            Some(limit) => limit.into(),
+            None if head.starts_with(LZO) => match limits::of_lzo(head) {
+                Some(limit) => limit.into(),
+                None => Broken::NotUnpacked,
+            },
+            None => Broken::Junk,
+        });
+    };
+    if let Some(option) = limits::of(compression, head)? {
+        if !found.options.contains(&option) {
+            found.options.push(option);
+        }
+    }
+    match compressed(compression, &mut *input, limit, found) {
+        Ok(size) => found.unpacked += size,
+        // The stream has ended, the archive has not, and the file goes on.
+        Err(Broken::Read(error))
+            if error.kind() == io::ErrorKind::UnexpectedEof && !input.fill_buf()?.is_empty() =>
+        {
+            return Err(Broken::Unsupported(
+                "it goes on over the end of a stream, and the kernel unpacks each by itself"
+                    .to_owned(),
+                limits::one_stream(compression),
+            ));
+        }
+        Err(broken) => return Err(broken),
+    }
+    if !found.compressions.contains(&compression) {
+        found.compressions.push(compression);
+    }
+    Ok(())
 }
 
 /// Defects of an archive, wherever it is.
@@ -131,6 +213,17 @@ enum Broken {
     Read(io::Error),
     Malformed(&'static str),
     TooLarge,
+    NotUnpacked,
+    /// What it is, and what makes one that the kernel unpacks.
+    Unsupported(String, &'static str),
+    /// No archive is there; the kernel stops, and starts what it has.
+    Junk,
+}
+
+impl From<limits::Limit> for Broken {
+    fn from(limit: limits::Limit) -> Self {
+        Self::Unsupported(limit.reason, limit.remedy)
+    }
 }
 
 impl From<io::Error> for Broken {
@@ -139,10 +232,23 @@ impl From<io::Error> for Broken {
     }
 }
 
-fn at(broken: Broken, start: u64) -> Defect {
+fn at(broken: Broken, start: u64, head: &[u8]) -> Defect {
     let corrupt = |reason: String| Defect::Corrupt { start, reason };
     match broken {
         Broken::TooLarge => Defect::TooLarge,
+        Broken::NotUnpacked => Defect::NotUnpacked { start },
+        Broken::Unsupported(reason, remedy) => Defect::Unsupported {
+            start,
+            reason,
+            remedy,
+        },
+        Broken::Junk if Compression::of(head).is_some() => {
+            corrupt("no cpio archive is in it".to_owned())
+        }
+        Broken::Junk => Defect::Unknown {
+            start,
+            bytes: head[..head.len().min(MAGIC)].to_owned(),
+        },
         Broken::Malformed(reason) => corrupt(reason.to_owned()),
         Broken::Read(error) => match error.kind() {
             io::ErrorKind::UnexpectedEof => Defect::Truncated { start },
@@ -154,7 +260,9 @@ fn at(broken: Broken, start: u64) -> Defect {
 }
 
 fn is_newc(magic: &[u8]) -> bool {
-    [b"070701", b"070702"].iter().any(|known| magic == *known)
+    [b"070701", b"070702"]
+        .iter()
+        .any(|known| magic.starts_with(*known))
 }
 
 /// The first byte that is no zero; none at the end.
@@ -194,41 +302,41 @@ fn compressed(
     compression: Compression,
     input: impl BufRead,
     limit: u64,
-    entries: &mut u64,
+    found: &mut Verified,
 ) -> Result<u64, Broken> {
     match compression {
-        Compression::Gzip => archives(flate2::bufread::GzDecoder::new(input), limit, entries),
+        Compression::Gzip => archives(flate2::bufread::GzDecoder::new(input), limit, found),
         Compression::Xz => {
             let stream = liblzma::stream::Stream::new_stream_decoder(MEMORY, 0);
             let stream = stream.map_err(io::Error::from)?;
             let decoder = liblzma::bufread::XzDecoder::new_stream(input, stream);
-            archives(decoder, limit, entries)
+            archives(decoder, limit, found)
         }
         Compression::Lzma => {
             let stream = liblzma::stream::Stream::new_lzma_decoder(MEMORY);
             let stream = stream.map_err(io::Error::from)?;
             let decoder = liblzma::bufread::XzDecoder::new_stream(input, stream);
-            archives(decoder, limit, entries)
+            archives(decoder, limit, found)
         }
         Compression::Zstd => {
             let decoder = zstd::Decoder::with_buffer(input)?.single_frame();
-            archives(decoder, limit, entries)
+            archives(decoder, limit, found)
         }
-        Compression::Lz4 => archives(lz4_blocks(input), limit, entries),
-        Compression::Bzip2 => archives(bzip2::bufread::BzDecoder::new(input), limit, entries),
+        Compression::Lz4 => archives(lz4_blocks(input), limit, found),
+        Compression::Bzip2 => archives(bzip2::bufread::BzDecoder::new(input), limit, found),
     }
 }
 
 /// Reads archives that are as they are, and zeros, to the end; their size.
-fn archives(input: impl Read, limit: u64, entries: &mut u64) -> Result<u64, Broken> {
+fn archives(input: impl Read, limit: u64, found: &mut Verified) -> Result<u64, Broken> {
     let mut input = io::BufReader::new(input.take(limit));
     let mut size = 0;
     while let Some(first) = after_zeros(&mut input)? {
         let (magic, length) = begin(&mut input, first)?;
         if !is_newc(&magic[..length]) {
-            return Err(Broken::Malformed("no cpio archive is in it"));
+            return Err(Broken::Junk);
         }
-        size += archive(&mut input, entries)?;
+        size += archive(&mut input, found)?;
     }
     match input.into_inner().limit() {
         0 => Err(Broken::TooLarge),
@@ -237,13 +345,13 @@ fn archives(input: impl Read, limit: u64, entries: &mut u64) -> Result<u64, Brok
 }
 
 /// Reads an archive behind its first magic number, up to its trailer; its size.
-fn archive(input: &mut impl Read, entries: &mut u64) -> Result<u64, Broken> {
+fn archive(input: &mut impl Read, found: &mut Verified) -> Result<u64, Broken> {
     let mut size = 0;
     loop {
         let mut header = [0; HEADER - MAGIC];
         input.read_exact(&mut header)?;
-        let [data, name] = [6, 11].map(|field| field_of(&header, field));
-        let (data, name) = (data?, name?);
+        let [mode, data, name] = [1, 6, 11].map(|field| field_of(&header, field));
+        let (mode, data, name) = (mode?, data?, name?);
         if name == 0 || name > LONGEST_NAME {
             return Err(Broken::Malformed("the name of an entry is too long"));
         }
@@ -254,14 +362,18 @@ fn archive(input: &mut impl Read, entries: &mut u64) -> Result<u64, Broken> {
         let skipped = skip(input, rest)?;
         size += head + skipped;
         // As strcmp(3) has it: more zeros may follow.
-        if path.split(|byte| *byte == 0).next() == Some(TRAILER.as_bytes()) {
+        let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+        if path == TRAILER.as_bytes() {
             // What may be missing is padding, which the kernel does not miss.
             return Ok(size);
         }
         if skipped < rest {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        *entries += 1;
+        found.entries += 1;
+        let bare = path.strip_prefix(b".").unwrap_or(path);
+        let bare = bare.strip_prefix(b"/").unwrap_or(path);
+        found.has_init |= bare == INIT.as_bytes() && mode & TYPE != DIRECTORY;
         let mut magic = [0; MAGIC];
         input.read_exact(&mut magic)?;
         if !is_newc(&magic) {
@@ -289,205 +401,57 @@ fn skip(input: &mut impl Read, count: u64) -> io::Result<u64> {
     io::copy(&mut input.take(count), &mut io::sink())
 }
 
-/// A reader whose bytes are counted.
+/// A reader whose bytes are counted, and that can be looked ahead in.
 struct Counted<R> {
     inner: R,
     count: u64,
+    /// What was looked at, and is still to be read.
+    back: io::Cursor<Vec<u8>>,
+}
+
+impl<R: BufRead> Counted<R> {
+    fn new(inner: R) -> Self {
+        Self {
+            inner,
+            count: 0,
+            back: io::Cursor::default(),
+        }
+    }
+
+    /// The byte that was just read, and those behind it, up to [`HEAD`]: all of them are read again.
+    fn look(&mut self, first: u8) -> io::Result<Vec<u8>> {
+        let mut head = vec![first];
+        self.by_ref().take(HEAD as u64 - 1).read_to_end(&mut head)?;
+        self.count -= head.len() as u64;
+        let mut back = head.clone();
+        self.back.read_to_end(&mut back)?;
+        self.back = io::Cursor::new(back);
+        Ok(head)
+    }
 }
 
 impl<R: BufRead> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.count += count as u64;
+        let mut available = self.fill_buf()?;
+        let count = available.read(buffer)?;
+        self.consume(count);
         Ok(count)
     }
 }
 
 impl<R: BufRead> BufRead for Counted<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.inner.fill_buf()
+        match self.back.fill_buf()? {
+            [] => self.inner.fill_buf(),
+            _ => self.back.fill_buf(),
+        }
     }
 
     fn consume(&mut self, count: usize) {
         self.count += count as u64;
-        self.inner.consume(count);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::super::cpio::{DIR, FILE, Writer};
-    use super::*;
-
-    fn archive() -> Vec<u8> {
-        let mut writer = Writer::default();
-        writer.add("bin", DIR | 0o755, (0, 0), &[]).unwrap();
-        let data: Vec<u8> = (0..50_000_u32).map(|i| ((i * i) >> 7) as u8).collect();
-        writer.add("bin/sh", FILE | 0o755, (0, 0), &data).unwrap();
-        writer.finish().unwrap()
-    }
-
-    fn packed(compression: Compression, bytes: &[u8]) -> Vec<u8> {
-        match compression {
-            Compression::Gzip => {
-                let level = flate2::Compression::fast();
-                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
-                encoder.write_all(bytes).unwrap();
-                encoder.finish().unwrap()
-            }
-            Compression::Xz => {
-                let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
-                encoder.write_all(bytes).unwrap();
-                encoder.finish().unwrap()
-            }
-            Compression::Lzma => {
-                let options = liblzma::stream::LzmaOptions::new_preset(0).unwrap();
-                let stream = liblzma::stream::Stream::new_lzma_encoder(&options).unwrap();
-                let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
-                encoder.write_all(bytes).unwrap();
-                encoder.finish().unwrap()
-            }
-            Compression::Zstd => zstd::encode_all(bytes, 1).unwrap(),
-            Compression::Lz4 => {
-                let mut out = b"\x02\x21\x4c\x18".to_vec();
-                let block = ::lz4::block::compress(bytes, None, false).unwrap();
-                out.extend((block.len() as u32).to_le_bytes());
-                out.extend(block);
-                out
-            }
-            Compression::Bzip2 => {
-                let level = bzip2::Compression::fast();
-                let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), level);
-                encoder.write_all(bytes).unwrap();
-                encoder.finish().unwrap()
-            }
-        }
-    }
-
-    const ALL: [Compression; 6] = [
-        Compression::Gzip,
-        Compression::Xz,
-        Compression::Lzma,
-        Compression::Zstd,
-        Compression::Lz4,
-        Compression::Bzip2,
-    ];
-
-    #[test]
-    fn each_compression_is_read_behind_microcode_and_before_zeros() {
-        let own = archive();
-        for compression in ALL {
-            let mut whole = own.clone();
-            whole.extend([0; 512]);
-            whole.extend(packed(compression, &own));
-            whole.extend([0; 7]);
-            let found = verify(&whole[..]).unwrap_or_else(|error| panic!("{compression}: {error}"));
-            let expected = Verified {
-                size: whole.len() as u64,
-                unpacked: 2 * own.len() as u64,
-                entries: 4,
-                compressions: vec![compression],
-            };
-            assert_eq!(found, expected, "{compression}");
-        }
-    }
-
-    #[test]
-    fn compressed_archives_may_follow_each_other() {
-        let own = archive();
-        for compression in ALL {
-            if compression == Compression::Lz4 {
-                continue;
-            }
-            let one = packed(compression, &own);
-            let found = verify(&[&one[..], &one].concat()[..]);
-            assert_eq!(found.unwrap().entries, 4, "{compression}");
-        }
-    }
-
-    #[test]
-    fn wherever_it_is_cut_it_is_truncated() {
-        let own = archive();
-        for compression in ALL {
-            let whole = packed(compression, &own);
-            for cut in [10, whole.len() / 2, whole.len() - 1] {
-                let error = verify(&whole[..cut]).unwrap_err();
-                let is_it = matches!(
-                    error,
-                    Defect::Truncated { start: 0 } | Defect::Corrupt { .. }
-                );
-                assert!(is_it, "{compression} at {cut}: {error:?}");
-            }
-        }
-        // The last bytes are padding.
-        assert_eq!(verify(&own[..own.len() - 3]).unwrap().entries, 2);
-        for cut in [7, 111, 200, own.len() - 4] {
-            let error = verify(&own[..cut]).unwrap_err();
-            assert!(
-                matches!(error, Defect::Truncated { start: 0 }),
-                "{cut}: {error:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn damage_and_other_files_are_named() {
-        let own = archive();
-        let mut flipped = packed(Compression::Gzip, &own);
-        let middle = flipped.len() / 2;
-        flipped[middle] ^= 1;
-        assert!(matches!(
-            verify(&flipped[..]),
-            Err(Defect::Corrupt { start: 0, .. })
-        ));
-        let cases: [(&[u8], &str); 4] = [
-            (b"", "it is empty"),
-            (&[0; 4096], "it is empty"),
-            (
-                b"#!/bin/sh",
-                "at byte 0 is neither a cpio archive nor a known compression: [23, 21, 2f, 62, 69, 6e]",
-            ),
-            (
-                &packed(Compression::Zstd, b"no archive"),
-                "the archive that begins at byte 0 is corrupt: no cpio archive is in it",
-            ),
-        ];
-        for (bytes, text) in cases {
-            assert_eq!(verify(bytes).unwrap_err().to_string(), text);
-        }
-        let mut malformed = own.clone();
-        malformed[54] = b'+';
-        let error = verify(&malformed[..]).unwrap_err().to_string();
-        assert!(error.contains("malformed"), "{error}");
-        let lzo = [&own[..], b"\x89LZO\0\r\n\x1a\n"].concat();
-        let error = verify(&lzo[..]).unwrap_err();
-        let at = own.len() as u64;
-        assert!(
-            matches!(error, Defect::NotUnpacked { start } if start == at),
-            "{error:?}"
-        );
-        // unpack_to_rootfs takes no uncompressed archive there.
-        let apart = [&own[..], &[0; 2], &own].concat();
-        let error = verify(&apart[..]).unwrap_err().to_string();
-        assert!(error.contains("no multiple of 4"), "{error}");
-        let behind = [&own[..], b"junk"].concat();
-        assert!(matches!(verify(&behind[..]), Err(Defect::Unknown { .. })));
-    }
-
-    proptest::proptest! {
-        #![proptest_config(proptest::test_runner::Config::with_cases(64))]
-        #[test]
-        fn nothing_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..512), at in 0..6_usize) {
-            let own = archive();
-            let mut mutated = packed(ALL[at], &own);
-            for (place, byte) in bytes.iter().enumerate() {
-                let length = mutated.len();
-                mutated[(place * 7919) % length] ^= byte & 3;
-            }
-            let _ = verify(&mutated[..]);
-            let _ = verify(&bytes[..]);
+        match self.back.fill_buf() {
+            Ok([]) | Err(_) => self.inner.consume(count),
+            Ok(_) => self.back.consume(count),
         }
     }
 }

@@ -9,7 +9,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use brisk_host::files;
 use brisk_vm::initramfs::{self, BOOTCONFIG_TAIL, Verified, bootconfig_size};
 use brisk_vm::kernel::{BzImage, Compression, Image, MAX_SIZE, Signed};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::chain;
 use crate::kernel_config::KernelConfig;
@@ -22,6 +22,9 @@ pub(super) const RESERVED: usize = 30;
 /// Bytes of a file that kexec_file_load(2) reads at most (`KEXEC_FILE_SIZE_MAX` of
 /// `kernel/kexec_file.c`; older kernels read 2 GiB).
 const LARGEST_FILE: u64 = 4 << 30;
+
+/// What the line of a configuration begins with that says what is built into the kernel.
+const BUILT_IN: &str = "CONFIG_INITRAMFS_SOURCE=";
 
 /// What a file begins with that `mkimage` of U-Boot made (`IH_MAGIC` of its `image.h`).
 const UBOOT_MAGIC: [u8; 4] = 0x2705_1956_u32.to_be_bytes();
@@ -53,6 +56,9 @@ pub struct KernelImage {
     pub is_signed: bool,
     /// Whether it can be loaded anywhere, as kexec_file_load(2) asks for.
     pub is_relocatable: bool,
+    /// Whether an initial RAM disk is in it that starts the system; only of a target without another
+    /// one.
+    pub has_initrd: bool,
 }
 
 /// An initial RAM disk.
@@ -76,8 +82,25 @@ pub enum Defect {
     Unreadable(String),
     /// It can be read, and not be used.
     Unusable(String),
+    /// It is whole, and the kernel cannot use it.
+    Unsupported(Unsupported),
     /// It can be read, and brisk cannot say whether the kernel can use it.
     Unverified(String),
+}
+
+/// What the kernel cannot use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Why.
+    pub reason: String,
+    /// What makes one that it can use.
+    pub remedy: &'static str,
+}
+
+impl Serialize for Unsupported {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.reason)
+    }
 }
 
 impl Defect {
@@ -119,10 +142,21 @@ impl Images {
                 content: verified(bytes),
             }));
         }
+        let config = KernelConfig::installed(root, &target.release).map(|config| config.text);
+        let source = config
+            .as_deref()
+            .and_then(|it| it.lines().find_map(|line| line.strip_prefix(BUILT_IN)));
+        let is_alone = initrds.is_empty();
+        let kernel = kernel
+            .and_then(|bytes| of_bytes(&bytes, is_alone))
+            .map(|kernel| KernelImage {
+                has_initrd: kernel.has_initrd || is_alone && source.is_some_and(|it| it != "\"\""),
+                ..kernel
+            });
         Self {
-            kernel: kernel.and_then(|bytes| of_bytes(&bytes)),
+            kernel,
             initrds,
-            config: KernelConfig::installed(root, &target.release).map(|config| config.text),
+            config,
         }
     }
 
@@ -191,7 +225,14 @@ fn initrd(root: &Path, path: &Path, is_last: bool) -> Initrd {
         let archives = (&file).take(size - config);
         let mut found = verified(BufReader::new(archives))?;
         found.size += config;
-        Ok(found)
+        match found.junk {
+            // The kernel gets all of them as one, and stops at what is none.
+            Some(start) if !is_last => Err(Defect::Unusable(format!(
+                "at byte {start} begins what is no archive, and the kernel does not come to the \
+                 initial RAM disks behind it"
+            ))),
+            _ => Ok(found),
+        }
     });
     Initrd {
         path: path.to_owned(),
@@ -219,12 +260,17 @@ fn verified(reader: impl io::BufRead) -> Result<Verified, Defect> {
     initramfs::verify(reader).map_err(|defect| match &defect {
         initramfs::Defect::Read(error) => Defect::reading(error),
         initramfs::Defect::NotUnpacked { .. } => Defect::Unverified(defect.to_string()),
+        initramfs::Defect::Unsupported { remedy, .. } => Defect::Unsupported(Unsupported {
+            reason: defect.to_string(),
+            remedy,
+        }),
         _ => Defect::Unusable(defect.to_string()),
     })
 }
 
-/// The kernel in a file, decompressed once: what kexec_file_load(2) takes may still be corrupt.
-fn of_bytes(bytes: &[u8]) -> Result<KernelImage, Defect> {
+/// The kernel in a file, decompressed once: what kexec_file_load(2) takes may still be corrupt. If it is
+/// alone, an initial RAM disk is looked for in it.
+fn of_bytes(bytes: &[u8], is_alone: bool) -> Result<KernelImage, Defect> {
     let unusable = |error: &dyn std::error::Error| Defect::Unusable(chain(error));
     let image = Image::parse(bytes).map_err(|reason| unusable(&reason))?;
     let linux = match &image {
@@ -237,7 +283,7 @@ fn of_bytes(bytes: &[u8]) -> Result<KernelImage, Defect> {
         _ => return Err(not_taken("an image of another kind")),
     };
     let header = BzImage::parse(linux).map_err(|reason| unusable(&reason))?;
-    image.vmlinux().map_err(|reason| unusable(&reason))?;
+    let vmlinux = image.vmlinux().map_err(|reason| unusable(&reason))?;
     let signed = Signed::parse(linux);
     if signed.as_ref().is_some_and(differs) {
         let reason = "it is corrupt: its content is not the one that was signed";
@@ -249,6 +295,7 @@ fn of_bytes(bytes: &[u8]) -> Result<KernelImage, Defect> {
         cmdline_size: header.cmdline_size as usize,
         is_signed: signed.is_some(),
         is_relocatable: header.is_relocatable,
+        has_initrd: is_alone && initramfs::is_built_in(&vmlinux),
     })
 }
 

@@ -16,7 +16,7 @@ mod tests;
 mod trial;
 
 pub use consequence::{Consequence, Verdict};
-pub use images::{Defect, Images, Initrd, KernelImage};
+pub use images::{Defect, Images, Initrd, KernelImage, Unsupported};
 pub use machine::Machine;
 pub use preflight::Preflight;
 pub use report::{SCHEMA, json, text};

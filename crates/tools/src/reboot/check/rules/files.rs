@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 use std::path::Path;
 
 use brisk_host::kernel::compare;
+use brisk_vm::initramfs::Verified;
 
 use super::rule::{Findings, Rule, advice, command, values};
 use crate::lint::{Applies, Fix};
 use crate::reboot::check::consequence::Consequence;
-use crate::reboot::check::images::{Defect, RESERVED, option};
+use crate::reboot::check::images::{Defect, RESERVED, Unsupported, option};
 use crate::reboot::check::preflight::Preflight;
 
 pub(super) const RULES: &[Rule] = &[
@@ -193,8 +194,33 @@ fn initrd_unusable(on: &Preflight, findings: &mut Findings) {
             let what = format!("{} is bad: {reason}", initrd_name(on, &initrd.path));
             findings.add(Consequence::Refuse, what, remake(on));
         }
+        if let Err(Defect::Unsupported(Unsupported { reason, remedy })) = &initrd.content {
+            let what = format!("{} is bad: {reason}", initrd_name(on, &initrd.path));
+            findings.add(Consequence::Refuse, what, advice(*remedy));
+        }
+        if let Ok(Verified {
+            junk: Some(start), ..
+        }) = &initrd.content
+        {
+            findings.add(
+                Consequence::Warn,
+                format!(
+                    "{} has bytes behind its archives, from byte {start} on, which the kernel complains \
+                     about and leaves out",
+                    initrd_name(on, &initrd.path)
+                ),
+                advice("none needed if nothing is missing in lsinitramfs or lsinitrd; else make it again"),
+            );
+        }
         if let Err(Defect::Unverified(reason)) = &initrd.content {
             let name = initrd_name(on, &initrd.path);
+            // It is the only one that is known and not unpacked.
+            if has_config(on).is_some_and(|config| !is_set(config, "CONFIG_RD_LZO")) {
+                let what =
+                    format!("{name}: {reason}, and the kernel is built without CONFIG_RD_LZO");
+                findings.add(Consequence::Refuse, what, advice(RECOMPRESS));
+                continue;
+            }
             findings.add(
                 Consequence::Warn,
                 format!("{name} was not looked at to its end: {reason}"),
@@ -206,28 +232,48 @@ fn initrd_unusable(on: &Preflight, findings: &mut Findings) {
     }
 }
 
+/// How another compression is chosen.
+const RECOMPRESS: &str = "set COMPRESS in /etc/initramfs-tools/initramfs.conf, compress in dracut.conf, \
+                          or COMPRESSION in mkinitcpio.conf, and make it again";
+
+/// The configuration of the kernel, if it says how initial RAM disks may be compressed. A file that was
+/// cut off, as on a disk that is full, says nothing of a kernel.
+fn has_config(on: &Preflight) -> Option<&str> {
+    let config = on.images.config.as_deref();
+    config.filter(|config| config.contains("CONFIG_RD_"))
+}
+
+/// Whether an option is built in.
+fn is_set(config: &str, option: &str) -> bool {
+    config
+        .lines()
+        .any(|line| line.strip_prefix(option) == Some("=y"))
+}
+
 fn initrd_compression(on: &Preflight, findings: &mut Findings) {
-    // A file that was cut off, as on a disk that is full, says nothing of a kernel.
-    let config = on.images.config.as_ref();
-    let Some(config) = config.filter(|config| config.contains("CONFIG_RD_")) else {
+    let Some(config) = has_config(on) else {
         return;
     };
     for initrd in &on.images.initrds {
-        let known = initrd.content.as_ref().map(|content| &content.compressions);
-        for compression in known.into_iter().flatten() {
-            let line = format!("{}=y", option(*compression));
-            if config.lines().any(|one| one == line) {
-                continue;
+        let Ok(content) = &initrd.content else {
+            continue;
+        };
+        let name = initrd_name(on, &initrd.path);
+        let missing = |option: &&str| !is_set(config, option);
+        for compression in &content.compressions {
+            if let Some(option) = Some(option(*compression)).filter(missing) {
+                let what = format!(
+                    "{name} is compressed by {compression}, and the kernel is built without {option}"
+                );
+                findings.add(Consequence::Refuse, what, advice(RECOMPRESS));
             }
-            let name = initrd_name(on, &initrd.path);
+        }
+        for option in content.options.iter().copied().filter(missing) {
             let what = format!(
-                "{name} is compressed by {compression}, and the kernel is built without {}",
-                option(*compression)
+                "{name} is compressed by xz with a filter for programs, and the kernel is built without \
+                 {option}"
             );
-            let fix = advice(
-                "set COMPRESS in /etc/initramfs-tools/initramfs.conf, compress in dracut.conf, or \
-                 COMPRESSION in mkinitcpio.conf, and make it again",
-            );
+            let fix = advice("make it with xz --check=crc32, without other options");
             findings.add(Consequence::Refuse, what, fix);
         }
     }
@@ -235,6 +281,19 @@ fn initrd_compression(on: &Preflight, findings: &mut Findings) {
 
 fn initrd_none(on: &Preflight, findings: &mut Findings) {
     if !on.images.initrds.is_empty() {
+        return;
+    }
+    if on
+        .images
+        .kernel
+        .as_ref()
+        .is_ok_and(|kernel| kernel.has_initrd)
+    {
+        findings.add(
+            Consequence::Note,
+            "there is no initial RAM disk but the one that is built into the kernel",
+            advice("none needed: the kernel starts it"),
+        );
         return;
     }
     let root = values(&on.target.cmdline, "root")

@@ -10,9 +10,9 @@ use super::scene::{RELEASE, Scene, initrd, kernel, uki};
 use crate::reboot::check::Consequence::{Cold, Note, Refuse, Warn};
 
 const KERNEL: &str = "boot/vmlinuz-6.1.0-9-amd64";
-const INITRD: &str = "boot/initrd.img-6.1.0-9-amd64";
+pub(super) const INITRD: &str = "boot/initrd.img-6.1.0-9-amd64";
 
-fn gzipped(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
@@ -44,7 +44,7 @@ fn of_size(mib: u32) -> Vec<u8> {
 }
 
 /// A root at a place, with no initial RAM disk.
-fn alone(scene: &mut Scene, root: &str) {
+pub(super) fn alone(scene: &mut Scene, root: &str) {
     scene.target.initrds.clear();
     scene.file("proc/cmdline", root);
     scene.cmdline(root);
@@ -233,13 +233,6 @@ pub(super) const CASES: &[Case] = &[
             alone(scene, "root=/dev/sda2 ro");
             scene.bytes("sys/kernel/boot_params/data", &[0; 4096]);
         },
-    ),
-    case(
-        "initrd-unusable",
-        "compressed by LZO",
-        Warn,
-        |scene| scene.bytes(INITRD, b"\x89LZO\0\r\n\x1a\n"),
-        |_| {},
     ),
     // A boot configuration, whose check sum is right or not.
     case(

@@ -3,6 +3,7 @@
 mod cases;
 mod files;
 mod hardware;
+mod initrds;
 mod report;
 mod scene;
 mod system;
@@ -16,9 +17,14 @@ use scene::Scene;
 
 /// All cases.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    [CASES, files::CASES, hardware::CASES, system::CASES]
-        .into_iter()
-        .flatten()
+    let all = [
+        CASES,
+        files::CASES,
+        initrds::CASES,
+        hardware::CASES,
+        system::CASES,
+    ];
+    all.into_iter().flatten()
 }
 
 fn of<'a>(rule: &str, findings: &'a [Finding<Consequence>]) -> Vec<&'a Finding<Consequence>> {

@@ -182,7 +182,12 @@ fn vmlinux() -> Vec<u8> {
 
 /// A bzImage of protocol 2.15 whose payload is not compressed.
 pub(super) fn kernel() -> Vec<u8> {
-    let payload = vmlinux();
+    kernel_with(&[])
+}
+
+/// The same with something behind its code.
+pub(super) fn kernel_with(built_in: &[u8]) -> Vec<u8> {
+    let payload = [&vmlinux()[..], built_in].concat();
     let mut image = vec![0; 1024];
     image[0x1f1] = 1;
     image[0x1fe..0x200].copy_from_slice(&[0x55, 0xaa]);
