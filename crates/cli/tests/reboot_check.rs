@@ -412,7 +412,27 @@ fn a_tree_without_a_running_kernel_needs_one_that_is_named() {
     let _ = files.write("tree/boot/vmlinuz", "");
     let _ = write(&files, "tree/boot/vmlinuz", &small_kernel());
     let ended = brisk_of!["reboot", "check", "--sysroot", &tree].exits(125);
-    let _ = ended.explains(&["does not say which kernel runs; name one with --kernel"]);
+    let told = "/proc/sys/kernel/osrelease does not say which kernel runs; name one with --kernel";
+    let ended = ended.explains(&[told]);
+    assert!(!ended.stderr.contains(&tree), "{}", ended.stderr);
+    // Paths are those of the tree, wherever this process is.
+    for path in ["boot/gone", "/boot/gone"] {
+        let ended = brisk_of![
+            "reboot",
+            "check",
+            "--no-trial-load",
+            "--sysroot",
+            &tree,
+            "--kernel",
+            "/boot/vmlinuz",
+            "--initrd",
+            path
+        ]
+        .exits(11);
+        let text = ended.text();
+        let is_told = text.contains("the initial RAM disk /boot/gone is missing");
+        assert!(is_told && !text.contains(&tree), "{text}");
+    }
     let run = brisk_of![
         "reboot",
         "check",

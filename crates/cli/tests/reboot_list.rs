@@ -174,3 +174,75 @@ fn errors_name_what_is_wrong() {
     run.explains(&["--root /nonexistent: there is no such directory"]);
     brisk_of!["reboot", "--dry-run", "--same", "--kernel", "6.1"].exits(2);
 }
+
+/// What brisk says of a tree, whatever it comes to.
+fn said(tree: &std::path::Path, words: &[&str]) -> String {
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_brisk"))
+        .arg("reboot")
+        .args(words)
+        .arg("--root")
+        .arg(tree)
+        .output()
+        .unwrap();
+    let text = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
+    format!("{:?} {text}", ended.status.code())
+}
+
+#[test]
+fn the_archive_of_the_book_says_of_a_machine_what_the_machine_says() {
+    let book = include_str!("../../../docs/src/reboot/check.md");
+    let section = &book[book.find("## Another machine").unwrap()..];
+    let start = section.find("```sh\n").unwrap() + 6;
+    let script = &section[start..start + section[start..].find("```").unwrap()];
+    let mut tried = 0;
+    for name in BootTree::names() {
+        // Its kernels are in /nix, with all else.
+        if name.starts_with("nixos") {
+            continue;
+        }
+        let tree = BootTree::named(&name);
+        for (path, text) in [
+            ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
+            ("/proc/sys/kernel/kexec_load_disabled", "0\n"),
+            ("/proc/cmdline", "root=/dev/sda1 quiet\n"),
+            (
+                "/proc/meminfo",
+                "MemTotal: 8388608 kB\nMemAvailable: 6291456 kB\n",
+            ),
+            ("/sys/kernel/kexec_loaded", "0\n"),
+            ("/sys/class/watchdog/watchdog0/identity", "iTCO_wdt\n"),
+            ("/usr/lib/systemd/system/multi-user.target", "[Unit]\n"),
+            (
+                "/etc/systemd/system.conf",
+                "[Manager]\nKExecWatchdogSec=5min\n",
+            ),
+        ] {
+            tree.write(path, text);
+        }
+        let here = script.replace("cd / ", &format!("cd {} ", tree.root().display()));
+        assert_ne!(here, script);
+        let made = std::process::Command::new("bash")
+            .args(["-c", &here])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let archive = String::from_utf8(made.stdout).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        let mut unpack = std::process::Command::new("tar");
+        unpack
+            .arg("-C")
+            .arg(copy.path())
+            .args(["-xzf", archive.trim()]);
+        assert!(unpack.status().unwrap().success(), "{archive}");
+        std::fs::remove_file(archive.trim()).unwrap();
+        for words in [&["list"][..], &["check"], &["--dry-run"]] {
+            assert_eq!(
+                said(copy.path(), words),
+                said(tree.root(), words),
+                "{name} {words:?}"
+            );
+        }
+        tried += 1;
+    }
+    assert!(tried > 10);
+}

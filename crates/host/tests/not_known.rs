@@ -242,6 +242,8 @@ fn help_of_extlinux_is_no_option() {
 fn configurations_of_other_boot_loaders_are_no_reason_to_guess() {
     for (path, loader) in [
         ("/etc/lilo.conf", "LILO"),
+        ("/boot/grub/menu.lst", "GRUB Legacy"),
+        ("/boot/grub/grub.conf", "GRUB Legacy"),
         ("/efi/limine.conf", "Limine"),
         ("/boot/efi/EFI/refind/refind.conf", "rEFInd"),
         ("/boot/armbianEnv.txt", "U-Boot"),

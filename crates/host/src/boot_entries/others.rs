@@ -8,7 +8,9 @@ use super::systemd_boot::entries_without_program;
 use crate::tree::Tree;
 
 /// Configurations, with the boot loader that reads them.
-const CONFIGURATIONS: [(&str, &str); 10] = [
+const CONFIGURATIONS: [(&str, &str); 12] = [
+    ("/boot/grub/menu.lst", "GRUB Legacy"),
+    ("/boot/grub/grub.conf", "GRUB Legacy"),
     ("/etc/lilo.conf", "LILO"),
     ("/etc/elilo.conf", "ELILO"),
     ("/etc/zipl.conf", "zipl"),

@@ -8,8 +8,6 @@ use brisk_host::kernel;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::plan::{self, Cmdline, Plan, PlanError, Request, Running};
 
-use crate::output::printable_line;
-
 pub(super) use crate::command::system::RootArgs;
 pub(super) use crate::output::Form;
 
@@ -20,7 +18,8 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "ENTRY", conflicts_with_all = ["kernel", "same"])]
     pub(super) entry: Option<String>,
 
-    /// Start this kernel: a release that is installed, or the path of an image with a / in it.
+    /// Start this kernel: a release that is installed, or the path of an image with a / in it, with
+    /// --root one below DIR.
     #[arg(long, value_name = "KERNEL", conflicts_with = "same")]
     pub(super) kernel: Option<String>,
 
@@ -28,7 +27,8 @@ pub(super) struct TargetArgs {
     #[arg(long)]
     pub(super) same: bool,
 
-    /// Take this initial RAM disk in place of the entry's. Several are loaded one after the other.
+    /// Take this initial RAM disk in place of the entry's, with --root a path below DIR. Several are
+    /// loaded one after the other.
     #[arg(long = "initrd", value_name = "FILE")]
     pub(super) initrds: Vec<PathBuf>,
 
@@ -71,8 +71,7 @@ impl TargetArgs {
         }
         ensure!(
             !running.release.is_empty(),
-            "{} does not say which kernel runs; name one with --kernel",
-            printable_line(&root.join("proc/sys/kernel/osrelease").display().to_string())
+            "/proc/sys/kernel/osrelease does not say which kernel runs; name one with --kernel"
         );
         request.kernel = Some(format!("/boot/vmlinuz-{}", running.release));
         let (mut target, _) = plan::target(&boot, &running, &request, &System(root))?;
@@ -117,6 +116,10 @@ fn text(root: &Path, path: &str) -> String {
 
 fn request(args: &TargetArgs) -> anyhow::Result<Request> {
     let absolute = |path: &Path| {
+        // Another system's paths do not begin where this process is.
+        if !args.root.is_running() {
+            return Ok(Path::new("/").join(path));
+        }
         let shown = || format!("{}: it has no absolute path", path.display());
         std::path::absolute(path).with_context(shown)
     };

@@ -26,6 +26,11 @@ pub struct Kexec {
     /// Whether the running kernel loads by the newer call only what is signed, also if it is not locked
     /// down (`CONFIG_KEXEC_SIG_FORCE`), as far as its configuration can be read.
     pub forces_signatures: bool,
+    /// Whether the running kernel's configuration says that it has no newer call, kexec_file_load(2)
+    /// (`CONFIG_KEXEC_FILE`).
+    pub lacks_file_call: bool,
+    /// Whether it says that of the older call, kexec_load(2) (`CONFIG_KEXEC`).
+    pub lacks_older_call: bool,
     /// Whether kexec-tools make a kexec of every restart (`LOAD_KEXEC` in `/etc/default/kexec`).
     pub by_kexec_tools: bool,
     /// Whether this process may load one, as far as capabilities say.
@@ -49,6 +54,12 @@ impl Kexec {
         };
         let sysctl = |name: &str| line(name)?.parse::<i64>().ok();
         let config = KernelConfig::running(root, &line("osrelease").unwrap_or_default());
+        // The line itself: a file that was cut off has none.
+        let lacks = |option: &str| {
+            let line = format!("# {option} is not set");
+            let text = config.as_ref().map_or("", |config| &config.text);
+            text.lines().any(|one| one == line)
+        };
         let disabled = sysctl("kexec_load_disabled");
         let is_loaded = is_loaded(root);
         let status = files::text(&root.join("proc/self/status"));
@@ -64,7 +75,11 @@ impl Kexec {
         }
         Self {
             is_supported: disabled.is_some() || is_loaded.is_some() || !is_known,
-            forces_signatures: config.is_some_and(|it| it.has("CONFIG_KEXEC_SIG_FORCE")),
+            lacks_file_call: lacks("CONFIG_KEXEC_FILE"),
+            lacks_older_call: lacks("CONFIG_KEXEC"),
+            forces_signatures: config
+                .as_ref()
+                .is_some_and(|it| it.has("CONFIG_KEXEC_SIG_FORCE")),
             by_kexec_tools: by_kexec_tools(root),
             is_disabled: disabled.is_some_and(|value| value != 0),
             loads_left: sysctl("kexec_load_limit_reboot").and_then(|left| u32::try_from(left).ok()),

@@ -108,7 +108,33 @@ fn missing(on: &Preflight, findings: &mut Findings) {
             format!("the running kernel {release} is built without kexec (CONFIG_KEXEC_CORE)"),
             advice("boot a kernel with CONFIG_KEXEC_FILE once, through the firmware"),
         );
+        return;
     }
+    // What the kernel itself says is more.
+    let is_tried = !matches!(
+        on.trial,
+        Trial::NotYet | Trial::NotAsked | Trial::LeftOut(_)
+    );
+    if is_tried || !on.machine.kexec.lacks_file_call {
+        return;
+    }
+    let release = &on.machine.platform.release;
+    let has_older = !on.machine.kexec.lacks_older_call && on.may_use_older_call();
+    let (consequence, what) = match has_older {
+        true => (
+            Consequence::Warn,
+            "kexec of kexec-tools loads the files by the older call",
+        ),
+        false => (
+            Consequence::Refuse,
+            "the older call is not there, or may not be used here",
+        ),
+    };
+    findings.add(
+        consequence,
+        format!("the running kernel {release} is built without CONFIG_KEXEC_FILE: {what}"),
+        advice("boot a kernel with CONFIG_KEXEC_FILE once, through the firmware"),
+    );
 }
 
 fn disabled(on: &Preflight, findings: &mut Findings) {

@@ -77,7 +77,50 @@ fn xen(scene: &mut Scene, kind: &str) {
     scene.file("sys/hypervisor/guest_type", kind);
 }
 
+/// The configuration of the running kernel, and no trial load.
+fn configure(scene: &mut Scene, text: &str) {
+    let text = format!("CONFIG_RD_GZIP=y\n{text}");
+    scene.file("boot/config-6.1.0-9-amd64", &text);
+    scene.trial = Trial::NotAsked;
+}
+
 pub(super) const CASES: &[Case] = &[
+    case(
+        "kexec-missing",
+        "built without CONFIG_KEXEC_FILE: kexec of kexec-tools loads the files by the older call",
+        Warn,
+        |scene| configure(scene, "CONFIG_KEXEC=y\n# CONFIG_KEXEC_FILE is not set\n"),
+        |scene| configure(scene, "# CONFIG_KEXEC is not set\nCONFIG_KEXEC_FILE=y\n"),
+    ),
+    case(
+        "kexec-missing",
+        "built without CONFIG_KEXEC_FILE: the older call is not there, or may not be used here",
+        Refuse,
+        |scene| {
+            configure(
+                scene,
+                "# CONFIG_KEXEC is not set\n# CONFIG_KEXEC_FILE is not set\n",
+            )
+        },
+        |scene| {
+            // The kernel itself was asked.
+            configure(
+                scene,
+                "# CONFIG_KEXEC is not set\n# CONFIG_KEXEC_FILE is not set\n",
+            );
+            scene.trial = Trial::Passed;
+        },
+    ),
+    case(
+        "kexec-missing",
+        "may not be used here",
+        Refuse,
+        |scene| {
+            configure(scene, "CONFIG_KEXEC=y\n# CONFIG_KEXEC_FILE is not set\n");
+            scene.variable("SecureBoot", GLOBAL, &[1]);
+        },
+        |scene| configure(scene, "CONFIG_KEXEC_FILE=y\n"),
+    ),
     case(
         "one-shot-choice",
         "next_entry in /boot/grub/grubenv is for the next boot alone",
