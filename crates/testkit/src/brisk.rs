@@ -40,6 +40,7 @@ pub struct Guest {
 enum Input {
     None,
     Bytes(Vec<u8>),
+    File(File),
     Held,
 }
 
@@ -143,6 +144,13 @@ impl Brisk {
         self
     }
 
+    /// Standard input is this file, from where it is read.
+    #[must_use]
+    pub fn stdin_from(mut self, file: File) -> Self {
+        self.input = Input::File(file);
+        self
+    }
+
     /// Standard input is a pipe that the test writes, see [`Running::write`].
     #[must_use]
     pub fn stdin_held(mut self) -> Self {
@@ -176,18 +184,17 @@ impl Brisk {
     #[must_use]
     pub fn spawn(mut self) -> Running {
         let slot = self.slot();
+        let (stdin, bytes) = match self.input {
+            Input::None => (File::open("/dev/null").unwrap().into(), None),
+            Input::File(file) => (file.into(), None),
+            Input::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
+            Input::Held => (Stdio::piped(), None),
+        };
         self.command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .stdin(match &self.input {
-                Input::None => Stdio::from(File::open("/dev/null").unwrap()),
-                Input::Bytes(_) | Input::Held => Stdio::piped(),
-            });
+            .stdin(stdin);
         let child = self.command.spawn().unwrap();
-        let bytes = match self.input {
-            Input::Bytes(bytes) => Some(bytes),
-            Input::None | Input::Held => None,
-        };
         Running::new(child, self.guest, slot, bytes)
     }
 

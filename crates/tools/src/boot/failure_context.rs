@@ -6,6 +6,8 @@ use crate::guest::gave_up;
 
 /// Most bytes of consoles and log that are kept of one boot.
 const MOST: usize = 32 * 1024 * 1024;
+/// Bytes that a piece takes besides its text: a guest can write one byte after the other.
+const PIECE: usize = 64;
 
 /// Amount of output that is kept.
 #[derive(Debug, Default)]
@@ -16,7 +18,7 @@ pub(super) struct Kept {
 impl Kept {
     /// Bytes as text, unless the limit is reached.
     pub(super) fn text(&mut self, bytes: &[u8]) -> Option<String> {
-        let sum = self.bytes + bytes.len();
+        let sum = self.bytes + bytes.len() + PIECE;
         if sum > MOST {
             return None;
         }

@@ -68,6 +68,10 @@ pub struct Observation {
     pub log: String,
 }
 
+/// Most of QEMU's events that are kept: a boot has less than a hundred, and some of them a guest can
+/// cause without end.
+const MOST_EVENTS: usize = 4096;
+
 impl Observation {
     /// Time of the first event of this name, among brisk's own.
     #[must_use]
@@ -79,6 +83,22 @@ impl Observation {
     #[must_use]
     pub fn stamp(&self, name: &str) -> Option<u64> {
         find(&self.stamps, name)
+    }
+
+    /// Adds a timestamp of init's. The first of each name counts: a guest can send them without
+    /// end.
+    pub(super) fn add_stamp(&mut self, at: u64, name: &str) {
+        if self.stamp(name).is_none() {
+            let name = name.to_owned();
+            self.stamps.push(TimedEvent { at, name });
+        }
+    }
+
+    /// Adds an event of QEMU's, if there are not too many of them.
+    pub(super) fn add_event(&mut self, at: u64, name: String) {
+        if self.qmp.len() < MOST_EVENTS {
+            self.qmp.push(TimedEvent { at, name });
+        }
     }
 }
 

@@ -317,8 +317,7 @@ impl Watch {
                 stamp => Milestone::of_stamp(*stamp).map(Milestone::name),
             };
             if let Some(name) = name {
-                let (at, name) = (*value, name.to_owned());
-                self.observation.stamps.push(TimedEvent { at, name });
+                self.observation.add_stamp(*value, name);
             }
         }
         if let Some(latest) = latest {

@@ -4,6 +4,7 @@
 //! and makes sure that nothing is left. [`warm()`] restores a template instead of booting.
 
 mod ending;
+mod outbox;
 mod peer;
 mod pretranslation_recorder;
 mod pump;

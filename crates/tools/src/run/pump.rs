@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use brisk_sys::wait_for;
-use brisk_vm::guest::{Decoder, Event, Kind, STDIN_WINDOW, Step, config_frames, encode, frame};
+use brisk_vm::guest::{Decoder, Event, Kind, Step, config_frames, encode, frame};
 use brisk_vm::launch::Running;
 use brisk_vm::qemu::qmp;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::ending::{Ending, Interrupted};
+use super::outbox::{Outbox, STDIN_CHUNK};
 use super::peer::{Peer, Script, gone, retry};
 use super::pretranslation_recorder::Recorder;
 use super::streams::{self, Cut, Display, Output, Terminal};
@@ -21,8 +22,9 @@ use crate::guest::error::Error;
 use crate::guest::identity::with_identity;
 use crate::interrupt::{Signals, is_termination};
 
-/// Most bytes of standard input in one frame.
-const STDIN_CHUNK: usize = 16 * 1024;
+/// Most bytes that are read from a console at once: a guest can write faster than anything else is
+/// looked at.
+const CONSOLE_AT_ONCE: usize = 1 << 20;
 /// `SIGPIPE`, for a command whose reader has gone away.
 const SIGPIPE: i32 = 13;
 const SIGWINCH: i32 = 28;
@@ -38,11 +40,9 @@ pub(super) struct Pump {
     console: Console,
     stdout: Output,
     stderr: Output,
-    /// Frames for the guest that its socket has not taken yet.
-    outbox: Vec<u8>,
+    outbox: Outbox,
     on_resume: Option<Vec<Step>>,
     greeted: Option<Vec<u8>>,
-    credit: usize,
     stdin_open: bool,
     started: bool,
     paused: bool,
@@ -95,10 +95,9 @@ impl Pump {
             console: Console::new(display.console),
             stdout: Output::new(rustix::stdio::stdout()),
             stderr: Output::new(rustix::stdio::stderr()),
-            outbox,
+            outbox: Outbox::new(outbox),
             on_resume,
             greeted,
-            credit: STDIN_WINDOW,
             stdin_open: true,
             started: false,
             paused: false,
@@ -149,7 +148,7 @@ impl Pump {
     /// Waits for events; `None`: the deadline has passed.
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<Option<Ready>> {
         let stdin = rustix::stdio::stdin();
-        let want_stdin = self.started && self.stdin_open && self.credit > 0;
+        let want_stdin = self.started && self.stdin_open && self.outbox.room() > 0;
         let when = |condition: bool, flags| if condition { flags } else { PollFlags::empty() };
         let full = self.stdout.is_full() || self.stderr.is_full();
         let machine = self.peer.machine();
@@ -212,7 +211,7 @@ impl Pump {
             }
         }
         if !ready.stdout.is_empty() && !self.stdout.write()? {
-            self.send(Kind::Signal, &SIGPIPE.to_le_bytes());
+            self.outbox.send(Kind::Signal, &SIGPIPE.to_le_bytes());
         }
         if !ready.stderr.is_empty() {
             self.stderr.write()?;
@@ -273,22 +272,24 @@ impl Pump {
         match event {
             Event::Hello(stamps) => {
                 self.timing.stamps(&stamps);
-                if let Some(Recorder::Boot(boot)) = &mut self.recorder {
+                // Once the command runs it may be the command that says so.
+                if let (Some(Recorder::Boot(boot)), false) = (&mut self.recorder, self.started) {
                     boot.booted();
                 }
-                self.outbox.extend(self.greeted.take().unwrap_or_default());
+                self.outbox.push(&self.greeted.take().unwrap_or_default());
             }
             Event::Started(stamps) => {
                 self.timing.stamps(&stamps);
-                self.started = true;
-                self.end_boot_trace();
+                if !std::mem::replace(&mut self.started, true) {
+                    self.end_boot_trace();
+                }
             }
             // Only brisk boot asks for it.
             Event::Log(_) => {}
             Event::Paused => self.paused = true,
             Event::Stdout(bytes) => self.stdout.push(&bytes),
             Event::Stderr(bytes) => self.stderr.push(&bytes),
-            Event::Credit(count) => self.credit = (self.credit + count).min(STDIN_WINDOW),
+            Event::Credit(count) => self.outbox.grant(count),
             Event::Exit(..) if self.warms_up => {}
             Event::Exit(exit, stamps) => {
                 self.timing.stamps(&stamps);
@@ -331,17 +332,18 @@ impl Pump {
         }
     }
 
-    /// Reads from the console; of a guest that ends all bytes, which are no more than its socket
-    /// holds.
+    /// Reads from the console; of a guest that ends all bytes, which its socket holds.
     fn read_console(&mut self, all: bool) {
         let mut buffer = [0; 16 * 1024];
         let Some(machine) = self.peer.machine_mut() else {
             return;
         };
-        while all || self.console.wants_more(self.stderr.is_full()) {
+        let mut total = 0;
+        while total < CONSOLE_AT_ONCE && (all || self.console.wants_more(self.stderr.is_full())) {
             let Ok(count @ 1..) = machine.console.read(&mut buffer) else {
                 break;
             };
+            total += count;
             self.timing.now(Milestone::Kernel);
             let shown = self.console.push(&buffer[..count]);
             self.stderr.push(shown.as_bytes());
@@ -380,22 +382,23 @@ impl Pump {
         };
         self.timing.now(Milestone::Resumed);
         let script = encode(&with_identity(command)?).map_err(io::Error::from)?;
-        self.outbox.extend(config_frames(&script));
+        self.outbox.push(&config_frames(&script));
         self.flush()
     }
 
     fn read_stdin(&mut self) -> io::Result<()> {
         let mut buffer = [0; STDIN_CHUNK];
-        let limit = self.credit.min(STDIN_CHUNK);
+        // A signal may have filled it since it was asked whether there is input.
+        let limit = self.outbox.room();
+        if limit == 0 {
+            return Ok(());
+        }
         match rustix::io::read(rustix::stdio::stdin(), &mut buffer[..limit]) {
             Ok(0) | Err(Errno::BADF | Errno::IO) => {
                 self.stdin_open = false;
-                self.send(Kind::StdinEnd, &[]);
+                self.outbox.send(Kind::StdinEnd, &[]);
             }
-            Ok(count) => {
-                self.credit -= count;
-                self.send(Kind::Stdin, &buffer[..count]);
-            }
+            Ok(count) => self.outbox.send_stdin(&buffer[..count]),
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }
@@ -408,7 +411,7 @@ impl Pump {
                 if let Some((rows, columns)) = Terminal::window().filter(|_| self.raw) {
                     let [a, b] = rows.to_le_bytes();
                     let [c, d] = columns.to_le_bytes();
-                    self.send(Kind::WindowSize, &[a, b, c, d]);
+                    self.outbox.send(Kind::WindowSize, &[a, b, c, d]);
                 }
                 continue;
             }
@@ -417,26 +420,13 @@ impl Pump {
             if !self.started || self.interrupted > 1 {
                 return Some(Ending::Interrupted(Interrupted(signal)));
             }
-            self.send(Kind::Signal, &signal.to_le_bytes());
+            self.outbox.send(Kind::Signal, &signal.to_le_bytes());
         }
         None
     }
 
-    fn send(&mut self, kind: Kind, payload: &[u8]) {
-        self.outbox.extend(frame(kind, payload));
-    }
-
     fn flush(&mut self) -> io::Result<()> {
-        while !self.outbox.is_empty() {
-            match self.peer.guest().write(&self.outbox) {
-                Ok(count) => drop(self.outbox.drain(..count)),
-                Err(error) if retry(&error) => return Ok(()),
-                // The other direction of the socket shows how.
-                Err(error) if gone(&error) => self.outbox.clear(),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        self.outbox.flush(&mut self.peer.guest())
     }
 
     /// Ending of a QEMU that has ended or ends without an exit frame.

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use super::qmp::{self, Message, Reader};
 
+/// Most events that are kept: some of them a guest can cause without end.
+const MOST_EVENTS: usize = 1024;
+
 /// Error of a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -191,6 +194,9 @@ impl<'a> Control<'a> {
 
     fn note(&mut self, message: Message) {
         if let Message::Event { name, data } = message {
+            if self.events.len() == MOST_EVENTS {
+                self.events.remove(0);
+            }
             self.events.push((name, data));
         }
     }
@@ -273,6 +279,24 @@ mod tests {
         let refused = "{\"return\": {}}\n{\"error\": {\"desc\": \"no\"}, \"id\": \"ID\"}\n";
         let error = status_after(refused).unwrap_err();
         assert!(matches!(error, Error::Refused { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_last_of_many_events_are_kept() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut control = Control::new(&ours, Reader::default(), Duration::from_secs(60));
+        let qemu = thread::spawn(move || {
+            for number in 0..4 * MOST_EVENTS {
+                let event = json!({ "event": "ACPI_DEVICE_OST", "data": number });
+                writeln!(&theirs, "{event}").unwrap();
+            }
+            writeln!(&theirs, "{}", json!({ "event": "STOP", "data": 0 })).unwrap();
+        });
+        control.event("STOP").unwrap();
+        qemu.join().unwrap();
+        assert!(control.events.len() <= MOST_EVENTS);
+        let last = control.events.last().unwrap();
+        assert_eq!(last.1, json!(4 * MOST_EVENTS - 1));
     }
 
     #[test]

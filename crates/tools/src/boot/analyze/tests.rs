@@ -486,3 +486,15 @@ fn seabios_on_a_serial_console_ends_where_the_kernel_is_loaded() {
     assert_eq!(span("SeaBIOS device setup"), (100, 300));
     assert_eq!(span("load and enter the kernel"), (300, 400));
 }
+
+#[test]
+fn what_a_guest_says_without_end_is_not_kept() {
+    let mut observation = boot("6.12-microvm");
+    let stamps = observation.stamps.clone();
+    for at in 0..10_000 {
+        observation.add_stamp(at, &stamps[0].name);
+        observation.add_event(at, "ACPI_DEVICE_OST".into());
+    }
+    assert_eq!(observation.stamps, stamps);
+    assert!(observation.qmp.len() <= 4096);
+}

@@ -9,7 +9,7 @@ use brisk_vm::qemu::qmp;
 use serde_json::Value;
 
 use super::Watch;
-use crate::boot::observation::{Ended, Piece, TimedEvent};
+use crate::boot::observation::{Ended, Piece};
 use crate::boot::ready_condition::Until;
 use crate::run::Milestone;
 
@@ -61,7 +61,7 @@ impl Watch {
         if name == "VSERPORT_CHANGE" && data["open"] == true {
             self.machine.ask_agent();
         }
-        self.observation.qmp.push(TimedEvent { at, name });
+        self.observation.add_event(at, name);
         is_marker.then(|| self.ready(at)).flatten()
     }
 
