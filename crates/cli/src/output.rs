@@ -66,23 +66,8 @@ pub(crate) fn printable_line(text: &str) -> String {
 
 /// Replaces a file, through links and with its owner and mode; a new one is its owner's alone.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let old = std::fs::metadata(path).ok();
-    let mode = old
-        .as_ref()
-        .map_or(0o600, |old| old.permissions().mode() & 0o7777);
-    let shown = || format!("cannot write {}", path.display());
-    if old.as_ref().is_some_and(|old| !old.is_file()) {
-        // A terminal, a pipe: there is nothing to replace.
-        return std::fs::write(path, bytes).with_context(shown);
-    }
-    files::replace_with_mode(path, bytes, mode, Durability::Synced).with_context(shown)?;
-    if let Some(old) = old {
-        // Only root can give files to others; for others the file is their own.
-        let _ = chown(path, Some(old.uid()), Some(old.gid()));
-    }
-    Ok(())
+    files::replace_keeping(path, bytes, 0o600, Durability::Synced, false)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Seconds since 1970 as RFC 3339, in UTC.
@@ -100,8 +85,8 @@ pub(crate) fn csv_field(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-/// Never leaves half a file: written beside and renamed.
+/// Never leaves half a file; owner and mode of one that is there stay, a new one is for all to read.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    files::replace_with_mode(path, bytes, 0o644, Durability::Atomic)
+    files::replace_keeping(path, bytes, 0o644, Durability::Atomic, false)
         .with_context(|| format!("cannot write {}", path.display()))
 }

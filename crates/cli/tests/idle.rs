@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
-use brisk_testkit::{Brisk, brisk_of, capture, tool, trial, trials};
+use brisk_testkit::{Brisk, Refusal, apart, brisk_of, capture, refuse, tool, trial, trials};
 use libtest_mimic::Arguments;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -326,14 +326,21 @@ fn a_script_is_not_replaced_by_its_command() {
 }
 
 fn a_file_keeps_its_mode_and_the_links_to_it() {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let dir = tempdir().unwrap();
     let file = web(&dir);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     let link = dir.path().join("link.xml");
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let link = link.to_str().unwrap();
-    brisk().args(["fix", link, "--output", link]).exits(0);
+    // Only root gives files away. By the name of a file somebody else's could be given.
+    let owner = std::os::unix::fs::chown(&file, Some(12345), Some(54321));
+    let owner = owner.map_or_else(|_| rustix::process::getuid().as_raw(), |()| 12345);
+    apart(|| {
+        refuse(&[Refusal::OwnersByName]);
+        brisk().args(["fix", link, "--output", link]).exits(0);
+    });
+    assert_eq!(fs::metadata(&file).unwrap().uid(), owner);
     assert!(fs::symlink_metadata(link).unwrap().is_symlink());
     let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&file), 0o640);

@@ -1,9 +1,11 @@
 //! Ends of files, and replacement of files such that a reader finds the old content or the new, also
 //! after a power cut.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{
+    FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
+};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
@@ -145,15 +147,57 @@ pub fn replace_with_mode(
     mode: u32,
     durability: Durability,
 ) -> io::Result<()> {
+    write_beside(path, bytes, (mode, None), durability, false)
+}
+
+/// Replaces a file that belongs to a user, through links: one that is there keeps its owner and
+/// mode, a new one has this mode. With `only_new` nothing is replaced. A terminal, a pipe or a device
+/// is written to, for there is nothing to replace.
+///
+/// # Errors
+/// If it cannot be written; a file that was there is as it was. `AlreadyExists`: it was to be new.
+pub fn replace_keeping(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    durability: Durability,
+    only_new: bool,
+) -> io::Result<()> {
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = fs::metadata(path).ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) && !only_new {
+        return fs::write(path, bytes);
+    }
+    // Nobody executes it as its owner.
+    let mode = old.as_ref().map_or(mode, |old| old.mode() & 0o777);
+    write_beside(path, bytes, (mode, old.as_ref()), durability, only_new)
+}
+
+/// Writes a file beside the path, and names it only when all of it is there. Owner and mode are
+/// those of the open file: its name is one of a directory that others may be able to write to.
+fn write_beside(
+    path: &Path,
+    bytes: &[u8],
+    (mode, old): (u32, Option<&Metadata>),
+    durability: Durability,
+    only_new: bool,
+) -> io::Result<()> {
     let dir = directory(path);
     let mut file = NamedTempFile::new_in(dir)?;
     file.write_all(bytes)?;
+    if let Some(old) = old {
+        // Only root can give files to others; for others the file is their own.
+        let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+    }
     file.as_file()
         .set_permissions(Permissions::from_mode(mode))?;
     if durability != Durability::Atomic {
         file.as_file().sync_all()?;
     }
-    file.persist(path)?;
+    match only_new {
+        true => file.persist_noclobber(path)?,
+        false => file.persist(path)?,
+    };
     if durability == Durability::Durable {
         sync_directory(dir)?;
     }
@@ -271,6 +315,33 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["file", "full"], "no temporary file is left");
+    }
+
+    #[test]
+    fn a_file_of_somebody_keeps_owner_mode_and_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| dir.path().join(name));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o4640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            std::os::unix::fs::chown(&file, Some(12345), Some(54321)).unwrap();
+        }
+        replace_keeping(&link, b"new", 0o600, Durability::Synced, false).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        let now = fs::metadata(&file).unwrap();
+        assert_eq!(now.mode() & 0o7777, 0o640);
+        if is_root {
+            assert_eq!((now.uid(), now.gid()), (12345, 54321));
+        }
+        let again = replace_keeping(&file, b"again", 0o600, Durability::Synced, true);
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        let fresh = dir.path().join("fresh");
+        replace_keeping(&fresh, b"", 0o604, Durability::Durable, true).unwrap();
+        assert_eq!(fs::metadata(&fresh).unwrap().mode() & 0o7777, 0o604);
     }
 
     #[test]

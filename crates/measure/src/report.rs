@@ -223,10 +223,23 @@ fn write_beside(path: &Path, text: &str) -> io::Result<()> {
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut file = builder.tempfile_in(directory)?;
     file.write_all(text.as_bytes())?;
+    #[cfg(unix)]
+    if let Ok(old) = std::fs::metadata(path) {
+        keep_owner(file.as_file(), &old)?;
+    }
     // Measuring reboots and panics ends in hosts that go down without syncing.
     file.as_file().sync_data()?;
     file.persist(path)?;
     File::open(directory)?.sync_all()
+}
+
+/// Gives a file that is to replace another its owner and mode.
+#[cfg(unix)]
+fn keep_owner(file: &File, old: &std::fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    // Only root can give files to others; for others the file is their own.
+    let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+    file.set_permissions(PermissionsExt::from_mode(old.mode() & 0o777))
 }
 
 #[cfg(test)]

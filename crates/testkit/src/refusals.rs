@@ -20,6 +20,8 @@ pub enum Refusal {
     Links,
     /// open(2) with `O_TMPFILE` is `EOPNOTSUPP`, as on NFS and 9p.
     TemporaryFiles,
+    /// chown(2) and lchown(2), which take a name, are `EPERM`.
+    OwnersByName,
     /// fsync(2) of this descriptor is `EIO`, as of a disk that fails.
     Sync(RawFd),
 }
@@ -32,28 +34,31 @@ impl Refusal {
     }
 
     fn filter(self) -> BpfProgram {
+        let named = [libc::SYS_chown, libc::SYS_lchown, libc::SYS_fchownat];
         let argument = |number, op, value| {
             let length = SeccompCmpArgLen::Dword;
             SeccompCondition::new(number, length, op, value).unwrap()
         };
-        let (call, condition, errno) = match self {
+        let (calls, condition, errno) = match self {
+            Self::OwnersByName => (&named[..], None, libc::EPERM),
             Self::RenameFlags => {
                 let flags = argument(4, SeccompCmpOp::Ne, 0);
-                (libc::SYS_renameat2, Some(flags), libc::EINVAL)
+                (&[libc::SYS_renameat2][..], Some(flags), libc::EINVAL)
             }
-            Self::Links => (libc::SYS_linkat, None, libc::EPERM),
+            Self::Links => (&[libc::SYS_linkat][..], None, libc::EPERM),
             Self::TemporaryFiles => {
                 let flags = argument(2, SeccompCmpOp::MaskedEq(TMPFILE), TMPFILE);
-                (libc::SYS_openat, Some(flags), libc::EOPNOTSUPP)
+                (&[libc::SYS_openat][..], Some(flags), libc::EOPNOTSUPP)
             }
             Self::Sync(fd) => {
                 let file = argument(0, SeccompCmpOp::Eq, fd as u64);
-                (libc::SYS_fsync, Some(file), libc::EIO)
+                (&[libc::SYS_fsync][..], Some(file), libc::EIO)
             }
         };
         let rules = condition.map(|one| SeccompRule::new(vec![one]).unwrap());
+        let rules: Vec<_> = rules.into_iter().collect();
         let filter = SeccompFilter::new(
-            [(call, rules.into_iter().collect())].into(),
+            calls.iter().map(|call| (*call, rules.clone())).collect(),
             SeccompAction::Allow,
             SeccompAction::Errno(errno as u32),
             TargetArch::x86_64,

@@ -61,6 +61,19 @@ fn a_report_that_cannot_be_saved_leaves_the_old_one() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn a_report_that_is_replaced_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    std::fs::write(&path, "old").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4600)).unwrap();
+    example::report().save(&path).unwrap();
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+}
+
 #[track_caller]
 fn refused(text: &str) -> String {
     let directory = tempfile::tempdir().unwrap();

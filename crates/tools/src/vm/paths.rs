@@ -2,11 +2,11 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use brisk_host::dirs::Dirs;
-use brisk_host::files::sync_directory;
+use brisk_host::files::{self, Durability};
 use brisk_vm::launch::RuntimeFiles;
 use brisk_vm::qemu::VmConfig;
 
@@ -360,30 +360,9 @@ impl VmPaths {
         // What is written must be what is read.
         self.parse(text)?;
         make_dir(&self.dirs.config, 0o755)?;
-        let path = fs::canonicalize(&path).unwrap_or(path);
-        let dir = path.parent().unwrap_or(&self.dirs.config);
-        let failed = |error| file("write", &path)(error);
-        let mut new = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
-        new.write_all(text.as_bytes())
-            .map_err(file("write", &path))?;
-        if let Ok(old) = fs::metadata(&path) {
-            // Only root can give files to others; for others the file is their own.
-            let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
-            let mode = new.as_file().set_permissions(old.permissions());
-            mode.map_err(file("write", &path))?;
-        }
-        new.as_file().sync_all().map_err(file("write", &path))?;
-        let named = if only_new {
-            new.persist_noclobber(&path)
-        } else {
-            new.persist(&path)
-        };
-        match named {
-            Ok(_) => sync_directory(dir).map_err(file("write", dir)),
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(self.exists())
-            }
-            Err(error) => Err(file("write", &path)(error.error)),
+        match files::replace_keeping(&path, text.as_bytes(), 0o600, Durability::Durable, only_new) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(self.exists()),
+            written => written.map_err(file("write", &path)),
         }
     }
 

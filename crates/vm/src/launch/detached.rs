@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -108,8 +108,9 @@ pub fn start_detached(
 fn late(path: &Path, unprivileged: Option<Unprivileged>) -> Result<OwnedFd, Error> {
     let made = DirBuilder::new().mode(0o700).create(path);
     made.map_err(prepare("a directory"))?;
+    let directory = open(path, File::options().read(true))?;
     if let Some(Unprivileged { user, group }) = unprivileged {
-        chown(path, Some(user), Some(group)).map_err(prepare("a directory"))?;
+        fchown(&directory, Some(user), Some(group)).map_err(prepare("a directory"))?;
     }
-    open(path, File::options().read(true))
+    Ok(directory)
 }
