@@ -24,7 +24,9 @@ pub(crate) fn duration_unless_zero(option: &str, text: &str) -> anyhow::Result<O
 
 pub(crate) fn share(text: &str) -> anyhow::Result<tool::Share> {
     let Some(share) = tool::Share::parse(text) else {
-        bail!("--share {text}: write HOST:GUEST or HOST:GUEST:ro, GUEST an absolute path");
+        bail!(
+            "--share {text}: write HOST:GUEST, HOST:GUEST:ro or HOST:GUEST,suid, GUEST an absolute path"
+        );
     };
     let host = std::fs::canonicalize(&share.host)
         .with_context(|| format!("--share {text}: cannot use {}", share.host.display()))?;
@@ -69,6 +71,8 @@ pub(crate) fn user(text: &str) -> tool::User {
 
 #[cfg(test)]
 mod tests {
+    use brisk_vm::virtiofs::Access;
+
     use super::*;
 
     #[test]
@@ -78,10 +82,12 @@ mod tests {
         let text = |tail: &str| format!("{}{tail}", dir.display());
         let parsed = share(&text(":/mnt:ro")).unwrap();
         assert_eq!(
-            (parsed.host.clone(), &*parsed.guest, parsed.writable),
-            (dir.clone(), "/mnt", false)
+            (parsed.host.clone(), &*parsed.guest, parsed.access),
+            (dir.clone(), "/mnt", Access::ReadOnly)
         );
-        assert!(share(&text(":/mnt")).unwrap().writable);
+        assert_eq!(share(&text(":/mnt")).unwrap().access, Access::Writable);
+        assert_eq!(share(&text(":/mnt,suid")).unwrap().access, Access::SetId);
+        assert!(share(&text(":/mnt:ro,suid")).is_err());
         assert!(share(&text("")).is_err());
         assert!(share(&text(":mnt")).is_err());
         assert!(

@@ -8,6 +8,7 @@ mod lock;
 mod memory;
 mod pretranslation;
 mod process;
+mod set_id;
 mod wait;
 
 pub use clock::tsc_khz;
@@ -24,6 +25,7 @@ pub use process::{
     Credentials, Usage, as_user_that_locks, die_with_parent, exit_at_once, in_background, nice,
     own_session, read_only_view, small_pages, wait_with_usage, with_userfaultfd,
 };
+pub use set_id::refuse_set_id;
 pub use wait::wait_for;
 
 /// Turns the result of a system call that returns 0 or -1 into a `Result`.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use brisk_host::beside;
 use brisk_host::program::{self, Program};
@@ -16,6 +16,10 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::cache::{self, Cache, Identity};
+
+mod sandbox;
+
+pub use sandbox::Sandbox;
 
 /// A virtiofsd that is installed here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,70 +43,76 @@ enum Flavour {
     C,
 }
 
-/// Confinement of a virtiofsd to the directory that it serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sandbox {
-    /// In namespaces of its own. Needs CAP_SYS_ADMIN and a root that is a mount point.
-    Namespace,
-    /// In a changed root. Needs CAP_SYS_CHROOT.
-    Chroot,
-    /// By the rights of an ordinary user.
-    None,
+/// Extent to which a guest may write to a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Form", into = "Form")]
+pub enum Access {
+    /// Not at all.
+    #[default]
+    ReadOnly,
+    /// With the rights of its owner, without set-user-ID and set-group-ID bits.
+    Writable,
+    /// With the rights of the calling user, and those bits.
+    SetId,
 }
 
-impl Sandbox {
-    /// The best that this process may use.
+/// Name of [`Access::SetId`].
+const SET_ID: &str = "suid";
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Form {
+    Writable(bool),
+    Named(String),
+}
+
+impl From<Access> for Form {
+    fn from(access: Access) -> Self {
+        match access {
+            Access::SetId => Self::Named(SET_ID.into()),
+            other => Self::Writable(other.is_writable()),
+        }
+    }
+}
+
+impl TryFrom<Form> for Access {
+    type Error = String;
+
+    fn try_from(form: Form) -> Result<Self, String> {
+        match form {
+            Form::Writable(writable) => Ok(Self::of(writable)),
+            Form::Named(name) => name.parse(),
+        }
+    }
+}
+
+impl std::str::FromStr for Access {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "false" => Ok(Self::ReadOnly),
+            "true" => Ok(Self::Writable),
+            SET_ID => Ok(Self::SetId),
+            _ => Err(format!("{text:?} is not true, false or {SET_ID}")),
+        }
+    }
+}
+
+impl Access {
+    /// Without set-ID bits.
     #[must_use]
-    pub fn possible() -> Self {
-        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        let root = rustix::process::geteuid().is_root();
-        // pivot_root(2) does not work below a changed root.
-        let inode = |path| {
-            let meta = std::fs::metadata(path).ok()?;
-            Some((meta.dev(), meta.ino()))
-        };
-        let changed = inode("/proc/1/root/").is_some_and(|first| Some(first) != inode("/"));
-        let mountinfo = read("/proc/self/mountinfo");
-        Self::from(!changed, root, &read("/proc/self/status"), &mountinfo)
-    }
-
-    /// Chooses from proc_pid_status(5) and proc_pid_mountinfo(5).
-    fn from(unchanged: bool, root: bool, status: &str, mountinfo: &str) -> Self {
-        const SYS_ADMIN: u64 = 1 << 21;
-        if !root {
-            return Self::None;
-        }
-        let effective = status
-            .lines()
-            .find_map(|line| line.strip_prefix("CapEff:"))
-            .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-            .unwrap_or(0);
-        let mounted = mountinfo
-            .lines()
-            .any(|line| line.split(' ').nth(4) == Some("/"));
-        if unchanged && effective & SYS_ADMIN != 0 && mounted {
-            Self::Namespace
-        } else {
-            Self::Chroot
+    pub const fn of(writable: bool) -> Self {
+        match writable {
+            true => Self::Writable,
+            false => Self::ReadOnly,
         }
     }
 
-    /// The confinement for a directory. Where the whole tree is served there is nothing to hide,
-    /// and pivot_root(2) refuses a new root that is the old one, depending on how that was mounted.
-    fn for_directory(self, dir: &Path) -> Self {
-        if self == Self::Namespace && dir == Path::new("/") {
-            Self::Chroot
-        } else {
-            self
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Namespace => "namespace",
-            Self::Chroot => "chroot",
-            Self::None => "none",
-        }
+    /// Whether the guest may write.
+    #[must_use]
+    pub const fn is_writable(self) -> bool {
+        !matches!(self, Self::ReadOnly)
     }
 }
 
@@ -186,9 +196,14 @@ impl Virtiofsd {
 
     /// The arguments that serve `dir`; the socket is descriptor 3. With `persistent`, for a persistent
     /// VM, the guest looks again after a second whether something has changed on the host.
-    fn args(&self, dir: &Path, writable: bool, sandbox: Sandbox, persistent: bool) -> Vec<String> {
+    fn args(&self, dir: &Path, access: Access, sandbox: Sandbox, persistent: bool) -> Vec<String> {
         let cache = if persistent { "auto" } else { "always" };
         let dir = dir.to_string_lossy();
+        // Without CAP_FSETID a file that is written to loses its set-ID bits.
+        let without = match access {
+            Access::SetId => "-mknod",
+            _ => "-mknod:-fsetid",
+        };
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self.flavour {
             Flavour::Rust {
@@ -207,14 +222,17 @@ impl Virtiofsd {
                 if migration {
                     args.push("--migration-on-error=guest-error".into());
                 }
-                if !writable && readonly {
+                if !access.is_writable() && readonly {
                     args.push("--readonly".into());
                 }
                 args.push(format!("--sandbox={}", sandbox.name()));
+                args.push(format!("--modcaps={without}"));
                 args
             }
             Flavour::C => {
-                let source = format!("source={dir},cache={cache},sandbox=chroot,log_level=err");
+                let source = format!(
+                    "source={dir},cache={cache},sandbox=chroot,log_level=err,modcaps={without}"
+                );
                 words(&["--fd=3", "-o", &source, "--thread-pool-size=0"])
             }
         }
@@ -241,8 +259,8 @@ impl Virtiofsd {
     ///
     /// # Errors
     /// If the socket cannot be made or the daemon not started.
-    pub fn serve(&self, dir: &Path, writable: bool) -> Result<Served, Error> {
-        self.start(dir, writable, None)
+    pub fn serve(&self, dir: &Path, access: Access) -> Result<Served, Error> {
+        self.start(dir, access, None)
     }
 
     /// Starts serving `dir` to a QEMU that outlives brisk; the daemon's messages go to the file
@@ -253,31 +271,23 @@ impl Virtiofsd {
     pub fn serve_persistent(
         &self,
         dir: &Path,
-        writable: bool,
+        access: Access,
         says: File,
     ) -> Result<Served, Error> {
-        self.start(dir, writable, Some(says))
+        self.start(dir, access, Some(says))
     }
 
     /// Starts the daemon; with a file for its messages, it outlives brisk.
-    fn start(&self, dir: &Path, writable: bool, says: Option<File>) -> Result<Served, Error> {
-        let sandbox = Sandbox::possible().for_directory(dir);
+    fn start(&self, dir: &Path, access: Access, says: Option<File>) -> Result<Served, Error> {
+        let (sandbox, owner) = self.confinement(dir, access);
         let (listener, client) = sockets().map_err(|source| Error::Socket { source })?;
         let start = |source| Error::Start {
             program: self.path.clone(),
             source,
         };
-        let mut command = Program::at(&self.path)
-            .args(self.args(dir, writable, sandbox, says.is_some()))
-            .command();
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command
-            .fd_mappings(vec![FdMapping {
-                parent_fd: listener,
-                child_fd: 3,
-            }])
-            .map_err(|error| start(io::Error::other(error)))?;
-        if !writable && self.needs_view() {
+        let arguments = self.args(dir, access, sandbox, says.is_some());
+        let mut command = self.command(arguments, listener, owner).map_err(start)?;
+        if !access.is_writable() && self.needs_view() {
             brisk_sys::read_only_view(&mut command);
         }
         match says {
@@ -285,12 +295,80 @@ impl Virtiofsd {
             // Ctrl-C on the terminal is for brisk to forward, as with QEMU.
             None => brisk_sys::die_with_parent(command.process_group(0).stderr(Stdio::piped())),
         };
+        if access == Access::Writable {
+            // openat2(2) keeps one that is not confined within the directory.
+            let openat2 = sandbox != Sandbox::None;
+            brisk_sys::refuse_set_id(&mut command, openat2).map_err(start)?;
+        }
         let daemon = command.spawn().map_err(start)?;
         Ok(Served {
             daemon,
             socket: client,
         })
     }
+
+    fn command(
+        &self,
+        arguments: Vec<String>,
+        listener: OwnedFd,
+        owner: Option<Owner>,
+    ) -> io::Result<Command> {
+        let mut command = Program::at(&self.path).args(arguments).command();
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        if let Some(Owner { user, group }) = owner {
+            command.uid(user).gid(group);
+        }
+        let mapping = FdMapping {
+            parent_fd: listener,
+            child_fd: 3,
+        };
+        command
+            .fd_mappings(vec![mapping])
+            .map_err(io::Error::other)?;
+        Ok(command)
+    }
+
+    /// Confinement of a daemon for a directory, and the user that it is to be instead of root: a
+    /// guest that may write to somebody else's directory does it as that user.
+    fn confinement(&self, dir: &Path, access: Access) -> (Sandbox, Option<Owner>) {
+        let usual = Sandbox::possible().for_directory(dir);
+        let is_root = rustix::process::geteuid().is_root();
+        let whole = dir == Path::new("/");
+        if access != Access::Writable || whole || self.flavour == Flavour::C {
+            return (usual, None);
+        }
+        let owner = dir.metadata().ok().filter(|found| found.uid() != 0);
+        let owner = owner.filter(|_| is_root).map(|found| Owner {
+            user: found.uid(),
+            group: found.gid(),
+        });
+        if is_root && owner.is_none() || !self.has_namespaces(dir, owner) {
+            return (usual, None);
+        }
+        (Sandbox::Namespace, owner)
+    }
+
+    /// Whether a daemon that is an ordinary user can have namespaces of its own: one is started, and
+    /// ends in order when its client goes away.
+    fn has_namespaces(&self, dir: &Path, owner: Option<Owner>) -> bool {
+        let Ok((listener, client)) = sockets() else {
+            return false;
+        };
+        drop(client);
+        let arguments = self.args(dir, Access::Writable, Sandbox::Namespace, false);
+        let command = self.command(arguments, listener, owner);
+        command.is_ok_and(|mut command| {
+            let command = brisk_sys::die_with_parent(command.stderr(Stdio::null()));
+            command.status().is_ok_and(|status| status.success())
+        })
+    }
+}
+
+/// Owner of a directory.
+#[derive(Debug, Clone, Copy)]
+struct Owner {
+    user: u32,
+    group: u32,
 }
 
 /// A listening socket, which virtiofsd needs, and the one connection to it.
@@ -359,24 +437,6 @@ fn private_directory(place: &Path) -> io::Result<TempDir> {
 mod tests {
     use super::*;
 
-    const ALL: &str = "Name:\tx\nCapEff:\t000001ffffffffff\n";
-    const CONTAINER: &str = "CapEff:\t00000000a80425fb\n";
-    const MOUNTED: &str = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n";
-    const CHROOT: &str = "30 22 0:5 / /proc rw - proc proc rw\n";
-
-    #[test]
-    fn the_best_sandbox_that_is_allowed_is_taken() {
-        assert_eq!(Sandbox::from(true, true, ALL, MOUNTED), Sandbox::Namespace);
-        assert_eq!(Sandbox::from(true, true, ALL, CHROOT), Sandbox::Chroot);
-        assert_eq!(
-            Sandbox::from(true, true, CONTAINER, MOUNTED),
-            Sandbox::Chroot
-        );
-        assert_eq!(Sandbox::from(true, true, "", ""), Sandbox::Chroot);
-        assert_eq!(Sandbox::from(true, false, ALL, MOUNTED), Sandbox::None);
-        assert_eq!(Sandbox::from(false, true, ALL, MOUNTED), Sandbox::Chroot);
-    }
-
     #[test]
     fn strangers_have_no_name_to_connect_to() {
         let temporary = tempfile::tempdir().unwrap();
@@ -393,13 +453,5 @@ mod tests {
         let mut text = [0; 5];
         rustix::io::read(&server, &mut text).unwrap();
         assert_eq!(&text, b"hello");
-    }
-
-    #[test]
-    fn the_whole_tree_is_served_without_pivoting() {
-        let sandbox = |dir| Sandbox::Namespace.for_directory(Path::new(dir));
-        assert_eq!(sandbox("/"), Sandbox::Chroot);
-        assert_eq!(sandbox("/srv"), Sandbox::Namespace);
-        assert_eq!(Sandbox::None.for_directory(Path::new("/")), Sandbox::None);
     }
 }

@@ -8,6 +8,7 @@ use brisk_vm::qemu::{
     Firmware, GuestMemory, Machine, Network, Parameter, Processors, Ram, State, VmConfig, argv,
     loading,
 };
+use brisk_vm::virtiofs::Access;
 
 /// A machine without a root.
 fn plain(machine: Machine) -> VmConfig {
@@ -181,7 +182,7 @@ fn commas_in_paths_are_doubled_and_the_users_words_are_last() {
     plan.devices.filesystems = vec![Filesystem::NineP {
         tag: "root".into(),
         path: "/a,b".into(),
-        writable: false,
+        access: Access::ReadOnly,
     }];
     plan.extra = vec!["-S".into()];
     let text = lines(&plan);

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use brisk_host::quantity;
 use brisk_tools::guest::{self as tool, Optimisations, Options, RootOption};
 use brisk_vm::qemu::DiskFormat;
+use brisk_vm::virtiofs::Access;
 use clap::ValueEnum;
 
 /// Options for the kernel, the root and the modules of a guest.
@@ -36,8 +37,11 @@ pub struct GuestArgs {
 
     /// Let the command change the root: the directory or the image itself instead of an overlay in
     /// memory.
-    #[arg(long)]
-    pub rw: bool,
+    ///
+    /// In a directory it sets no set-user-ID and set-group-ID bits, unless it is `--rw=suid`.
+    #[arg(long, value_name = "BOOL|suid", num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true", hide_default_value = true)]
+    pub rw: Access,
 
     /// Machine type. `auto` is the quickest for the accelerator, --cpus and --firmware.
     #[arg(long, value_enum, default_value_t = Machine::Auto)]
@@ -215,7 +219,7 @@ impl GuestArgs {
                     path => RootOption::Path(path.to_owned()),
                 },
                 format: self.root_format.map(DiskFormat::from),
-                writable: self.rw,
+                access: self.rw,
             },
             hardware: tool::HardwareOptions {
                 machine: match self.machine {

@@ -46,7 +46,9 @@ pub struct Args {
     pub disk: Vec<String>,
 
     /// Share a directory of the host at a path of the guest; `:ro` forbids writing.
-    #[arg(long, value_name = "HOST:GUEST[:ro]")]
+    ///
+    /// Files get no set-user-ID and set-group-ID bits there, unless `,suid` allows them.
+    #[arg(long, value_name = "HOST:GUEST[:ro|,suid]")]
     pub share: Vec<String>,
 
     /// Host name of the guest: letters, digits, - and ., up to 64.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use brisk_vm::qemu::DiskFormat;
+use brisk_vm::virtiofs::Access;
 use serde::{Deserialize, Serialize};
 
 use super::optimisations::Optimisations;
@@ -82,7 +83,7 @@ pub struct RootOptions {
     /// Format of its image, if it is known.
     pub format: Option<DiskFormat>,
     /// Whether the command may change it.
-    pub writable: bool,
+    pub access: Access,
 }
 
 /// The VM's hardware, its devices, and the QEMU that makes them.
@@ -161,7 +162,7 @@ impl Default for RootOptions {
         Self {
             source: RootOption::Host,
             format: None,
-            writable: false,
+            access: Access::ReadOnly,
         }
     }
 }
@@ -343,19 +344,27 @@ pub struct Share {
     /// Path in the guest.
     pub guest: String,
     /// Whether the guest may write.
-    pub writable: bool,
+    pub access: Access,
 }
 
 impl Share {
-    /// Parses `HOST:GUEST` or `HOST:GUEST:ro`, where GUEST is an absolute path.
+    /// Parses `HOST:GUEST`, `HOST:GUEST:ro` or `HOST:GUEST,suid`, where GUEST is an absolute path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (paths, writable) = mode(text);
+        let (paths, access) = match text.strip_suffix(",suid") {
+            Some(paths) => (paths, Access::SetId),
+            None => {
+                let (paths, writable) = mode(text);
+                (paths, Access::of(writable))
+            }
+        };
         let (host, guest) = paths.rsplit_once(':')?;
-        (guest.starts_with('/') && !host.is_empty()).then(|| Self {
+        let is_guest =
+            guest.starts_with('/') && !(access == Access::SetId && guest.ends_with(":ro"));
+        (is_guest && !host.is_empty()).then(|| Self {
             host: host.into(),
             guest: guest.to_owned(),
-            writable,
+            access,
         })
     }
 }

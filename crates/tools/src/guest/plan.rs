@@ -9,6 +9,7 @@ use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{Filesystem, Transport, VmConfig};
+use brisk_vm::virtiofs::Access;
 
 use super::error::Error;
 use super::facts::Facts;
@@ -46,7 +47,7 @@ pub struct Plan {
     /// Part of these steps that the guest gets.
     pub part: Part,
     /// Directories for virtiofsd, and whether the guest may write there.
-    pub served: Vec<(PathBuf, bool)>,
+    pub served: Vec<(PathBuf, Access)>,
     /// User of QEMU, if not root.
     pub unprivileged: Option<Unprivileged>,
     /// Whether the command runs on a terminal.
@@ -96,7 +97,7 @@ impl Plan {
 struct Shown {
     tag: String,
     path: PathBuf,
-    writable: bool,
+    access: Access,
 }
 
 /// Decides.
@@ -110,7 +111,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
     let shares = shares(options);
     let scene = Scene {
         root: &facts.root,
-        writable: options.root.writable,
+        writable: options.root.access.is_writable(),
         sharing,
         shares: &shares,
         terminal: options.command.terminal.is_some() || options.warm != Warm::No,
@@ -144,7 +145,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         part: Part::Whole,
         served: if serves {
             let served = directories.into_iter();
-            served.map(|shown| (shown.path, shown.writable)).collect()
+            served.map(|shown| (shown.path, shown.access)).collect()
         } else {
             Vec::new()
         },
@@ -164,7 +165,7 @@ fn shares(options: &Options) -> Vec<SharedDirectory> {
     let shares = numbered.map(|(index, share)| SharedDirectory {
         tag: format!("share{index}"),
         guest: share.guest.clone(),
-        writable: share.writable,
+        writable: share.access.is_writable(),
     });
     shares.collect()
 }
@@ -175,7 +176,7 @@ fn directories(options: &Options, facts: &Facts, shares: &[SharedDirectory]) -> 
         Root::Directory { path, .. } => Some(Shown {
             tag: ROOT_TAG.to_owned(),
             path: path.clone(),
-            writable: options.root.writable,
+            access: options.root.access,
         }),
         _ => None,
     };
@@ -183,7 +184,7 @@ fn directories(options: &Options, facts: &Facts, shares: &[SharedDirectory]) -> 
     let shared = shared.map(|(share, shared)| Shown {
         tag: shared.tag.clone(),
         path: share.host.clone(),
-        writable: share.writable,
+        access: share.access,
     });
     root.into_iter().chain(shared).collect()
 }
@@ -197,7 +198,7 @@ fn filesystems(directories: &[Shown], sharing: Sharing) -> Vec<Filesystem> {
         Sharing::NineP => Filesystem::NineP {
             tag: shown.tag.clone(),
             path: shown.path.clone(),
-            writable: shown.writable,
+            access: shown.access,
         },
     });
     devices.collect()
@@ -281,7 +282,7 @@ fn modules(
             want(module, &format!("on the disk {}", disk.path.display()));
         }
     }
-    if facts.root != Root::None && !options.root.writable {
+    if facts.root != Root::None && !options.root.access.is_writable() {
         want(
             "overlay",
             "a layer of memory above a root that is not changed",

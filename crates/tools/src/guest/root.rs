@@ -83,7 +83,7 @@ pub(crate) fn find(
 ) -> Result<Noted, Error> {
     let argument = match &options.root.source {
         RootOption::None => return Ok((Root::None, Vec::new())),
-        RootOption::Host => return Ok((of_host(options.root.writable)?, Vec::new())),
+        RootOption::Host => return Ok((of_host(options.root.access.is_writable())?, Vec::new())),
         RootOption::Path(argument) => argument,
     };
     let failed = |source| Error::Root {
@@ -101,7 +101,7 @@ pub(crate) fn find(
             };
             return Ok((root, notes.into_iter().collect()));
         }
-        Found::Container(_) if options.root.writable => {
+        Found::Container(_) if options.root.access.is_writable() => {
             return Err(Error::unfit(
                 "--rw cannot change a container image",
                 "unpack it into a directory and use that as root",
@@ -117,7 +117,9 @@ pub(crate) fn find(
             let unpacked = brisk_rootfs::container(&container, &images, &mut report);
             of_container(unpacked.map_err(failed)?)
         }
-        Found::Disk(disk) if options.root.writable && disk.filesystem.is_read_only() => {
+        Found::Disk(disk)
+            if options.root.access.is_writable() && disk.filesystem.is_read_only() =>
+        {
             return Err(Error::unfit(
                 format!(
                     "{argument} is {}, which cannot be written",
@@ -126,7 +128,7 @@ pub(crate) fn find(
                 "leave out --rw: writes then go to memory",
             ));
         }
-        Found::Disk(disk) => of_disk(disk, options.root.writable),
+        Found::Disk(disk) => of_disk(disk, options.root.access.is_writable()),
         other => {
             return Err(Error::unfit(
                 format!("{argument}: {}", other.explain()),

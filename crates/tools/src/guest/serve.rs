@@ -9,7 +9,7 @@ use super::plan::Plan;
 /// Starts a virtiofsd for each directory that needs one.
 pub(crate) fn serve(plan: &Plan, facts: &Facts) -> Result<Vec<Served>, Error> {
     let mut served = Vec::new();
-    for (path, writable) in &plan.served {
+    for (path, access) in &plan.served {
         let daemon = facts
             .virtiofsd
             .as_ref()
@@ -18,7 +18,7 @@ pub(crate) fn serve(plan: &Plan, facts: &Facts) -> Result<Vec<Served>, Error> {
             path: path.clone(),
             source,
         };
-        served.push(daemon.serve(path, *writable).map_err(serve)?);
+        served.push(daemon.serve(path, *access).map_err(serve)?);
     }
     Ok(served)
 }

@@ -17,7 +17,7 @@ pub(crate) fn unfit(plan: &Plan, options: &Options, facts: &Facts) -> Option<Str
     } else if !plan.served.is_empty() && !keeps {
         "directories of the host are served to it by a virtiofsd whose state cannot be kept; 1.11 \
          can"
-    } else if options.root.writable {
+    } else if options.root.access.is_writable() {
         "--rw: its root would be written to by more than one guest"
     } else if plan.machine.devices.disks.iter().any(|disk| disk.writable) {
         "--disk: an image would be written to by more than one guest; :ro forbids writing"

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use brisk_host::quantity::memory_mib;
 use brisk_vm::qemu::DiskFormat;
+use brisk_vm::virtiofs::Access;
 use saving::{NAME, UUID};
 use serde::{Deserialize, Serialize};
 
@@ -102,11 +103,11 @@ pub struct Definition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_format: Option<ImageFormat>,
     /// Whether the root is written to, instead of an overlay in memory.
-    pub rw: bool,
+    pub rw: Access,
     /// Further disks, `PATH` or `PATH:ro`, each with its format behind it: `,format=raw`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<String>,
-    /// Directories of this host, `HOST:GUEST` or `HOST:GUEST:ro`.
+    /// Directories of this host, `HOST:GUEST`, `HOST:GUEST:ro` or `HOST:GUEST,suid`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<String>,
     /// Virtual CPUs.
@@ -158,7 +159,7 @@ impl Default for Definition {
             kernel: None,
             root: "none".into(),
             root_format: None,
-            rw: false,
+            rw: Access::ReadOnly,
             disks: Vec::new(),
             shares: Vec::new(),
             cpus: 1,
@@ -204,7 +205,7 @@ impl Definition {
         if self.cpus == 0 {
             return wrong("cpus", "0", "a VM has one at least");
         }
-        if self.root == "host" && self.rw {
+        if self.root == "host" && self.rw.is_writable() {
             let reason = "nobody but this host writes to its own root; write rw = false";
             return wrong("rw", "true", reason);
         }
@@ -305,7 +306,7 @@ impl Definition {
                     path => RootOption::Path(path.to_owned()),
                 },
                 format: self.root_format.map(ImageFormat::disk_format),
-                writable: self.rw,
+                access: self.rw,
             },
             hardware: HardwareOptions {
                 cpus: self.cpus,

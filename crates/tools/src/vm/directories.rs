@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::FILESYSTEM;
 use brisk_vm::qemu::control::Control;
-use brisk_vm::virtiofs::Virtiofsd;
+use brisk_vm::virtiofs::{Access, Virtiofsd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use crate::guest;
 pub(super) struct Directories {
     daemon: Virtiofsd,
     /// Paths, and whether the guest may write there.
-    list: Vec<(PathBuf, bool)>,
+    list: Vec<(PathBuf, Access)>,
     /// Some of the names in each of them.
     #[serde(default)]
     names: Vec<Vec<String>>,
@@ -53,7 +53,7 @@ impl Directories {
 
     /// Records names in the directories.
     pub(super) fn look(&mut self) {
-        let names = |(path, _): &(PathBuf, bool)| {
+        let names = |(path, _): &(PathBuf, Access)| {
             let files = fs::read_dir(path).into_iter().flatten().flatten();
             let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
             names.take(NAMES).collect()
@@ -64,7 +64,7 @@ impl Directories {
     /// The first directory that the guest may write to.
     pub(super) fn written(&self) -> Option<&Path> {
         let mut list = self.list.iter();
-        list.find_map(|(path, writable)| writable.then_some(path.as_path()))
+        list.find_map(|(path, access)| access.is_writable().then_some(path.as_path()))
     }
 
     /// Whether a new virtiofsd can continue from the state of this one.
@@ -116,9 +116,9 @@ impl Directories {
         };
         let mut options = File::options();
         let options = options.append(true).create(true).mode(0o600);
-        for (path, writable) in &self.list {
+        for (path, access) in &self.list {
             let says = options.open(errors).map_err(file("open", errors))?;
-            let one = self.daemon.serve_persistent(path, *writable, says);
+            let one = self.daemon.serve_persistent(path, *access, says);
             let one = one.map_err(|source| guest::Error::Serve {
                 path: path.clone(),
                 source,

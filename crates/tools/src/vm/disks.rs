@@ -69,7 +69,7 @@ pub(super) fn needed(
     }
     let disks = definition.extra_disks();
     let disks = disks.iter().filter(|disk| disk.writable);
-    let root = definition.rw && definition.root != "none";
+    let root = definition.rw.is_writable() && definition.root != "none";
     let root = root.then(|| PathBuf::from(&definition.root));
     let will: Vec<_> = root
         .into_iter()

@@ -22,7 +22,8 @@ use super::memory::{self, Filling};
 use super::tb_trace::TbTrace;
 use super::user::User;
 use super::{Error, Unprivileged, faults, inputs};
-use crate::qemu::{Disk, Fds, Firmware, Ram, VmConfig, argv};
+use crate::qemu::{Disk, Fds, Filesystem, Firmware, Ram, VmConfig, argv};
+use crate::virtiofs::Access;
 
 /// Descriptors and options that QEMU gets.
 pub(super) struct Wiring {
@@ -326,6 +327,19 @@ impl Wiring {
                 command.uid(user).gid(group);
             }
             None => {}
+        }
+        let is_written = |filesystem: &Filesystem| {
+            matches!(
+                filesystem,
+                Filesystem::NineP {
+                    access: Access::Writable,
+                    ..
+                }
+            )
+        };
+        if self.plan.devices.filesystems.iter().any(is_written) {
+            let refused = brisk_sys::refuse_set_id(&mut command, false);
+            refused.map_err(prepare("a filter"))?;
         }
         Ok(command)
     }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::virtiofs::Access;
+
 /// Accelerator, which executes the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Accelerator {
@@ -188,7 +190,8 @@ pub enum Filesystem {
         /// Directory.
         path: PathBuf,
         /// Whether the guest may write.
-        writable: bool,
+        #[serde(rename = "writable")]
+        access: Access,
     },
 }
 

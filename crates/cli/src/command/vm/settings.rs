@@ -9,6 +9,7 @@ use brisk_tools::vm::{
     new_uuid,
 };
 use brisk_vm::qemu::DiskFormat;
+use brisk_vm::virtiofs::Access;
 use clap::ValueEnum;
 
 use super::super::guest::ImageFormat;
@@ -64,9 +65,11 @@ struct Settings {
     root_format: Option<ImageFormat>,
 
     /// Write to the root, instead of to an overlay in memory.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    ///
+    /// In a directory no set-user-ID and set-group-ID bits are set, unless it is `--rw=suid`.
+    #[arg(long, value_name = "BOOL|suid", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
-    rw: Option<bool>,
+    rw: Option<Access>,
 
     /// Disk besides the root, a raw or qcow2 image or a block device; :ro forbids writing.
     /// Repeatable.
@@ -80,7 +83,9 @@ struct Settings {
     no_disks: bool,
 
     /// Share a directory of this host at a path of the guest; :ro forbids writing. Repeatable.
-    #[arg(long, value_name = "HOST:GUEST[:ro]")]
+    ///
+    /// Files get no set-user-ID and set-group-ID bits there, unless ,suid allows them.
+    #[arg(long, value_name = "HOST:GUEST[:ro|,suid]")]
     share: Vec<String>,
 
     /// Remove the shared directories that the definition has.

@@ -9,7 +9,7 @@ fn what_is_written_is_read() {
     let definition = Definition {
         kernel: Some("6.12".into()),
         root: "/images/db1.img".into(),
-        rw: true,
+        rw: Access::SetId,
         huge_pages: false,
         lock_memory: true,
         keep_memory: true,

@@ -61,17 +61,13 @@ fn add_filesystems(parts: &mut Parts, plan: &VmConfig) {
                 ],
                 "a directory of the host, served by virtiofsd",
             ),
-            Filesystem::NineP {
-                tag,
-                path,
-                writable,
-            } => parts.add(
+            Filesystem::NineP { tag, path, access } => parts.add(
                 [
                     "-fsdev",
                     &format!(
                         "local,id=fs{index},path={},security_model=none,readonly={}",
                         escape(&path.to_string_lossy()),
-                        if *writable { "off" } else { "on" }
+                        if access.is_writable() { "off" } else { "on" }
                     ),
                     "-device",
                     &format!("virtio-9p-{suffix},fsdev=fs{index},mount_tag={tag}{slot}"),
