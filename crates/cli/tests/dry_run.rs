@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use brisk_testkit::{Brisk, brisk};
+use brisk_testkit::{Brisk, brisk, capture, tool};
 use serde_json::Value;
 
 const CONFIGURED: [&str; 7] = [
@@ -89,4 +89,29 @@ fn nothing_is_started() {
     dry(&["--qemu", program.to_str().unwrap()]).exits(0);
     let started = fs::read_to_string(&log).unwrap();
     assert!(!started.contains("-kernel"), "{started}");
+}
+
+#[test]
+fn an_archive_stays_packed() {
+    let home = tempfile::tempdir().unwrap();
+    let [root, archive, cache] = ["root", "root.tar", "cache"].map(|name| home.path().join(name));
+    brisk_testkit::tree(&root);
+    let _ = capture(
+        &tool("tar"),
+        &[
+            "-C",
+            root.to_str().unwrap(),
+            "-cf",
+            archive.to_str().unwrap(),
+            ".",
+        ],
+    );
+    let run = brisk!["--dry-run", "--root"].arg(&archive);
+    let shown = run
+        .env("BRISK_CACHE_DIR", &cache)
+        .command(["true"])
+        .exits(0);
+    assert!(shown.text().contains("unread.erofs"), "{}", shown.text());
+    let unpacked = fs::read_dir(cache.join("v1/containers"));
+    assert_eq!(unpacked.map_or(0, Iterator::count), 0);
 }

@@ -39,6 +39,19 @@ pub enum Fault {
         /// Their largest number or size.
         limit: u64,
     },
+    /// What it unpacks to does not fit.
+    #[error(
+        "it does not fit: {} MiB are free where the cache is, of which {} MiB stay free; free some, \
+         or put the cache elsewhere with BRISK_CACHE_DIR",
+        free >> 20,
+        reserve >> 20
+    )]
+    Full {
+        /// Free bytes.
+        free: u64,
+        /// Bytes that stay free.
+        reserve: u64,
+    },
     /// The content does not match the manifest.
     #[error("{what} has the digest {found}, not {expected}; fetch the image again")]
     Digest {

@@ -220,6 +220,7 @@ impl GuestArgs {
                 },
                 format: self.root_format.map(DiskFormat::from),
                 access: self.rw,
+                unread: false,
             },
             hardware: tool::HardwareOptions {
                 machine: match self.machine {

@@ -200,6 +200,7 @@ A command may itself exit with any of these; brisk then says nothing on stderr."
 /// If the guest cannot be started, or ends before the command does.
 pub fn run(args: &Args, ui: &Ui, started: Instant) -> anyhow::Result<u8> {
     let mut options = options(args)?;
+    options.root.unread = args.dry_run;
     let cache = Cache::open()?;
     let mut spinner: Option<Spinner> = None;
     let mut progress = |text: &str| {

@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use super::manifest;
 use super::model::{Container, ContainerConfig, ContainerRoot, Form};
+use super::new_file::{self, New};
 use crate::{Error, Filesystem};
 
 pub(super) struct Cache {
@@ -30,9 +30,26 @@ struct Stored {
 impl Cache {
     pub(super) fn open(directory: &Path) -> Result<Self, Error> {
         fs::create_dir_all(directory).map_err(|error| write_error(directory, error))?;
+        new_file::clean(directory);
         Ok(Self {
             directory: directory.into(),
         })
+    }
+
+    /// A cache that is read only, and need not be there.
+    pub(super) fn existing(directory: &Path) -> Self {
+        Self {
+            directory: directory.into(),
+        }
+    }
+
+    /// A root by its key, which need not be there.
+    pub(super) fn root(&self, key: &str, config: ContainerConfig) -> ContainerRoot {
+        ContainerRoot {
+            image: self.path(key, "erofs"),
+            filesystem: Filesystem::Erofs,
+            config,
+        }
     }
 
     pub(super) fn by_identity(&self, identity: &str) -> Option<ContainerRoot> {
@@ -43,53 +60,40 @@ impl Cache {
     pub(super) fn by_key(&self, key: &str) -> Option<ContainerRoot> {
         let stored = fs::read(self.path(key, "json")).ok()?;
         let stored: Stored = serde_json::from_slice(&stored).ok()?;
-        let image = self.path(key, "erofs");
-        if fs::metadata(&image).ok()?.len() != stored.length {
-            return None;
-        }
-        Some(ContainerRoot {
-            image,
-            filesystem: Filesystem::Erofs,
-            config: stored.config,
-        })
+        let root = self.root(key, stored.config);
+        let whole = fs::metadata(&root.image).ok()?.len() == stored.length;
+        whole.then_some(root)
     }
 
-    /// A new file beside the cached ones, so that it can be renamed to one of them.
-    pub(super) fn temporary(&self) -> Result<NamedTempFile, Error> {
-        tempfile::Builder::new()
-            .prefix(".new-")
-            .tempfile_in(&self.directory)
-            .map_err(|error| write_error(&self.directory, error))
+    /// A new file beside the cached ones, so that it can be named as one of them.
+    pub(super) fn temporary(&self) -> Result<New, Error> {
+        New::in_directory(&self.directory).map_err(|error| write_error(&self.directory, error))
     }
 
     pub(super) fn store(
         &self,
-        image: NamedTempFile,
+        image: New,
         key: &str,
         config: &ContainerConfig,
     ) -> Result<ContainerRoot, Error> {
         let path = self.path(key, "erofs");
         let length = image
-            .as_file()
+            .file()
             // After a crash a name must not lead to an image without its data.
             .sync_data()
-            .and_then(|()| image.as_file().metadata())
+            .and_then(|()| image.file().metadata())
             .map_err(|error| write_error(&path, error))?
             .len();
         image
-            .persist(&path)
-            .map_err(|error| write_error(&path, error.error))?;
+            .name(&path)
+            .map_err(|error| write_error(&path, error))?;
         let stored = serde_json::to_vec(&Stored {
             length,
             config: config.clone(),
         })
         .map_err(|error| write_error(&path, error.into()))?;
         self.replace(&self.path(key, "json"), &stored)?;
-        Ok(ContainerRoot {
-            image: path,
-            filesystem: Filesystem::Erofs,
-            config: config.clone(),
-        })
+        Ok(self.root(key, config.clone()))
     }
 
     pub(super) fn remember(&self, identity: &str, key: &str) -> Result<(), Error> {
@@ -97,12 +101,11 @@ impl Cache {
     }
 
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), Error> {
-        let mut file = self.temporary()?;
-        file.write_all(content)
-            .map_err(|error| write_error(path, error))?;
-        file.persist(path)
-            .map_err(|error| write_error(path, error.error))?;
-        Ok(())
+        let new = self.temporary()?;
+        let written = new.file().write_all(content);
+        written
+            .and_then(|()| new.name(path))
+            .map_err(|error| write_error(path, error))
     }
 
     fn path(&self, name: &str, extension: &str) -> PathBuf {

@@ -1,10 +1,8 @@
 //! The two passes over the layers.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 use super::archive::{Kind, Reader};
 use super::erofs::{Layout, Place};
@@ -35,6 +33,11 @@ pub(super) fn read(
     let mut before = 0;
     for (number, layer) in (0..).zip(layers) {
         let mut read = 0;
+        // The limit is that of all layers: one can be listed any number of times.
+        let limits = Limits {
+            content: limits.content.saturating_sub(before),
+            ..limits
+        };
         let digest = walk(source, layer, limits, tick, &mut |entry, index, reader| {
             read = reader.position();
             entries += 1;
@@ -67,7 +70,7 @@ pub(super) fn copy(
     source: &Source,
     layers: &[manifest::Layer],
     layout: &Layout,
-    image: &File,
+    write: &mut Write<'_>,
     tick: &mut dyn FnMut(u64),
 ) -> Result<(), Fault> {
     let mut places: HashMap<Content, Place> = layout.places().collect();
@@ -91,7 +94,7 @@ pub(super) fn copy(
                 }
                 let whole = [(0, place.size)];
                 for &(start, length) in entry.segments.as_deref().unwrap_or(&whole) {
-                    fill(reader, image, place, start..start + length, &mut buffer)?;
+                    fill(reader, write, place, start..start + length, &mut buffer)?;
                 }
                 Ok(())
             },
@@ -103,10 +106,13 @@ pub(super) fn copy(
     }
 }
 
+/// Writes bytes at a place of the image.
+type Write<'a> = dyn FnMut(&[u8], u64) -> Result<(), Fault> + 'a;
+
 /// Copies a part of a file. The last part of a file may lie elsewhere.
 fn fill(
     reader: &mut dyn Read,
-    image: &File,
+    write: &mut Write<'_>,
     place: Place,
     part: Range<u64>,
     buffer: &mut [u8],
@@ -118,7 +124,7 @@ fn fill(
             .unwrap_or(usize::MAX)
             .min(buffer.len());
         reader.read_exact(&mut buffer[..want])?;
-        image.write_all_at(&buffer[..want], position)?;
+        write(&buffer[..want], position)?;
         start += want as u64;
     }
     Ok(())

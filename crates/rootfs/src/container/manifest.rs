@@ -15,8 +15,10 @@ use crate::Fault;
 const FORMAT: &str = "brisk erofs 1";
 const OS: &str = "linux";
 const ARCHITECTURE: &str = "amd64";
-/// Docker allows 127 layers, others more; it also bounds how deep indexes nest.
-const LAYERS_MAX: usize = 4096;
+/// Docker allows 127 layers, others more.
+const LAYERS_MAX: usize = 512;
+/// Most images of an index.
+const DESCRIPTORS_MAX: usize = 4096;
 const NESTING_MAX: u32 = 4;
 
 /// Digest that a layer is checked against.
@@ -231,7 +233,7 @@ fn find(
     nesting: u32,
     others: &mut Vec<String>,
 ) -> Result<Option<(String, Document)>, Fault> {
-    for descriptor in descriptors.iter().take(LAYERS_MAX) {
+    for descriptor in descriptors.iter().take(DESCRIPTORS_MAX) {
         if let Some(platform) = descriptor.platform.as_ref().filter(|p| !p.fits()) {
             if platform.is_real() {
                 others.push(platform.to_string());
@@ -343,7 +345,9 @@ fn docker(source: &Source, name: Option<&str>) -> Result<Image, Fault> {
     })
 }
 
-fn bounded(layers: Vec<Layer>) -> Result<Vec<Layer>, Fault> {
+pub(super) fn bounded(mut layers: Vec<Layer>) -> Result<Vec<Layer>, Fault> {
+    // One that is listed twice in a row changes nothing the second time.
+    layers.dedup();
     if layers.len() > LAYERS_MAX {
         return Err(Fault::TooMuch {
             what: "layers",

@@ -11,17 +11,18 @@ mod erofs;
 mod flatten;
 mod manifest;
 mod model;
+mod new_file;
+mod room;
 mod source;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-use tempfile::NamedTempFile;
 
 pub use model::{Container, ContainerConfig, ContainerRoot, Form};
 
@@ -31,6 +32,7 @@ pub(super) use stream::decompress;
 use crate::{Error, Fault};
 use cache::Cache;
 use model::Limits;
+use room::{Filling, Room};
 use source::Source;
 
 /// Makes the root file system of `found`, or finds it in `cache_dir` where an earlier call left
@@ -46,6 +48,35 @@ pub fn container(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<ContainerRoot, Error> {
     unpack(found, cache_dir, Limits::default(), progress)
+}
+
+/// What [`container()`] would make of `found`, without unpacking it: where that was not done before,
+/// there is no image at the path yet, and how a compressed archive wants to be run is not known.
+///
+/// # Errors
+///
+/// As of [`container()`], as far as that is noticed without unpacking.
+pub fn container_unread(found: &Container, cache_dir: &Path) -> Result<ContainerRoot, Error> {
+    let fault = |fault| Error::Container {
+        path: found.path.clone(),
+        fault,
+    };
+    let cache = Cache::existing(cache_dir);
+    let identity = cache::identity(found).map_err(|error| fault(error.into()))?;
+    if let Some(root) = identity.and_then(|identity| cache.by_identity(&identity)) {
+        return Ok(root);
+    }
+    let nothing = Limits {
+        content: 0,
+        ..Limits::default()
+    };
+    let Ok(source) = Source::open(found, cache_dir, nothing) else {
+        return Ok(cache.root("unread", ContainerConfig::default()));
+    };
+    let image = manifest::select(&source, found).map_err(fault)?;
+    let key = image.key.unwrap_or_else(|| "unread".into());
+    let known = cache.by_key(&key);
+    Ok(known.unwrap_or_else(|| cache.root(&key, image.config)))
 }
 
 fn unpack(
@@ -81,12 +112,14 @@ fn unpack(
         root = cache.by_key(&key);
         if root.is_none() {
             let layout = erofs::Layout::new(&flattened.tree).map_err(fault)?;
-            let mut file = cache.temporary()?;
-            write_metadata(&mut file, &layout).map_err(fault)?;
-            flatten::copy(&source, &image.layers, &layout, file.as_file(), &mut tick)
-                .map_err(fault)?;
-            write_superblock(file.as_file(), &layout, &key).map_err(|error| fault(error.into()))?;
-            root = Some(cache.store(file, &key, &image.config)?);
+            let new = cache.temporary()?;
+            let file = new.file();
+            let mut room = Room::beside(file, limits).map_err(|error| fault(error.into()))?;
+            write_metadata(file, &mut room, &layout).map_err(fault)?;
+            let mut fill = |bytes: &[u8], at| room.write(file, bytes, at);
+            flatten::copy(&source, &image.layers, &layout, &mut fill, &mut tick).map_err(fault)?;
+            write_superblock(file, &layout, &key).map_err(|error| fault(error.into()))?;
+            root = Some(cache.store(new, &key, &image.config)?);
         }
         // What is read must be what was looked at when the identity was taken.
         if cache::identity(found).map_err(|error| fault(error.into()))? != identity {
@@ -100,12 +133,12 @@ fn unpack(
     root.ok_or_else(|| fault(Fault::Changed))
 }
 
-fn write_metadata(file: &mut NamedTempFile, layout: &erofs::Layout<'_>) -> Result<(), Fault> {
-    let mut out = std::io::BufWriter::with_capacity(1 << 20, file.as_file_mut());
+fn write_metadata(file: &File, room: &mut Room, layout: &erofs::Layout<'_>) -> Result<(), Fault> {
+    let mut out = std::io::BufWriter::with_capacity(1 << 20, Filling::new(room, file));
     layout.write_metadata(&mut out)?;
     out.flush()?;
     drop(out);
-    Ok(file.as_file().set_len(layout.length())?)
+    Ok(file.set_len(layout.length())?)
 }
 
 /// Writes the superblock last: its checksum covers the whole first block, and without it no reader

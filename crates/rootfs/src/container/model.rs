@@ -76,6 +76,8 @@ pub(super) struct Limits {
     pub(super) memory: u64,
     /// Bytes of all layers unpacked, and of the files in the image.
     pub(super) content: u64,
+    /// Bytes of the file system that stay free.
+    pub(super) reserve: fn(&rustix::fs::StatVfs) -> u64,
 }
 
 impl Default for Limits {
@@ -85,6 +87,7 @@ impl Default for Limits {
             entries: 4_000_000,
             memory: 768 << 20,
             content: 256 << 30,
+            reserve: super::room::reserve,
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::archive::{Kind, Reader};
 use super::manifest::Layer;
 use super::model::{Container, Form, Limits};
+use super::room::{Filling, Room};
 use super::stream::{Compression, decompress};
 use crate::Fault;
 
@@ -45,8 +46,13 @@ impl Source {
                 file.rewind()?;
                 if Compression::of(&head[..read]) != Compression::None {
                     let mut unpacked = tempfile::tempfile_in(scratch)?;
+                    let mut room = Room::beside(&unpacked, limits)?;
+                    let mut filling =
+                        BufWriter::with_capacity(256 << 10, Filling::new(&mut room, &unpacked));
                     let bounded = limits.content;
-                    let copied = io::copy(&mut decompress(file)?.take(bounded), &mut unpacked)?;
+                    let copied = io::copy(&mut decompress(file)?.take(bounded), &mut filling)?;
+                    filling.flush()?;
+                    drop(filling);
                     if copied == bounded {
                         return Err(Fault::TooMuch {
                             what: "bytes in the archive",

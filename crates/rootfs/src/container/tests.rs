@@ -1,6 +1,7 @@
 mod images;
 mod layers;
 mod model;
+mod room;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -84,6 +84,8 @@ pub struct RootOptions {
     pub format: Option<DiskFormat>,
     /// Whether the command may change it.
     pub access: Access,
+    /// Whether a container image stays packed: the plan is only shown.
+    pub unread: bool,
 }
 
 /// The VM's hardware, its devices, and the QEMU that makes them.
@@ -163,6 +165,7 @@ impl Default for RootOptions {
             source: RootOption::Host,
             format: None,
             access: Access::ReadOnly,
+            unread: false,
         }
     }
 }

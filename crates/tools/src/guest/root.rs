@@ -114,7 +114,10 @@ pub(crate) fn find(
                 }
             };
             let images = cache.dir().join("containers");
-            let unpacked = brisk_rootfs::container(&container, &images, &mut report);
+            let unpacked = match options.root.unread {
+                true => brisk_rootfs::container_unread(&container, &images),
+                false => brisk_rootfs::container(&container, &images, &mut report),
+            };
             of_container(unpacked.map_err(failed)?)
         }
         Found::Disk(disk)

@@ -307,6 +307,7 @@ impl Definition {
                 },
                 format: self.root_format.map(ImageFormat::disk_format),
                 access: self.rw,
+                unread: false,
             },
             hardware: HardwareOptions {
                 cpus: self.cpus,

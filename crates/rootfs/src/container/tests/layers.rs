@@ -220,6 +220,7 @@ fn bounds_hold() {
         // Three nodes and their names.
         memory: 3 * 256 + 11,
         content: 1 << 20,
+        ..Limits::default()
     };
     for limits in [
         Limits { entries: 2, ..fair },
@@ -318,4 +319,86 @@ fn fsck_erofs_finds_no_errors() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("No errors found"), "{text}");
+}
+
+/// A plain archive with a megabyte of text and sixteen of zeros.
+fn large() -> Vec<u8> {
+    let zeros = Member::File("zeros".into(), vec![0; 16 << 20]);
+    let text = Member::File("text".into(), b"text".repeat(1 << 18));
+    layer(&[zeros, text])
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let [path, cache] = ["root.tar", "cache"].map(|name| home.path().join(name));
+    fs::write(&path, large()).unwrap();
+    let limits = Limits {
+        reserve: |_| u64::MAX,
+        ..Limits::default()
+    };
+    let fault = take_limited(&tarball(&path), &cache, limits).unwrap_err();
+    assert!(matches!(fault, Fault::Full { .. }), "{fault:?}");
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
+}
+
+#[test]
+fn holes_take_no_room() {
+    use std::os::unix::fs::MetadataExt;
+    let home = tempfile::tempdir().unwrap();
+    let [path, cache] = ["root.tar", "cache"].map(|name| home.path().join(name));
+    fs::write(&path, large()).unwrap();
+    let root = take(&tarball(&path), &cache).unwrap();
+    let image = fs::metadata(&root.image).unwrap();
+    assert!(image.len() > 17 << 20);
+    assert!(image.blocks() * 512 < 3 << 20, "{} blocks", image.blocks());
+    let seen = reading::read(&fs::read(root.image).unwrap());
+    assert_eq!(seen.len(), files_of(&large()).unwrap().len());
+}
+
+#[test]
+fn a_killed_writer_leaves_nothing_and_what_others_left_goes() {
+    use rustix::fs::{FlockOperation, flock};
+    let home = tempfile::tempdir().unwrap();
+    let [path, cache] = ["root.tar", "cache"].map(|name| home.path().join(name));
+    fs::write(&path, large()).unwrap();
+    fs::create_dir(&cache).unwrap();
+    let [dead, alive] = [".new-dead", ".new-alive"].map(|name| cache.join(name));
+    fs::write(&dead, "").unwrap();
+    let held = fs::File::create(&alive).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let names = || {
+        let entries = fs::read_dir(&cache).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<Vec<_>>()
+    };
+    let mut looked = 0;
+    unpack(&tarball(&path), &cache, Limits::default(), &mut |_, _| {
+        looked += 1;
+        assert_eq!(names(), [".new-alive"]);
+    })
+    .unwrap();
+    assert!(looked > 0);
+    let mut left = names();
+    left.retain(|name| name.starts_with('.'));
+    assert_eq!(left, [".new-alive"]);
+}
+
+#[test]
+fn a_layer_that_is_listed_again_and_again_counts_each_time() {
+    let bytes = layer(&[Member::File("zeros".into(), vec![0; 1 << 20])]);
+    let home = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        content: 8 << 20,
+        ..Limits::default()
+    };
+    for (times, fits) in [(7, true), (9, false)] {
+        let directory = home.path().join(times.to_string());
+        let found = oci(&directory, &vec![bytes.clone(); times]);
+        let taken = take_limited(&found, &home.path().join("cache"), limits);
+        match taken {
+            Ok(_) => assert!(fits),
+            Err(fault) => assert!(!fits && matches!(fault, Fault::TooMuch { .. }), "{fault:?}"),
+        }
+    }
 }
