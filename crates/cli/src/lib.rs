@@ -8,7 +8,6 @@ pub mod command;
 mod ending;
 pub mod exit;
 mod hint;
-mod input;
 pub mod output;
 mod parse;
 mod passphrase;

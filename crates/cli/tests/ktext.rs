@@ -306,5 +306,5 @@ fn a_pipe_is_no_kernel() {
     let _ = capture(&tool("mkfifo"), &[&files.at("bzImage")]);
     let run = brisk_of!["ktext", "locality", "--kernel", &files.at("")];
     run.exits(125)
-        .explains(&["bzImage", "it is no regular file"]);
+        .explains(&["bzImage", "it is not a regular file"]);
 }

@@ -375,8 +375,8 @@ fn a_kernel_that_is_a_pipe_or_a_device_is_not_waited_for() {
         let text = ended.exits(11).text();
         for part in [
             format!("Kernel        {path}\n"),
-            format!("{path} cannot be used as a kernel: it is no regular file"),
-            format!("the initial RAM disk {initrd} is bad: it is no regular file"),
+            format!("{path} cannot be used as a kernel: it is not a regular file"),
+            format!("the initial RAM disk {initrd} is bad: it is not a regular file"),
         ] {
             assert!(text.contains(&part), "{part}: {text}");
         }

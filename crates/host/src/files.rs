@@ -3,12 +3,13 @@
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{
     FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
 };
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{MemfdFlags, OFlags, memfd_create};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, ResolveFlags, memfd_create, openat, openat2};
 use tempfile::NamedTempFile;
 
 /// Degree to which a replacement is on the disk when [`replace`] returns.
@@ -76,18 +77,76 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If it cannot be opened, or is no regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let is_regular = |metadata: fs::Metadata| match metadata.is_file() {
-        true => Ok(()),
-        false => {
-            let reason = "it is no regular file";
-            Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
-        }
-    };
-    is_regular(fs::metadata(path)?)?;
+    must_be_regular(&fs::metadata(path)?)?;
     let file = open_any(path)?;
     // It may have been replaced in between.
-    is_regular(file.metadata()?)?;
+    must_be_regular(&file.metadata()?)?;
     Ok(file)
+}
+
+fn must_be_regular(found: &Metadata) -> io::Result<()> {
+    match found.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
+    }
+}
+
+/// Content of a regular file of at most so many bytes. Pipes, which would be waited for, and devices,
+/// which may have no end, are refused.
+///
+/// # Errors
+/// If it cannot be read, is no such file, or is longer.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    bounded(&open_regular(path)?, most)
+}
+
+/// Text of a regular file, as [`read_regular`] reads it.
+///
+/// # Errors
+/// As of [`read_regular`], and if it is not UTF-8.
+pub fn read_regular_text(path: &Path) -> io::Result<String> {
+    let bytes = read_regular(path, LONGEST_TEXT)?;
+    String::from_utf8(bytes).map_err(|_| {
+        let reason = "it is not UTF-8 text";
+        io::Error::new(io::ErrorKind::InvalidData, reason)
+    })
+}
+
+/// Content of a regular file of another system, by its path there, as [`read_regular`] reads it:
+/// links that lead out of `root` lead to files below it.
+///
+/// # Errors
+/// As of [`read_regular`].
+pub fn read_regular_below(root: &Path, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let found = openat2(
+        &root,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+    )?;
+    let found = File::from(found);
+    // To open a device may do something.
+    must_be_regular(&found.metadata()?)?;
+    let name = format!("/proc/self/fd/{}", found.as_raw_fd());
+    bounded(&open_any(Path::new(&name))?, most)
+}
+
+fn bounded(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let reason = format!(
+            "it has more than {} MiB, which nothing of this kind has",
+            most >> 20
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    Ok(bytes)
 }
 
 /// Opens a file of any kind, a device too, for reading, without waiting for the other end of a pipe.
@@ -262,7 +321,7 @@ mod tests {
             Some("te")
         );
         let error = open_regular(&path).unwrap_err().to_string();
-        assert_eq!(error, "it is no regular file");
+        assert_eq!(error, "it is not a regular file");
     }
 
     #[test]
@@ -276,6 +335,47 @@ mod tests {
         assert!(open_any(&link).is_ok());
         fs::write(dir.path().join("file"), b"text").unwrap();
         assert!(open_regular(&dir.path().join("file")).is_ok());
+    }
+
+    #[test]
+    fn only_regular_files_of_some_size_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, [7; 100]).unwrap();
+        assert_eq!(read_regular(&path, 100).unwrap(), [7; 100]);
+        let error = read_regular(&path, 99).unwrap_err().to_string();
+        assert!(error.contains("more than 0 MiB"), "{error}");
+        for other in [dir.path(), Path::new("/dev/zero")] {
+            let error = read_regular(other, 100).unwrap_err().to_string();
+            assert_eq!(error, "it is not a regular file");
+        }
+        fs::write(&path, b"\xff").unwrap();
+        assert!(read_regular_text(&path).is_err());
+    }
+
+    #[test]
+    fn a_link_does_not_lead_out_of_a_root() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::write(dir.path().join("secret"), "outside").unwrap();
+        fs::write(root.join("secret"), "inside").unwrap();
+        let read = |path: &str| read_regular_below(&root, Path::new(path), 100);
+        for (name, target) in [("up", "../../secret"), ("absolute", "/secret")] {
+            symlink(target, root.join("etc").join(name)).unwrap();
+            assert_eq!(read(&format!("etc/{name}")).unwrap(), b"inside");
+        }
+        assert_eq!(read("/secret").unwrap(), b"inside");
+        symlink(dir.path().join("secret"), root.join("etc/out")).unwrap();
+        assert!(read("etc/out").is_err());
+        symlink("/dev/zero", root.join("etc/zero")).unwrap();
+        assert!(read("etc/zero").is_err());
+        let fifo = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(CWD, root.join("etc/fifo"), fifo, mode, 0).unwrap();
+        let error = read("etc/fifo").unwrap_err().to_string();
+        assert_eq!(error, "it is not a regular file");
     }
 
     #[test]

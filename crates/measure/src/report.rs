@@ -1,7 +1,7 @@
 //! Report of one measurement.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -164,7 +164,7 @@ impl Report {
     /// Any but [`ReportError::Save`]. A schema with another number is refused before anything else
     /// of the file is looked at.
     pub fn load(path: &Path) -> Result<Self, ReportError> {
-        let text = std::fs::read(path).map_err(|source| ReportError::Read {
+        let text = regular(path).map_err(|source| ReportError::Read {
             path: path.to_owned(),
             source,
         })?;
@@ -190,6 +190,25 @@ impl Report {
             });
         }
         serde_json::from_value(tree).map_err(malformed)
+    }
+}
+
+/// Largest report that is read, bytes.
+const LARGEST: u64 = 1 << 30;
+
+/// Content of a regular file: a pipe would be waited for, and a device may have no end.
+fn regular(path: &Path) -> io::Result<Vec<u8>> {
+    let wrong = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(wrong("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(LARGEST + 1)
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > LARGEST {
+        true => Err(wrong("it has more than 1 GiB, which no report has")),
+        false => Ok(bytes),
     }
 }
 

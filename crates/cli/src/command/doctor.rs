@@ -125,7 +125,7 @@ fn guest(args: &Args) -> anyhow::Result<Option<GuestHardware>> {
     let (name, xml) = match (&args.definition, &args.domain) {
         (Some(path), _) => {
             let name = path.display().to_string();
-            let xml = std::fs::read_to_string(path);
+            let xml = brisk_host::files::read_regular_text(path);
             (
                 name.clone(),
                 xml.with_context(|| format!("cannot read {name}"))?,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use brisk_host::files;
 use brisk_tools::guest as tool;
 use brisk_vm::cache::Cache;
 use brisk_vm::initramfs::{self, Built, cpio};
@@ -13,6 +14,9 @@ use super::guest::GuestArgs;
 use crate::output::write_whole;
 use crate::output::{Format, explain};
 use crate::ui::Ui;
+
+/// Largest archive that is listed, bytes.
+const LARGEST: u64 = 1 << 30;
 
 /// Build the initramfs of a guest, and show what is in one and why.
 #[derive(Debug, clap::Subcommand)]
@@ -81,7 +85,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
                 None => build(guest, ui)?.path,
             };
             let read = || format!("cannot list {}", path.display());
-            let bytes = fs::read(&path).with_context(read)?;
+            let bytes = files::read_regular(&path, LARGEST).with_context(read)?;
             let archive = cpio::read(&bytes).with_context(read)?;
             ui.data(&list(&archive, *format)?)?;
         }

@@ -85,8 +85,9 @@ impl Source {
     pub(super) fn blob(&self, name: &str) -> Result<(Box<dyn Read + '_>, u64), Fault> {
         match self {
             Self::Directory(path) => {
-                let file = File::open(path.join(name)).map_err(|error| match error.kind() {
+                let file = open(&path.join(name)).map_err(|error| match error.kind() {
                     io::ErrorKind::NotFound => Fault::Missing(name.into()),
+                    io::ErrorKind::InvalidInput => Fault::Archive(format!("{name}: {error}")),
                     _ => error.into(),
                 })?;
                 let length = file.metadata()?.len();
@@ -130,6 +131,24 @@ impl Source {
         blob.take(DOCUMENT_MAX).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// Opens a regular file without waiting for the other end of a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let is_file = |found: std::fs::Metadata| match found.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
+    };
+    // To open a device may do something.
+    is_file(std::fs::metadata(path)?)?;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    is_file(file.metadata()?)?;
+    Ok(file)
 }
 
 /// Reads a part of a file without moving the file's own position.

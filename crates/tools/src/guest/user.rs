@@ -1,11 +1,16 @@
 //! Users in the guest, by name or number.
 
-use std::fs;
+use std::io;
 use std::path::Path;
+
+use brisk_host::files;
 
 use super::error::Error;
 use super::options::User;
 use super::root::Root;
+
+/// Bytes of a list of users; one with 100,000 has 7 MB.
+const LONGEST: u64 = 64 << 20;
 
 /// Numbers of a user and of its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,10 +37,8 @@ pub(crate) fn parse(text: &str) -> User {
 /// Looks names up in the root's own `/etc/passwd` and `/etc/group` (passwd(5), group(5)).
 pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
     let read = |file: &str| match root {
-        Root::Directory { path, .. } => {
-            fs::read_to_string(path.join(Path::new("etc").join(file))).unwrap_or_default()
-        }
-        _ => String::new(),
+        Root::Directory { path, .. } => read(path, file),
+        _ => Ok(String::new()),
     };
     let unknown = |kind: &str, name: &str| {
         Error::unfit(
@@ -43,7 +46,7 @@ pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
             "give its number; names in an image cannot be looked up from outside",
         )
     };
-    let passwd = read("passwd");
+    let passwd = read("passwd")?;
     let number = who.user.parse().ok();
     let account = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -60,22 +63,39 @@ pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
     };
     let group = match &who.group {
         None => own_group,
-        Some(name) => name
-            .parse()
-            .ok()
-            .or_else(|| {
-                read("group").lines().find_map(|line| {
+        Some(name) => match name.parse() {
+            Ok(number) => number,
+            Err(_) => {
+                let groups = read("group")?;
+                let group = groups.lines().find_map(|line| {
                     let mut fields = line.split(':');
                     (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
-                })
-            })
-            .ok_or_else(|| unknown("group", name))?,
+                });
+                group.ok_or_else(|| unknown("group", name))?
+            }
+        },
     };
     Ok(Identity { user, group, home })
 }
 
+/// A file in `/etc` of a root, which somebody else may have made; empty if there is none.
+fn read(root: &Path, file: &str) -> Result<String, Error> {
+    let path = Path::new("etc").join(file);
+    match files::read_regular_below(root, &path, LONGEST) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(Error::unfit(
+            format!("cannot read {} of the root: {error}", path.display()),
+            "give the number of the user and of the group",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn tree() -> tempfile::TempDir {
@@ -120,6 +140,28 @@ mod tests {
                 group: 77,
                 home: None
             }
+        );
+    }
+
+    #[test]
+    fn a_list_is_a_file_within_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("etc")).unwrap();
+        let passwd = dir.path().join("etc/passwd");
+        let resolved = || {
+            let path = dir.path().into();
+            resolve(&parse("root"), &Root::Directory { path, host: false })
+        };
+        symlink("/dev/zero", &passwd).unwrap();
+        assert!(resolved().unwrap_err().to_string().contains("\"root\""));
+        fs::create_dir(dir.path().join("dev")).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("dev/zero"), fifo, mode, 0).unwrap();
+        let error = resolved().unwrap_err().to_string();
+        assert!(
+            error.contains("etc/passwd of the root: it is not a regular file"),
+            "{error}"
         );
     }
 

@@ -291,7 +291,7 @@ impl VmPaths {
     /// If there is none.
     pub fn text(&self) -> Result<String, Error> {
         let path = self.file();
-        match fs::read_to_string(&path) {
+        match files::read_regular_text(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(self.undefined().unwrap_or_else(|| Error::Unknown {
                     name: self.name.clone(),

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use brisk_host::files;
 use brisk_host::program::{Error, Program};
 
 use super::paths::VmPaths;
@@ -36,7 +37,7 @@ fn manager(root: &Path, user: u32) -> Option<Manager> {
     if user == 0 {
         return Some(Manager::System);
     }
-    let users = fs::read_to_string(root.join("etc/passwd")).ok()?;
+    let users = files::text(&root.join("etc/passwd"))?;
     let name = name_of(&users, user)?;
     let lingers = root.join("var/lib/systemd/linger").join(name);
     lingers.exists().then_some(Manager::User)

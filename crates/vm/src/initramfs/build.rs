@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
+
+use brisk_host::files;
 
 use super::cpio::{self, Writer};
 use super::explain::{Contents, FileRow, ModuleRow};
@@ -115,8 +116,11 @@ fn load(module: &Planned, signatures: Signatures) -> Result<Vec<u8>, Error> {
     })
 }
 
+/// Largest file of an initramfs, bytes.
+const LARGEST: u64 = 1 << 30;
+
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(path).map_err(|source| Error::Read {
+    files::read_regular(path, LARGEST).map_err(|source| Error::Read {
         path: path.to_owned(),
         source,
     })

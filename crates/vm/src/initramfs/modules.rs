@@ -3,9 +3,10 @@
 //! Source: modules.dep(5), depmod.d(5), `Documentation/kbuild/kbuild.rst`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+
+use brisk_host::files;
 
 use super::Error;
 
@@ -69,7 +70,7 @@ impl Tree {
         let index = |name: &str, required: bool| {
             let path = dir.join(name);
             let mut bytes = Vec::new();
-            match File::open(&path).and_then(|file| file.take(MAX_INDEX).read_to_end(&mut bytes)) {
+            match files::open(&path).and_then(|file| file.take(MAX_INDEX).read_to_end(&mut bytes)) {
                 Err(source) if required || source.kind() != io::ErrorKind::NotFound => {
                     Err(Error::Read { path, source })
                 }

@@ -18,6 +18,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use brisk_host::files;
 use brisk_host::kernel::image_version;
 
 use crate::cache::Cache;
@@ -208,7 +209,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
         },
     };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = files::open_regular(path).map_err(failed)?;
     file.take(MAX_SIZE as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;

@@ -62,7 +62,7 @@ pub struct Args {
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let mut markers = LogPatterns::own()?;
     for path in &args.markers {
-        let text = std::fs::read_to_string(path)
+        let text = brisk_host::files::read_regular_text(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         markers.add(&path.display().to_string(), &text)?;
     }

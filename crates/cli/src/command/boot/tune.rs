@@ -95,7 +95,7 @@ struct Earlier {
 
 impl Earlier {
     fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
+        let text = brisk_host::files::read_regular_text(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let earlier: Self = serde_json::from_str(&text)
             .with_context(|| format!("{} is no ledger of brisk boot tune", path.display()))?;

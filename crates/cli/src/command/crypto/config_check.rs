@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use brisk_host::files;
 use brisk_tools::crypto::config::check::{FileKind, compare, proof, text};
 use brisk_tools::crypto::libcrypto::Configuration;
 use brisk_tools::crypto::{Implementation, Local, Worker};
@@ -13,7 +14,6 @@ use super::bench::{Ended, measure_with};
 use super::options::MeasureArgs;
 use crate::command::report::OutputArgs;
 use crate::exit;
-use crate::input::read_file;
 use crate::output::{Format, printable_line};
 use crate::ui::Ui;
 
@@ -31,7 +31,8 @@ pub(super) fn run(
     output: &OutputArgs,
     ui: &Ui,
 ) -> anyhow::Result<u8> {
-    let bytes = read_file(file, LARGEST).with_context(|| format!("cannot read {}", shown(file)))?;
+    let bytes = files::read_regular(file, LARGEST)
+        .with_context(|| format!("cannot read {}", shown(file)))?;
     let content = String::from_utf8_lossy(&bytes);
     if let Some(why) = FileKind::of(file, &content).refusal() {
         bail!("--check {}: this cannot be checked: {why}", shown(file));

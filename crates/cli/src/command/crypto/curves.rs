@@ -5,11 +5,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use brisk_host::files;
 use brisk_measure::Report;
 use brisk_tools::crypto::fit::{Candidate, METRICS, Metric, curves_of_report};
 use brisk_tools::crypto::speed::{LARGEST, Speed};
 
-use crate::input::read_file;
 use crate::output::printable_line;
 
 /// Most sizes of a curve: each has a bootstrap of its own.
@@ -66,7 +66,7 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Sources> {
 
 fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path.as_os_str() != "-" {
-        return read_file(path, LARGEST as u64);
+        return Ok(files::read_regular(path, LARGEST as u64)?);
     }
     let mut bytes = Vec::new();
     let limit = LARGEST as u64 + 1;

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use brisk_host::files;
 use brisk_host::proc::Procfs;
 use brisk_tools::idle::fix::Context;
 use brisk_tools::idle::rules::GuestOs;
@@ -17,7 +18,6 @@ use brisk_vm::libvirt::Defined;
 
 use crate::command::vm::named;
 use crate::hint::of_process;
-use crate::input::read_file;
 
 /// Guests to look at.
 #[derive(Debug, clap::Args)]
@@ -144,7 +144,8 @@ impl Guests {
 
     pub(super) fn of_file(&self, path: &Path) -> anyhow::Result<Described> {
         let name = path.display().to_string();
-        let read = read_file(path, LARGEST).and_then(|bytes| Ok(Text::of_file(&bytes)?));
+        let read = files::read_regular(path, LARGEST).map_err(anyhow::Error::from);
+        let read = read.and_then(|bytes| Ok(Text::of_file(&bytes)?));
         let text = read.with_context(|| format!("cannot read {name}"))?;
         let mut described = self.described(name, text, None);
         described.file = Some(path.to_owned());

@@ -5,13 +5,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use brisk_host::files;
 use brisk_measure::{Environment, Report, Series, Unit, render};
 use brisk_tools::overhead::{ImportError, Imported, Joined, joined, read};
 
 use super::picture;
 use crate::command::report::OutputArgs;
 use crate::exit;
-use crate::input::read_file;
 use crate::output::{Format, now, printable};
 use crate::ui::Ui;
 
@@ -108,7 +108,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
         );
         bytes
     } else {
-        read_file(file, LARGEST)?
+        files::read_regular(file, LARGEST)?
     };
     String::from_utf8(bytes).context("it is not text in UTF-8")
 }

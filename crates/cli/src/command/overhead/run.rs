@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use brisk_host::cpu;
+use brisk_host::files;
 use brisk_measure::Report;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
@@ -20,7 +21,6 @@ use super::workload::{self, WorkloadArgs};
 use super::{fix, operations, picture};
 use crate::command::report::OutputArgs;
 use crate::exit;
-use crate::input::read_file;
 use crate::output::{Format, now, printable};
 use crate::parse::duration;
 use crate::ui::{Bar, Ui};
@@ -260,7 +260,8 @@ pub(super) fn measure(
 fn targets(args: &Args) -> anyhow::Result<Vec<Target>> {
     let mut targets = args.targets.clone();
     if let Some(path) = &args.file {
-        let read = read_file(path, LARGEST);
+        let read = files::read_regular(path, LARGEST);
+        let read = read.map_err(anyhow::Error::from);
         let read = read.and_then(|bytes| Ok(String::from_utf8(bytes)?));
         let text = read.with_context(|| format!("cannot read {}", path.display()))?;
         let more = overhead::targets(&text);

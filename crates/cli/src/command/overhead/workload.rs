@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use brisk_host::files;
 use brisk_tools::overhead::{self, Config, FLAGS, Kernel, Source, TINY, UNITS, Workload};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
 
-use crate::input::read_file;
 use crate::ui::Ui;
 
 /// Most bytes of a configuration of a kernel; that of a distribution has less than 1 MiB.
@@ -110,7 +110,7 @@ impl WorkloadArgs {
         let config = if is_target {
             Config::Target(named.clone())
         } else {
-            let content = read_file(Path::new(named), LARGEST).with_context(|| {
+            let content = files::read_regular(Path::new(named), LARGEST).with_context(|| {
                 format!("--config {named}: neither a file nor a target such as {TINY}")
             })?;
             Config::Text(content)

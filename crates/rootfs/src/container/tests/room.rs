@@ -101,3 +101,29 @@ fn a_layer_twice_in_a_row_is_one_and_there_are_not_thousands() {
     assert_eq!(bounded(layers(64)).unwrap().len(), 64);
     assert!(matches!(bounded(layers(1)), Err(Fault::TooMuch { .. })));
 }
+
+#[test]
+fn pipes_and_devices_in_a_layout_are_refused() {
+    let bytes = layer(&[file("a", "text")]);
+    let home = tempfile::tempdir().unwrap();
+    let found = oci(home.path(), &[bytes]);
+    let blobs = found.path.join("blobs/sha256");
+    let mut parts: Vec<_> = names(&blobs).iter().map(|name| blobs.join(name)).collect();
+    parts.push(found.path.join("index.json"));
+    assert_eq!(parts.len(), 4);
+    for part in parts {
+        let whole = fs::read(&part).unwrap();
+        fs::remove_file(&part).unwrap();
+        let mode = rustix::fs::Mode::RUSR;
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &part, fifo, mode, 0).unwrap();
+        let fault = take(&found, &home.path().join("cache")).unwrap_err();
+        assert!(fault.to_string().ends_with("not a regular file"), "{fault}");
+        fs::remove_file(&part).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &part).unwrap();
+        assert!(take(&found, &home.path().join("cache")).is_err());
+        fs::remove_file(&part).unwrap();
+        fs::write(&part, whole).unwrap();
+    }
+    let _ = take(&found, &home.path().join("cache")).unwrap();
+}

@@ -195,7 +195,7 @@ fn command_line(path: &Path) -> Result<String, Unbootable> {
              which has at most {COMMAND_LINE}"
         )));
     }
-    let text = std::fs::read_to_string(path).map_err(unbootable)?;
+    let text = brisk_host::files::read_regular_text(path).map_err(unbootable)?;
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 

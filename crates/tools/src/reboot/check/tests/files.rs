@@ -93,7 +93,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "kernel-unusable",
-        "it is no regular file",
+        "it is not a regular file",
         Refuse,
         |scene| scene.target.kernel = "/boot".into(),
         |_| {},
