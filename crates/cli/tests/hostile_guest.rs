@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Seek;
 
-use brisk_testkit::{Brisk, Machines, brisk, brisk_of, in_memory};
+use brisk_testkit::{Brisk, Machines, Signal, brisk, brisk_of, in_memory};
 
 /// Takes the port from the process that serves the command, which stands still from then on, and
 /// evaluates the attack. `frames(KIND, PAYLOAD, COUNT)` sends frames, one at a time.
@@ -88,5 +88,28 @@ fn standard_input_is_not_read_for_a_vm_that_takes_nothing() {
     let _ = attack(run, &format!("{CREDITS}; {EXIT}")).exits(7);
     let read = same.stream_position().unwrap();
     assert!(read <= UNDER_WAY, "{read} bytes were read");
+    let _ = all.does(&["kill", "a"]);
+}
+
+#[test]
+fn a_vm_whose_servers_are_stopped_is_not_waited_for_in_silence() {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    all.boot("a", &["--root", "host"]);
+    // Those that wait at the other ports are children of PID 1.
+    let stop = r#"
+        for (glob "/proc/[0-9]*") {
+            my ($pid) = m{(\d+)}; my $ports = grep { (readlink // "") =~ /vport/ } glob "$_/fd/*";
+            kill STOP => $pid if $pid > 1 and $pid != getppid and $ports;
+        }"#;
+    let _ = all
+        .vm(&["exec", "a"])
+        .command(["perl", "-e", stop])
+        .exits(0);
+    let mut waits = all.exec("a", "true").spawn();
+    waits.says("init does not answer yet");
+    waits.signal(Signal::INT);
+    let _ = waits.wait().exited(130);
+    let late = all.vm(&["exec", "a", "--timeout", "6s"]).script("true");
+    let _ = late.exits(124);
     let _ = all.does(&["kill", "a"]);
 }

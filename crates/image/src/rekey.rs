@@ -1,6 +1,8 @@
 //! Encryption of an image to other keys, while its chunks stay as they are.
 
-use std::fs::File;
+use std::fs::{File, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use rustix::fs::copy_file_range;
@@ -19,7 +21,8 @@ use crate::write::index::{Index, write_index};
 const STEP: u64 = 64 << 20;
 
 /// Encrypts an image to other recipients than before. The new file is whole and durable before it
-/// replaces the old one, which is unchanged until then.
+/// replaces the old one, whose owner and mode it has, and which is unchanged until then. The result
+/// is the number of other names (hard links) of the old one, which stays as it is under those.
 ///
 /// The data key does not change: somebody who could open the image before and kept a copy of it
 /// still can.
@@ -31,12 +34,14 @@ pub fn rekey(
     keys: &Keys,
     recipients: &[Recipient],
     control: Control<'_>,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     // A link is not replaced, but the image that it leads to.
     let path = &real_path(path.to_owned());
     let file = lock(path)?;
     let image = Image::from_file(file, path, keys)?;
     let durable = Durable::create(path)?;
+    let old = image.file.metadata().map_err(io_error("read", path))?;
+    keep_owner(&durable.file, &old).map_err(io_error("write", path))?;
     let mut header = image.header.clone();
     header.slots = keys::wrap(&image.data_key, recipients)?;
     let mut head = image.head.clone();
@@ -68,7 +73,16 @@ pub fn rekey(
     durable.sync()?;
     // Another image may have been put there meanwhile.
     check_name(&image.file, path)?;
-    durable.publish(true)
+    durable.publish(true)?;
+    Ok(old.nlink().saturating_sub(1))
+}
+
+/// Gives the new file owner and mode of the old one, by its descriptor: another user may be able to
+/// write to the directory.
+fn keep_owner(new: &File, old: &Metadata) -> io::Result<()> {
+    // Only root can give files to others; for others the file is their own.
+    let _ = fchown(new, Some(old.uid()), Some(old.gid()));
+    new.set_permissions(Permissions::from_mode(old.mode() & 0o777))
 }
 
 /// An offset in a file.

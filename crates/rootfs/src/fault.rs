@@ -53,7 +53,7 @@ pub enum Fault {
         reserve: u64,
     },
     /// The content does not match the manifest.
-    #[error("{what} has the digest {found}, not {expected}; fetch the image again")]
+    #[error("{} has the digest {found}, not {expected}; fetch the image again", what.escape_debug())]
     Digest {
         /// The blob.
         what: String,
@@ -66,10 +66,10 @@ pub enum Fault {
     #[error("cannot check the digest {0:?}: only sha256 is supported")]
     DigestForm(String),
     /// An object that the manifest refers to is missing.
-    #[error("{0} is missing from the image")]
+    #[error("{} is missing from the image", .0.escape_debug())]
     Missing(String),
     /// A JSON document that lacks fields.
-    #[error("cannot understand {what}")]
+    #[error("cannot understand {}", what.escape_debug())]
     Json {
         /// Name of the document.
         what: String,
@@ -78,7 +78,7 @@ pub enum Fault {
         source: serde_json::Error,
     },
     /// There is no variant for the host.
-    #[error("no image for linux/amd64 here, but for: {}", available.join(", "))]
+    #[error("no image for linux/amd64 here, but for: {}", available.join(", ").escape_debug())]
     Platform {
         /// Platforms of the image.
         available: Vec<String>,
@@ -87,7 +87,7 @@ pub enum Fault {
     #[error("{}; append one of them to the path: {}", match name {
         Some(name) => format!("no image is called {name:?}"),
         None => "there are several images".into(),
-    }, available.iter().map(|name| format!("#{name}")).collect::<Vec<_>>().join(" "))]
+    }, available.iter().map(|name| format!("#{}", name.escape_debug())).collect::<Vec<_>>().join(" "))]
     Name {
         /// The name that was asked for.
         name: Option<String>,

@@ -85,6 +85,33 @@ fn rekey_changes_who_opens_it_and_nothing_else() {
 }
 
 #[test]
+fn rekey_keeps_owner_and_mode_and_counts_hard_links() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let fixture = Fixture::new(60);
+    let path = fixture.image("a.brisk");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    // Only root gives files away.
+    let given = chown(&path, Some(12345), Some(54321)).is_ok();
+    fs::hard_link(&path, path.with_extension("link")).unwrap();
+    let old = fs::metadata(&path).unwrap();
+    let rekeyed = || {
+        rekey(
+            &path,
+            &fixture.keys(),
+            &fixture.recipients(),
+            Control::none(),
+        )
+    };
+    assert_eq!(rekeyed().unwrap(), 1);
+    let new = fs::metadata(&path).unwrap();
+    assert_ne!(new.ino(), old.ino());
+    assert_eq!(new.mode(), old.mode());
+    assert_eq!((new.uid(), new.gid()), (old.uid(), old.gid()));
+    assert_eq!(new.uid() == 12345, given);
+    assert_eq!(rekeyed().unwrap(), 0);
+}
+
+#[test]
 fn rekey_that_fails_leaves_the_image_as_it_was() {
     let fixture = Fixture::new(60);
     let path = fixture.image("a.brisk");

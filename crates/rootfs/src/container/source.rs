@@ -87,7 +87,9 @@ impl Source {
             Self::Directory(path) => {
                 let file = open(&path.join(name)).map_err(|error| match error.kind() {
                     io::ErrorKind::NotFound => Fault::Missing(name.into()),
-                    io::ErrorKind::InvalidInput => Fault::Archive(format!("{name}: {error}")),
+                    io::ErrorKind::InvalidInput => {
+                        Fault::Archive(format!("{}: {error}", name.escape_debug()))
+                    }
                     _ => error.into(),
                 })?;
                 let length = file.metadata()?.len();

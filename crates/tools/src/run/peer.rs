@@ -2,9 +2,16 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use brisk_vm::guest::Step;
 use brisk_vm::launch::Running;
+
+/// Time after which it is said that the init of a VM does not answer; it does at once.
+const SILENCE: Duration = Duration::from_secs(5);
+pub(super) const UNANSWERED: &[u8] =
+    b"brisk: the VM's init does not answer yet; it may be stopped, or the \
+    guest very busy. Ctrl-C or --timeout ends the wait\r\n";
 
 /// Script for init, by the time at which it is sent.
 #[derive(Debug)]
@@ -46,6 +53,11 @@ impl Peer {
             Self::Machine(machine) => Some(machine),
             Self::Port(_) => None,
         }
+    }
+
+    /// When it is said that the init of a VM does not answer.
+    pub(super) fn patience(&self) -> Option<Instant> {
+        matches!(self, Self::Port(_)).then(|| Instant::now() + SILENCE)
     }
 
     /// Ends a VM of this process; the result is its stderr.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::ending::{Ending, Interrupted};
 use super::outbox::{Outbox, STDIN_CHUNK};
-use super::peer::{Peer, Script, gone, retry};
+use super::peer::{Peer, Script, UNANSWERED, gone, retry};
 use super::pretranslation_recorder::Recorder;
 use super::streams::{self, Cut, Display, Output, Terminal};
 use super::timing::{Milestone, Timing};
@@ -35,6 +35,9 @@ pub(super) struct Pump {
     timing: Timing,
     pub(super) recorder: Option<Recorder>,
     raw: bool,
+    /// Whether the terminal is the command's from the guest's answer on: until then keys end the wait.
+    pub(super) late_terminal: bool,
+    pub(super) terminal: Option<Terminal>,
     decoder: Decoder,
     pub(super) qmp: qmp::Reader,
     console: Console,
@@ -43,6 +46,7 @@ pub(super) struct Pump {
     outbox: Outbox,
     on_resume: Option<Vec<Step>>,
     greeted: Option<Vec<u8>>,
+    silence: Option<Instant>,
     stdin_open: bool,
     started: bool,
     paused: bool,
@@ -86,10 +90,13 @@ impl Pump {
             }
         };
         Self {
+            silence: peer.patience(),
             peer,
             timing,
             recorder,
             raw: display.raw,
+            late_terminal: false,
+            terminal: None,
             decoder: Decoder::new(),
             qmp: qmp::Reader::default(),
             console: Console::new(display.console),
@@ -116,8 +123,12 @@ impl Pump {
     pub(super) fn run(&mut self, deadline: Option<Instant>) -> Result<Option<Ending>, Error> {
         while !self.paused {
             let until = self.recorder.as_ref().and_then(Recorder::until);
-            let soonest = [deadline, until].into_iter().flatten().min();
+            let soonest = [deadline, until, self.silence].into_iter().flatten().min();
             let Some(ready) = self.wait(soonest).map_err(Error::Session)? else {
+                if self.silence.take_if(|at| *at <= Instant::now()).is_some() {
+                    self.stderr.push(UNANSWERED);
+                    continue;
+                }
                 if self.ends_recording() {
                     continue;
                 }
@@ -275,6 +286,10 @@ impl Pump {
                 // Once the command runs it may be the command that says so.
                 if let (Some(Recorder::Boot(boot)), false) = (&mut self.recorder, self.started) {
                     boot.booted();
+                }
+                self.silence = None;
+                if std::mem::take(&mut self.late_terminal) {
+                    self.terminal = Terminal::raw().ok();
                 }
                 self.outbox.push(&self.greeted.take().unwrap_or_default());
             }

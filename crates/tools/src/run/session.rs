@@ -28,6 +28,8 @@ pub struct Session {
     peer: Peer,
     timing: Timing,
     terminal: Option<Terminal>,
+    /// Whether the terminal is the command's only when the guest has answered.
+    late_terminal: bool,
     signals: Signals,
     script: Script,
     recorder: Option<Recorder>,
@@ -92,6 +94,7 @@ impl Session {
             peer: Peer::Machine(Box::new(running)),
             timing,
             terminal: terminal(plan.terminal)?,
+            late_terminal: false,
             signals,
             script,
             recorder,
@@ -111,6 +114,7 @@ impl Session {
             peer: Peer::Machine(Box::new(running)),
             timing,
             terminal: terminal(plan.terminal)?,
+            late_terminal: false,
             signals,
             script,
             recorder: None,
@@ -128,7 +132,8 @@ impl Session {
         Ok(Self {
             peer: Peer::Port(port),
             timing: Timing::new(Instant::now()),
-            terminal: terminal(on_terminal)?,
+            terminal: None,
+            late_terminal: on_terminal,
             signals,
             script,
             recorder: None,
@@ -151,6 +156,7 @@ impl Session {
                 "the guest came to a pause that nobody asked for",
             )));
         };
+        let terminal = terminal.or_else(|| pump.terminal.take());
         if let Some(terminal) = &terminal {
             terminal.takes_keys();
         }
@@ -189,10 +195,10 @@ impl Session {
 
     fn pump(self, show_console: bool) -> (Pump, Option<Terminal>) {
         let display = Display {
-            raw: self.terminal.is_some(),
+            raw: self.terminal.is_some() || self.late_terminal,
             console: show_console,
         };
-        let pump = Pump::new(
+        let mut pump = Pump::new(
             self.peer,
             self.timing,
             self.signals,
@@ -200,6 +206,7 @@ impl Session {
             self.recorder,
             display,
         );
+        pump.late_terminal = self.late_terminal;
         (pump, self.terminal)
     }
 }

@@ -130,10 +130,22 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             // A key is made only for an image that can have it.
             let recipients = new.recipients(ui)?;
             let work = Work::new("copying", ui)?;
+            let mut linked = Vec::new();
             for one in parents.iter().map(PathBuf::as_path).chain([&**image]) {
-                brisk_image::rekey(one, &keys, &recipients, work.control()).map_err(with_hint)?;
+                let rekeyed = brisk_image::rekey(one, &keys, &recipients, work.control());
+                if rekeyed.map_err(with_hint)? > 0 {
+                    linked.push(one);
+                }
             }
             drop(work);
+            for one in linked {
+                ui.note(&format!(
+                    "{} had other names (hard links): the old image, with its old keys, is still \
+                     there under those; find it with find -samefile before it is forgotten, and \
+                     remove it",
+                    one.display()
+                ));
+            }
             let who = Header::read(image).map_err(with_hint)?.encrypted_to();
             let others = match parents.len() {
                 0 => String::new(),

@@ -101,7 +101,7 @@ impl Entry {
             other => {
                 return Err(Fault::Archive(format!(
                     "{} has the unknown type {:?}",
-                    String::from_utf8_lossy(&path),
+                    String::from_utf8_lossy(&path).escape_debug(),
                     char::from(other.as_byte())
                 )));
             }
@@ -135,7 +135,7 @@ fn id(
     u32::try_from(wide).map_err(|_| {
         Fault::Archive(format!(
             "{} has the owner {wide}, which is beyond 32 bits",
-            String::from_utf8_lossy(path)
+            String::from_utf8_lossy(path).escape_debug()
         ))
     })
 }
@@ -143,6 +143,6 @@ fn id(
 fn damaged(path: &[u8], error: &io::Error) -> Fault {
     Fault::Archive(format!(
         "the header of {} is damaged: {error}",
-        String::from_utf8_lossy(path)
+        String::from_utf8_lossy(path).escape_debug()
     ))
 }

@@ -21,8 +21,50 @@ pub enum XmlError {
     Other(String),
 }
 
+/// Most attributes of an element: the parser compares each with all before it.
+const ATTRIBUTES: usize = 1000;
+
+/// Whether an element has more attributes than any has.
+fn has_too_many_attributes(xml: &str) -> bool {
+    const OPAQUE: [(&str, &str); 3] = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")];
+    let mut rest = xml;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at..];
+        let opaque = OPAQUE.iter().find(|(start, _)| rest.starts_with(start));
+        if let Some((_, end)) = opaque {
+            let Some(at) = rest.find(end) else {
+                return false;
+            };
+            rest = &rest[at + end.len()..];
+            continue;
+        }
+        let (mut quote, mut count, mut end) = (None, 0, rest.len());
+        for (at, byte) in rest.bytes().enumerate() {
+            match (quote, byte) {
+                (None, b'"' | b'\'') => quote = Some(byte),
+                (Some(open), _) if open == byte => quote = None,
+                (None, b'=') => count += 1,
+                (None, b'>') => {
+                    end = at;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        if count > ATTRIBUTES {
+            return true;
+        }
+        rest = &rest[end..];
+    }
+    false
+}
+
 /// Reads the XML of a domain.
 pub(crate) fn parse(xml: &str) -> Result<Document<'_>, XmlError> {
+    if has_too_many_attributes(xml) {
+        let reason = format!("an element has more than {ATTRIBUTES} attributes");
+        return Err(XmlError::Xml(reason));
+    }
     let document = Document::parse(xml).map_err(|error| XmlError::Xml(error.to_string()))?;
     match document.root_element().tag_name().name() {
         "domain" => Ok(document),
@@ -112,5 +154,25 @@ impl Lines {
             column: bytes.start - start + 1,
             bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_element_with_very_many_attributes_is_refused() {
+        let with = |count: usize| {
+            let attributes = (0..count).map(|number| format!(" a{number}='>'"));
+            let attributes: String = attributes.collect();
+            format!("<!-- <a b='--><domain{attributes}><a b='c'/><![CDATA[<=]]></domain>")
+        };
+        assert!(parse(&with(100)).is_ok());
+        let error = parse(&with(100_000)).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "it is not XML: an element has more than 1000 attributes"
+        );
     }
 }
