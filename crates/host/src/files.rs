@@ -206,7 +206,8 @@ pub fn replace_with_mode(
     mode: u32,
     durability: Durability,
 ) -> io::Result<()> {
-    write_beside(path, bytes, (mode, None), durability, false)
+    let rights = Rights { mode, old: None };
+    write_beside(path, bytes, &rights, durability, false)
 }
 
 /// Replaces a file that belongs to a user, through links: one that is there keeps its owner and
@@ -229,7 +230,15 @@ pub fn replace_keeping(
     }
     // Nobody executes it as its owner.
     let mode = old.as_ref().map_or(mode, |old| old.mode() & 0o777);
-    write_beside(path, bytes, (mode, old.as_ref()), durability, only_new)
+    let old = old.as_ref();
+    write_beside(path, bytes, &Rights { mode, old }, durability, only_new)
+}
+
+/// Rights to a new file.
+struct Rights<'a> {
+    mode: u32,
+    /// The file whose owner it gets.
+    old: Option<&'a Metadata>,
 }
 
 /// Writes a file beside the path, and names it only when all of it is there. Owner and mode are
@@ -237,19 +246,19 @@ pub fn replace_keeping(
 fn write_beside(
     path: &Path,
     bytes: &[u8],
-    (mode, old): (u32, Option<&Metadata>),
+    rights: &Rights<'_>,
     durability: Durability,
     only_new: bool,
 ) -> io::Result<()> {
     let dir = directory(path);
     let mut file = NamedTempFile::new_in(dir)?;
     file.write_all(bytes)?;
-    if let Some(old) = old {
+    if let Some(old) = rights.old {
         // Only root can give files to others; for others the file is their own.
         let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
     }
     file.as_file()
-        .set_permissions(Permissions::from_mode(mode))?;
+        .set_permissions(Permissions::from_mode(rights.mode))?;
     if durability != Durability::Atomic {
         file.as_file().sync_all()?;
     }

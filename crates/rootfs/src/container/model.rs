@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use rustix::fs::StatVfs;
 use serde::{Deserialize, Serialize};
 
 use crate::Filesystem;
@@ -77,7 +78,7 @@ pub(super) struct Limits {
     /// Bytes of all layers unpacked, and of the files in the image.
     pub(super) content: u64,
     /// Bytes of the file system that stay free.
-    pub(super) reserve: fn(&rustix::fs::StatVfs) -> u64,
+    pub(super) reserve: fn(&StatVfs) -> u64,
 }
 
 impl Default for Limits {
@@ -87,7 +88,13 @@ impl Default for Limits {
             entries: 4_000_000,
             memory: 768 << 20,
             content: 256 << 30,
-            reserve: super::room::reserve,
+            reserve,
         }
     }
+}
+
+/// Bytes that stay free: 5 % of the file system, at most 1 GiB.
+fn reserve(file_system: &StatVfs) -> u64 {
+    let total = file_system.f_blocks.saturating_mul(file_system.f_frsize);
+    (total / 20).min(1 << 30)
 }

@@ -20,12 +20,6 @@ pub(super) struct Room {
     left: u64,
 }
 
-/// Bytes that stay free: 5 % of the file system, at most 1 GiB.
-pub(super) fn reserve(file_system: &StatVfs) -> u64 {
-    let total = file_system.f_blocks.saturating_mul(file_system.f_frsize);
-    (total / 20).min(1 << 30)
-}
-
 impl Room {
     /// Room on the file system of a file.
     pub(super) fn beside(file: &File, limits: Limits) -> io::Result<Self> {

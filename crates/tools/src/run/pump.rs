@@ -15,7 +15,7 @@ use super::ending::{Ending, Interrupted};
 use super::outbox::{Outbox, STDIN_CHUNK};
 use super::peer::{Peer, Script, UNANSWERED, gone, retry};
 use super::pretranslation_recorder::Recorder;
-use super::streams::{self, Cut, Display, Output, Terminal};
+use super::streams::{self, Cut, Display, LateTerminal, Output, Terminal};
 use super::timing::{Milestone, Timing};
 use crate::guest::console::Console;
 use crate::guest::error::Error;
@@ -35,9 +35,7 @@ pub(super) struct Pump {
     timing: Timing,
     pub(super) recorder: Option<Recorder>,
     raw: bool,
-    /// Whether the terminal is the command's from the guest's answer on: until then keys end the wait.
-    pub(super) late_terminal: bool,
-    pub(super) terminal: Option<Terminal>,
+    pub(super) late: LateTerminal,
     decoder: Decoder,
     pub(super) qmp: qmp::Reader,
     console: Console,
@@ -95,8 +93,7 @@ impl Pump {
             timing,
             recorder,
             raw: display.raw,
-            late_terminal: false,
-            terminal: None,
+            late: LateTerminal::None,
             decoder: Decoder::new(),
             qmp: qmp::Reader::default(),
             console: Console::new(display.console),
@@ -288,9 +285,7 @@ impl Pump {
                     boot.booted();
                 }
                 self.silence = None;
-                if std::mem::take(&mut self.late_terminal) {
-                    self.terminal = Terminal::raw().ok();
-                }
+                self.late.take();
                 self.outbox.push(&self.greeted.take().unwrap_or_default());
             }
             Event::Started(stamps) => {

@@ -13,7 +13,7 @@ use super::ending::Ending;
 use super::peer::{Peer, Script, gone};
 use super::pretranslation_recorder::Recorder;
 use super::pump::Pump;
-use super::streams::{Display, Terminal};
+use super::streams::{Display, LateTerminal, Terminal};
 use super::timing::{Milestone, Timing};
 use crate::guest::error::Error;
 use crate::guest::facts::Facts;
@@ -156,7 +156,10 @@ impl Session {
                 "the guest came to a pause that nobody asked for",
             )));
         };
-        let terminal = terminal.or_else(|| pump.terminal.take());
+        let terminal = match std::mem::replace(&mut pump.late, LateTerminal::None) {
+            LateTerminal::Taken(terminal) => Some(terminal),
+            _ => terminal,
+        };
         if let Some(terminal) = &terminal {
             terminal.takes_keys();
         }
@@ -206,7 +209,9 @@ impl Session {
             self.recorder,
             display,
         );
-        pump.late_terminal = self.late_terminal;
+        if self.late_terminal {
+            pump.late = LateTerminal::Wanted;
+        }
         (pump, self.terminal)
     }
 }

@@ -171,6 +171,26 @@ impl Terminal {
     }
 }
 
+/// A terminal that is the command's from the guest's answer on: until then keys end the wait.
+#[derive(Debug)]
+pub(super) enum LateTerminal {
+    /// None is wanted.
+    None,
+    /// It is still the user's.
+    Wanted,
+    /// It is the command's.
+    Taken(Terminal),
+}
+
+impl LateTerminal {
+    /// Makes it the command's.
+    pub(super) fn take(&mut self) {
+        if matches!(self, Self::Wanted) {
+            *self = Terminal::raw().map_or(Self::None, Self::Taken);
+        }
+    }
+}
+
 impl Drop for Terminal {
     fn drop(&mut self) {
         // Where the terminal is gone there is nothing to put back.
