@@ -257,8 +257,8 @@ fn not_noted() {
     fs::create_dir_all(blocked.join("x")).unwrap();
     let down = all.vm(&["autostop"]).exits(125);
     let _ = down.explains(&["is suspended to", "could not be noted"]);
-    assert_eq!(all.doing("a"), "suspended");
     fs::remove_dir_all(&blocked).unwrap();
+    assert_eq!(all.doing("a"), "suspended");
     let _ = all.does(&["autostart"]).explains(&["a: resumed in"]);
     // What an earlier one prepared is not taken for it.
     let _ = all.does(&["suspend", "a"]);

@@ -9,13 +9,29 @@ use brisk_testkit::{Finished, Machines, Mount, Signal, brisk_of, qemu_is_before,
 use libtest_mimic::Arguments;
 
 fn main() {
-    let tests: [(_, fn()); 7] = [
+    let tests: [(_, fn()); 11] = [
         ("another_machines_image_is_left_alone", foreign),
         (
             "an_older_image_of_a_machine_is_not_taken_for_its_own",
             older,
         ),
         ("no_image_counts_for_a_machine_that_stands_still", alive),
+        (
+            "no_record_of_before_ends_a_machine_that_stands_still",
+            older_record,
+        ),
+        (
+            "a_record_that_cannot_be_read_is_no_record_of_nothing",
+            unreadable_record,
+        ),
+        (
+            "a_definition_without_its_uuid_keeps_its_image",
+            without_uuid,
+        ),
+        (
+            "base_images_are_removed_with_their_own_machine_alone",
+            bases,
+        ),
         ("a_link_to_an_image_stays_a_link", linked),
         ("an_image_that_is_gone_is_missed", missing),
         ("what_was_killed_while_it_booted_is_not_running", killed),
@@ -158,6 +174,144 @@ fn alive() {
     assert_eq!(fs::read(&image).unwrap(), fs::read(&backup).unwrap());
     let info = all.does(&["info", "a"]).text();
     assert!(!info.contains("reason"), "{info}");
+}
+
+/// The image and the record of before are restored together, while the suspend after was killed.
+fn older_record() {
+    let all = machines();
+    all.boot("a", &["--incremental=false", "--compression", "none"]);
+    let (image, record) = (
+        all.state_dir("a").join("a.brisk"),
+        all.state_dir("a").join("suspended"),
+    );
+    let copies = ["image", "record"].map(|name| all.dir().join(name));
+    let _ = all.does(&["suspend", "a"]);
+    for (from, to) in [&image, &record].into_iter().zip(&copies) {
+        fs::copy(from, to).unwrap();
+    }
+    let _ = all.does(&["resume", "a", "--eager"]);
+    let _ = all.output("a", "echo alive > /run/file");
+    let _ = all.does(&["set", "a", "--bandwidth", "1M"]);
+    let suspend = all.vm(&["suspend", "a"]).spawn();
+    let stands = all.state_dir("a").join("standing");
+    until("the guest stands still", || {
+        let text = fs::read_to_string(&stands).ok()?;
+        text.contains("identities").then_some(())
+    });
+    suspend.signal(Signal::KILL);
+    let _ = suspend.wait();
+    for (from, to) in copies.iter().zip([&image, &record]) {
+        fs::copy(from, to).unwrap();
+    }
+    assert_eq!(all.doing("a"), "paused");
+    let _ = all.does(&["resume", "a", "--eager"]);
+    assert_eq!(all.output("a", "cat /run/file"), "alive\n");
+}
+
+fn unreadable_record() {
+    let all = machines();
+    all.boot("a", &[]);
+    let _ = all.output("a", "echo mine > /run/file");
+    let _ = all.does(&["suspend", "a"]);
+    let record = all.state_dir("a").join("suspended");
+    let kept = fs::read(&record).unwrap();
+    for bytes in [&b""[..], b"{\"image\": 1}"] {
+        fs::write(&record, bytes).unwrap();
+        for words in [
+            &["start", "a"][..],
+            &["resume", "a"],
+            &["discard", "a"],
+            &["rm", "a"],
+        ] {
+            all.refuses(
+                words,
+                &[
+                    "a may be suspended",
+                    "suspended, which says",
+                    "cannot be read",
+                ],
+            );
+        }
+    }
+    fs::write(&record, kept).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
+}
+
+fn without_uuid() {
+    let all = machines();
+    all.boot("a", &[]);
+    let _ = all.output("a", "echo mine > /run/file");
+    let _ = all.does(&["suspend", "a"]);
+    let image = all.state_dir("a").join("a.brisk");
+    let text = fs::read_to_string(all.definition("a")).unwrap();
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.starts_with("uuid"))
+        .collect();
+    assert_ne!(lines.len(), text.lines().count());
+    fs::write(all.definition("a"), lines.join("\n")).unwrap();
+    let away = all.dir().join("away");
+    fs::rename(&image, &away).unwrap();
+    all.refuses(&["start", "a"], &["is suspended to", "not there"]);
+    fs::rename(&away, &image).unwrap();
+    // It gets back the one that it had.
+    let _ = all.does(&["set", "a", "--cpus", "1"]);
+    assert_eq!(all.doing("a"), "suspended");
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
+}
+
+fn bases() {
+    let all = machines();
+    let place = all.dir().join("images");
+    fs::create_dir(&place).unwrap();
+    let image = place.join("a.brisk");
+    let words = ["--suspend-path", image.to_str().unwrap()];
+    all.boot("a", &words);
+    let _ = all.output("a", "echo mine > /run/file");
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["resume", "a", "--eager"]);
+    let _ = all.does(&["suspend", "a"]);
+    let base = place.join("a.brisk.base-0");
+    assert!(base.exists());
+    // A clone that is to be suspended there has none of it.
+    let _ = all.does(&["resume", "a", "--clone", "b"]);
+    let _ = all.does(&[&["set", "b"], &words[..]].concat());
+    let _ = all.does(&["stop", "b"]);
+    let _ = all.does(&["rm", "b"]);
+    assert!(base.exists());
+    // A copy cannot have other keys alone.
+    let copy = place.join("copy.brisk");
+    fs::copy(&image, &copy).unwrap();
+    let key = all.dir().join("new.key");
+    let host = format!("--for-host={}", key.display());
+    let rekey = all
+        .with(brisk_of!["image"])
+        .args(["rekey", &host])
+        .arg(&copy);
+    let _ = rekey.exits(125).explains(&["a.brisk is based on", "too"]);
+    assert!(!key.exists());
+    // An image that is forgotten may come back.
+    let away = all.dir().join("away");
+    fs::rename(&image, &away).unwrap();
+    let _ = all.does(&["discard", "a"]);
+    assert!(base.exists());
+    fs::rename(&away, &image).unwrap();
+    // A definition of before names another place.
+    let text = fs::read_to_string(all.definition("a")).unwrap();
+    let elsewhere = place.join("elsewhere.brisk");
+    let other = text.replace(words[1], elsewhere.to_str().unwrap());
+    assert_ne!(other, text);
+    let _ = all.does(&["resume", "a"]);
+    let _ = all.does(&["suspend", "a"]);
+    fs::write(all.definition("a"), other).unwrap();
+    fs::copy(&copy, &elsewhere).unwrap();
+    let hint = format!("brisk vm set a --suspend-path {}", image.display());
+    all.refuses(&["resume", "a"], &["is suspended to", &hint]);
+    let _ = all.does(&[&["set", "a"], &words[..]].concat());
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
 }
 
 fn linked() {

@@ -21,6 +21,7 @@ fn main() {
                 "an_update_of_qemu_strands_no_suspended_machine",
                 update as fn(),
             ),
+            ("a_qemu_that_says_nothing_is_not_waited_for", silent),
             (
                 "another_release_of_qemu_is_tried_on_request_alone",
                 other_release,
@@ -188,6 +189,28 @@ fn update() {
     assert!(log.contains(&continues), "{log}");
     let continues = format!("continues what QEMU {name} saved");
     assert!(log.contains(&continues), "{log}");
+}
+
+/// As a script whose program waits for something.
+fn silent() {
+    let updated = Updated::new();
+    let usual = fs::read_to_string(updated.path("started")).unwrap();
+    updated.suspended();
+    // The script itself changes, so that it is asked.
+    let text = format!(
+        "#!/bin/sh\n# New.\n. {}\n",
+        updated.path("started").display()
+    );
+    script(&updated.path("bin").join(NAME), &text);
+    updated.installs("exec sleep 1000");
+    let texts = [
+        "cannot be resumed here",
+        "timed out after 30 s waiting for its answer",
+    ];
+    updated.refuses(&["resume", "a"], &texts);
+    updated.installs(&usual);
+    let _ = updated.does(&["resume", "a"]);
+    updated.is_well();
 }
 
 /// The image says that a release made it which is not installed any more.

@@ -199,7 +199,10 @@ impl Claim {
         let resuming = with(image, RESUMING);
         let (file, name) = first(image, Sharing::Exclusive)?;
         if name == image {
-            rename(image, &resuming)?;
+            rename(image, &resuming).map_err(|error| match error {
+                Error::Exists { path } => Error::InTheWay { path },
+                error => error,
+            })?;
         }
         Ok(Self {
             file,

@@ -70,6 +70,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Another image has a name that this one needs.
+    #[error("{} is in the way: it is another image, put there or left by a resume: move it away", path.display())]
+    InTheWay {
+        /// The other image.
+        path: PathBuf,
+    },
     /// The file is no image.
     #[error("{} is no suspend image of brisk", path.display())]
     NotAnImage {

@@ -2,10 +2,11 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use age::x25519;
+use rustix::fs::OFlags;
 
 use crate::durable::{Durable, split};
 use crate::error::{Error, io_error};
@@ -22,13 +23,26 @@ pub fn host_key_path(state_dir: &Path) -> PathBuf {
 /// # Errors
 /// If the file cannot be read or made, or if others than its owner may read it.
 pub fn host_key(path: &Path, create: bool) -> Result<x25519::Identity, Error> {
-    match File::open(path) {
+    match open(path) {
         Ok(file) => read(path, file),
         Err(error) if error.kind() == io::ErrorKind::NotFound && create => {
             make(path)?;
-            read(path, File::open(path).map_err(io_error("read", path))?)
+            read(path, open(path).map_err(io_error("read", path))?)
         }
         Err(error) => Err(io_error("read the host's key", path)(error)),
+    }
+}
+
+/// Opens a key's file, without waiting for the other end of a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no regular file",
+        )),
     }
 }
 

@@ -168,7 +168,7 @@ pub(super) fn is_written_for_another_restart() {
     ));
     machine.begin("SYSTEMCTL_SKIP_AUTO_KEXEC=1 systemctl reboot");
     machine.booted();
-    assert_eq!(machine.firmware_runs(), 1);
+    assert_eq!(machine.firmware_runs(), 2);
     assert!(is_well(&mut machine, "one", boot) >= rounds);
 }
 

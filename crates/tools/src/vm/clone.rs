@@ -170,6 +170,8 @@ impl Cloning<'_> {
         plan.boot.kernel = new.keep("kernel", &plan.boot.kernel)?;
         plan.boot.initramfs = new.keep("initramfs", &plan.boot.initramfs)?;
         running.nameless = true;
+        // Those images are the other VM's.
+        running.images.clear();
         let first = FirstRun {
             paths: new,
             image,

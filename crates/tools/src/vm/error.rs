@@ -236,8 +236,9 @@ impl Error {
             image.display(),
             other.display()
         );
-        let hint = "move it away and put the right one back; brisk vm discard gives the VM up when \
-                    neither is there";
+        let hint = "put the right one back. If the one that is there counts, as after a resume on \
+                    another host, move it away, let brisk vm discard forget the recorded one, and \
+                    move it back";
         Self::state(name, what, hint)
     }
 

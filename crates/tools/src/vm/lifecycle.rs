@@ -448,7 +448,12 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
         Condition::Missing => {
             paths.processing("discard", "");
             process::end_process(paths)?;
+            // Its base images stay: the image may come back, or be another host's by now.
+            paths.forget_memory();
+            SuspendRecord::remove(paths);
+            paths.clear();
             paths.note("Image forgotten");
+            return Ok(());
         }
         Condition::Off => {
             let hint = "there is no image to discard";

@@ -67,6 +67,7 @@ fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error
     if !paths.runtime().exists() && pid(paths).is_some() {
         return Ok(Condition::Busy);
     }
+    suspend_record::check_readable(paths)?;
     Ok(match in_image(paths, pid(paths).is_some())? {
         true => Condition::Suspended,
         false if suspend_record::missing(paths).is_some() => Condition::Missing,
@@ -102,6 +103,7 @@ pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
     }
     if now == Condition::Running {
         suspend_record::SuspendRecord::remove_used(paths);
+        let _ = fs::remove_file(paths.in_image());
     }
     if let Some(what) = unready(paths) {
         paths.note(match what {

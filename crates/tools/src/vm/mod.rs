@@ -79,7 +79,7 @@ pub use postcopy::{Postcopied, resume_postcopy};
 pub use process::pid;
 pub use resume::{How, Resumed, resume, stranded};
 pub use suspend::{Suspending, suspend};
-pub use suspend_record::may_move_image;
+pub use suspend_record::{may_move_image, recorded_uuid};
 pub use threads::vcpu_threads;
 pub use unit::unit_of;
 pub use unlock::needs_passphrase;

@@ -16,6 +16,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use brisk_host::files::{self, Durability};
 use brisk_image::{Claim, Image, WORKING_PAGES, push_page, write_working_set};
 use brisk_vm::migration::{Ended, Failure, Source};
 use brisk_vm::qemu::{Urgent, end_late_memory};
@@ -113,6 +114,7 @@ pub fn stand_by(paths: &VmPaths) -> Result<(), Error> {
     match again(paths, claim, begun) {
         Ok(None) => Ok(()),
         Ok(Some(serving)) => serving.serve(|_, late| {
+            let _ = fs::remove_file(paths.damaged());
             let standby = start_standby(paths);
             // It serves even if the guest cannot be reached.
             match go_on(paths, late) {
@@ -124,7 +126,14 @@ pub fn stand_by(paths: &VmPaths) -> Result<(), Error> {
             Ok(standby)
         }),
         Err(error) => {
-            paths.note(&format!("VM lacks memory: {}", chain(&error)));
+            let reason = format!("its image cannot be opened: {}", chain(&error));
+            paths.note(&format!("VM lacks memory: {reason}"));
+            // Without it the reason is in the log alone.
+            drop(files::replace(
+                &paths.damaged(),
+                reason.as_bytes(),
+                Durability::Atomic,
+            ));
             Err(error)
         }
     }

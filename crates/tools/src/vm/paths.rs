@@ -256,6 +256,12 @@ impl VmPaths {
         &self.dirs
     }
 
+    /// Names the image that counts while the VM's QEMU is there: the one that it is being suspended to,
+    /// or resumed from.
+    pub(super) fn in_image(&self) -> PathBuf {
+        self.runtime().join("in-image")
+    }
+
     /// Path of the note that the VM is to be resumed with the host.
     pub(super) fn carried(&self) -> PathBuf {
         self.state().join("resume-with-host")

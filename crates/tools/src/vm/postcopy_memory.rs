@@ -176,10 +176,10 @@ impl<'a> PostcopyMemory<'a> {
             return;
         }
         standing.later = None;
-        for reason in [self.paths.unreadable(), self.paths.damaged()] {
-            let _ = fs::remove_file(reason);
-        }
         if standing.until.take().is_some() {
+            for reason in [self.paths.unreadable(), self.paths.damaged()] {
+                let _ = fs::remove_file(reason);
+            }
             self.paths.note("The image can be read again, VM goes on");
         }
     }

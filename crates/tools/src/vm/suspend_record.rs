@@ -35,7 +35,15 @@ impl SuspendRecord {
     /// Writes the record of an image that is to get this identity while the VM still runs: what there
     /// is no room for is found before it stands still.
     pub(super) fn prepare(&self, paths: &VmPaths) -> Result<(), Error> {
-        self.put(&prepared(paths))
+        self.put(&prepared(paths))?;
+        self.name(paths)
+    }
+
+    /// Notes that this image counts while the VM's QEMU is there.
+    fn name(&self, paths: &VmPaths) -> Result<(), Error> {
+        let path = paths.in_image();
+        let written = files::replace(&path, &self.id, Durability::Atomic);
+        written.map_err(file("write", path))
     }
 
     /// A record of a VM with these disks, and of its image with an identity.
@@ -69,6 +77,7 @@ impl SuspendRecord {
     /// Removes what [`Self::prepare`] wrote: the VM goes on.
     pub(super) fn forget_prepared(paths: &VmPaths) {
         let _ = fs::remove_file(prepared(paths));
+        let _ = fs::remove_file(paths.in_image());
     }
 
     /// The record, if it is of this VM and not of an earlier one of its name.
@@ -79,8 +88,11 @@ impl SuspendRecord {
     fn read_at(paths: &VmPaths, path: &Path) -> Option<Self> {
         let mut noted: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         match paths.definition() {
-            // One without a UUID was suspended before its definition had one.
-            Ok(definition) if noted.uuid.is_some() && noted.uuid != definition.uuid => None,
+            // One without a UUID was suspended before its definition had one, or it was lost.
+            Ok(Definition {
+                uuid: now @ Some(_),
+                ..
+            }) if noted.uuid.is_some() && noted.uuid != now => None,
             _ => {
                 noted.image = brisk_image::real_path(noted.image);
                 Some(noted)
@@ -95,11 +107,13 @@ impl SuspendRecord {
     /// # Errors
     /// If it cannot be written: nothing would tell the image from others while QEMU is there.
     pub(super) fn ensure(paths: &VmPaths, image: &Image, disks: &[Disk]) -> Result<(), Error> {
-        if Self::read(paths).is_some() {
-            return Ok(());
-        }
         let definition = paths.definition()?;
-        Self::of(&definition, image.path(), image.header().id, disks).put(&paths.suspended())
+        let noted = Self::of(&definition, image.path(), image.header().id, disks);
+        noted.name(paths)?;
+        match Self::read(paths) {
+            Some(_) => Ok(()),
+            None => noted.put(&paths.suspended()),
+        }
     }
 
     /// Checks that an image is the one that the VM was suspended to, as far as a record says so.
@@ -151,16 +165,28 @@ fn prepared(paths: &VmPaths) -> PathBuf {
 
 /// Identities of the images that count for a VM. `has_qemu`: its QEMU is there.
 ///
-/// Where a record exists it alone decides. A VM whose QEMU is there, and that has no record, runs or
-/// has run: no image counts but the one that a suspend which was killed has just written. `None`:
-/// neither is there, and an image's own description decides.
+/// While it is, only what this QEMU is being suspended to or resumed from counts: a record may be an
+/// older one, from a backup. Else the record decides. `None`: neither is there, and an image's own
+/// description decides.
 fn counting(paths: &VmPaths, has_qemu: bool) -> Option<Vec<[u8; 16]>> {
-    let noted = SuspendRecord::read(paths);
-    if noted.is_none() && !has_qemu {
-        return None;
+    if has_qemu {
+        let named = fs::read(paths.in_image()).ok();
+        return Some(
+            named
+                .and_then(|id| id.try_into().ok())
+                .into_iter()
+                .collect(),
+        );
     }
+    let noted = SuspendRecord::read(paths)?;
+    // A suspend that was killed may have written it.
     let written = SuspendRecord::read_at(paths, &prepared(paths));
-    Some(noted.iter().chain(&written).map(|noted| noted.id).collect())
+    Some(
+        std::iter::once(noted)
+            .chain(written)
+            .map(|noted| noted.id)
+            .collect(),
+    )
 }
 
 /// Whether the image that can be resumed by this usual name is what this VM is in, as far as this
@@ -177,6 +203,7 @@ pub(super) fn is_own(paths: &VmPaths, path: &Path, has_qemu: bool) -> Option<boo
             Some(true)
         }
         (Err(_), Some(_)) => Some(false),
+        (Err(_), None) if !fs::metadata(&now).is_ok_and(|meta| meta.is_file()) => Some(false),
         (Err(_), None) => None,
     }
 }
@@ -196,6 +223,36 @@ pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
         return Some(true);
     }
     is_described(paths, path)
+}
+
+/// Checks that the record can be read, if there is one: a VM without one is not suspended.
+///
+/// # Errors
+/// If it cannot.
+pub(super) fn check_readable(paths: &VmPaths) -> Result<(), Error> {
+    let path = paths.suspended();
+    let what = match fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => error.to_string(),
+        Ok(bytes) => match serde_json::from_slice::<SuspendRecord>(&bytes) {
+            Ok(_) => return Ok(()),
+            Err(error) => error.to_string(),
+        },
+    };
+    Err(Error::state(
+        &paths.name,
+        format!(
+            "may be suspended: {}, which says to which image, cannot be read ({what})",
+            path.display()
+        ),
+        "put it back from a backup; or remove it, and an image at the usual place counts",
+    ))
+}
+
+/// The UUID that a VM is known by, whose definition has none: that of its record.
+#[must_use]
+pub fn recorded_uuid(paths: &VmPaths) -> Option<String> {
+    SuspendRecord::read(paths)?.uuid
 }
 
 /// Whether the description in an image says that it is of this VM; `None` if this host's key does not
@@ -238,6 +295,13 @@ pub(super) fn missing(paths: &VmPaths) -> Option<PathBuf> {
         Err(_) => used.symlink_metadata().is_ok(),
     };
     (!is_used).then_some(noted.image)
+}
+
+/// Whether the recorded image is at a place.
+fn is_noted_at(paths: &VmPaths, place: &Path) -> bool {
+    let now = brisk_image::resumable(place).and_then(|now| Header::read(&now).ok());
+    let noted = SuspendRecord::read(paths);
+    noted.is_some_and(|noted| now.is_some_and(|header| header.id == noted.id))
 }
 
 /// Whether another image lies where the missing one of a suspended VM was.
@@ -306,6 +370,19 @@ pub(super) fn image_missing(paths: &VmPaths) -> Error {
     let noted = SuspendRecord::read(paths).map(|noted| noted.image);
     let image = noted.unwrap_or_default();
     match replacing(paths, &image) {
+        // The definition was changed by hand, or a link.
+        Some(_) if is_noted_at(paths, &image) => Error::state(
+            &paths.name,
+            format!(
+                "is suspended to {}, and its definition, or a link, leads to another place",
+                image.display()
+            ),
+            format!(
+                "brisk vm set {} --suspend-path {}",
+                paths.name,
+                image.display()
+            ),
+        ),
         Some(other) => Error::replaced(&paths.name, &image, &other),
         None => Error::missing(&paths.name, &image),
     }

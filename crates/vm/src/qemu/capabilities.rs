@@ -3,15 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
 
 use brisk_host::program::Program;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::qmp::{self, Message};
 use crate::cache::{self, Cache, Identity};
+
+/// Time that a QEMU has to say what it can do.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// Static facts about a QEMU binary. Whether an accelerator works is not among them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,8 +120,10 @@ impl Capabilities {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .process_group(0)
             .spawn()
             .map_err(run)?;
+        let limit = TimeLimit::on(&child);
         let mut questions = qmp::command("qmp_capabilities");
         questions.extend(qmp::command("query-version"));
         questions.extend(qmp::command("query-machines"));
@@ -130,6 +142,18 @@ impl Capabilities {
             stdout.read_to_end(&mut said).map_err(run)?;
         }
         let output = child.wait_with_output().map_err(run)?;
+        if limit.is_over() {
+            return Err(Error::Run {
+                program: program.to_owned(),
+                source: io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!(
+                        "timed out after {} s waiting for its answer",
+                        ANSWER.as_secs()
+                    ),
+                ),
+            });
+        }
         let answer = |answer: String| Error::Answer {
             program: program.to_owned(),
             answer,
@@ -164,6 +188,36 @@ impl Capabilities {
             qboot,
             identities,
         })
+    }
+}
+
+/// Ends a program, and what it started, that says nothing for too long.
+struct TimeLimit {
+    /// Dropped when the program has ended.
+    _done: Sender<()>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl TimeLimit {
+    fn on(child: &Child) -> Self {
+        let (done, ended) = mpsc::channel::<()>();
+        let is_over = Arc::<AtomicBool>::default();
+        let (over, group) = (Arc::clone(&is_over), Pid::from_child(child));
+        thread::spawn(move || {
+            if ended.recv_timeout(ANSWER) == Err(RecvTimeoutError::Timeout) {
+                over.store(true, Ordering::Relaxed);
+                // It is not waited for before its output ends, so that its number is its own.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+        });
+        Self {
+            _done: done,
+            is_over,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 }
 

@@ -109,6 +109,14 @@ impl KeyArgs {
 }
 
 impl NewKeyArgs {
+    /// Checks that there is a place for the key that the options name.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        match self.for_host {
+            Some(None) => usual_host_key().map(drop).map_err(with_hint),
+            _ => Ok(()),
+        }
+    }
+
     /// The recipients that the options name; asks for a passphrase if one is wanted.
     pub(super) fn recipients(&self, ui: &Ui) -> anyhow::Result<Vec<Recipient>> {
         let given = self.recipient.iter().map(|text| Recipient::parse(text));

@@ -4,14 +4,16 @@ mod info;
 mod keys;
 mod work;
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use brisk_image::{Error, Form, Header, PAGE_SIZE};
+use anyhow::bail;
+use brisk_image::{Error, Form, Header, Image, Keys, PAGE_SIZE};
 use serde::Serialize;
 
 use self::keys::NewKeyArgs;
 pub(super) use self::keys::{KeyArgs, passphrase_of};
-pub(super) use self::work::{Work, with_hint};
+pub(super) use self::work::{Work, end_soon, with_hint};
 use crate::exit;
 use crate::output::Format;
 use crate::ui::Ui;
@@ -120,6 +122,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             Err(error) => return Err(with_hint(error)),
         },
         Command::Rekey { image, keys, new } => {
+            new.check()?;
             // Opened first, so that a passphrase is asked for where it is needed.
             let (opened, keys) = keys.open(image, ui).map_err(with_hint)?;
             // Recipients of an image that is a base of another can read most of the other.
@@ -127,6 +130,14 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             let chain = std::iter::successors(opened.parent(), |image| image.parent());
             let parents: Vec<_> = chain.map(|image| image.path().to_owned()).collect();
             drop(opened);
+            if let Some(other) = sharing(image, &parents, &keys) {
+                bail!(
+                    "{} is based on {}, too, and would have to be encrypted to the other keys as well; \
+                     move one of both with its base images to another directory, or keep the keys",
+                    other.display(),
+                    parents[0].display()
+                );
+            }
             // A key is made only for an image that can have it.
             let recipients = new.recipients(ui)?;
             let work = Work::new("copying", ui)?;
@@ -249,4 +260,31 @@ impl Checked {
         rows.push(("device state", self.state.to_string()));
         Ok(info::rows(&rows, format))
     }
+}
+
+/// Another image in the directory of `image` that is based on one of its `parents`, as far as these
+/// keys open it.
+fn sharing(image: &Path, parents: &[PathBuf], keys: &Keys) -> Option<PathBuf> {
+    let ids: Vec<_> = parents
+        .iter()
+        .filter_map(|parent| Header::read(parent).ok())
+        .map(|header| header.id)
+        .collect();
+    let directory = parents.first()?.parent()?;
+    let is_other = |path: &PathBuf| {
+        let same = |known: &Path| fs::canonicalize(known).ok() == fs::canonicalize(path).ok();
+        !same(image) && !parents.iter().any(|parent| same(parent))
+    };
+    let is_based = |path: &PathBuf| {
+        let opened = path
+            .is_file()
+            .then(|| Image::open(path, keys).ok())
+            .flatten();
+        let parent = opened.and_then(|image| image.head().parent);
+        parent.is_some_and(|parent| ids.contains(&parent.id))
+    };
+    let files = fs::read_dir(directory).ok()?.flatten();
+    files
+        .map(|entry| entry.path())
+        .find(|path| is_other(path) && is_based(path))
 }

@@ -56,12 +56,17 @@ impl Drop for Work {
         self.is_over.store(true, Ordering::Relaxed);
         if self.stop.load(Ordering::Relaxed) {
             // It came when the work was nearly done; the terminal may take no words about that.
-            thread::spawn(|| {
-                thread::sleep(FAREWELL);
-                let _ = signal_hook::low_level::emulate_default_handler(SIGTERM);
-            });
+            end_soon();
         }
     }
+}
+
+/// Ends this process, which a signal has asked to end and whose work is over, if its last words block.
+pub(in crate::command) fn end_soon() {
+    thread::spawn(|| {
+        thread::sleep(FAREWELL);
+        let _ = signal_hook::low_level::emulate_default_handler(SIGTERM);
+    });
 }
 
 /// Formats a bar in megabytes; several threads report to it.

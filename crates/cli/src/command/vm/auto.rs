@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use brisk_tools::reboot::config::{Config, VmsConfig};
-use brisk_tools::reboot::restart::{Boot, Stage, Store, Way};
+use brisk_tools::reboot::restart::{Boot, Stage, Store, Way, is_jumping};
 use brisk_tools::vm::{
     self as tool, Domains, Down, Error, HostRecipient, Outcome, StateDirs, Turn, Up,
 };
 use brisk_vm::cache::Cache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::super::image::end_soon;
 use super::named::explain;
 use crate::exit;
 use crate::output::printable;
@@ -145,9 +146,11 @@ pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
 /// for it stays.
 fn restarts_warm() -> bool {
     let here = Boot::read(Path::new("/")).id;
-    Store::of_system().pending().is_some_and(|restart| {
+    let is_asked_for = Store::of_system().pending().is_some_and(|restart| {
         restart.way == Way::Warm && restart.stage == Stage::Restart && restart.from.id == here
-    })
+    });
+    // Another restart may have come first.
+    is_asked_for && is_jumping()
 }
 
 /// Section `[vms]` of the configuration beside the definitions of VMs; if the configuration is wrong,
@@ -214,6 +217,15 @@ fn with_all(
         report: &report,
     };
     let outcomes = work(&cache, turn);
+    let is_over = Arc::<AtomicBool>::default();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // A terminal may take none of what follows.
+        let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_over));
+    }
+    is_over.store(true, Ordering::Relaxed);
+    if cancel.load(Ordering::Relaxed) {
+        end_soon();
+    }
     drop(bar);
     let (mut failed, mut interrupted) = (false, false);
     for outcome in outcomes {

@@ -121,9 +121,7 @@ pub(super) fn info(args: &InfoArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
     let definition = paths.definition().map_err(explain)?;
     let now = condition(&paths).map_err(explain)?;
-    // A guest that waits for memory cannot be stopped, and QEMU answers nobody meanwhile.
-    let stands = matches!(now, Condition::Paused | Condition::Busy);
-    let why = standstill(&paths).filter(|_| stands);
+    let why = standstill(&paths).filter(|_| now != Condition::Off);
     let now = now.name();
     let image = paths.image(&definition);
     let unit = unit_of(&paths);

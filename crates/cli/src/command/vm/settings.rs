@@ -224,7 +224,7 @@ enum GoingDown {
 }
 
 impl Settings {
-    fn apply(&self, definition: &mut Definition) -> anyhow::Result<()> {
+    fn apply(&self, definition: &mut Definition, paths: &VmPaths) -> anyhow::Result<()> {
         if let Some(kernel) = &self.kernel {
             definition.kernel = match kernel.as_str() {
                 "default" => None,
@@ -291,7 +291,10 @@ impl Settings {
         }
         self.suspend.apply(&mut definition.suspend)?;
         if definition.uuid.is_none() {
-            definition.uuid = Some(new_uuid().map_err(explain)?);
+            definition.uuid = match tool::recorded_uuid(paths) {
+                None => Some(new_uuid().map_err(explain)?),
+                noted => noted,
+            };
         }
         Ok(())
     }
@@ -346,7 +349,7 @@ fn absolute(option: &str, path: &str) -> anyhow::Result<String> {
 pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
     let mut definition = Definition::default();
-    args.settings.apply(&mut definition)?;
+    args.settings.apply(&mut definition, &paths)?;
     if let Err(error @ Error::Undefined { .. }) = paths.must_be_new() {
         return Err(explain(error).context(format!(
             "{} has files of a VM whose definition is gone; choose another name, put the \
@@ -369,7 +372,7 @@ pub(super) fn set(args: &SetArgs, ui: &Ui) -> anyhow::Result<u8> {
     let _lock = paths.lock("set").map_err(explain)?;
     let mut definition = paths.definition().map_err(explain)?;
     let image = paths.image(&definition);
-    args.settings.apply(&mut definition)?;
+    args.settings.apply(&mut definition, &paths)?;
     let elsewhere = paths.image(&definition) != image;
     if elsewhere {
         tool::may_move_image(&paths, &definition).map_err(explain)?;

@@ -306,6 +306,14 @@ pub fn is_going_down() -> Option<bool> {
     Some(state.trim() == "stopping")
 }
 
+/// Whether the machine goes down by a jump into a loaded kernel: systemd has been asked to start
+/// `kexec.target`, and for no other end since. False if it does not say.
+#[must_use]
+pub fn is_jumping() -> bool {
+    let job = systemctl(&["show", "--property=Job", "--value", "kexec.target"]);
+    job.is_ok_and(|job| !matches!(job.trim(), "" | "0"))
+}
+
 /// Time in which systemd answers again at most, in intervals of [`AGAIN`].
 const ANSWER: u32 = 300;
 /// Interval at which it is asked.

@@ -26,7 +26,7 @@ pub use boot::Boot;
 pub use census::{Census, Gpu, Link};
 pub use combination::{Changed, combination, unchanged};
 pub use conclude::{Conclusion, conclude};
-pub use live::{Devices, Live, Vms, is_going_down, undo_leftovers};
+pub use live::{Devices, Live, Vms, is_going_down, is_jumping, undo_leftovers};
 pub use record::{Barred, Down, Outcome, Phase, Record, Restart, Stage, Times, Way};
 pub use request::{
     DIRECTORY, Exchange, Keep, Progress, Request, UNIT, systemd_run, unit_has_ended, unit_is_active,
