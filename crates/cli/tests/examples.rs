@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use brisk_testkit::{BackgroundProcesses, capture, ext4, qcow2, qemu_is_before, tool, tree, trial};
+use brisk_testkit::{
+    BackgroundProcesses, capture, copy_program, ext4, qcow2, qemu_is_before, tool, tree, trial,
+};
 use libtest_mimic::{Arguments, Trial};
 use tempfile::TempDir;
 
@@ -241,7 +243,7 @@ impl Shared {
             fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
             let bin = dir.path().join("bin");
             fs::create_dir(&bin).unwrap();
-            fs::copy(env!("CARGO_BIN_EXE_brisk"), bin.join("brisk")).unwrap();
+            copy_program(Path::new(env!("CARGO_BIN_EXE_brisk")), &bin.join("brisk"));
             let root = dir.path().join("tree");
             tree(&root);
             fs::write(root.join("etc/os-release"), "ID=tree\n").unwrap();

@@ -3,15 +3,25 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use brisk_testkit::copy_program;
 use tempfile::{TempDir, tempdir};
 
 /// No user has this number, nor is root.
 const NOBODY: u32 = 65_534;
+
+/// A directory of that user.
+fn own_directory() -> TempDir {
+    let dir = tempdir().unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    dir
+}
 
 /// The binary, where every user may run it, and a directory for temporary files.
 struct Place {
@@ -26,7 +36,7 @@ impl Place {
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(temporary.path(), Permissions::from_mode(0o777)).unwrap();
         let binary = dir.path().join("brisk");
-        fs::copy(env!("CARGO_BIN_EXE_brisk"), &binary).unwrap();
+        copy_program(Path::new(env!("CARGO_BIN_EXE_brisk")), &binary);
         Self {
             binary,
             temporary,
@@ -70,8 +80,7 @@ fn a_key_is_not_made_among_temporary_files() {
 #[test]
 fn a_profile_among_temporary_files_is_not_used() {
     let place = Place::new();
-    let cache = tempdir().unwrap();
-    fs::set_permissions(cache.path(), Permissions::from_mode(0o777)).unwrap();
+    let cache = own_directory();
     let environment = [("BRISK_CACHE_DIR", cache.path().to_str().unwrap())];
     let words = ["boot", "tune", "--root", "none"];
     place.refuses(&words, &environment, &["HOME is not set"]);
@@ -80,7 +89,7 @@ fn a_profile_among_temporary_files_is_not_used() {
 #[test]
 fn machines_need_a_directory_for_sockets() {
     let place = Place::new();
-    let home = tempdir().unwrap();
+    let home = own_directory();
     let environment = [("HOME", home.path().to_str().unwrap())];
     let texts = ["XDG_RUNTIME_DIR", "su -", "BRISK_RUNTIME_DIR"];
     place.refuses(&["vm", "list"], &environment, &texts);
@@ -89,8 +98,7 @@ fn machines_need_a_directory_for_sockets() {
 #[test]
 fn memory_is_only_locked_within_the_limit() {
     let place = Place::new();
-    let [cache, home] = [tempdir(), tempdir()].map(Result::unwrap);
-    fs::set_permissions(cache.path(), Permissions::from_mode(0o777)).unwrap();
+    let [cache, home] = [own_directory(), own_directory()];
     let environment = [
         ("BRISK_CACHE_DIR", cache.path().to_str().unwrap()),
         ("HOME", home.path().to_str().unwrap()),

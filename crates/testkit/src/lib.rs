@@ -56,7 +56,7 @@ pub use measured::{changed_ratio, missing, not_root, read_report, reasons, sampl
 pub use memory::in_memory;
 pub use mount::{Breaking, Cut, Loop, Mount, Taken};
 pub use numa::{CPUS_OF_NODE, NumaAsked, NumaConsole, NumaKernel, NumaMachine};
-pub use program::{capture, script, tool};
+pub use program::{capture, copy_program, script, tool};
 pub use refusals::{Refusal, apart, refuse};
 pub use running::{Finished, Running};
 pub use rustix::process::Signal;

@@ -72,6 +72,16 @@ pub fn script(path: &Path, text: &str) {
     assert!(writer.wait().unwrap().success(), "{}", path.display());
 }
 
+/// Copies a program. Another process does, see [`script`].
+///
+/// # Panics
+/// If it cannot be copied.
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("/bin/cp").args([from, to]).status().unwrap();
+    assert!(status.success(), "{}", to.display());
+}
+
 /// Standard output of a program that must succeed.
 ///
 /// # Panics

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use brisk_host::cgroup::Group;
-use brisk_testkit::{Brisk, Signal, until};
+use brisk_testkit::{Brisk, Signal, copy_program, until};
 use tempfile::tempdir;
 
 use super::{kernel_source, measure, measure_with, overhead_of};
@@ -89,7 +89,7 @@ pub(super) fn what_works_in_the_background_ends_without_groups() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     // Where that user finds it.
     let brisk = dir.path().join("brisk");
-    fs::copy(env!("CARGO_BIN_EXE_brisk"), &brisk).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_brisk")), &brisk);
     let words = [
         "--reuid=65534",
         "--regid=65534",

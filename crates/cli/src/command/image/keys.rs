@@ -109,14 +109,6 @@ impl KeyArgs {
 }
 
 impl NewKeyArgs {
-    /// Checks that there is a place for the key that the options name.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
-        match self.for_host {
-            Some(None) => usual_host_key().map(drop).map_err(with_hint),
-            _ => Ok(()),
-        }
-    }
-
     /// The recipients that the options name; asks for a passphrase if one is wanted.
     pub(super) fn recipients(&self, ui: &Ui) -> anyhow::Result<Vec<Recipient>> {
         let given = self.recipient.iter().map(|text| Recipient::parse(text));
@@ -129,14 +121,20 @@ impl NewKeyArgs {
             let secret = passphrase::ask_twice("New passphrase: ", ui).map_err(with_hint)?;
             recipients.push(Recipient::Passphrase(secret));
         }
-        if let Some(file) = &self.for_host {
-            let path = file
-                .clone()
-                .map_or_else(usual_host_key, Ok)
-                .map_err(with_hint)?;
+        if let Some(path) = self.host_key()? {
             recipients.push(host_recipient(&path, ui)?);
         }
         Ok(recipients)
+    }
+
+    /// File of the host's key, if that is wanted.
+    ///
+    /// # Errors
+    /// If there is no directory that it could be in.
+    pub(super) fn host_key(&self) -> anyhow::Result<Option<PathBuf>> {
+        let file = self.for_host.as_ref();
+        let path = file.map(|file| file.clone().map_or_else(usual_host_key, Ok));
+        path.transpose().map_err(with_hint)
     }
 }
 

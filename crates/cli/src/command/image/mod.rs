@@ -122,7 +122,7 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             Err(error) => return Err(with_hint(error)),
         },
         Command::Rekey { image, keys, new } => {
-            new.check()?;
+            new.host_key()?;
             // Opened first, so that a passphrase is asked for where it is needed.
             let (opened, keys) = keys.open(image, ui).map_err(with_hint)?;
             // Recipients of an image that is a base of another can read most of the other.
