@@ -15,8 +15,9 @@ pub mod ui;
 
 use std::sync::Arc;
 
+use brisk_host::dirs::{self, Dirs, Kind};
 use clap::{CommandFactory, Parser, Subcommand};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use signal_hook::consts::SIGXFSZ;
 
 use ui::Ui;
@@ -63,6 +64,22 @@ enum Command {
     Completions(command::completions::Args),
 }
 
+impl Command {
+    /// Directories that it reads or writes, beside the cache, which is looked at when it is opened.
+    /// None of what reads the files alone that it is given, nor of the one that tells what is wrong.
+    fn keeps(&self) -> &'static [Kind] {
+        match self {
+            Self::Vm(_) => &[dirs::STATE, dirs::CONFIG, dirs::RUNTIME],
+            // Root's VMs are of concern to a restart, and can be named to the others.
+            Self::Reboot(_) | Self::Idle(_) | Self::Overhead(_) if geteuid().is_root() => {
+                &[dirs::STATE, dirs::CONFIG, dirs::RUNTIME]
+            }
+            Self::Doctor(_) | Self::Crypto(_) | Self::Initramfs(_) | Self::Completions(_) => &[],
+            _ => &[dirs::STATE],
+        }
+    }
+}
+
 /// The whole command line, for manual pages, completions and the reference.
 #[must_use]
 pub fn command() -> clap::Command {
@@ -103,6 +120,10 @@ pub fn main() -> u8 {
     no_core_dump();
     errors_of_limits();
     let ui = Ui::new();
+    if let Err(error) = Dirs::here().check(cli.command.keeps()) {
+        ui.error(&error.into());
+        return exit::BRISK;
+    }
     let result = match cli.command {
         Command::Run(args) => command::run::run(&args, &ui, started),
         Command::Boot(command) => command::boot::run(&command, &ui),

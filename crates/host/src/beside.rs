@@ -4,11 +4,11 @@
 //! A program there is run only if nobody but root and the calling user can change it.
 
 use std::env;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
+
+use crate::trust;
 
 /// The variable that names another directory.
 pub const DIR_VARIABLE: &str = "BRISK_TOOLS_DIR";
@@ -62,23 +62,12 @@ fn there(name: &str) -> impl Iterator<Item = PathBuf> {
 /// bit, where they cannot rename files of other users.
 #[must_use]
 pub fn is_trusted(path: &Path, user: u32) -> bool {
-    // A relative path has no directories above it that could be looked at.
-    let (Ok(path), Ok(real)) = (std::path::absolute(path), path.canonicalize()) else {
-        return false;
-    };
-    let safe = |place: &Path| {
-        fs::symlink_metadata(place).is_ok_and(|meta| {
-            let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-            let link = meta.is_symlink();
-            let closed = meta.mode() & 0o022 == 0 || sticky || link;
-            [0, user].contains(&meta.uid()) && closed
-        })
-    };
-    path.ancestors().chain(real.ancestors()).all(safe)
+    trust::is_own_file(path, user)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     use super::*;

@@ -4,8 +4,12 @@
 //! below the user's directory of the XDG Base Directory Specification, whose relative paths are
 //! ignored as it demands. None is made up where the environment names none: a directory that
 //! anybody could make first is no substitute.
+//!
+//! What another user could have put there is not used either: see [`Dirs::check`].
 
 use std::path::PathBuf;
+
+use crate::trust::{self, Untrusted};
 
 /// A user and the environment, from which directories follow.
 pub struct Dirs<V> {
@@ -22,8 +26,21 @@ impl Dirs<fn(&str) -> Option<PathBuf>> {
     }
 }
 
+/// A directory that other users can change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "others can change what is in {}: {reason}; {}set {variable} to a directory of your own",
+    dir.display(), reason.remedy().map_or_else(String::new, |command| format!("{command}, or "))
+)]
+pub struct Unsafe {
+    dir: PathBuf,
+    reason: Untrusted,
+    variable: &'static str,
+}
+
 /// A kind of directory.
-struct Kind {
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
     variable: &'static str,
     root: &'static str,
     xdg: &'static str,
@@ -31,25 +48,29 @@ struct Kind {
     home: Option<&'static str>,
 }
 
-const CACHE: Kind = Kind {
+/// See [`Dirs::cache`].
+pub const CACHE: Kind = Kind {
     variable: "BRISK_CACHE_DIR",
     root: "/var/cache/brisk",
     xdg: "XDG_CACHE_HOME",
     home: Some(".cache/brisk"),
 };
-const STATE: Kind = Kind {
+/// See [`Dirs::state`].
+pub const STATE: Kind = Kind {
     variable: "BRISK_STATE_DIR",
     root: "/var/lib/brisk",
     xdg: "XDG_STATE_HOME",
     home: Some(".local/state/brisk"),
 };
-const CONFIG: Kind = Kind {
+/// See [`Dirs::config`].
+pub const CONFIG: Kind = Kind {
     variable: "BRISK_CONFIG_DIR",
     root: "/etc/brisk",
     xdg: "XDG_CONFIG_HOME",
     home: Some(".config/brisk"),
 };
-const RUNTIME: Kind = Kind {
+/// See [`Dirs::runtime`].
+pub const RUNTIME: Kind = Kind {
     variable: "BRISK_RUNTIME_DIR",
     root: "/run/brisk",
     xdg: "XDG_RUNTIME_DIR",
@@ -80,6 +101,25 @@ impl<V: Fn(&str) -> Option<PathBuf>> Dirs<V> {
     /// Directory of sockets, which is empty after the host has restarted.
     pub fn runtime(&self) -> Option<PathBuf> {
         self.find(&RUNTIME)
+    }
+
+    /// Checks that nobody but root and this user can change what is in directories of these kinds,
+    /// now or once they are made.
+    ///
+    /// # Errors
+    /// The first that others can change.
+    pub fn check(&self, kinds: &[Kind]) -> Result<(), Unsafe> {
+        for kind in kinds {
+            let Some(dir) = self.find(kind) else {
+                continue;
+            };
+            trust::own_directory(&dir).map_err(|reason| Unsafe {
+                dir,
+                reason,
+                variable: kind.variable,
+            })?;
+        }
+        Ok(())
     }
 
     fn find(&self, kind: &Kind) -> Option<PathBuf> {

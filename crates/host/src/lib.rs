@@ -17,4 +17,5 @@ pub mod quantity;
 pub mod sysfs;
 pub mod tasks;
 mod tree;
+pub mod trust;
 pub mod units;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use brisk_host::dirs::Dirs;
+use brisk_host::dirs::{self, Dirs};
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,9 @@ pub enum Error {
     /// No directory can be derived from the environment.
     #[error("no directory for the cache: neither {DIR_VARIABLE}, XDG_CACHE_HOME nor HOME is set")]
     NoDirectory,
+    /// Others can change it.
+    #[error(transparent)]
+    Unsafe(#[from] dirs::Unsafe),
     /// The cache cannot be written.
     #[error("cannot write the cache {}", path.display())]
     Write {
@@ -63,7 +66,7 @@ impl Error {
             Self::NoDirectory | Self::Write { .. } => Some(format!(
                 "set {DIR_VARIABLE} to a directory that you can write"
             )),
-            Self::Read { .. } => None,
+            Self::Unsafe(_) | Self::Read { .. } => None,
         }
     }
 }
@@ -167,9 +170,11 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDirectory`] if the environment names none.
+    /// [`Error::NoDirectory`] if the environment names none, [`Error::Unsafe`] if others can change it.
     pub fn open() -> Result<Self, Error> {
-        let dir = Dirs::here().cache().ok_or(Error::NoDirectory)?;
+        let dirs = Dirs::here();
+        let dir = dirs.cache().ok_or(Error::NoDirectory)?;
+        dirs.check(&[dirs::CACHE])?;
         Ok(Self::new(dir))
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use brisk_host::trust::own_directory;
 use rustix::fs::{FsWord, OFlags, fstatfs};
 
 use super::error::Error;
@@ -25,7 +26,11 @@ const TMPFS: FsWord = 0x0102_1994;
 pub(crate) fn memory_directory() -> Result<PathBuf, Error> {
     let given = std::env::var_os(VARIABLE).filter(|dir| !dir.is_empty());
     let (dir, found) = match given.map(PathBuf::from) {
-        Some(dir) => (dir.clone(), make(&dir).and_then(|()| check(&dir))),
+        Some(dir) => {
+            let is_own = own_directory(&dir).map_err(io::Error::other);
+            let found = is_own.and_then(|()| make(&dir)).and_then(|()| check(&dir));
+            (dir, found)
+        }
         None => match own_below(Path::new(SHARED)) {
             Ok(dir) => (dir.clone(), check(&dir)),
             Err(error) => (SHARED.into(), Err(error)),
