@@ -6,7 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use brisk_testkit::{Brisk, brisk_of};
+use brisk_testkit::{Brisk, brisk, brisk_of, partitioned, qcow2};
 use tempfile::{TempDir, tempdir};
 
 /// A directory that all users may write to, another one that is named only through a link in it, and
@@ -68,4 +68,16 @@ fn nothing_is_kept_where_others_can_change_it() {
         let found = fs::read_dir(dir.path().join(name)).unwrap().count();
         assert_eq!(found, 0, "{name}");
     }
+}
+
+#[test]
+fn what_a_disk_has_is_not_written_among_temporary_files() {
+    let dir = tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("raw"), [0; 1 << 20]).unwrap();
+    partitioned(&at("raw"), &at("disk"));
+    qcow2(&at("disk"), &at("disk.qcow2"));
+    let run = brisk!["--dry-run", "--root", at("disk.qcow2")].command(["true"]);
+    let output = run.env("TMPDIR", at("missing")).output();
+    assert!(!output.stderr.contains("missing"), "{}", output.stderr);
 }

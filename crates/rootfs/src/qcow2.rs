@@ -5,9 +5,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::error::Error;
 use super::format::Format;
@@ -243,13 +246,15 @@ pub(super) fn dd(path: &Path, out: &Path, skip: u64, count: u64) -> Command {
 /// Bytes as a guest sees them; fewer where the disk ends.
 pub(super) fn read(path: &Path, offset: u64, length: usize) -> Result<Vec<u8>, Error> {
     const MIB: u64 = 1 << 20;
-    let scratch = tempfile::NamedTempFile::new().map_err(|source| Error::Write {
-        path: std::env::temp_dir(),
-        source,
-    })?;
+    // In memory and without a name: what a disk has may be secret, and a directory for temporary
+    // files may be one in which others rename.
+    let created = memfd_create("brisk-disk", MemfdFlags::CLOEXEC);
+    let scratch = File::from(created.map_err(|error| read_error(path, error.into()))?);
+    let out = format!("/proc/{}/fd/{}", std::process::id(), scratch.as_raw_fd());
+    let out = Path::new(&out);
     let skip = offset / MIB;
     let count = (offset % MIB + length as u64).div_ceil(MIB);
-    let mut command = dd(path, scratch.path(), skip, count);
+    let mut command = dd(path, out, skip, count);
     let output = command.output().map_err(|source| Error::NoProgram {
         program: "qemu-img",
         package: "qemu-utils",
@@ -263,9 +268,7 @@ pub(super) fn read(path: &Path, offset: u64, length: usize) -> Result<Vec<u8>, E
             stderr: String::from_utf8_lossy(&output.stderr).trim().into(),
         });
     }
-    // qemu-img replaces nothing but opens the file by name, so look at it by name too.
-    let result = File::open(scratch.path()).and_then(|file| read_at(&file, offset % MIB, length));
-    result.map_err(|source| read_error(scratch.path(), source))
+    read_at(&scratch, offset % MIB, length).map_err(|source| read_error(path, source))
 }
 
 /// Up to `length` bytes at `offset`; fewer where the file ends.
