@@ -1,5 +1,6 @@
 //! Changes of domains through libvirt, and their restoration.
 
+use brisk_vm::hardware::document;
 use brisk_vm::hardware::edit::EditError;
 use brisk_vm::hardware::edit::{Path, XmlChange};
 use brisk_vm::libvirt::{self, Defined};
@@ -183,12 +184,8 @@ pub fn undo(domain: &Defined, backups: &Backups, force: bool) -> Result<Backup, 
 
 /// `before` with the passwords of its displays that `secret` has and `now` leaves out.
 fn with_passwords(before: &str, now: &str, secret: &str) -> Result<String, EditError> {
-    let xml = |error: roxmltree::Error| EditError::Xml(error.to_string());
-    let (old, new, secret) = (
-        Document::parse(before).map_err(xml)?,
-        Document::parse(now).map_err(xml)?,
-        Document::parse(secret).map_err(xml)?,
-    );
+    let [old, new, secret] = [before, now, secret].map(|xml| document(xml).map_err(EditError::Xml));
+    let (old, new, secret) = (old?, new?, secret?);
     let mut changes = Vec::new();
     for attribute in ["passwd", "passwdValidTo"] {
         let found = displays(&secret).zip(displays(&new)).zip(displays(&old));
@@ -215,6 +212,19 @@ fn displays<'a>(document: &'a Document<'_>) -> impl Iterator<Item = Node<'a, 'a>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backup_with_very_many_attributes_is_refused() {
+        let attributes: String = (0..100_000)
+            .map(|number| format!(" a{number}=''"))
+            .collect();
+        let before = format!("<domain{attributes}/>");
+        let error = with_passwords(&before, "<domain/>", "<domain/>").unwrap_err();
+        assert!(
+            error.to_string().contains("more than 1000 attributes"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn passwords_come_back_to_their_displays() {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use brisk_host::cpu::{Cpu, parse_list};
 use brisk_host::sysfs;
-use roxmltree::Document;
+use brisk_vm::hardware::document;
 
 use super::rules::Host;
 
@@ -54,8 +54,8 @@ fn free_huge_pages(meminfo: &str) -> Option<u64> {
 /// Enlightenments in the text of `virsh domcapabilities`, in QEMU's spelling. None if it says
 /// nothing of them, as of libvirt before 8.1.
 fn hyperv(capabilities: &str) -> Option<BTreeSet<String>> {
-    let document = Document::parse(capabilities).ok()?;
-    let mut nodes = document.descendants();
+    let xml = document(capabilities).ok()?;
+    let mut nodes = xml.descendants();
     let hyperv = nodes.find(|node| node.has_tag_name("hyperv"))?;
     if hyperv.attribute("supported") != Some("yes") {
         return Some(BTreeSet::new());

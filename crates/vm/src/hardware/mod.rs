@@ -26,7 +26,7 @@ pub use model::{Boot, GuestHardware, Machine};
 pub use place::{Form, Part, Place};
 pub use timers::{TickPolicy, Timers, Tsc};
 pub(crate) use xml::element;
-pub use xml::element::XmlError;
+pub use xml::element::{XmlError, document};
 
 use crate::qemu::cmdline::CommandLine;
 

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use roxmltree::{Document, Node};
+use brisk_vm::hardware::document;
+use roxmltree::Node;
 
 use super::{Entry, ImportError, Imported, number};
 
 pub(super) fn parse(text: &str) -> Result<Vec<Imported>, ImportError> {
-    let document = Document::parse(text).map_err(|error| ImportError::Xml(error.to_string()))?;
-    let root = document.root_element();
+    let xml = document(text).map_err(ImportError::Xml)?;
+    let root = xml.root_element();
     if !root.has_tag_name("PhoronixTestSuite") {
         return Err(ImportError::Root(root.tag_name().name().to_owned()));
     }

@@ -280,3 +280,14 @@ fn many_lines_are_read_in_a_moment() {
         400_000
     );
 }
+
+#[test]
+fn an_element_of_phoronix_with_very_many_attributes_is_refused() {
+    let attributes: String = (0..100_000)
+        .map(|number| format!(" a{number}=''"))
+        .collect();
+    let text =
+        format!("<?xml version=\"1.0\"?><PhoronixTestSuite><a{attributes}/></PhoronixTestSuite>");
+    let error = import(&text).unwrap_err().to_string();
+    assert!(error.contains("more than 1000 attributes"), "{error}");
+}

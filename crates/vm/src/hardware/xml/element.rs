@@ -59,13 +59,20 @@ fn has_too_many_attributes(xml: &str) -> bool {
     false
 }
 
+/// Reads XML, of which nothing is known.
+///
+/// # Errors
+/// Why it is none, or that an element has more attributes than the parser can compare in good time.
+pub fn document(xml: &str) -> Result<Document<'_>, String> {
+    if has_too_many_attributes(xml) {
+        return Err(format!("an element has more than {ATTRIBUTES} attributes"));
+    }
+    Document::parse(xml).map_err(|error| error.to_string())
+}
+
 /// Reads the XML of a domain.
 pub(crate) fn parse(xml: &str) -> Result<Document<'_>, XmlError> {
-    if has_too_many_attributes(xml) {
-        let reason = format!("an element has more than {ATTRIBUTES} attributes");
-        return Err(XmlError::Xml(reason));
-    }
-    let document = Document::parse(xml).map_err(|error| XmlError::Xml(error.to_string()))?;
+    let document = document(xml).map_err(XmlError::Xml)?;
     match document.root_element().tag_name().name() {
         "domain" => Ok(document),
         other => Err(XmlError::Other(other.to_owned())),
