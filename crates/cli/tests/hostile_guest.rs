@@ -1,10 +1,12 @@
 //! Guests whose command is an attacker: it has the port to brisk, and says there what it likes.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Seek;
 
-use brisk_testkit::{Brisk, Machines, Signal, brisk, brisk_of, in_memory};
+use brisk_testkit::{
+    BackgroundProcesses, Brisk, Machines, Signal, brisk, brisk_of, in_memory, until,
+};
 
 /// Takes the port from the process that serves the command, which stands still from then on, and
 /// evaluates the attack. `frames(KIND, PAYLOAD, COUNT)` sends frames, one at a time.
@@ -80,6 +82,28 @@ fn standard_input_is_not_read_for_a_guest_of_the_warm_pool_that_takes_nothing() 
 }
 
 #[test]
+fn standard_input_is_not_read_for_a_ready_guest_that_takes_nothing() {
+    let store = in_memory("warm-");
+    let background = BackgroundProcesses::new();
+    let ready = |run: Brisk| {
+        let run = run.leaving(&background).arg("--timing");
+        // Longer than the test.
+        let seconds = run.env("BRISK_READY_SECONDS", "3600");
+        seconds.env("BRISK_WARM_DIR", store.path())
+    };
+    let first = ready(brisk!["--warm=ready", "--root", "host"]);
+    let _ = first.command(["true"]).exits(0);
+    let waiting = || fs::read_dir(store.path().join("v1/ready")).ok()?.next();
+    let _ = until("a guest is ready", waiting);
+    let (file, mut same) = endless();
+    let run = ready(brisk!["--warm", "--root", "host"]).stdin_from(file);
+    let run = attack(run, &format!("{CREDITS}; {EXIT}")).exits(7);
+    let _ = run.explains(&["ready guest taken"]);
+    let read = same.stream_position().unwrap();
+    assert!(read <= UNDER_WAY, "{read} bytes were read");
+}
+
+#[test]
 fn standard_input_is_not_read_for_a_vm_that_takes_nothing() {
     let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
     all.boot("a", &["--root", "host"]);
@@ -111,5 +135,39 @@ fn a_vm_whose_servers_are_stopped_is_not_waited_for_in_silence() {
     let _ = waits.wait().exited(130);
     let late = all.vm(&["exec", "a", "--timeout", "6s"]).script("true");
     let _ = late.exits(124);
+    let _ = all.does(&["kill", "a"]);
+}
+
+#[test]
+fn ports_that_are_opened_and_closed_all_the_time_end_no_wait_of_brisk() {
+    let all = Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"));
+    all.boot("a", &["--root", "host"]);
+    // The processes at the other ports end, and each port is opened, written to and closed.
+    let storm = r#"
+        $SIG{$_} = "IGNORE" for qw(HUP INT TERM PIPE);
+        for (glob "/proc/[0-9]*") {
+            my ($pid) = m{(\d+)}; my $ports = grep { (readlink // "") =~ /vport/ } glob "$_/fd/*";
+            kill KILL => $pid if $pid > 1 and $pid != $$ and $pid != getppid and $ports;
+        }
+        fork and do { print "storm\n"; exit };
+        close $_ for *STDIN, *STDOUT, *STDERR;
+        while (1) { for my $port (glob "/dev/vport*") {
+            open my $out, "+<", $port or next;
+            syswrite $out, pack("CCSLL", 0xB5, 7, 0, 4, 0xffffffff) x 3;
+        } }"#;
+    let mut storms = all
+        .vm(&["exec", "a"])
+        .command(["perl", "-e", storm])
+        .spawn();
+    storms.shows("storm");
+    storms.signal(Signal::TERM);
+    let _ = storms.wait();
+    let (file, mut same) = endless();
+    let mut waits = all.exec("a", "true").stdin_from(file).spawn();
+    waits.says("init does not answer yet");
+    waits.signal(Signal::INT);
+    let _ = waits.wait().exited(130);
+    let read = same.stream_position().unwrap();
+    assert!(read <= UNDER_WAY, "{read} bytes were read");
     let _ = all.does(&["kill", "a"]);
 }
