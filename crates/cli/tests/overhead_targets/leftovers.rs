@@ -1,7 +1,7 @@
 //! What is left behind, by the work, by brisk and by its end.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::Command;
 
@@ -86,7 +86,7 @@ pub(super) fn what_works_in_the_background_ends_without_groups() {
     let dir = tempdir().unwrap();
     let log = dir.path().join("log");
     // A user who may make no groups, and a program that takes no SIGTERM.
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    chown(dir.path(), Some(65534), Some(65534)).unwrap();
     // Where that user finds it.
     let brisk = dir.path().join("brisk");
     copy_program(Path::new(env!("CARGO_BIN_EXE_brisk")), &brisk);
