@@ -8,6 +8,7 @@ use brisk_host::files;
 use brisk_tools::guest as tool;
 use brisk_vm::cache::Cache;
 use brisk_vm::initramfs::{self, Built, cpio};
+use brisk_vm::kernel::Compression;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::guest::GuestArgs;
@@ -86,8 +87,31 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
             };
             let read = || format!("cannot list {}", path.display());
             let bytes = files::read_regular(&path, LARGEST).with_context(read)?;
+            if let Some(compression) = Compression::of(&bytes) {
+                let program = match compression {
+                    Compression::Zstd => "zstd",
+                    Compression::Xz | Compression::Lzma => "xz",
+                    Compression::Gzip => "gzip",
+                    Compression::Lz4 => "lz4",
+                    Compression::Bzip2 => "bzip2",
+                };
+                anyhow::bail!(
+                    "{}: it is compressed with {compression}; unpack it first: {program} -dc {} \
+                     >FILE",
+                    read(),
+                    path.display()
+                );
+            }
             let archive = cpio::read(&bytes).with_context(read)?;
             ui.data(&list(&archive, *format)?)?;
+            if !archive.rest.is_empty() {
+                let how = Compression::of(archive.rest);
+                let how = how.map_or_else(String::new, |how| format!(", compressed with {how},"));
+                let behind = archive.rest.len();
+                ui.note(&format!(
+                    "what is behind it{how} is not listed: {behind} bytes"
+                ));
+            }
         }
         Command::Explain { guest, format } => {
             let built = build(guest, ui)?;

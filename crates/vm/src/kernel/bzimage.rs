@@ -109,6 +109,11 @@ impl<'a> BzImage<'a> {
         }
         let Some(compression) = self.compression() else {
             let start = &self.payload[..self.payload.len().min(8)];
+            if start.is_empty() {
+                return Err(Reason::NotKernel(
+                    "a program that boots as one, without a payload",
+                ));
+            }
             return Err(Reason::UnknownCompression(start.to_owned()));
         };
         let vmlinux = match self.payload.split_last_chunk::<4>() {
